@@ -1,0 +1,136 @@
+"""Clients of the Redis server: how they are made, and how their errors become one line.
+
+Every process makes its clients here. Bytes in, bytes out (wire decodes). `guard` turns what
+redis-py raises into hpq's own errors; the command line and the worker's start-up use it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from redis import Redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ConnectionError,
+    InvalidResponse,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
+from redis.retry import Retry
+
+from hpq.errors import Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsError
+
+NEEDS = (6, 2)  # ZRANGE … REV, XADD with ids of ours, LMOVE
+TRANSIENT = (ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError, OutOfMemoryError)
+
+
+def connect(url: str, *, retries: int = 5, timeout_s: float = 5.0) -> Redis:
+    """A client; nothing is sent yet.
+
+    `retries` = 0 leaves the decision to the caller (the beat thread). Waits are 50 ms to 1 s.
+
+    Raises:
+        SettingsError: the URL cannot be read.
+    """
+    retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
+    try:
+        return Redis.from_url(
+            url,
+            retry=retry,
+            retry_on_error=[BusyLoadingError, ReadOnlyError] if retries else [],
+            socket_timeout=timeout_s,
+            socket_connect_timeout=3.0,
+            health_check_interval=15,
+        )
+    except ValueError as error:
+        raise SettingsError(f"HPQ_REDIS_URL: {redact(url)}: {error}") from None
+
+
+def redact(text: str) -> str:
+    """The text with the password of any URL in it hidden."""
+    return re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", text)
+
+
+@contextmanager
+def guard(url: str) -> Iterator[None]:
+    """Within it, errors of redis-py come out as one line of hpq's.
+
+    Raises:
+        OutOfReach: the server does not answer, is loading, full or read-only.
+        Forbidden: the password is wrong, or the ACL refuses.
+    """
+    try:
+        yield
+    except RedisError as error:
+        raise explain(error, url) from None
+
+
+def explain(error: RedisError, url: str) -> HpqError:
+    """What to tell the user of an error of redis-py: what happened and what to do."""
+    where = redact(url)
+    if isinstance(error, ResponseError) and str(error).startswith(("NOAUTH", "WRONGPASS")):
+        error = AuthenticationError()
+    for kinds, meaning, line in _EXPLAINED:
+        if isinstance(error, kinds):
+            return meaning(f"{where}: {line.format(reason=_reason(error))}")
+    return OutOfReach(f"{where}: {_reason(error)}")
+
+
+# The first match counts: redis-py's tree has ConnectionError above most of the others.
+_EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], str], ...] = (
+    (
+        (AuthenticationError, AuthorizationError),
+        Forbidden,
+        "the server refuses this user or password; put the right one into HPQ_REDIS_URL",
+    ),
+    ((NoPermissionError,), Forbidden, "these credentials may not do that: {reason}"),
+    ((BusyLoadingError,), OutOfReach, "the server is loading its data; try again shortly"),
+    (
+        (OutOfMemoryError,),
+        OutOfReach,
+        "the server is out of memory; `hpq rm` an old sweep or raise its maxmemory",
+    ),
+    ((ReadOnlyError,), OutOfReach, "the server is a read-only replica; use the primary"),
+    (
+        (InvalidResponse,),
+        OutOfReach,
+        "what answers there is not Redis, or speaks TLS (then use rediss://)",
+    ),
+    (
+        (ConnectionError, TimeoutError),
+        OutOfReach,
+        "no Redis answers: {reason}; start it or correct HPQ_REDIS_URL",
+    ),
+)
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error).strip().rstrip(".")
+    return redact(text.splitlines()[0]) if text else type(error).__name__
+
+
+def check_server(redis: Redis, url: str) -> str:
+    """The server's version, after making sure that hpq can work on it.
+
+    Raises:
+        ServerTooOld: below 6.2, or Redis Cluster.
+        OutOfReach, Forbidden: as `guard`.
+    """
+    with guard(url):
+        info = redis.info("server")
+    version = str(info["redis_version"])
+    parts = tuple(int(p) for p in version.split(".")[:2])
+    if parts < NEEDS and "valkey_version" not in info:
+        raise ServerTooOld(f"{redact(url)}: Redis {version} is too old; hpq needs 6.2 or newer")
+    if info.get("redis_mode") == "cluster":
+        raise ServerTooOld(f"{redact(url)}: Redis Cluster is not supported; use a single server")
+    return version

@@ -1,0 +1,157 @@
+"""What the shipped trainers accept: names, kinds, limits and defaults, without torch.
+
+The producer checks a sweep file against these before anything is written; the trainer checks its
+parameters against the same table and takes the defaults from it. One home, so that they agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from hpq.sweep import Goal, Metric
+from hpq.trial import Json, Params
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A number with limits, both included; `whole` where only integers are meant."""
+
+    default: float
+    low: float
+    high: float
+    whole: bool = False
+
+    def problem(self, value: Json) -> str | None:
+        """What is wrong with the value and what is allowed; None where it is fine."""
+        kind = "a whole number" if self.whole else "a number"
+        allowed = f"{kind} from {self.low:g} to {self.high:g}"
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return f"{value!r} is not {allowed}"
+        if not math.isfinite(value) or not self.low <= value <= self.high:
+            return f"{value!r} is not {allowed}"
+        if self.whole and value != int(value):
+            return f"{value!r} is not {allowed}"
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """One of a few words."""
+
+    default: str
+    words: tuple[str, ...]
+
+    def problem(self, value: Json) -> str | None:
+        """What is wrong with the value and what is allowed; None where it is fine."""
+        if isinstance(value, bool) and {"on", "off"} <= set(self.words):
+            word = "on" if value else "off"
+            return f"an unquoted {word} is a YAML boolean; write '{word}' with quotes"
+        if value in self.words:
+            return None
+        return f"{value!r} is not one of {', '.join(self.words)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerSpec:
+    """A shipped trainer as a sweep file sees it."""
+
+    name: str
+    metric: Metric
+    params: Mapping[str, Number | Word]
+
+    def problem(self, name: str, value: Json) -> str | None:
+        """What is wrong with one parameter of a set; None where it is fine."""
+        spec = self.params.get(name)
+        if spec is not None:
+            return spec.problem(value)
+        close = get_close_matches(name, self.params, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        known = ", ".join(self.params)
+        return f"trainer {self.name} has no such parameter; {hint}it has {known}"
+
+    def fill(self, params: Params) -> dict[str, float | int | str]:
+        """The set with defaults for what it leaves out; whole numbers as int.
+
+        Raises:
+            ValueError: a parameter is unknown or out of its limits (names it).
+        """
+        out: dict[str, float | int | str] = {}
+        for name, value in params.items():
+            wrong = self.problem(name, value)
+            if wrong:
+                raise ValueError(f"{name}: {wrong}")
+        for name, spec in self.params.items():
+            value = params.get(name, spec.default)
+            if isinstance(spec, Number):
+                assert isinstance(value, int | float)
+                out[name] = int(value) if spec.whole else float(value)
+            else:
+                out[name] = str(value)
+        return out
+
+
+_COMMON: Mapping[str, Number | Word] = {
+    "seed": Number(default=0, low=0, high=2**31 - 1, whole=True),
+    "epochs": Number(default=24, low=1, high=10_000, whole=True),
+    "batch_size": Number(default=512, low=2, high=65_536, whole=True),
+    "momentum": Number(default=0.9, low=0, high=0.9999),
+    "max_learning_rate": Number(default=0.4, low=1e-9, high=100),
+}
+
+_CIFAR10 = TrainerSpec(
+    name="cifar10",
+    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
+    params=MappingProxyType(
+        {
+            **_COMMON,
+            "data_aug_cutout_size": Number(default=5, low=0, high=32, whole=True),
+            "batch_norm": Word(default="on", words=("on", "off")),
+            "weight_decay": Number(default=5e-4, low=0, high=1),
+            # Channels of the first layer; the article has 64, then 2, 4 and 8 times as many.
+            "width": Number(default=64, low=4, high=512, whole=True),
+            "train_images": Number(default=50_000, low=2, high=50_000, whole=True),
+            "test_images": Number(default=10_000, low=1, high=10_000, whole=True),
+        }
+    ),
+)
+
+_MNIST = TrainerSpec(
+    name="mnist",
+    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
+    params=MappingProxyType(
+        {
+            **_COMMON,
+            "epochs": Number(default=4, low=1, high=10_000, whole=True),
+            "batch_size": Number(default=128, low=2, high=65_536, whole=True),
+            "max_learning_rate": Number(default=0.1, low=1e-9, high=100),
+            "weight_decay": Number(default=5e-4, low=0, high=1),
+            "dropout": Number(default=0.0, low=0, high=0.95),
+            "width": Number(default=16, low=2, high=512, whole=True),
+            "train_images": Number(default=60_000, low=2, high=60_000, whole=True),
+            "test_images": Number(default=10_000, low=1, high=10_000, whole=True),
+        }
+    ),
+)
+
+_DIGITS = TrainerSpec(
+    name="digits",
+    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
+    params=MappingProxyType(
+        {
+            **_COMMON,
+            "epochs": Number(default=20, low=1, high=10_000, whole=True),
+            "batch_size": Number(default=64, low=2, high=1_024, whole=True),
+            "max_learning_rate": Number(default=0.2, low=1e-9, high=100),
+            "weight_decay": Number(default=5e-4, low=0, high=1),
+            "hidden": Number(default=64, low=1, high=4_096, whole=True),
+        }
+    ),
+)
+
+SHIPPED: Mapping[str, TrainerSpec] = MappingProxyType(
+    {spec.name: spec for spec in (_CIFAR10, _MNIST, _DIGITS)}
+)

@@ -1,0 +1,110 @@
+"""Every Redis key of hpq, in one place; `lua/prelude.lua` builds the same names for the scripts.
+
+P is HPQ_PREFIX, S a sweep's id, N a trial's number, C a worker class, W a worker's name.
+
+P:sweeps        zset  sweep id → created_ms
+P:digests       hash  sweep digest → sweep id, for enqueue of what is there already
+P:last          hash  owner → id of the last sweep
+P:settle        hash  run_id of the server and since when the reaper trusts it
+P:counters      hash  things that happened, counted (stale_commits, leases_expired, set_aside, …)
+P:provenance    hash  digest → JSON of what an attempt ran on
+P:code          hash  code digest → JSON manifest {path: sha256}
+P:leases        zset  S/N of each running trial → when its lease ends, ms
+P:workers       zset  W → last seen, ms
+P:w:W           hash  a worker, with its last claim; expires
+P:c:C:open      zset  sweep id → claim order, for sweeps with waiting trials
+P:c:C:idle      zset  W → last seen idle, ms
+P:c:C:hosts     zset  host → last seen, ms
+P:demand:C      list  as long as running + claimable trials (autoscalers read LLEN)
+P:s:S           hash  the sweep: launch, metric, limits, flags, counts
+P:s:S:params    hash  N → parameters, JSON
+P:s:S:waiting   zset  N → order; requeued trials are below 0 and so first
+P:s:S:dropped   zset  N → order, of trials cancelled before anyone claimed them
+P:s:S:ids       set   16-byte identities of the sweep's parameter sets
+P:s:S:running   zset  N → claimed_ms
+P:s:S:ended     zset  N → ended_ms
+P:s:S:rank      zset  N → objective, of finished and pruned trials
+P:s:S:events    stream  lifecycle, never trimmed while the sweep lives
+P:t:S/N         hash  a trial, made at its first claim
+P:t:S/N:log     stream  what it printed, the newest 1 MiB
+P:t:S/N:p:M     stream  values of metric M, thinned to 1,000
+
+A prefix isolates names, not permissions. No code of hpq scans for keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpq.trial import TrialId
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The names of all keys under one prefix."""
+
+    prefix: str = "hpq"
+
+    def _of(self, *parts: object) -> str:
+        return ":".join((self.prefix, *map(str, parts)))
+
+    @property
+    def sweeps(self) -> str:
+        return self._of("sweeps")
+
+    @property
+    def digests(self) -> str:
+        return self._of("digests")
+
+    @property
+    def last(self) -> str:
+        return self._of("last")
+
+    @property
+    def settle(self) -> str:
+        return self._of("settle")
+
+    @property
+    def counters(self) -> str:
+        return self._of("counters")
+
+    @property
+    def provenance(self) -> str:
+        return self._of("provenance")
+
+    @property
+    def code(self) -> str:
+        return self._of("code")
+
+    @property
+    def leases(self) -> str:
+        return self._of("leases")
+
+    @property
+    def workers(self) -> str:
+        return self._of("workers")
+
+    def worker(self, name: str) -> str:
+        return self._of("w", name)
+
+    def worker_class(self, name: str, part: str) -> str:
+        """`part` is open, idle or hosts."""
+        return self._of("c", name, part)
+
+    def demand(self, worker_class: str) -> str:
+        return self._of("demand", worker_class)
+
+    def sweep(self, sweep: str, part: str = "") -> str:
+        """The sweep's hash, or one of params waiting dropped ids running ended rank events."""
+        return self._of("s", sweep, part) if part else self._of("s", sweep)
+
+    def trial(self, trial: TrialId, part: str = "") -> str:
+        """The trial's hash, or its log."""
+        return self._of("t", trial, part) if part else self._of("t", trial)
+
+    def points(self, trial: TrialId, metric: str) -> str:
+        return self._of("t", trial, "p", metric)
+
+    def queue(self, worker_class: str) -> str:
+        """The name of RQ's queue of tickets for a worker class."""
+        return f"hpq:{self.prefix}:{worker_class}"

@@ -1,0 +1,48 @@
+-- A sign of life of a running attempt: extends the lease, takes what was reported and printed since.
+-- A batch with a sequence number that was seen already only extends the lease.
+-- KEYS prefix
+-- ARGV sweep, number, attempt, worker, class, lease in ms, sequence number, step, live objective
+--      ('' for none), phase, printed bytes, then step, metric and value of each point
+-- Replies: ok | stop | prune | lost
+
+local sid, n, attempt, worker, class = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local lease, seq = tonumber(ARGV[6]), tonumber(ARGV[7])
+local t = trial_key(sid, n)
+local POINTS, LOG_BYTES = 1000, 1048576
+
+local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'host')
+local alive = f[2] == attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
+if not alive then return {'lost'} end
+
+if f[1] == 'queued' then  -- reaped, but nobody claimed it since: its hours are saved
+  changing(sid, function()
+    redis.call('ZREM', sweep_key(sid, 'waiting'), n)
+    redis.call('ZADD', sweep_key(sid, 'running'), int(NOW), n)
+  end)
+  redis.call('HSET', t, 'state', 'running')
+  redis.call('HDEL', t, 'reaped')
+  event(sid, 'resumed', n, attempt, 'worker', worker)
+end
+redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
+redis.call('ZADD', key('workers'), int(NOW), worker)
+redis.call('ZADD', key('c', class, 'hosts'), int(NOW), f[6])
+redis.call('PEXPIRE', key('w', worker), 3 * lease)
+redis.call('HSET', t, 'beat_ms', int(NOW))
+if seq <= tonumber(f[4] or 0) then return {f[5] or 'ok'} end
+
+redis.call('HSET', t, 'seq', ARGV[7], 'step', ARGV[8], 'objective', ARGV[9], 'phase', ARGV[10])
+if ARGV[11] ~= '' then
+  redis.call('XADD', trial_key(sid, n, 'log'), '*', 'd', ARGV[11])
+  redis.call('HINCRBY', t, 'log_bytes', #ARGV[11])
+  bound_log(sid, n, LOG_BYTES)
+end
+for i = 12, #ARGV, 3 do
+  local points = trial_key(sid, n, 'p', ARGV[i + 1])
+  redis.call('XADD', points, '*', 's', ARGV[i], 'v', ARGV[i + 2])
+  redis.call('HSET', t, 'm:' .. ARGV[i + 1], ARGV[i + 2])
+  if redis.call('XLEN', points) > POINTS then  -- thin: the curve stays whole, every second point goes
+    local all = redis.call('XRANGE', points, '-', '+')
+    for j = 2, #all - 1, 2 do redis.call('XDEL', points, all[j][1]) end
+  end
+end
+return {f[5] or 'ok'}

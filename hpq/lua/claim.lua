@@ -1,0 +1,80 @@
+-- Gives a worker the next trial of its class: by the sweep's priority, then age; in a sweep requeued
+-- trials first, then the sweep's order. The same nonce again gets the same answer.
+-- KEYS prefix
+-- ARGV class, worker, host, nonce, lease in ms, schema, provenance digest, sweeps to skip (',a,b,')
+-- Replies: trial sweep number attempt params | empty [a sweep with a newer schema]
+
+local class, worker, host, nonce, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local schema, provenance, skip = tonumber(ARGV[6]), ARGV[7], ARGV[8]
+local w = key('w', worker)
+
+local function answer(sid, n, attempt)
+  return {'trial', sid, n, attempt, redis.call('HGET', sweep_key(sid, 'params'), n)}
+end
+
+local last = redis.call('HMGET', w, 'nonce', 'claim')
+if last[1] == nonce and last[2] then
+  local sid, n, attempt = string.match(last[2], '^([^/]+)/(%d+)/(%d+)$')
+  local f = redis.call('HMGET', trial_key(sid, n), 'state', 'attempt', 'worker')
+  if f[1] == 'running' and f[2] == attempt and f[3] == worker then
+    return answer(sid, tonumber(n), tonumber(attempt))
+  end
+end
+
+-- True where a trial should go to another host and there is one.
+local function elsewhere(sid, n)
+  if redis.call('HGET', trial_key(sid, n), 'avoid') ~= host then return false end
+  local hosts = key('c', class, 'hosts')
+  local live = redis.call('ZCOUNT', hosts, NOW - FRESH_MS, '+inf')
+  local seen = tonumber(redis.call('ZSCORE', hosts, host) or 0)
+  return live - (seen >= NOW - FRESH_MS and 1 or 0) > 0
+end
+
+local function pick(sid)
+  local first = redis.call('ZRANGE', sweep_key(sid, 'waiting'), 0, 15, 'WITHSCORES')
+  for i = 1, #first, 2 do
+    if tonumber(first[i + 1]) > 0 or not elsewhere(sid, first[i]) then return first[i] end
+  end
+end
+
+local function take(sid, n)
+  local t, attempt = trial_key(sid, n), nil
+  changing(sid, function()
+    redis.call('ZREM', sweep_key(sid, 'waiting'), n)
+    redis.call('ZADD', sweep_key(sid, 'running'), int(NOW), n)
+    redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
+  end)
+  attempt = redis.call('HINCRBY', t, 'attempt', 1)
+  -- Training starts again from the beginning, so what earlier attempts reported goes.
+  local fields = redis.call('HKEYS', t)
+  for _, field in ipairs(fields) do
+    if string.sub(field, 1, 2) == 'm:' then
+      redis.call('DEL', trial_key(sid, n, 'p', string.sub(field, 3)))
+      redis.call('HDEL', t, field)
+    end
+  end
+  redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'kind', 'error', 'fingerprint',
+    'objective', 'ended_ms', 'phase', 'step', 'seq')
+  redis.call('HSET', t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', int(NOW),
+    'beat_ms', int(NOW), 'provenance', provenance)
+  redis.call('HSET', w, 'nonce', nonce, 'claim', sid .. '/' .. n .. '/' .. attempt, 'state', 'busy',
+    'trial', sid .. '/' .. n)
+  redis.call('ZREM', key('c', class, 'idle'), worker)
+  event(sid, 'claimed', n, attempt, 'worker', worker, 'host', host)
+  return answer(sid, tonumber(n), attempt)
+end
+
+local newer = ''
+for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
+  if not string.find(skip, ',' .. sid .. ',', 1, true) and claimable(sid) > 0 then
+    if tonumber(redis.call('HGET', sweep_key(sid), 'schema')) > schema then
+      newer = sid
+    else
+      local n = pick(sid)
+      if n then return take(sid, n) end
+    end
+  end
+end
+redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)
+redis.call('HSET', w, 'state', 'idle', 'trial', '')
+return {'empty', newer}

@@ -1,0 +1,78 @@
+-- The end of an attempt, taken once: from the latest attempt, while it runs or after it was reaped
+-- and before anyone claimed the trial again.
+-- KEYS prefix
+-- ARGV sweep, number, attempt, outcome (finished failed pruned cancelled), objective ('' for none),
+--      step, failure kind, error line, fingerprint, retries allowed, by progress (1: a failure after
+--      the step has risen is not charged), moves (1: rather on another host), log bytes to keep
+-- Replies: done | requeued | already | stale | unknown, then class and tickets
+
+local sid, n, attempt, outcome, objective = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local step, kind, message, fingerprint = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
+local s, t = sweep_key(sid), trial_key(sid, n)
+
+local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step')
+if not f[1] then return {'unknown', '', 0} end
+if f[2] ~= attempt then
+  count('stale_commits')
+  return {'stale', '', 0}
+end
+if f[4] == attempt or not (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt)) then
+  return {'already', '', 0}
+end
+
+-- True where the sweep lets this failure be tried again.
+local function again()
+  local flag = redis.call('HGET', s, 'flag')
+  if outcome ~= 'failed' or flag == 'stopped' or flag == 'cancelled' then return false end
+  if ARGV[11] == '1' and step > tonumber(f[7] or 0) then
+    redis.call('HSET', t, 'failed_step', step)
+    return true
+  end
+  return redis.call('HINCRBY', t, 'c:' .. kind, 1) <= tonumber(ARGV[10])
+end
+
+-- The breaker: a sweep whose first five, or eight of the last ten trials fail alike is held.
+local function breaker()
+  local mark = outcome == 'failed' and kind == 'user_error' and fingerprint or '-'
+  local tail = (redis.call('HGET', s, 'tail') or '') .. '\n' .. mark
+  local last, same = {}, 0
+  for one in string.gmatch(tail, '[^\n]+') do last[#last + 1] = one end
+  while #last > 10 do table.remove(last, 1) end
+  redis.call('HSET', s, 'tail', table.concat(last, '\n'))
+  if mark == '-' then return end
+  for _, one in ipairs(last) do if one == mark then same = same + 1 end end
+  local first = #last == 5 and same == 5
+  if not first and same < 8 then return end
+  local held = same .. ' of ' .. #last .. ' ' .. mark
+  redis.call('HSET', s, 'held', held)
+  event(sid, 'held', n, attempt, 'why', held)
+end
+
+local reply = 'done'
+local want = changing(sid, function()
+  if again() then
+    reply = 'requeued'
+    redis.call('HSET', t, 'avoid', ARGV[12] == '1' and f[6] or '')
+    requeue(sid, n, attempt, kind, false)
+    return
+  end
+  local fields = {'objective', objective, 'step', step}
+  for _, pair in ipairs({{'kind', kind}, {'error', message}, {'fingerprint', fingerprint}}) do
+    if pair[2] ~= '' then fields[#fields + 1] = pair[1]; fields[#fields + 1] = pair[2] end
+  end
+  finish(sid, n, attempt, outcome, unpack(fields))
+  redis.call('HDEL', t, 'phase')
+  if kind == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', 1) end
+  if objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
+    redis.call('ZADD', sweep_key(sid, 'rank'), objective, n)
+  end
+  if outcome == 'finished' then
+    local ms = NOW - tonumber(f[5])
+    redis.call('HINCRBY', s, 'dur_n', 1)
+    redis.call('HINCRBYFLOAT', s, 'dur_sum', int(ms))
+    redis.call('HINCRBYFLOAT', s, 'dur_sq', int(ms * ms))
+  end
+  breaker()
+end)
+bound_log(sid, n, tonumber(ARGV[13]))
+return {reply, want[1], want[2]}

@@ -1,0 +1,79 @@
+-- What a person says to a sweep or to one of its trials.
+-- KEYS prefix
+-- ARGV sweep, verb (pause resume stop cancel set), then for cancel the numbers of single trials
+--      (none: all), for set the fields
+-- Replies: ok | unknown | over, then class, tickets and how many trials it touched
+
+local sid, verb = ARGV[1], ARGV[2]
+local s, waiting, dropped = sweep_key(sid), sweep_key(sid, 'waiting'), sweep_key(sid, 'dropped')
+if redis.call('EXISTS', s) == 0 then return {'unknown', '', 0, 0} end
+local touched, reply = 0, 'ok'
+local flag = redis.call('HGET', s, 'flag')
+
+-- A waiting trial that was claimed before has a hash, and ends as such; one never claimed is dropped.
+local function cancel_waiting(n)
+  local attempt = redis.call('HGET', trial_key(sid, n), 'attempt')
+  if attempt then
+    finish(sid, n, attempt, 'cancelled')
+  else
+    redis.call('ZREM', waiting, n)
+    redis.call('ZADD', dropped, n, n)
+    event(sid, 'cancelled', n, 0)
+  end
+  touched = touched + 1
+end
+
+local function cancel_all_waiting()
+  for _, n in ipairs(redis.call('ZRANGEBYSCORE', waiting, '-inf', 0)) do cancel_waiting(n) end
+  local rest = redis.call('ZCARD', waiting)
+  if rest > 0 then
+    redis.call('ZUNIONSTORE', dropped, 2, dropped, waiting)
+    redis.call('DEL', waiting)
+    touched = touched + rest
+  end
+end
+
+local function stop_running(n)
+  redis.call('HSET', trial_key(sid, n), 'stop', 'stop')
+  touched = touched + 1
+end
+
+local verbs = {}
+
+function verbs.pause()
+  if flag == '' then redis.call('HSET', s, 'flag', 'paused') elseif flag ~= 'paused' then reply = 'over' end
+end
+
+function verbs.resume()
+  if flag == 'paused' then redis.call('HSET', s, 'flag', '') elseif flag ~= '' then reply = 'over' end
+  redis.call('HSET', s, 'held', '', 'tail', '')
+end
+
+function verbs.stop()
+  redis.call('HSET', s, 'flag', 'stopped')
+  cancel_all_waiting()
+end
+
+function verbs.cancel()
+  if #ARGV == 2 then
+    redis.call('HSET', s, 'flag', 'cancelled')
+    cancel_all_waiting()
+    for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do stop_running(n) end
+  end
+  for i = 3, #ARGV do
+    if redis.call('ZSCORE', waiting, ARGV[i]) then
+      cancel_waiting(ARGV[i])
+    elseif redis.call('ZSCORE', sweep_key(sid, 'running'), ARGV[i]) then
+      stop_running(ARGV[i])
+    end
+  end
+end
+
+function verbs.set()
+  redis.call('HSET', s, unpack(ARGV, 3))
+  if redis.call('ZCARD', waiting) + running(sid) > 0 then open(sid) end
+end
+
+local want = changing(sid, verbs[verb])
+event(sid, verb, 0, 0, 'touched', touched)
+return {reply, want[1], want[2], touched}

@@ -1,0 +1,16 @@
+-- A worker says that it is there.
+-- KEYS prefix
+-- ARGV worker, class, host, idle (1 or 0), lifetime in ms, then fields of the worker
+-- Replies: ok, then the server's time in ms
+
+local worker, class, host, idle, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+redis.call('ZADD', key('workers'), int(NOW), worker)
+redis.call('ZADD', key('c', class, 'hosts'), int(NOW), host)
+if idle == '1' then
+  redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)
+else
+  redis.call('ZREM', key('c', class, 'idle'), worker)
+end
+redis.call('HSET', key('w', worker), 'class', class, 'host', host, unpack(ARGV, 6))
+redis.call('PEXPIRE', key('w', worker), ttl)
+return {'ok', NOW}

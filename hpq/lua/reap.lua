@@ -1,0 +1,66 @@
+-- Gives trials back whose lease has ended, and tops up what counts drift from.
+-- After a restart of the server (its run_id changes) nothing expires until one lease has passed.
+-- KEYS prefix
+-- ARGV class, lease in ms, losses allowed without progress
+-- Replies: settling | ok, then trials reaped, then class and tickets pairs
+
+local class, lease, lost_max = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+
+local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local settle = redis.call('HMGET', key('settle'), 'run_id', 'since')
+if settle[1] ~= run_id then
+  redis.call('HSET', key('settle'), 'run_id', run_id, 'since', int(NOW))
+  -- The very first reaper of an empty prefix has no lease of an earlier server to be careful of.
+  settle = {run_id, settle[1] and NOW or 0}
+  if settle[2] == 0 then redis.call('HSET', key('settle'), 'since', '0') end
+end
+if NOW - tonumber(settle[2]) < lease then return {'settling', 0} end
+
+local function poison(sid, n, t, f)
+  local step, hosts = tonumber(f[4] or 0), f[6] or ''
+  local lost = step > tonumber(f[5] or 0) and 1 or tonumber(f[3] or 0) + 1
+  if lost == 1 then hosts = '' end
+  if not string.find(',' .. hosts .. ',', ',' .. f[2] .. ',', 1, true) then
+    hosts = hosts == '' and f[2] or hosts .. ',' .. f[2]
+  end
+  redis.call('HSET', t, 'lost', lost, 'lost_step', step, 'lost_hosts', hosts)
+  local live = redis.call('ZCOUNT', key('c', class, 'hosts'), NOW - FRESH_MS, '+inf')
+  local two = string.find(hosts, ',', 1, true) or live <= 1
+  return lost >= lost_max and two
+end
+
+local wanted, reaped = {}, 0
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(NOW), 'LIMIT', 0, 100)) do
+  local sid, n = string.match(id, '^([^/]+)/(%d+)$')
+  local t = trial_key(sid, n)
+  local f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'stop')
+  if not f[1] then
+    redis.call('ZREM', key('leases'), id)
+  else
+    reaped = reaped + 1
+    count('leases_expired')
+    local want = changing(sid, function()
+      local flag = redis.call('HGET', sweep_key(sid), 'flag')
+      if f[7] == 'stop' or flag == 'cancelled' or flag == 'stopped' then
+        finish(sid, n, f[1], 'cancelled')
+      elseif poison(sid, n, t, f) then
+        finish(sid, n, f[1], 'failed', 'kind', 'poison', 'error',
+          'its worker was lost ' .. lost_max .. ' times without progress')
+      else
+        requeue(sid, n, f[1], 'lost', true)
+      end
+    end)
+    wanted[#wanted + 1] = want[1]
+    wanted[#wanted + 1] = want[2]
+  end
+end
+
+local sum, want = 0, 0
+for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
+  sum = sum + demand(sid)
+  want = want + tickets(sid, class)
+end
+set_demand(class, sum - redis.call('LLEN', key('demand', class)))
+redis.call('ZREMRANGEBYSCORE', key('workers'), '-inf', int(NOW - 3600000))
+redis.call('ZREMRANGEBYSCORE', key('c', class, 'idle'), '-inf', int(NOW - FRESH_MS))
+return {'ok', reaped, class, want, unpack(wanted)}

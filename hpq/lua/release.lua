@@ -1,0 +1,18 @@
+-- A worker gives a running trial back, uncharged, to the front of its queue.
+-- KEYS prefix
+-- ARGV sweep, number, attempt, reason
+-- Replies: released | already | stale | unknown, then class and tickets
+
+local sid, n, attempt, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local f = redis.call('HMGET', trial_key(sid, n), 'state', 'attempt', 'stop')
+if not f[1] then return {'unknown', '', 0} end
+if f[2] ~= attempt then return {'stale', '', 0} end
+if f[1] ~= 'running' then return {'already', '', 0} end
+local want = changing(sid, function()
+  if f[3] == 'stop' then
+    finish(sid, n, attempt, 'cancelled')
+  else
+    requeue(sid, n, attempt, reason, false)
+  end
+end)
+return {'released', want[1], want[2]}

@@ -1,0 +1,43 @@
+-- Trials in a terminal state go back to the queue; a stopped, cancelled or held sweep goes on.
+-- KEYS prefix
+-- ARGV sweep, then numbers of trials
+-- Replies: ok | unknown, then class, tickets and how many went back
+
+local sid = ARGV[1]
+local s, dropped, ended = sweep_key(sid), sweep_key(sid, 'dropped'), sweep_key(sid, 'ended')
+if redis.call('EXISTS', s) == 0 then return {'unknown', '', 0, 0} end
+local touched = 0
+
+local function back(n)
+  local t = trial_key(sid, n)
+  if redis.call('ZREM', dropped, n) == 1 then
+    redis.call('ZADD', sweep_key(sid, 'waiting'), n, n)
+    return 0
+  end
+  if redis.call('ZREM', ended, n) == 0 then return end
+  local f = redis.call('HMGET', t, 'state', 'kind', 'attempt')
+  redis.call('HINCRBY', s, 'n_' .. f[1], -1)
+  if f[2] == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', -1) end
+  redis.call('ZREM', sweep_key(sid, 'rank'), n)
+  for _, field in ipairs(redis.call('HKEYS', t)) do
+    if string.sub(field, 1, 2) == 'c:' then redis.call('HDEL', t, field) end
+  end
+  redis.call('HDEL', t, 'lost', 'lost_step', 'lost_hosts', 'failed_step', 'kind', 'error',
+    'fingerprint', 'objective', 'ended_ms', 'avoid')
+  redis.call('HSET', t, 'state', 'queued')
+  redis.call('ZADD', sweep_key(sid, 'waiting'), n - FRONT, n)
+  return f[3]
+end
+
+local want = changing(sid, function()
+  redis.call('HSET', s, 'flag', '', 'held', '', 'tail', '')
+  for i = 2, #ARGV do
+    local attempt = back(ARGV[i])
+    if attempt then
+      event(sid, 'retried', ARGV[i], attempt)
+      touched = touched + 1
+    end
+  end
+  if touched > 0 then open(sid) end
+end)
+return {'ok', want[1], want[2], touched}

@@ -1,0 +1,71 @@
+"""What goes into the store from a worker, and the words that come back. Pure data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hpq.trial import Failure, Point, TrialState
+
+
+class Verdict(StrEnum):
+    """What a beat answers: go on, stop (cancelled), stop (pruned), or this attempt is over."""
+
+    OK = "ok"
+    STOP = "stop"
+    PRUNE = "prune"
+    LOST = "lost"
+
+
+class Committed(StrEnum):
+    """What became of a commit."""
+
+    DONE = "done"
+    REQUEUED = "requeued"  # a failure that is tried again
+    ALREADY = "already"  # the same commit was taken before
+    STALE = "stale"  # a later attempt has the trial
+    UNKNOWN = "unknown"  # the store does not know the trial: its data was lost or removed
+
+
+class Reason(StrEnum):
+    """Why a worker gives a trial back uncharged."""
+
+    STOPPING = "stopping"
+    DATA_MISSING = "data_missing"
+    WORKER_FAULT = "worker_fault"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What a trial reported and printed since the last batch that the store took.
+
+    `seq` rises by one a batch; a batch is sent until it is acknowledged, unchanged.
+    """
+
+    seq: int
+    step: int = 0
+    objective: float | None = None
+    phase: str = ""
+    log: bytes = b""
+    points: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How an attempt ended."""
+
+    state: TrialState
+    objective: float | None = None
+    step: int = 0
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presence:
+    """How a worker describes itself to people and to the reaper (see snapshot.Worker)."""
+
+    name: str
+    host: str
+    worker_class: str
+    fields: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,79 @@
+"""What training code imports: `import hpq; hpq.report({"val/loss": 0.3}, step=7)`.
+
+Standard library only, one file, so that a user's environment needs nothing else of hpq. Under a
+worker the report goes to the socket that HPQ_REPORT names (a program) or to the runner (a
+trainer function); outside one it prints `name=value` lines, so a script runs by hand unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Callable, Mapping
+
+METRIC_NAME = re.compile(r"[A-Za-z0-9_./ -]{1,64}\Z")
+MAX_NAMES = 50  # different metric names of one trial
+
+Sink = Callable[[Mapping[str, float], int | None], None]
+_sink: Sink | None = None
+
+
+def report(metrics: Mapping[str, object], step: int | None = None) -> None:
+    """Report values at a step (nested mappings are joined with '.'); without a step, the n-th.
+
+    Raises:
+        ValueError: a name or a value cannot be a metric (names it).
+    """
+    flat = flatten(metrics)
+    if _sink is not None:
+        _sink(flat, step)
+        return
+    path = os.environ.get("HPQ_REPORT")
+    if path:
+        _send(path, flat, step)
+        return
+    for name, value in flat.items():
+        print(f"{name}={value!r}", flush=True)
+
+
+def flatten(metrics: Mapping[str, object], prefix: str = "") -> dict[str, float]:
+    """One level of {name: float} out of nested mappings and anything that float() takes.
+
+    Raises:
+        ValueError: a name or a value cannot be a metric (names it).
+    """
+    flat: dict[str, float] = {}
+    for key, value in metrics.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, f"{name}."))
+            continue
+        if not METRIC_NAME.match(name):
+            raise ValueError(f"metric name {name!r}: use 1 to 64 of A-Z a-z 0-9 _ . / - and space")
+        try:
+            flat[name] = float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            raise ValueError(f"metric {name!r}: {value!r} is not a number") from None
+    return flat
+
+
+def set_sink(sink: Sink | None) -> None:
+    """Send reports of this process to a function; the runner calls this, training code does not."""
+    global _sink
+    _sink = sink
+
+
+def encode(metrics: Mapping[str, float], step: int | None) -> bytes:
+    """One report as one datagram (JSON; NaN and infinities as Python writes them)."""
+    return json.dumps({"metrics": dict(metrics), "step": step}).encode()
+
+
+def _send(path: str, metrics: Mapping[str, float], step: int | None) -> None:
+    # A datagram to a local socket is whole, in order and blocks while the reader is behind.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.sendto(encode(metrics, step), path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return  # the runner is going; the program is about to be told, too

@@ -1,0 +1,39 @@
+"""Loads lua/*.lua, one transition a file, each behind the shared prelude; runs them by SHA.
+
+Only `store` uses it. A script answers a list whose first item is a word; what the words mean stands
+at the head of each file.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from redis import Redis
+
+from hpq.keys import Keys
+
+
+@cache
+def source(name: str) -> str:
+    """The text of one script, prelude included."""
+    folder = files("hpq").joinpath("lua")
+    parts = (folder.joinpath(f"{part}.lua").read_text("utf-8") for part in ("prelude", name))
+    return "\n".join(parts)
+
+
+class Scripts:
+    """Runs the scripts of one prefix on one client (loads a script again where it is missing)."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis, self._prefix = redis, keys.prefix
+        self._loaded: dict[str, Any] = {}
+
+    def run(self, name: str, *args: str | bytes | int | float) -> tuple[str, list[Any]]:
+        """The word that the script answers, and the rest of its answer (bytes and ints)."""
+        script = self._loaded.get(name)
+        if script is None:
+            script = self._loaded[name] = self._redis.register_script(source(name))
+        answer = script(keys=[self._prefix], args=args)
+        return answer[0].decode(), answer[1:]

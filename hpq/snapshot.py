@@ -1,0 +1,81 @@
+"""What readers get of the store in one look: frozen, without a client inside.
+
+Filled by `view`, drawn by the producer. Times are the server's, in integer milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hpq.sweep import Sweep
+from hpq.trial import Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A live worker as it described itself. Times in milliseconds, Redis's clock.
+
+    `takes` are the shipped trainers and the HPQ_ALLOW lines; `key` is the fingerprint of its
+    HPQ_CODE_KEY; `refuses` says, by sweep id, why it leaves a sweep alone.
+    """
+
+    name: str
+    host: str = ""
+    pid: int = 0
+    worker_class: str = ""
+    state: str = "idle"  # idle | busy | stopping | faulty
+    trial: str = ""
+    seen_ms: int = 0
+    started_ms: int = 0
+    device: str = ""
+    version: str = ""
+    takes: tuple[str, ...] = ()
+    key: str = ""
+    refuses: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How long ended trials of a sweep took: count, mean and spread, in milliseconds."""
+
+    ended: int = 0
+    mean_ms: float = 0.0
+    sd_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One moment of a sweep, bounded in size whatever the sweep's: what a frame is drawn from."""
+
+    sweep: Sweep
+    at_ms: int
+    running: tuple[Trial, ...]  # oldest claim first
+    best: tuple[Trial, ...]  # best objective first
+    recent: tuple[Trial, ...]  # last ended first
+    workers: tuple[Worker, ...]  # live workers of the sweep's class
+    pace: Pace
+    last_event: str  # id of the newest event seen; XREAD goes on from here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One lifecycle event of a sweep; `at_ms` is the server's clock."""
+
+    id: str
+    what: str
+    trial: int = 0
+    attempt: int = 0
+    fields: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def at_ms(self) -> int:
+        return int(self.id.partition("-")[0])
+
+
+def pace_of(count: float, total: float, squares: float) -> Pace:
+    """Mean and spread from a count, a sum and a sum of squares."""
+    if count < 1:
+        return Pace()
+    mean = total / count
+    spread = max(0.0, squares / count - mean * mean) ** 0.5
+    return Pace(ended=int(count), mean_ms=mean, sd_ms=spread)

@@ -1,0 +1,266 @@
+"""The write side: one method a transition, each one script call, safe to send twice.
+
+Both sides import it. Whatever makes a trial claimable tops up the tickets of its class in the same
+breath; a crash between the two costs at most one reap interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from redis import Redis
+
+from hpq import wire
+from hpq.errors import NotFound, UserError
+from hpq.keys import Keys
+from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
+from hpq.scripts import Scripts
+from hpq.sweep import SCHEMA, Sweep
+from hpq.trial import Claim, FailureKind, TrialId
+
+UNSEALED_TTL_S = 3_600  # rows of an enqueue that died are gone after an hour
+ROWS = 500  # rows in one call; Lua's unpack and the server's patience both want it bounded
+LOG_KEPT_BYTES = 16_384  # of a finished trial's log
+FAILED_LOG_KEPT_BYTES = 262_144
+
+TopUp = Callable[[str, int], object]
+
+
+class Store:
+    """Writes of one prefix on one client.
+
+    `top_up(class, wanted)` mints tickets; a process that may not write RQ's keys passes a no-op.
+    """
+
+    def __init__(self, redis: Redis, keys: Keys, top_up: TopUp) -> None:
+        self._redis, self._keys, self._top_up = redis, keys, top_up
+        self._scripts = Scripts(redis, keys)
+
+    def _tickets(self, worker_class: bytes | str, wanted: int) -> None:
+        name = worker_class.decode() if isinstance(worker_class, bytes) else worker_class
+        if name and wanted > 0:
+            self._top_up(name, wanted)
+
+    # --- enqueue ------------------------------------------------------------------------------
+
+    def add_rows(self, sid: str, first: int, rows: Sequence[tuple[str, bytes]]) -> None:
+        """Write parameter sets (JSON, identity) numbered from `first`; invisible until `seal`."""
+        for start in range(0, len(rows), ROWS):
+            some = [part for row in rows[start : start + ROWS] for part in row]
+            self._scripts.run("create", sid, UNSEALED_TTL_S, first + start, *some)
+
+    def seal(self, sweep: Sweep, *, again: bool = False) -> str | None:
+        """Make a sweep visible; None, or the id of the sweep that has its digest already."""
+        fields = wire.flatten(wire.encode_sweep(sweep))
+        args = (sweep.id, sweep.digest, sweep.owner, int(again))
+        word, rest = self._scripts.run("seal", *args, *fields)
+        if word == "exists":
+            return str(rest[0].decode())
+        self._tickets(rest[0], rest[1])
+        return None
+
+    def discard(self, sid: str) -> None:
+        """Forget the rows of an enqueue that will not be sealed."""
+        self._redis.delete(*(self._keys.sweep(sid, part) for part in ("params", "waiting", "ids")))
+
+    def keep_code(self, digest: str, manifest: str) -> None:
+        """Keep the manifest (JSON) of a code digest."""
+        self._redis.hsetnx(self._keys.code, digest, manifest)
+
+    def code(self, digest: str) -> str | None:
+        """The manifest of a code digest, or None."""
+        raw: Any = self._redis.hget(self._keys.code, digest)
+        return raw.decode() if raw else None
+
+    # --- a worker's ---------------------------------------------------------------------------
+
+    def claim(
+        self,
+        who: Presence,
+        *,
+        nonce: str,
+        lease_ms: int,
+        provenance: str = "",
+        skip: Sequence[str] = (),
+    ) -> Claim | None:
+        """The next trial for a worker, or None where there is none that it may take."""
+        word, rest = self._scripts.run(
+            "claim",
+            who.worker_class,
+            who.name,
+            who.host,
+            nonce,
+            lease_ms,
+            SCHEMA,
+            provenance,
+            f",{','.join(skip)},",
+        )
+        if word == "empty":
+            return None
+        sid, number, attempt, params = rest
+        trial = TrialId(sweep=sid.decode(), number=int(number))
+        where = f"{self._keys.sweep(trial.sweep, 'params')} field {trial.number}"
+        return Claim(trial=trial, attempt=int(attempt), params=wire.decode_params(where, params))
+
+    def sweep(self, sid: str) -> Sweep:
+        """A sweep as a worker needs it: counts are not filled in.
+
+        Raises:
+            NotFound: it is gone.
+        """
+        key = self._keys.sweep(sid)
+        row: Any = self._redis.hgetall(key)
+        if not row:
+            raise NotFound(f"sweep {sid!r} is not there")
+        return wire.decode_sweep(key, sid, row, 0, 0, 0)
+
+    def beat(self, claim: Claim, who: Presence, batch: Batch, *, lease_ms: int) -> Verdict:
+        """Extend the lease and hand over a batch (again, if it is the one sent last)."""
+        points = [
+            part for p in batch.points for part in (str(p.step), p.name, wire.number(p.value))
+        ]
+        word, _ = self._scripts.run(
+            "beat",
+            claim.trial.sweep,
+            claim.trial.number,
+            claim.attempt,
+            who.name,
+            who.worker_class,
+            lease_ms,
+            batch.seq,
+            batch.step,
+            "" if batch.objective is None else wire.number(batch.objective),
+            batch.phase,
+            batch.log,
+            *points,
+        )
+        return Verdict(word)
+
+    def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> Committed:
+        """Record the end of an attempt, once."""
+        failure = outcome.failure
+        kind = failure.kind if failure else None
+        word, rest = self._scripts.run(
+            "commit",
+            claim.trial.sweep,
+            claim.trial.number,
+            claim.attempt,
+            outcome.state,
+            "" if outcome.objective is None else wire.number(outcome.objective),
+            outcome.step,
+            kind or "",
+            failure.message[:500] if failure else "",
+            failure.fingerprint[:200] if failure else "",
+            kind.retries + sweep_retries if kind else 0,
+            int(kind is FailureKind.KILLED),
+            int(kind.moves if kind else False),
+            FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
+        )
+        self._tickets(rest[0], rest[1])
+        return Committed(word)
+
+    def release(self, claim: Claim, reason: Reason) -> str:
+        """Give a running trial back uncharged; answers released, already, stale or unknown."""
+        word, rest = self._scripts.run(
+            "release", claim.trial.sweep, claim.trial.number, claim.attempt, reason
+        )
+        self._tickets(rest[0], rest[1])
+        return word
+
+    def reap(self, worker_class: str, *, lease_ms: int, lost_max: int) -> int | None:
+        """Give back the trials whose lease has ended: how many, or None while settling."""
+        word, rest = self._scripts.run("reap", worker_class, lease_ms, lost_max)
+        for i in range(1, len(rest), 2):
+            self._tickets(rest[i], rest[i + 1])
+        return None if word == "settling" else int(rest[0])
+
+    def present(self, who: Presence, *, idle: bool, lifetime_ms: int) -> int:
+        """Say that a worker is there; answers the server's time in ms."""
+        fields = wire.flatten(who.fields)
+        _, rest = self._scripts.run(
+            "presence", who.name, who.worker_class, who.host, int(idle), lifetime_ms, *fields
+        )
+        return int(rest[0])
+
+    def absent(self, who: Presence) -> None:
+        """Say that a worker is leaving."""
+        pipe = self._redis.pipeline()
+        pipe.zrem(self._keys.workers, who.name)
+        pipe.zrem(self._keys.worker_class(who.worker_class, "idle"), who.name)
+        pipe.delete(self._keys.worker(who.name))
+        pipe.execute()
+
+    def keep_provenance(self, digest: str, record: str) -> None:
+        """Keep what an attempt ran on (JSON), under its digest."""
+        self._redis.hsetnx(self._keys.provenance, digest, record)
+
+    # --- a person's ---------------------------------------------------------------------------
+
+    def control(self, sid: str, verb: str, *args: str | int) -> int:
+        """pause, resume, stop, cancel or set; answers how many trials it touched.
+
+        Raises:
+            NotFound: there is no such sweep.
+            UserError: the sweep is stopped or cancelled, so it cannot be paused or resumed.
+        """
+        word, rest = self._scripts.run("control", sid, verb, *args)
+        if word == "unknown":
+            raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
+        if word == "over":
+            raise UserError(f"sweep {sid} is stopped; `hpq retry {sid}` queues its trials again")
+        self._tickets(rest[0], rest[1])
+        return int(rest[2])
+
+    def set(self, sid: str, fields: Mapping[str, str]) -> None:
+        """Change limits of a sweep: max_parallel, priority, retries, timeout_s."""
+        self.control(sid, "set", *wire.flatten(fields))
+
+    def retry(self, sid: str, numbers: Sequence[int]) -> int:
+        """Queue trials in a terminal state again; answers how many.
+
+        Raises:
+            NotFound: there is no such sweep.
+        """
+        touched = 0
+        for start in range(0, len(numbers), ROWS):
+            word, rest = self._scripts.run("retry", sid, *numbers[start : start + ROWS])
+            if word == "unknown":
+                raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
+            self._tickets(rest[0], rest[1])
+            touched += int(rest[2])
+        return touched
+
+    def remove(self, sweep: Sweep) -> None:
+        """Delete a sweep with everything it holds; doing it again finishes what was begun."""
+        key = self._keys.sweep(sweep.id)
+        total: Any = self._redis.hlen(f"{key}:params")
+        for start in range(1, total + 1, ROWS):
+            numbers = range(start, min(start + ROWS, total + 1))
+            self._remove_trials([TrialId(sweep=sweep.id, number=n) for n in numbers])
+        pipe = self._redis.pipeline()
+        pipe.zrem(self._keys.sweeps, sweep.id)
+        pipe.zrem(self._keys.worker_class(sweep.worker_class, "open"), sweep.id)
+        for key_of, field in ((self._keys.digests, sweep.digest), (self._keys.last, sweep.owner)):
+            if self._redis.hget(key_of, field) == sweep.id.encode():
+                pipe.hdel(key_of, field)
+        parts = ["params", "waiting", "dropped", "ids", "running", "ended", "rank", "events"]
+        pipe.unlink(key, *(f"{key}:{part}" for part in parts))
+        pipe.execute()
+
+    def _remove_trials(self, trials: Sequence[TrialId]) -> None:
+        pipe = self._redis.pipeline(transaction=False)
+        for trial in trials:
+            pipe.hkeys(self._keys.trial(trial))
+        doomed: list[str] = []
+        start = len(wire.METRIC_FIELD)
+        for trial, names in zip(trials, pipe.execute(), strict=True):
+            if names:
+                doomed += [self._keys.trial(trial), self._keys.trial(trial, "log")]
+                doomed += [
+                    self._keys.points(trial, name[start:].decode())
+                    for name in names
+                    if name.startswith(wire.METRIC_FIELD)
+                ]
+        if doomed:
+            self._redis.unlink(*doomed)

@@ -1,0 +1,156 @@
+"""A sweep: what is searched, by which code, and where it stands. Imports nothing but trial."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hpq.trial import Json, TrialState
+
+SCHEMA = 1  # stands on each sweep; a worker leaves a sweep whose number is higher
+DEFAULT_CLASS = "default"
+NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+
+
+class SweepState(StrEnum):
+    """Where a sweep stands: computed from flags and counts, never stored."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    HELD = "held"
+    STOPPING = "stopping"
+    FINISHED = "finished"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_over(self) -> bool:
+        """True where nothing of the sweep will run again by itself."""
+        return self in (SweepState.FINISHED, SweepState.CANCELLED)
+
+
+class Goal(StrEnum):
+    """Which way the metric is better."""
+
+    MINIMIZE = "minimize"
+    MAXIMIZE = "maximize"
+
+
+class Take(StrEnum):
+    """Which of a trial's values is its objective (`metric: {value: …}`)."""
+
+    LAST = "last"
+    BEST = "best"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """The name that trials report and the way it is better."""
+
+    name: str
+    goal: Goal = Goal.MINIMIZE
+    take: Take = Take.LAST
+    target: float | None = None
+
+    def better(self, a: float, b: float) -> bool:
+        """True where a is better than b; NaN is better than nothing."""
+        if a != a:
+            return False
+        return b != b or (a < b if self.goal is Goal.MINIMIZE else a > b)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What a worker starts for a trial: exactly one of trainer and program is set.
+
+    `command` is W&B's template (whole-item macros), empty for a trainer. `code_dir` is where local
+    code lies and runs ("" for shipped or installed trainers); `code` is the digest of that code, or
+    the distribution and version of an installed trainer.
+    """
+
+    trainer: str = ""
+    program: str = ""
+    command: tuple[str, ...] = ()
+    code: str = ""
+    code_dir: str = ""
+    pass_env: tuple[str, ...] = ()
+    resident: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many trials of a sweep are in each state."""
+
+    queued: int = 0
+    running: int = 0
+    finished: int = 0
+    failed: int = 0
+    pruned: int = 0
+    cancelled: int = 0
+    diverged: int = 0  # of the failed ones
+
+    @property
+    def total(self) -> int:
+        """All trials of the sweep."""
+        return self.queued + self.running + self.ended
+
+    @property
+    def ended(self) -> int:
+        """Trials in a terminal state."""
+        return self.finished + self.failed + self.pruned + self.cancelled
+
+    def of(self, state: TrialState) -> int:
+        """The count of one state."""
+        return int(getattr(self, state.value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """A sweep as both sides see it. Times are Redis's, in integer milliseconds.
+
+    `spec` is the sweep file as data, kept for `show` and provenance; nothing computes with it after
+    enqueue. `varying` are the names whose values differ between trials, in the file's order.
+    """
+
+    id: str
+    name: str
+    digest: str
+    launch: Launch
+    signature: str = ""
+    metric: Metric | None = None
+    worker_class: str = DEFAULT_CLASS
+    owner: str = ""
+    priority: int = 0
+    max_parallel: int = 0  # 0 = no cap
+    retries: int = 0  # charged failures forgiven beyond what the failure kind allows
+    timeout_s: float = 0.0  # 0 = none
+    stall_s: float = 0.0  # 0 = by default
+    method: str = "grid"
+    seed: int = 0
+    varying: tuple[str, ...] = ()
+    spec: Mapping[str, Json] = field(default_factory=dict)
+    provenance: Mapping[str, Json] = field(default_factory=dict)
+    created_ms: int = 0
+    schema: int = SCHEMA
+    flag: str = ""  # "", paused, stopped, cancelled
+    held: str = ""  # why the breaker holds it, one line
+    counts: Counts = field(default_factory=Counts)
+
+    @property
+    def state(self) -> SweepState:
+        """Where the sweep stands."""
+        return sweep_state(self.flag, self.held, self.counts)
+
+
+def sweep_state(flag: str, held: str, counts: Counts) -> SweepState:
+    """Where a sweep stands, from its flag, its hold and its counts alone."""
+    if flag == "cancelled":
+        return SweepState.CANCELLED if counts.running == 0 else SweepState.STOPPING
+    if counts.queued == 0 and counts.running == 0:
+        return SweepState.FINISHED
+    if flag == "stopped":
+        return SweepState.STOPPING
+    if held:
+        return SweepState.HELD
+    return SweepState.PAUSED if flag == "paused" else SweepState.RUNNING

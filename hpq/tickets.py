@@ -1,0 +1,44 @@
+"""RQ's queue as hpq uses it: an RQ job is a ticket that wakes one idle worker, and nothing else.
+
+rq is imported here and in worker/supervisor only. A ticket carries no trial; losing, doubling or
+failing one costs nothing, since a worker that wakes asks `claim` and the reaper tops tickets up.
+"""
+
+from __future__ import annotations
+
+from redis import Redis
+from rq import Queue
+from rq.serializers import JSONSerializer
+
+from hpq.keys import Keys
+
+TASK = "worker.ticket.wake"  # the only function a ticket may name
+MOST = 1_000  # tickets minted in one call
+
+
+class Tickets:
+    """Mints tickets on the queues of worker classes."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def queue(self, worker_class: str) -> Queue:
+        """RQ's queue of a worker class."""
+        return Queue(
+            self._keys.queue(worker_class), connection=self._redis, serializer=JSONSerializer
+        )
+
+    def top_up(self, worker_class: str, wanted: int) -> int:
+        """Mint what is missing to `wanted` tickets; answers how many."""
+        if wanted < 1:
+            return 0
+        queue = self.queue(worker_class)
+        missing = min(wanted, MOST) - int(queue.count)
+        if missing < 1:
+            return 0
+        jobs = [
+            Queue.prepare_data(TASK, timeout=-1, result_ttl=0, failure_ttl=3600, description="wake")
+            for _ in range(missing)
+        ]
+        queue.enqueue_many(jobs)
+        return missing

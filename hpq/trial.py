@@ -1,0 +1,150 @@
+"""A trial: one hyperparameter set of a sweep, its states and the only ways between them.
+
+Imported by both sides; imports nothing of hpq. `TRANSITIONS` is the table that the Lua scripts
+implement; a test drives every (from, to) pair through them and compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class TrialState(StrEnum):
+    """Where a trial stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    PRUNED = "pruned"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_terminal(self) -> bool:
+        """True for a state that only `hpq retry` leaves."""
+        return self not in (TrialState.QUEUED, TrialState.RUNNING)
+
+
+_Q, _R = TrialState.QUEUED, TrialState.RUNNING
+_ENDS = frozenset({s for s in TrialState if s.is_terminal})
+
+TRANSITIONS: Mapping[TrialState, frozenset[TrialState]] = {
+    # Queued straight to an end: a result that comes back after its lease was reaped and before
+    # anyone claimed the trial again is taken (its hours are saved); or the sweep was cancelled.
+    _Q: frozenset({_R}) | _ENDS,
+    _R: frozenset({_Q}) | _ENDS,
+    TrialState.FINISHED: frozenset({_Q}),  # the way back is always `hpq retry`
+    TrialState.FAILED: frozenset({_Q}),
+    TrialState.PRUNED: frozenset({_Q}),
+    TrialState.CANCELLED: frozenset({_Q}),
+}
+
+
+class FailureKind(StrEnum):
+    """Why an attempt failed. Closed: a worker maps everything that can happen onto these."""
+
+    BAD_PARAMS = "bad_params"
+    DIVERGED = "diverged"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMEOUT = "timeout"
+    STALLED = "stalled"
+    USER_ERROR = "user_error"
+    KILLED = "killed"
+    LOST = "lost"
+    POISON = "poison"
+    DATA_MISSING = "data_missing"
+    WORKER_FAULT = "worker_fault"
+
+    @property
+    def retries(self) -> int:
+        """How often a trial that failed so is tried again, unless the sweep file says more."""
+        return 1 if self in _TRIED_AGAIN else 0
+
+    @property
+    def moves(self) -> bool:
+        """True where the next attempt should go to another host, if there is one."""
+        return self in _MOVES
+
+    @property
+    def is_workers(self) -> bool:
+        """True where the worker is at fault: the trial is released uncharged."""
+        return self in (FailureKind.DATA_MISSING, FailureKind.WORKER_FAULT)
+
+    @property
+    def counts_as_failure(self) -> bool:
+        """False for a trial that diverged: a bad point of the space, not a broken sweep."""
+        return self is not FailureKind.DIVERGED
+
+
+_TRIED_AGAIN = frozenset({FailureKind.OUT_OF_MEMORY, FailureKind.STALLED, FailureKind.KILLED})
+_MOVES = frozenset({FailureKind.OUT_OF_MEMORY, FailureKind.STALLED})
+
+JsonScalar = str | int | float | bool | None
+Json = JsonScalar | list["Json"] | dict[str, "Json"]
+Params = Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialId:
+    """A sweep's id and a number in it, counted from 1; written `sweep/7`."""
+
+    sweep: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.sweep}/{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a worker gets from `claim`: the right to run one attempt of a trial."""
+
+    trial: TrialId
+    attempt: int
+    params: Params
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One value of one metric at one step, as a trial reported it."""
+
+    step: int
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why an attempt ended badly: the kind, one line for people, and where it came from."""
+
+    kind: FailureKind
+    message: str
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A trial as a reader sees it. Times are Redis's, in integer milliseconds; 0 = not yet."""
+
+    id: TrialId
+    state: TrialState
+    params: Params
+    attempt: int = 0
+    worker: str = ""
+    host: str = ""
+    claimed_ms: int = 0
+    beat_ms: int = 0
+    ended_ms: int = 0
+    step: int = 0
+    objective: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    failure: Failure | None = None
+    phase: str = ""
+    provenance: str = ""
+
+    @property
+    def duration_ms(self) -> int:
+        """Milliseconds from the last claim to the end or the last sign of life."""
+        return max(0, (self.ended_ms or self.beat_ms) - self.claimed_ms) if self.claimed_ms else 0

@@ -1,0 +1,263 @@
+"""Plain reads: what the store looks like to people. Writes nothing and runs no script.
+
+Viewers may hold credentials that can only read, so everything here is an ordinary read command, a
+bounded number of them for each question. Workers do not import this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from redis import Redis
+
+from hpq import wire
+from hpq.errors import DecodeError, NotFound
+from hpq.keys import Keys
+from hpq.snapshot import Event, Snapshot, Worker, pace_of
+from hpq.sweep import Goal, Sweep
+from hpq.trial import Point, Trial, TrialId
+
+_ZSETS = ("waiting", "running", "dropped")
+
+
+class View:
+    """Answers questions about one prefix of one Redis server.
+
+    Raises, beside what each method says: OutOfReach by way of the caller's connection guard.
+    """
+
+    def __init__(self, redis: Redis, keys: Keys, lease_ms: int) -> None:
+        self._redis, self._keys, self._lease_ms = redis, keys, lease_ms
+
+    def now_ms(self) -> int:
+        """The server's clock."""
+        seconds, micros = self._redis.time()
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    # --- sweeps -------------------------------------------------------------------------------
+
+    def sweep_ids(self, newest: int | None = None) -> list[str]:
+        """Ids of the sweeps, newest first."""
+        stop = -1 if newest is None else newest - 1
+        found: Any = self._redis.zrange(self._keys.sweeps, 0, stop, desc=True)
+        return [raw.decode() for raw in found]
+
+    def sweeps(self, ids: Sequence[str]) -> list[Sweep]:
+        """The sweeps with these ids, in this order; ids that are gone are left out."""
+        pipe = self._redis.pipeline(transaction=False)
+        for sid in ids:
+            pipe.hgetall(self._keys.sweep(sid))
+            for part in _ZSETS:
+                pipe.zcard(self._keys.sweep(sid, part))
+        answers = iter(pipe.execute())
+        out = []
+        for sid in ids:
+            row, waiting, running, dropped = islice(answers, 4)
+            if row and b"created_ms" in row:
+                key = self._keys.sweep(sid)
+                out.append(wire.decode_sweep(key, sid, row, waiting, running, dropped))
+        return out
+
+    def sweep(self, sid: str) -> Sweep:
+        """One sweep.
+
+        Raises:
+            NotFound: there is none with this id.
+        """
+        found = self.sweeps([sid])
+        if not found:
+            raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
+        return found[0]
+
+    def resolve(self, ref: str | None, owner: str) -> str:
+        """The id of the sweep that a reference means: an id, a prefix of one, or None = my last.
+
+        Raises:
+            NotFound: nothing or more than one sweep fits (names the candidates).
+        """
+        if ref is None:
+            last: Any = self._redis.hget(self._keys.last, owner)
+            if last is None:
+                raise NotFound("you have no sweep yet; `hpq enqueue FILE` makes one")
+            return str(last.decode())
+        if self._redis.zscore(self._keys.sweeps, ref) is not None:
+            return ref
+        fits = [sid for sid in self.sweep_ids() if sid.startswith(ref)]
+        if len(fits) == 1:
+            return fits[0]
+        if not fits:
+            raise NotFound(f"no sweep begins with {ref!r}; `hpq ls` lists what is there")
+        some = ", ".join(fits[:5])
+        raise NotFound(f"{ref!r} fits {len(fits)} sweeps: {some}; write more of the id")
+
+    def find_digest(self, digest: str) -> str | None:
+        """The id of the sweep with this digest, if it is there."""
+        raw: Any = self._redis.hget(self._keys.digests, digest)
+        return raw.decode() if raw else None
+
+    # --- trials -------------------------------------------------------------------------------
+
+    def trials(self, sid: str, numbers: Sequence[int]) -> list[Trial]:
+        """The trials with these numbers, in this order."""
+        pipe = self._redis.pipeline(transaction=False)
+        for n in numbers:
+            pipe.hgetall(self._keys.trial(TrialId(sweep=sid, number=n)))
+            pipe.hget(self._keys.sweep(sid, "params"), str(n))
+            pipe.zscore(self._keys.sweep(sid, "dropped"), n)
+        answers = iter(pipe.execute())
+        out = []
+        for n in numbers:
+            row, raw, dropped = islice(answers, 3)
+            trial = TrialId(sweep=sid, number=n)
+            params = wire.decode_params(f"{self._keys.sweep(sid, 'params')} field {n}", raw)
+            key = self._keys.trial(trial)
+            out.append(wire.decode_trial(key, trial, row, params, dropped=dropped is not None))
+        return out
+
+    def trial(self, trial: TrialId) -> Trial:
+        """One trial.
+
+        Raises:
+            NotFound: the sweep has no such number.
+        """
+        if not self._redis.hexists(self._keys.sweep(trial.sweep, "params"), str(trial.number)):
+            raise NotFound(f"trial {trial} is not there; `hpq results {trial.sweep}` lists them")
+        return self.trials(trial.sweep, [trial.number])[0]
+
+    def all_trials(self, sid: str, chunk: int = 500) -> Iterator[Trial]:
+        """Every trial of a sweep in order of number, read in chunks."""
+        total: Any = self._redis.hlen(self._keys.sweep(sid, "params"))
+        for start in range(1, total + 1, chunk):
+            yield from self.trials(sid, range(start, min(start + chunk, total + 1)))
+
+    def best(self, sweep: Sweep, top: int) -> list[Trial]:
+        """The trials with the best objectives, best first; of equal ones, the lower number."""
+        return self.trials(sweep.id, self._ranked(sweep, top))
+
+    def _ranked(self, sweep: Sweep, top: int) -> list[int]:
+        if sweep.metric is None or top < 1:
+            return []
+        desc = sweep.metric.goal is Goal.MAXIMIZE
+        key = self._keys.sweep(sweep.id, "rank")
+        rows: Any = self._redis.zrange(key, 0, top - 1, desc=desc, withscores=True)
+        if rows:  # all that tie with the last row, so that the lowest numbers win
+            rows = rows + [(n, rows[-1][1]) for n in self._redis.zrangebyscore(
+                key, rows[-1][1], rows[-1][1], start=0, num=1000)]  # fmt: skip
+        sign = -1 if desc else 1
+        order = sorted({(sign * score, int(n)) for n, score in rows})
+        return [n for _, n in order[:top]]
+
+    def history(self, trial: TrialId, metric: str) -> list[Point]:
+        """The values of one metric in order of report, thinned to about 1,000."""
+        rows: Any = self._redis.xrange(self._keys.points(trial, metric))
+        return [
+            Point(step=int(f[b"s"]), name=metric, value=float(f[b"v"])) for _, f in rows
+        ]  # fmt: skip
+
+    def histories(self, trials: Sequence[TrialId], metric: str, last: int) -> list[list[Point]]:
+        """The newest values of one metric for several trials, in one round trip."""
+        pipe = self._redis.pipeline(transaction=False)
+        for trial in trials:
+            pipe.xrevrange(self._keys.points(trial, metric), count=last)
+        return [
+            [Point(step=int(f[b"s"]), name=metric, value=float(f[b"v"])) for _, f in reversed(rows)]
+            for rows in pipe.execute()
+        ]
+
+    def log(
+        self, trial: TrialId, after: str = "0", block_ms: int | None = None
+    ) -> tuple[bytes, str]:
+        """What the trial printed after an entry, and the id of the newest entry read."""
+        answer: Any = self._redis.xread({self._keys.trial(trial, "log"): after}, block=block_ms)
+        if not answer:
+            return b"", after
+        entries = answer[0][1]
+        return b"".join(fields[b"d"] for _, fields in entries), entries[-1][0].decode()
+
+    # --- events and workers -------------------------------------------------------------------
+
+    def events(
+        self, sid: str, after: str = "0", block_ms: int | None = None, count: int | None = None
+    ) -> list[Event]:
+        """Lifecycle events after an id; waits up to `block_ms` for the first."""
+        key = self._keys.sweep(sid, "events")
+        answer: Any = self._redis.xread({key: after}, block=block_ms, count=count)
+        return [_event(key, eid, fields) for eid, fields in (answer[0][1] if answer else [])]
+
+    def workers(self, worker_class: str | None = None) -> list[Worker]:
+        """Live workers, by name; of one class where one is given."""
+        floor = self.now_ms() - self._lease_ms
+        names: Any = self._redis.zrangebyscore(self._keys.workers, floor, "+inf", withscores=True)
+        pipe = self._redis.pipeline(transaction=False)
+        for name, _ in names:
+            pipe.hgetall(self._keys.worker(name.decode()))
+        found = [
+            _worker(self._keys, name.decode(), int(seen), row)
+            for (name, seen), row in zip(names, pipe.execute(), strict=True)
+            if row
+        ]
+        return sorted(
+            (w for w in found if worker_class in (None, w.worker_class)), key=lambda w: w.name
+        )
+
+    def snapshot(self, sid: str, rows: int, top: int = 3, recent: int = 3) -> Snapshot:
+        """One moment of a sweep, at most `rows` running trials.
+
+        Raises:
+            NotFound: there is no such sweep.
+        """
+        sweep = self.sweep(sid)
+        events: Any = self._redis.xrevrange(self._keys.sweep(sid, "events"), count=1)
+        key = self._keys.sweep(sid)
+        running: Any = self._redis.zrange(f"{key}:running", 0, rows - 1) if rows > 0 else []
+        ended: Any = self._redis.zrange(f"{key}:ended", 0, recent - 1, desc=True)
+        best = self._ranked(sweep, top)
+        parts = [[int(n) for n in running], best, [int(n) for n in ended]]
+        trials = iter(self.trials(sid, [n for part in parts for n in part]))
+        shown = [tuple(islice(trials, len(part))) for part in parts]
+        row: Any = self._redis.hmget(key, "dur_n", "dur_sum", "dur_sq")
+        return Snapshot(
+            sweep=sweep,
+            at_ms=self.now_ms(),
+            running=shown[0],
+            best=shown[1],
+            recent=shown[2],
+            workers=tuple(self.workers(sweep.worker_class)),
+            pace=pace_of(*(float(v or 0) for v in row)),
+            last_event=events[0][0].decode() if events else "0",
+        )
+
+
+def _event(key: str, eid: bytes, fields: dict[bytes, bytes]) -> Event:
+    try:
+        text = {k.decode(): v.decode() for k, v in fields.items()}
+        return Event(
+            id=eid.decode(),
+            what=text.pop("e"),
+            trial=int(text.pop("n", "0")),
+            attempt=int(text.pop("a", "0")),
+            fields=text,
+        )
+    except (KeyError, ValueError) as error:
+        raise DecodeError(f"{key}: entry {eid.decode()}: {error}") from None
+
+
+def _worker(keys: Keys, name: str, seen_ms: int, row: wire.Row) -> Worker:
+    r = wire.Reader(keys.worker(name), row)
+    return Worker(
+        name=name,
+        host=r.text("host"),
+        pid=r.whole("pid"),
+        worker_class=r.text("class"),
+        state=r.text("state"),
+        trial=r.text("trial"),
+        seen_ms=seen_ms,
+        started_ms=r.whole("started_ms"),
+        device=r.text("device"),
+        version=r.text("version"),
+        takes=tuple(r.json("takes", [])),
+        key=r.text("key"),
+        refuses=r.json("refuses", {}),
+    )

@@ -1,0 +1,5 @@
+"""`python -m producer` is `hpq`."""
+
+from producer.cli import main
+
+main()

@@ -1,0 +1,126 @@
+"""`hpq`: the table of commands, and how errors become one line and an exit code.
+
+A command's module is imported when the command is used, so that `hpq --help` needs neither redis
+nor rq; the table below is what `--help` prints.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from difflib import get_close_matches
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from hpq import __version__
+from hpq.errors import ExitCode, HpqError, UserError
+
+# group → command → (module under producer.commands, one line)
+COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    "Run": {
+        "enqueue": ("enqueue", "Put a sweep file's trials on the queue"),
+        "run": ("run", "Enqueue, train and watch on this machine"),
+        "plan": ("plan", "Show what a sweep file would run, and write nothing"),
+        "worker": ("worker", "Start workers that pop trials and train"),
+    },
+    "Look": {
+        "watch": ("watch", "A sweep, live"),
+        "ls": ("ls", "Sweeps, newest first"),
+        "show": ("show", "A sweep or a trial in full"),
+        "logs": ("logs", "What a trial printed"),
+        "summary": ("summary", "Ranking and bars of a sweep"),
+        "best": ("best", "The winner's parameters"),
+        "results": ("results", "All trials as a table, CSV or JSON"),
+        "workers": ("workers", "Live workers"),
+        "wait": ("wait", "Block until a sweep is over"),
+    },
+    "Control": {
+        "pause": ("control", "Let no further trial of a sweep start"),
+        "resume": ("control", "Go on with a paused or held sweep"),
+        "stop": ("control", "Finish what runs, cancel what waits"),
+        "cancel": ("control", "Stop a sweep or a trial now"),
+        "retry": ("control", "Queue failed or cancelled trials again"),
+        "set": ("control", "Change a sweep's limits"),
+        "rm": ("control", "Delete a sweep with all its results"),
+    },
+    "Care": {
+        "doctor": ("doctor", "Check the server, the workers and the data"),
+        "config": ("config", "Settings in force, secrets hidden"),
+    },
+}
+WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items()}
+
+
+class Lazy(TyperGroup):
+    """A group whose commands live in modules that are imported when used.
+
+    Typer carries its own copy of click and names its types privately, hence `Any`.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(WHERE)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in WHERE:
+            return None
+        module: Any = importlib.import_module(f"producer.commands.{WHERE[cmd_name][0]}")
+        command: Any = get_command(module.app)
+        return command.commands[cmd_name] if hasattr(command, "commands") else command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0] if args else ""
+        if name not in WHERE and not name.startswith("-"):
+            close = get_close_matches(name, WHERE, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "`hpq --help` lists them"
+            raise UserError(f"no command {name!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write_usage("hpq", "[--debug] COMMAND …")
+        formatter.write("\nHyperparameter sweeps on your own GPUs.\n")
+        for group, commands in COMMANDS.items():
+            formatter.write(f"\n{group}\n")
+            formatter.write_dl([(f"  {name}", line) for name, (_, line) in commands.items()])
+        codes = ", ".join(f"{c.value} {c.name.lower().replace('_', ' ')}" for c in ExitCode)
+        formatter.write(f"\nExit codes: {codes}.\n`hpq COMMAND --help` tells of each command.\n")
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HpqError as error:
+            if ctx.params.get("debug"):
+                raise
+            print(f"hpq: {error}", file=sys.stderr)
+            raise typer.Exit(int(error.exit_code)) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+        except BrokenPipeError:  # `hpq results | head`: whoever read has read enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(int(ExitCode.DONE)) from None
+
+
+app = typer.Typer(
+    cls=Lazy, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    ctx: typer.Context,
+    debug: bool = typer.Option(False, "--debug", help="Show tracebacks."),
+    version: bool = typer.Option(False, "--version", help="Print the version."),
+) -> None:
+    """Hyperparameter sweeps on your own GPUs."""
+    if version:
+        typer.echo(f"hpq {__version__}")
+    elif ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+def main() -> None:
+    """Run the command line; what hpq knows as an error is one line on stderr and an exit code."""
+    app()

@@ -1,0 +1,52 @@
+"""What one command works with: settings, a client, the keys, and the two ways to the store.
+
+`open_session` is the only place where the command line decides which server it talks to: the one
+that HPQ_REDIS_URL names, or the private one under HPQ_HOME.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from redis import Redis
+
+from hpq.connection import check_server, connect, guard
+from hpq.keys import Keys
+from hpq.settings import Settings, read
+from hpq.view import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """An open connection and everything that reads through it."""
+
+    settings: Settings
+    url: str
+    redis: Redis
+    keys: Keys
+    view: View
+
+    @property
+    def is_private(self) -> bool:
+        """True on the embedded server, which only this user can reach."""
+        return not self.settings.redis_url
+
+
+@contextmanager
+def open_session() -> Iterator[Session]:
+    """A session for the length of a command; Redis's errors inside it come out as one line.
+
+    Raises:
+        SettingsError, OutOfReach, Forbidden: as settings and connection say.
+    """
+    settings = read(os.environ)
+    url = settings.redis_url
+    redis = connect(url)
+    check_server(redis, url)
+    keys = Keys(settings.prefix)
+    view = View(redis, keys, settings.lease_ms)
+    with guard(url):
+        yield Session(settings=settings, url=url, redis=redis, keys=keys, view=view)

