@@ -1,6 +1,6 @@
 """The digest of a user's code: which files count, and whether they are still the same.
 
-The producer takes it at enqueue; a worker that runs code from its own directory compares before each
+The producer takes it at enqueue; a worker that runs code from its directory compares before each
 attempt, so that an edited file never trains under the sweep of the old one. Files that appear later
 (outputs of a program) do not count.
 """

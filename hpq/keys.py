@@ -7,6 +7,7 @@ P:digests       hash  sweep digest → sweep id, for enqueue of what is there al
 P:last          hash  owner → id of the last sweep
 P:settle        hash  run_id of the server and since when the reaper trusts it
 P:counters      hash  things that happened, counted (stale_commits, leases_expired, set_aside, …)
+P:set-aside     list  the newest 100 ids of what lay on a ticket queue and was no ticket
 P:provenance    hash  digest → JSON of what an attempt ran on
 P:code          hash  code digest → JSON manifest {path: sha256}
 P:leases        zset  S/N of each running trial → when its lease ends, ms
@@ -67,6 +68,10 @@ class Keys:
     @property
     def counters(self) -> str:
         return self._of("counters")
+
+    @property
+    def set_aside(self) -> str:
+        return self._of("set-aside")
 
     @property
     def provenance(self) -> str:

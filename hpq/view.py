@@ -6,7 +6,7 @@ bounded number of them for each question. Workers do not import this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -16,20 +16,21 @@ from hpq import wire
 from hpq.errors import DecodeError, NotFound
 from hpq.keys import Keys
 from hpq.snapshot import Event, Snapshot, Worker, pace_of
-from hpq.sweep import Goal, Sweep
-from hpq.trial import Point, Trial, TrialId
+from hpq.sweep import Sweep
+from hpq.trials_view import TrialsView
 
 _ZSETS = ("waiting", "running", "dropped")
 
 
-class View:
+class View(TrialsView):
     """Answers questions about one prefix of one Redis server.
 
     Raises, beside what each method says: OutOfReach by way of the caller's connection guard.
     """
 
     def __init__(self, redis: Redis, keys: Keys, lease_ms: int) -> None:
-        self._redis, self._keys, self._lease_ms = redis, keys, lease_ms
+        super().__init__(redis, keys)
+        self._lease_ms = lease_ms
 
     def now_ms(self) -> int:
         """The server's clock."""
@@ -97,85 +98,6 @@ class View:
         raw: Any = self._redis.hget(self._keys.digests, digest)
         return raw.decode() if raw else None
 
-    # --- trials -------------------------------------------------------------------------------
-
-    def trials(self, sid: str, numbers: Sequence[int]) -> list[Trial]:
-        """The trials with these numbers, in this order."""
-        pipe = self._redis.pipeline(transaction=False)
-        for n in numbers:
-            pipe.hgetall(self._keys.trial(TrialId(sweep=sid, number=n)))
-            pipe.hget(self._keys.sweep(sid, "params"), str(n))
-            pipe.zscore(self._keys.sweep(sid, "dropped"), n)
-        answers = iter(pipe.execute())
-        out = []
-        for n in numbers:
-            row, raw, dropped = islice(answers, 3)
-            trial = TrialId(sweep=sid, number=n)
-            params = wire.decode_params(f"{self._keys.sweep(sid, 'params')} field {n}", raw)
-            key = self._keys.trial(trial)
-            out.append(wire.decode_trial(key, trial, row, params, dropped=dropped is not None))
-        return out
-
-    def trial(self, trial: TrialId) -> Trial:
-        """One trial.
-
-        Raises:
-            NotFound: the sweep has no such number.
-        """
-        if not self._redis.hexists(self._keys.sweep(trial.sweep, "params"), str(trial.number)):
-            raise NotFound(f"trial {trial} is not there; `hpq results {trial.sweep}` lists them")
-        return self.trials(trial.sweep, [trial.number])[0]
-
-    def all_trials(self, sid: str, chunk: int = 500) -> Iterator[Trial]:
-        """Every trial of a sweep in order of number, read in chunks."""
-        total: Any = self._redis.hlen(self._keys.sweep(sid, "params"))
-        for start in range(1, total + 1, chunk):
-            yield from self.trials(sid, range(start, min(start + chunk, total + 1)))
-
-    def best(self, sweep: Sweep, top: int) -> list[Trial]:
-        """The trials with the best objectives, best first; of equal ones, the lower number."""
-        return self.trials(sweep.id, self._ranked(sweep, top))
-
-    def _ranked(self, sweep: Sweep, top: int) -> list[int]:
-        if sweep.metric is None or top < 1:
-            return []
-        desc = sweep.metric.goal is Goal.MAXIMIZE
-        key = self._keys.sweep(sweep.id, "rank")
-        rows: Any = self._redis.zrange(key, 0, top - 1, desc=desc, withscores=True)
-        if rows:  # all that tie with the last row, so that the lowest numbers win
-            rows = rows + [(n, rows[-1][1]) for n in self._redis.zrangebyscore(
-                key, rows[-1][1], rows[-1][1], start=0, num=1000)]  # fmt: skip
-        sign = -1 if desc else 1
-        order = sorted({(sign * score, int(n)) for n, score in rows})
-        return [n for _, n in order[:top]]
-
-    def history(self, trial: TrialId, metric: str) -> list[Point]:
-        """The values of one metric in order of report, thinned to about 1,000."""
-        rows: Any = self._redis.xrange(self._keys.points(trial, metric))
-        return [
-            Point(step=int(f[b"s"]), name=metric, value=float(f[b"v"])) for _, f in rows
-        ]  # fmt: skip
-
-    def histories(self, trials: Sequence[TrialId], metric: str, last: int) -> list[list[Point]]:
-        """The newest values of one metric for several trials, in one round trip."""
-        pipe = self._redis.pipeline(transaction=False)
-        for trial in trials:
-            pipe.xrevrange(self._keys.points(trial, metric), count=last)
-        return [
-            [Point(step=int(f[b"s"]), name=metric, value=float(f[b"v"])) for _, f in reversed(rows)]
-            for rows in pipe.execute()
-        ]
-
-    def log(
-        self, trial: TrialId, after: str = "0", block_ms: int | None = None
-    ) -> tuple[bytes, str]:
-        """What the trial printed after an entry, and the id of the newest entry read."""
-        answer: Any = self._redis.xread({self._keys.trial(trial, "log"): after}, block=block_ms)
-        if not answer:
-            return b"", after
-        entries = answer[0][1]
-        return b"".join(fields[b"d"] for _, fields in entries), entries[-1][0].decode()
-
     # --- events and workers -------------------------------------------------------------------
 
     def events(
@@ -202,17 +124,22 @@ class View:
             (w for w in found if worker_class in (None, w.worker_class)), key=lambda w: w.name
         )
 
-    def snapshot(self, sid: str, rows: int, top: int = 3, recent: int = 3) -> Snapshot:
-        """One moment of a sweep, at most `rows` running trials.
+    def snapshot(
+        self, sid: str, rows: int, top: int = 3, recent: int = 3, skip: int = 0
+    ) -> Snapshot:
+        """One moment of a sweep, at most `rows` running trials after the first `skip`.
 
         Raises:
             NotFound: there is no such sweep.
         """
-        sweep = self.sweep(sid)
+        # Read first: what happens during the other reads is told again, never missed.
         events: Any = self._redis.xrevrange(self._keys.sweep(sid, "events"), count=1)
+        sweep = self.sweep(sid)
         key = self._keys.sweep(sid)
-        running: Any = self._redis.zrange(f"{key}:running", 0, rows - 1) if rows > 0 else []
-        ended: Any = self._redis.zrange(f"{key}:ended", 0, recent - 1, desc=True)
+        running: Any = (
+            self._redis.zrange(f"{key}:running", skip, skip + rows - 1) if rows > 0 else []
+        )
+        ended: Any = self._redis.zrange(f"{key}:ended", 0, recent - 1, desc=True) if recent else []
         best = self._ranked(sweep, top)
         parts = [[int(n) for n in running], best, [int(n) for n in ended]]
         trials = iter(self.trials(sid, [n for part in parts for n in part]))

@@ -1,0 +1,117 @@
+"""Plain reads of trials: their rows, their ranking, their curves and what they printed.
+
+The half of `view` that looks inside a sweep; the same rules hold: ordinary read commands only, a
+bounded number of them for each question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from redis import Redis
+
+from hpq import wire
+from hpq.errors import NotFound
+from hpq.keys import Keys
+from hpq.sweep import Goal, Sweep
+from hpq.trial import Params, Point, Trial, TrialId
+
+
+class TrialsView:
+    """Answers questions about the trials of one prefix of one Redis server."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def trials(self, sid: str, numbers: Sequence[int]) -> list[Trial]:
+        """The trials with these numbers, in this order."""
+        if not numbers:
+            return []
+        params_key = self._keys.sweep(sid, "params")
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.hmget(params_key, [str(n) for n in numbers])
+        pipe.zmscore(self._keys.sweep(sid, "dropped"), [str(n) for n in numbers])
+        for n in numbers:
+            pipe.hgetall(self._keys.trial(TrialId(sweep=sid, number=n)))
+        params, dropped, *rows = pipe.execute()
+        out = []
+        for n, raw, drop, row in zip(numbers, params, dropped, rows, strict=True):
+            trial = TrialId(sweep=sid, number=n)
+            values = wire.decode_params(f"{params_key} field {n}", raw)
+            key = self._keys.trial(trial)
+            out.append(wire.decode_trial(key, trial, row, values, dropped=drop is not None))
+        return out
+
+    def trial(self, trial: TrialId) -> Trial:
+        """One trial.
+
+        Raises:
+            NotFound: the sweep has no such number.
+        """
+        if not self._redis.hexists(self._keys.sweep(trial.sweep, "params"), str(trial.number)):
+            raise NotFound(f"trial {trial} is not there; `hpq results {trial.sweep}` lists them")
+        return self.trials(trial.sweep, [trial.number])[0]
+
+    def all_trials(self, sid: str, chunk: int = 500) -> Iterator[Trial]:
+        """Every trial of a sweep in order of number, read in chunks."""
+        total: Any = self._redis.hlen(self._keys.sweep(sid, "params"))
+        for start in range(1, total + 1, chunk):
+            yield from self.trials(sid, range(start, min(start + chunk, total + 1)))
+
+    def best(self, sweep: Sweep, top: int) -> list[Trial]:
+        """The trials with the best objectives, best first; of equal ones, the lower number."""
+        return self.trials(sweep.id, self._ranked(sweep, top))
+
+    def leaders(self, sweeps: Sequence[Sweep]) -> list[float | None]:
+        """The best objective of each sweep, in one round trip; None where there is none."""
+        pipe = self._redis.pipeline(transaction=False)
+        for sweep in sweeps:
+            desc = sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE
+            pipe.zrange(self._keys.sweep(sweep.id, "rank"), 0, 0, desc=desc, withscores=True)
+        return [float(rows[0][1]) if rows else None for rows in pipe.execute()]
+
+    def provenance(self, digest: str) -> Params:
+        """What an attempt ran on, by the digest that the trial carries; empty where it is gone."""
+        raw: Any = self._redis.hget(self._keys.provenance, digest) if digest else None
+        return wire.decode_params(f"{self._keys.provenance} field {digest}", raw) if raw else {}
+
+    def _ranked(self, sweep: Sweep, top: int) -> list[int]:
+        if sweep.metric is None or top < 1:
+            return []
+        desc = sweep.metric.goal is Goal.MAXIMIZE
+        key = self._keys.sweep(sweep.id, "rank")
+        rows: Any = self._redis.zrange(key, 0, top - 1, desc=desc, withscores=True)
+        if rows:  # all that tie with the last row, so that the lowest numbers win
+            rows = rows + [(n, rows[-1][1]) for n in self._redis.zrangebyscore(
+                key, rows[-1][1], rows[-1][1], start=0, num=1000)]  # fmt: skip
+        sign = -1 if desc else 1
+        order = sorted({(sign * score, int(n)) for n, score in rows})
+        return [n for _, n in order[:top]]
+
+    def history(self, trial: TrialId, metric: str) -> list[Point]:
+        """The values of one metric in order of report, thinned to about 1,000."""
+        rows: Any = self._redis.xrange(self._keys.points(trial, metric))
+        return [
+            Point(step=int(f[b"s"]), name=metric, value=float(f[b"v"])) for _, f in rows
+        ]  # fmt: skip
+
+    def histories(self, trials: Sequence[TrialId], metric: str, last: int) -> list[list[Point]]:
+        """The newest values of one metric for several trials, in one round trip."""
+        pipe = self._redis.pipeline(transaction=False)
+        for trial in trials:
+            pipe.xrevrange(self._keys.points(trial, metric), count=last)
+        return [
+            [Point(step=int(f[b"s"]), name=metric, value=float(f[b"v"])) for _, f in reversed(rows)]
+            for rows in pipe.execute()
+        ]
+
+    def log(
+        self, trial: TrialId, after: str = "0", block_ms: int | None = None
+    ) -> tuple[bytes, str]:
+        """What the trial printed after an entry, and the id of the newest entry read."""
+        answer: Any = self._redis.xread({self._keys.trial(trial, "log"): after}, block=block_ms)
+        if not answer:
+            return b"", after
+        entries = answer[0][1]
+        return b"".join(fields[b"d"] for _, fields in entries), entries[-1][0].decode()

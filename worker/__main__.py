@@ -1,0 +1,47 @@
+"""`python -m worker [--workers N]`: what `hpq worker` and the container image start."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+
+from hpq.errors import HpqError, UserError
+from hpq.settings import Settings, read
+from worker.devices import slots, visible
+from worker.fleet import Fleet
+
+
+def _slots(settings: Settings, workers: int | None) -> list[str]:
+    found = slots(visible(os.environ), settings.gpus_per_trial, settings.trials_per_gpu)
+    if workers is None:
+        return found
+    # More workers than slots share what is there, in turn.
+    return [found[i % len(found)] for i in range(workers)]
+
+
+def main() -> None:
+    """Serve until told to stop."""
+    parser = argparse.ArgumentParser(prog="hpq worker")
+    parser.add_argument("--workers", type=int, default=None)
+    args = parser.parse_args()
+    try:
+        settings = read(os.environ)
+        if not settings.redis_url:
+            where = "in a pod " if settings.in_pod else ""
+            raise UserError(f"{where}HPQ_REDIS_URL must say which Redis to work for")
+        if args.workers is not None and not 1 <= args.workers <= 1000:
+            raise UserError(f"--workers {args.workers}: use 1 to 1000")
+        logging.basicConfig(
+            level=settings.log.upper(), format="%(asctime)s %(levelname).1s %(name)s: %(message)s"
+        )
+        code = Fleet(_slots(settings, args.workers), os.environ).run()
+    except HpqError as error:
+        print(f"hpq worker: {error}", file=sys.stderr)
+        code = int(error.exit_code)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Readies a runner for an attempt: the resident one where it fits, else a fresh one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from hpq.hyperparams import SHIPPED
+from hpq.settings import Settings
+from hpq.sweep import Sweep
+from hpq.trial import Claim
+from worker import environment
+from worker.beats import Beats
+from worker.child import Child, RunnerKey
+from worker.collector import Collector
+from worker.command import argv
+from worker.environment import Place
+from worker.execution import Execution, Result, Signals
+from worker.messages import Run
+
+log = logging.getLogger("hpq.attempt")
+
+
+class Attempts:
+    """Runs attempts, keeping the runner of a resident trainer warm from one to the next."""
+
+    def __init__(
+        self, settings: Settings, environ: Mapping[str, str], beats: Beats, signals: Signals
+    ) -> None:
+        self._settings, self._environ = settings, environ
+        self._beats, self._signals = beats, signals
+        self._child: Child | None = None
+
+    def run(self, claim: Claim, sweep: Sweep) -> Result:
+        """Run one attempt to its end.
+
+        Raises:
+            OSError: this machine cannot start anything (no disk, no process).
+        """
+        place = Place.make(self._settings.home, claim)
+        collector = Collector(sweep.metric)
+        self._beats.begin(claim, collector)
+        try:
+            run = self._describe(claim, sweep, place)
+            child = self._ready(claim, sweep)
+            execution = Execution(claim, sweep, child, collector, self._settings.grace_s)
+            result = execution.run(run, self._beats, self._signals)
+            if not (result.keep_runner and _is_resident(sweep)):
+                self.close()
+            return result
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            place.clear()
+
+    def close(self) -> None:
+        """End the runner, if there is one."""
+        if self._child is not None:
+            self._child.end()
+            self._child = None
+
+    def _describe(self, claim: Claim, sweep: Sweep, place: Place) -> Run:
+        launch = sweep.launch
+        env = None
+        words: tuple[str, ...] = ()
+        if launch.program or launch.command:
+            env = environment.of_program(self._settings, sweep, claim, place, self._environ)
+            words = argv(
+                launch.command,
+                launch.program,
+                claim.params,
+                environ=env,
+                params_file=str(place.params),
+            )
+        return Run(
+            trial=str(claim.trial),
+            attempt=claim.attempt,
+            params=claim.params,
+            trainer=launch.trainer,
+            argv=words,
+            env=env,
+            cwd=launch.code_dir or str(self._settings.code or place.work),
+            code_dir=launch.code_dir or str(self._settings.code or ""),
+            out=str(place.out),
+            socket=place.socket,
+            data=str(self._settings.data or ""),
+            cache=str(self._settings.home / "cache"),
+        )
+
+    def _ready(self, claim: Claim, sweep: Sweep) -> Child:
+        launch = sweep.launch
+        fresh = "" if _is_resident(sweep) else f"{claim.trial}/{claim.attempt}"
+        key = RunnerKey(
+            trainer=launch.trainer, code=launch.code, code_dir=launch.code_dir, attempt=fresh
+        )
+        if self._child is not None and (self._child.key != key or self._child.status() is not None):
+            self.close()
+        if self._child is None:
+            # A resident runner outlives the directories of an attempt; it must not stand in them.
+            cwd = launch.code_dir or str(self._settings.code or self._settings.home)
+            self._child = Child(key, environment.of_runner(self._settings, self._environ), cwd)
+        return self._child
+
+
+def _is_resident(sweep: Sweep) -> bool:
+    return sweep.launch.trainer in SHIPPED or (sweep.launch.resident and bool(sweep.launch.trainer))

@@ -1,0 +1,118 @@
+"""The beat thread: extends the lease of the running attempt and carries its reports to the store.
+
+It has a connection of its own with short timeouts, so a Redis that hangs never blocks training. New
+reports go out at once, at most four times a second; a silent trial beats every sixth of a lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import suppress
+from threading import Condition, Thread
+
+from redis.exceptions import RedisError
+
+from hpq.outcome import Presence, Verdict
+from hpq.store import Store
+from hpq.trial import Claim
+from worker.collector import Collector
+
+log = logging.getLogger("hpq.beats")
+_GAP_S = 0.25
+_AFTER_ERROR_S = 1.0
+
+
+class Beats:
+    """Beats for one attempt at a time; `wake` is a pipe that hears of each verdict but ok."""
+
+    def __init__(self, store: Store, who: Presence, lease_ms: int, wake: int) -> None:
+        self._store, self._who, self._lease_ms, self._wake = store, who, lease_ms, wake
+        self._changed = Condition()
+        self._claim: Claim | None = None
+        self._collector: Collector | None = None
+        self._sending = False
+        self._sent_at = 0.0
+        self.verdict = Verdict.OK
+        self.last_ok_at = time.monotonic()
+        Thread(target=self._loop, name="beats", daemon=True).start()
+
+    def begin(self, claim: Claim, collector: Collector) -> None:
+        """Beat for this attempt from now on."""
+        with self._changed:
+            self._claim, self._collector, self.verdict = claim, collector, Verdict.OK
+            self._sent_at = time.monotonic() - _GAP_S  # the claim has just begun the lease
+            self._changed.notify()
+
+    def nudge(self) -> None:
+        """There is something new to send."""
+        with self._changed:
+            self._changed.notify()
+
+    def end(self) -> None:
+        """Beat no more for this attempt; a beat under way is waited for."""
+        with self._changed:
+            self._claim = None
+            self._changed.wait_for(lambda: not self._sending)
+
+    def flush(self) -> None:
+        """Send what is left, from the calling thread; the lease goes on being extended meanwhile.
+
+        Raises:
+            redis.RedisError: the store did not take it; calling again sends the same batch.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not self._sending)
+            claim, collector, self._claim = self._claim, self._collector, None
+        try:
+            while claim is not None and collector is not None and not collector.is_empty:
+                batch = collector.batch()
+                verdict = self._store.beat(claim, self._who, batch, lease_ms=self._lease_ms)
+                collector.acknowledge()
+                if verdict is Verdict.LOST:
+                    return
+        finally:
+            with self._changed:
+                self._claim = claim
+                self._changed.notify_all()
+
+    def _loop(self) -> None:
+        silence_s = self._lease_ms / 6000
+        pause_s = _GAP_S
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._claim is not None)
+                assert self._collector is not None
+                if self._collector.is_empty:
+                    self._changed.wait(max(0.0, self._sent_at + silence_s - time.monotonic()))
+                claim, collector = self._claim, self._collector
+                due = not collector.is_empty or time.monotonic() >= self._sent_at + silence_s
+                wait_s = self._sent_at + pause_s - time.monotonic()
+                if claim is None or not due or wait_s > 0:
+                    if claim is not None and due:
+                        self._changed.wait(wait_s)
+                    continue
+                self._sending = True
+            self._sent_at = time.monotonic()
+            try:
+                pause_s = _GAP_S if self._send(claim, collector) else _AFTER_ERROR_S
+            finally:
+                with self._changed:
+                    self._sending = False
+                    self._changed.notify_all()
+
+    def _send(self, claim: Claim, collector: Collector) -> bool:
+        batch = collector.idle_batch() if collector.is_empty else collector.batch()
+        try:
+            verdict = self._store.beat(claim, self._who, batch, lease_ms=self._lease_ms)
+        except RedisError as error:
+            log.warning("beat of %s: %s; training goes on", claim.trial, error)
+            return False
+        collector.acknowledge()
+        self.last_ok_at = time.monotonic()
+        if verdict is not Verdict.OK and verdict is not self.verdict:
+            self.verdict = verdict
+            with suppress(BlockingIOError):  # full: whoever reads it is going to look anyway
+                os.write(self._wake, b"v")
+        return True

@@ -1,0 +1,134 @@
+"""Gathers what a trial reports and prints, until the store has taken it. Used by two threads.
+
+Batches are numbered; a batch is handed out again, unchanged, until it is acknowledged. While Redis
+is away the newest points and log bytes are kept, a bounded number, and training goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from threading import Lock
+
+from hpq.outcome import Batch
+from hpq.report import MAX_NAMES, METRIC_NAME
+from hpq.sweep import Metric, Take
+from hpq.trial import Point
+
+_BACKLOG_POINTS = 20_000
+_BACKLOG_LOG_BYTES = 1_048_576
+_BATCH_POINTS = 1_000  # 3 arguments each in one script call
+_BATCH_LOG_BYTES = 65_536
+_PRINTED = re.compile(
+    r"\s*(?P<name>[A-Za-z_][A-Za-z0-9_./ -]{0,63}?)\s*=\s*"
+    r"(?P<value>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf))\s*\Z",
+    re.IGNORECASE,
+)
+
+
+def parse_printed(line: str, params: Mapping[str, object]) -> tuple[str, float] | None:
+    """The metric that a printed line `name=number` is; None for a parameter or any other line."""
+    found = _PRINTED.match(line)
+    if found is None or found["name"] in params:
+        return None
+    return found["name"], float(found["value"])
+
+
+class Collector:
+    """The reports and the output of one attempt."""
+
+    def __init__(self, metric: Metric | None) -> None:
+        self._metric = metric
+        self._lock = Lock()
+        self._points: deque[Point] = deque(maxlen=_BACKLOG_POINTS)
+        self._log = bytearray()
+        self._counts: dict[str, int] = {}
+        self._sent: Batch | None = None  # handed out, not yet acknowledged
+        self._seq = 0
+        self._phase = ""
+        self._is_new = False
+        self.step = 0
+        self.last = math.nan
+        self._best = math.nan
+
+    def report(self, metrics: Mapping[str, float], step: int | None) -> None:
+        """Take one report; names beyond the fiftieth and malformed ones are dropped."""
+        with self._lock:
+            for name, value in metrics.items():
+                if not METRIC_NAME.match(name):
+                    continue
+                if name not in self._counts and len(self._counts) >= MAX_NAMES:
+                    continue
+                self._counts[name] = self._counts.get(name, 0) + 1
+                at = self._counts[name] if step is None else int(step)
+                self._points.append(Point(step=at, name=name, value=float(value)))
+                self.step = max(self.step, at)
+                if self._metric is not None and name == self._metric.name:
+                    self.last = float(value)
+                    if self._metric.better(self.last, self._best):
+                        self._best = self.last
+            self._phase = ""
+            self._is_new = True
+
+    def phase(self, text: str) -> None:
+        """Take what slow thing begins; the next report ends it."""
+        with self._lock:
+            self._phase, self._is_new = text[:80], True
+
+    def log(self, data: bytes) -> None:
+        """Take printed bytes."""
+        with self._lock:
+            self._log += data
+            del self._log[:-_BACKLOG_LOG_BYTES]
+            self._is_new = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The metrics reported so far."""
+        with self._lock:
+            return tuple(self._counts)
+
+    @property
+    def objective(self) -> float | None:
+        """The trial's value so far; None where the metric was never reported or is not finite."""
+        if self._metric is None:
+            return None
+        value = self._best if self._metric.take is Take.BEST else self.last
+        return value if math.isfinite(value) else None
+
+    @property
+    def is_empty(self) -> bool:
+        """True where there is nothing that the store has not taken."""
+        with self._lock:
+            return self._sent is None and not self._is_new
+
+    def batch(self) -> Batch:
+        """What to send now: the batch that was not acknowledged, else a new one."""
+        with self._lock:
+            if self._sent is None:
+                self._seq += 1
+                few = min(_BATCH_POINTS, len(self._points))
+                self._sent = Batch(
+                    seq=self._seq,
+                    step=self.step,
+                    objective=self.objective,
+                    phase=self._phase,
+                    log=bytes(self._log[:_BATCH_LOG_BYTES]),
+                    points=tuple(self._points.popleft() for _ in range(few)),
+                )
+                del self._log[:_BATCH_LOG_BYTES]
+                self._is_new = bool(self._points or self._log)
+            return self._sent
+
+    def idle_batch(self) -> Batch:
+        """A batch that only extends the lease: its number was seen already."""
+        with self._lock:
+            return replace(Batch(seq=self._seq), step=self.step)
+
+    def acknowledge(self) -> None:
+        """The store has taken the batch handed out last."""
+        with self._lock:
+            self._sent = None

@@ -1,0 +1,73 @@
+"""W&B's command template and parameter set → the argv of a program. Pure; never a shell.
+
+A macro counts where it is the whole item; `${envvar:NAME}` also inside a longer one, and so does
+the extension `${parameter}`. Source: W&B's agent (features study, "Command macros").
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+
+from hpq.trial import Json, Params
+
+DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")
+_ENVVAR = re.compile(r"\$\{envvar:([A-Z0-9_]*)\}")
+_INNER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+
+
+def text(value: Json) -> str:
+    """A value as W&B's agent writes it on a command line: as Python prints it."""
+    return value if isinstance(value, str) else str(value)
+
+
+def _booleans(params: Params) -> list[str]:
+    flags = [f"--{name}" for name, value in params.items() if value is True]
+    rest = [f"--{n}={text(v)}" for n, v in params.items() if not isinstance(v, bool)]
+    return flags + rest
+
+
+_ARGS: Mapping[str, Callable[[Params], list[str]]] = {
+    "${args}": lambda p: [f"--{n}={text(v)}" for n, v in p.items()],
+    "${args_no_equals}": lambda p: [w for n, v in p.items() for w in (f"--{n}", text(v))],
+    "${args_no_hyphens}": lambda p: [f"{n}={text(v)}" for n, v in p.items()],
+    "${args_no_boolean_flags}": _booleans,
+    "${args_json}": lambda p: [json.dumps(dict(p))],
+    "${args_append_hydra}": lambda p: [f"+{n}={text(v)}" for n, v in p.items()],
+    "${args_override_hydra}": lambda p: [f"++{n}={text(v)}" for n, v in p.items()],
+}
+MACROS = frozenset(_ARGS) | {"${env}", "${interpreter}", "${program}", "${args_json_file}"}
+
+
+def argv(
+    command: tuple[str, ...],
+    program: str,
+    params: Params,
+    *,
+    environ: Mapping[str, str],
+    params_file: str,
+    interpreter: str = sys.executable,
+) -> tuple[str, ...]:
+    """The argv of one attempt; `params_file` holds the set as JSON for `${args_json_file}`."""
+    single = {
+        "${env}": "/usr/bin/env",
+        "${interpreter}": interpreter,
+        "${program}": program,
+        "${args_json_file}": params_file,
+    }
+    words: list[str] = []
+    for item in command or DEFAULT:
+        if item in _ARGS:
+            words += _ARGS[item](params)
+        elif item in single:
+            words.append(single[item])
+        else:
+            words.append(_expand(item, params, environ))
+    return tuple(words)
+
+
+def _expand(item: str, params: Params, environ: Mapping[str, str]) -> str:
+    item = _ENVVAR.sub(lambda m: environ.get(m[1], m[1]), item)
+    return _INNER.sub(lambda m: text(params[m[1]]) if m[1] in params else m[0], item)

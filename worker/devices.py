@@ -1,0 +1,65 @@
+"""GPUs of this machine, counted and named without torch or CUDA, and what each slot may see."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from hpq.errors import UserError
+
+
+@cache
+def gpu_names() -> tuple[str, ...]:
+    """The GPUs that the driver shows, with the driver's version; empty where there is none."""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return tuple(line.strip() for line in done.stdout.splitlines()) if done.returncode == 0 else ()
+
+
+def visible(environ: Mapping[str, str]) -> list[str]:
+    """The GPUs this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    given = environ.get("CUDA_VISIBLE_DEVICES")
+    if given is None:
+        return [str(i) for i in range(len(gpu_names()))]
+    return [name.strip() for name in given.split(",") if name.strip() not in ("", "-1")]
+
+
+def slots(gpus: Sequence[str], per_trial: int, trials_per_gpu: int) -> list[str]:
+    """CUDA_VISIBLE_DEVICES of each slot; one slot without a GPU where there is none.
+
+    Raises:
+        UserError: a trial is to have more GPUs than there are, or several share several.
+    """
+    if not gpus:
+        return [""]
+    if per_trial > len(gpus):
+        raise UserError(
+            f"HPQ_GPUS_PER_TRIAL is {per_trial}, but {len(gpus)} GPUs are visible; lower it"
+        )
+    if per_trial > 1 and trials_per_gpu > 1:
+        raise UserError("set HPQ_GPUS_PER_TRIAL or HPQ_TRIALS_PER_GPU above 1, not both")
+    groups = len(gpus) // per_trial
+    each = [",".join(gpus[i * per_trial : (i + 1) * per_trial]) for i in range(groups)]
+    return [group for group in each for _ in range(trials_per_gpu)]
+
+
+def threads(slots: int, environ: Mapping[str, str]) -> str:
+    """OMP_NUM_THREADS of a slot: the CPUs shared evenly, unless the user has said."""
+    if given := environ.get("OMP_NUM_THREADS"):
+        return given
+    return str(max(1, len(os.sched_getaffinity(0)) // max(1, slots)))
+
+
+def describe(device: str) -> str:
+    """A slot's device for people: the GPU's name, or cpu."""
+    names = gpu_names()
+    if not device or not names:
+        return "cpu"
+    first = device.split(",")[0]
+    name = names[int(first)] if first.isdigit() and int(first) < len(names) else names[0]
+    return f"{name.split(',')[0]} [{device}]"

@@ -1,0 +1,86 @@
+"""What training code sees of the environment, and where it works.
+
+Locally a program inherits the environment but for hpq's secrets; in a pod it gets an allow-list and
+what the sweep's pass_env asks for within HPQ_PASS_ENV. Secret files that are mounted stay readable.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpq.settings import SECRETS, Settings, variable
+from hpq.sweep import Sweep
+from hpq.trial import Claim
+
+_SECRET = frozenset(variable(name) for name in SECRETS)
+_POD_ALLOWED = frozenset(
+    "PATH HOME USER LANG LC_ALL TZ TMPDIR SHELL LD_LIBRARY_PATH VIRTUAL_ENV CONDA_PREFIX "
+    "CUDA_VISIBLE_DEVICES CUDA_HOME CUDA_CACHE_PATH NVIDIA_VISIBLE_DEVICES OMP_NUM_THREADS "
+    "XDG_CACHE_HOME TORCH_HOME TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR MPLCONFIGDIR HF_HOME "
+    "SSL_CERT_FILE REQUESTS_CA_BUNDLE HPQ_DATA HPQ_IMAGE".split()
+)
+
+
+def of_runner(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a runner: no secret of hpq's, output unbuffered."""
+    env = {n: v for n, v in environ.items() if n not in _SECRET}
+    env["PYTHONUNBUFFERED"] = "1"
+    return env
+
+
+def of_program(
+    settings: Settings, sweep: Sweep, claim: Claim, place: Place, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment of a program."""
+    env = of_runner(settings, environ)
+    if settings.in_pod:
+        passed = set(sweep.launch.pass_env) & set(settings.pass_env)
+        env = {n: v for n, v in env.items() if n in _POD_ALLOWED | passed}
+        env["PYTHONUNBUFFERED"] = "1"
+    return {
+        **env,
+        "HPQ_SWEEP_ID": claim.trial.sweep,
+        "HPQ_TRIAL_ID": str(claim.trial),
+        "HPQ_ATTEMPT": str(claim.attempt),
+        "HPQ_ATTEMPT_ID": f"{claim.trial}/{claim.attempt}",
+        "HPQ_PARAMS": str(place.params),
+        "HPQ_OUT": str(place.out),
+        "HPQ_REPORT": place.socket,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The directories of one attempt. The socket's path is short: the kernel allows 108 bytes."""
+
+    work: Path
+    out: Path
+    params: Path
+    socket: str
+
+    @classmethod
+    def make(cls, home: Path, claim: Claim) -> Place:
+        """Make them afresh."""
+        work = home / "work" / claim.trial.sweep / str(claim.trial.number) / str(claim.attempt)
+        shutil.rmtree(work, ignore_errors=True)
+        (work / "out").mkdir(parents=True)
+        params = work / "params.json"
+        params.write_text(json.dumps(dict(claim.params)), "utf-8")
+        short = tempfile.mkdtemp(prefix="hpq-")
+        return cls(work=work, out=work / "out", params=params, socket=f"{short}/report")
+
+    def clear(self) -> None:
+        """Remove them, but for what the program left in HPQ_OUT."""
+        shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
+        if not any(self.out.iterdir()):
+            shutil.rmtree(self.work, ignore_errors=True)
+            for folder in (self.work.parent, self.work.parent.parent):
+                if any(folder.iterdir()):
+                    break
+                folder.rmdir()

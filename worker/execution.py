@@ -1,0 +1,252 @@
+"""One attempt, from the runner's start to its outcome: hears the runner, the beats and the signals.
+
+Runs in the main thread of a worker. Redis is not spoken to here: the beat thread does that, so a
+slow server never keeps the runner's pipes from being read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import selectors
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from hpq.outcome import Outcome, Verdict
+from hpq.sweep import Sweep
+from hpq.trial import Claim, Failure, FailureKind, TrialState
+from worker.beats import Beats
+from worker.child import Child
+from worker.collector import Collector, parse_printed
+from worker.failures import of_exit
+from worker.messages import End, Lines, Run, read_end
+
+_TAIL_BYTES = 16_384  # of the log, to make a failure's line from
+DEFAULT_STALL_S = 900.0
+
+
+class Halt(StrEnum):
+    """Why an attempt is told to end before it ends by itself."""
+
+    CANCELLED = "cancelled"
+    PRUNED = "pruned"
+    STOPPING = "stopping"  # this worker was told to go
+    LOST = "lost"  # another attempt has the trial
+    TIMEOUT = "timeout"
+    STALLED = "stalled"
+
+
+_BY_VERDICT = {
+    Verdict.STOP: Halt.CANCELLED,
+    Verdict.PRUNE: Halt.PRUNED,
+    Verdict.LOST: Halt.LOST,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signals:
+    """What the process was told; `wake` is readable when something changed."""
+
+    wake: int
+    level: Callable[[], int]  # 0 go on, 1 stop within the grace, 2 stop at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How an attempt ended: an outcome to commit, or why there is none."""
+
+    outcome: Outcome | None
+    halt: Halt | None
+    keep_runner: bool
+
+
+class Execution:
+    """Runs one attempt in a runner that is ready for it."""
+
+    def __init__(
+        self, claim: Claim, sweep: Sweep, child: Child, collector: Collector, grace_s: float
+    ) -> None:
+        self._claim, self._sweep, self._child, self._collector = claim, sweep, child, collector
+        self._grace_s = grace_s
+        self._prints_metrics = bool(sweep.launch.program)
+        self._printed = Lines()
+        self._tail = bytearray()
+        self._halt: Halt | None = None
+        self._kill_at = math.inf
+        self._end: End | None = None
+        self._is_gone = False
+        self._moved_at = time.monotonic()
+
+    def run(self, run: Run, beats: Beats, signals: Signals) -> Result:
+        """Run to the end, whoever brings it."""
+        started_at = time.monotonic()
+        timeout_at = started_at + (self._sweep.timeout_s or math.inf)
+        stall_s = self._sweep.stall_s or DEFAULT_STALL_S
+        self._child.run(run)
+        with selectors.DefaultSelector() as selector:
+            for fd in (self._child.answers, self._child.output, signals.wake):
+                selector.register(fd, selectors.EVENT_READ)
+            while self._end is None and not self._is_gone:
+                now = time.monotonic()
+                if now >= self._kill_at:
+                    break
+                if now >= timeout_at:
+                    self._stop(Halt.TIMEOUT)
+                if now >= self._moved_at + stall_s:
+                    self._stop(Halt.STALLED)
+                limits = (self._kill_at, timeout_at, self._moved_at + stall_s)
+                nearest = min(t for t in limits if t > now or t == math.inf)
+                wait_s = None if nearest == math.inf else max(0.0, nearest - now)
+                for key, _ in selector.select(wait_s):
+                    self._hear(key.fd, signals, beats)
+        return self._result()
+
+    # --- hearing ------------------------------------------------------------------------------
+
+    def _hear(self, fd: int, signals: Signals, beats: Beats) -> None:
+        if fd == signals.wake:
+            os.read(fd, 512)
+            self._look_up(signals, beats)
+        elif fd == self._child.output:
+            self._read_output()
+            beats.nudge()
+        else:
+            self._read_answers()
+            beats.nudge()
+
+    def _look_up(self, signals: Signals, beats: Beats) -> None:
+        if beats.verdict in _BY_VERDICT:
+            self._stop(_BY_VERDICT[beats.verdict])
+        if signals.level() >= 1:
+            self._stop(Halt.STOPPING)
+        if signals.level() >= 2:
+            self._kill_at = time.monotonic()
+
+    def _stop(self, why: Halt) -> None:
+        if self._halt is not None:
+            return
+        self._halt = why
+        self._child.stop(why)
+        # A lost attempt has nothing to save; the others get the grace to do so.
+        grace_s = 0.0 if why is Halt.LOST else max(0.5, self._grace_s - 2.0)
+        self._kill_at = time.monotonic() + grace_s
+
+    def _read_answers(self) -> None:
+        data = _read(self._child.answers)
+        if data is None:
+            return
+        if not data:
+            self._is_gone = True
+        for line in self._child.lines.feed(data):
+            message = json.loads(line)
+            if "report" in message:
+                self._collector.report(message["report"], message["step"])
+            elif "phase" in message:
+                self._collector.phase(message["phase"])
+            elif "end" in message:
+                self._end = read_end(message["end"])
+            self._moved_at = time.monotonic()
+
+    def _read_output(self) -> bool:
+        data = _read(self._child.output)
+        if not data:
+            return False
+        self._moved_at = time.monotonic()
+        self._collector.log(data)
+        self._tail = (self._tail + data)[-_TAIL_BYTES:]
+        if self._prints_metrics:
+            self._parse(self._printed.feed(data))
+        return True
+
+    def _parse(self, lines: list[bytes]) -> None:
+        for line in lines:
+            if len(line) > 200:
+                continue
+            found = parse_printed(line.decode("utf-8", "replace"), self._claim.params)
+            if found is not None:
+                self._collector.report({found[0]: found[1]}, None)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _result(self) -> Result:
+        is_obeyed = self._end is not None
+        status = 0
+        if self._is_gone:
+            self._drain()
+            status = self._child.end()
+        elif not is_obeyed:
+            self._drain()
+            self._child.end(patience_s=0.5)
+        self._drain()
+        self._parse([self._printed.rest()])
+        outcome = self._outcome(status)
+        failure = outcome.failure if outcome else None
+        # What ran out of memory leaves a process that nobody should train in again.
+        is_clean = failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY
+        return Result(outcome=outcome, halt=self._halt, keep_runner=is_obeyed and is_clean)
+
+    def _drain(self) -> None:
+        # The runner flushed before it said that it was done, so all of it is in the pipe by now.
+        try:
+            while self._read_output():
+                pass
+        except OSError:  # closed with the runner
+            pass
+
+    def _outcome(self, status: int) -> Outcome | None:
+        if self._halt in (Halt.LOST, Halt.STOPPING) and not self._is_finished():
+            return None
+        if self._halt is Halt.CANCELLED and not self._is_finished():
+            return self._ended(TrialState.CANCELLED)
+        if self._halt is Halt.PRUNED:
+            return self._ended(TrialState.PRUNED)
+        if self._halt is Halt.TIMEOUT:
+            limit = f"{self._sweep.timeout_s:g} s"
+            return self._failed(FailureKind.TIMEOUT, f"not done after {limit}; see `timeout`")
+        if self._halt is Halt.STALLED:
+            return self._failed(FailureKind.STALLED, "neither reported nor printed; see `stall`")
+        if self._end is None:
+            return self._ended(TrialState.FAILED, of_exit(status or -9, self._text()))
+        if self._end.status:
+            return self._ended(TrialState.FAILED, of_exit(self._end.status, self._text()))
+        if self._end.failure is not None:
+            return self._ended(TrialState.FAILED, self._end.failure)
+        return self._judged()
+
+    def _is_finished(self) -> bool:
+        end = self._end
+        return end is not None and not (end.stopped or end.failure or end.status)
+
+    def _judged(self) -> Outcome:
+        metric = self._sweep.metric
+        if metric is None or self._collector.objective is not None:
+            return self._ended(TrialState.FINISHED)
+        names = self._collector.names
+        if metric.name in names:
+            value = self._collector.last
+            return self._failed(FailureKind.DIVERGED, f"{metric.name} was {value} at its end")
+        said = f"it reported {', '.join(names)}" if names else "it reported nothing"
+        line = f"the metric {metric.name!r} was never reported; {said}"
+        return self._failed(FailureKind.USER_ERROR, line)
+
+    def _failed(self, kind: FailureKind, message: str) -> Outcome:
+        failure = Failure(kind=kind, message=message, fingerprint=message)
+        return self._ended(TrialState.FAILED, failure)
+
+    def _ended(self, state: TrialState, failure: Failure | None = None) -> Outcome:
+        base = Outcome(state=state, step=self._collector.step, failure=failure)
+        return replace(base, objective=self._collector.objective)
+
+    def _text(self) -> str:
+        return self._tail.decode("utf-8", "replace")
+
+
+def _read(fd: int) -> bytes | None:
+    """What is in a pipe now; None for nothing yet, empty at its end."""
+    try:
+        return os.read(fd, 65_536)
+    except BlockingIOError:
+        return None

@@ -1,0 +1,99 @@
+"""From an exception, an exit status or a log to a typed failure. Pure; knows no torch.
+
+The fingerprint is the exception's type and the innermost frame of the user's own code, so that the
+same mistake of many trials is seen to be one.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import traceback
+from pathlib import Path
+
+from hpq.errors import DataMissing
+from hpq.trial import Failure, FailureKind
+from worker.trainers.context import BadParams, Diverged
+
+_OWN = Path(__file__).resolve().parent.parent  # hpq, producer and worker lie here
+_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
+_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning))\b.*$")
+_MEMORY = re.compile(r"out of memory|CUDA_ERROR_OUT_OF_MEMORY|MemoryError", re.IGNORECASE)
+
+
+def of_exception(error: BaseException) -> Failure:
+    """What an exception out of training code means."""
+    return Failure(
+        kind=_kind(error),
+        message=_one_line(f"{type(error).__name__}: {error}" if str(error) else repr(error)),
+        fingerprint=f"{type(error).__name__} {_innermost(error)}".strip(),
+    )
+
+
+def _kind(error: BaseException) -> FailureKind:
+    if isinstance(error, DataMissing):
+        return FailureKind.DATA_MISSING
+    if isinstance(error, BadParams):
+        return FailureKind.BAD_PARAMS
+    if isinstance(error, Diverged):
+        return FailureKind.DIVERGED
+    # torch.OutOfMemoryError without importing torch
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return FailureKind.OUT_OF_MEMORY
+    return FailureKind.USER_ERROR
+
+
+def _innermost(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [f for f in frames if not _is_library(f.filename)] or list(frames)
+    return f"{Path(users[-1].filename).name}:{users[-1].lineno}" if users else ""
+
+
+def _is_library(filename: str) -> bool:
+    path = Path(filename)
+    ours = _OWN in path.parents and path.relative_to(_OWN).parts[0] in ("hpq", "worker")
+    return ours or "site-packages" in path.parts or filename.startswith("<")
+
+
+def of_exit(status: int, tail: str) -> Failure:
+    """What the end of a process means: its status as subprocess tells it, and its last lines."""
+    if status < 0:
+        return Failure(
+            kind=FailureKind.KILLED,
+            message=f"killed by {_signal(-status)}",
+            fingerprint=f"killed by {_signal(-status)}",
+        )
+    error, frame = _last_error(tail), _last_frame(tail)
+    kind = FailureKind.OUT_OF_MEMORY if _MEMORY.search(error) else FailureKind.USER_ERROR
+    shown = error or _last_line(tail)
+    return Failure(
+        kind=kind,
+        message=_one_line(f"exit status {status}" + (f": {shown}" if shown else "")),
+        fingerprint=f"{error.split(':')[0] or f'exit status {status}'} {frame}".strip(),
+    )
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _last_error(tail: str) -> str:
+    lines = [line for line in tail.splitlines() if _ERROR.match(line)]
+    return lines[-1] if lines else ""
+
+
+def _last_frame(tail: str) -> str:
+    users = [m for m in _FRAME.finditer(tail) if not _is_library(m["file"])]
+    return f"{Path(users[-1]['file']).name}:{users[-1]['line']}" if users else ""
+
+
+def _last_line(tail: str) -> str:
+    lines = [line.strip() for line in tail.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:500]

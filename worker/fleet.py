@@ -1,0 +1,98 @@
+"""`hpq worker`: one worker process a slot, each with its GPUs; owns the signals, holds no state.
+
+A worker that dies is started again, ever more slowly; one that cannot start at all ends the fleet
+with its exit code, so that the reason is seen.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from hpq.errors import ExitCode
+from worker.devices import threads
+from worker.stopping import Stopping
+
+log = logging.getLogger("hpq.fleet")
+_SLOWEST_S = 30.0
+_HEALTHY_S = 20.0  # a worker that lived so long was no false start
+_FATAL = frozenset({int(ExitCode.USER), int(ExitCode.UNKNOWN)})
+
+
+class Fleet:
+    """The worker processes of one machine or pod."""
+
+    def __init__(self, slots: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._slots, self._environ = slots, environ
+        self._stopping = Stopping()
+        self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._started_at: dict[int, float] = {}
+        self._start_at = dict.fromkeys(range(len(slots)), 0.0)
+        self._waits_s = dict.fromkeys(range(len(slots)), 1.0)
+
+    def run(self) -> int:
+        """Keep every slot served until told to stop; answers the exit code."""
+        self._stopping.install()
+        passed_on = 0
+        while True:
+            while passed_on < self._stopping.level:
+                passed_on += 1
+                self._signal()
+            code = self._look()
+            if code is not None:
+                return code
+            self._stopping.pause(0.2) if self._stopping.level == 0 else time.sleep(0.05)
+
+    def _look(self) -> int | None:
+        for slot in list(self._workers):
+            status = self._workers[slot].poll()
+            if status is None:
+                continue
+            del self._workers[slot]
+            if self._stopping.level == 0 and status in _FATAL:
+                self._end_all()
+                return status
+            self._again_later(slot, status)
+        if self._stopping.level:
+            return None if self._workers else int(ExitCode.DONE)
+        for slot, at in self._start_at.items():
+            if slot not in self._workers and time.monotonic() >= at:
+                self._start(slot)
+        return None
+
+    def _start(self, slot: int) -> None:
+        env = {
+            **self._environ,
+            "CUDA_VISIBLE_DEVICES": self._slots[slot],
+            "OMP_NUM_THREADS": threads(len(self._slots), self._environ),
+        }
+        if not self._slots[slot] and "CUDA_VISIBLE_DEVICES" not in self._environ:
+            del env["CUDA_VISIBLE_DEVICES"]
+        # A session of its own: Ctrl-C in the terminal reaches the fleet alone, which passes it on.
+        self._workers[slot] = subprocess.Popen(
+            [sys.executable, "-P", "-m", "worker.one"], env=env, start_new_session=True
+        )
+        self._started_at[slot] = time.monotonic()
+
+    def _again_later(self, slot: int, status: int) -> None:
+        now = time.monotonic()
+        if now - self._started_at[slot] > _HEALTHY_S:
+            self._waits_s[slot] = 1.0
+        if self._stopping.level == 0:
+            wait_s = self._waits_s[slot]
+            log.error("worker %d ended with %d; starting another in %.0f s", slot, status, wait_s)
+            self._start_at[slot] = now + wait_s
+            self._waits_s[slot] = min(_SLOWEST_S, 2 * wait_s)
+
+    def _signal(self) -> None:
+        for worker in self._workers.values():
+            worker.send_signal(signal.SIGTERM)
+
+    def _end_all(self) -> None:
+        self._signal()
+        for worker in self._workers.values():
+            worker.wait()

@@ -1,0 +1,79 @@
+"""The thread that says that a worker is there and gives lost trials back, also while it trains."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from threading import Event, Thread
+
+from redis.exceptions import RedisError
+
+from hpq.outcome import Presence
+from hpq.settings import Settings
+from hpq.store import Store
+
+log = logging.getLogger("hpq.housekeeper")
+
+
+class Housekeeper:
+    """Every HPQ_REAP_S: presence, then the reaper.
+
+    `describe` answers the worker as it is now and whether it is idle. After a gap in its own
+    contact it reaps nothing for one lease: others were perhaps cut off just as it was.
+    """
+
+    def __init__(
+        self, settings: Settings, store: Store, describe: Callable[[], tuple[Presence, bool]]
+    ) -> None:
+        self._settings, self._store, self._describe = settings, store, describe
+        self._stop = Event()
+        self._contact_at = time.monotonic()
+        self._careful_until = 0.0
+        self.tick_at = time.monotonic()  # /livez looks at this: it never depends on Redis
+        self._thread = Thread(target=self._loop, name="housekeeper", daemon=True)
+
+    def start(self) -> None:
+        """Say that the worker is there, then go on doing so.
+
+        Raises:
+            redis.RedisError: the server is away at the very start.
+        """
+        self._present()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Say that the worker is leaving."""
+        self._stop.set()
+        self._thread.join(timeout=5)
+        try:
+            self._store.absent(self._describe()[0])
+        except RedisError as error:
+            log.info("could not say goodbye: %s", error)
+
+    def _loop(self) -> None:
+        while not self._stop.wait(self._settings.reap_s):
+            self.tick_at = time.monotonic()
+            try:
+                self._present()
+                self._reap()
+                self._contact_at = time.monotonic()
+            except RedisError as error:
+                log.warning("Redis: %s", error)
+
+    def _present(self) -> None:
+        who, is_idle = self._describe()
+        self._store.present(who, idle=is_idle, lifetime_ms=3 * self._settings.lease_ms)
+
+    def _reap(self) -> None:
+        now, lease_s = time.monotonic(), self._settings.lease_s
+        if now - self._contact_at > lease_s / 2 + self._settings.reap_s:
+            self._careful_until = now + lease_s
+        if now < self._careful_until:
+            return
+        settings = self._settings
+        reaped = self._store.reap(
+            settings.queue, lease_ms=settings.lease_ms, lost_max=settings.lost_max
+        )
+        if reaped:
+            log.warning("%d trials whose worker was lost are queued again", reaped)

@@ -1,0 +1,127 @@
+"""`python -m worker.one`: one worker process, one slot. Started by the fleet."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Mapping
+
+from redis.exceptions import RedisError
+
+from hpq import __version__
+from hpq.connection import check_server, connect, explain
+from hpq.errors import HpqError, UserError
+from hpq.hyperparams import SHIPPED
+from hpq.keys import Keys
+from hpq.outcome import Presence
+from hpq.settings import Settings, read
+from hpq.signing import fingerprint, key_of
+from hpq.store import Store
+from hpq.tickets import Tickets
+from worker import devices, provenance
+from worker.access import Access
+from worker.attempt import Attempts
+from worker.beats import Beats
+from worker.execution import Signals
+from worker.housekeeper import Housekeeper
+from worker.processes import adopt_orphans
+from worker.slot import Slot
+from worker.stopping import Stopping
+from worker.supervisor import TicketWorker
+
+log = logging.getLogger("hpq.worker")
+
+
+def _store(settings: Settings, *, retries: int, timeout_s: float) -> Store:
+    redis = connect(settings.redis_url, retries=retries, timeout_s=timeout_s)
+    keys = Keys(settings.prefix)
+    return Store(redis, keys, Tickets(redis, keys).top_up)
+
+
+def serve(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Work until told to stop.
+
+    Raises:
+        HpqError: the server cannot be used, or HPQ_HOME cannot be written.
+    """
+    stopping = Stopping()
+    stopping.install()
+    adopt_orphans()
+    check_server(connect(settings.redis_url), settings.redis_url)
+    host = environ.get("HPQ_NODE") or socket.gethostname()
+    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+    key = key_of(settings, make=False)
+    device = devices.describe(environ.get("CUDA_VISIBLE_DEVICES", ""))
+
+    store = _store(settings, retries=5, timeout_s=5.0)
+    digest, record = provenance.record(settings, host, device)
+    store.keep_provenance(digest, record)
+    who = Presence(name=name, host=host, worker_class=settings.queue)
+    beats = Beats(
+        _store(settings, retries=0, timeout_s=3.0), who, settings.lease_ms, stopping.write_end
+    )
+    signals = Signals(wake=stopping.read_end, level=lambda: stopping.level)
+    attempts = Attempts(settings, environ, beats, signals)
+    slot = Slot(
+        settings,
+        store,
+        who,
+        access=Access(settings, key),
+        attempts=attempts,
+        beats=beats,
+        stopping=stopping,
+        provenance=digest,
+    )
+
+    fixed = {
+        "pid": str(os.getpid()),
+        "device": device,
+        "version": __version__,
+        "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
+        "key": fingerprint(key),
+    }
+
+    def describe() -> tuple[Presence, bool]:
+        busy = slot.trial
+        state = "stopping" if stopping.level else "busy" if busy else "idle"
+        fields = {"state": state, "trial": busy, "refuses": json.dumps(dict(slot.refusals.reasons))}
+        return Presence(
+            name=name, host=host, worker_class=settings.queue, fields={**fixed, **fields}
+        ), not busy
+
+    housekeeper = Housekeeper(settings, _store(settings, retries=1, timeout_s=5.0), describe)
+    redis = connect(settings.redis_url, retries=1)
+    worker = TicketWorker(redis, Tickets(redis, Keys(settings.prefix)), settings.queue, name, slot)
+    housekeeper.start()
+    log.info("%s takes %s on %s", name, settings.queue, device)
+    try:
+        worker.serve(stopping)
+    finally:
+        attempts.close()
+        housekeeper.stop()
+
+
+def main() -> None:
+    """Read the environment and work; an error that hpq knows is one line and an exit code."""
+    try:
+        settings = read(os.environ)
+        if not settings.redis_url:
+            raise UserError("HPQ_REDIS_URL is not set; start workers with `hpq worker`")
+        logging.basicConfig(
+            level=settings.log.upper(), format="%(asctime)s %(levelname).1s %(name)s: %(message)s"
+        )
+        try:
+            serve(settings, os.environ)
+        except RedisError as error:
+            raise explain(error, settings.redis_url) from None
+    except HpqError as error:
+        print(f"hpq worker: {error}", file=sys.stderr)
+        sys.exit(int(error.exit_code))
+
+
+if __name__ == "__main__":
+    main()

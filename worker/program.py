@@ -1,0 +1,84 @@
+"""A trial that is a command: start it, hear its reports, stop it, leave nothing of it running.
+
+Runs inside the runner, which adopts the orphans of whatever the program starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+from threading import Thread
+
+from hpq.trial import Failure, FailureKind
+from worker.context import Send
+from worker.messages import End, Run
+from worker.processes import kill_descendants
+
+_LARGEST_BYTES = 262_144  # of one report; 50 names and their values fit many times over
+
+
+class Program:
+    """One command of one attempt."""
+
+    def __init__(self, run: Run, send: Send) -> None:
+        self._run, self._send = run, send
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Ask the program to end (SIGTERM to its process group); from any thread."""
+        self._is_stopped = True
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
+
+    def run(self) -> End:
+        """Run the command to its end."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as reports:
+            reports.bind(self._run.socket)
+            listener = Thread(target=self._listen, args=(reports,), daemon=True)
+            listener.start()
+            try:
+                status = self._wait()
+            except OSError as error:
+                return End(failure=_cannot_start(self._run.argv[0], error))
+            finally:
+                kill_descendants()
+                self._finish_listening(listener)
+        return self._end(status)
+
+    def _wait(self) -> int:
+        self._process = subprocess.Popen(
+            self._run.argv,
+            cwd=self._run.cwd,
+            env=self._run.env,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        if self._is_stopped:  # the stop came before there was anything to signal
+            self.stop()
+        return self._process.wait()
+
+    def _listen(self, reports: socket.socket) -> None:
+        # Datagrams are in order and none is lost; an empty one, from ourselves, ends the listening.
+        while data := reports.recv(_LARGEST_BYTES):
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                message = json.loads(data)
+                self._send({"report": message["metrics"], "step": message["step"]})
+
+    def _finish_listening(self, listener: Thread) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"", self._run.socket)
+        listener.join()
+
+    def _end(self, status: int) -> End:
+        return End(stopped=True) if self._is_stopped else End(status=status)
+
+
+def _cannot_start(name: str, error: OSError) -> Failure:
+    message = f"cannot start {name!r}: {error.strerror}"
+    return Failure(kind=FailureKind.USER_ERROR, message=message, fingerprint=message)

@@ -1,0 +1,130 @@
+"""The child that runs training code: `python -P -m worker.runner IN OUT` (file descriptors).
+
+It is started by exec, never by fork, since a forked child cannot use CUDA. It adopts every orphan
+below it; when the parent's pipe closes it kills its descendants and itself. A trainer runs in the
+main thread; a second thread hears the parent, so that a stop arrives while a step computes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from hpq.hyperparams import SHIPPED
+from hpq.report import set_sink
+from hpq.trial import Failure
+from worker.context import Trial
+from worker.failures import of_exception
+from worker.messages import End, Lines, Run, encode, end_message, read_run
+from worker.processes import adopt_orphans, kill_descendants
+from worker.program import Program
+
+
+class Runner:
+    """Runs one attempt after another, as the parent says."""
+
+    def __init__(self, commands: int, answers: int) -> None:
+        self._commands, self._answers = commands, answers
+        self._runs: queue.Queue[Run] = queue.Queue()
+        self._stop = threading.Event()
+        self._writing = threading.Lock()
+        self._program: Program | None = None
+
+    def main(self) -> None:
+        """Serve until the parent goes."""
+        threading.Thread(target=self._hear, daemon=True).start()
+        while True:
+            run = self._runs.get()
+            end = self._one(run)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            self._write(end_message(end))
+
+    def _hear(self) -> None:
+        lines = Lines()
+        while data := os.read(self._commands, 65_536):
+            for line in lines.feed(data):
+                message = json.loads(line)
+                if "run" in message:
+                    self._stop.clear()
+                    self._runs.put(read_run(message["run"]))
+                else:
+                    self._stop.set()
+                    if (program := self._program) is not None:
+                        program.stop()
+        kill_descendants()
+        os._exit(1)
+
+    def _one(self, run: Run) -> End:
+        if not run.argv:
+            return self._train(run)
+        self._program = program = Program(run, self._send)
+        if self._stop.is_set():
+            program.stop()
+        try:
+            return program.run()
+        finally:
+            self._program = None
+
+    def _train(self, run: Run) -> End:
+        trial = Trial(run, self._send, self._stop.is_set)
+        set_sink(trial.report)
+        try:
+            if run.code_dir and run.code_dir not in sys.path:
+                sys.path.insert(0, run.code_dir)
+            trial.phase(f"importing {run.trainer}")
+            returned = _load(run.trainer)(dict(run.params), trial)
+            if isinstance(returned, Mapping):
+                trial.report(returned)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a trainer may also call sys.exit
+            traceback.print_exc()
+            return End(failure=_failure_of(error), stopped=self._stop.is_set())
+        finally:
+            set_sink(None)
+        return End(stopped=self._stop.is_set())
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        self._write(encode(message))
+
+    def _write(self, data: bytes) -> None:
+        with self._writing:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._answers, view) :]
+
+
+def _load(trainer: str) -> Any:
+    if trainer in SHIPPED:
+        return importlib.import_module(f"worker.trainers.{trainer}").train
+    module, _, function = trainer.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def _failure_of(error: BaseException) -> Failure | None:
+    if isinstance(error, SystemExit) and error.code in (None, 0):
+        return None
+    return of_exception(error)
+
+
+def main() -> None:
+    """Serve on the two file descriptors given."""
+    commands, answers = int(sys.argv[1]), int(sys.argv[2])
+    os.set_inheritable(commands, False)
+    os.set_inheritable(answers, False)
+    adopt_orphans()
+    with suppress(KeyboardInterrupt, BrokenPipeError):
+        Runner(commands, answers).main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""One worker: claims trials of its class one after another and sees each to its outcome.
+
+The main thread only. What wakes it is an RQ ticket (supervisor); what ends a trial from outside
+arrives through the beat thread and the signals.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from typing import TypeVar
+
+from redis.exceptions import RedisError
+
+from hpq.errors import HpqError
+from hpq.outcome import Outcome, Presence, Reason
+from hpq.settings import Settings
+from hpq.store import Store
+from hpq.sweep import Sweep
+from hpq.trial import Claim, Failure, FailureKind, TrialState
+from worker.access import Access
+from worker.attempt import Attempts
+from worker.beats import Beats
+from worker.execution import Halt, Result
+from worker.refusals import Refusals
+from worker.spool import Spool
+from worker.stopping import Stopping
+
+log = logging.getLogger("hpq.worker")
+T = TypeVar("T")
+
+
+class Slot:
+    """The claim loop of one worker."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        who: Presence,
+        *,
+        access: Access,
+        attempts: Attempts,
+        beats: Beats,
+        stopping: Stopping,
+        provenance: str,
+    ) -> None:
+        self._settings, self._store, self._who = settings, store, who
+        self._access, self._attempts, self._beats = access, attempts, beats
+        self._stopping, self._provenance = stopping, provenance
+        self._spool = Spool(settings.home, settings.prefix)
+        self.refusals = Refusals(access)
+        self.trial = ""  # what it runs now; "" when idle
+
+    @property
+    def is_told(self) -> bool:
+        """True once this worker was told to stop."""
+        return self._stopping.level > 0
+
+    def drain(self) -> int:
+        """Claim and run until nothing is left to claim, or until told to stop; how many ran."""
+        ran = 0
+        while (claim := self._insist(self._claim)) is not None:
+            self.trial = str(claim.trial)
+            try:
+                self._one(claim)
+            finally:
+                self.trial = ""
+            ran += 1
+        return ran
+
+    def _claim(self, nonce: str) -> Claim | None:
+        return self._store.claim(
+            self._who,
+            nonce=nonce,
+            lease_ms=self._settings.lease_ms,
+            provenance=self._provenance,
+            skip=self.refusals.current(self._store),
+        )
+
+    def _insist(self, call: Callable[[str], T]) -> T | None:
+        """The store's answer, however long Redis is away; None once told to stop.
+
+        The call gets a nonce that stays the same through all tries: a lost reply loses nothing.
+        """
+        nonce, pause_s = secrets.token_hex(8), 0.1
+        while self._stopping.level == 0:
+            try:
+                return call(nonce)
+            except RedisError as error:
+                log.warning("Redis: %s; trying again", error)
+                self._stopping.pause(pause_s)
+                pause_s = min(2.0, pause_s * 2)
+        return None
+
+    # --- one trial ----------------------------------------------------------------------------
+
+    def _one(self, claim: Claim) -> None:
+        try:
+            sweep = self._store.sweep(claim.trial.sweep)
+            reason = self._access.refusal(sweep, self._store.code(sweep.launch.code))
+        except (RedisError, HpqError) as error:
+            log.warning("%s: %s; given back", claim.trial, error)
+            self._release(claim, Reason.WORKER_FAULT)
+            return
+        if reason is not None:
+            log.warning("sweep %s is left alone: %s", sweep.id, reason)
+            self.refusals.refuse(sweep.id, reason)
+            self._release(claim, Reason.REFUSED)
+            return
+        log.info("%s attempt %d starts", claim.trial, claim.attempt)
+        try:
+            result = self._attempts.run(claim, sweep)
+        except OSError as error:
+            self._at_fault(claim, sweep, f"cannot start anything here: {error}")
+            return
+        self._finish(claim, sweep, result)
+
+    def _finish(self, claim: Claim, sweep: Sweep, result: Result) -> None:
+        outcome = result.outcome
+        if outcome is None:
+            self._beats.end()
+            if result.halt is Halt.STOPPING:
+                self._release(claim, Reason.STOPPING)
+            else:
+                log.warning("%s attempt %d is another worker's now", claim.trial, claim.attempt)
+            return
+        if outcome.failure is not None and outcome.failure.kind.is_workers:
+            self._at_fault(claim, sweep, outcome.failure.message, outcome.failure)
+            return
+        self.refusals.forgive(sweep.id)
+        self._commit(claim, sweep, outcome)
+
+    def _at_fault(
+        self, claim: Claim, sweep: Sweep, why: str, failure: Failure | None = None
+    ) -> None:
+        self._beats.end()
+        log.error("%s: %s; given back", claim.trial, why)
+        self.refusals.back_off(sweep.id, why)
+        is_data = failure is not None and failure.kind is FailureKind.DATA_MISSING
+        self._release(claim, Reason.DATA_MISSING if is_data else Reason.WORKER_FAULT)
+
+    def _release(self, claim: Claim, reason: Reason) -> None:
+        try:
+            self._store.release(claim, reason)
+        except RedisError as error:  # the lease ends by itself
+            log.warning("%s could not be given back: %s", claim.trial, error)
+
+    def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> None:
+        """Hand over the last reports and then the result; the disk keeps it while Redis is away."""
+
+        def hand_over() -> str:
+            self._beats.flush()
+            return self._store.commit(claim, outcome, sweep.retries)
+
+        try:
+            answer = hand_over()
+        except RedisError as error:
+            log.warning("%s: Redis: %s; the result is on disk until it is back", claim.trial, error)
+            self._spool.put(claim, outcome, sweep.retries)
+            answer = self._insist(lambda _: hand_over()) or "on disk"
+            if answer != "on disk":
+                self._spool.drop(claim)
+        self._beats.end()
+        _say(claim, outcome, answer)
+
+    def flush_spool(self) -> None:
+        """Commit what an earlier worker of this machine left on disk."""
+        self._insist(lambda _: self._spool.flush(self._store))
+
+
+def _say(claim: Claim, outcome: Outcome, answer: str) -> None:
+    value = "" if outcome.objective is None else f" {outcome.objective:.6g}"
+    why = f": {outcome.failure.kind}: {outcome.failure.message}" if outcome.failure else ""
+    level = logging.INFO if outcome.state is not TrialState.FAILED else logging.WARNING
+    log.log(level, "%s %s%s%s (%s)", claim.trial, outcome.state, value, why, answer)

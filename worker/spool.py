@@ -1,0 +1,98 @@
+"""Results that Redis could not take yet, as files under HPQ_HOME, so that a crash loses none.
+
+A file is written whole under another name and then moved; committing one twice is harmless, since
+the store takes an attempt's end once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from hpq.outcome import Committed, Outcome
+from hpq.store import Store
+from hpq.trial import Claim, Failure, FailureKind, TrialId, TrialState
+
+log = logging.getLogger("hpq.spool")
+
+
+class Spool:
+    """The results of this machine's workers that wait for Redis."""
+
+    def __init__(self, home: Path, prefix: str) -> None:
+        self._folder = home / "spool" / prefix
+
+    def _path(self, claim: Claim) -> Path:
+        return self._folder / f"{claim.trial.sweep}.{claim.trial.number}.{claim.attempt}.json"
+
+    def put(self, claim: Claim, outcome: Outcome, retries: int) -> None:
+        """Keep one result."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._path(claim)
+        draft = path.with_suffix(f".{os.getpid()}.tmp")
+        draft.write_text(json.dumps(_encode(claim, outcome, retries)), "utf-8")
+        draft.replace(path)
+
+    def drop(self, claim: Claim) -> None:
+        """Forget one result."""
+        self._path(claim).unlink(missing_ok=True)
+
+    def flush(self, store: Store) -> int:
+        """Commit what is kept, oldest first; answers how many.
+
+        Raises:
+            redis.RedisError: Redis is still away; what is left stays.
+        """
+        done = 0
+        for path in sorted(self._folder.glob("*.json"), key=_age):
+            try:
+                claim, outcome, retries = _decode(json.loads(path.read_text("utf-8")))
+            except FileNotFoundError:  # another worker of this machine was quicker
+                continue
+            except (ValueError, KeyError, TypeError) as error:
+                log.error("%s: not a result that can be read: %s; set aside", path, error)
+                path.replace(path.with_suffix(".bad"))
+                continue
+            answer = store.commit(claim, outcome, retries)
+            path.unlink(missing_ok=True)
+            level = logging.WARNING if answer is Committed.UNKNOWN else logging.INFO
+            log.log(level, "spooled result of %s: %s", claim.trial, answer)
+            done += 1
+        return done
+
+
+def _age(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _encode(claim: Claim, outcome: Outcome, retries: int) -> dict[str, object]:
+    return {
+        "sweep": claim.trial.sweep,
+        "number": claim.trial.number,
+        "attempt": claim.attempt,
+        "retries": retries,
+        "outcome": asdict(outcome),
+    }
+
+
+def _decode(data: dict[str, object]) -> tuple[Claim, Outcome, int]:
+    raw = data["outcome"]
+    if not isinstance(raw, dict):
+        raise ValueError("outcome is not a mapping")
+    told = raw["failure"]
+    failure = None if told is None else Failure(**{**told, "kind": FailureKind(told["kind"])})
+    outcome = Outcome(
+        state=TrialState(raw["state"]),
+        objective=raw["objective"],
+        step=int(raw["step"]),
+        failure=failure,
+    )
+    trial = TrialId(sweep=str(data["sweep"]), number=int(str(data["number"])))
+    claim = Claim(trial=trial, attempt=int(str(data["attempt"])), params={})
+    return claim, outcome, int(str(data["retries"]))

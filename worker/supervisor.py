@@ -1,0 +1,108 @@
+"""RQ's worker class as hpq uses it: RQ wakes and counts, hpq's scripts decide.
+
+rq is imported here and in hpq/tickets only. The overrides take out what would lose, double or stop
+work when Redis is away or somebody puts rubbish on the queue (the measured holes of RQ are named
+R1–R25 in the reliability study; the numbers stand beside what closes each).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import RedisError
+from rq import SimpleWorker
+from rq.serializers import JSONSerializer
+from rq.worker.base import StopRequested, WorkerStatus
+
+from hpq.tickets import Tickets
+from worker.slot import Slot
+from worker.stopping import Stopping
+
+log = logging.getLogger("hpq.supervisor")
+_BLOCK_S = 15
+_TTL_S = 30
+
+
+class TicketWorker(SimpleWorker):  # type: ignore[misc]
+    """Waits for a ticket on one queue, then lets the slot claim until there is nothing left."""
+
+    log_job_description = False  # R9: it would print what a stranger wrote
+
+    def __init__(
+        self, redis: Redis, tickets: Tickets, worker_class: str, name: str, slot: Slot
+    ) -> None:
+        self._tickets, self._slot = tickets, slot
+        self._is_waiting = False
+        self._was_told = False
+        queue = tickets.queue(worker_class)  # R2: exactly one queue
+        super().__init__(
+            [queue],
+            name=name,
+            connection=redis,
+            serializer=JSONSerializer,
+            worker_ttl=_TTL_S,  # R15: the pool's timeout follows from it
+            log_job_description=False,
+        )
+
+    def serve(self, stopping: Stopping) -> None:
+        """Work until told to stop, whatever Redis does meanwhile."""
+        stopping.interrupt = self._interrupt
+        while stopping.level == 0:
+            try:
+                self._slot.flush_spool()
+                self._slot.drain()  # a worker also tries one claim at its start
+                self.work(logging_level="WARNING")
+            except RedisError as error:  # R1, R25: no Redis error ends a worker
+                log.warning("Redis: %s; trying again", error)
+            stopping.pause(1.0)
+
+    def _interrupt(self) -> None:
+        if self._is_waiting:  # only here: anywhere else a claim or a commit may be under way
+            self._is_waiting = False
+            raise StopRequested
+
+    # --- what RQ's loop calls -----------------------------------------------------------------
+
+    def dequeue_job_and_maintain_ttl(
+        self, timeout: int | None, max_idle_time: int | None = None
+    ) -> tuple[Any, Any]:
+        """Wait for a valid ticket. A ticket carries nothing, so it is simply taken off (R3, R4)."""
+        self.set_state(WorkerStatus.IDLE)
+        queue = self.queues[0]
+        while True:
+            self.heartbeat()
+            self._is_waiting = True
+            try:
+                popped = self.connection.blpop(queue.key, timeout=_BLOCK_S)
+            finally:
+                self._is_waiting = False
+            if popped is not None and self._tickets.is_ticket(popped[1]):  # R9, R23
+                return None, queue
+
+    def execute_job(self, job: Any, queue: Any) -> None:
+        """Claim until there is nothing left."""
+        self.set_state(WorkerStatus.BUSY)
+        self._slot.drain()
+        if self._slot.is_told:
+            raise StopRequested
+
+    def register_birth(self) -> None:
+        self.connection.delete(self.key)  # R14: a name of an earlier container is no obstacle
+        super().register_birth()
+
+    def _install_signal_handlers(self) -> None:
+        """The signals are the slot's (R8): it checkpoints, gives back and goes."""
+
+    def check_for_suspension(self, burst: bool) -> None:
+        """`rq suspend` is not hpq's pause (R13)."""
+
+    def run_maintenance_tasks(self) -> None:
+        """RQ's registries are not hpq's truth (R4, R5, R24)."""
+
+    def subscribe(self) -> None:
+        """No commands by pub/sub, which loses them (R17)."""
+
+    def unsubscribe(self) -> None:
+        """As subscribe."""

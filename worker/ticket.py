@@ -1,0 +1,5 @@
+"""What an RQ job of hpq names. `hpq worker` never calls it: a ticket only wakes."""
+
+
+def wake() -> None:
+    """Do nothing: a stock RQ worker on hpq's queue does no harm."""
