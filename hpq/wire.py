@@ -25,6 +25,11 @@ def dumps(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def dumps_in_order(value: Any) -> str:
+    """Compact JSON in the order given, no NaN."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
 def number(value: float) -> str:
     """A float as the shortest text that reads back the same."""
     return repr(float(value))

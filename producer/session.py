@@ -17,22 +17,24 @@ from hpq.connection import check_server, connect, guard
 from hpq.keys import Keys
 from hpq.settings import Settings, read
 from hpq.view import View
+from producer.embedded import Attached, attach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """An open connection and everything that reads through it."""
+    """An open connection and everything that reads through it; `attached` on the private server."""
 
     settings: Settings
     url: str
     redis: Redis
     keys: Keys
     view: View
+    attached: Attached | None = None
 
     @property
     def is_private(self) -> bool:
         """True on the embedded server, which only this user can reach."""
-        return not self.settings.redis_url
+        return self.attached is not None
 
 
 @contextmanager
@@ -40,13 +42,16 @@ def open_session() -> Iterator[Session]:
     """A session for the length of a command; Redis's errors inside it come out as one line.
 
     Raises:
-        SettingsError, OutOfReach, Forbidden: as settings and connection say.
+        SettingsError, OutOfReach, Forbidden: as settings, connection and embedded say.
     """
     settings = read(os.environ)
-    url = settings.redis_url
+    attached = None if settings.redis_url else attach(settings.home)
+    url = settings.redis_url or (attached.url if attached else "")
     redis = connect(url)
     check_server(redis, url)
     keys = Keys(settings.prefix)
     view = View(redis, keys, settings.lease_ms)
     with guard(url):
-        yield Session(settings=settings, url=url, redis=redis, keys=keys, view=view)
+        yield Session(
+            settings=settings, url=url, redis=redis, keys=keys, view=view, attached=attached
+        )

@@ -13,7 +13,6 @@ from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
 from hpq.store import Store
 from hpq.sweep import Launch, SweepState
 from hpq.trial import Claim, Failure, FailureKind, Point, TrialState
-from hpq.view import View
 
 LEASE = 30_000
 ENDED = {TrialState.FINISHED, TrialState.FAILED, TrialState.PRUNED, TrialState.CANCELLED}

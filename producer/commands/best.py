@@ -1,0 +1,74 @@
+"""`hpq best`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hpq.errors import ExitCode
+from hpq.sweep import Sweep
+from hpq.trial import Trial
+from producer.export import to_args, to_yaml
+from producer.out import show_json, show_lines, talk
+from producer.ranking import show_ranking
+from producer.records import trial_record
+from producer.session import open_session
+from producer.style import Span
+from producer.text import clean, measure, value
+
+app = typer.Typer()
+
+
+@app.command()
+def best(
+    sweep: Annotated[str | None, typer.Argument(help="A sweep's id or its beginning.")] = None,
+    n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 1,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="The parameters as YAML.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The trial as data.")] = False,
+    as_args: Annotated[bool, typer.Option("--args", help="As --name=value flags.")] = False,
+) -> None:
+    """The winner's parameters, ready to use; with -n the first few."""
+    with open_session() as session:
+        found = session.view.sweep(session.view.resolve(sweep, session.settings.user))
+        trials = session.view.best(found, n)
+    if not trials:
+        talk(f"hpq: {_why_none(found)}")
+        raise typer.Exit(ExitCode.SOME_FAILED)
+    _show(found, trials, n > 1, as_yaml, as_json, as_args)
+
+
+def _why_none(sweep: Sweep) -> str:
+    if sweep.metric is None:
+        return f"{sweep.id} names no metric, so there is no best trial; give the file a `metric:`"
+    counts = sweep.counts
+    return (
+        f"no trial of {sweep.id} has finished yet: {counts.running} running, "
+        f"{counts.queued} queued, {counts.failed} failed"
+    )
+
+
+def _show(
+    sweep: Sweep, trials: list[Trial], several: bool, as_yaml: bool, as_json: bool, as_args: bool
+) -> None:
+    if as_yaml:
+        sets = [dict(t.params) for t in trials]
+        print(to_yaml(sets if several else sets[0]), end="")
+    elif as_json:
+        records = [trial_record(t) for t in trials]
+        show_json(records if several else records[0])
+    elif as_args:
+        for trial in trials:
+            print(to_args(trial.params))
+    elif several:
+        show_ranking(sweep, trials)
+    else:
+        _show_one(sweep, trials[0])
+
+
+def _show_one(sweep: Sweep, trial: Trial) -> None:
+    name = clean(sweep.metric.name) if sweep.metric else "objective"
+    rows = {name: "" if trial.objective is None else measure(trial.objective)}
+    rows |= {clean(k): value(v) for k, v in trial.params.items()}
+    wide = max(len(key) for key in ("trial", *rows))
+    show_lines([Span(f"{k:{wide}}  {v}")] for k, v in {"trial": str(trial.id), **rows}.items())

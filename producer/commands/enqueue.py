@@ -1,0 +1,85 @@
+"""`hpq enqueue`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hpq.errors import ExitCode
+from hpq.hyperparams import SHIPPED
+from producer import enqueue as enqueuing
+from producer.commands.options import (
+    CodeDir,
+    Count,
+    File,
+    Force,
+    Name,
+    Seed,
+    Sets,
+    Trainer,
+    read_file,
+)
+from producer.enqueue import Enqueued
+from producer.progress import Bar
+from producer.session import Session, open_session
+from producer.spec import count as count_sets
+from producer.takers import why_not_taken
+
+app = typer.Typer()
+
+
+@app.command()
+def enqueue(
+    file: File,
+    sets: Sets = None,
+    count: Count = None,
+    seed: Seed = None,
+    name: Name = None,
+    trainer: Trainer = None,
+    code: CodeDir = None,
+    force: Force = False,
+    new: Annotated[bool, typer.Option(help="A new sweep even where the same is there.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Put a sweep file's trials on the queue."""
+    spec = read_file(file, sets, count, seed, name, trainer, force)
+    for warning in spec.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    with open_session() as session, Bar(count_sets(spec), "writing sets") as bar:
+        done = enqueuing.enqueue(session, spec, file, again=new, code_dir=code, progress=bar.at)
+        bar.close()
+        say(session, done, as_json=json)
+    raise typer.Exit(int(ExitCode.DONE))
+
+
+def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False) -> None:
+    """Say what was enqueued: data on stdout, the rest on stderr."""
+    sweep = session.view.sweep(done.sid)
+    if as_json:
+        from json import dumps  # noqa: PLC0415
+
+        fact = {"sweep": done.sid, "new": done.is_new, "trials": done.trials, "state": sweep.state}
+        print(dumps(fact))
+        return
+    if done.is_new:
+        print(f"{done.sid}: {done.trials} trials queued", file=sys.stderr)
+        if sweep.launch.code_dir:
+            what = sweep.launch.program or sweep.launch.trainer
+            print(f"runs {what} in {sweep.launch.code_dir}", file=sys.stderr)
+    elif is_run:
+        left = sweep.counts.queued + sweep.counts.running
+        print(f"{done.sid}: goes on, {left} of {done.trials} trials are left", file=sys.stderr)
+    else:
+        print(
+            f"{done.sid}: the same file, seed and code are there ({sweep.state}, {done.trials}"
+            " trials); nothing was added. --new makes another sweep of them",
+            file=sys.stderr,
+        )
+    if is_run:
+        return
+    reason = why_not_taken(sweep, session.view.workers(sweep.worker_class), SHIPPED)
+    if reason and not sweep.state.is_over:
+        print(reason, file=sys.stderr)
+    print(done.sid)

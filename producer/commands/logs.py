@@ -1,0 +1,46 @@
+"""`hpq logs`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from itertools import chain
+from typing import Annotated
+
+import typer
+
+from producer.logs import Cleaner, follow_log, read_log
+from producer.lookup import find_trial
+from producer.out import talk
+from producer.session import open_session
+
+app = typer.Typer()
+
+
+@app.command()
+def logs(
+    trial: Annotated[str | None, typer.Argument(help="SWEEP/7, or 7 of my last sweep.")] = None,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it ends.")] = False,
+    tail: Annotated[int | None, typer.Option("-n", "--tail", min=0, help="Last lines.")] = None,
+    raw: Annotated[bool, typer.Option(help="Bytes as printed, escapes and all.")] = False,
+) -> None:
+    """What a trial printed; of a sweep, its oldest running trial, else the one that ended last."""
+    with open_session() as session:
+        found = find_trial(session.view, trial, session.settings.user)
+        if trial is None or not trial.endswith(str(found.number)):
+            talk(f"trial {found}")
+        session.view.trial(found)  # NotFound, where there is none
+        data, last = read_log(session.view, found, tail)
+        more = follow_log(session.view, found, last) if follow else ()
+        _write(chain([data], more), raw)
+
+
+def _write(pieces: Iterable[bytes], raw: bool) -> None:
+    cleaner = Cleaner()
+    for piece in pieces:
+        if raw:
+            sys.stdout.buffer.write(piece)
+        else:
+            sys.stdout.write(cleaner.take(piece))
+        sys.stdout.flush()
+    sys.stdout.write(cleaner.take(b"", final=True))

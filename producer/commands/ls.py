@@ -1,0 +1,68 @@
+"""`hpq ls`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from hpq.sweep import Sweep
+from producer.out import show_json, show_table, talk
+from producer.records import sweep_record
+from producer.session import open_session
+from producer.style import Span
+from producer.tables import Column
+from producer.text import clean, duration, measure
+from producer.verdict import STATE_STYLE
+
+app = typer.Typer()
+
+
+@app.command()
+def ls(
+    n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 20,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
+) -> None:
+    """Sweeps, newest first."""
+    with open_session() as session:
+        view = session.view
+        sweeps = view.sweeps(view.sweep_ids(None if everything else n))
+        best = view.leaders(sweeps)
+        if as_json:
+            show_json([sweep_record(s, b) for s, b in zip(sweeps, best, strict=True)])
+        elif sweeps:
+            show_table(_COLUMNS, _rows(sweeps, best, view.now_ms()))
+        else:
+            talk("no sweep yet; `hpq enqueue FILE` makes one")
+
+
+_COLUMNS = (
+    Column(title="sweep", keep=100, least=12),
+    Column(title="state", keep=90),
+    Column(title="done", keep=80, right=True),
+    Column(title="failed", keep=55, right=True),
+    Column(title="best", keep=70, right=True),
+    Column(title="metric", keep=30, least=6),
+    Column(title="age", keep=60, right=True),
+    Column(title="owner", keep=50, least=4),
+    Column(title="class", keep=40, least=4),
+)
+
+
+def _rows(sweeps: Sequence[Sweep], best: Sequence[float | None], now_ms: int) -> list[list[Span]]:
+    return [
+        [
+            Span(s.id),
+            Span(s.state.value, STATE_STYLE[s.state]),
+            Span(f"{s.counts.ended}/{s.counts.total}"),
+            Span(str(s.counts.failed or "")),
+            Span("" if b is None else measure(b)),
+            Span(clean(s.metric.name) if s.metric else ""),
+            Span(duration(now_ms - s.created_ms)),
+            Span(clean(s.owner)),
+            Span(s.worker_class),
+        ]
+        for s, b in zip(sweeps, best, strict=True)
+    ]

@@ -1,0 +1,45 @@
+"""`hpq results`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hpq.trial import TrialState
+from producer.export import write_csv
+from producer.out import show_json_rows, show_table
+from producer.ranking import result_columns, result_row
+from producer.records import trial_record
+from producer.selection import Selection, names_in
+from producer.session import open_session
+
+app = typer.Typer()
+
+
+@app.command()
+def results(
+    sweep: Annotated[str | None, typer.Argument(help="A sweep's id or its beginning.")] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, all parameters.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As a JSON array.")] = False,
+    sort: Annotated[
+        str, typer.Option(help="objective, duration, a metric or parameter; -NAME turns it.")
+    ] = "",
+    top: Annotated[int | None, typer.Option(min=1, help="Only the first few.")] = None,
+    state: Annotated[TrialState | None, typer.Option(help="Only of this state.")] = None,
+    all_metrics: Annotated[bool, typer.Option(help="Every metric, not only the sweep's.")] = False,
+) -> None:
+    """All trials as a table, CSV or JSON."""
+    with open_session() as session:
+        view = session.view
+        found = view.sweep(view.resolve(sweep, session.settings.user))
+        chosen = Selection(view=view, sweep=found, state=state, sort=sort, top=top)
+        if as_json:
+            return show_json_rows(trial_record(t) for t in chosen.trials())
+        params, metrics = names_in(view, found) if as_csv or all_metrics else ([], [])
+        metrics = metrics if all_metrics else []
+        if as_csv:
+            return write_csv(sys.stdout, chosen.trials(), params, metrics)
+        rows = (result_row(t, found, metrics) for t in chosen.trials())
+        show_table(result_columns(found, metrics), rows)

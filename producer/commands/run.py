@@ -1,0 +1,132 @@
+"""`hpq run`: enqueue, local workers, watch, summary; nothing is left running."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from hpq.errors import ExitCode, Held, NotFound
+from hpq.hyperparams import SHIPPED
+from hpq.sweep import SweepState
+from producer import enqueue as enqueuing
+from producer.commands.enqueue import say
+from producer.commands.options import (
+    CodeDir,
+    Count,
+    File,
+    Force,
+    Name,
+    Seed,
+    Sets,
+    Trainer,
+    read_file,
+)
+from producer.enqueue import Enqueued
+from producer.local import LocalWorkers
+from producer.outcome import exit_code
+from producer.progress import Bar
+from producer.session import Session, open_session
+from producer.spec import SweepSpec
+from producer.spec import count as count_sets
+# from producer.summary import print_summary
+from producer.takers import why_not_taken
+from producer.watch import watch_sweep
+from producer.writing import store_of
+
+app = typer.Typer()
+_PATIENCE_S = 3.0  # how long nobody may take the sweep before `run` says why and ends
+
+
+@app.command()
+def run(
+    file: File,
+    sets: Sets = None,
+    count: Count = None,
+    seed: Seed = None,
+    name: Name = None,
+    trainer: Trainer = None,
+    code: CodeDir = None,
+    force: Force = False,
+    workers: Annotated[int | None, typer.Option(help="Workers on this machine.")] = None,
+    new: Annotated[bool, typer.Option(help="Start anew, also where one is unfinished.")] = False,
+) -> None:
+    """Enqueue, train and watch on this machine."""
+    spec = read_file(file, sets, count, seed, name, trainer, force)
+    for warning in spec.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    with open_session() as session:
+        try:
+            with Bar(count_sets(spec), "writing sets") as bar:
+                done = _enqueue(session, spec, file, new, code, bar)
+            say(session, done, as_json=False, is_run=True)
+            code_ = _train(session, spec, done, workers)
+        finally:
+            if session.attached is not None:
+                session.attached.release(linger_s=0.0)
+    raise typer.Exit(int(code_))
+
+
+def _enqueue(
+    session: Session, spec: SweepSpec, file: File, new: bool, code: str | None, bar: Bar
+) -> Enqueued:
+    """The unfinished sweep of the same digest, or else a new one."""
+    done = enqueuing.enqueue(session, spec, file, again=new, code_dir=code, progress=bar.at)
+    if done.is_new:
+        return done
+    sweep = session.view.sweep(done.sid)
+    if sweep.state.is_over:
+        return enqueuing.enqueue(session, spec, file, again=True, code_dir=code, progress=bar.at)
+    if sweep.state in (SweepState.PAUSED, SweepState.HELD):
+        store_of(session).control(sweep.id, "resume")
+    return done
+
+
+def _train(session: Session, spec: SweepSpec, done: Enqueued, workers: int | None) -> ExitCode:
+    sid, settings = done.sid, session.settings
+    log = settings.home / "logs" / f"{sid}.log"
+    with LocalWorkers(settings, session.url, spec.queue, workers, log) as local:
+        state = watch_sweep(session, sid, until_done=True, leave=Stuck(session, sid, local).why)
+        why = Stuck(session, sid, local).now()
+    sweep = session.view.sweep(sid)
+    if state.is_over or sweep.state.is_over:
+        # print_summary(session.view, sweep, sys.stdout)
+        return exit_code(sweep)
+    if state is SweepState.HELD:
+        return ExitCode.HELD
+    if why is not None:
+        raise Held(f"{sid}: {why} (the workers' log: {log})")
+    print(f"{sid}: unfinished; the same `hpq run` goes on with it", file=sys.stderr)
+    return ExitCode.INTERRUPTED
+
+
+class Stuck:
+    """Whether a sweep can still get anywhere with the workers it has."""
+
+    def __init__(self, session: Session, sid: str, local: LocalWorkers) -> None:
+        self._session, self._sid, self._local = session, sid, local
+        self._since: float | None = None
+
+    def why(self) -> str | None:
+        """Why nothing will come of it, once that has been so for a few seconds."""
+        reason = self.now()
+        if reason is None:
+            self._since = None
+            return None
+        self._since = self._since or time.monotonic()
+        return reason if time.monotonic() - self._since > _PATIENCE_S else None
+
+    def now(self) -> str | None:
+        """Why nothing will come of it as things stand; None while a worker is on it."""
+        if ended := self._local.ended():
+            return ended
+        try:
+            sweep = self._session.view.sweep(self._sid)
+        except NotFound:
+            return "the sweep was removed"
+        workers = self._session.view.workers(sweep.worker_class)
+        if not workers or sweep.counts.running or sweep.state.is_over:
+            return None  # still starting, training, or done
+        return why_not_taken(sweep, workers, SHIPPED)

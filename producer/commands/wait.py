@@ -1,0 +1,48 @@
+"""`hpq wait`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from hpq.errors import Held
+from hpq.hyperparams import SHIPPED
+from hpq.snapshot import Snapshot
+from producer.follow import follow, stands
+from producer.out import talk
+from producer.outcome import exit_code
+from producer.session import open_session
+from producer.takers import why_not_taken
+from producer.watch import say_verdict
+
+app = typer.Typer()
+
+
+@app.command()
+def wait(
+    sweep: Annotated[str | None, typer.Argument(help="A sweep's id or its beginning.")] = None,
+    timeout: Annotated[float | None, typer.Option(min=0, help="Give up after seconds.")] = None,
+) -> None:
+    """Block until a sweep is over: exit code 0 all well, 1 some failed, 5 held or timed out."""
+    with open_session() as session:
+        sid = session.view.resolve(sweep, session.settings.user)
+        deadline, told = None if timeout is None else time.monotonic() + timeout, ""
+        for change in follow(session.view, sid):
+            told = _tell(change.snapshot, told)
+            if stands(change.snapshot):
+                say_verdict(change.snapshot, sys.stderr)
+                raise typer.Exit(exit_code(change.snapshot.sweep))
+            if deadline is not None and time.monotonic() > deadline:
+                counts = change.snapshot.sweep.counts
+                raise Held(f"{sid} is not over after {timeout:g}s: {counts.ended}/{counts.total}")
+
+
+def _tell(shot: Snapshot, told: str) -> str:
+    """Say once why nobody takes the sweep."""
+    why = why_not_taken(shot.sweep, shot.workers, SHIPPED) if shot.sweep.counts.queued else None
+    if why and why != told:
+        talk(f"hpq: {why}")
+    return why or ""

@@ -1,0 +1,37 @@
+"""`hpq worker`: becomes the fleet; on the private server it holds on to that while it lives."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from hpq.errors import SettingsError
+from hpq.settings import read
+from producer.embedded import attach
+
+app = typer.Typer()
+
+
+@app.command()
+def worker(
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="Workers; without: as many as GPUs, or one.")
+    ] = None,
+    queue: Annotated[str | None, typer.Option(help="The worker class (HPQ_QUEUE).")] = None,
+) -> None:
+    """Start workers that pop trials and train, until Ctrl-C."""
+    env = {**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}
+    settings = read(env)
+    if not settings.redis_url:
+        if settings.in_pod:
+            raise SettingsError("HPQ_REDIS_URL: in a pod it must say which Redis to work for")
+        attached = attach(settings.home)
+        attached.keep_across_exec()
+        env["HPQ_REDIS_URL"] = attached.url
+    words = [sys.executable, "-P", "-m", "worker"]
+    if workers is not None:
+        words += ["--workers", str(workers)]
+    os.execve(sys.executable, words, env)

@@ -1,0 +1,141 @@
+"""From a checked sweep file to a sweep on the queue, all or nothing, safe to run twice.
+
+Rows are written where nobody sees them and expire by themselves; the last call makes the sweep
+visible. So an enqueue that dies half-way leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from hpq import signing, wire
+from hpq.errors import UserError
+from hpq.identity import digest, identity, slug
+from hpq.store import ROWS, Store
+from hpq.sweep import Sweep
+from hpq.trial import Json, Params
+from producer import launch as launching
+from producer import provenance
+from producer.session import Session
+from producer.spec import SweepSpec, count, sets
+from producer.writing import store_of
+
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """The sweep, and whether it was made now or was there."""
+
+    sid: str
+    is_new: bool
+    trials: int
+
+
+def enqueue(
+    session: Session,
+    spec: SweepSpec,
+    file: Path,
+    *,
+    again: bool = False,
+    code_dir: str | None = None,
+    progress: Progress = lambda _: None,
+) -> Enqueued:
+    """Put a sweep's trials on the queue, unless its digest is there already.
+
+    Raises:
+        UserError: the sweep has no end, or its code is nowhere.
+    """
+    if count(spec) is None:
+        raise UserError(
+            f"{file}: a {spec.method} sweep has no end by itself; say how many: --count 20,"
+            " or run_cap: 20 in the file"
+        )
+    code = launching.find(spec, file, Path.cwd(), code_dir)
+    mark = digest(spec.source, spec.seed, code.launch.code)
+    store = store_of(session)
+    there = None if again else session.view.find_digest(mark)
+    if there is not None:
+        return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
+    sid = _new_id(session, spec.name)
+    key = signing.key_of(session.settings, make=True)
+    sweep = _sweep(session, spec, file, sid, mark, code, key)
+    try:
+        trials = _write_rows(store, sid, sets(spec), progress)
+        if code.files is not None:
+            store.keep_code(code.launch.code, wire.dumps(code.files))
+        other = store.seal(sweep, again=again)
+    except BaseException:
+        store.discard(sid)
+        raise
+    if other is not None:  # somebody enqueued the same in the same moment
+        return Enqueued(sid=other, is_new=False, trials=session.view.sweep(other).counts.total)
+    return Enqueued(sid=sid, is_new=True, trials=trials)
+
+
+def _new_id(session: Session, name: str) -> str:
+    while True:
+        sid = f"{slug(name)}-{''.join(secrets.choice(_ALPHABET) for _ in range(5))}"
+        if not session.redis.exists(session.keys.sweep(sid)):
+            return sid
+
+
+def _write_rows(
+    store: Store, sid: str, every: Iterator[dict[str, Json]], progress: Progress
+) -> int:
+    """Write the sets in order, each once; answers how many."""
+    seen: set[bytes] = set()
+    first = 1
+    while some := list(islice(every, ROWS)):
+        rows = []
+        for params in some:
+            mark = identity(params)
+            if mark not in seen:
+                seen.add(mark)
+                rows.append((_text(params), mark))
+        store.add_rows(sid, first, rows)
+        first += len(rows)
+        progress(first - 1)
+    return first - 1
+
+
+def _text(params: Params) -> str:
+    # Not sorted: the order of the file is the order of the arguments on a command line.
+    return wire.dumps_in_order(params)
+
+
+def _sweep(
+    session: Session,
+    spec: SweepSpec,
+    file: Path,
+    sid: str,
+    mark: str,
+    code: launching.Code,
+    key: bytes | None,
+) -> Sweep:
+    settings = session.settings
+    return Sweep(
+        id=sid,
+        name=spec.name,
+        digest=mark,
+        launch=code.launch,
+        signature=signing.sign(key, settings.prefix, sid, code.launch) if key else "",
+        metric=spec.metric,
+        worker_class=spec.queue,
+        owner=spec.owner or settings.user,
+        priority=spec.priority,
+        max_parallel=spec.max_parallel,
+        retries=spec.retries,
+        timeout_s=spec.timeout_s,
+        stall_s=spec.stall_s,
+        method=spec.method,
+        seed=spec.seed,
+        varying=spec.varying,
+        spec=spec.source,
+        provenance=provenance.collect(file, code.launch),
+    )

@@ -1,0 +1,61 @@
+"""What `hpq set` may change of a sweep, and how it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+
+from hpq import wire
+from hpq.errors import UserError
+
+_DURATION = re.compile(r"(?P<n>\d+(?:\.\d+)?)(?P<unit>[smhd]?)\Z")
+_UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def _whole(low: int, high: int) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if not re.fullmatch(r"-?\d+", text) or not low <= int(text) <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return text
+
+    return check
+
+
+def _seconds(text: str) -> str:
+    found = _DURATION.match(text)
+    if found is None:
+        raise ValueError("a duration such as 90s, 15m or 2h (0: none)")
+    return wire.number(float(found["n"]) * _UNIT_S[found["unit"]])
+
+
+_KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {
+    "max_parallel": ("max_parallel", _whole(0, 1_000_000)),
+    "priority": ("priority", _whole(-500, 500)),
+    "retries": ("retries", _whole(0, 100)),
+    "timeout": ("timeout_s", _seconds),
+    "stall": ("stall_s", _seconds),
+}
+
+
+def limits(changes: Sequence[str]) -> dict[str, str]:
+    """KEY=VALUE words as fields of a sweep.
+
+    Raises:
+        UserError: a key is unknown or a value is not allowed (names what is).
+    """
+    fields: dict[str, str] = {}
+    for text in changes:
+        key, equals, value = text.partition("=")
+        if not equals or key not in _KEYS:
+            close = get_close_matches(key, _KEYS, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise UserError(f"{text}: write KEY=VALUE, KEY one of {', '.join(_KEYS)}{hint}")
+        name, check = _KEYS[key]
+        try:
+            fields[name] = check(value)
+        except ValueError as error:
+            raise UserError(f"{key}={value}: use {error}") from None
+    if not fields:
+        raise UserError(f"say what to change: KEY=VALUE, KEY one of {', '.join(_KEYS)}")
+    return fields
