@@ -91,16 +91,25 @@ class Lazy(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except HpqError as error:
-            if ctx.params.get("debug"):
-                raise
-            print(f"hpq: {error}", file=sys.stderr)
-            raise typer.Exit(int(error.exit_code)) from None
         except KeyboardInterrupt:
             raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
         except BrokenPipeError:  # `hpq results | head`: whoever read has read enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(int(ExitCode.DONE)) from None
+        except Exception as error:
+            if ctx.params.get("debug") or type(error).__module__.startswith("typer"):
+                raise
+            raise typer.Exit(_say(error)) from None
+
+
+def _say(error: Exception) -> int:
+    """One line on stderr; answers the exit code."""
+    if isinstance(error, HpqError):
+        print(f"hpq: {error}", file=sys.stderr)
+        return int(error.exit_code)
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    print(f"hpq: a fault of hpq's own: {what} (hpq --debug … shows where)", file=sys.stderr)
+    return int(ExitCode.SOME_FAILED)
 
 
 app = typer.Typer(

@@ -31,7 +31,7 @@ from producer.progress import Bar
 from producer.session import Session, open_session
 from producer.spec import SweepSpec
 from producer.spec import count as count_sets
-# from producer.summary import print_summary
+from producer.summary_page import print_summary
 from producer.takers import why_not_taken
 from producer.watch import watch_sweep
 from producer.writing import store_of
@@ -92,7 +92,7 @@ def _train(session: Session, spec: SweepSpec, done: Enqueued, workers: int | Non
         why = Stuck(session, sid, local).now()
     sweep = session.view.sweep(sid)
     if state.is_over or sweep.state.is_over:
-        # print_summary(session.view, sweep, sys.stdout)
+        print_summary(session.view, sweep)
         return exit_code(sweep)
     if state is SweepState.HELD:
         return ExitCode.HELD

@@ -1,0 +1,113 @@
+"""What `hpq doctor` looks at: the server and how it is set, the workers, the data, the code key."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from hpq.connection import check_server, connect, redact
+from hpq.errors import HpqError
+from hpq.keys import Keys
+from hpq.settings import Settings
+from hpq.signing import fingerprint, key_of
+from hpq.view import View
+from producer.embedded import attach
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing looked at; `level` is good, note, poor or wrong."""
+
+    level: str
+    what: str
+    remedy: str = ""
+
+
+def checkup(settings: Settings) -> list[Finding]:
+    """Look at everything; what cannot be looked at is a finding, too."""
+    found: list[Finding] = []
+    try:
+        url = settings.redis_url or attach(settings.home).url
+        redis = connect(url, retries=1)
+        version = check_server(redis, url)
+        found.append(Finding(level="good", what=f"{redact(url)}: Redis {version} answers"))
+        found += _server(redis, private=not settings.redis_url)
+        found += _workers(settings, redis)
+    except HpqError as error:
+        found.append(Finding(level="wrong", what=str(error)))
+    except RedisError as error:
+        found.append(Finding(level="wrong", what=f"the server: {error}"))
+    return found + list(_here(settings))
+
+
+def _server(redis: Redis, *, private: bool) -> Iterator[Finding]:
+    memory: Any = redis.info("memory")
+    used, limit = int(memory["used_memory"]), int(memory.get("maxmemory", 0))
+    policy = str(memory.get("maxmemory_policy", "noeviction"))
+    if policy != "noeviction":
+        yield Finding(
+            level="wrong",
+            what=f"maxmemory-policy is {policy}: under pressure it would throw away trials",
+            remedy="CONFIG SET maxmemory-policy noeviction, and in redis.conf",
+        )
+    if limit and used > 0.8 * limit:
+        yield Finding(
+            level="poor",
+            what=f"{used / limit:.0%} of maxmemory is used",
+            remedy="`hpq rm` old sweeps, or raise maxmemory",
+        )
+    if not limit and not private:
+        yield Finding(
+            level="note", what="maxmemory is not set", remedy="set it to what the machine can spare"
+        )
+    persistence: Any = redis.info("persistence")
+    if not int(persistence.get("aof_enabled", 0)):
+        yield Finding(
+            level="poor",
+            what="appendonly is off: a killed server loses sweeps and results",
+            remedy="CONFIG SET appendonly yes, and in redis.conf",
+        )
+    role = redis.info("replication")["role"]
+    if role != "master":
+        yield Finding(level="wrong", what=f"the server is a {role}", remedy="use the primary")
+
+
+def _workers(settings: Settings, redis: Redis) -> Iterator[Finding]:
+    view = View(redis, Keys(settings.prefix), settings.lease_ms)
+    workers = view.workers()
+    if not workers:
+        yield Finding(level="note", what="no worker is alive", remedy="start one: hpq worker")
+    for worker in workers:
+        for sid, reason in worker.refuses.items():
+            yield Finding(level="poor", what=f"{worker.name} leaves {sid} alone: {reason}")
+    counters: Any = redis.hgetall(Keys(settings.prefix).counters)
+    for name, count in counters.items():
+        yield Finding(level="note", what=f"{name.decode().replace('_', ' ')}: {int(count)}")
+
+
+def _here(settings: Settings) -> Iterator[Finding]:
+    if settings.data is None:
+        yield Finding(
+            level="note",
+            what="HPQ_DATA is not set: cifar10 and mnist will not find their images here",
+            remedy="HPQ_DATA=/where/the/data/sets/lie",
+        )
+    elif not settings.data.exists():
+        yield Finding(level="wrong", what=f"HPQ_DATA: {settings.data} is not there")
+    if importlib.util.find_spec("torch") is None:
+        yield Finding(
+            level="note",
+            what="torch is not installed here: shipped trainers run elsewhere only",
+            remedy="pip install 'hpq[trainers]'",
+        )
+    try:
+        key = key_of(settings, make=False)
+        which = fingerprint(key) or "none yet; the first enqueue makes one"
+        yield Finding(level="good", what=f"HPQ_HOME is {settings.home}, code key {which}")
+    except HpqError as error:
+        yield Finding(level="wrong", what=str(error))
