@@ -13,10 +13,11 @@ from worker.devices import slots, visible
 from worker.fleet import Fleet
 
 
-def _slots(settings: Settings, workers: int | None) -> list[str]:
-    found = slots(visible(os.environ), settings.gpus_per_trial, settings.trials_per_gpu)
+def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
+    gpus = visible(os.environ)
+    found = slots(gpus, settings.gpus_per_trial, settings.trials_per_gpu)
     if workers is None:
-        return found
+        return found if gpus else found * on_cpu
     # More workers than slots share what is there, in turn.
     return [found[i % len(found)] for i in range(workers)]
 
@@ -25,6 +26,7 @@ def main() -> None:
     """Serve until told to stop."""
     parser = argparse.ArgumentParser(prog="hpq worker")
     parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--workers-on-cpu", type=int, default=1)
     args = parser.parse_args()
     try:
         settings = read(os.environ)
@@ -36,7 +38,7 @@ def main() -> None:
         logging.basicConfig(
             level=settings.log.upper(), format="%(asctime)s %(levelname).1s %(name)s: %(message)s"
         )
-        code = Fleet(_slots(settings, args.workers), os.environ).run()
+        code = Fleet(_slots(settings, args.workers, args.workers_on_cpu), os.environ).run()
     except HpqError as error:
         print(f"hpq worker: {error}", file=sys.stderr)
         code = int(error.exit_code)

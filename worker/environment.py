@@ -6,6 +6,7 @@ what the sweep's pass_env asks for within HPQ_PASS_ENV. Secret files that are mo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -67,7 +68,9 @@ class Place:
     @classmethod
     def make(cls, home: Path, claim: Claim) -> Place:
         """Make them afresh."""
-        work = home / "work" / claim.trial.sweep / str(claim.trial.number) / str(claim.attempt)
+        # One flat name: workers of a machine share the folder, and none removes another's parent.
+        name = f"{claim.trial.sweep}.{claim.trial.number}.{claim.attempt}"
+        work = home / "work" / name
         shutil.rmtree(work, ignore_errors=True)
         (work / "out").mkdir(parents=True)
         params = work / "params.json"
@@ -76,11 +79,8 @@ class Place:
         return cls(work=work, out=work / "out", params=params, socket=f"{short}/report")
 
     def clear(self) -> None:
-        """Remove them, but for what the program left in HPQ_OUT."""
+        """Remove them, but for what the program left in HPQ_OUT; never fails."""
         shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
-        if not any(self.out.iterdir()):
-            shutil.rmtree(self.work, ignore_errors=True)
-            for folder in (self.work.parent, self.work.parent.parent):
-                if any(folder.iterdir()):
-                    break
-                folder.rmdir()
+        with contextlib.suppress(OSError):
+            if not any(self.out.iterdir()):
+                shutil.rmtree(self.work, ignore_errors=True)

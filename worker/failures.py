@@ -11,7 +11,7 @@ import signal
 import traceback
 from pathlib import Path
 
-from hpq.errors import DataMissing
+from hpq.errors import DataMissing, HpqError
 from hpq.trial import Failure, FailureKind
 from worker.trainers.context import BadParams, Diverged
 
@@ -23,9 +23,10 @@ _MEMORY = re.compile(r"out of memory|CUDA_ERROR_OUT_OF_MEMORY|MemoryError", re.I
 
 def of_exception(error: BaseException) -> Failure:
     """What an exception out of training code means."""
+    said = f"{type(error).__name__}: {error}" if str(error) else repr(error)
     return Failure(
         kind=_kind(error),
-        message=_one_line(f"{type(error).__name__}: {error}" if str(error) else repr(error)),
+        message=_one_line(str(error) if isinstance(error, HpqError) else said),
         fingerprint=f"{type(error).__name__} {_innermost(error)}".strip(),
     )
 

@@ -1,0 +1,42 @@
+# `make demo` and `make test` need Python >= 3.11 and a package index, nothing else.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test unit lint format bench clean
+
+help: ## the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+install: $(STAMP) ## .venv with all that demo and test need
+
+$(STAMP): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "hpq needs Python 3.11 or newer; set PYTHON=…"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	@touch $@
+
+demo: $(STAMP) ## a real sweep of 16 sets on the digits data set, two workers
+	@$(BIN)/hpq run configs/digits.yaml --workers 2 --new
+
+test: $(STAMP) ## all tests
+	$(BIN)/python -m pytest -q
+
+unit: $(STAMP) ## the tests that need no server
+	$(BIN)/python -m pytest -q tests/unit
+
+lint: $(STAMP) ## ruff and mypy
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+format: $(STAMP) ## ruff format
+	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+bench: $(STAMP) ## the figures of docs/benchmarks.md
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what install made
+	rm -rf $(VENV)

@@ -1,0 +1,73 @@
+"""Trials as CSV, YAML and flags: inert in a spreadsheet and a shell, the same when read back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpq.trial import Failure, FailureKind, Json, Trial, TrialId, TrialState
+from producer.export import guarded, to_args, to_yaml, write_csv
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+
+
+def _trial(params: dict[str, Json], **fields: object) -> Trial:
+    base: dict[str, object] = {
+        "id": TrialId(sweep="s", number=1),
+        "state": TrialState.FINISHED,
+        "params": params,
+    }
+    return Trial(**{**base, **fields})  # type: ignore[arg-type]
+
+
+def _csv(trial: Trial, params: list[str], metrics: list[str] | None = None) -> dict[str, str]:
+    out = io.StringIO(newline="")
+    write_csv(out, [trial], params, metrics or [])
+    return next(csv.DictReader(io.StringIO(out.getvalue(), newline="")))
+
+
+@pytest.mark.parametrize("text", ["=cmd()", "+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1"])
+def test_text_that_a_spreadsheet_would_run_is_guarded(text: str) -> None:
+    assert guarded(text).startswith("'")
+    assert _csv(_trial({"opt": text}), ["opt"])["opt"].startswith("'")
+
+
+def test_numbers_stay_numbers() -> None:
+    row = _csv(_trial({"lr": -0.5}, objective=-1.25), ["lr"])
+    assert (row["lr"], row["objective"]) == ("-0.5", "-1.25")
+
+
+def test_a_parameter_named_as_a_column_of_ours_gets_a_name_of_its_own() -> None:
+    row = _csv(_trial({"state": "on", "step": 3}, step=7), ["state", "step"], ["lr"])
+    assert (row["state"], row["params.state"]) == ("finished", "on")
+    assert (row["step"], row["params.step"]) == ("7", "3")
+
+
+def test_an_error_with_escapes_and_commas_is_one_cell() -> None:
+    failure = Failure(kind=FailureKind.USER_ERROR, message='a,"b"\n\x1b[31mc')
+    row = _csv(_trial({}, state=TrialState.FAILED, failure=failure), [])
+    assert (row["failure"], row["error"]) == ("user_error", 'a,"b"\nc')
+
+
+@given(st.dictionaries(st.text(min_size=1), scalars, max_size=5))
+def test_yaml_reads_back_the_same(params: dict[str, Json]) -> None:
+    assert yaml.safe_load(to_yaml(params)) == params
+
+
+@pytest.mark.parametrize(
+    "text", ["1e-3", "off", "010", "1:30", "null", "0o7", "-", "", "2026-01-01"]
+)
+def test_yaml_quotes_text_that_some_reader_takes_for_something_else(text: str) -> None:
+    assert to_yaml({"x": text}).strip() == f"x: '{text}'"
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.text(), max_size=4))
+def test_flags_survive_a_shell(params: dict[str, str]) -> None:
+    expected = [f"--{name}={value}" for name, value in params.items()]
+    assert shlex.split(to_args(params)) == expected

@@ -1,0 +1,170 @@
+"""One frame of watch: never wider or taller than the terminal, the verdict first, inert text."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpq.snapshot import Pace, Snapshot, Worker
+from hpq.sweep import Counts, Goal, Launch, Metric, Sweep
+from hpq.trial import Failure, FailureKind, Params, Trial, TrialId, TrialState
+from producer.frame import LEAST_COLUMNS, LEAST_ROWS, Scene, frame, share
+from producer.style import Look, paint, plain
+from producer.text import width
+
+NOW = 1_000_000
+VARYING = ("max_learning_rate", "batch_size", "optimizer")
+
+
+def _trial(number: int, state: TrialState = TrialState.RUNNING, **fields: object) -> Trial:
+    params: Params = {"max_learning_rate": 0.1, "batch_size": 512, "optimizer": "adam", "epochs": 9}
+    base: dict[str, object] = {
+        "id": TrialId(sweep="demo-00000", number=number),
+        "state": state,
+        "params": params,
+        "claimed_ms": NOW - 30_000,
+        "beat_ms": NOW - 1_000,
+        "ended_ms": NOW if state.is_terminal else 0,
+        "step": 3,
+        "objective": 0.5,
+    }
+    return Trial(**{**base, **fields})  # type: ignore[arg-type]
+
+
+def _scene(running: int = 2, **sweep: object) -> Scene:
+    counts = Counts(queued=10, running=running, finished=4)
+    base: dict[str, object] = {
+        "id": "demo-00000",
+        "name": "demo",
+        "digest": "",
+        "launch": Launch(trainer="digits"),
+        "metric": Metric(name="test/acc", goal=Goal.MAXIMIZE),
+        "varying": VARYING,
+        "counts": counts,
+        "created_ms": NOW - 120_000,
+    }
+    ended = [_trial(n, TrialState.FINISHED, objective=0.9) for n in range(101, 105)]
+    worker = Worker(name="w1", worker_class="default", state="busy", seen_ms=NOW, device="GPU")
+    shot = Snapshot(
+        sweep=Sweep(**{**base, **sweep}),  # type: ignore[arg-type]
+        at_ms=NOW,
+        running=tuple(_trial(n) for n in range(1, running + 1)),
+        best=tuple(ended),
+        recent=tuple(ended),
+        workers=(worker,) * 3,
+        pace=Pace(ended=4, mean_ms=60_000, sd_ms=5_000),
+        last_event="1-0",
+    )
+    return Scene(snapshot=shot, curves={n: [0.1, 0.5, 0.9] for n in range(1, running + 1)})
+
+
+def _text(scene: Scene, columns: int = 80, rows: int = 24) -> list[str]:
+    look = Look(columns=columns, rows=rows)
+    return [paint(line, look) for line in frame(scene, columns, rows)]
+
+
+@given(
+    st.integers(1, 250),
+    st.integers(1, 80),
+    st.integers(0, 30),
+    st.text(max_size=60),
+    st.sampled_from(["", "paused", "stopped", "cancelled"]),
+)
+def test_a_frame_never_exceeds_the_terminal_whatever_is_in_it(
+    columns: int, rows: int, running: int, text: str, flag: str
+) -> None:
+    scene = _scene(running, held=text, flag=flag, varying=("max_learning_rate", text))
+    broken = _trial(
+        50,
+        TrialState.FAILED,
+        params={text: text, "max_learning_rate": text},
+        failure=Failure(kind=FailureKind.USER_ERROR, message=text),
+    )
+    counts = Counts(queued=3, running=running, finished=4, failed=2)
+    shot = replace(
+        scene.snapshot,
+        recent=(broken,),
+        sweep=replace(scene.snapshot.sweep, counts=counts),
+        workers=(Worker(name=text, device=text, state="idle"),),
+    )
+    lines = _text(replace(scene, snapshot=shot, not_taken=text), columns, rows)
+    assert len(lines) <= rows
+    assert all(width(line) <= columns for line in lines)
+    assert all(unicodedata.category(char) != "Cc" for line in lines for char in line)
+
+
+@pytest.mark.parametrize("size", [(44, 10), (80, 24), (200, 50)])
+def test_the_verdict_comes_first_and_running_trials_are_shown(size: tuple[int, int]) -> None:
+    lines = _text(_scene(), *size)
+    assert lines[0].startswith("demo-00000  running")
+    head = " ".join(lines[:4])
+    for words in ("4/16", "10 queued", "2 running", "4 finished", "2m00s", "left", "best test/acc"):
+        assert words in head
+    assert any(line.split()[:1] == ["1"] and "0.5000" in line for line in lines)
+
+
+def test_a_terminal_that_is_too_small_gets_one_line_that_says_so() -> None:
+    lines = frame(_scene(), LEAST_COLUMNS - 1, 24)
+    assert [plain(line) for line in lines] == [f"too small: needs {LEAST_COLUMNS}x{LEAST_ROWS}"]
+
+
+def test_what_needs_the_user_stands_above_the_trials() -> None:
+    held = _text(_scene(held="5 of 5 KeyError train.py:31"))
+    assert any("! held: 5 of 5 KeyError train.py:31; fix it, then hpq" in line for line in held[:6])
+    paused = _text(_scene(flag="paused"))
+    assert any("! paused; hpq resume demo-00000 goes on" in line for line in paused[:6])
+    stuck = _text(replace(_scene(running=0), not_taken="no worker is alive; start one"))
+    assert any("! no worker is alive; start one" in line for line in stuck[:6])
+
+
+def test_a_failure_names_the_log_to_read() -> None:
+    failure = Failure(kind=FailureKind.USER_ERROR, message="KeyError: 'lr'")
+    scene = _scene(counts=Counts(queued=1, running=1, failed=1))
+    recent = (_trial(7, TrialState.FAILED, failure=failure),)
+    lines = _text(replace(scene, snapshot=replace(scene.snapshot, recent=recent)), columns=120)
+    assert any("1 failed; hpq logs demo-00000/7  user_error: KeyError: 'lr'" in x for x in lines)
+
+
+def test_trials_that_diverged_do_not_ask_for_the_user() -> None:
+    scene = _scene(counts=Counts(queued=1, running=1, failed=3, diverged=3))
+    lines = _text(scene)
+    assert any("3 failed (3 diverged)" in line for line in lines)
+    assert not any(line.startswith("!") for line in lines)
+
+
+def test_parameters_that_do_not_vary_are_not_shown() -> None:
+    assert not any("epochs" in line for line in _text(_scene(), columns=200))
+
+
+def test_a_scrolled_list_says_where_it_is() -> None:
+    scene = _scene(running=30)
+    shot = replace(scene.snapshot, running=scene.snapshot.running[10:])
+    assert "running 11–30 of 30" in _text(replace(scene, snapshot=shot, skip=10))[-1]
+
+
+def test_old_numbers_are_marked_as_old() -> None:
+    lines = _text(replace(_scene(), stale="Redis has not answered for 12s"))
+    assert any("! Redis has not answered for 12s" in line for line in lines[:5])
+
+
+def test_colour_adds_to_the_words_and_replaces_none() -> None:
+    lines = frame(_scene(), 80, 24)
+    coloured = [paint(line, Look(colour=True)) for line in lines]
+    assert any("\x1b[" in line for line in coloured)
+    assert [plain(line).rstrip() for line in lines] == _text(_scene())
+
+
+def test_without_unicode_a_frame_is_ascii_of_the_same_width() -> None:
+    for line in frame(_scene(), 80, 24):
+        shown = paint(line, Look(unicode=False))
+        assert shown.isascii()
+        assert len(shown) == len(paint(line, Look()))
+
+
+def test_rows_are_shared_by_need_then_in_order() -> None:
+    assert share(9, [20, 5, 5, 4], [5, 3, 3, 1], [2, 2, 2, 1]) == [5, 3, 0, 1]
+    assert share(30, [3, 4, 4, 4], [5, 3, 3, 1], [2, 2, 2, 1]) == [3, 4, 4, 4]

@@ -1,0 +1,142 @@
+"""Events as lines, bars, and what a summary says."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpq.errors import ExitCode
+from hpq.snapshot import Event
+from hpq.sweep import Counts, Goal, Launch, Metric, Sweep
+from hpq.trial import Failure, FailureKind, Trial, TrialId, TrialState
+from producer.bars import bar, scale_of
+from producer.event_lines import event_line
+from producer.outcome import exit_code
+from producer.style import Span, plain
+from producer.summary import Tally, effect
+from producer.summary_lines import effect_lines, failure_lines
+from producer.tables import Column, lay
+
+SWEEP = Sweep(
+    id="demo-00000",
+    name="demo",
+    digest="",
+    launch=Launch(trainer="digits"),
+    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
+    varying=("lr",),
+)
+
+
+def _trial(number: int, lr: float, objective: float | None, **fields: object) -> Trial:
+    base: dict[str, object] = {
+        "id": TrialId(sweep=SWEEP.id, number=number),
+        "state": TrialState.FINISHED,
+        "params": {"lr": lr, "seed": 1},
+        "attempt": 1,
+        "claimed_ms": 1_000,
+        "objective": objective,
+    }
+    return Trial(**{**base, **fields})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("what", "fields", "line"),
+    [
+        ("finished", {"objective": "0.94"}, "#7 finished test/acc=0.94 in 13s  lr=0.4"),
+        ("claimed", {"worker": "w1"}, "#7 started on w1  lr=0.4"),
+        (
+            "failed",
+            {"kind": "user_error", "error": "KeyError\x1b[31m: x"},
+            "#7 failed (user_error: KeyError: x) in 13s  lr=0.4",
+        ),
+        ("requeued", {"reason": "lost"}, "#7 back in the queue: lost  lr=0.4"),
+        ("something newer", {}, "#7 something newer  lr=0.4"),
+    ],
+)
+def test_an_event_of_a_trial_is_one_line(what: str, fields: dict[str, str], line: str) -> None:
+    event = Event(id="14000-0", what=what, trial=7, attempt=1, fields=fields)
+    assert event_line(event, _trial(7, 0.4, 0.94), SWEEP) == line
+
+
+def test_an_event_of_the_sweep_is_one_line() -> None:
+    assert event_line(Event(id="1-0", what="held", fields={"why": "5 of 5"}), None, SWEEP) == (
+        "held: 5 of 5"
+    )
+    created = Event(id="1-0", what="created", fields={"count": "16"})
+    assert event_line(created, None, SWEEP) == "demo-00000: 16 trials queued"
+
+
+def test_a_bar_is_as_long_as_its_value() -> None:
+    scale = scale_of([0.0, 5.0, 10.0])
+    assert [len(bar(v, scale, 10)) for v in (0.0, 5.0, 10.0)] == [0, 5, 10]
+
+
+def test_bars_of_values_that_are_alike_begin_near_the_smallest() -> None:
+    scale = scale_of([0.90, 0.95])
+    assert not scale.is_from_zero
+    assert 0 < len(bar(0.90, scale, 20)) < len(bar(0.95, scale, 20))
+
+
+def test_bars_of_what_is_not_finite_are_empty() -> None:
+    scale = scale_of([float("nan"), 1.0, float("inf")])
+    assert bar(float("nan"), scale, 10) == ""
+    assert bar(1.0, scale, 10) == "█" * 10
+
+
+def test_the_mean_effect_of_each_value_is_told() -> None:
+    tally = Tally(SWEEP).add(_trial(i, [0.1, 0.4][i % 2], [0.5, 0.9][i % 2]) for i in range(6))
+    (found,) = tally.effects
+    assert [(x.label, x.count, round(x.mean, 3)) for x in found.levels] == [
+        ("0.1", 3, 0.5),
+        ("0.4", 3, 0.9),
+    ]
+    assert any("0.9000" in plain(line) for line in effect_lines(tally))
+
+
+def test_few_trials_tell_nothing_of_effects() -> None:
+    assert Tally(SWEEP).add(_trial(i, 0.1 * i, 0.5) for i in range(3)).effects == []
+
+
+def test_many_numbers_are_put_into_quarters() -> None:
+    found = effect("lr", list(range(100)), [v / 100 for v in range(100)])
+    assert found is not None
+    assert [level.label for level in found.levels] == [
+        "0 to 24",
+        "25 to 49",
+        "50 to 74",
+        "75 to 99",
+    ]
+
+
+def test_failures_are_counted_by_kind_with_an_example() -> None:
+    failure = Failure(kind=FailureKind.OUT_OF_MEMORY, message="CUDA out of memory")
+    failed = [_trial(i, 0.1, None, state=TrialState.FAILED, failure=failure) for i in (3, 4)]
+    lines = [plain(line) for line in failure_lines(Tally(SWEEP).add(failed))]
+    assert lines[-1] == "2 out_of_memory  demo-00000/3: CUDA out of memory"
+
+
+@pytest.mark.parametrize(
+    ("counts", "fields", "code"),
+    [
+        (Counts(finished=3), {}, ExitCode.DONE),
+        (Counts(finished=3, failed=2, diverged=2), {}, ExitCode.DONE),
+        (Counts(finished=3, failed=1), {}, ExitCode.SOME_FAILED),
+        (Counts(finished=3, cancelled=1), {"flag": "cancelled"}, ExitCode.SOME_FAILED),
+        (Counts(finished=3, cancelled=1), {"flag": "stopped"}, ExitCode.DONE),
+        (Counts(queued=3, failed=5), {"held": "5 of 5"}, ExitCode.HELD),
+    ],
+)
+def test_the_exit_code_tells_how_a_sweep_ended(
+    counts: Counts, fields: dict[str, str], code: ExitCode
+) -> None:
+    sweep = Sweep(
+        id="s", name="s", digest="", launch=Launch(trainer="digits"), counts=counts, **fields
+    )
+    assert exit_code(sweep) is code
+
+
+def test_a_table_drops_what_is_least_needed_and_never_a_number_in_half() -> None:
+    columns = [Column(title="#", right=True), Column(title="note", keep=1), Column(title="acc")]
+    rows = [[Span("12"), Span("a long note"), Span("0.9426")]]
+    layout = lay(columns, rows, 12)
+    assert plain(layout.row(rows[0])) == "12  0.9426"
+    assert plain(lay(columns, rows, 80).row(rows[0])) == "12  a long note  0.9426"

@@ -1,0 +1,66 @@
+"""Why nobody takes a sweep, and what to do about it."""
+
+from __future__ import annotations
+
+from hpq.snapshot import Worker
+from hpq.sweep import Launch, Sweep
+from producer.takers import why_not_taken
+
+SHIPPED = {"digits", "mnist"}
+
+
+def _sweep(launch: Launch, worker_class: str = "default", signature: str = "") -> Sweep:
+    return Sweep(
+        id="s-00000",
+        name="s",
+        digest="d",
+        launch=launch,
+        worker_class=worker_class,
+        signature=signature,
+    )
+
+
+def _worker(**fields: object) -> Worker:
+    base: dict[str, object] = {"name": "w1", "worker_class": "default", "takes": ("digits",)}
+    return Worker(**{**base, **fields})  # type: ignore[arg-type]
+
+
+DIGITS, PROGRAM = Launch(trainer="digits"), Launch(program="train.py")
+
+
+def test_no_worker_of_the_class_names_the_command_that_starts_one() -> None:
+    why = why_not_taken(_sweep(DIGITS, "small"), [_worker()], SHIPPED)
+    assert why == "no worker of class 'small' is alive; start one: HPQ_QUEUE=small hpq worker"
+    assert (why_not_taken(_sweep(DIGITS), [], SHIPPED) or "").endswith("start one: hpq worker")
+
+
+def test_a_worker_with_the_trainer_takes_it() -> None:
+    assert why_not_taken(_sweep(DIGITS), [_worker()], SHIPPED) is None
+
+
+def test_a_worker_without_the_trainer_does_not() -> None:
+    why = why_not_taken(_sweep(DIGITS), [_worker(takes=())], SHIPPED)
+    assert why and "lacks trainer 'digits'" in why
+
+
+def test_a_refusal_is_told_in_the_workers_words_without_escapes() -> None:
+    worker = _worker(refuses={"s-00000": "code \x1b[31mmissing"})
+    assert why_not_taken(_sweep(DIGITS), [worker], SHIPPED) == "w1 leaves it: code missing"
+
+
+def test_one_willing_worker_is_enough() -> None:
+    workers = [_worker(refuses={"s-00000": "no"}), _worker(name="w2")]
+    assert why_not_taken(_sweep(DIGITS), workers, SHIPPED) is None
+
+
+def test_a_faulty_worker_takes_nothing() -> None:
+    why = why_not_taken(_sweep(DIGITS), [_worker(state="faulty")], SHIPPED)
+    assert why and "w1 is faulty" in why
+
+
+def test_a_program_needs_a_key_or_an_allowance() -> None:
+    sweep = _sweep(PROGRAM, signature="mac")
+    assert why_not_taken(sweep, [_worker()], SHIPPED) is not None
+    assert why_not_taken(sweep, [_worker(key="k")], SHIPPED, "k") is None
+    assert why_not_taken(sweep, [_worker(key="k")], SHIPPED, "other") is not None
+    assert why_not_taken(sweep, [_worker(takes=("allow:train.py",))], SHIPPED) is None

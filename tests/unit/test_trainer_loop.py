@@ -1,0 +1,191 @@
+"""The training loop: the article's schedule, update rule and sums; stopping and diverging."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from worker.trainers.context import BadParams, Diverged
+from worker.trainers.loop import Batch, Recipe, Task, fit, sgd, train_step
+from worker.trainers.model import ResNet9
+from worker.trainers.schedule import learning_rate
+
+pytestmark = pytest.mark.torch
+
+
+@dataclass(kw_only=True)
+class Recorded:
+    """A trial that keeps its reports and stops after so many questions."""
+
+    stop_after: int = 10**9
+    asked: int = 0
+    reports: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    data: Path | None = None
+    cache: Path = Path()
+    checkpoint_dir: Path | None = None
+
+    @property
+    def should_stop(self) -> bool:
+        self.asked += 1
+        return self.asked > self.stop_after
+
+    def report(self, metrics: Mapping[str, float], step: int) -> None:
+        self.reports.append((step, dict(metrics)))
+
+    def phase(self, text: str) -> None: ...
+
+
+def recipe(**changes: float) -> Recipe:
+    base = {
+        "seed": 0, "epochs": 2, "batch_size": 4, "momentum": 0.9,
+        "max_learning_rate": 0.1, "weight_decay": 5e-4,
+    }  # fmt: skip
+    return Recipe(**{**base, **changes})  # type: ignore[arg-type]
+
+
+def images_and_labels(n: int, features: int = 6) -> Batch:
+    generator = torch.Generator().manual_seed(5)
+    return (
+        torch.randn(n, features, generator=generator, dtype=torch.float64),
+        torch.randint(10, (n,), generator=generator),
+    )
+
+
+def linear(features: int = 6) -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(features, 10).double()
+
+
+def task(model: nn.Module, steps: int = 3, size: int = 4) -> Task:
+    images, labels = images_and_labels(steps * size)
+
+    def batches() -> Iterator[Batch]:
+        return zip(images.split(size), labels.split(size), strict=True)
+
+    return Task(model=model, train=batches, test=batches, train_images=steps * size)
+
+
+def test_the_schedule_over_24_epochs_is_the_articles() -> None:
+    steps = 97
+    for epoch in (0, 1, 4, 5, 6, 23):
+        for step in (0, 1, 50, 96):
+            at = epoch + step / steps
+            expected = np.interp(at, [0, 5, 24], [0, 0.4, 0])
+            assert learning_rate(at / 24, 0.4) == pytest.approx(expected, abs=1e-15)
+
+
+def test_the_schedule_of_fewer_epochs_keeps_its_shape() -> None:
+    assert learning_rate(0, 0.6) == 0
+    assert learning_rate(5 / 24, 0.6) == pytest.approx(0.6)
+    assert learning_rate(14.5 / 24, 0.6) == pytest.approx(0.3)
+    assert learning_rate(1, 0.6) == 0
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_two_steps_are_nesterovs_on_a_summed_loss_with_decay_times_the_batch(
+    momentum: float,
+) -> None:
+    model, (x, y) = linear(), images_and_labels(4)
+    weight, buffer = model.weight.detach().clone(), torch.zeros(10, 6, dtype=torch.float64)
+    bias, bias_buffer = model.bias.detach().clone(), torch.zeros(10, dtype=torch.float64)
+    optimizer = sgd(model, recipe(momentum=momentum))
+    for rate in (0.02, 0.05):
+        optimizer.param_groups[0]["lr"] = rate
+        train_step(model, optimizer, (x, y), torch.zeros(3, dtype=torch.float64))
+
+        p = torch.softmax(x @ weight.T + bias, 1) - F.one_hot(y, 10)  # of the sum, not the mean
+        grad, bias_grad = p.T @ x + 5e-4 * 4 * weight, p.sum(0) + 5e-4 * 4 * bias
+        buffer, bias_buffer = momentum * buffer + grad, momentum * bias_buffer + bias_grad
+        weight = weight - rate * (grad + momentum * buffer)
+        bias = bias - rate * (bias_grad + momentum * bias_buffer)
+    torch.testing.assert_close(model.weight.detach(), weight, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(model.bias.detach(), bias, rtol=1e-12, atol=1e-12)
+
+
+def test_each_step_has_its_own_rate_divided_by_the_batch_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[float] = []
+    step = torch.optim.SGD.step
+
+    def spy(self: torch.optim.SGD) -> None:
+        seen.append(self.param_groups[0]["lr"])
+        step(self)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", spy)
+    fit(task(linear(), steps=12), recipe(epochs=2), Recorded())
+    assert seen == pytest.approx([learning_rate(i / 24, 0.1) / 4 for i in range(24)])
+
+
+def test_an_epoch_reports_means_per_image() -> None:
+    model, trial = linear(), Recorded()
+    fit(task(model), recipe(epochs=1, max_learning_rate=1e-9), trial)
+    (step, metrics) = trial.reports[0]
+    x, y = images_and_labels(12)
+    logits = model(x)
+    assert step == 1
+    assert metrics["train/loss"] == pytest.approx(F.cross_entropy(logits, y).item(), rel=1e-6)
+    assert metrics["test/loss"] == pytest.approx(metrics["train/loss"], rel=1e-6)
+    assert metrics["test/acc"] == (logits.argmax(1) == y).double().mean().item()
+    assert set(metrics) == {
+        "train/loss", "train/acc", "train/time", "test/loss", "test/acc", "test/time", "total/time",
+    }  # fmt: skip
+
+
+def test_the_total_time_is_that_of_training_alone() -> None:
+    trial = Recorded()
+    fit(task(linear()), recipe(epochs=3), trial)
+    assert [step for step, _ in trial.reports] == [1, 2, 3]
+    total = sum(m["train/time"] for _, m in trial.reports)
+    assert trial.reports[-1][1]["total/time"] == pytest.approx(total)
+
+
+@pytest.mark.parametrize("stop_after", [0, 2, 4, 7])
+def test_a_stop_is_obeyed_before_the_next_batch(stop_after: int) -> None:
+    model, trial = linear(), Recorded(stop_after=stop_after)
+    calls: list[object] = []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    fit(task(model), recipe(epochs=5), trial)  # 3 batches of training, then 3 of testing
+    assert len(calls) == stop_after
+    assert len(trial.reports) == stop_after // 6
+
+
+def test_a_loss_that_is_not_finite_ends_the_trial_as_diverged() -> None:
+    trial = Recorded()
+    with pytest.raises(
+        Diverged, match=r"epoch \d+: (train|test)/loss is (nan|inf); .*max_learning_rate"
+    ):
+        fit(task(linear()), recipe(epochs=200, max_learning_rate=1e6, weight_decay=1), trial)
+    assert len(trial.reports) < 199
+
+
+def test_a_batch_larger_than_the_training_set_is_named() -> None:
+    with pytest.raises(BadParams, match=r"^batch_size: 64 is more than the 12 training images$"):
+        fit(task(linear()), recipe(batch_size=64), Recorded())
+
+
+def test_the_articles_network_has_its_parameters_and_shape() -> None:
+    def size(model: nn.Module) -> int:
+        return sum(p.numel() for p in model.parameters())
+
+    convolutions = 3 * 64 + 64 * 128 + 2 * 128**2 + 128 * 256 + 256 * 512 + 2 * 512**2
+    norms = 2 * (64 + 3 * 128 + 256 + 3 * 512)
+    assert size(ResNet9(64)) == 9 * convolutions + norms + 512 * 10 == 6_573_120
+    assert size(ResNet9(64, batch_norm=False)) == 9 * convolutions + 512 * 10
+    assert ResNet9(4)(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+
+
+def test_the_logits_are_an_eighth_of_the_linear_layer() -> None:
+    model = ResNet9(4).eval()
+    x = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(model(x), model.linear(model.features(x)) / 8)

@@ -1,0 +1,60 @@
+"""A shipped trainer run from the shell, without Redis: `--set name=value`, one line an epoch.
+
+Only the trainers' own `__main__` imports this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpq.errors import HpqError
+from hpq.settings import read
+from hpq.trial import Json
+from worker.trainers.context import Trainer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByHand:
+    """A `TrialContext` that prints: reports to stdout, phases to stderr."""
+
+    data: Path | None
+    cache: Path
+    checkpoint_dir: Path | None = None
+    should_stop: bool = False
+
+    def report(self, metrics: Mapping[str, float], step: int) -> None:
+        """One line for the step."""
+        print(f"epoch {step}", *(f"{k}={v:.4f}" for k, v in metrics.items()), flush=True)
+
+    def phase(self, text: str) -> None:
+        """One line of talk."""
+        print(text, file=sys.stderr, flush=True)
+
+
+def main(name: str, train: Trainer) -> None:
+    """Run one trial from the arguments and the environment; exits with hpq's code on an error."""
+    parser = argparse.ArgumentParser(prog=f"python -m worker.trainers.{name}")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", type=_pair)
+    params = dict(parser.parse_args().set)
+    try:
+        settings = read(os.environ)
+        train(params, ByHand(data=settings.data, cache=settings.home / "cache" / "data"))
+    except HpqError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def _pair(text: str) -> tuple[str, Json]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value

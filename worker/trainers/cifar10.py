@@ -1,0 +1,60 @@
+"""The trainer `cifar10`: the network, recipe and search space of the article on Kubernetes sweeps.
+
+By hand: `python -m worker.trainers.cifar10 --set width=8 --set epochs=3`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from hpq.trial import Params
+from worker.trainers import augment, device
+from worker.trainers.batches import augmented, in_order
+from worker.trainers.context import TrialContext, filled
+from worker.trainers.data import load
+from worker.trainers.loop import Recipe, Task, fit
+from worker.trainers.model import ResNet9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cifar10(Recipe):
+    """The parameters as hpq.hyperparams has them."""
+
+    data_aug_cutout_size: int
+    batch_norm: str
+    width: int
+    train_images: int
+    test_images: int
+
+
+def train(params: Params, trial: TrialContext) -> None:
+    """Train ResNet9 on CIFAR10 and report each epoch.
+
+    Raises:
+        BadParams: a parameter is unknown, out of its limits or does not fit the others.
+        DataMissing: CIFAR10 is not in HPQ_DATA, or damaged.
+        Diverged: the loss of an epoch is not finite.
+    """
+    p = Cifar10(**filled("cifar10", params))  # type: ignore[arg-type]
+    data = load("cifar10", trial, p.train_images, p.test_images)
+    place = device.pick()
+    dtype = device.dtype(place)
+    torch.manual_seed(p.seed)
+    model = ResNet9(p.width, batch_norm=p.batch_norm == "on")
+    model = model.to(place, dtype, memory_format=torch.channels_last)
+    generator = torch.Generator().manual_seed(p.seed)
+    task = Task(
+        model=model,
+        train=lambda: augmented(data.train, p.batch_size, p.data_aug_cutout_size, dtype, generator),
+        test=lambda: in_order(data.test, lambda images: augment.normalise(images, dtype)),
+        train_images=p.train_images,
+    )
+    fit(task, p, trial)
+
+
+if __name__ == "__main__":
+    from worker.trainers.by_hand import main
+
+    main("cifar10", train)

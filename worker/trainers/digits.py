@@ -1,0 +1,61 @@
+"""The trainer `digits`: one hidden layer on the 8x8 digits inside scikit-learn; needs no download.
+
+By hand: `python -m worker.trainers.digits --set hidden=32`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from hpq.trial import Params
+from worker.trainers import device
+from worker.trainers.batches import in_order, shuffled
+from worker.trainers.context import TrialContext, filled
+from worker.trainers.data import load
+from worker.trainers.loop import Recipe, Task, fit
+from worker.trainers.model import digits_net
+
+MEAN, STD = 4.88, 6.02  # of all pixels, in 0..16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digits(Recipe):
+    """The parameters as hpq.hyperparams has them."""
+
+    hidden: int
+
+
+def train(params: Params, trial: TrialContext) -> None:
+    """Train a small network on digits and report each epoch.
+
+    Raises:
+        BadParams: a parameter is unknown, out of its limits or does not fit the others.
+        DataMissing: scikit-learn is not installed.
+        Diverged: the loss of an epoch is not finite.
+    """
+    p = Digits(**filled("digits", params))  # type: ignore[arg-type]
+    data = load("digits", trial)
+    place = device.pick()
+    dtype = device.dtype(place)
+
+    def prepare(images: torch.Tensor) -> torch.Tensor:
+        return images.to(dtype).sub_(MEAN).div_(STD)  # (B, 8, 8)
+
+    torch.manual_seed(p.seed)
+    model = digits_net(p.hidden).to(place, dtype)
+    generator = torch.Generator().manual_seed(p.seed)
+    task = Task(
+        model=model,
+        train=lambda: shuffled(data.train, p.batch_size, prepare, generator),
+        test=lambda: in_order(data.test, prepare),
+        train_images=len(data.train),
+    )
+    fit(task, p, trial)
+
+
+if __name__ == "__main__":
+    from worker.trainers.by_hand import main
+
+    main("digits", train)

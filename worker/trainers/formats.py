@@ -1,0 +1,156 @@
+"""The forms in which a data set may lie on disk, and how each becomes arrays.
+
+Every format is decoded from (name, content) pairs, so that a directory and a tar of it give the
+same arrays, whatever the order of the files. Pickles are read by an unpickler that knows numpy's
+arrays and nothing else. What cannot be decoded raises errors that data.py makes one line of.
+No torch here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import pickle
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy._core.multiarray import _reconstruct
+from PIL import Image
+
+Array = np.ndarray
+Files = Iterable[tuple[re.Match[str], bytes]]
+
+CIFAR10_CLASSES = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrays:
+    """A decoded data set: images uint8 (N, H, W) or (N, H, W, 3), labels int64 (N,) from 0 to 9."""
+
+    train_images: Array
+    train_labels: Array
+    test_images: Array
+    test_labels: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One form: where its files lie in a directory, what they are called, how they are decoded."""
+
+    globs: tuple[str, ...]  # of the files in a directory
+    member: re.Pattern[str]  # the end of a file's path, in a directory or a tar
+    decode: Callable[[Files], Arrays]
+
+
+def _decode_batches(files: Files) -> Arrays:
+    batches = {match[1]: _unpickle(match[0], content) for match, content in files}
+
+    def joined(names: list[str]) -> tuple[Array, Array]:
+        data = np.concatenate([np.asarray(batches[n]["data"], np.uint8) for n in names])
+        labels = np.concatenate([np.asarray(batches[n]["labels"], np.int64) for n in names])
+        return data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), labels
+
+    train = joined([f"data_batch_{i}" for i in range(1, 6)])
+    return _arrays(train, joined(["test_batch"]), (32, 32, 3))
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> object:
+        known = {"_reconstruct": _reconstruct, "ndarray": np.ndarray, "dtype": np.dtype}
+        if not module.startswith("numpy") or name not in known:
+            raise pickle.UnpicklingError(f"it holds a {module}.{name}")
+        return known[name]
+
+
+def _unpickle(name: str, content: bytes) -> dict[str, object]:
+    try:
+        # latin1: the batches were written by Python 2, whose strings hold the bytes of the arrays.
+        batch = _Unpickler(io.BytesIO(content), encoding="latin1").load()
+    except Exception as error:  # a torn pickle may raise any
+        raise ValueError(f"{name} is no batch: {error}") from error
+    if not isinstance(batch, dict):
+        raise ValueError(f"{name} is no batch")
+    return batch
+
+
+def _decode_folders(files: Files) -> Arrays:
+    splits: dict[str, list[tuple[int, str, Array]]] = {"train": [], "test": []}
+    for match, content in files:
+        split, name, file = match.groups()
+        splits[split].append((CIFAR10_CLASSES.index(name), file, _picture(match[0], content)))
+
+    def stacked(split: str) -> tuple[Array, Array]:
+        rows = sorted(splits[split], key=lambda row: row[:2])
+        if len({label for label, _, _ in rows}) < len(CIFAR10_CLASSES):
+            raise ValueError(f"{split}/ has not an image of each class")
+        return np.stack([x for _, _, x in rows]), np.array([y for y, _, _ in rows], np.int64)
+
+    return _arrays(stacked("train"), stacked("test"), (32, 32, 3))
+
+
+def _picture(name: str, content: bytes) -> Array:
+    try:
+        with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as image:
+            size, pixels = image.size, np.asarray(image.convert("RGB"))
+    except OSError as error:  # Pillow's own text names no file
+        raise ValueError(f"{name} is no whole JPEG or PNG") from error
+    if size != (32, 32):
+        raise ValueError(f"{name} is {size[0]}x{size[1]} pixels, not 32x32")
+    return pixels
+
+
+def _decode_idx(files: Files) -> Arrays:
+    parts: dict[str, Array] = {}
+    for match, content in files:
+        split, kind, packed = match.groups()
+        parts[f"{split}-{kind}"] = _idx(match[0], gzip.decompress(content) if packed else content)
+
+    def both(split: str) -> tuple[Array, Array]:
+        labels = parts[f"{split}-labels-idx1"].astype(np.int64)
+        return parts[f"{split}-images-idx3"], labels
+
+    return _arrays(both("train"), both("t10k"), (28, 28))
+
+
+def _idx(name: str, content: bytes) -> Array:
+    # Two zero bytes, the type (8 = uint8), the number of dimensions, their sizes, the values.
+    if len(content) < 8 or content[:3] != b"\0\0\x08":
+        raise ValueError(f"{name} is no idx file of bytes")
+    shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + shape.nbytes).reshape(shape)
+
+
+def _arrays(
+    train: tuple[Array, Array], test: tuple[Array, Array], shape: tuple[int, ...]
+) -> Arrays:
+    for images, labels in (train, test):
+        if images.shape[1:] != shape or len(images) != len(labels) or not len(labels):
+            raise ValueError(f"{images.shape} images and {labels.shape} labels do not fit {shape}")
+        if labels.min() < 0 or labels.max() > 9:
+            raise ValueError(f"labels from {labels.min()} to {labels.max()}, not 0 to 9")
+    return Arrays(
+        train_images=train[0], train_labels=train[1], test_images=test[0], test_labels=test[1]
+    )
+
+
+BATCHES = Format(
+    globs=("data_batch_*", "test_batch"),
+    member=re.compile(r"(?:^|/)(data_batch_[1-5]|test_batch)$"),
+    decode=_decode_batches,
+)
+FOLDERS = Format(
+    globs=tuple(f"{split}/{name}/*" for split in ("train", "test") for name in CIFAR10_CLASSES),
+    member=re.compile(
+        rf"(?:^|/)(train|test)/({'|'.join(CIFAR10_CLASSES)})/([^/.][^/]*\.(?:jpe?g|png))$", re.I
+    ),
+    decode=_decode_folders,
+)
+IDX = Format(
+    globs=("*-ubyte*", "raw/*-ubyte*"),
+    member=re.compile(r"(?:^|/)(train|t10k)-(images-idx3|labels-idx1)-ubyte(\.gz)?$"),
+    decode=_decode_idx,
+)

@@ -1,0 +1,65 @@
+"""The trainer `mnist`: a small convolutional network on MNIST, with the recipe of `cifar10`.
+
+By hand: `python -m worker.trainers.mnist --set epochs=2`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from hpq.trial import Params
+from worker.trainers import device
+from worker.trainers.batches import in_order, shuffled
+from worker.trainers.context import TrialContext, filled
+from worker.trainers.data import load
+from worker.trainers.loop import Recipe, Task, fit
+from worker.trainers.model import mnist_net
+
+MEAN, STD = 0.1307, 0.3081  # of all training pixels, in 0..1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mnist(Recipe):
+    """The parameters as hpq.hyperparams has them."""
+
+    dropout: float
+    width: int
+    train_images: int
+    test_images: int
+
+
+def train(params: Params, trial: TrialContext) -> None:
+    """Train two convolutions on MNIST and report each epoch.
+
+    Raises:
+        BadParams: a parameter is unknown, out of its limits or does not fit the others.
+        DataMissing: MNIST is not in HPQ_DATA, or damaged.
+        Diverged: the loss of an epoch is not finite.
+    """
+    p = Mnist(**filled("mnist", params))  # type: ignore[arg-type]
+    data = load("mnist", trial, p.train_images, p.test_images)
+    place = device.pick()
+    dtype = device.dtype(place)
+
+    def prepare(images: torch.Tensor) -> torch.Tensor:
+        return images[:, None].to(dtype).sub_(255 * MEAN).div_(255 * STD)  # (B, 1, 28, 28)
+
+    torch.manual_seed(p.seed)
+    model = mnist_net(p.width, p.dropout)
+    model = model.to(place, dtype, memory_format=torch.channels_last)
+    generator = torch.Generator().manual_seed(p.seed)
+    task = Task(
+        model=model,
+        train=lambda: shuffled(data.train, p.batch_size, prepare, generator),
+        test=lambda: in_order(data.test, prepare),
+        train_images=p.train_images,
+    )
+    fit(task, p, trial)
+
+
+if __name__ == "__main__":
+    from worker.trainers.by_hand import main
+
+    main("mnist", train)
