@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from hpq.settings import Settings
@@ -50,6 +52,12 @@ class LocalWorkers:
         except subprocess.TimeoutExpired:
             self._fleet.send_signal(signal.SIGTERM)  # the second: at once
             self._fleet.wait()
+
+    def wait_for_one(self, is_there: Callable[[], bool], patience_s: float = 20.0) -> None:
+        """Return once a worker is there, the fleet has ended, or the patience has."""
+        until = time.monotonic() + patience_s
+        while not is_there() and self.ended() is None and time.monotonic() < until:
+            time.sleep(0.05)
 
     def ended(self) -> str | None:
         """Why there are no workers any more; None while there are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as jsonlib
 import sys
 from typing import Annotated
 
@@ -58,10 +59,8 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
     """Say what was enqueued: data on stdout, the rest on stderr."""
     sweep = session.view.sweep(done.sid)
     if as_json:
-        from json import dumps  # noqa: PLC0415
-
         fact = {"sweep": done.sid, "new": done.is_new, "trials": done.trials, "state": sweep.state}
-        print(dumps(fact))
+        print(jsonlib.dumps(fact))
         return
     if done.is_new:
         print(f"{done.sid}: {done.trials} trials queued", file=sys.stderr)

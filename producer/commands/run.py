@@ -88,6 +88,7 @@ def _train(session: Session, spec: SweepSpec, done: Enqueued, workers: int | Non
     sid, settings = done.sid, session.settings
     log = settings.home / "logs" / f"{sid}.log"
     with LocalWorkers(settings, session.url, spec.queue, workers, log) as local:
+        local.wait_for_one(lambda: bool(session.view.workers(spec.queue)))
         state = watch_sweep(session, sid, until_done=True, leave=Stuck(session, sid, local).why)
         why = Stuck(session, sid, local).now()
     sweep = session.view.sweep(sid)

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from hpq.trial import Trial
-from producer.out import show_json, show_lines, stdout_look
-from producer.ranking import show_ranking
-from producer.records import sweep_record, trial_record
 from producer.session import open_session
-from producer.summary import Tally
-from producer.summary_lines import effect_lines, failure_lines, rest_line
-from producer.verdict import verdict
+from producer.summary_page import print_summary, print_summary_json
 
 app = typer.Typer()
 
@@ -26,34 +20,6 @@ def summary(
 ) -> None:
     """Ranking and bars of a sweep, what the parameters did to it, and what failed."""
     with open_session() as session:
-        view = session.view
-        shot = view.snapshot(view.resolve(sweep, session.settings.user), 0, top=n, recent=3)
-        tally = Tally(shot.sweep).add(view.all_trials(shot.sweep.id))
-    if as_json:
-        return show_json(_record(tally, shot.best))
-    show_lines(verdict(shot, min(stdout_look().columns, 100))[:1])
-    if shot.best:
-        print()
-        show_ranking(shot.sweep, shot.best, bars=True)
-        show_lines(rest_line(shot.sweep, tally, len(shot.best)))
-    show_lines(effect_lines(tally))
-    show_lines(failure_lines(tally))
-
-
-def _record(tally: Tally, best: tuple[Trial, ...]) -> dict[str, Any]:
-    top = best[0].objective if best else None
-    return {
-        "sweep": sweep_record(tally.sweep, top),
-        "ranking": [trial_record(t) for t in best],
-        "effects": [
-            {
-                "param": e.param,
-                "levels": [{"value": x.label, "trials": x.count, "mean": x.mean} for x in e.levels],
-            }
-            for e in tally.effects
-        ],
-        "failures": [
-            {"kind": f.kind, "trials": f.count, "example": f.example, "message": f.message}
-            for f in tally.failures
-        ],
-    }
+        found = session.view.sweep(session.view.resolve(sweep, session.settings.user))
+        page = print_summary_json if as_json else print_summary
+        page(session.view, found, top=n)

@@ -9,14 +9,12 @@ from typing import Annotated
 import typer
 
 from hpq.errors import Held
-from hpq.hyperparams import SHIPPED
 from hpq.snapshot import Snapshot
 from producer.follow import follow, stands
+from producer.lines import not_taken, say_verdict
 from producer.out import talk
 from producer.outcome import exit_code
 from producer.session import open_session
-from producer.takers import why_not_taken
-from producer.watch import say_verdict
 
 app = typer.Typer()
 
@@ -42,7 +40,7 @@ def wait(
 
 def _tell(shot: Snapshot, told: str) -> str:
     """Say once why nobody takes the sweep."""
-    why = why_not_taken(shot.sweep, shot.workers, SHIPPED) if shot.sweep.counts.queued else None
+    why = not_taken(shot) if shot.sweep.counts.queued else None
     if why and why != told:
         talk(f"hpq: {why}")
     return why or ""

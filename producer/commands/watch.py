@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from producer.frame import frame
+from producer.lines import print_lines
 from producer.outcome import exit_code
 from producer.session import Session, open_session
 from producer.style import paint
 from producer.terminal import look_of
-from producer.watch import print_lines, read_scene, watch_sweep
+from producer.watch import read_scene, watch_sweep
 
 app = typer.Typer()
 

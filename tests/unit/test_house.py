@@ -1,0 +1,162 @@
+"""The rules of the house that a reader relies on: who imports whom, how long things are, one home
+for each idea."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hpq.keys import Keys
+from hpq.scripts import source
+from hpq.trial import TrialId
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("hpq", "producer", "worker")
+MODULES = sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
+SCRIPTS = sorted(p.stem for p in (ROOT / "hpq" / "lua").glob("*.lua") if p.stem != "prelude")
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(path: Path, *, top_only: bool = False) -> Iterator[tuple[str, ast.stmt]]:
+    tree = ast.parse(path.read_text("utf-8"))
+    nodes = tree.body if top_only else ast.walk(tree)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module, node
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node
+
+
+def top_levels(path: Path) -> set[str]:
+    return {name.split(".")[0] for name, _ in imports(path)}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_producer_and_worker_meet_only_in_hpq(path: Path) -> None:
+    package = path.relative_to(ROOT).parts[0]
+    allowed = {"hpq": {"hpq"}, "producer": {"hpq", "producer"}, "worker": {"hpq", "worker"}}
+    assert top_levels(path) & set(PACKAGES) <= allowed[package]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_heavy_libraries_stay_in_their_rooms(path: Path) -> None:
+    where = str(path.relative_to(ROOT))
+    used = top_levels(path)
+    if not where.startswith("worker/trainers/"):
+        assert not used & {"torch", "torchvision", "sklearn", "numpy", "PIL"}
+    if where not in ("hpq/tickets.py", "worker/supervisor.py"):
+        assert "rq" not in used
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_no_file_and_no_function_outgrows_a_reader(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert len(text.splitlines()) <= 270, "split it by idea"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < 70, f"{node.name} does not fit a screen"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_every_module_says_what_it_is_for(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    assert ast.get_docstring(tree), "open it with what lives here"
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    names = {name_of(path): path for path in MODULES}
+    edges = {
+        name: {n for n, _ in imports(path, top_only=True) if n in names and n != name}
+        for name, path in names.items()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, " → ".join((*above, name))
+        if name not in done:
+            for other in edges[name]:
+                visit(other, (*above, name))
+            done.add(name)
+
+    for name in names:
+        visit(name, ())
+
+
+def test_what_training_code_imports_needs_the_standard_library_only() -> None:
+    for name in ("hpq/__init__.py", "hpq/report.py"):
+        assert top_levels(ROOT / name) <= {
+            "__future__", "collections", "hpq", "json", "os", "re", "socket",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_scripts_head_names_the_words_that_it_answers(script: str) -> None:
+    text = (ROOT / "hpq" / "lua" / f"{script}.lua").read_text("utf-8")
+    head = "\n".join(line for line in text.splitlines() if line.startswith("--"))
+    assert "-- KEYS prefix" in head and "-- ARGV" in head and "-- Replies:" in head
+    replies = head.partition("-- Replies:")[2]
+    said = set(re.findall(r"return \{'(\w+)'", text)) | set(re.findall(r"reply = '(\w+)'", text))
+    assert said and all(re.search(rf"\b{word}\b", replies) for word in said), said
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_uses_as_many_arguments_as_its_head_lists(script: str) -> None:
+    text = (ROOT / "hpq" / "lua" / f"{script}.lua").read_text("utf-8")
+    used = {int(n) for n in re.findall(r"ARGV\[(\d+)\]", text)}
+    used |= {int(n) for n in re.findall(r"unpack\(ARGV, (\d+)\)", text)}
+    used |= {int(n) for n in re.findall(r"for i = (\d+), #ARGV", text)}
+    listed = re.search(r"-- ARGV (.*?)-- Replies", text, re.DOTALL)
+    assert listed is not None
+    flat = re.sub(r"\([^)]*\)", "", listed[1].replace("--", " "))
+    assert len(re.split(r",", flat)) >= len(used) - 2
+    assert used == set(range(1, max(used) + 1)), "an argument is passed and not used"
+
+
+def test_python_and_lua_build_the_same_names() -> None:
+    prelude = source("claim")
+    keys, trial = Keys("hpq"), TrialId(sweep="s", number=7)
+    assert "{P, ...}, ':'" in prelude
+    assert keys.sweep("s", "waiting") == "hpq:s:s:waiting"
+    assert (
+        keys.trial(trial, "log") == "hpq:t:s/7:log"
+        and keys.points(trial, "a b") == "hpq:t:s/7:p:a b"
+    )
+    parts = set(re.findall(r"sweep_key\(sid, '(\w+)'\)", "".join(map(source, SCRIPTS))))
+    documented = set(re.findall(r"^P:s:S:(\w+)", (ROOT / "hpq/keys.py").read_text(), re.MULTILINE))
+    assert parts <= documented
+
+
+def test_no_key_is_spelt_outside_keys() -> None:
+    spelt = re.compile(r"""["'](?:hpq|rq):(?:[a-z]+:|\{)""")
+    homes = {"hpq/keys.py", "hpq/tickets.py"}
+    for path in MODULES:
+        if str(path.relative_to(ROOT)) not in homes:
+            assert not spelt.search(path.read_text("utf-8")), path
+
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+def test_every_link_to_a_file_leads_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
+        if not target.startswith(("http:", "https:")):
+            assert (path.parent / target).exists(), target
+
+
+def test_the_readme_is_short_and_names_only_commands_that_exist() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    table = (ROOT / "producer" / "cli.py").read_text("utf-8")
+    for command in set(re.findall(r"`hpq ([a-z]+)\b", text)):
+        assert f'"{command}":' in table, command
