@@ -22,7 +22,6 @@ from hpq.errors import OutOfReach
 from producer import keeper
 from producer.server_binary import Binary
 
-SOCKET_PATH_BYTES = 103
 SERVER_LOG = "server.log"
 
 
@@ -124,13 +123,11 @@ class ServerHome:
         keeper.write_record(self.path, record.as_json())
 
     def socket(self) -> Path:
-        """The address of the next server: one for each home, short enough, in a private place."""
+        """The address of the server: one for each home, short enough, in a private place.
+
+        Not under XDG_RUNTIME_DIR: it is removed at logout, and with it a sweep that runs on.
+        """
         mark = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
-        runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-        if os.path.isabs(runtime) and _why_not_private(Path(runtime)) == "":
-            address = Path(runtime, f"hpq-{mark}", "redis.sock")
-            if len(os.fsencode(address)) <= SOCKET_PATH_BYTES:
-                return address
         return Path(f"/tmp/hpq-{os.geteuid()}-{mark}/redis.sock")
 
 
@@ -145,7 +142,7 @@ def make_private_directory(path: Path) -> None:
     if why := _why_not_private(path):
         raise OutOfReach(
             f"{path}: {why}, so the server's socket cannot lie there: remove it, or set"
-            " XDG_RUNTIME_DIR to a private directory of your own"
+            " HPQ_HOME to another directory"
         )
 
 
