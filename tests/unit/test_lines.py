@@ -129,7 +129,13 @@ def test_the_exit_code_tells_how_a_sweep_ended(
     counts: Counts, fields: dict[str, str], code: ExitCode
 ) -> None:
     sweep = Sweep(
-        id="s", name="s", digest="", launch=Launch(trainer="digits"), counts=counts, **fields
+        id="s",
+        name="s",
+        digest="",
+        launch=Launch(trainer="digits"),
+        counts=counts,
+        flag=fields.get("flag", ""),
+        held=fields.get("held", ""),
     )
     assert exit_code(sweep) is code
 

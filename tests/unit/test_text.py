@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer.logs import Cleaner
 from producer.sparkline import sparkline
 from producer.text import (
     abbreviate,
@@ -122,3 +123,15 @@ def test_a_curve_shows_rise_gaps_and_rest() -> None:
     assert sparkline([0, float("nan"), 1], 8) == "▁ █"
     assert sparkline([], 8) == ""
     assert len(sparkline(range(1000), 12)) == 12
+
+
+@pytest.mark.parametrize("cut", range(1, 19))
+def test_a_log_that_comes_in_pieces_is_cleaned_as_if_it_came_whole(cut: int) -> None:
+    data = "one\x1b[31mtwo é\r\n3".encode()
+    cleaner = Cleaner()
+    pieces = cleaner.take(data[:cut]) + cleaner.take(data[cut:]) + cleaner.take(b"", final=True)
+    assert pieces == "onetwo é\n3"
+
+
+def test_a_finished_sequence_at_the_end_of_a_piece_holds_nothing_back() -> None:
+    assert Cleaner().take(b"\x1b[32mok\x1b[0m\n") == "ok\n"

@@ -1,0 +1,113 @@
+"""Enqueue on a real server: all or nothing, twice is once, edited code is another sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from hpq.errors import UserError
+from hpq.keys import Keys
+from hpq.settings import read
+from hpq.signing import is_signed, key_of
+from hpq.view import View
+from producer import launch
+from producer.enqueue import Enqueued, enqueue
+from producer.session import Session
+from producer.sweepfile import load
+
+SWEEP = "program: train.py\nmethod: grid\nparameters:\n  a: {values: [3, 1, 2]}\n  b: {value: x}\n"
+
+
+@pytest.fixture
+def session(
+    redis: Redis, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Session:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print('loss=1')\n")
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    settings = read({"HPQ_REDIS_URL": redis_url, "HPQ_HOME": str(tmp_path / "home"), "USER": "me"})
+    keys = Keys("hpq")
+    return Session(
+        settings=settings, url=redis_url, redis=redis, keys=keys, view=View(redis, keys, 30_000)
+    )
+
+
+def put(session: Session, **more: object) -> Enqueued:
+    file = Path("sweep.yaml")
+    return enqueue(session, load(file), file, **more)  # type: ignore[arg-type]
+
+
+def test_the_same_file_twice_is_one_sweep(session: Session) -> None:
+    first, second = put(session), put(session)
+    assert first.is_new and not second.is_new and first.sid == second.sid
+    assert put(session, again=True).sid != first.sid
+
+
+def test_trials_keep_the_order_of_the_file_and_their_parameters(session: Session) -> None:
+    trials = list(session.view.all_trials(put(session).sid))
+    assert [dict(t.params) for t in trials] == [{"a": a, "b": "x"} for a in (3, 1, 2)]
+    assert [list(t.params) for t in trials] == [["a", "b"]] * 3
+
+
+def test_edited_code_is_another_sweep(session: Session, tmp_path: Path) -> None:
+    first = put(session)
+    (tmp_path / "train.py").write_text("print('loss=2')\n")
+    assert put(session).sid != first.sid
+
+
+def test_an_output_beside_the_program_is_not_its_code(session: Session, tmp_path: Path) -> None:
+    first = put(session)
+    (tmp_path / "results.json").write_text("{}")
+    assert put(session).sid == first.sid
+
+
+def test_a_comment_in_the_file_is_the_same_sweep(session: Session, tmp_path: Path) -> None:
+    first = put(session)
+    (tmp_path / "sweep.yaml").write_text("# a comment\n" + SWEEP)
+    assert put(session).sid == first.sid
+
+
+def test_the_launch_record_is_signed_for_this_sweep_alone(session: Session) -> None:
+    sweep = session.view.sweep(put(session).sid)
+    key = key_of(session.settings, make=False)
+    assert key is not None
+    assert is_signed(key, "hpq", sweep.id, sweep.launch, sweep.signature)
+    assert not is_signed(key, "hpq", "another-00000", sweep.launch, sweep.signature)
+    assert not is_signed(key, "other", sweep.id, sweep.launch, sweep.signature)
+    assert not is_signed(b"other", "hpq", sweep.id, sweep.launch, sweep.signature)
+
+
+def test_a_sweep_without_an_end_asks_how_many(session: Session, tmp_path: Path) -> None:
+    text = "program: train.py\nmethod: random\nparameters:\n  a: {min: 0.0, max: 1.0}\n"
+    (tmp_path / "sweep.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"--count 20"):
+        put(session)
+    assert session.view.sweep_ids() == []
+
+
+def test_a_program_that_is_nowhere_names_the_places(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "train.py").unlink()
+    with pytest.raises(UserError, match=r"'train.py' is not in .*--code"):
+        put(session)
+
+
+def test_a_program_is_found_beside_the_file_where_it_is_not_in_the_working_directory(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    file = tmp_path / "sweep.yaml"
+    assert launch.find(load(file), file, elsewhere).launch.code_dir == str(tmp_path.resolve())
+
+
+def test_a_failed_enqueue_leaves_no_rows(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(count: int) -> None:
+        raise KeyboardInterrupt
+
+    before = set(session.redis.keys("*"))
+    with pytest.raises(KeyboardInterrupt):
+        put(session, progress=broken)
+    assert {k for k in session.redis.keys("*") if b":s:" in k} == {k for k in before if b":s:" in k}
