@@ -1,0 +1,81 @@
+"""Sweeps, trials and workers as data for `--json`: stable names, seconds, ISO 8601. Pure."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+from hpq.snapshot import Worker
+from hpq.sweep import Sweep
+from hpq.trial import Trial, TrialState
+
+
+def finite(value: float | None) -> float | None:
+    """The value, or None for what JSON cannot say (NaN, infinities)."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def iso(ms: int) -> str | None:
+    """A time in milliseconds as text with its zone; None for 0."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat("T", "milliseconds") if ms else None
+
+
+def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
+    """What `ls` and `show` say of a sweep."""
+    counts = sweep.counts
+    return {
+        "id": sweep.id,
+        "name": sweep.name,
+        "state": sweep.state.value,
+        "held": sweep.held or None,
+        "total": counts.total,
+        **{state.value: counts.of(state) for state in TrialState},
+        "diverged": counts.diverged,
+        "metric": sweep.metric.name if sweep.metric else None,
+        "goal": sweep.metric.goal.value if sweep.metric else None,
+        "best": finite(best),
+        "created": iso(sweep.created_ms),
+        "owner": sweep.owner,
+        "class": sweep.worker_class,
+        "priority": sweep.priority,
+    }
+
+
+def trial_record(trial: Trial) -> dict[str, Any]:
+    """What `results` and `show` say of a trial."""
+    failure = trial.failure
+    return {
+        "sweep": trial.id.sweep,
+        "trial": trial.id.number,
+        "state": trial.state.value,
+        "params": dict(trial.params),
+        "objective": finite(trial.objective),
+        "metrics": {name: finite(value) for name, value in trial.metrics.items()},
+        "step": trial.step,
+        "attempt": trial.attempt,
+        "worker": trial.worker or None,
+        "host": trial.host or None,
+        "started": iso(trial.claimed_ms),
+        "ended": iso(trial.ended_ms),
+        "duration_s": trial.duration_ms / 1000,
+        "failure": {"kind": failure.kind.value, "message": failure.message} if failure else None,
+    }
+
+
+def worker_record(worker: Worker) -> dict[str, Any]:
+    """What `workers` says of a worker."""
+    return {
+        "name": worker.name,
+        "host": worker.host,
+        "pid": worker.pid,
+        "class": worker.worker_class,
+        "state": worker.state,
+        "trial": worker.trial or None,
+        "device": worker.device,
+        "version": worker.version,
+        "seen": iso(worker.seen_ms),
+        "started": iso(worker.started_ms),
+        "takes": list(worker.takes),
+        "refuses": dict(worker.refuses),
+    }

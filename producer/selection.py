@@ -1,0 +1,105 @@
+"""Which trials of a sweep, in which order; read in chunks, so that 100,000 do not fill memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from hpq.errors import UserError
+from hpq.sweep import Goal, Sweep
+from hpq.trial import Json, Trial, TrialState
+from hpq.view import View
+
+_CHUNK = 500
+_Key = tuple[int, float, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Trials of a state, by a name, the first few; `sort` as `results --sort` takes it."""
+
+    view: View
+    sweep: Sweep
+    state: TrialState | None = None
+    sort: str = ""
+    top: int | None = None
+
+    def trials(self) -> Iterator[Trial]:
+        """The trials, as they are read.
+
+        Raises:
+            UserError: no trial has what they are to be sorted by.
+        """
+        if not self.sort and self.top is None:
+            yield from self._matching()
+            return
+        numbers = self._order()[: self.top]
+        for start in range(0, len(numbers), _CHUNK):
+            yield from self.view.trials(self.sweep.id, numbers[start : start + _CHUNK])
+
+    def _matching(self) -> Iterator[Trial]:
+        trials = self.view.all_trials(self.sweep.id)
+        return (t for t in trials if self.state is None or t.state is self.state)
+
+    def _order(self) -> list[int]:
+        """Numbers in order; of the trials no more is kept than what decides it."""
+        name = self.sort.removeprefix("-") or "objective"
+        best_high = self.sweep.metric is not None and self.sweep.metric.goal is Goal.MAXIMIZE
+        turned = self.sort.startswith("-") != (name == "objective" and best_high)
+        present, missing = [], []
+        for trial in self._matching():
+            key = _key(_field(trial, name))
+            if key is None:
+                missing.append(trial.id.number)
+            else:
+                present.append((key, trial.id.number))
+        if missing and not present and self.sort:
+            raise UserError(f"--sort {self.sort}: no trial has {name!r}; {_known(self.sweep)}")
+        present.sort(key=lambda pair: pair[0], reverse=turned)
+        return [n for _, n in present] + missing
+
+
+def names_in(view: View, sweep: Sweep) -> tuple[list[str], list[str]]:
+    """All parameters and all other metrics that trials of a sweep have, in order of appearance."""
+    params: dict[str, None] = dict.fromkeys(sweep.varying)
+    metrics: dict[str, None] = {}
+    for trial in view.all_trials(sweep.id):
+        params.update(dict.fromkeys(trial.params))
+        metrics.update(dict.fromkeys(sorted(trial.metrics)))
+    if sweep.metric:
+        metrics.pop(sweep.metric.name, None)
+    return list(params), list(metrics)
+
+
+def _field(trial: Trial, name: str) -> Json:
+    if name in trial.params:
+        return trial.params[name]
+    if name in trial.metrics:
+        return trial.metrics[name]
+    fixed: dict[str, Json] = {
+        "objective": trial.objective,
+        "duration": trial.duration_ms or None,
+        "number": trial.id.number,
+        "state": trial.state.value,
+        "step": trial.step or None,
+        "ended": trial.ended_ms or None,
+        "host": trial.host or None,
+        "worker": trial.worker or None,
+    }
+    return fixed.get(name)
+
+
+def _key(value: Json) -> _Key | None:
+    """Numbers before text; None for what has no place."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, int | float):
+        return (0, float(value), "")
+    return (1, 0.0, str(value))
+
+
+def _known(sweep: Sweep) -> str:
+    names = ["objective", "duration", "number", "ended", *islice(sweep.varying, 8)]
+    return "there are " + ", ".join(names)

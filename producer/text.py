@@ -1,0 +1,151 @@
+"""Words and numbers as people read them in a terminal: clean, short, and no wider than told.
+
+Pure. Every text that comes from Redis passes `clean` (or `clean_block`) before it is shown: names,
+parameters, errors and logs are written by other people's programs and may hold escape sequences.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+
+from hpq.trial import Json
+
+# A whole escape sequence (CSI, OSC, other strings, two-character ones), so that no "[31m" remains.
+_ESCAPE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]?"
+)
+# C0, DEL, C1, line separators, and what turns the direction of text around.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL_BUT_LINES = re.compile(_CONTROL.pattern.replace(r"\x00-\x1f", r"\x00-\x08\x0b-\x1f"))
+
+_ASCII = str.maketrans(
+    {"…": "~", "·": "|", "–": "-", "—": "-", "↑": "^", "↓": "v", "−": "-", "×": "x", "●": "*"}
+    | {"▁": "_", "▂": ".", "▃": "-", "▄": "~", "▅": "=", "▆": "+", "▇": "*", "█": "#"}
+    | dict.fromkeys("▏▎▍▌", " ")
+    | dict.fromkeys("▋▊▉", "#")
+    | {"━": "=", "─": "-"}
+)
+
+
+def clean(text: str) -> str:
+    """The text on one line, without escape sequences or control characters."""
+    return _CONTROL.sub(" ", _ESCAPE.sub("", text))
+
+
+def clean_block(text: str) -> str:
+    """As `clean`, but lines and tabs stay; a carriage return begins a line."""
+    text = _ESCAPE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROL_BUT_LINES.sub("", text)
+
+
+def to_ascii(text: str) -> str:
+    """The text in ASCII, one character for one: bars and curves keep their meaning."""
+    if text.isascii():
+        return text
+    return text.translate(_ASCII).encode("ascii", "replace").decode()
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    return len(text) if text.isascii() else sum(map(_char_width, text))
+
+
+def _char_width(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def fit(text: str, columns: int) -> str:
+    """The text cut to a number of columns, with … where something is missing."""
+    if width(text) <= columns:
+        return text
+    if columns < 1:
+        return ""
+    kept, used = [], 0
+    for char in text:
+        used += _char_width(char)
+        if used > columns - 1:
+            break
+        kept.append(char)
+    return "".join(kept) + "…"
+
+
+def pad(text: str, columns: int, *, right: bool = False) -> str:
+    """The text cut or filled with blanks to exactly a number of columns."""
+    text = fit(text, columns)
+    blanks = " " * (columns - width(text))
+    return blanks + text if right else text + blanks
+
+
+def abbreviate(name: str, columns: int) -> str:
+    """A name in so many columns: max_learning_rate, m_l_rate, mlr; what is left is cut."""
+    words = re.split(r"([_./-])", name)
+    for i in range(0, len(words) - 1, 2):
+        if width("".join(words)) <= columns:
+            break
+        words[i] = words[i][:1]
+    short = "".join(words)
+    if width(short) > columns and len(words) > 1:
+        short = "".join(word[:1] for word in words[::2])
+    return fit(short, columns)
+
+
+def measure(value: float) -> str:
+    """A metric's value with four digits always, so that columns of them align: 0.8360."""
+    return f"{value:#.4g}" if 1e-4 <= abs(value) < 1e4 else number(value)
+
+
+def number(value: float) -> str:
+    """A number in at most eight characters: 0.9426, 12.5, 1200, 1.2e-05, nan."""
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e+")
+
+
+def value(param: Json) -> str:
+    """A parameter's or any JSON value on one line."""
+    if isinstance(param, bool) or param is None:
+        return json.dumps(param)
+    if isinstance(param, int | float):
+        return number(param) if isinstance(param, float) else str(param)
+    return clean(param) if isinstance(param, str) else clean(json.dumps(param, ensure_ascii=False))
+
+
+def params(values: Mapping[str, Json], names: Iterable[str]) -> str:
+    """`lr=0.1 opt=adam`: the named parameters that are there."""
+    return " ".join(f"{clean(name)}={value(values[name])}" for name in names if name in values)
+
+
+def duration(ms: float) -> str:
+    """Milliseconds as 0.4s, 13s, 1m23s, 2h05m or 3d04h."""
+    if ms < 0:
+        return "0s"
+    if 0 < ms < 950:
+        return f"{max(0.1, ms / 1000):.1f}s"
+    s = round(ms / 1000)
+    if s < 60:
+        return f"{s}s"
+    if s < 3600:
+        return f"{s // 60}m{s % 60:02}s"
+    minutes = round(s / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60}h{minutes % 60:02}m"
+    hours = round(s / 3600)
+    return f"{hours // 24}d{hours % 24:02}h"
+
+
+def flag(name: str, param: Json) -> str:
+    """`--lr=0.1`, as W&B hands a parameter to a program (not quoted for a shell)."""
+    word = param if isinstance(param, str) else repr(param) if _plain(param) else json.dumps(param)
+    return f"--{name}={word}"
+
+
+def _plain(param: Json) -> bool:
+    return param is None or isinstance(param, bool | int | float)
