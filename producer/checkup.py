@@ -16,7 +16,7 @@ from hpq.keys import Keys
 from hpq.settings import Settings
 from hpq.signing import fingerprint, key_of
 from hpq.view import View
-from producer.embedded import attach
+from producer.server.embedded import attach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

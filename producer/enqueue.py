@@ -21,7 +21,7 @@ from hpq.trial import Json, Params
 from producer import launch as launching
 from producer import provenance
 from producer.session import Session
-from producer.spec import SweepSpec, count, sets
+from producer.sweepfile.spec import SweepSpec, count, sets
 from producer.writing import store_of
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"

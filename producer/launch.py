@@ -11,7 +11,7 @@ from hpq import __version__, code
 from hpq.errors import UserError
 from hpq.hyperparams import SHIPPED
 from hpq.sweep import Launch
-from producer.spec import SweepSpec
+from producer.sweepfile.spec import SweepSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

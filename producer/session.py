@@ -17,7 +17,7 @@ from hpq.connection import check_server, connect, guard
 from hpq.keys import Keys
 from hpq.settings import Settings, read
 from hpq.view import View
-from producer.embedded import Attached, attach
+from producer.server.embedded import Attached, attach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

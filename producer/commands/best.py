@@ -9,13 +9,13 @@ import typer
 from hpq.errors import ExitCode
 from hpq.sweep import Sweep
 from hpq.trial import Trial
-from producer.export import to_args, to_yaml
-from producer.out import show_json, show_lines, talk
-from producer.ranking import show_ranking
-from producer.records import trial_record
+from producer.look.export import to_args, to_yaml
+from producer.look.out import show_json, show_lines, talk
+from producer.look.ranking import show_ranking
+from producer.look.records import trial_record
+from producer.look.style import Span
+from producer.look.text import clean, measure, value
 from producer.session import open_session
-from producer.style import Span
-from producer.text import clean, measure, value
 
 app = typer.Typer()
 

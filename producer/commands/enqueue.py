@@ -23,10 +23,10 @@ from producer.commands.options import (
     read_file,
 )
 from producer.enqueue import Enqueued
+from producer.look.takers import why_not_taken
 from producer.progress import Bar
 from producer.session import Session, open_session
-from producer.spec import count as count_sets
-from producer.takers import why_not_taken
+from producer.sweepfile.spec import count as count_sets
 
 app = typer.Typer()
 

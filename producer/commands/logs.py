@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from producer.logs import Cleaner, follow_log, read_log
+from producer.look.logs import Cleaner, follow_log, read_log
+from producer.look.out import talk
 from producer.lookup import find_trial
-from producer.out import talk
 from producer.session import open_session
 
 app = typer.Typer()

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from hpq.sweep import Sweep
-from producer.out import show_json, show_table, talk
-from producer.records import sweep_record
+from producer.look.out import show_json, show_table, talk
+from producer.look.records import sweep_record
+from producer.look.style import Span
+from producer.look.tables import Column
+from producer.look.text import clean, duration, measure
+from producer.look.verdict import STATE_STYLE
 from producer.session import open_session
-from producer.style import Span
-from producer.tables import Column
-from producer.text import clean, duration, measure
-from producer.verdict import STATE_STYLE
 
 app = typer.Typer()
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from hpq.errors import UserError
-from producer.spec import SweepSpec
-from producer.sweepfile import load
+from producer.sweepfile.load import load
+from producer.sweepfile.spec import SweepSpec
 
 File = Annotated[Path, typer.Argument(help="The sweep file.", show_default=False)]
 Sets = Annotated[

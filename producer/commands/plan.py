@@ -22,8 +22,8 @@ from producer.commands.options import (
     Trainer,
     read_file,
 )
-from producer.spec import count as count_sets
-from producer.spec import sets as make_sets
+from producer.sweepfile.spec import count as count_sets
+from producer.sweepfile.spec import sets as make_sets
 
 app = typer.Typer()
 

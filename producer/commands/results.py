@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from hpq.trial import TrialState
-from producer.export import write_csv
-from producer.out import show_json_rows, show_table
-from producer.ranking import result_columns, result_row
-from producer.records import trial_record
-from producer.selection import Selection, names_in
+from producer.look.export import write_csv
+from producer.look.out import show_json_rows, show_table
+from producer.look.ranking import result_columns, result_row
+from producer.look.records import trial_record
+from producer.look.selection import Selection, names_in
 from producer.session import open_session
 
 app = typer.Typer()

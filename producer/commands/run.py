@@ -26,14 +26,14 @@ from producer.commands.options import (
 )
 from producer.enqueue import Enqueued
 from producer.local import LocalWorkers
-from producer.outcome import exit_code
+from producer.look.outcome import exit_code
+from producer.look.summary_page import print_summary
+from producer.look.takers import why_not_taken
+from producer.look.watch import watch_sweep
 from producer.progress import Bar
 from producer.session import Session, open_session
-from producer.spec import SweepSpec
-from producer.spec import count as count_sets
-from producer.summary_page import print_summary
-from producer.takers import why_not_taken
-from producer.watch import watch_sweep
+from producer.sweepfile.spec import SweepSpec
+from producer.sweepfile.spec import count as count_sets
 from producer.writing import store_of
 
 app = typer.Typer()

@@ -8,11 +8,11 @@ import typer
 
 from hpq.trial import TrialId
 from hpq.view import View
-from producer.describe import sweep_lines, trial_lines
-from producer.logs import read_log
+from producer.look.describe import sweep_lines, trial_lines
+from producer.look.logs import read_log
+from producer.look.out import show_json, show_lines
+from producer.look.records import finite, sweep_record, trial_record
 from producer.lookup import find
-from producer.out import show_json, show_lines
-from producer.records import finite, sweep_record, trial_record
 from producer.session import open_session
 
 app = typer.Typer()

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from producer.look.summary_page import print_summary, print_summary_json
 from producer.session import open_session
-from producer.summary_page import print_summary, print_summary_json
 
 app = typer.Typer()
 

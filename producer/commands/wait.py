@@ -10,10 +10,10 @@ import typer
 
 from hpq.errors import Held
 from hpq.snapshot import Snapshot
-from producer.follow import follow, stands
-from producer.lines import not_taken, say_verdict
-from producer.out import talk
-from producer.outcome import exit_code
+from producer.look.follow import follow, stands
+from producer.look.lines import not_taken, say_verdict
+from producer.look.out import talk
+from producer.look.outcome import exit_code
 from producer.session import open_session
 
 app = typer.Typer()

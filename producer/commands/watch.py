@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from producer.frame import frame
-from producer.lines import print_lines
-from producer.outcome import exit_code
+from producer.look.frame import frame
+from producer.look.lines import print_lines
+from producer.look.outcome import exit_code
+from producer.look.style import paint
+from producer.look.terminal import look_of
+from producer.look.watch import read_scene, watch_sweep
 from producer.session import Session, open_session
-from producer.style import paint
-from producer.terminal import look_of
-from producer.watch import read_scene, watch_sweep
 
 app = typer.Typer()
 

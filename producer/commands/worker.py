@@ -10,7 +10,7 @@ import typer
 
 from hpq.errors import SettingsError
 from hpq.settings import read
-from producer.embedded import attach
+from producer.server.embedded import attach
 
 app = typer.Typer()
 

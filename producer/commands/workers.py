@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from hpq.snapshot import Worker
-from producer.out import show_json, show_table, talk
-from producer.records import worker_record
+from producer.look.out import show_json, show_table, talk
+from producer.look.records import worker_record
+from producer.look.style import Span, Style
+from producer.look.tables import Column
+from producer.look.text import clean, duration
 from producer.session import open_session
-from producer.style import Span, Style
-from producer.tables import Column
-from producer.text import clean, duration
 
 app = typer.Typer()
 

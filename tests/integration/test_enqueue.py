@@ -15,7 +15,7 @@ from hpq.view import View
 from producer import launch
 from producer.enqueue import Enqueued, enqueue
 from producer.session import Session
-from producer.sweepfile import load
+from producer.sweepfile.load import load
 
 SWEEP = "program: train.py\nmethod: grid\nparameters:\n  a: {values: [3, 1, 2]}\n  b: {value: x}\n"
 

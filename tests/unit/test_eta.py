@@ -8,7 +8,7 @@ import random
 import pytest
 
 from hpq.snapshot import Pace, pace_of
-from producer.eta import Estimate, sweep_eta, trial_left_ms
+from producer.look.eta import Estimate, sweep_eta, trial_left_ms
 
 
 def _halfway(trials: int, slots: int, spread: float, seed: int) -> tuple[float, Estimate | None]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpq.trial import Failure, FailureKind, Json, Trial, TrialId, TrialState
-from producer.export import guarded, to_args, to_yaml, write_csv
+from producer.look.export import guarded, to_args, to_yaml, write_csv
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hpq.snapshot import Pace, Snapshot, Worker
 from hpq.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.trial import Failure, FailureKind, Params, Trial, TrialId, TrialState
-from producer.frame import LEAST_COLUMNS, LEAST_ROWS, Scene, frame, share
-from producer.style import Look, paint, plain
-from producer.text import width
+from producer.look.frame import LEAST_COLUMNS, LEAST_ROWS, Scene, frame, share
+from producer.look.style import Look, paint, plain
+from producer.look.text import width
 
 NOW = 1_000_000
 VARYING = ("max_learning_rate", "batch_size", "optimizer")

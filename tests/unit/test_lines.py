@@ -8,13 +8,13 @@ from hpq.errors import ExitCode
 from hpq.snapshot import Event
 from hpq.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.trial import Failure, FailureKind, Trial, TrialId, TrialState
-from producer.bars import bar, scale_of
-from producer.event_lines import event_line
-from producer.outcome import exit_code
-from producer.style import Span, plain
-from producer.summary import Tally, effect
-from producer.summary_lines import effect_lines, failure_lines
-from producer.tables import Column, lay
+from producer.look.bars import bar, scale_of
+from producer.look.event_lines import event_line
+from producer.look.outcome import exit_code
+from producer.look.style import Span, plain
+from producer.look.summary import Tally, effect
+from producer.look.summary_lines import effect_lines, failure_lines
+from producer.look.tables import Column, lay
 
 SWEEP = Sweep(
     id="demo-00000",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hpq.errors import OutOfReach
-from producer import server_binary
-from producer.server_binary import Binary
+from producer.server import binary as server_binary
+from producer.server.binary import Binary
 
 REDIS_7 = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0"
 VALKEY_8 = "Valkey server v=8.0 sha=00000000:1 malloc=libc bits=64"

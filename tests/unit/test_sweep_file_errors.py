@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpq.errors import SweepFileError
-from producer.sweepfile import load
+from producer.sweepfile.load import load
 
 HEAD = "program: t.py\nmethod: random\nparameters:\n"  # what follows begins in line 4
 SHIPPED = "trainer: cifar10\nmethod: random\nparameters:\n"

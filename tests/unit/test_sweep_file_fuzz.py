@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from hpq.errors import SweepFileError
 from hpq.identity import digest, identity
-from producer import schema
-from producer.rules import LISTED, NUMERIC
-from producer.spec import SweepSpec, count, sets
-from producer.sweepfile import load
+from producer.sweepfile import schema
+from producer.sweepfile.load import load
+from producer.sweepfile.rules import LISTED, NUMERIC
+from producer.sweepfile.spec import SweepSpec, count, sets
 
 SCALARS = (
     st.none()

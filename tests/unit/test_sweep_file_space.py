@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from hpq.identity import identity
 from hpq.trial import Json
-from producer import parameters, samplers, yamlfile
-from producer.continuous import Beta, LogUniform, Normal, Uniform
-from producer.distributions import Categorical, Distribution, IntUniform, Weighted
-from producer.problems import Places, Problems
-from producer.space import Space
+from producer.sweepfile import parameters, samplers, yamlfile
+from producer.sweepfile.continuous import Beta, LogUniform, Normal, Uniform
+from producer.sweepfile.distributions import Categorical, Distribution, IntUniform, Weighted
+from producer.sweepfile.problems import Places, Problems
+from producer.sweepfile.space import Space
 
 
 def space_of(text: str) -> Space:

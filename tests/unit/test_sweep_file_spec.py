@@ -14,8 +14,8 @@ import pytest
 from hpq.errors import SweepFileError
 from hpq.identity import digest
 from hpq.sweep import Goal, Metric, Take
-from producer.spec import SweepSpec, count, sets
-from producer.sweepfile import load
+from producer.sweepfile.load import load
+from producer.sweepfile.spec import SweepSpec, count, sets
 
 ROOT = Path(__file__).resolve().parents[2]
 WANDB = """\
@@ -290,8 +290,9 @@ def test_sets_are_the_same_in_another_process(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(WANDB)
     code = (
-        "import sys; from pathlib import Path; from producer.sweepfile import load;"
-        "from producer.spec import sets; print(list(sets(load(Path(sys.argv[1]), count=5))))"
+        "import sys; from pathlib import Path; from producer.sweepfile.load import load;"
+        "from producer.sweepfile.spec import sets;"
+        "print(list(sets(load(Path(sys.argv[1]), count=5))))"
     )
     env = {**os.environ, "PYTHONHASHSEED": "123"}
     done = subprocess.run(

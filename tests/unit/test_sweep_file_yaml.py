@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from hpq.errors import SweepFileError
-from producer import sourcefile, yamlfile
+from producer.sweepfile import sourcefile, yamlfile
 
 
 def data(text: str) -> object:

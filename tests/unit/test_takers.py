@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hpq.snapshot import Worker
 from hpq.sweep import Launch, Sweep
-from producer.takers import why_not_taken
+from producer.look.takers import why_not_taken
 
 SHIPPED = {"digits", "mnist"}
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.logs import Cleaner
-from producer.sparkline import sparkline
-from producer.text import (
+from producer.look.logs import Cleaner
+from producer.look.sparkline import sparkline
+from producer.look.text import (
     abbreviate,
     clean,
     clean_block,

@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 
 from hpq.errors import OutOfReach
-from producer import keeper
-from producer.embedded import Attached, attach
-from producer.server_home import Record, ServerHome
+from producer.server import keeper
+from producer.server.embedded import Attached, attach
+from producer.server.home import Record, ServerHome
 
 USER = """
 import os, subprocess, sys
 from pathlib import Path
 from hpq.errors import HpqError
-from producer import embedded
+from producer.server import embedded
 print("ready", flush=True)
 sys.stdin.readline()
 try:

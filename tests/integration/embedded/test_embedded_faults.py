@@ -14,9 +14,9 @@ import pytest
 from redis import Redis
 
 from hpq.errors import OutOfReach, SettingsError
-from producer import keeper
-from producer.embedded import attach, status
-from producer.server_binary import Binary
+from producer.server import keeper
+from producer.server.binary import Binary
+from producer.server.embedded import attach, status
 
 if TYPE_CHECKING:
     from .conftest import Home

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import Redis
 
-from producer import keeper
-from producer.embedded import attach, status
+from producer.server import keeper
+from producer.server.embedded import attach, status
 
 if TYPE_CHECKING:
     from .conftest import Home
@@ -26,7 +26,7 @@ print(child.pid, flush=True)
 sys.stdin.readline()
 """
 SAY_RUN_ID = """
-from producer import keeper
+from producer.server import keeper
 lines = keeper.ask(str(held.home.read_record().socket), "INFO server").splitlines()
 print(next(line for line in lines if line.startswith("run_id:"))[7:], flush=True)
 sys.stdin.readline()

@@ -1,0 +1,51 @@
+"""`python -m benchmarks [NAME …]`: prints figures beside their targets and their peers."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from benchmarks import cli, drain, enqueue, gap, parent, size, watch
+from benchmarks.server import private_server
+from benchmarks.table import as_json, conditions, text
+
+BENCHMARKS = {
+    "enqueue": (enqueue.measure, "a grid of five parameters goes on the queue"),
+    "size": (size.measure, "Redis's memory for a queued trial, at 10,000"),
+    "parent": (parent.measure, "memory of a worker's parent process"),
+    "gap": (gap.measure, "from the end of a trial to the first step of the next"),
+    "cli": (cli.measure, "commands, from start to exit"),
+    "drain": (drain.measure, "1,000 trials that do nothing, one worker"),
+    "watch": (watch.measure, "CPU time of a frame, 120 columns by 50 rows"),
+}
+
+
+def main() -> None:
+    """Measure what was asked for, all without names."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="each round's value, as data")
+    args = parser.parse_args()
+    names = args.names or list(BENCHMARKS)
+    if unknown := [name for name in names if name not in BENCHMARKS]:
+        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    if args.rounds < 1:
+        parser.error("--rounds: at least 1")
+    with private_server() as server:
+        about = conditions(server.version)
+    if not args.json:
+        print("\n".join(f"{key}: {value}" for key, value in about.items()), end="\n\n")
+    groups = {}
+    for name in names:
+        print(f"{name} …", file=sys.stderr)
+        measure, line = BENCHMARKS[name]
+        groups[name] = list(measure(args.rounds))
+        if not args.json:
+            print(text(name, line, groups[name]), flush=True)
+    if args.json:
+        print(as_json(about, groups))
+
+
+if __name__ == "__main__":
+    main()

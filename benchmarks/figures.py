@@ -1,0 +1,72 @@
+"""What a benchmark measures: a figure with its rounds, its target and the figure it stands beside.
+
+Pure. Imported by every benchmark; the table is made elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One line of the table. `values` are one a round, or one a trial; the median speaks for them.
+
+    `target` is the most that is allowed (the least, where more is better). `beside` is hpq's own
+    figure where this one is a peer's.
+    """
+
+    what: str
+    unit: str
+    values: Sequence[float]
+    target: float | None = None
+    more_is_better: bool = False
+    beside: Figure | None = None
+
+    @property
+    def median(self) -> float:
+        """The middle of the rounds."""
+        return median(self.values)
+
+    @property
+    def is_over(self) -> bool:
+        """True where the median misses the target."""
+        if self.target is None:
+            return False
+        return self.median < self.target if self.more_is_better else self.median > self.target
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times better hpq does than this peer; below 1 where the peer is better."""
+        if self.beside is None:
+            return None
+        ours, theirs = self.beside.median, self.median
+        high, low = (ours, theirs) if self.more_is_better else (theirs, ours)
+        return high / low if low else None
+
+    def peer(self, what: str, values: Sequence[float]) -> Figure:
+        """A peer's figure beside this one."""
+        return Figure(
+            what=what,
+            unit=self.unit,
+            values=values,
+            more_is_better=self.more_is_better,
+            beside=self,
+        )
+
+
+def in_turn(rounds: int, calls: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """Run all calls once a round, so that a busy moment of the machine meets them alike."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            found[name].append(call())
+    return found
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The value that so many percent do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]

@@ -1,0 +1,75 @@
+"""The time between the end of one trial and the first step of the next, as training code sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+from benchmarks import peers
+from benchmarks.figures import Figure, percentile
+from benchmarks.processes import RQ, WORKER, running
+from benchmarks.server import Server, private_server, wait_size
+from benchmarks.sweeps import put, wait_over, write_trials
+from benchmarks.training import stamps
+
+_TARGET_MS = 50
+_TRIALS, _FEW = 50, 20  # few: where each trial starts a process, or torch
+
+
+def measure(rounds: int) -> Iterator[Figure]:
+    """Every gap of one run of trials; rounds are the trials themselves."""
+    with private_server() as server:
+        resident = _hpq(server, "stamps:mark", _TRIALS, resident=True)
+        simple = _rq(server, _TRIALS, "rq.worker.SimpleWorker")
+        fresh = _hpq(server, "stamps:mark", _FEW, resident=False)
+        forked = _rq(server, _FEW, "rq.worker.Worker")
+        warm = _hpq(server, "stamps:digits", _FEW, resident=True)
+        cold = _hpq(server, "stamps:digits", _FEW // 4, resident=False)
+    ours = Figure(what="hpq, resident runner", unit="ms", values=resident, target=_TARGET_MS)
+    yield ours
+    yield Figure(
+        what="hpq, resident runner, 95th percentile", unit="ms", values=[percentile(resident, 95)]
+    )
+    yield ours.peer("rq SimpleWorker, in the worker's own process", simple)
+    yield ours.peer("rq Worker, a fork a job", forked)
+    yield ours.peer("hpq, a fresh process a trial", fresh)
+    trainer = Figure(
+        what="hpq, trainer digits, resident", unit="ms", values=warm, target=_TARGET_MS
+    )
+    yield trainer
+    yield trainer.peer("hpq, trainer digits, a fresh process a trial", cold)
+
+
+def _hpq(server: Server, trainer: str, count: int, *, resident: bool) -> list[float]:
+    server.empty()
+    stamped = server.folder / "stamps"
+    stamped.unlink(missing_ok=True)
+    file = write_trials(server.folder, trainer, count, resident=resident, file=str(stamped))
+    sid = put(server, file)
+    with running(WORKER, server.env):
+        wait_over(server, sid)
+    return _gaps_ms(stamped)
+
+
+def _rq(server: Server, count: int, worker: str) -> list[float]:
+    server.empty()
+    stamped = server.folder / "stamps"
+    stamped.unlink(missing_ok=True)
+    peers.enqueue_calls(server.redis, stamps.note, count, file=str(stamped))
+    with running((*RQ, "worker", "--quiet", "--url", server.url, "--worker-class", worker)):
+        wait_size(server, peers.FINISHED, count)
+    return _gaps_ms(stamped)
+
+
+def _gaps_ms(stamped: Path) -> list[float]:
+    """From the last stamp of a trial to the first of the next, less what a step itself takes.
+
+    A trainer that reports each epoch stamps at its end, so its usual epoch is taken off.
+    """
+    rows = [line.split() for line in stamped.read_text("ascii").splitlines()]
+    pairs = list(pairwise((number, float(at)) for number, at in rows))
+    steps = [b[1] - a[1] for a, b in pairs if a[0] == b[0]]
+    step_s = median(steps)
+    return [1000 * (b[1] - a[1] - step_s) for a, b in pairs if a[0] != b[0]]

@@ -1,0 +1,44 @@
+"""RQ as its users would use it for the same job: one job a hyperparameter set, result kept.
+
+`train` runs in RQ's workers and in nothing else; the settings are RQ's defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from redis import Redis
+from rq import Queue
+
+from hpq.trial import Json
+
+_CHUNK = 500  # as many as hpq writes in one call
+FINISHED = "rq:finished:default"  # the sorted set of jobs that have finished
+
+
+def train(**params: object) -> dict[str, float]:
+    """Nothing, with a result."""
+    return {"loss": 0.0}
+
+
+def enqueue(redis: Redis, every: Sequence[dict[str, Json]]) -> None:
+    """One call a set."""
+    queue = Queue(connection=redis)
+    for params in every:
+        queue.enqueue(train, kwargs=params)
+
+
+def enqueue_many(redis: Redis, every: Sequence[dict[str, Json]]) -> None:
+    """One pipeline for some hundred sets."""
+    queue = Queue(connection=redis)
+    rest = iter(every)
+    while some := list(islice(rest, _CHUNK)):
+        queue.enqueue_many([Queue.prepare_data(train, kwargs=params) for params in some])
+
+
+def enqueue_calls(redis: Redis, function: Callable[..., object], count: int, **fixed: Json) -> None:
+    """So many jobs of a function."""
+    queue = Queue(connection=redis)
+    data = [Queue.prepare_data(function, kwargs={"number": i, **fixed}) for i in range(count)]
+    queue.enqueue_many(data)

@@ -1,0 +1,63 @@
+"""Processes under measurement: their wall time, their memory, their CPU time. Linux."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HPQ = (sys.executable, "-P", "-m", "producer")
+RQ = (sys.executable, "-m", "rq.cli")
+WORKER = (sys.executable, "-P", "-m", "worker.one")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment without its HPQ_* variables, and with others."""
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("HPQ_")}
+    return {**mine, "PYTHONPATH": str(ROOT), **(more or {})}
+
+
+def wall_s(command: Sequence[str], env: Mapping[str, str] | None = None) -> float:
+    """How long a process takes from start to exit.
+
+    Raises:
+        CalledProcessError: it failed.
+    """
+    begun = time.perf_counter()
+    subprocess.run(command, env=environment(env), check=True, capture_output=True)
+    return time.perf_counter() - begun
+
+
+@contextmanager
+def running(command: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[int]:
+    """The pid of a process that runs meanwhile; told to stop at the end, and waited for."""
+    process = subprocess.Popen(
+        command, env=environment(env), stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def memory_mib(pid: int) -> tuple[float, float]:
+    """Resident memory of one process in MiB: all of it (RSS), and its share of it (PSS)."""
+    found = {}
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines():
+        words = line.split()
+        if words[0] in ("Rss:", "Pss:"):
+            found[words[0]] = int(words[1]) / 1024
+    return found["Rss:"], found["Pss:"]
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process and of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return sum(int(ticks) for ticks in fields[11:15]) / _TICKS

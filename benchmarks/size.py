@@ -1,0 +1,43 @@
+"""What a queued trial costs of Redis's memory, with everything that hpq keeps for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from benchmarks import peers
+from benchmarks.figures import Figure
+from benchmarks.server import Server, private_server
+from benchmarks.sweeps import put, write_grid
+from hpq import wire
+from producer.sweepfile.load import load
+from producer.sweepfile.spec import sets
+
+_COUNT = 10_000
+_TARGET_BYTES = 450
+
+
+def measure(rounds: int) -> Iterator[Figure]:
+    """Differences of used_memory at 10,000; the same each time, so a round or two is enough."""
+    with private_server() as server:
+        file = write_grid(server.folder, _COUNT)
+        every = list(sets(load(file)))
+        own = sum(len(wire.dumps_in_order(params)) for params in every) / _COUNT
+        put(server, file)  # loads the scripts
+        found = [_bytes(server, lambda: put(server, file)) for _ in range(min(rounds, 2))]
+        theirs = _bytes(server, lambda: peers.enqueue_many(server.redis, every))
+    yield Figure(what="parameters of a set, as JSON", unit="B", values=[own])
+    ours = Figure(
+        what="hpq, a queued trial, parameters and all", unit="B", values=found, target=_TARGET_BYTES
+    )
+    yield ours
+    yield ours.peer("rq, a queued job", [theirs])
+    more = Figure(what="hpq, beside the parameters", unit="B", values=[v - own for v in found])
+    yield more
+    yield more.peer("rq, beside the parameters", [theirs - own])
+
+
+def _bytes(server: Server, fill: Callable[[], object]) -> float:
+    server.empty()
+    before = server.used_bytes()
+    fill()
+    return (server.used_bytes() - before) / _COUNT

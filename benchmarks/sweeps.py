@@ -1,0 +1,80 @@
+"""Sweeps to measure with: the article's five parameters in a grid, and files that name a trainer.
+
+A set is about 120 bytes of JSON, so that what hpq adds to it can be told from it.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import yaml
+
+from benchmarks.server import Server
+from hpq.trial import Json
+from producer.enqueue import enqueue
+from producer.sweepfile.load import load
+
+TRAINING = Path(__file__).resolve().parent / "training"
+_DEADLINE_S = 600.0
+
+
+def grid(count: int) -> dict[str, dict[str, list[Json]]]:
+    """A search space of `count` sets (a multiple of 100)."""
+    axes: dict[str, list[Json]] = {
+        "max_learning_rate": [0.0123451 + i / 1e7 for i in range(5)],
+        "momentum": [0.9012301 + i / 1e7 for i in range(5)],
+        "batch_norm": ["on", "off"],
+        "data_aug_cutout_size": [4, 5],
+        "batch_size": list(range(128, 128 + count // 100)),
+    }
+    return {
+        name: {"values": [round(v, 7) if isinstance(v, float) else v for v in values]}
+        for name, values in axes.items()
+    }
+
+
+def write_grid(folder: Path, count: int) -> Path:
+    """A sweep file of `count` sets for the trainer cifar10."""
+    data = {"trainer": "cifar10", "method": "grid", "parameters": grid(count)}
+    return _write(folder / f"grid-{count}.yaml", data)
+
+
+def write_trials(folder: Path, trainer: str, count: int, *, resident: bool, **fixed: Json) -> Path:
+    """A sweep file of `count` trials of a trainer of `benchmarks/training`."""
+    parameters: dict[str, Json] = {"number": {"values": list(range(count))}}
+    parameters |= {name: {"value": value} for name, value in fixed.items()}
+    data: dict[str, Json] = {
+        "trainer": trainer,
+        "code": str(TRAINING),
+        "resident": resident,
+        "method": "grid",
+        "metric": {"name": "loss", "goal": "minimize"},
+        "parameters": parameters,
+    }
+    return _write(folder / f"{trainer.replace(':', '-')}-{count}.yaml", data)
+
+
+def put(server: Server, file: Path) -> str:
+    """Enqueue a sweep file as the command does; its id."""
+    return enqueue(server.session(), load(file, limit=None), file, again=True).sid
+
+
+def wait_over(server: Server, sid: str) -> None:
+    """Until all trials of a sweep have finished.
+
+    Raises:
+        SystemExit: one failed, or they take far too long.
+    """
+    view, until = server.session().view, time.monotonic() + _DEADLINE_S
+    while not (sweep := view.sweep(sid)).state.is_over:
+        if time.monotonic() > until:
+            raise SystemExit(f"benchmarks: {sid} is not over: {sweep.counts}")
+        time.sleep(0.1)
+    if sweep.counts.finished != sweep.counts.total:
+        raise SystemExit(f"benchmarks: trials of {sid} failed: {sweep.counts}")
+
+
+def _write(path: Path, data: dict[str, Json]) -> Path:
+    path.write_text(yaml.safe_dump(data, sort_keys=False), "utf-8")
+    return path

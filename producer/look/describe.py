@@ -1,0 +1,115 @@
+"""`hpq show`: a sweep or a trial in full, as lines. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hpq.sweep import Sweep
+from hpq.trial import Params, Point, Trial
+from producer.look.records import iso
+from producer.look.sparkline import sparkline
+from producer.look.style import Line, Span, Style
+from producer.look.text import clean, clean_block, duration, measure, value, width
+from producer.look.trial_rows import STATE_STYLE
+from producer.look.verdict import count_words
+
+_CURVE = 60  # columns
+_INDENT = "  "
+
+
+def sweep_lines(sweep: Sweep) -> Iterator[Line]:
+    """Everything that is known of a sweep beside its trials."""
+    launch, metric, counts = sweep.launch, sweep.metric, sweep.counts
+    yield from _pairs(
+        {
+            "sweep": sweep.id,
+            "name": sweep.name,
+            "state": sweep.state.value + (f": {sweep.held}" if sweep.held else ""),
+            "trials": f"{counts.total}: {', '.join(count_words(sweep))}",
+            "metric": f"{metric.name}, {metric.goal}, {metric.take} value" if metric else "none",
+            "trainer": launch.trainer,
+            "program": launch.program,
+            "command": " ".join(launch.command),
+            "code": launch.code,
+            "code directory": launch.code_dir,
+            "environment": " ".join(launch.pass_env),
+            "signed": "yes" if sweep.signature else "",
+            "class": sweep.worker_class,
+            "owner": sweep.owner,
+            "priority": str(sweep.priority or ""),
+            "max parallel": str(sweep.max_parallel or ""),
+            "retries": str(sweep.retries or ""),
+            "timeout": duration(sweep.timeout_s * 1000) if sweep.timeout_s else "",
+            "method": f"{sweep.method}, seed {sweep.seed}",
+            "varying": " ".join(sweep.varying),
+            "created": iso(sweep.created_ms) or "",
+            "digest": sweep.digest,
+        }
+    )
+    yield from _block("file", sweep.spec)
+    yield from _block("provenance", sweep.provenance)
+
+
+def trial_lines(
+    trial: Trial,
+    sweep: Sweep,
+    curves: Mapping[str, Sequence[Point]],
+    provenance: Params,
+    log: str,
+) -> Iterator[Line]:
+    """Everything that is known of a trial; `curves` by metric, `log` its last lines."""
+    yield [Span("trial   "), Span(str(trial.id), Style.BOLD)]
+    yield [Span("state   "), Span(trial.state.value, STATE_STYLE[trial.state])]
+    if trial.failure:
+        yield [Span("failed  "), Span(str(trial.failure.kind), Style.RED)]
+        yield [Span(f"        {clean(trial.failure.message)}")]
+    yield from _pairs(
+        {
+            "attempt": str(trial.attempt),
+            "worker": f"{trial.worker} on {trial.host}" if trial.worker else "",
+            "started": iso(trial.claimed_ms) or "",
+            "ended": iso(trial.ended_ms) or "",
+            "time": duration(trial.duration_ms) if trial.claimed_ms else "",
+            "step": str(trial.step or ""),
+            "phase": trial.phase,
+        }
+    )
+    yield from _section("parameters", _pairs({k: value(v) for k, v in trial.params.items()}))
+    yield from _section("metrics", _metrics(trial, sweep, curves))
+    yield from _block("provenance", provenance)
+    lines = clean_block(log).splitlines()
+    yield from _section(f"last of hpq logs {trial.id}", ([Span(line)] for line in lines))
+
+
+def _metrics(trial: Trial, sweep: Sweep, curves: Mapping[str, Sequence[Point]]) -> Iterator[Line]:
+    objective = sweep.metric.name if sweep.metric else ""
+    wide = max((width(clean(name)) for name in trial.metrics), default=0)
+    for name, last in sorted(trial.metrics.items(), key=lambda kv: (kv[0] != objective, kv[0])):
+        curve = sparkline([p.value for p in curves.get(name, ())], _CURVE)
+        style = Style.BOLD if name == objective else Style.PLAIN
+        shown = clean(name)
+        blanks = " " * (wide - width(shown))
+        yield [Span(f"{shown}{blanks}  "), Span(f"{measure(last):>9}", style), Span(f"  {curve}")]
+
+
+def _pairs(rows: Mapping[str, str]) -> Iterator[Line]:
+    shown = {clean(k): clean(v) for k, v in rows.items() if v}
+    wide = max((width(k) for k in shown), default=0)
+    for k, v in shown.items():
+        yield [Span(k + " " * (wide - width(k)) + "  ", Style.DIM), Span(v)]
+
+
+def _block(title: str, data: Mapping[str, Any]) -> Iterator[Line]:
+    if data:
+        text = json.dumps(data, indent=2)
+        yield from _section(title, ([Span(line)] for line in text.splitlines()))
+
+
+def _section(title: str, lines: Iterator[Line]) -> Iterator[Line]:
+    for i, line in enumerate(lines):
+        if i == 0:
+            yield []
+            yield [Span(title, Style.DIM)]
+        yield [Span(_INDENT), *line]

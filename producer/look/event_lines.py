@@ -1,0 +1,53 @@
+"""A lifecycle event as one plain line: what watch prints where there is no terminal. Pure."""
+
+from __future__ import annotations
+
+from hpq.snapshot import Event
+from hpq.sweep import Sweep
+from hpq.trial import Trial, TrialState
+from producer.look.text import clean, duration, number, params
+
+_ENDS = frozenset(s.value for s in TrialState if s.is_terminal)
+_SWEEP = {
+    "pause": "paused",
+    "resume": "resumed",
+    "stop": "stopping: {n} waiting trials cancelled",
+    "cancel": "cancelled: {n} trials",
+    "set": "limits changed",
+}
+
+
+def event_line(event: Event, trial: Trial | None, sweep: Sweep) -> str:
+    """What happened, in one line; `trial` is the trial as it is now, if the event is of one."""
+    if event.what == "created":
+        return f"{sweep.id}: {clean(event.fields.get('count', '?'))} trials queued"
+    if event.what == "held":
+        return f"held: {clean(event.fields.get('why', ''))}"
+    if trial is None:
+        text = _SWEEP.get(event.what, clean(event.what))
+        return text.format(n=clean(event.fields.get("touched", "0")))
+    words = [f"#{event.trial}", *_trial_words(event, trial, sweep)]
+    return " ".join(words) + "  " + params(trial.params, sweep.varying)
+
+
+def _trial_words(event: Event, trial: Trial, sweep: Sweep) -> list[str]:
+    fields = {name: clean(text) for name, text in event.fields.items()}
+    if event.what == "claimed":
+        again = f", attempt {event.attempt}" if event.attempt > 1 else ""
+        return [f"started on {fields.get('worker', '?')}{again}"]
+    if event.what == "requeued":
+        return [f"back in the queue: {fields.get('reason', '')}"]
+    if event.what in _ENDS:
+        return [event.what, *_end_words(event, fields, trial, sweep)]
+    return [{"resumed": "goes on", "retried": "queued again"}.get(event.what, clean(event.what))]
+
+
+def _end_words(event: Event, fields: dict[str, str], trial: Trial, sweep: Sweep) -> list[str]:
+    out = []
+    if sweep.metric and fields.get("objective"):
+        out.append(f"{clean(sweep.metric.name)}={number(float(fields['objective']))}")
+    if fields.get("kind"):
+        out.append(f"({fields['kind']}: {fields.get('error', '')})")
+    if trial.attempt == event.attempt and trial.claimed_ms:
+        out.append(f"in {duration(event.at_ms - trial.claimed_ms)}")
+    return out

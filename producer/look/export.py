@@ -1,0 +1,99 @@
+"""Trials as CSV and as parameters to use elsewhere: YAML, command-line flags. Pure.
+
+Numbers stay numbers; text that a spreadsheet would run as a formula gets a leading apostrophe.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+import yaml
+
+from hpq.trial import Json, Params, Trial
+from producer.look.records import iso
+from producer.look.text import clean_block, flag
+
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+_FIXED = ("step", "attempt", "worker", "host", "started", "ended", "duration_s", "failure", "error")
+
+
+def write_csv(
+    file: TextIO, trials: Iterable[Trial], params: Sequence[str], metrics: Sequence[str]
+) -> None:
+    """Write trials as CSV (RFC 4180), a row each, as they come.
+
+    `params` and `metrics` are the columns of that kind, `metrics` beside the objective.
+    """
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow([guarded(name) for name in _header(params, metrics)])
+    for trial in trials:
+        failure = trial.failure
+        row = [
+            trial.id.number,
+            trial.state.value,
+            *(cell(trial.params.get(name)) for name in params),
+            trial.objective,
+            *(trial.metrics.get(name) for name in metrics),
+            trial.step,
+            trial.attempt,
+            guarded(trial.worker),
+            guarded(trial.host),
+            iso(trial.claimed_ms),
+            iso(trial.ended_ms),
+            trial.duration_ms / 1000,
+            failure.kind.value if failure else None,
+            guarded(failure.message) if failure else None,
+        ]
+        writer.writerow(row)
+
+
+def _header(params: Sequence[str], metrics: Sequence[str]) -> list[str]:
+    taken = {"trial", "state", "objective", *_FIXED}
+    out = ["trial", "state"]
+    out += [f"params.{name}" if name in taken else name for name in params]
+    taken.update(params)
+    out += ["objective", *(f"metrics.{name}" if name in taken else name for name in metrics)]
+    return out + list(_FIXED)
+
+
+def cell(param: Json) -> Any:
+    """A parameter as a cell: numbers and truth as they are, text guarded, the rest as JSON text."""
+    if param is None or isinstance(param, bool | int | float):
+        return param
+    return guarded(param if isinstance(param, str) else yaml.safe_dump(param, **_FLOW).strip())
+
+
+def guarded(text: str) -> str:
+    """The text without control characters, and no formula to a spreadsheet."""
+    text = clean_block(text)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+_FLOW: Mapping[str, Any] = {"default_flow_style": True, "width": 10**9}
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes all text that some YAML reads as something else: 1e-3 is text to PyYAML only."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None if _PLAIN.match(text) else "'" if text.isprintable() else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def to_yaml(value: Any) -> str:
+    """YAML that reads back the same under YAML 1.1 and 1.2."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=10**9)
+
+
+def to_args(params: Params) -> str:
+    """`--lr=0.1 --opt=adam`, quoted for a shell."""
+    return " ".join(shlex.quote(flag(name, value)) for name, value in params.items())

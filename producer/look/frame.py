@@ -1,0 +1,134 @@
+"""One frame of watch: lines that fill at most so many columns and rows. Pure.
+
+The verdict comes first and is never left out. Below it each section gets the rows that it needs
+most, then what is left goes to them in order. All trials share one layout, so that columns align.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hpq.snapshot import Snapshot, Worker
+from producer.look.style import Line, Span, Style
+from producer.look.tables import Column, lay
+from producer.look.text import clean, duration
+from producer.look.trial_rows import trial_columns, trial_row
+from producer.look.verdict import needs_you, note, verdict
+
+LEAST_COLUMNS, LEAST_ROWS = 30, 6
+ROOMY_ROWS = 16  # from here on there are blanks, a footer and whole sentences
+MOST_ROWS = 200  # a taller terminal stays empty below
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What a frame shows: a snapshot, curves by trial number, and where the list is scrolled to."""
+
+    snapshot: Snapshot
+    curves: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    not_taken: str | None = None
+    skip: int = 0  # running trials above the first one shown
+    stale: str = ""  # why the snapshot is not of now
+
+
+def frame(scene: Scene, columns: int, rows: int) -> list[Line]:
+    """At most `rows` lines of at most `columns` (when painted)."""
+    if columns < LEAST_COLUMNS or rows < LEAST_ROWS:
+        return [[Span(f"too small: needs {LEAST_COLUMNS}x{LEAST_ROWS}")]]
+    head = _head(scene, columns, rows)
+    foot = [_footer(scene)] if rows >= ROOMY_ROWS else []
+    body = _body(scene, columns, min(rows, MOST_ROWS) - len(head) - len(foot))
+    blanks: list[Line] = [[]] * (rows - len(head) - len(body) - len(foot))
+    return [*head, *body, *(blanks if foot else []), *foot]
+
+
+def _head(scene: Scene, columns: int, rows: int) -> list[Line]:
+    roomy = rows >= ROOMY_ROWS
+    head = verdict(scene.snapshot, columns, 2 if roomy else 1)[: rows - 2]
+    texts = [scene.stale] if scene.stale else []
+    texts += needs_you(scene.snapshot, scene.not_taken)
+    for text in texts[: 3 if roomy else 1]:
+        head += note(text, columns)[: 2 if roomy or scene.not_taken else 1]
+    return [*head, []] if roomy else head[: rows - 1]
+
+
+def _footer(scene: Scene) -> Line:
+    running, total = len(scene.snapshot.running), scene.snapshot.sweep.counts.running
+    text = "q quits"
+    if running < total or scene.skip:
+        text += f"  ↑↓ scroll: running {scene.skip + 1}–{scene.skip + running} of {total}"
+    return [Span(text, Style.DIM)]
+
+
+def _body(scene: Scene, columns: int, room: int) -> list[Line]:
+    shot = scene.snapshot
+    parts = (shot.running, shot.recent, shot.best)
+    titled = [1 + len(part) if part else 0 for part in parts]  # a heading, or the table's titles
+    crew = 1 + len(shot.workers) if shot.workers else 0
+    shares = share(room, wants=[*titled, crew], first=[5, 3, 3, 1], least=[2, 2, 2, 1])
+    cut = [part[: max(0, n - 1)] for part, n in zip(parts, shares, strict=False)]
+    table = [[trial_row(t, shot, scene.curves, columns) for t in part] for part in cut]
+    layout = lay(
+        trial_columns(shot.sweep, columns), [row for part in table for row in part], columns
+    )
+    out: list[Line] = []
+    for title, part in zip(("", "last ended", "best"), table, strict=True):
+        if part:
+            out.append(_heading(title, columns) if title and out else layout.header())
+            out += [layout.row(row) for row in part]
+    if shares[3]:
+        out.append(_heading(f"workers: {_crew_words(shot.workers)}", columns))
+        out += _crew(shot.workers[: shares[3] - 1], shot.at_ms, columns)
+    return out
+
+
+def share(room: int, wants: Sequence[int], first: Sequence[int], least: Sequence[int]) -> list[int]:
+    """Rows for each section: its first few while there is room, then the rest in order.
+
+    A section that would get less than its least gets none.
+    """
+    given = []
+    for want, few, enough in zip(wants, first, least, strict=True):
+        some = min(want, few, room)
+        given.append(some if some >= enough else 0)
+        room -= given[-1]
+    for i, want in enumerate(wants):
+        more = min(want - given[i], room) if given[i] else 0
+        given[i] += more
+        room -= more
+    return given
+
+
+def _crew_words(workers: Sequence[Worker]) -> str:
+    states = Counter(clean(w.state) for w in workers)
+    return ", ".join(f"{n} {state}" for state, n in sorted(states.items()))
+
+
+def _heading(title: str, columns: int) -> Line:
+    return [Span(f"{title} " + "─" * max(0, columns - len(title) - 1), Style.DIM)]
+
+
+_CREW = (
+    Column(title="worker", keep=90, least=8),
+    Column(title="state", keep=80),
+    Column(title="trial", keep=70, least=8),
+    Column(title="seen", keep=60, right=True),
+    Column(title="device", keep=50, least=8),
+)
+
+
+def _crew(workers: Sequence[Worker], at_ms: int, columns: int) -> list[Line]:
+    rows = [
+        [
+            Span(clean(w.name)),
+            Span(clean(w.state), Style.RED if w.state == "faulty" else Style.PLAIN),
+            Span(clean(w.trial)),
+            Span(f"{duration(at_ms - w.seen_ms)} ago"),
+            Span(clean(w.device)),
+        ]
+        for w in workers
+    ]
+    layout = lay(_CREW, rows, columns)
+    return [layout.row(row) for row in rows]

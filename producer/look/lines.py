@@ -1,0 +1,82 @@
+"""A sweep as plain lines: what watch prints off a terminal, and the verdict that it leaves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TextIO
+
+from hpq.hyperparams import SHIPPED
+from hpq.snapshot import Snapshot
+from hpq.sweep import SweepState
+from hpq.view import View
+from producer.look.event_lines import event_line
+from producer.look.follow import Change, follow, stands
+from producer.look.style import flow, paint, plain
+from producer.look.takers import why_not_taken
+from producer.look.terminal import look_of
+from producer.look.text import clean
+from producer.look.verdict import needs_you, note, verdict
+
+_WIDE = 10_000  # columns of a line that is not to be broken
+
+Leave = Callable[[], object | None]
+
+
+def say_verdict(shot: Snapshot, stream: TextIO) -> None:
+    """The verdict and what needs the user, as lines on the normal screen."""
+    look = look_of(stream, os.environ)
+    lines = verdict(shot, look.columns)
+    for text in needs_you(shot, not_taken(shot)):
+        lines += note(text, look.columns)
+    for line in lines:
+        print(paint(line, look), file=stream)
+    stream.flush()
+
+
+def print_lines(view: View, sid: str, stream: TextIO, leave: Leave = lambda: None) -> SweepState:
+    """A line an event until the sweep is over or held, or `leave` gives a reason; then the verdict.
+
+    Raises:
+        NotFound: the sweep is not there, or was removed meanwhile.
+    """
+    changes = follow(view, sid, rows=16)
+    shot = next(changes).snapshot
+    print(plain(flow(verdict(shot, _WIDE)[:1], _WIDE)[0]), file=stream)
+    told: set[str] = set()
+    while True:
+        for text in _notes(shot):
+            if text not in told:
+                print(text, file=stream)
+            told.add(text)
+        stream.flush()
+        if stands(shot) or leave() is not None:
+            break
+        change = next(changes)
+        shot = change.snapshot
+        for text in _event_lines(view, change):
+            print(text, file=stream)
+    say_verdict(shot, stream)
+    return shot.sweep.state
+
+
+def _event_lines(view: View, change: Change) -> list[str]:
+    numbers = sorted({e.trial for e in change.events if e.trial})
+    sweep = change.snapshot.sweep
+    trials = {t.id.number: t for t in view.trials(sweep.id, numbers)}
+    return [event_line(event, trials.get(event.trial), sweep) for event in change.events]
+
+
+def _notes(shot: Snapshot) -> list[str]:
+    """What is told once: phases of trials before their first step, and what keeps the sweep."""
+    # Only of trials whose start has been told: the snapshot may be ahead of the events.
+    upto_ms = int(shot.last_event.partition("-")[0])
+    early = [t for t in shot.running if t.phase and not t.step and t.claimed_ms <= upto_ms]
+    out = [f"#{t.id.number} {clean(t.phase)}" for t in early]
+    stuck = not_taken(shot) if shot.sweep.counts.queued else None
+    return [*out, f"! {stuck}"] if stuck else out
+
+
+def not_taken(shot: Snapshot) -> str | None:
+    """Why no live worker can take the sweep, with the remedy."""
+    return why_not_taken(shot.sweep, shot.workers, SHIPPED)

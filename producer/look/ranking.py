@@ -1,0 +1,76 @@
+"""Trials as tables on the normal screen: `results` row by row, and a ranking with bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hpq.sweep import Sweep
+from hpq.trial import Trial
+from producer.look.bars import Scale, bar
+from producer.look.out import show_lines, show_table
+from producer.look.style import Span, Style
+from producer.look.tables import Column
+from producer.look.text import clean, duration, measure, value
+from producer.look.trial_rows import STATE_STYLE
+
+_BAR = 30  # columns
+
+
+def result_columns(sweep: Sweep, metrics: Sequence[str] = ()) -> list[Column]:
+    """The columns of `result_row`."""
+    name = clean(sweep.metric.name) if sweep.metric else "objective"
+    return [
+        Column(title="#", keep=100, right=True),
+        Column(title="state", keep=90),
+        *(Column(title=clean(p), keep=70 - i, least=6) for i, p in enumerate(sweep.varying)),
+        Column(title=name, keep=95, right=True),
+        *(Column(title=clean(m), keep=60, right=True) for m in metrics),
+        Column(title="step", keep=50, right=True),
+        Column(title="time", keep=80, right=True),
+        Column(title="why", keep=40, least=10),
+    ]
+
+
+def result_row(trial: Trial, sweep: Sweep, metrics: Sequence[str] = ()) -> list[Span]:
+    """A trial as cells: what varies, what came out, and why it failed."""
+    failure = trial.failure
+    why = f"{failure.kind}: {clean(failure.message)}" if failure else ""
+    return [
+        Span(str(trial.id.number)),
+        Span(trial.state.value, STATE_STYLE[trial.state]),
+        *(Span(value(trial.params[p]) if p in trial.params else "") for p in sweep.varying),
+        Span("" if trial.objective is None else measure(trial.objective), Style.BOLD),
+        *(Span(measure(trial.metrics[m]) if m in trial.metrics else "") for m in metrics),
+        Span(str(trial.step or "")),
+        Span(duration(trial.duration_ms) if trial.claimed_ms else ""),
+        Span(why),
+    ]
+
+
+def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = None) -> None:
+    """Print ranked trials, best first; with a scale also a bar each."""
+    name = clean(sweep.metric.name) if sweep.metric else "objective"
+    columns = [
+        Column(title="rank", keep=50, right=True),
+        Column(title="#", keep=100, right=True),
+        *(Column(title=clean(p), keep=80 - i, least=6) for i, p in enumerate(sweep.varying)),
+        Column(title="time", keep=40, right=True),
+        Column(title=name, keep=95, right=True),
+        *([Column(title="", keep=90, least=8)] if scale else []),
+    ]
+    rows = []
+    for rank, trial in enumerate(trials, start=1):
+        objective = trial.objective
+        row = [
+            Span(str(rank)),
+            Span(str(trial.id.number)),
+            *(Span(value(trial.params[p]) if p in trial.params else "") for p in sweep.varying),
+            Span(duration(trial.duration_ms)),
+            Span("" if objective is None else measure(objective), Style.BOLD),
+        ]
+        if scale:
+            row.append(Span("" if objective is None else bar(objective, scale, _BAR), Style.GREEN))
+        rows.append(row)
+    show_table(columns, rows)
+    if scale and not scale.is_from_zero:
+        show_lines([[Span(f"(bars begin at {measure(scale.low)})", Style.DIM)]])

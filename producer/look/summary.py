@@ -1,0 +1,137 @@
+"""What a sweep taught: which parameter values did well, and what failed. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpq.sweep import Sweep
+from hpq.trial import Json, Trial, TrialState
+from producer.look.text import clean, number, value
+
+LEAST_FOR_EFFECTS = 4  # finished trials
+_MOST_VALUES = 8  # of one parameter; more of them are put into quarters
+_QUARTERS = 4
+_RANKED = (TrialState.FINISHED, TrialState.PRUNED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """One value of a parameter, or a range of values: how many trials had it, and their mean."""
+
+    label: str
+    count: int
+    mean: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What a parameter's values did to the objective on average."""
+
+    param: str
+    levels: tuple[Level, ...]
+
+    @property
+    def size(self) -> float:
+        """Between the best and the worst mean."""
+        means = [level.mean for level in self.levels]
+        return max(means) - min(means)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Trials that failed alike."""
+
+    kind: str
+    count: int
+    example: str
+    message: str
+
+
+@dataclass(slots=True)
+class Tally:
+    """Takes trials one by one and keeps of them only what a summary needs."""
+
+    sweep: Sweep
+    objectives: list[float] = field(default_factory=list)
+    _values: dict[str, list[Json]] = field(default_factory=dict)
+    _failed: dict[str, Failed] = field(default_factory=dict)
+
+    def add(self, trials: Iterable[Trial]) -> Tally:
+        """Count these trials in."""
+        for trial in trials:
+            if trial.objective is not None and trial.state in _RANKED:
+                self.objectives.append(trial.objective)
+                for name in self.sweep.varying:
+                    self._values.setdefault(name, []).append(trial.params.get(name))
+            if trial.failure is not None and trial.state is TrialState.FAILED:
+                kind, message = trial.failure.kind.value, clean(trial.failure.message)
+                old = self._failed.get(kind)
+                new = Failed(kind=kind, count=1, example=str(trial.id), message=message)
+                if old:
+                    new = Failed(
+                        kind=kind, count=old.count + 1, example=old.example, message=old.message
+                    )
+                self._failed[kind] = new
+        return self
+
+    @property
+    def failures(self) -> list[Failed]:
+        """The kinds of failure, the most frequent first."""
+        return sorted(self._failed.values(), key=lambda f: -f.count)
+
+    @property
+    def effects(self) -> list[Effect]:
+        """The effect of each varying parameter, the largest first; none of too few trials."""
+        if len(self.objectives) < LEAST_FOR_EFFECTS:
+            return []
+        found = [effect(name, values, self.objectives) for name, values in self._values.items()]
+        return sorted((e for e in found if e), key=lambda e: -e.size)
+
+
+def effect(param: str, values: Sequence[Json], objectives: Sequence[float]) -> Effect | None:
+    """The mean objective for each value of a parameter; quarters of many numbers.
+
+    None where it did not vary among these trials, or has many values that are no numbers.
+    """
+    groups: dict[str, list[float]] = {}
+    for v, objective in zip(values, objectives, strict=True):
+        groups.setdefault(json.dumps(v, sort_keys=True), []).append(objective)
+    if len(groups) > _MOST_VALUES:
+        return _quarters(param, values, objectives)
+    if len(groups) < 2:
+        return None
+    pairs = sorted(((json.loads(k), v) for k, v in groups.items()), key=lambda p: _order(p[0]))
+    levels = [_level(value(v), some) for v, some in pairs]
+    return Effect(param=clean(param), levels=tuple(levels))
+
+
+def _quarters(param: str, values: Sequence[Json], objectives: Sequence[float]) -> Effect | None:
+    numbers = [
+        (float(v), o)
+        for v, o in zip(values, objectives, strict=True)
+        if isinstance(v, int | float) and not isinstance(v, bool)
+    ]
+    if len(numbers) < len(values):
+        return None
+    numbers.sort()
+    levels = []
+    for i in range(_QUARTERS):
+        part = numbers[i * len(numbers) // _QUARTERS : (i + 1) * len(numbers) // _QUARTERS]
+        label = f"{number(part[0][0])} to {number(part[-1][0])}"
+        levels.append(_level(label, [o for _, o in part]))
+    return Effect(param=clean(param), levels=tuple(levels))
+
+
+def _level(label: str, objectives: Sequence[float]) -> Level:
+    return Level(
+        label=label, count=len(objectives), mean=sum(o / len(objectives) for o in objectives)
+    )
+
+
+def _order(v: Any) -> tuple[int, float, str]:
+    if isinstance(v, int | float):
+        return (0, float(v), "")
+    return (1, 0.0, str(v))

@@ -1,0 +1,66 @@
+"""The lower part of `hpq summary`: what is left out, effects of parameters, failures. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hpq.sweep import Goal, Sweep
+from producer.look.bars import Scale, bar, scale_of
+from producer.look.style import Line, Span, Style
+from producer.look.summary import Effect, Tally
+from producer.look.text import clean, measure, pad, width
+
+_BAR = 20
+_MOST_EFFECTS = 8  # parameters
+
+
+def rest_line(sweep: Sweep, tally: Tally, shown: int) -> Iterator[Line]:
+    """How many ranked trials are below those shown, and where they lie."""
+    rest = len(tally.objectives) - shown
+    if rest > 0:
+        low, high = min(tally.objectives), max(tally.objectives)
+        mean = sum(v / len(tally.objectives) for v in tally.objectives)
+        worst = low if sweep.metric and sweep.metric.goal is Goal.MAXIMIZE else high
+        text = f"… and {rest} more down to {measure(worst)}; mean of all {measure(mean)}"
+        yield [Span(text, Style.DIM)]
+
+
+def effect_lines(tally: Tally) -> Iterator[Line]:
+    """The mean objective for each value of each parameter, the largest effect first."""
+    effects = tally.effects
+    if not effects:
+        return
+    name = clean(tally.sweep.metric.name) if tally.sweep.metric else "objective"
+    yield []
+    yield [Span(f"mean {name} by value, the widest spread first", Style.DIM)]
+    shown = effects[:_MOST_EFFECTS]
+    wide = max(width(e.param) for e in shown)
+    label = max(width(level.label) for e in shown for level in e.levels)
+    scale = scale_of([level.mean for e in shown for level in e.levels])
+    for e in shown:
+        yield from _one(e, wide, label, tally, scale)
+    if not scale.is_from_zero:
+        yield [Span(f"(bars begin at {measure(scale.low)})", Style.DIM)]
+
+
+def _one(effect: Effect, wide: int, label: int, tally: Tally, scale: Scale) -> Iterator[Line]:
+    metric = tally.sweep.metric
+    means = [level.mean for level in effect.levels]
+    best = max(means) if metric and metric.goal is Goal.MAXIMIZE else min(means)
+    for i, level in enumerate(effect.levels):
+        name = effect.param if i == 0 else ""
+        style = Style.BOLD if level.mean == best else Style.PLAIN
+        yield [
+            Span(f"{pad(name, wide)}  {pad(level.label, label)}  "),
+            Span(measure(level.mean), style),
+            Span(f"  {pad(bar(level.mean, scale, _BAR), _BAR)}", Style.CYAN),
+            Span(f"  {level.count} trials", Style.DIM),
+        ]
+
+
+def failure_lines(tally: Tally) -> Iterator[Line]:
+    """The kinds of failure with an example each."""
+    if tally.failures:
+        yield []
+    for f in tally.failures:
+        yield [Span(f"{f.count} {f.kind}", Style.RED), Span(f"  {f.example}: {f.message}")]

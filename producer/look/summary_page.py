@@ -1,0 +1,56 @@
+"""`hpq summary` as a page: ranking with bars, what the parameters did, what failed.
+
+Also what `hpq run` ends with.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpq.sweep import Sweep
+from hpq.view import View
+from producer.look.bars import scale_of
+from producer.look.out import show_json, show_lines
+from producer.look.ranking import show_ranking
+from producer.look.records import sweep_record, trial_record
+from producer.look.style import Span
+from producer.look.summary import Tally
+from producer.look.summary_lines import effect_lines, failure_lines, rest_line
+from producer.look.verdict import count_words
+
+
+def print_summary(view: View, sweep: Sweep, *, top: int = 20) -> None:
+    """Print the page; reads every trial once, keeps few of them."""
+    tally = Tally(sweep).add(view.all_trials(sweep.id))
+    best = view.best(sweep, top)
+    show_lines([[Span(f"{sweep.id}  {sweep.state}  {', '.join(count_words(sweep))}")]])
+    if best:
+        print()
+        show_ranking(sweep, best, scale_of(tally.objectives))
+        show_lines(rest_line(sweep, tally, len(best)))
+    show_lines(effect_lines(tally))
+    show_lines(failure_lines(tally))
+
+
+def print_summary_json(view: View, sweep: Sweep, *, top: int = 20) -> None:
+    """Print the same as data."""
+    tally = Tally(sweep).add(view.all_trials(sweep.id))
+    best = view.best(sweep, top)
+    effects: list[dict[str, Any]] = [
+        {
+            "param": e.param,
+            "levels": [{"value": x.label, "trials": x.count, "mean": x.mean} for x in e.levels],
+        }
+        for e in tally.effects
+    ]
+    show_json(
+        {
+            "sweep": sweep_record(sweep, best[0].objective if best else None),
+            "ranking": [trial_record(t) for t in best],
+            "effects": effects,
+            "failures": [
+                {"kind": f.kind, "trials": f.count, "example": f.example, "message": f.message}
+                for f in tally.failures
+            ],
+        }
+    )

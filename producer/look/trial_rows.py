@@ -1,0 +1,93 @@
+"""A trial as one row of watch: number, what varies, how far, how good, how long. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hpq.snapshot import Snapshot
+from hpq.sweep import Sweep
+from hpq.trial import Trial, TrialState
+from producer.look.eta import trial_left_ms
+from producer.look.sparkline import sparkline
+from producer.look.style import Span, Style
+from producer.look.tables import Column
+from producer.look.text import clean, duration, measure, value
+
+STATE_STYLE = {
+    TrialState.QUEUED: Style.DIM,
+    TrialState.RUNNING: Style.PLAIN,
+    TrialState.FINISHED: Style.GREEN,
+    TrialState.FAILED: Style.RED,
+    TrialState.PRUNED: Style.CYAN,
+    TrialState.CANCELLED: Style.YELLOW,
+}
+_FIRST_TO_STAY = (75, 70, 55)  # the first varying parameters outlive the curve and the step
+CURVE, CURVE_WIDE = 12, 24  # columns
+WIDE = 120  # columns of a terminal that has room for wide curves
+
+
+def trial_columns(sweep: Sweep, columns: int) -> list[Column]:
+    """The columns of `trial_row`."""
+    metric = clean(sweep.metric.name) if sweep.metric else "objective"
+    keeps = [*_FIRST_TO_STAY, *range(40, 0, -1)]
+    return [
+        Column(title="#", keep=100, right=True),
+        *(
+            Column(title=clean(name), keep=keeps[min(i, len(keeps) - 1)], least=6)
+            for i, name in enumerate(sweep.varying)
+        ),
+        Column(title="step", keep=60, right=True),
+        Column(title=metric, keep=95, right=True),
+        Column(title="curve" if columns >= 60 else "", keep=50),
+        Column(title="time", keep=80, right=True),
+        Column(title="state", keep=90, least=8),
+    ]
+
+
+def trial_row(
+    trial: Trial, snapshot: Snapshot, curves: Mapping[int, Sequence[float]], columns: int
+) -> list[Span]:
+    """The cells of one trial."""
+    sweep = snapshot.sweep
+    running = trial.state is TrialState.RUNNING
+    taken = max(0, snapshot.at_ms - trial.claimed_ms) if running else trial.duration_ms
+    shown = _value(trial, sweep)
+    curve = curves.get(trial.id.number, ())
+    return [
+        Span(str(trial.id.number)),
+        *(
+            Span(value(trial.params[name]) if name in trial.params else "")
+            for name in sweep.varying
+        ),
+        Span(str(trial.step) if trial.step else ""),
+        Span("" if shown is None else measure(shown), Style.BOLD),
+        Span(sparkline(curve, CURVE_WIDE if columns >= WIDE else CURVE), Style.CYAN),
+        Span(duration(taken)),
+        Span(_state(trial, snapshot, taken), STATE_STYLE[trial.state]),
+    ]
+
+
+def _value(trial: Trial, sweep: Sweep) -> float | None:
+    """The objective, or while there is none the newest value of the metric."""
+    if trial.objective is not None or sweep.metric is None:
+        return trial.objective
+    return trial.metrics.get(sweep.metric.name)
+
+
+def _state(trial: Trial, snapshot: Snapshot, taken_ms: float) -> str:
+    if trial.failure is not None and trial.state is TrialState.FAILED:
+        return trial.failure.kind.value
+    if trial.state is not TrialState.RUNNING:
+        return trial.state.value
+    if not trial.step and trial.phase:
+        return clean(trial.phase)
+    mean = snapshot.pace.mean_ms if snapshot.pace.ended else None
+    left = trial_left_ms(taken_ms, trial.step, last_step(snapshot), mean)
+    return "running" if left is None else f"{duration(left)} left"
+
+
+def last_step(snapshot: Snapshot) -> int | None:
+    """The step at which trials of this sweep end, where all that are known ended at the same."""
+    ended = (*snapshot.recent, *snapshot.best)
+    steps = {t.step for t in ended if t.state is TrialState.FINISHED}
+    return steps.pop() if len(steps) == 1 else None

@@ -1,0 +1,126 @@
+"""The verdict on a sweep in a line or two, and what needs the user. Pure.
+
+Watch draws it first, prints it last, and the other commands borrow its words.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+from hpq.snapshot import Snapshot
+from hpq.sweep import Sweep, SweepState
+from hpq.trial import Trial, TrialState
+from producer.look.eta import Estimate, sweep_eta
+from producer.look.style import Line, Span, Style, flow
+from producer.look.text import clean, duration, measure, params
+
+STATE_STYLE = {
+    SweepState.RUNNING: Style.GREEN,
+    SweepState.PAUSED: Style.YELLOW,
+    SweepState.HELD: Style.RED,
+    SweepState.STOPPING: Style.YELLOW,
+    SweepState.FINISHED: Style.BOLD,
+    SweepState.CANCELLED: Style.YELLOW,
+}
+_BAR = 12
+_BAR_FROM = 60  # columns of the terminal; below, the figures have to do
+
+
+def verdict(snapshot: Snapshot, columns: int, best_rows: int = 2) -> list[Line]:
+    """Name, state, counts, time and what is left; then the best trial so far."""
+    sweep, counts = snapshot.sweep, snapshot.sweep.counts
+    filled = Span(bar(counts.ended, counts.total, _BAR), Style.GREEN)
+    progress = [filled, Span(" ")] if columns >= _BAR_FROM else []
+    items: list[Line] = [
+        [Span(sweep.id, Style.BOLD)],
+        [Span(sweep.state.value, STATE_STYLE[sweep.state])],
+        [*progress, Span(f"{counts.ended}/{counts.total}")],
+        *([Span(text)] for text in count_words(sweep)),
+        [Span(duration(elapsed_ms(snapshot)))],
+    ]
+    if left := estimate(snapshot):
+        items.append([Span(f"{left} left")])
+    lines = flow(items, columns)
+    if snapshot.best and sweep.metric:
+        lines += flow(best_items(snapshot.best[0], sweep), columns)[:best_rows]
+    return lines
+
+
+def count_words(sweep: Sweep) -> list[str]:
+    """`6 queued`, `2 running`, …: the states in which there are trials."""
+    counts, out = sweep.counts, []
+    for state in TrialState:
+        if n := counts.of(state):
+            diverged = f" ({counts.diverged} diverged)" if counts.diverged else ""
+            out.append(f"{n} {state}" + (diverged if state is TrialState.FAILED else ""))
+    return out
+
+
+def best_items(trial: Trial, sweep: Sweep) -> list[Line]:
+    """`best test/acc 0.9426`, `#7`, `lr=0.4`, … for `flow`."""
+    name = clean(sweep.metric.name) if sweep.metric else "objective"
+    shown = "-" if trial.objective is None else measure(trial.objective)
+    return [
+        [Span(f"best {name} "), Span(shown, Style.BOLD)],
+        [Span(f"#{trial.id.number}", Style.BOLD)],
+        *([Span(params(trial.params, [varying]))] for varying in sweep.varying),
+    ]
+
+
+def bar(done: int, total: int, columns: int) -> str:
+    """How much is done, as a bar of fixed length; full only when all is."""
+    filled = columns * done // total if total else columns
+    return "━" * filled + "·" * (columns - filled)
+
+
+def elapsed_ms(snapshot: Snapshot) -> int:
+    """From the sweep's creation to its end, or to now."""
+    over = snapshot.sweep.state.is_over and snapshot.recent
+    end = snapshot.recent[0].ended_ms if over else snapshot.at_ms
+    return max(0, end - snapshot.sweep.created_ms)
+
+
+def estimate(snapshot: Snapshot) -> Estimate | None:
+    """What is left of the sweep; None where it does not move or nothing has ended yet."""
+    sweep, counts = snapshot.sweep, snapshot.sweep.counts
+    if sweep.state in (SweepState.PAUSED, SweepState.HELD) or sweep.state.is_over:
+        return None
+    ages = [float(max(0, snapshot.at_ms - t.claimed_ms)) for t in snapshot.running]
+    unseen = max(0, counts.running - len(ages))  # a frame reads only the trials that it shows
+    ages += [snapshot.pace.mean_ms / 2] * min(unseen, 1000)
+    ours = [
+        w for w in snapshot.workers
+        if w.state in ("idle", "busy") and (not w.trial or w.trial.startswith(f"{sweep.id}/"))
+    ]  # fmt: skip
+    if not ours:
+        return None
+    slots = min(len(ours), sweep.max_parallel or len(ours))
+    return sweep_eta(snapshot.pace, counts.queued, ages, slots)
+
+
+def needs_you(snapshot: Snapshot, not_taken: str | None) -> list[str]:
+    """What the user has to do or know, most urgent first; each says what helps."""
+    sweep, out = snapshot.sweep, []
+    state, counts = sweep.state, sweep.counts
+    if state is SweepState.HELD:
+        out.append(f"held: {clean(sweep.held)}; fix it, then hpq retry --failed {sweep.id}")
+    elif state is SweepState.PAUSED:
+        out.append(f"paused; hpq resume {sweep.id} goes on")
+    elif counts.queued and not_taken and not state.is_over:
+        out.append(not_taken)
+    if failed := counts.failed - counts.diverged:
+        seen = [t for t in snapshot.recent if t.failure and t.failure.kind.counts_as_failure]
+        if seen and seen[0].failure:
+            reason = f"{seen[0].failure.kind}: {clean(seen[0].failure.message)}"
+            out.append(f"{failed} failed; hpq logs {seen[0].id}  {reason}")
+        else:
+            out.append(f"{failed} failed; hpq results {sweep.id} --state failed")
+    return out
+
+
+def note(text: str, columns: int) -> list[Line]:
+    """Something that the user has to know, in as many lines as it needs."""
+    return [
+        [Span("! " if i == 0 else "  ", Style.YELLOW), Span(part, Style.YELLOW)]
+        for i, part in enumerate(textwrap.wrap(clean(text), max(10, columns - 2)))
+    ]

@@ -1,0 +1,62 @@
+"""The checks of a sweep file's top level: its keys one by one, and those that belong together.
+
+Imported by sweepfile only. What is wrong is noted; nothing is returned or changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpq.hyperparams import SHIPPED
+from hpq.trial import Json
+from producer.sweepfile import fit, schema
+from producer.sweepfile.problems import Problems, shown
+
+_NOT_BESIDE_A_LIST = frozenset({"method", "parameters", "order"})
+
+
+def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
+    """Note what is wrong with the top-level keys; `is_list` where the file lists its sets."""
+    schema.check(data, schema.TOP, (), out)
+    if "metric" in data:
+        _check_mapping(data, "metric", schema.METRIC, "name", out)
+    if "early_terminate" in data:
+        _check_mapping(data, "early_terminate", schema.EARLY_TERMINATE, "type", out)
+    for key in schema.LATER & data.keys():
+        out.add((key,), "comes with a later version; remove it")
+    fit.check_code(data, out)
+    if is_list:
+        for key in _NOT_BESIDE_A_LIST & data.keys():
+            out.add((key,), "means nothing beside a list of sets; remove it")
+        return
+    if "parameters" not in data:
+        out.add(("parameters",), "missing; write at least one, such as lr: {values: [0.1, 0.01]}")
+    _check_method(data, out)
+
+
+def _check_method(data: Mapping[str, Json], out: Problems) -> None:
+    method = data.get("method")
+    if "method" not in data:
+        out.add(("method",), "missing; write grid, random or bayes")
+    if method == "bayes":
+        if "metric" not in data and str(data.get("trainer")) not in SHIPPED:
+            out.add(("metric",), "missing; bayes needs {name: …, goal: minimize or maximize}")
+        out.warn(("method",), "bayes is sampled at random in this version")
+    if method in ("random", "bayes") and data.get("order") == "shuffle":
+        out.warn(("order",), f"shuffle changes nothing for method {method}")
+
+
+def _check_mapping(
+    data: Mapping[str, Json],
+    key: str,
+    table: Mapping[str, schema.Check],
+    needs: str,
+    out: Problems,
+) -> None:
+    value = data[key]
+    if not isinstance(value, dict):
+        out.add((key,), f"{shown(value)} is not a mapping; write {{{needs}: …}}")
+        return
+    schema.check(value, table, (key,), out)
+    if needs not in value:
+        out.add((key,), f"needs {needs}")

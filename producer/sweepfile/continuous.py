@@ -1,0 +1,137 @@
+"""Distributions over numbers, with or without rounding to a multiple of q. Pure.
+
+Standard library only: quantiles and `rng.random()`, so that one draw takes one random number and
+the same seed gives the same sets anywhere (beta alone leans on Python's own method).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from statistics import NormalDist
+
+from hpq.trial import Json
+from producer.sweepfile.distributions import Distribution
+from producer.sweepfile.problems import Path
+
+_STANDARD = NormalDist()
+_SMALLEST = 2.0**-54  # half of rng.random()'s step: for its 0, which has no quantile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantised(Distribution):
+    """A continuous one; with q, every draw is rounded to a multiple of it (q 2 gives integers)."""
+
+    q: float | int | None = None
+
+    @property
+    def is_fractional(self) -> bool:
+        """False only with an integer q."""
+        return not isinstance(self.q, int)
+
+    def draw(self, rng: Random) -> Json:
+        """A draw, rounded half to even as W&B rounds; it may leave [min, max] by up to q/2."""
+        return self.quantise(self.sample(rng))
+
+    def sample(self, rng: Random) -> float:
+        """A draw before rounding."""
+        raise NotImplementedError
+
+    def quantise(self, value: float) -> float | int:
+        """A value rounded to a multiple of q (or as it is, where q is too small to matter)."""
+        if self.q is None or not math.isfinite(value / self.q):
+            return value
+        return _multiple(round(value / self.q), self.q)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uniform(Quantised):
+    """A number between low and high; with q a grid steps from low by q, high excluded."""
+
+    low: float
+    high: float
+
+    @property
+    def size(self) -> int | None:
+        """The number of steps below high; None without q."""
+        if self.q is None:
+            return None
+        # A step that lands on high but for rounding is not below it.
+        return max(1, math.ceil((self.high - self.low) / self.q - 1e-9))
+
+    def at(self, index: int) -> Json:
+        """Counted from low by q."""
+        assert self.q is not None
+        if isinstance(self.low, int):
+            return _multiple(index, self.q, self.low)
+        return _tidy(self.low + index * self.q)
+
+    def sample(self, rng: Random) -> float:
+        """Written so that a range as wide as floats go does not overflow."""
+        u = rng.random()
+        return self.low * (1 - u) + self.high * u
+
+    def known(self) -> Iterator[tuple[Path, Json]]:
+        """Both ends, rounded."""
+        yield ("min",), self.quantise(self.low)
+        yield ("max",), self.quantise(self.high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogUniform(Quantised):
+    """A number between low and high (both above 0) whose logarithm is uniform.
+
+    W&B's inv_log_uniform says that of 1/x, which is the same distribution.
+    """
+
+    low: float
+    high: float
+
+    def sample(self, rng: Random) -> float:
+        """Held within the ends, which exp(log(x)) misses by a digit."""
+        u = rng.random()
+        value = math.exp(math.log(self.low) * (1 - u) + math.log(self.high) * u)
+        return min(max(value, self.low), self.high)
+
+    def known(self) -> Iterator[tuple[Path, Json]]:
+        """Both ends, rounded."""
+        yield ("min",), self.quantise(self.low)
+        yield ("max",), self.quantise(self.high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Normal(Quantised):
+    """A normal number, or (log) e to the power of one."""
+
+    mu: float = 0.0
+    sigma: float = 1.0
+    log: bool = False
+
+    def sample(self, rng: Random) -> float:
+        """By the quantile, so that one draw takes one random number."""
+        value = self.mu + self.sigma * _STANDARD.inv_cdf(rng.random() or _SMALLEST)
+        return math.exp(value) if self.log else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beta(Quantised):
+    """A number from 0 to 1 with density ~ x^(a-1) (1-x)^(b-1)."""
+
+    a: float = 1.0
+    b: float = 1.0
+
+    def sample(self, rng: Random) -> float:
+        """By the standard library's two gammas."""
+        return rng.betavariate(self.a, self.b)
+
+
+def _multiple(count: int, q: float | int, start: int = 0) -> float | int:
+    value = start + count * q
+    return value if isinstance(q, int) else _tidy(value)
+
+
+def _tidy(value: float) -> float:
+    """0.30000000000000004 as 0.3."""
+    return float(f"{value:.12g}")

@@ -1,0 +1,98 @@
+"""Whether a sweep fits the code that it names: trainer or program, command, parameter values.
+
+Imported by spec. A shipped trainer's parameters are checked against hpq.hyperparams for every value
+that is known before anything is drawn; of other code nothing is known but how it is started.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from hpq.hyperparams import SHIPPED, Number, TrainerSpec
+from hpq.trial import Json
+from producer.sweepfile import schema
+from producer.sweepfile.distributions import Distribution
+from producer.sweepfile.problems import Path, Problems, shown
+from producer.sweepfile.space import Space
+
+DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
+MACROS = (
+    "env", "interpreter", "program",
+    "args", "args_no_equals", "args_no_hyphens", "args_no_boolean_flags",
+    "args_json", "args_json_file", "args_append_hydra", "args_override_hydra",
+)  # fmt: skip
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
+_MACRO = re.compile(r"\$\{(?!envvar:[A-Z0-9_]+\})([^}]*)\}\Z")
+
+
+def check_code(data: Mapping[str, Json], out: Problems) -> None:
+    """Note it where the file does not name exactly one of trainer and program, or names none."""
+    trainer, program = data.get("trainer"), data.get("program")
+    if trainer is not None and program is not None:
+        out.add(("trainer",), "cannot stand beside program; keep the one that is to run")
+    elif isinstance(trainer, str):
+        _trainer(trainer, data, out)
+    elif isinstance(program, str):
+        _program(data, out)
+    elif trainer is None and program is None:
+        shipped = ", ".join(SHIPPED)
+        out.add((), f"names no code; write program: train.py, or trainer: one of {shipped}")
+
+
+def _trainer(trainer: str, data: Mapping[str, Json], out: Problems) -> None:
+    if trainer not in SHIPPED and not _FUNCTION.match(trainer):
+        hint = schema.nearest(trainer, tuple(SHIPPED))
+        allowed = f"one of {', '.join(SHIPPED)}, nor package.module:function"
+        out.add(("trainer",), f"{shown(trainer)} is not {allowed}{hint}")
+    if "command" in data:
+        out.add(("command",), "goes with a program, not with a trainer; remove it")
+
+
+def _program(data: Mapping[str, Json], out: Problems) -> None:
+    if data.get("resident") is True:
+        out.add(("resident",), "only a trainer can stay between trials; remove it")
+    items = data.get("command")
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        match = _MACRO.match(str(item))
+        if match and match[1] not in MACROS:
+            hint = schema.nearest(match[1], MACROS) or f"; there are {', '.join(MACROS)}"
+            out.add(("command", index), f"no macro {shown(item)}{hint}")
+
+
+def check_space(trainer: TrainerSpec, space: Space, out: Problems) -> None:
+    """Note every value of a space that a shipped trainer would refuse."""
+    for names, leaf in space.leaves:
+        path: Path = ("parameters", names[0])
+        spec = trainer.params.get(names[0])
+        if spec is None:
+            out.add(path, str(trainer.problem(names[0], None)))
+        elif len(names) > 1:
+            out.add(path, f"nested; trainer {trainer.name} takes plain values")
+        elif isinstance(spec, Number) and spec.whole and leaf.is_fractional:
+            out.add(path, "draws fractions of a whole number; use int_uniform, or q: 1")
+        else:
+            check_known(trainer, names[0], _known(leaf, path), out)
+
+
+def warn_of_words(words: Mapping[Path, str], out: Problems) -> None:
+    """Warn of parameter values written on, off, yes or no, which code that is not ours gets."""
+    for path, word in words.items():
+        if path[0] == "parameters" or isinstance(path[0], int):
+            value = "true" if word.lower() in ("on", "yes") else "false"
+            text = f"{word} without quotes is the boolean {value}; write '{word}' for the word"
+            out.warn(path, text)
+
+
+def check_known(
+    trainer: TrainerSpec, name: str, values: Iterable[tuple[Path, Json]], out: Problems
+) -> None:
+    """Note each of a parameter's values, given with its path, that a shipped trainer refuses."""
+    for path, value in values:
+        wrong = trainer.problem(name, value)
+        if wrong:
+            out.add(path, wrong)
+
+
+def _known(leaf: Distribution, path: Path) -> Iterable[tuple[Path, Json]]:
+    return (((*path, *key), value) for key, value in leaf.known())

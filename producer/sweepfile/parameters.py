@@ -1,0 +1,187 @@
+"""A sweep file's `parameters` -> a Space, by W&B's rules; what W&B warns about is an error here.
+
+Imported by spec only. Where `distribution` is left out it follows from the keys: value, values, two
+whole numbers, two numbers. Which keys go with which distribution stands in rules.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+
+from hpq.identity import canonical
+from hpq.trial import Json
+from producer.sweepfile import rules, schema
+from producer.sweepfile.distributions import Categorical, Distribution, Weighted
+from producer.sweepfile.problems import Path, Problems, shown
+from producer.sweepfile.space import Space
+
+Keys = Mapping[str, Json]
+
+
+def read(data: Json, path: Path, out: Problems) -> Space:
+    """The space that a mapping of parameters describes; what is wrong is noted and left out."""
+    leaves: dict[tuple[str, ...], Distribution] = {}
+    _read(data, path, (), leaves, out)
+    return Space.of(leaves)
+
+
+def place(names: tuple[str, ...]) -> Path:
+    """Where a leaf of the space stands in the file."""
+    path: Path = ()
+    for name in names:
+        path += ("parameters", name)
+    return path
+
+
+def _read(
+    data: Json,
+    path: Path,
+    names: tuple[str, ...],
+    leaves: dict[tuple[str, ...], Distribution],
+    out: Problems,
+) -> None:
+    if not isinstance(data, dict) or not data:
+        out.add(path, f"{shown(data)} is not a mapping of parameters; write name: {{values: […]}}")
+        return
+    for name, entry in data.items():
+        here = (*path, name)
+        if not schema.PARAMETER_NAME.match(name):
+            out.add(here, schema.NOT_A_NAME)
+        elif not isinstance(entry, dict):
+            form = "values" if isinstance(entry, list) else "value"
+            out.add(here, f"{shown(entry)} stands alone; write {{{form}: {shown(entry)}}}")
+        elif "parameters" in entry:
+            for key in entry.keys() - {"parameters"}:
+                out.add((*here, key), "cannot stand beside parameters (a nested parameter)")
+            _read(entry["parameters"], (*here, "parameters"), (*names, name), leaves, out)
+        else:
+            leaf = distribution(entry, here, out)
+            if leaf is not None:
+                leaves[(*names, name)] = leaf
+
+
+def distribution(entry: Keys, path: Path, out: Problems) -> Distribution | None:
+    """The distribution that one parameter's keys describe; None where something is wrong."""
+    before = len(out.errors)
+    schema.check(entry, schema.PARAMETER, path, out)
+    if len(out.errors) > before:
+        return None
+    name = entry.get("distribution") if "distribution" in entry else _infer(entry, path, out)
+    if name is None and "distribution" not in entry:
+        return None
+    wrong = schema.word(*rules.LISTED, *rules.NUMERIC)(name)
+    if wrong:
+        out.add((*path, "distribution"), wrong)
+        return None
+    assert isinstance(name, str)
+    if not _goes_together(name, entry, path, out):
+        return None
+    if name in rules.LISTED:
+        return _listed(name, entry, path, out)
+    return _numeric(name, entry, path, out)
+
+
+def _infer(entry: Keys, path: Path, out: Problems) -> str | None:
+    if "value" in entry:
+        return "constant"
+    if "values" in entry:
+        return "categorical_w_probabilities" if "probabilities" in entry else "categorical"
+    if "probabilities" in entry:
+        out.add(path, "probabilities without values")
+    elif "min" in entry and "max" in entry:
+        both = isinstance(entry["min"], int) and isinstance(entry["max"], int)
+        return "int_uniform" if both else "uniform"
+    elif "min" in entry or "max" in entry:
+        there, missing = ("min", "max") if "min" in entry else ("max", "min")
+        out.add(path, f"{there} without {missing}; give both")
+    elif entry:
+        out.add(path, f"{', '.join(entry)} without a distribution; write distribution: normal, …")
+    else:
+        out.add(path, "empty; write value, values, or min and max")
+    return None
+
+
+def _goes_together(name: str, entry: Keys, path: Path, out: Problems) -> bool:
+    rule = rules.NUMERIC.get(name)
+    needs, takes = (rule.needs, rule.takes) if rule else (rules.LISTED[name], ())
+    before = len(out.errors)
+    for key in entry:
+        if key not in (*needs, *takes, "distribution"):
+            twin = f"q_{name}" if key == "q" else "categorical_w_probabilities"
+            meant = twin in rules.NUMERIC or (key == "probabilities" and "values" in needs)
+            hint = f" (write distribution: {twin})" if meant else ""
+            keys = ", ".join((*needs, *takes))
+            out.add((*path, key), f"does not go with {name}, which takes {keys}{hint}")
+    for key in needs:
+        if key not in entry:
+            out.add(path, f"{name} needs {key}")
+    return len(out.errors) == before
+
+
+def _listed(name: str, entry: Keys, path: Path, out: Problems) -> Distribution | None:
+    before = len(out.errors)
+    if name == "constant":
+        fine = check_value(entry["value"], (*path, "value"), out)
+        return Categorical((entry["value"],), constant=True) if fine else None
+    values = entry["values"]
+    if not isinstance(values, list) or not values:
+        out.add((*path, "values"), f"{shown(values)} is not a list of at least one value")
+        return None
+    for index, value in enumerate(values):
+        check_value(value, (*path, "values", index), out)
+    if len(out.errors) > before:
+        return None
+    if name == "categorical":
+        return Categorical(_different(values, path, out))
+    chances = entry["probabilities"]
+    assert isinstance(chances, list)
+    weights = tuple(p for p in chances if isinstance(p, int | float))
+    if len(weights) != len(values):
+        out.add((*path, "probabilities"), f"{len(weights)} for {len(values)} values; give each one")
+    elif abs(math.fsum(weights) - 1) > 1e-5:
+        total = math.fsum(weights)
+        out.add((*path, "probabilities"), f"they sum to {total:.6g}; they have to sum to 1")
+    return Weighted(tuple(values), weights)
+
+
+def _different(values: list[Json], path: Path, out: Problems) -> tuple[Json, ...]:
+    seen: dict[bytes, Json] = {}
+    for index, value in enumerate(values):
+        key = canonical({"": value})
+        if key in seen:
+            out.warn((*path, "values", index), f"{shown(value)} is there already; taken once")
+        seen.setdefault(key, value)
+    return tuple(seen.values())
+
+
+def check_value(value: Json, path: Path, out: Problems) -> bool:
+    """True for a value that a trial can be given; not NaN, an infinity, NUL or over 64 KiB."""
+    try:
+        canonical({"value": value})
+    except ValueError as error:
+        out.add(path, str(error).removeprefix("value").lstrip(".: "))
+        return False
+    if not schema.is_passable(json.dumps(value, ensure_ascii=False)):
+        out.add(path, f"{shown(value)} holds a character that no program can be given")
+        return False
+    return True
+
+
+def _numeric(name: str, entry: Keys, path: Path, out: Problems) -> Distribution | None:
+    rule = rules.NUMERIC[name]
+    keys = {k: v for k, v in entry.items() if isinstance(v, int | float)}
+    if "q" in rule.takes:
+        keys.setdefault("q", 1)
+    wrong = rules.impossible(name, keys)
+    if wrong:
+        key, what = wrong
+        out.add((*path, key), what)
+        return None
+    if name in rules.EXPONENTS:
+        ends = f"e^{keys['min']:g} to e^{keys['max']:g}"
+        ends = f"1/({ends})" if name.startswith("inv") else ends
+        out.warn((*path, "distribution"), f"{name} takes exponents: from {ends}; "
+                 f"for the values themselves write {name}_values")  # fmt: skip
+    return rule.make(keys)

@@ -1,0 +1,73 @@
+"""Grid and random: from a space to parameter sets, lazily and the same each time. Pure.
+
+Nothing here depends on time, process or `hash()`: a set follows from the space, the seed and its
+index (and, where draws can repeat, from the draws before it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from itertools import count, islice
+from random import Random
+
+from hpq.identity import identity
+from hpq.trial import Json
+from producer.sweepfile.space import Space
+
+LIMIT = 100_000  # sets of a sweep, unless --force
+_REPEATS = 1_000  # draws in a row that give nothing new: the space has no more
+_ROUNDS = 6
+
+Set = dict[str, Json]
+
+
+def grid(space: Space, *, shuffle: bool = False, seed: int = 0) -> Iterator[Set]:
+    """Every combination: names sorted, the last varies fastest; shuffled by the seed if asked.
+
+    Raises:
+        ValueError: a grid cannot step through a parameter (names it).
+    """
+    size = space.size
+    if size is None:
+        name = next(".".join(path) for path, leaf in space.leaves if leaf.size is None)
+        raise ValueError(f"{name}: a grid cannot step through a continuous distribution")
+    return (space.at(permuted(i, size, seed) if shuffle else i) for i in range(size))
+
+
+def random(space: Space, n: int | None, seed: int) -> Iterator[Set]:
+    """Up to n different sets (None = as many as there are); it ends when the space does."""
+    if space.is_even:
+        return islice(grid(space, shuffle=True, seed=seed), n)
+    return islice(_drawn(space, seed), n)
+
+
+def permuted(index: int, size: int, seed: int) -> int:
+    """Where a seeded shuffle of range(size) has the index; no list is made, so size may be 10^18.
+
+    A Feistel network on the next even number of bits, walked until it is back inside the range.
+    """
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    mask = (1 << half) - 1
+    while True:
+        left, right = index >> half, index & mask
+        for turn in range(_ROUNDS):
+            mixed = blake2b(b"%d/%d/%d/%d" % (seed, size, turn, right)).digest()
+            left, right = right, left ^ (int.from_bytes(mixed, "big") & mask)
+        index = left << half | right
+        if index < size:
+            return index
+
+
+def _drawn(space: Space, seed: int) -> Iterator[Set]:
+    seen: set[bytes] = set()
+    last = 0
+    for i in count():
+        params = space.draw(Random(f"{seed}/{i}"))
+        key = identity(params)
+        if key not in seen:
+            seen.add(key)
+            last = i
+            yield params
+        elif i - last >= _REPEATS:
+            return

@@ -1,0 +1,76 @@
+"""The search space: named distributions, and how they are read from a sweep file's parameters.
+
+The rules are W&B's (which keys go together, what is inferred where `distribution` is left out),
+but what W&B only warns about is an error here. Nested `parameters` become nested sets. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from hpq.trial import Json
+from producer.sweepfile.distributions import Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Leaves in W&B's order (names sorted; the last varies fastest) and the file's order of names.
+
+    A leaf's path has one name, or more where parameters are nested.
+    """
+
+    leaves: tuple[tuple[tuple[str, ...], Distribution], ...]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, leaves: Mapping[tuple[str, ...], Distribution]) -> Space:
+        """A space of leaves that are given in the file's order."""
+        names = tuple(dict.fromkeys(path[0] for path in leaves))
+        return cls(tuple(sorted(leaves.items(), key=lambda leaf: leaf[0])), names)
+
+    @property
+    def size(self) -> int | None:
+        """The number of sets of the grid, counted without making it; None where there is none."""
+        sizes = [leaf.size for _, leaf in self.leaves]
+        return None if None in sizes else math.prod(size for size in sizes if size is not None)
+
+    @property
+    def is_even(self) -> bool:
+        """True where a random set is one of the grid's, each as likely."""
+        return all(leaf.is_even for _, leaf in self.leaves)
+
+    @property
+    def varying(self) -> tuple[str, ...]:
+        """The top-level names whose value can differ between sets, in the file's order."""
+        fixed = {path[0]: True for path, _ in self.leaves}
+        for path, leaf in self.leaves:
+            fixed[path[0]] &= leaf.size == 1
+        return tuple(name for name in self.names if not fixed[name])
+
+    def at(self, rank: int) -> dict[str, Json]:
+        """The grid's set at a rank below `size`."""
+        values: list[Json] = []
+        for _, leaf in reversed(self.leaves):
+            size = leaf.size
+            assert size is not None
+            rank, index = divmod(rank, size)
+            values.append(leaf.at(index))
+        return self._set(values[::-1])
+
+    def draw(self, rng: Random) -> dict[str, Json]:
+        """One random set."""
+        return self._set([leaf.draw(rng) for _, leaf in self.leaves])
+
+    def _set(self, values: Sequence[Json]) -> dict[str, Json]:
+        out: dict[str, Json] = {}
+        for (path, _), value in zip(self.leaves, values, strict=True):
+            inside = out
+            for name in path[:-1]:
+                deeper = inside.setdefault(name, {})
+                assert isinstance(deeper, dict)
+                inside = deeper
+            inside[path[-1]] = value
+        return out
