@@ -105,7 +105,8 @@ class Lazy(TyperGroup):
 def _say(error: Exception) -> int:
     """One line on stderr; answers the exit code."""
     if isinstance(error, HpqError):
-        print(f"hpq: {error}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"hpq: {line}", file=sys.stderr)
         return int(error.exit_code)
     what = " ".join(f"{type(error).__name__}: {error}".split())
     print(f"hpq: a fault of hpq's own: {what} (hpq --debug … shows where)", file=sys.stderr)

@@ -30,6 +30,7 @@ def find(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None = None) ->
     Raises:
         UserError: it is nowhere (names the places), or too large to fingerprint.
     """
+    file = file.resolve()
     if spec.trainer in SHIPPED:
         return Code(launch=Launch(trainer=spec.trainer, code=f"hpq=={__version__}"))
     folder = _folder(spec, file, cwd, code_dir)

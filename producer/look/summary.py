@@ -99,7 +99,8 @@ def effect(param: str, values: Sequence[Json], objectives: Sequence[float]) -> E
     groups: dict[str, list[float]] = {}
     for v, objective in zip(values, objectives, strict=True):
         groups.setdefault(json.dumps(v, sort_keys=True), []).append(objective)
-    if len(groups) > _MOST_VALUES:
+    # A mean of one trial says nothing of its value: numbers that hardly repeat go into quarters.
+    if len(groups) > min(_MOST_VALUES, max(_QUARTERS, len(objectives) // 2)):
         return _quarters(param, values, objectives)
     if len(groups) < 2:
         return None

@@ -54,7 +54,7 @@ def _one(effect: Effect, wide: int, label: int, tally: Tally, scale: Scale) -> I
             Span(f"{pad(name, wide)}  {pad(level.label, label)}  "),
             Span(measure(level.mean), style),
             Span(f"  {pad(bar(level.mean, scale, _BAR), _BAR)}", Style.CYAN),
-            Span(f"  {level.count} trials", Style.DIM),
+            Span(f"  {level.count} trial{'s' * (level.count != 1)}", Style.DIM),
         ]
 
 
