@@ -7,8 +7,9 @@ redis-py raises into hpq's own errors; the command line and the worker's start-u
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from redis import Redis
 from redis.backoff import ExponentialWithJitterBackoff
@@ -33,6 +34,19 @@ NEEDS = (6, 2)  # ZRANGE … REV, XADD with ids of ours, LMOVE
 TRANSIENT = (ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError, OutOfMemoryError)
 
 
+class _Patience(Retry):
+    """Tries again what waiting may mend: to redis-py a wrong password is a ConnectionError, too."""
+
+    def call_with_retry(  # type: ignore[override]  # what it takes grows from version to version
+        self, do: Any, fail: Any, is_retryable: Callable[[Exception], bool] | None = None, **kw: Any
+    ) -> Any:
+        def may_mend(error: Exception) -> bool:
+            refused = isinstance(error, AuthenticationError | AuthorizationError)
+            return not refused and (is_retryable is None or is_retryable(error))
+
+        return super().call_with_retry(do, fail, may_mend, **kw)
+
+
 def connect(url: str, *, retries: int = 5, timeout_s: float = 5.0) -> Redis:
     """A client; nothing is sent yet.
 
@@ -41,7 +55,7 @@ def connect(url: str, *, retries: int = 5, timeout_s: float = 5.0) -> Redis:
     Raises:
         SettingsError: the URL cannot be read.
     """
-    retry = Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
+    retry = _Patience(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
     try:
         return Redis.from_url(
             url,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 METRIC_NAME = re.compile(r"[A-Za-z0-9_./ -]{1,64}\Z")
 MAX_NAMES = 50  # different metric names of one trial
+MAX_STEP = 2**53  # exact in a double, which is what Redis's scripts count with
 
 Sink = Callable[[Mapping[str, float], int | None], None]
 _sink: Sink | None = None
@@ -24,9 +25,9 @@ def report(metrics: Mapping[str, object], step: int | None = None) -> None:
     """Report values at a step (nested mappings are joined with '.'); without a step, the n-th.
 
     Raises:
-        ValueError: a name or a value cannot be a metric (names it).
+        ValueError: a name or a value cannot be a metric, or the step is no whole number (names it).
     """
-    flat = flatten(metrics)
+    flat, step = flatten(metrics), whole(step)
     if _sink is not None:
         _sink(flat, step)
         return
@@ -54,9 +55,26 @@ def flatten(metrics: Mapping[str, object], prefix: str = "") -> dict[str, float]
             raise ValueError(f"metric name {name!r}: use 1 to 64 of A-Z a-z 0-9 _ . / - and space")
         try:
             flat[name] = float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ValueError(f"metric {name!r}: {value!r} is not a number") from None
     return flat
+
+
+def whole(step: object) -> int | None:
+    """A step as an int, whatever counts it (numpy, torch); None stays None.
+
+    Raises:
+        ValueError: it is not a whole number, or too large.
+    """
+    if step is None:
+        return None
+    try:
+        number = int(step)  # type: ignore[call-overload]
+        if number == step and abs(number) < MAX_STEP:
+            return int(number)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValueError(f"step {step!r} is not a whole number below 2**53")
 
 
 def set_sink(sink: Sink | None) -> None:

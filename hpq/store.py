@@ -61,7 +61,9 @@ class Store:
         return None
 
     def discard(self, sid: str) -> None:
-        """Forget the rows of an enqueue that will not be sealed."""
+        """Forget the rows of an enqueue that will not be sealed; those of a sweep stay."""
+        if self._redis.exists(self._keys.sweep(sid)):  # sealed, and the answer was lost
+            return
         self._redis.delete(*(self._keys.sweep(sid, part) for part in ("params", "waiting", "ids")))
 
     def keep_code(self, digest: str, manifest: str) -> None:

@@ -18,6 +18,7 @@ from hpq.keys import Keys
 
 TASK = "worker.ticket.wake"  # the only function a ticket may name
 MOST = 1_000  # tickets minted in one call
+_GARBAGE = (ResponseError, zlib.error, ValueError, LookupError, TypeError, RecursionError)
 
 
 class Tickets:
@@ -62,7 +63,7 @@ class Tickets:
             text = zlib.decompressobj().decompress(data, 4096)  # type: ignore[arg-type]
             if json.loads(text)[0] == TASK:
                 return True
-        except (ResponseError, zlib.error, ValueError, IndexError, KeyError, TypeError):
+        except _GARBAGE:
             pass
         pipe = self._redis.pipeline()
         pipe.hincrby(self._keys.counters, "tickets_set_aside", 1)

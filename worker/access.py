@@ -6,31 +6,44 @@ people with the remedy.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 from pathlib import Path
 
 from hpq import code
+from hpq.errors import UserError
 from hpq.hyperparams import SHIPPED
 from hpq.settings import Settings
-from hpq.signing import is_signed
+from hpq.signing import is_signed, key_of
 from hpq.sweep import Launch, Sweep
 
 
 class Access:
-    """Decides about sweeps; `key` is HPQ_CODE_KEY or the one under HPQ_HOME."""
+    """Decides about sweeps, by HPQ_CODE_KEY or the key under HPQ_HOME."""
 
-    def __init__(self, settings: Settings, key: bytes | None) -> None:
-        self._settings, self._key = settings, key
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._key = key_of(settings, make=False)
+
+    @property
+    def key(self) -> bytes | None:
+        """The key; the first enqueue of this user may make it after this worker has started."""
+        if self._key is None:
+            with contextlib.suppress(UserError):  # it was told at the start, if it is still so
+                self._key = key_of(self._settings, make=False)
+        return self._key
 
     def refusal(self, sweep: Sweep, manifest: str | None) -> str | None:
         """Why this worker leaves a sweep alone, with the remedy; None where it takes it."""
         launch = sweep.launch
-        if launch.trainer in SHIPPED:
+        if launch.trainer and (launch.program or launch.command):
+            return "its launch record names a trainer and a command; enqueue it again"
+        if launch.trainer in SHIPPED and not launch.code_dir:
             return _cannot_import_trainers()
         if not self._is_allowed(sweep):
             what = launch.trainer or launch.program
-            if self._key is None:
+            if self.key is None:
                 return f"{what} is not in HPQ_ALLOW, and this worker has no HPQ_CODE_KEY"
             return f"{what} is not in HPQ_ALLOW and not signed with this worker's HPQ_CODE_KEY"
         if launch.code_dir:
@@ -40,10 +53,8 @@ class Access:
     def _is_allowed(self, sweep: Sweep) -> bool:
         if any(_matches(line, sweep.launch) for line in self._settings.allow):
             return True
-        if self._key is None:
-            return False
-        prefix, launch = self._settings.prefix, sweep.launch
-        return is_signed(self._key, prefix, sweep.id, launch, sweep.signature)
+        key, prefix = self.key, self._settings.prefix
+        return key is not None and is_signed(key, prefix, sweep.id, sweep.launch, sweep.signature)
 
 
 def _matches(line: str, launch: Launch) -> bool:
@@ -70,7 +81,10 @@ def _stale(launch: Launch, manifest: str | None) -> str | None:
         return f"its code directory {folder} is not on this machine"
     if manifest is None:
         return "its code manifest is gone from Redis; enqueue it again"
-    files = json.loads(manifest)
+    try:
+        files = json.loads(manifest)
+    except ValueError:
+        files = {}
     if code.digest_of(files) != launch.code:
         return "its code manifest in Redis is not the one that was enqueued"
     edited = code.changed(folder, files)

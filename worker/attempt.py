@@ -57,7 +57,7 @@ class Attempts:
     def close(self) -> None:
         """End the runner, if there is one."""
         if self._child is not None:
-            self._child.end()
+            self._child.close()
             self._child = None
 
     def _describe(self, claim: Claim, sweep: Sweep, place: Place) -> Run:

@@ -67,27 +67,34 @@ class Child:
                 view = view[os.write(self._to_child, view) :]
 
     def end(self, patience_s: float = 2.0) -> int:
-        """End the runner with all below it; answers its exit status (negative: a signal)."""
-        with suppress(OSError):
-            os.close(self._to_child)
+        """End the runner with all below it; answers its exit status (negative: a signal).
+
+        What it printed can still be read.
+        """
+        self._to_child = _close(self._to_child)
         try:
             status = self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
             self._process.send_signal(signal.SIGKILL)
             status = self._process.wait()
         kill_descendants()  # this process adopts what a killed runner left behind
-        for fd in (self.answers, self.output):
-            with suppress(OSError):
-                os.close(fd)
         return status
+
+    def close(self) -> None:
+        """End the runner, if it still runs, and hear no more of it."""
+        self.end()
+        self.answers, self.output = _close(self.answers), _close(self.output)
 
     def status(self) -> int | None:
         """The exit status, or None while it runs."""
         return self._process.poll()
 
-    def wait(self) -> int:
-        """The exit status of a runner that has closed its pipe."""
-        return self._process.wait()
+
+def _close(fd: int) -> int:
+    # Once only: by the second time the number may be that of another thread's connection.
+    if fd >= 0:
+        os.close(fd)
+    return -1
 
 
 def _with_root(env: Mapping[str, str]) -> str:

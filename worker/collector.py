@@ -76,7 +76,9 @@ class Collector:
     def phase(self, text: str) -> None:
         """Take what slow thing begins; the next report ends it."""
         with self._lock:
-            self._phase, self._is_new = text[:80], True
+            # Half a surrogate pair cannot be stored.
+            self._phase = text[:80].encode("utf-8", "replace").decode()
+            self._is_new = True
 
     def log(self, data: bytes) -> None:
         """Take printed bytes."""

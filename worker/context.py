@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hpq.report import flatten
+from hpq.report import flatten, whole
 from worker.messages import Run
 
 Send = Callable[[Mapping[str, Any]], None]
@@ -36,9 +36,9 @@ class Trial:
         """Report values at a step; without a step, the n-th value of each metric.
 
         Raises:
-            ValueError: a name or a value cannot be a metric (names it).
+            ValueError: a name or a value cannot be a metric, or the step is no whole number.
         """
-        self._send({"report": flatten(metrics), "step": step})
+        self._send({"report": flatten(metrics), "step": whole(step)})
 
     def phase(self, text: str) -> None:
         """Say in a few words what slow thing begins ("loading CIFAR10")."""

@@ -25,6 +25,8 @@ from worker.failures import of_exit
 from worker.messages import End, Lines, Run, read_end
 
 _TAIL_BYTES = 16_384  # of the log, to make a failure's line from
+_PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have
+_LONGEST_BYTES = 200  # of a printed line that may be a metric
 DEFAULT_STALL_S = 900.0
 
 
@@ -72,7 +74,7 @@ class Execution:
         self._claim, self._sweep, self._child, self._collector = claim, sweep, child, collector
         self._grace_s = grace_s
         self._prints_metrics = bool(sweep.launch.program)
-        self._printed = Lines()
+        self._printed = Lines(longest_bytes=_LONGEST_BYTES + 1)
         self._tail = bytearray()
         self._halt: Halt | None = None
         self._kill_at = math.inf
@@ -163,7 +165,7 @@ class Execution:
 
     def _parse(self, lines: list[bytes]) -> None:
         for line in lines:
-            if len(line) > 200:
+            if len(line) > _LONGEST_BYTES:
                 continue
             found = parse_printed(line.decode("utf-8", "replace"), self._claim.params)
             if found is not None:
@@ -175,10 +177,8 @@ class Execution:
         is_obeyed = self._end is not None
         status = 0
         if self._is_gone:
-            self._drain()
             status = self._child.end()
         elif not is_obeyed:
-            self._drain()
             self._child.end(patience_s=0.5)
         self._drain()
         self._parse([self._printed.rest()])
@@ -189,12 +189,11 @@ class Execution:
         return Result(outcome=outcome, halt=self._halt, keep_runner=is_obeyed and is_clean)
 
     def _drain(self) -> None:
-        # The runner flushed before it said that it was done, so all of it is in the pipe by now.
-        try:
-            while self._read_output():
-                pass
-        except OSError:  # closed with the runner
-            pass
+        # The runner flushed before it said that it was done, so all of it is in the pipe by now; a
+        # thread or a daemon that goes on printing is not waited for.
+        for _ in range(_PIPE_READS):
+            if not self._read_output():
+                return
 
     def _outcome(self, status: int) -> Outcome | None:
         if self._halt in (Halt.LOST, Halt.STOPPING) and not self._is_finished():
@@ -209,7 +208,7 @@ class Execution:
         if self._halt is Halt.STALLED:
             return self._failed(FailureKind.STALLED, "neither reported nor printed; see `stall`")
         if self._end is None:
-            return self._ended(TrialState.FAILED, of_exit(status or -9, self._text()))
+            return self._ended(TrialState.FAILED, of_exit(status, self._text()))
         if self._end.status:
             return self._ended(TrialState.FAILED, of_exit(self._end.status, self._text()))
         if self._end.failure is not None:

@@ -64,6 +64,9 @@ def of_exit(status: int, tail: str) -> Failure:
             message=f"killed by {_signal(-status)}",
             fingerprint=f"killed by {_signal(-status)}",
         )
+    if status == 0:
+        line = "the process of the trainer ended by itself (exit status 0)"
+        return Failure(kind=FailureKind.USER_ERROR, message=line, fingerprint=line)
     error, frame = _last_error(tail), _last_frame(tail)
     kind = FailureKind.OUT_OF_MEMORY if _MEMORY.search(error) else FailureKind.USER_ERROR
     shown = error or _last_line(tail)
@@ -97,4 +100,5 @@ def _last_line(tail: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:500]
+    # Half a surrogate pair, as in undecodable file names, cannot be stored.
+    return " ".join(text.encode("utf-8", "replace").decode().split())[:500]

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from hpq.errors import ExitCode
 from worker.devices import threads
+from worker.processes import adopt_orphans, kill_orphans
 from worker.stopping import Stopping
 
 log = logging.getLogger("hpq.fleet")
@@ -37,6 +38,7 @@ class Fleet:
     def run(self) -> int:
         """Keep every slot served until told to stop; answers the exit code."""
         self._stopping.install()
+        adopt_orphans()  # of a worker that was killed together with its runner
         passed_on = 0
         while True:
             while passed_on < self._stopping.level:
@@ -53,6 +55,7 @@ class Fleet:
             if status is None:
                 continue
             del self._workers[slot]
+            self._clear()
             if self._stopping.level == 0 and status in _FATAL:
                 self._end_all()
                 return status
@@ -64,7 +67,11 @@ class Fleet:
                 self._start(slot)
         return None
 
+    def _clear(self) -> None:
+        kill_orphans({worker.pid for worker in self._workers.values()})
+
     def _start(self, slot: int) -> None:
+        self._clear()  # once more: a runner may have died after its worker
         env = {
             **self._environ,
             "CUDA_VISIBLE_DEVICES": self._slots[slot],

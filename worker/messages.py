@@ -73,14 +73,15 @@ def read_end(data: Mapping[str, Any]) -> End:
 
 
 class Lines:
-    """Puts the bytes of a pipe together to whole lines."""
+    """Puts the bytes of a pipe together to whole lines, the longest cut where that is asked for."""
 
-    def __init__(self) -> None:
-        self._rest = b""
+    def __init__(self, longest_bytes: int | None = None) -> None:
+        self._rest, self._longest_bytes = b"", longest_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that are complete now, without their ends."""
-        *whole, self._rest = (self._rest + data).split(b"\n")
+        *whole, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[: self._longest_bytes]
         return whole
 
     def rest(self) -> bytes:

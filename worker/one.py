@@ -19,7 +19,7 @@ from hpq.hyperparams import SHIPPED
 from hpq.keys import Keys
 from hpq.outcome import Presence
 from hpq.settings import Settings, read
-from hpq.signing import fingerprint, key_of
+from hpq.signing import fingerprint
 from hpq.store import Store
 from hpq.tickets import Tickets
 from worker import devices, provenance
@@ -28,7 +28,7 @@ from worker.attempt import Attempts
 from worker.beats import Beats
 from worker.execution import Signals
 from worker.housekeeper import Housekeeper
-from worker.processes import adopt_orphans
+from worker.processes import adopt_orphans, end_with_parent
 from worker.slot import Slot
 from worker.stopping import Stopping
 from worker.supervisor import TicketWorker
@@ -50,11 +50,12 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     """
     stopping = Stopping()
     stopping.install()
+    end_with_parent()  # no worker that nobody sees goes on after its fleet was killed
     adopt_orphans()
     check_server(connect(settings.redis_url), settings.redis_url)
     host = environ.get("HPQ_NODE") or socket.gethostname()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
-    key = key_of(settings, make=False)
+    access = Access(settings)
     device = devices.describe(environ.get("CUDA_VISIBLE_DEVICES", ""))
 
     store = _store(settings, retries=5, timeout_s=5.0)
@@ -70,7 +71,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         settings,
         store,
         who,
-        access=Access(settings, key),
+        access=access,
         attempts=attempts,
         beats=beats,
         stopping=stopping,
@@ -82,13 +83,17 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         "device": device,
         "version": __version__,
         "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
-        "key": fingerprint(key),
     }
 
     def describe() -> tuple[Presence, bool]:
         busy = slot.trial
         state = "stopping" if stopping.level else "busy" if busy else "idle"
-        fields = {"state": state, "trial": busy, "refuses": json.dumps(dict(slot.refusals.reasons))}
+        fields = {
+            "state": state,
+            "trial": busy,
+            "refuses": json.dumps(dict(slot.refusals.reasons)),
+            "key": fingerprint(access.key),
+        }
         return Presence(
             name=name, host=host, worker_class=settings.queue, fields={**fixed, **fields}
         ), not busy

@@ -12,8 +12,10 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -21,6 +23,12 @@ def adopt_orphans() -> None:
     """Make this process the parent of every orphan among its descendants (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with_parent() -> None:
+    """Let this process get SIGTERM when the one that started it dies (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
 
 def children() -> dict[int, list[int]]:
@@ -45,6 +53,17 @@ def descendants(pid: int) -> list[int]:
         found += below
         front += below
     return found
+
+
+def kill_orphans(keep: Collection[int]) -> None:
+    """Kill what this process has adopted: all below it but for `keep` and what is below those."""
+    tree, front = children() if sys.platform == "linux" else {}, [os.getpid()]
+    while front:
+        below = [pid for pid in tree.get(front.pop(), []) if pid not in keep]
+        front += below
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def kill_descendants(deadline_s: float = 5.0) -> None:

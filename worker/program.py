@@ -13,12 +13,14 @@ import socket
 import subprocess
 from threading import Thread
 
+from hpq.report import flatten, whole
 from hpq.trial import Failure, FailureKind
 from worker.context import Send
 from worker.messages import End, Run
 from worker.processes import kill_descendants
 
 _LARGEST_BYTES = 262_144  # of one report; 50 names and their values fit many times over
+_GARBAGE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)  # anybody may send it
 
 
 class Program:
@@ -48,7 +50,9 @@ class Program:
                 return End(failure=_cannot_start(self._run.argv[0], error))
             finally:
                 kill_descendants()
-                self._finish_listening(listener)
+                # What was sent is still heard; then recv answers nothing, which ends the listening.
+                reports.shutdown(socket.SHUT_RD)
+                listener.join()
         return self._end(status)
 
     def _wait(self) -> int:
@@ -64,16 +68,12 @@ class Program:
         return self._process.wait()
 
     def _listen(self, reports: socket.socket) -> None:
-        # Datagrams are in order and none is lost; an empty one, from ourselves, ends the listening.
+        # Datagrams are in order and none is lost.
         while data := reports.recv(_LARGEST_BYTES):
-            with contextlib.suppress(ValueError, TypeError, KeyError):
+            with contextlib.suppress(*_GARBAGE):
                 message = json.loads(data)
-                self._send({"report": message["metrics"], "step": message["step"]})
-
-    def _finish_listening(self, listener: Thread) -> None:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.sendto(b"", self._run.socket)
-        listener.join()
+                report, step = flatten(message["metrics"]), whole(message["step"])
+                self._send({"report": report, "step": step})
 
     def _end(self, status: int) -> End:
         return End(stopped=True) if self._is_stopped else End(status=status)

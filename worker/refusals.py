@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from hpq.errors import NotFound
+from hpq.errors import HpqError, NotFound
 from hpq.store import Store
 from worker.access import Access
 
@@ -61,4 +61,6 @@ class Refusals:
             sweep = store.sweep(sid)
         except NotFound:
             return None
+        except HpqError as error:
+            return str(error)
         return self._access.refusal(sweep, store.code(sweep.launch.code))

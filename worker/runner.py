@@ -44,8 +44,9 @@ class Runner:
         while True:
             run = self._runs.get()
             end = self._one(run)
-            sys.stdout.flush()
-            sys.stderr.flush()
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(AttributeError, OSError, ValueError):  # training code may close them
+                    stream.flush()
             self._write(end_message(end))
 
     def _hear(self) -> None:
@@ -84,8 +85,6 @@ class Runner:
             returned = _load(run.trainer)(dict(run.params), trial)
             if isinstance(returned, Mapping):
                 trial.report(returned)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:  # a trainer may also call sys.exit
             traceback.print_exc()
             return End(failure=_failure_of(error), stopped=self._stop.is_set())

@@ -65,6 +65,9 @@ class Slot:
             self.trial = str(claim.trial)
             try:
                 self._one(claim)
+            except Exception as error:  # a fault of ours must not leave a claim that beats for ever
+                log.exception("%s", claim.trial)
+                self._at_fault(claim, claim.trial.sweep, f"a fault of this worker: {error!r}")
             finally:
                 self.trial = ""
             ran += 1
@@ -101,8 +104,7 @@ class Slot:
             sweep = self._store.sweep(claim.trial.sweep)
             reason = self._access.refusal(sweep, self._store.code(sweep.launch.code))
         except (RedisError, HpqError) as error:
-            log.warning("%s: %s; given back", claim.trial, error)
-            self._release(claim, Reason.WORKER_FAULT)
+            self._at_fault(claim, claim.trial.sweep, str(error))
             return
         if reason is not None:
             log.warning("sweep %s is left alone: %s", sweep.id, reason)
@@ -113,7 +115,7 @@ class Slot:
         try:
             result = self._attempts.run(claim, sweep)
         except OSError as error:
-            self._at_fault(claim, sweep, f"cannot start anything here: {error}")
+            self._at_fault(claim, sweep.id, f"cannot start anything here: {error}")
             return
         self._finish(claim, sweep, result)
 
@@ -127,17 +129,15 @@ class Slot:
                 log.warning("%s attempt %d is another worker's now", claim.trial, claim.attempt)
             return
         if outcome.failure is not None and outcome.failure.kind.is_workers:
-            self._at_fault(claim, sweep, outcome.failure.message, outcome.failure)
+            self._at_fault(claim, sweep.id, outcome.failure.message, outcome.failure)
             return
         self.refusals.forgive(sweep.id)
         self._commit(claim, sweep, outcome)
 
-    def _at_fault(
-        self, claim: Claim, sweep: Sweep, why: str, failure: Failure | None = None
-    ) -> None:
+    def _at_fault(self, claim: Claim, sid: str, why: str, failure: Failure | None = None) -> None:
         self._beats.end()
         log.error("%s: %s; given back", claim.trial, why)
-        self.refusals.back_off(sweep.id, why)
+        self.refusals.back_off(sid, why)
         is_data = failure is not None and failure.kind is FailureKind.DATA_MISSING
         self._release(claim, Reason.DATA_MISSING if is_data else Reason.WORKER_FAULT)
 
@@ -158,12 +158,18 @@ class Slot:
             answer = hand_over()
         except RedisError as error:
             log.warning("%s: Redis: %s; the result is on disk until it is back", claim.trial, error)
-            self._spool.put(claim, outcome, sweep.retries)
+            self._keep(claim, outcome, sweep)
             answer = self._insist(lambda _: hand_over()) or "on disk"
             if answer != "on disk":
                 self._spool.drop(claim)
         self._beats.end()
         _say(claim, outcome, answer)
+
+    def _keep(self, claim: Claim, outcome: Outcome, sweep: Sweep) -> None:
+        try:
+            self._spool.put(claim, outcome, sweep.retries)
+        except OSError as error:  # this process still has it
+            log.error("%s: the result cannot be kept on disk: %s", claim.trial, error)
 
     def flush_spool(self) -> None:
         """Commit what an earlier worker of this machine left on disk."""

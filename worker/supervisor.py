@@ -35,7 +35,6 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
     ) -> None:
         self._tickets, self._slot = tickets, slot
         self._is_waiting = False
-        self._was_told = False
         queue = tickets.queue(worker_class)  # R2: exactly one queue
         super().__init__(
             [queue],
@@ -73,9 +72,14 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
         queue = self.queues[0]
         while True:
             self.heartbeat()
-            self._is_waiting = True
+            self._is_waiting = True  # before the look at what was told, so that no signal is missed
             try:
+                if self._slot.is_told:
+                    raise StopRequested
                 popped = self.connection.blpop(queue.key, timeout=_BLOCK_S)
+            except RedisError as error:  # RQ would print a page and quit
+                log.warning("Redis: %s; trying again", error)
+                raise StopRequested from None
             finally:
                 self._is_waiting = False
             if popped is not None and self._tickets.is_ticket(popped[1]):  # R9, R23

@@ -10,6 +10,18 @@ local lease, seq = tonumber(ARGV[6]), tonumber(ARGV[7])
 local t = trial_key(sid, n)
 local POINTS, LOG_BYTES = 1000, 1048576
 
+-- Drops the oldest entries of the log until the rest fits.
+local function bound_log(bytes)
+  local log, size = trial_key(sid, n, 'log'), tonumber(redis.call('HGET', t, 'log_bytes') or 0)
+  while size > bytes do
+    local oldest = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
+    if not oldest then break end
+    redis.call('XDEL', log, oldest[1])
+    size = size - #oldest[2][2]
+  end
+  redis.call('HSET', t, 'log_bytes', size)
+end
+
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'host')
 local alive = f[2] == attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
 if not alive then return {'lost'} end
@@ -34,7 +46,7 @@ redis.call('HSET', t, 'seq', ARGV[7], 'step', ARGV[8], 'objective', ARGV[9], 'ph
 if ARGV[11] ~= '' then
   redis.call('XADD', trial_key(sid, n, 'log'), '*', 'd', ARGV[11])
   redis.call('HINCRBY', t, 'log_bytes', #ARGV[11])
-  bound_log(sid, n, LOG_BYTES)
+  bound_log(LOG_BYTES)
 end
 for i = 12, #ARGV, 3 do
   local points = trial_key(sid, n, 'p', ARGV[i + 1])

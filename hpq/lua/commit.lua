@@ -48,6 +48,22 @@ local function breaker()
   event(sid, 'held', n, attempt, 'why', held)
 end
 
+-- Keeps exactly the newest bytes of the log. Entries keep their ids, by which readers follow.
+local function keep_log(bytes)
+  local log, size = trial_key(sid, n, 'log'), tonumber(redis.call('HGET', t, 'log_bytes') or 0)
+  if size <= bytes then return end
+  local kept, left, last = {}, bytes, '+'
+  while left > 0 do
+    local entry = redis.call('XREVRANGE', log, last, '-', 'COUNT', 1)[1]
+    if not entry then break end
+    local data = string.sub(entry[2][2], -left)
+    kept[#kept + 1], left, last = {entry[1], data}, left - #data, '(' .. entry[1]
+  end
+  redis.call('DEL', log)
+  for i = #kept, 1, -1 do redis.call('XADD', log, kept[i][1], 'd', kept[i][2]) end
+  redis.call('HSET', t, 'log_bytes', bytes - left)
+end
+
 local reply = 'done'
 local want = changing(sid, function()
   if again() then
@@ -74,5 +90,5 @@ local want = changing(sid, function()
   end
   breaker()
 end)
-bound_log(sid, n, tonumber(ARGV[13]))
+keep_log(tonumber(ARGV[13]))
 return {reply, want[1], want[2]}

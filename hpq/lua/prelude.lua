@@ -94,16 +94,3 @@ local function finish(sid, n, attempt, state, ...)
   redis.call('HINCRBY', sweep_key(sid), 'n_' .. state, 1)
   event(sid, state, n, attempt, ...)
 end
-
--- Keeps the newest `bytes` of a trial's log.
-local function bound_log(sid, n, bytes)
-  local log, t = trial_key(sid, n, 'log'), trial_key(sid, n)
-  local size = tonumber(redis.call('HGET', t, 'log_bytes') or 0)
-  while size > bytes do
-    local oldest = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
-    if not oldest then break end
-    redis.call('XDEL', log, oldest[1])
-    size = size - #oldest[2][2]
-  end
-  if size >= 0 then redis.call('HSET', t, 'log_bytes', size) end
-end

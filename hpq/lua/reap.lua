@@ -17,6 +17,7 @@ end
 if NOW - tonumber(settle[2]) < lease then return {'settling', 0} end
 
 local function poison(sid, n, t, f)
+  local of = redis.call('HGET', sweep_key(sid), 'class')
   local step, hosts = tonumber(f[4] or 0), f[6] or ''
   local lost = step > tonumber(f[5] or 0) and 1 or tonumber(f[3] or 0) + 1
   if lost == 1 then hosts = '' end
@@ -24,7 +25,7 @@ local function poison(sid, n, t, f)
     hosts = hosts == '' and f[2] or hosts .. ',' .. f[2]
   end
   redis.call('HSET', t, 'lost', lost, 'lost_step', step, 'lost_hosts', hosts)
-  local live = redis.call('ZCOUNT', key('c', class, 'hosts'), NOW - FRESH_MS, '+inf')
+  local live = redis.call('ZCOUNT', key('c', of, 'hosts'), NOW - FRESH_MS, '+inf')
   local two = string.find(hosts, ',', 1, true) or live <= 1
   return lost >= lost_max and two
 end

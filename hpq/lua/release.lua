@@ -9,7 +9,8 @@ if not f[1] then return {'unknown', '', 0} end
 if f[2] ~= attempt then return {'stale', '', 0} end
 if f[1] ~= 'running' then return {'already', '', 0} end
 local want = changing(sid, function()
-  if f[3] == 'stop' then
+  -- What runs of a stopped sweep may end, but it does not start again.
+  if f[3] == 'stop' or redis.call('HGET', sweep_key(sid), 'flag') == 'stopped' then
     finish(sid, n, attempt, 'cancelled')
   else
     requeue(sid, n, attempt, reason, false)

@@ -1,0 +1,188 @@
+"""Any order of claims, beats, commits, releases, reaps and commands keeps the books in order."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from hpq import wire
+from hpq.connection import connect
+from hpq.errors import UserError
+from hpq.keys import Keys
+from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
+from hpq.store import Store
+from hpq.sweep import Goal, Launch, Metric, Sweep
+from hpq.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
+from hpq.view import View
+
+TRIALS, LEASE = 4, 30_000
+SID = "machine-00000"
+KINDS = [FailureKind.USER_ERROR, FailureKind.KILLED, FailureKind.OUT_OF_MEMORY]
+ENDS = {"finished", "failed", "pruned", "cancelled"}
+
+
+class Machine(RuleBasedStateMachine):
+    """Three workers, one sweep; a call may be sent twice, as a client does when a reply is lost."""
+
+    url = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.redis = connect(self.url)
+        self.redis.flushall()
+        self.keys = Keys("hpq")
+        self.store = Store(self.redis, self.keys, lambda *_: None)
+        self.view = View(self.redis, self.keys, LEASE)
+        self.workers = [
+            Presence(name=f"w{i}", host=f"h{i % 2}", worker_class="default") for i in range(3)
+        ]
+        rows = [(wire.dumps({"x": i}), i.to_bytes(16, "big")) for i in range(1, TRIALS + 1)]
+        self.store.add_rows(SID, 1, rows)
+        metric = Metric(name="acc", goal=Goal.MAXIMIZE)
+        self.store.seal(
+            Sweep(id=SID, name="m", digest="d", launch=Launch(trainer="digits"), metric=metric)
+        )
+        self.store.reap("default", lease_ms=LEASE, lost_max=3)
+        self.held: list[tuple[Presence, Claim]] = []  # every claim ever answered
+        self.seq = 0
+        self.taken: Counter[str] = Counter()  # commits that the store took, by trial
+
+    def teardown(self) -> None:
+        self.redis.close()
+
+    @rule(who=st.integers(0, 2), twice=st.booleans())
+    def claim(self, who: int, twice: bool) -> None:
+        nonce, worker = secrets.token_hex(4), self.workers[who]
+        got = self.store.claim(worker, nonce=nonce, lease_ms=LEASE)
+        if twice:
+            assert self.store.claim(worker, nonce=nonce, lease_ms=LEASE) == got
+        if got is not None:
+            self.held.append((worker, got))
+
+    def pick(self, data: st.DataObject) -> tuple[Presence, Claim]:
+        return data.draw(st.sampled_from(self.held))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), step=st.integers(0, 5))
+    def beat(self, data: st.DataObject, step: int) -> None:
+        worker, claim = self.pick(data)
+        self.seq += 1
+        points = (Point(step=step, name="acc", value=0.5),)
+        batch = Batch(seq=self.seq, step=step, points=points, log=b"x")
+        answers = {self.store.beat(claim, worker, batch, lease_ms=LEASE) for _ in range(2)}
+        assert len(answers) == 1
+        now = self.view.trial(claim.trial)
+        if answers != {Verdict.LOST}:
+            assert now.state is TrialState.RUNNING and now.attempt == claim.attempt
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), value=st.floats(-1, 1), kind=st.sampled_from([None, *KINDS]))
+    def commit(self, data: st.DataObject, value: float, kind: FailureKind | None) -> None:
+        _, claim = self.pick(data)
+        failure = None if kind is None else Failure(kind=kind, message="m", fingerprint=value.hex())
+        state = TrialState.FINISHED if kind is None else TrialState.FAILED
+        outcome = Outcome(state=state, objective=value, step=1, failure=failure)
+        before = self.view.trial(claim.trial)
+        first = self.store.commit(claim, outcome, 0)
+        assert self.store.commit(claim, outcome, 0) in (Committed.ALREADY, Committed.STALE)
+        if first is Committed.DONE:
+            assert not before.state.is_terminal and before.attempt == claim.attempt
+            assert self.view.trial(claim.trial).state is state
+            self.taken[str(claim.trial)] += 1
+        if before.attempt > claim.attempt:
+            assert first is Committed.STALE
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        _, claim = self.pick(data)
+        first = self.store.release(claim, Reason.STOPPING)
+        assert self.store.release(claim, Reason.STOPPING) != "released"
+        assert first in ("released", "already", "stale")
+
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        names = [n.decode() for n in self.redis.zrange(self.keys.leases, 0, -1)]
+        if names:
+            self.redis.zadd(self.keys.leases, {data.draw(st.sampled_from(names)): 0})
+        self.store.reap("default", lease_ms=LEASE, lost_max=3)
+
+    @rule(verb=st.sampled_from(["pause", "resume", "stop", "cancel"]))
+    def tell(self, verb: str) -> None:
+        try:
+            self.store.control(SID, verb)
+        except UserError:
+            assert self.view.sweep(SID).flag in ("stopped", "cancelled")
+        if verb == "pause":
+            assert self.store.claim(self.workers[0], nonce="p", lease_ms=LEASE) is None
+
+    @rule(number=st.integers(1, TRIALS))
+    def cancel_one(self, number: int) -> None:
+        self.store.control(SID, "cancel", number)
+
+    @rule(numbers=st.sets(st.integers(1, TRIALS)))
+    def retry(self, numbers: set[int]) -> None:
+        self.store.retry(SID, sorted(numbers))
+
+    @rule(cap=st.integers(0, 2))
+    def cap(self, cap: int) -> None:
+        self.store.set(SID, {"max_parallel": str(cap)})
+
+    @invariant()
+    def the_books_agree(self) -> None:
+        sweep = self.view.sweep(SID)
+        counts = sweep.counts
+        assert counts.total == TRIALS
+        trials = list(self.view.all_trials(SID))
+        tally = Counter(t.state for t in trials)
+        assert all(counts.of(state) == tally[state] for state in TrialState)
+        leases = {n.decode() for n in self.redis.zrange(self.keys.leases, 0, -1)}
+        assert leases == {str(t.id) for t in trials if t.state is TrialState.RUNNING}
+        ranked = {int(n) for n in self.redis.zrange(self.keys.sweep(SID, "rank"), 0, -1)}
+        assert ranked == {t.id.number for t in trials if t.state is TrialState.FINISHED}
+
+    @invariant()
+    def the_demand_is_what_could_run(self) -> None:
+        sweep = self.view.sweep(SID)
+        queued, running = sweep.counts.queued, sweep.counts.running
+        if sweep.flag or sweep.held:
+            claimable = 0
+        elif sweep.max_parallel:
+            claimable = max(0, min(queued, sweep.max_parallel - running))
+        else:
+            claimable = queued
+        assert self.redis.llen(self.keys.demand("default")) == running + claimable
+        is_open = self.redis.zscore(self.keys.worker_class("default", "open"), SID) is not None
+        assert is_open == (queued + running > 0)
+
+    @invariant()
+    def every_end_has_its_event(self) -> None:
+        events = self.view.events(SID)
+        for trial in self.view.all_trials(SID):
+            mine = [e for e in events if e.trial == trial.id.number]
+            attempts = [e.attempt for e in mine if e.what == "claimed"]
+            assert attempts == sorted(set(attempts))
+            ends = [e for e in mine if e.what in ENDS]
+            backs = [e for e in mine if e.what == "retried"]
+            assert len(ends) - len(backs) <= 1
+            if trial.state.is_terminal and trial.attempt:
+                assert ends and ends[-1].what == trial.state
+        assert TrialId(sweep=SID, number=1).sweep == SID
+
+
+@pytest.mark.timeout(120)
+def test_any_order_of_calls_keeps_the_books_in_order(redis_url: str) -> None:
+    Machine.url = redis_url
+    machine = Machine.TestCase
+    machine.settings = settings(
+        max_examples=60,
+        stateful_step_count=30,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    machine("runTest").runTest()

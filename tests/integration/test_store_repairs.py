@@ -1,0 +1,65 @@
+"""What broke once in the scripts and the store, each so small that it needs no process."""
+
+from __future__ import annotations
+
+import pytest
+
+import hpq
+from hpq.outcome import Batch, Outcome, Presence, Reason
+from hpq.sweep import SweepState
+from hpq.trial import FailureKind, TrialState
+
+LEASE = 30_000
+
+
+def test_the_log_of_a_finished_trial_keeps_its_tail_to_the_byte(store, view, sweep_of, who) -> None:
+    sweep_of(1)
+    claim = store.claim(who, nonce="a", lease_ms=LEASE)
+    for seq, data in enumerate((b"a" * 60_000, b"b" * 60_000, b"end"), start=1):
+        store.beat(claim, who, Batch(seq=seq, log=data), lease_ms=LEASE)
+    before = view.log(claim.trial)[1]
+    store.commit(claim, Outcome(state=TrialState.FINISHED), 0)
+    log, last = view.log(claim.trial)
+    assert log == b"b" * 16_381 + b"end"
+    assert last == before  # who follows the log reads nothing twice
+
+
+def test_a_trial_of_a_stopped_sweep_that_is_given_back_is_cancelled(
+    store, view, sweep_of, who
+) -> None:
+    sweep = sweep_of(2)
+    claim = store.claim(who, nonce="a", lease_ms=LEASE)
+    store.control(sweep.id, "stop")
+    assert store.release(claim, Reason.STOPPING) == "released"
+    assert view.sweep(sweep.id).state is SweepState.FINISHED
+    assert view.trial(claim.trial).state is TrialState.CANCELLED
+
+
+def test_poison_asks_for_the_hosts_of_the_trials_own_class(
+    store, view, sweep_of, who, redis, keys
+) -> None:
+    """A reaper of another class, which has many hosts, says nothing about this one's."""
+    sweep_of(1)
+    for host in ("h7", "h8"):
+        other = Presence(name=host, host=host, worker_class="small")
+        store.present(other, idle=True, lifetime_ms=LEASE)
+    store.present(who, idle=False, lifetime_ms=LEASE)
+    store.reap("small", lease_ms=LEASE, lost_max=2)
+    for nonce in ("a", "b"):
+        claim = store.claim(who, nonce=nonce, lease_ms=LEASE)
+        redis.zadd(keys.leases, {str(claim.trial): 0})
+        assert store.reap("small", lease_ms=LEASE, lost_max=2) == 1
+    failure = view.trial(claim.trial).failure
+    assert failure is not None and failure.kind is FailureKind.POISON
+
+
+def test_discard_leaves_a_sweep_that_was_sealed(store, view, sweep_of) -> None:
+    sweep = sweep_of(2)
+    store.discard(sweep.id)  # as after a seal whose answer was lost
+    assert len(list(view.all_trials(sweep.id))) == 2
+
+
+@pytest.mark.parametrize("step", [float("nan"), 0.5, "7", 2**60, [1]])
+def test_a_step_is_a_whole_number(step) -> None:
+    with pytest.raises(ValueError, match="is not a whole number"):
+        hpq.report({"loss": 1.0}, step=step)
