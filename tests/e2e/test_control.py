@@ -1,0 +1,127 @@
+"""Classes, caps, priority and what a person says to a running sweep, through the command line."""
+
+from __future__ import annotations
+
+from hpq.sweep import SweepState
+from hpq.trial import TrialState
+
+
+def running(lab, sid: str) -> list[int]:
+    return [t.id.number for t in lab.view.all_trials(sid) if t.state is TrialState.RUNNING]
+
+
+def test_two_classes_share_a_server_and_not_their_trials(lab) -> None:
+    lab.go()
+    small, default = lab.steered(2, "queue: small"), lab.steered(2)
+    first = lab.worker(HPQ_QUEUE="small")
+    lab.wait_over(small)
+    assert lab.view.sweep(default).counts.queued == 2
+    said = lab.hpq("enqueue", lab.code / "sweep-2.yaml").stderr
+    assert "no worker of class 'default' is alive" in said
+    lab.worker()
+    lab.wait_over(default)
+    hosts = {t.worker for t in lab.view.all_trials(small)}
+    assert not hosts & {t.worker for t in lab.view.all_trials(default)} and first.poll() is None
+
+
+def test_max_parallel_caps_what_runs_and_set_lifts_it(lab) -> None:
+    sid = lab.steered(3, "max_parallel: 1")
+    lab.worker(2)
+    lab.wait_for("began-1-1")
+    lab.wait_until(lambda: {w.state for w in lab.view.workers()} == {"busy", "idle"}, "an idle one")
+    assert running(lab, sid) == [1]
+    lab.ok("set", sid, "max_parallel=2")
+    lab.wait_for("began-2-1")
+    assert running(lab, sid) == [1, 2]
+    lab.go()
+    lab.wait_over(sid)
+
+
+def test_the_sweep_of_higher_priority_goes_first(lab) -> None:
+    lab.go()
+    old, new = lab.steered(3), lab.steered(3, "priority: 5")
+    lab.worker()
+    lab.wait_over(old)
+    lab.wait_over(new)
+    last_of_new = max(t.ended_ms for t in lab.view.all_trials(new))
+    assert last_of_new <= min(t.claimed_ms for t in lab.view.all_trials(old))
+
+
+def test_a_paused_sweep_starts_nothing_until_it_is_resumed(lab) -> None:
+    sid = lab.steered(2)
+    lab.worker()
+    lab.wait_for("began-1-1")
+    lab.ok("pause", sid)
+    lab.go()
+    lab.wait_until(lambda: lab.view.sweep(sid).counts.finished == 1, "the running trial's end")
+    lab.wait_until(lambda: [w.state for w in lab.view.workers()] == ["idle"], "an idle worker")
+    assert lab.view.sweep(sid).state is SweepState.PAUSED
+    assert lab.events(sid, 2) == []
+    lab.ok("resume", sid)
+    lab.wait_over(sid)
+
+
+def test_a_stopped_sweep_finishes_what_runs_and_drops_the_rest(lab) -> None:
+    sid = lab.steered(4)
+    lab.worker()
+    lab.wait_for("began-1-1")
+    lab.ok("stop", sid, "--yes")
+    assert lab.view.sweep(sid).state is SweepState.STOPPING
+    lab.go()
+    lab.wait_over(sid)
+    counts = lab.view.sweep(sid).counts
+    assert (counts.finished, counts.cancelled) == (1, 3)
+
+
+def test_a_cancelled_sweep_ends_what_runs_and_can_be_retried_and_removed(lab) -> None:
+    sid = lab.steered(3)
+    lab.worker()
+    lab.wait_for("began-1-1")
+    lab.ok("cancel", sid, "--yes")
+    lab.wait_over(sid)
+    assert lab.view.sweep(sid).state is SweepState.CANCELLED
+    assert lab.view.sweep(sid).counts.cancelled == 3
+    assert "told to stop" in lab.printed(sid)
+    lab.go()
+    lab.ok("retry", sid, "--cancelled")
+    lab.wait_over(sid)
+    assert lab.view.sweep(sid).counts.finished == 3
+    assert lab.trial(sid).attempt == 2
+    assert lab.hpq("best", sid, "--yaml").stdout == "x: 1\n"
+    lab.ok("rm", sid, "--yes")
+    assert lab.hpq("show", sid).returncode == 4
+    left = [k for k in lab.redis.keys(f"*{sid}*") if not k.startswith(b"hpq:w:")]
+    assert left == []
+
+
+def test_a_deaf_trial_that_is_cancelled_is_killed(lab) -> None:
+    lab.write(
+        "train.py",
+        """
+        import signal, time
+        from pathlib import Path
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        Path("began").touch()
+        while True:
+            time.sleep(0.01)
+        """,
+    )
+    sid = lab.enqueue("program: train.py\nmethod: grid\nparameters: {x: {value: 1}}\n")
+    lab.worker()
+    lab.wait_for("began")
+    lab.ok("cancel", sid, "--yes")
+    lab.wait_over(sid)
+    assert lab.trial(sid).state is TrialState.CANCELLED and not lab.processes(r"train\.py")
+
+
+def test_a_removed_sweep_ends_its_running_trial_and_the_worker_goes_on(lab) -> None:
+    sid = lab.steered(2)
+    lab.worker()
+    began = lab.wait_for("began-1-1")
+    assert lab.hpq("rm", sid, "--yes").returncode == 2
+    lab.ok("rm", sid, "--yes", "--force")
+    lab.wait_until(lambda: began not in lab.processes(), "the end of its runner")
+    lab.go()
+    other = lab.steered(1, "priority: 1")
+    lab.wait_over(other)
+    lab.wait_until(lambda: not lab.redis.zcard(lab.keys.leases), "the end of the lease")

@@ -1,0 +1,57 @@
+"""Enqueue is all or nothing, and twice is once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+HPQ = str(Path(sys.executable).with_name("hpq"))
+
+SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
+
+
+def test_the_same_file_twice_is_one_sweep_unless_it_is_to_be_new(lab) -> None:
+    lab.write("train.py", "")
+    sid = lab.enqueue(SWEEP)
+    file = lab.code / "sweep-1.yaml"
+    again = lab.hpq("enqueue", file)
+    assert (again.returncode, again.stdout.strip()) == (0, sid) and "--new" in again.stderr
+    new = lab.ok("enqueue", file, "--new").strip()
+    assert new != sid and set(lab.view.sweep_ids()) == {sid, new}
+    lab.write("train.py", "# edited\n")
+    edited = lab.ok("enqueue", file).strip()
+    assert edited not in (sid, new)
+
+
+def test_enqueues_at_the_same_time_make_one_sweep(lab) -> None:
+    lab.write("train.py", "")
+    file = lab.write("sweep.yaml", SWEEP)
+    both = [
+        subprocess.Popen([HPQ, "enqueue", str(file)], cwd=lab.code, env=lab.env,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]  # fmt: skip
+    said = [process.communicate(timeout=50)[0].strip() for process in both]
+    assert [process.returncode for process in both] == [0, 0, 0]
+    assert len(set(said)) == 1 and lab.view.sweep_ids() == [said[0]]
+    assert lab.redis.hlen(lab.keys.sweep(said[0], "params")) == 2
+    (owner,) = {k.split(b":")[2] for k in lab.redis.keys("hpq:s:*")}
+    assert owner.decode() == said[0]  # of the others no row is left
+
+
+def test_an_enqueue_that_was_killed_leaves_nothing_visible(lab) -> None:
+    lab.write("train.py", "")
+    text = "program: train.py\nmethod: grid\nparameters:\n"
+    text += "".join(f"  p{i}: {{values: {list(range(10))}}}\n" for i in range(5))
+    file = lab.write("sweep.yaml", text)
+    process = subprocess.Popen([HPQ, "enqueue", str(file)], cwd=lab.code, env=lab.env,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    lab.wait_until(lambda: lab.redis.keys("hpq:s:*:params"), "the first rows")
+    process.kill()
+    process.wait()
+    rows = lab.redis.keys("hpq:s:*")
+    assert rows and all(lab.redis.ttl(key) > 0 for key in rows)
+    assert lab.view.sweep_ids() == [] and "sweep" not in lab.ok("ls", "--json")
+    done = lab.hpq("enqueue", file)
+    assert done.returncode == 0 and "100,000 trials" in done.stderr.replace("100000", "100,000")

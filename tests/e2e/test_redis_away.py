@@ -1,0 +1,119 @@
+"""Redis is killed and comes back: no worker ends, nothing is lost, doubled or falsely requeued."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpq.trial import TrialState
+
+
+@pytest.mark.slow
+def test_a_trial_goes_on_while_redis_is_away_and_is_committed_once(lab) -> None:
+    sid = lab.steered(2)
+    fleet = lab.worker()
+    lab.wait_for("began-1-1")
+    one = lab.parent()
+    lab.server.kill()
+    lab.wait_until(lambda: "training goes on" in lab.log(), "a beat that failed")
+    lab.server.start()
+    lab.wait_until(lambda: lab.view.workers(), "the worker's next sign of life")
+    lab.go()
+    lab.wait_over(sid)
+    assert lab.events(sid) == lab.events(sid, 2) == ["claimed", "finished"]
+    assert lab.parent() == one and fleet.poll() is None
+    assert "Traceback" not in lab.log()
+
+
+@pytest.mark.slow
+def test_a_result_that_comes_while_redis_is_away_is_kept_and_committed_when_it_is_back(lab) -> None:
+    sid = lab.steered(2)
+    lab.worker()
+    lab.wait_for("began-1-1")
+    lab.server.kill()
+    lab.go()
+    spool = lab.home / "spool"
+    lab.wait_until(lambda: list(spool.rglob("*.json")), "the result on disk")
+    lab.server.start()
+    lab.wait_over(sid)
+    assert lab.events(sid) == ["claimed", "finished"]
+    assert lab.trial(sid).objective == 0.1 and lab.trial(sid).attempt == 1
+    assert [p.value for p in lab.view.history(lab.trial(sid).id, "loss")] == [1, 1, 0.1]
+    assert not list(spool.rglob("*.json"))
+    assert "Traceback" not in lab.log()
+
+
+@pytest.mark.slow
+def test_a_result_on_disk_survives_its_worker(lab) -> None:
+    sid = lab.steered(1)
+    fleet = lab.worker()
+    lab.wait_for("began-1-1")
+    lab.server.kill()
+    lab.go()
+    spool = lab.home / "spool"
+    lab.wait_until(lambda: list(spool.rglob("*.json")), "the result on disk")
+    fleet.terminate()
+    assert fleet.wait(50) == 0
+    lab.server.start()
+    lab.worker()
+    lab.wait_over(sid)
+    trial = lab.trial(sid)
+    assert (trial.state, trial.objective, trial.attempt) == (TrialState.FINISHED, 0.1, 1)
+
+
+@pytest.mark.slow
+def test_a_redis_that_hangs_past_the_lease_requeues_nothing_falsely(lab) -> None:
+    sid = lab.steered(2)
+    lab.worker(2)
+    lab.wait_for("began-1-1")
+    lab.wait_for("began-2-1")
+    lab.server.freeze()
+    lab.wait_until(lambda: lab.log().count("training goes on") >= 2, "beats that failed")
+    lab.server.thaw()
+    lab.go()
+    lab.wait_over(sid)
+    assert lab.events(sid) == lab.events(sid, 2) == ["claimed", "finished"]
+
+
+def test_a_server_that_lost_its_data_ends_the_trial_and_the_worker_goes_on(lab) -> None:
+    lab.steered(1)
+    lab.worker()
+    began = lab.wait_for("began-1-1")
+    lab.redis.flushall()
+    lab.wait_until(lambda: began not in lab.processes(), "the end of the runner")
+    lab.go()
+    lab.wait_over(lab.steered(2))
+    assert "Traceback" not in lab.log()
+
+
+@pytest.mark.slow
+def test_an_idle_worker_waits_for_redis_and_takes_the_next_sweep(lab) -> None:
+    fleet = lab.worker()
+    lab.wait_until(lambda: lab.view.workers(), "a worker")
+    one = lab.parent()
+    lab.server.kill()
+    lab.wait_until(lambda: "Redis" in lab.log(), "the worker to see it")
+    lab.server.start()
+    lab.go()
+    sid = lab.steered(2)
+    lab.wait_over(sid)
+    assert lab.parent() == one and fleet.poll() is None
+    assert "Traceback" not in lab.log()
+
+
+@pytest.mark.slow
+def test_a_worker_told_to_stop_while_redis_is_away_goes(lab) -> None:
+    fleet = lab.worker()
+    lab.wait_until(lambda: lab.view.workers(), "a worker")
+    lab.server.kill()
+    lab.wait_until(lambda: "Redis" in lab.log(), "the worker to see it")
+    fleet.terminate()
+    assert fleet.wait(50) == 0
+
+
+def test_a_worker_without_a_server_says_so_in_one_line(lab) -> None:
+    lab.server.kill()
+    lab.worker()
+    lab.wait_until(lambda: "no Redis answers" in lab.log(), "the line")
+    assert "Traceback" not in lab.log()
+    done = lab.hpq("ls")
+    assert done.returncode == 3 and len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,140 @@
+"""Nothing in Redis becomes code by itself: strays, forged launch records, keys, HPQ_ALLOW."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zlib
+
+import pytest
+
+from hpq.sweep import SweepState
+from hpq.tickets import TASK
+
+PROGRAM = """
+    from pathlib import Path
+    Path("ran").touch()
+    print("loss=1")
+"""
+SWEEP = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {value: 1}}\n"
+
+
+class Evil:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def why(lab, sid: str) -> str:
+    return "".join(w.refuses.get(sid, "") for w in lab.view.workers())
+
+
+def test_what_is_no_ticket_is_set_aside_and_counted_and_nothing_of_it_runs(lab) -> None:
+    evil = lab.folder / "evil"
+
+    def zipped(*call: object) -> bytes:
+        return zlib.compress(json.dumps(call).encode())
+
+    strays = {
+        b"\xff\xfe\x00": {"data": b"\x80garbage"},
+        b"system": {"data": zipped("os.system", None, [f"touch {evil}"], {})},
+        b"pickled": {"data": zlib.compress(pickle.dumps(Evil(str(evil))))},
+        b"nested": {"data": zlib.compress(b"[" * 100_000)},
+        b"bomb": {"data": zlib.compress(b"[" + b" " * 50_000_000)},
+        b"number": {"data": zlib.compress(b"5")},
+        b"empty": {"data": b""},
+        b"mapping": {"data": zlib.compress(b"{}")},
+        b"half": {"data": zlib.compress(f'["{TASK}"'.encode())},
+        b"status": {"data": zipped("os.system", None, [], {}), "status": "no such status"},
+        b"plain": {"data": f'["{TASK}", null, [], {{}}]'.encode(), "created_at": "never"},
+    }
+    queue = f"rq:queue:{lab.keys.queue('default')}"
+    for name, fields in strays.items():
+        lab.redis.hset(b"rq:job:" + name, mapping=fields)
+        lab.redis.rpush(queue, name)
+    lab.redis.set("rq:job:text", "no hash at all")
+    lab.redis.rpush(queue, "text", "a job that is not there")
+    lab.go()
+    lab.worker()
+    lab.wait_until(lambda: not lab.redis.llen(queue), "the queue to be empty")
+    sid = lab.steered(1)
+    lab.wait_over(sid)
+    aside = int(lab.redis.hget(lab.keys.counters, "tickets_set_aside"))
+    assert aside == len(strays) + 1 == lab.redis.llen(lab.keys.set_aside)
+    assert not evil.exists() and "Traceback" not in lab.log() and "touch" not in lab.log()
+
+
+FORGED = {
+    "another program": {"program": "other.py"},
+    "another command": {"command": ["touch", "ran"]},
+    "another directory": {"code_dir": "/"},
+    "a shipped trainer with a command": {"trainer": "digits", "command": ["touch", "ran"]},
+    "a shipped trainer with a directory": {"trainer": "digits", "program": "", "command": []},
+    "more from the environment": {"pass_env": ["HOME"]},
+    "a trainer of the standard library": {"trainer": "os:system", "program": "", "command": []},
+    "a type that is wrong": {"program": ["touch", "ran"]},
+    "no launch record": None,
+}
+
+
+@pytest.mark.slow
+def test_a_forged_launch_record_is_refused_with_the_reason_and_nothing_runs(lab) -> None:
+    lab.write("other.py", PROGRAM)
+    lab.write("train.py", PROGRAM)
+    sids = {}
+    for i, (what, change) in enumerate(FORGED.items()):
+        sid = sids[what] = lab.enqueue(SWEEP, "--new", "--name", f"s{i}")
+        key = lab.keys.sweep(sid)
+        record = json.loads(lab.redis.hget(key, "launch"))
+        forged = "{" if change is None else json.dumps(record | change)
+        lab.redis.hset(key, "launch", forged)
+    lab.worker()
+    for what, sid in sids.items():
+        lab.wait_until(lambda s=sid: why(lab, s), f"the refusal of {what}")
+    assert not (lab.code / "ran").exists()
+    sound = lab.enqueue(SWEEP, "--new", "--name", "sound")
+    lab.wait_over(sound)
+    assert (lab.code / "ran").exists()
+    for what, sid in sids.items():
+        told = [e.what for e in lab.view.events(sid) if e.trial]
+        assert told == ["claimed", "requeued"], (what, told)  # asked once, not in a circle
+    assert "Traceback" not in lab.log()
+
+
+def test_a_worker_with_another_key_refuses_and_says_so(lab) -> None:
+    lab.write("train.py", PROGRAM)
+    sid = lab.enqueue(SWEEP, HPQ_CODE_KEY="ours")
+    lab.worker(HPQ_CODE_KEY="theirs")
+    lab.wait_until(lambda: why(lab, sid), "the refusal")
+    assert "not signed with this worker's HPQ_CODE_KEY" in why(lab, sid)
+    assert lab.view.sweep(sid).state is SweepState.RUNNING and not (lab.code / "ran").exists()
+    lab.worker(HPQ_CODE_KEY="ours")
+    lab.wait_over(sid)
+
+
+def test_hpq_allow_lets_a_program_of_the_workers_own_image_run(lab) -> None:
+    image = lab.folder / "image"
+    image.mkdir()
+    (image / "train.py").write_text("print('loss=1')\n", "utf-8")
+    lab.write("train.py", PROGRAM)
+    sid = lab.enqueue(SWEEP)
+    key = lab.keys.sweep(sid)
+    # What an enqueue of code that lies in the image will write (no directory, no signature).
+    record = json.loads(lab.redis.hget(key, "launch")) | {"code_dir": "", "code": ""}
+    lab.redis.hset(key, mapping={"launch": json.dumps(record), "signature": ""})
+    lab.worker(HPQ_ALLOW="train.py", HPQ_CODE=str(image))
+    lab.wait_over(sid)
+    assert lab.trial(sid).objective == 1.0 and not (lab.code / "ran").exists()
+
+
+def test_a_manifest_that_was_tampered_with_is_refused(lab) -> None:
+    lab.write("train.py", PROGRAM)
+    sid = lab.enqueue(SWEEP)
+    for digest in lab.redis.hkeys(lab.keys.code):
+        lab.redis.hset(lab.keys.code, digest, "no JSON")
+    lab.worker()
+    lab.wait_until(lambda: why(lab, sid), "the refusal")
+    assert "manifest in Redis is not the one that was enqueued" in why(lab, sid)
+    assert not (lab.code / "ran").exists() and "Traceback" not in lab.log()
