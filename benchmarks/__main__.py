@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+from collections.abc import Sequence
 
 from benchmarks import cli, drain, enqueue, gap, parent, size, watch
+from benchmarks.figures import Figure
 from benchmarks.server import private_server
 from benchmarks.table import as_json, conditions, text
 
@@ -32,11 +35,13 @@ def main() -> None:
         parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
     if args.rounds < 1:
         parser.error("--rounds: at least 1")
+    # Workers and servers that a benchmark has started must end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with private_server() as server:
         about = conditions(server.version)
     if not args.json:
         print("\n".join(f"{key}: {value}" for key, value in about.items()), end="\n\n")
-    groups = {}
+    groups: dict[str, Sequence[Figure]] = {}
     for name in names:
         print(f"{name} …", file=sys.stderr)
         measure, line = BENCHMARKS[name]

@@ -158,7 +158,7 @@ class _Counter(threading.Thread):
 
     def run(self) -> None:
         """Listen until the last word."""
-        with self._redis.monitor() as monitor:
+        with self._redis.monitor() as monitor:  # type: ignore[no-untyped-call]
             self._listens.set()
             for seen in monitor.listen():
                 words = seen["command"].split()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from benchmarks import peers
 from benchmarks.figures import Figure, in_turn
@@ -17,8 +18,17 @@ _SINGLY = 2_000  # jobs of the slowest peer
 _MANY = 10_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Of a set, but for the rate in sets a second."""
+
+    rate: float
+    client_us: float
+    server_us: float
+
+
 def measure(rounds: int) -> Iterator[Figure]:
-    """Whole processes against their targets, then the calls in them against RQ's."""
+    """Whole processes against their targets, then the calls inside them against RQ's."""
     with private_server() as server:
         yield from _processes(server, rounds)
         yield from _calls(server, rounds)
@@ -36,28 +46,42 @@ def _processes(server: Server, rounds: int) -> Iterator[Figure]:
 def _calls(server: Server, rounds: int) -> Iterator[Figure]:
     file = write_grid(server.folder, _MANY)
     every = list(sets(load(file)))
-
-    def rate(count: int, work: Callable[[], object]) -> Callable[[], float]:
-        def run() -> float:
-            server.empty()
-            begun = time.perf_counter()
-            work()
-            return count / (time.perf_counter() - begun)
-
-        return run
-
-    calls = {
-        "hpq": rate(_MANY, lambda: put(server, file)),
-        "many": rate(_MANY, lambda: peers.enqueue_many(server.redis, every)),
-        "singly": rate(_SINGLY, lambda: peers.enqueue(server.redis, every[:_SINGLY])),
-    }
-    found = in_turn(rounds, calls)
-    ours = Figure(
-        what="hpq, read the file and enqueue, in process",
-        unit="sets/s",
-        values=found["hpq"],
-        more_is_better=True,
+    found = in_turn(
+        rounds,
+        {
+            "hpq": lambda: _cost(server, _MANY, lambda: put(server, file)),
+            "many": lambda: _cost(server, _MANY, lambda: peers.enqueue_many(server.redis, every)),
+            "singly": lambda: _cost(
+                server, _SINGLY, lambda: peers.enqueue(server.redis, every[:_SINGLY])
+            ),
+        },
     )
-    yield ours
-    yield ours.peer("rq enqueue_many, 500 a call", found["many"])
-    yield ours.peer("rq enqueue, one by one", found["singly"])
+    for name, unit, pick in _COSTS:
+        ours = Figure(
+            what=f"hpq, file read and enqueued in process, {name}",
+            unit=unit,
+            values=[pick(cost) for cost in found["hpq"]],
+            more_is_better=unit == "sets/s",
+        )
+        yield ours
+        yield ours.peer(f"rq enqueue_many, 500 a call, {name}", [pick(c) for c in found["many"]])
+        yield ours.peer(f"rq enqueue, one by one, {name}", [pick(c) for c in found["singly"]])
+
+
+_COSTS: Sequence[tuple[str, str, Callable[[Cost], float]]] = (
+    ("wall time", "sets/s", lambda cost: cost.rate),
+    ("CPU of the client", "µs/set", lambda cost: cost.client_us),
+    ("CPU of Redis", "µs/set", lambda cost: cost.server_us),
+)
+
+
+def _cost(server: Server, count: int, work: Callable[[], object]) -> Cost:
+    server.empty()
+    server_s, client_s, wall_s = server.cpu_s(), time.process_time(), time.perf_counter()
+    work()
+    wall_s, client_s = time.perf_counter() - wall_s, time.process_time() - client_s
+    return Cost(
+        rate=count / wall_s,
+        client_us=1e6 * client_s / count,
+        server_us=1e6 * (server.cpu_s() - server_s) / count,
+    )

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +60,9 @@ class Figure:
         )
 
 
-def in_turn(rounds: int, calls: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
+def in_turn(rounds: int, calls: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
     """Run all calls once a round, so that a busy moment of the machine meets them alike."""
-    found: dict[str, list[float]] = {name: [] for name in calls}
+    found: dict[str, list[T]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
             found[name].append(call())

@@ -1,4 +1,4 @@
-"""The time between the end of one trial and the first step of the next, as training code sees it."""
+"""From the end of one trial to the first step of the next, as training code sees it."""
 
 from __future__ import annotations
 

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.server import Server
+from benchmarks.server import DEADLINE_S, Server
 from hpq.trial import Json
 from producer.enqueue import enqueue
 from producer.sweepfile.load import load
 
 TRAINING = Path(__file__).resolve().parent / "training"
-_DEADLINE_S = 600.0
 
 
-def grid(count: int) -> dict[str, dict[str, list[Json]]]:
+def grid(count: int) -> Json:
     """A search space of `count` sets (a multiple of 100)."""
     axes: dict[str, list[Json]] = {
         "max_learning_rate": [0.0123451 + i / 1e7 for i in range(5)],
@@ -36,8 +35,8 @@ def grid(count: int) -> dict[str, dict[str, list[Json]]]:
 
 def write_grid(folder: Path, count: int) -> Path:
     """A sweep file of `count` sets for the trainer cifar10."""
-    data = {"trainer": "cifar10", "method": "grid", "parameters": grid(count)}
-    return _write(folder / f"grid-{count}.yaml", data)
+    data: dict[str, Json] = {"trainer": "cifar10", "method": "grid"}
+    return _write(folder / f"grid-{count}.yaml", {**data, "parameters": grid(count)})
 
 
 def write_trials(folder: Path, trainer: str, count: int, *, resident: bool, **fixed: Json) -> Path:
@@ -66,13 +65,12 @@ def wait_over(server: Server, sid: str) -> None:
     Raises:
         SystemExit: one failed, or they take far too long.
     """
-    view, until = server.session().view, time.monotonic() + _DEADLINE_S
-    while not (sweep := view.sweep(sid)).state.is_over:
-        if time.monotonic() > until:
-            raise SystemExit(f"benchmarks: {sid} is not over: {sweep.counts}")
+    view, until = server.session().view, time.monotonic() + DEADLINE_S
+    while (counts := (sweep := view.sweep(sid)).counts).finished < counts.total:
+        if counts.failed or time.monotonic() > until:
+            refused = [w.refuses for w in view.workers() if w.refuses]
+            raise SystemExit(f"benchmarks: {sid} is {sweep.state}: {counts} {refused or ''}")
         time.sleep(0.1)
-    if sweep.counts.finished != sweep.counts.total:
-        raise SystemExit(f"benchmarks: trials of {sid} failed: {sweep.counts}")
 
 
 def _write(path: Path, data: dict[str, Json]) -> Path:

@@ -6,6 +6,7 @@ Standard library only, but for `digits`. Times are time.monotonic(), one clock f
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def digits(params: dict[str, Any], trial: Any) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(trial, name)
 
-        def report(self, metrics: dict[str, float], step: int | None = None) -> None:
+        def report(self, metrics: Mapping[str, float], step: int) -> None:
             """Note the moment, then report."""
             _append(params["file"], params["number"], time.monotonic())
             trial.report({"loss": metrics["test/loss"]}, step)
