@@ -12,40 +12,21 @@ import os
 import selectors
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import dataclass
 
-from hpq.outcome import Outcome, Verdict
+from hpq.outcome import Outcome
 from hpq.sweep import Sweep
-from hpq.trial import Claim, Failure, FailureKind, TrialState
+from hpq.trial import Claim, FailureKind
 from worker.beats import Beats
 from worker.child import Child
 from worker.collector import Collector, parse_printed
-from worker.failures import of_exit
+from worker.judging import HALT_OF, Ending, Halt, judge
 from worker.messages import End, Lines, Run, read_end
 
 _TAIL_BYTES = 16_384  # of the log, to make a failure's line from
 _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have
 _LONGEST_BYTES = 200  # of a printed line that may be a metric
 DEFAULT_STALL_S = 900.0
-
-
-class Halt(StrEnum):
-    """Why an attempt is told to end before it ends by itself."""
-
-    CANCELLED = "cancelled"
-    PRUNED = "pruned"
-    STOPPING = "stopping"  # this worker was told to go
-    LOST = "lost"  # another attempt has the trial
-    TIMEOUT = "timeout"
-    STALLED = "stalled"
-
-
-_BY_VERDICT = {
-    Verdict.STOP: Halt.CANCELLED,
-    Verdict.PRUNE: Halt.PRUNED,
-    Verdict.LOST: Halt.LOST,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +101,8 @@ class Execution:
             beats.nudge()
 
     def _look_up(self, signals: Signals, beats: Beats) -> None:
-        if beats.verdict in _BY_VERDICT:
-            self._stop(_BY_VERDICT[beats.verdict])
+        if beats.verdict in HALT_OF:
+            self._stop(HALT_OF[beats.verdict])
         if signals.level() >= 1:
             self._stop(Halt.STOPPING)
         if signals.level() >= 2:
@@ -182,7 +163,9 @@ class Execution:
             self._child.end(patience_s=0.5)
         self._drain()
         self._parse([self._printed.rest()])
-        outcome = self._outcome(status)
+        tail = self._tail.decode("utf-8", "replace")
+        ending = Ending(halt=self._halt, end=self._end, status=status, tail=tail)
+        outcome = judge(ending, self._sweep, self._collector)
         failure = outcome.failure if outcome else None
         # What ran out of memory leaves a process that nobody should train in again.
         is_clean = failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY
@@ -194,53 +177,6 @@ class Execution:
         for _ in range(_PIPE_READS):
             if not self._read_output():
                 return
-
-    def _outcome(self, status: int) -> Outcome | None:
-        if self._halt in (Halt.LOST, Halt.STOPPING) and not self._is_finished():
-            return None
-        if self._halt is Halt.CANCELLED and not self._is_finished():
-            return self._ended(TrialState.CANCELLED)
-        if self._halt is Halt.PRUNED:
-            return self._ended(TrialState.PRUNED)
-        if self._halt is Halt.TIMEOUT:
-            limit = f"{self._sweep.timeout_s:g} s"
-            return self._failed(FailureKind.TIMEOUT, f"not done after {limit}; see `timeout`")
-        if self._halt is Halt.STALLED:
-            return self._failed(FailureKind.STALLED, "neither reported nor printed; see `stall`")
-        if self._end is None:
-            return self._ended(TrialState.FAILED, of_exit(status, self._text()))
-        if self._end.status:
-            return self._ended(TrialState.FAILED, of_exit(self._end.status, self._text()))
-        if self._end.failure is not None:
-            return self._ended(TrialState.FAILED, self._end.failure)
-        return self._judged()
-
-    def _is_finished(self) -> bool:
-        end = self._end
-        return end is not None and not (end.stopped or end.failure or end.status)
-
-    def _judged(self) -> Outcome:
-        metric = self._sweep.metric
-        if metric is None or self._collector.objective is not None:
-            return self._ended(TrialState.FINISHED)
-        names = self._collector.names
-        if metric.name in names:
-            value = self._collector.last
-            return self._failed(FailureKind.DIVERGED, f"{metric.name} was {value} at its end")
-        said = f"it reported {', '.join(names)}" if names else "it reported nothing"
-        line = f"the metric {metric.name!r} was never reported; {said}"
-        return self._failed(FailureKind.USER_ERROR, line)
-
-    def _failed(self, kind: FailureKind, message: str) -> Outcome:
-        failure = Failure(kind=kind, message=message, fingerprint=message)
-        return self._ended(TrialState.FAILED, failure)
-
-    def _ended(self, state: TrialState, failure: Failure | None = None) -> Outcome:
-        base = Outcome(state=state, step=self._collector.step, failure=failure)
-        return replace(base, objective=self._collector.objective)
-
-    def _text(self) -> str:
-        return self._tail.decode("utf-8", "replace")
 
 
 def _read(fd: int) -> bytes | None:

@@ -22,7 +22,8 @@ from hpq.trial import Claim, Failure, FailureKind, TrialState
 from worker.access import Access
 from worker.attempt import Attempts
 from worker.beats import Beats
-from worker.execution import Halt, Result
+from worker.execution import Result
+from worker.judging import Halt
 from worker.refusals import Refusals
 from worker.spool import Spool
 from worker.stopping import Stopping

@@ -1,0 +1,91 @@
+"""What the end of an attempt means: why it was halted, what it said and left → an outcome. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from hpq.outcome import Outcome, Verdict
+from hpq.sweep import Sweep
+from hpq.trial import Failure, FailureKind, TrialState
+from worker.collector import Collector
+from worker.failures import of_exit
+from worker.messages import End
+
+
+class Halt(StrEnum):
+    """Why an attempt is told to end before it ends by itself."""
+
+    CANCELLED = "cancelled"
+    PRUNED = "pruned"
+    STOPPING = "stopping"  # this worker was told to go
+    LOST = "lost"  # another attempt has the trial
+    TIMEOUT = "timeout"
+    STALLED = "stalled"
+
+
+HALT_OF = {
+    Verdict.STOP: Halt.CANCELLED,
+    Verdict.PRUNE: Halt.PRUNED,
+    Verdict.LOST: Halt.LOST,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """What is left of an attempt: its last message, else its exit status, and its last lines."""
+
+    halt: Halt | None
+    end: End | None
+    status: int
+    tail: str
+
+    @property
+    def is_finished(self) -> bool:
+        """True where the training code came to its own end without a fault."""
+        end = self.end
+        return end is not None and not (end.stopped or end.failure or end.status)
+
+
+def judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
+    """The outcome to commit; None where the trial is another's or goes back to the queue."""
+    halt, end = ending.halt, ending.end
+    if halt in (Halt.LOST, Halt.STOPPING) and not ending.is_finished:
+        return None
+    if halt is Halt.CANCELLED and not ending.is_finished:
+        return _ended(got, TrialState.CANCELLED)
+    if halt is Halt.PRUNED:
+        return _ended(got, TrialState.PRUNED)
+    if halt is Halt.TIMEOUT:
+        limit = f"{sweep.timeout_s:g} s"
+        return _failed(got, FailureKind.TIMEOUT, f"not done after {limit}; see `timeout`")
+    if halt is Halt.STALLED:
+        return _failed(got, FailureKind.STALLED, "neither reported nor printed; see `stall`")
+    if end is None:
+        return _ended(got, TrialState.FAILED, of_exit(ending.status, ending.tail))
+    if end.status:
+        return _ended(got, TrialState.FAILED, of_exit(end.status, ending.tail))
+    if end.failure is not None:
+        return _ended(got, TrialState.FAILED, end.failure)
+    return _by_metric(sweep, got)
+
+
+def _by_metric(sweep: Sweep, got: Collector) -> Outcome:
+    metric = sweep.metric
+    if metric is None or got.objective is not None:
+        return _ended(got, TrialState.FINISHED)
+    names = got.names
+    if metric.name in names:
+        return _failed(got, FailureKind.DIVERGED, f"{metric.name} was {got.last} at its end")
+    said = f"it reported {', '.join(names)}" if names else "it reported nothing"
+    line = f"the metric {metric.name!r} was never reported; {said}"
+    return _failed(got, FailureKind.USER_ERROR, line)
+
+
+def _failed(got: Collector, kind: FailureKind, message: str) -> Outcome:
+    return _ended(got, TrialState.FAILED, Failure(kind=kind, message=message, fingerprint=message))
+
+
+def _ended(got: Collector, state: TrialState, failure: Failure | None = None) -> Outcome:
+    base = Outcome(state=state, step=got.step, failure=failure)
+    return replace(base, objective=got.objective)
