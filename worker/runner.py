@@ -81,8 +81,11 @@ class Runner:
         try:
             if run.code_dir and run.code_dir not in sys.path:
                 sys.path.insert(0, run.code_dir)
-            trial.phase(f"importing {run.trainer}")
-            returned = _load(run.trainer)(dict(run.params), trial)
+            module, function = _split(run.trainer)
+            if module not in sys.modules:
+                trial.phase(f"importing {run.trainer}")
+            train = getattr(importlib.import_module(module), function)
+            returned = train(dict(run.params), trial)
             if isinstance(returned, Mapping):
                 trial.report(returned)
         except BaseException as error:  # a trainer may also call sys.exit
@@ -102,11 +105,11 @@ class Runner:
                 view = view[os.write(self._answers, view) :]
 
 
-def _load(trainer: str) -> Any:
+def _split(trainer: str) -> tuple[str, str]:
     if trainer in SHIPPED:
-        return importlib.import_module(f"worker.trainers.{trainer}").train
+        return f"worker.trainers.{trainer}", "train"
     module, _, function = trainer.partition(":")
-    return getattr(importlib.import_module(module), function)
+    return module, function
 
 
 def _failure_of(error: BaseException) -> Failure | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TextIO
 
 from hpq.hyperparams import SHIPPED
@@ -44,8 +44,9 @@ def print_lines(view: View, sid: str, stream: TextIO, leave: Leave = lambda: Non
     shot = next(changes).snapshot
     print(plain(flow(verdict(shot, _WIDE)[:1], _WIDE)[0]), file=stream)
     told: set[str] = set()
+    begun = {t.id.number for t in shot.running}  # whose start the lines have told or passed over
     while True:
-        for text in _notes(shot):
+        for text in _notes(shot, begun):
             if text not in told:
                 print(text, file=stream)
             told.add(text)
@@ -56,6 +57,7 @@ def print_lines(view: View, sid: str, stream: TextIO, leave: Leave = lambda: Non
         shot = change.snapshot
         for text in _event_lines(view, change):
             print(text, file=stream)
+        begun |= {event.trial for event in change.events}
     say_verdict(shot, stream)
     return shot.sweep.state
 
@@ -67,11 +69,10 @@ def _event_lines(view: View, change: Change) -> list[str]:
     return [event_line(event, trials.get(event.trial), sweep) for event in change.events]
 
 
-def _notes(shot: Snapshot) -> list[str]:
+def _notes(shot: Snapshot, begun: Collection[int]) -> list[str]:
     """What is told once: phases of trials before their first step, and what keeps the sweep."""
-    # Only of trials whose start has been told: the snapshot may be ahead of the events.
-    upto_ms = int(shot.last_event.partition("-")[0])
-    early = [t for t in shot.running if t.phase and not t.step and t.claimed_ms <= upto_ms]
+    # Only of trials that have begun in the lines: the snapshot may be ahead of the events.
+    early = [t for t in shot.running if t.phase and not t.step and t.id.number in begun]
     out = [f"#{t.id.number} {clean(t.phase)}" for t in early]
     stuck = not_taken(shot) if shot.sweep.counts.queued else None
     return [*out, f"! {stuck}"] if stuck else out
