@@ -38,7 +38,7 @@ _ARGS: Mapping[str, Callable[[Params], list[str]]] = {
     "${args_append_hydra}": lambda p: [f"+{n}={text(v)}" for n, v in p.items()],
     "${args_override_hydra}": lambda p: [f"++{n}={text(v)}" for n, v in p.items()],
 }
-MACROS = frozenset(_ARGS) | {"${env}", "${interpreter}", "${program}", "${args_json_file}"}
+MACROS = ("${env}", "${interpreter}", "${program}", *_ARGS, "${args_json_file}")
 
 
 def argv(

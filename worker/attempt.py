@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from hpq.command import argv
 from hpq.hyperparams import SHIPPED
 from hpq.settings import Settings
 from hpq.sweep import Sweep
@@ -13,7 +14,6 @@ from worker import environment
 from worker.beats import Beats
 from worker.child import Child, RunnerKey
 from worker.collector import Collector
-from worker.command import argv
 from worker.environment import Place
 from worker.execution import Execution, Result, Signals
 from worker.messages import Run

@@ -8,6 +8,7 @@ import typer
 
 from hpq.trial import TrialId
 from hpq.view import View
+from producer.look.by_hand import by_hand
 from producer.look.describe import sweep_lines, trial_lines
 from producer.look.logs import read_log
 from producer.look.out import show_json, show_lines
@@ -23,11 +24,16 @@ _TAIL = 10  # lines of the log
 def show(
     what: Annotated[str | None, typer.Argument(help="SWEEP, SWEEP/7, or 7 of my last.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
+    as_command: Annotated[
+        bool, typer.Option("--command", help="How to run the trial's program by hand.")
+    ] = False,
 ) -> None:
     """A sweep or a trial in full."""
     with open_session() as session:
         found = find(session.view, what, session.settings.user)
-        if isinstance(found, TrialId):
+        if as_command:
+            print(by_hand(session.view, found))
+        elif isinstance(found, TrialId):
             _show_trial(session.view, found, as_json)
         else:
             _show_sweep(session.view, found, as_json)

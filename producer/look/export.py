@@ -96,4 +96,14 @@ def to_yaml(value: Any) -> str:
 
 def to_args(params: Params) -> str:
     """`--lr=0.1 --opt=adam`, quoted for a shell."""
-    return " ".join(shlex.quote(flag(name, value)) for name, value in params.items())
+    return shell_line(flag(name, value) for name, value in params.items())
+
+
+def shell_line(words: Iterable[str]) -> str:
+    """Words as a shell reads them; what could act on a terminal is written as bash's $'…'."""
+    return " ".join(shlex.quote(w) if w.isprintable() else _ansi_c(w) for w in words)
+
+
+def _ansi_c(word: str) -> str:
+    plain = word.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + "'"

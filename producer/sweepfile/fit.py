@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from hpq.command import MACROS
 from hpq.hyperparams import SHIPPED, Number, TrainerSpec
 from hpq.trial import Json
 from producer.sweepfile import schema
@@ -16,14 +17,9 @@ from producer.sweepfile.distributions import Distribution
 from producer.sweepfile.problems import Path, Problems, shown
 from producer.sweepfile.space import Space
 
-DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
-MACROS = (
-    "env", "interpreter", "program",
-    "args", "args_no_equals", "args_no_hyphens", "args_no_boolean_flags",
-    "args_json", "args_json_file", "args_append_hydra", "args_override_hydra",
-)  # fmt: skip
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
 _MACRO = re.compile(r"\$\{(?!envvar:[A-Z0-9_]+\})([^}]*)\}\Z")
+_MACRO_NAMES = tuple(macro[2:-1] for macro in MACROS)
 
 
 def check_code(data: Mapping[str, Json], out: Problems) -> None:
@@ -52,11 +48,13 @@ def _trainer(trainer: str, data: Mapping[str, Json], out: Problems) -> None:
 def _program(data: Mapping[str, Json], out: Problems) -> None:
     if data.get("resident") is True:
         out.add(("resident",), "only a trainer can stay between trials; remove it")
-    items = data.get("command")
+    items, space = data.get("command"), data.get("parameters")
+    known = {*_MACRO_NAMES, *(space if isinstance(space, dict) else ())}
     for index, item in enumerate(items if isinstance(items, list) else ()):
         match = _MACRO.match(str(item))
-        if match and match[1] not in MACROS:
-            hint = schema.nearest(match[1], MACROS) or f"; there are {', '.join(MACROS)}"
+        if match and match[1] not in known:
+            hint = schema.nearest(match[1], _MACRO_NAMES)
+            hint = hint or f"; there are {', '.join(_MACRO_NAMES)} and the parameters"
             out.add(("command", index), f"no macro {shown(item)}{hint}")
 
 

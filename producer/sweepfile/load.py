@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path as FilePath
 
-from hpq import hyperparams
+from hpq import command, hyperparams
 from hpq.errors import SweepFileError
 from hpq.hyperparams import TrainerSpec
 from hpq.identity import MAX_SET_BYTES, canonical
@@ -137,7 +137,7 @@ def _spec(
         metric=None if out.errors else _metric(data.get("metric"), shipped),
         trainer=text("trainer"),
         program=text("program"),
-        command=words("command") or (fit.DEFAULT_COMMAND if "program" in data else ()),
+        command=words("command") or (command.DEFAULT if "program" in data else ()),
         code=text("code"),
         pass_env=words("pass_env"),
         resident=data.get("resident") is True,

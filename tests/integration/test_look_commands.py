@@ -23,7 +23,7 @@ import yaml
 from hpq import wire
 from hpq.outcome import Batch, Outcome, Presence
 from hpq.store import Store
-from hpq.sweep import Sweep
+from hpq.sweep import Launch, Sweep
 from hpq.trial import Claim, Failure, FailureKind, Point, TrialState
 
 ROOT = Path(__file__).parents[2]
@@ -183,6 +183,30 @@ def test_show_tells_all_of_a_sweep_and_of_a_trial(hpq: Hpq, done: Sweep) -> None
     assert "demo-00000/2" in trial and "0.9000" in trial and "at 0.9" in trial
     record = json.loads(hpq("show", "demo/2", "--json").stdout)
     assert record["history"] == {"acc": [[1, 0.45], [2, 0.9]]}
+
+
+def test_the_command_of_a_trial_runs_its_program_by_hand(
+    hpq: Hpq, sweep_of: MakeSweep, tmp_path: Path
+) -> None:
+    odd = "it's \x1b[31m"
+    code = ("import sys; print(sys.argv[1:])", odd, "${x}")
+    sweep_of(2, launch=Launch(command=("${interpreter}", "-c", *code, "${args}"), code_dir="/tmp"))
+    line = hpq("show", "2", "--command").stdout
+    assert line.startswith("cd /tmp && python -c ") and inert(line)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, env={**os.environ, "PATH": path}
+    )
+    assert ran.stdout == f"{[odd, '2', '--x=2']!r}\n"
+
+
+def test_only_a_trial_of_a_program_has_a_command(hpq: Hpq, done: Sweep) -> None:
+    for what, line in (
+        ("demo", "demo-00000 is a sweep; name one of its trials, demo-00000/1"),
+        ("1", "demo-00000/1 runs the trainer digits, which has no command"),
+    ):
+        answer = hpq("show", what, "--command")
+        assert (answer.returncode, answer.stderr) == (2, f"hpq: {line}\n")
 
 
 def test_unknown_sweeps_and_trials_are_one_line_and_exit_4(hpq: Hpq, done: Sweep) -> None:

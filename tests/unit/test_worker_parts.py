@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from hpq.command import argv
 from hpq.errors import DataMissing, UserError
 from hpq.report import flatten
 from hpq.sweep import Goal, Metric, Take
 from hpq.trial import Failure, FailureKind
 from worker import devices
 from worker.collector import Collector, parse_printed
-from worker.command import argv
 from worker.failures import of_exception, of_exit
 from worker.messages import End, Lines, Run, end_message, read_end, read_run, run_message
 
