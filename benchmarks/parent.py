@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from benchmarks import peers
 from benchmarks.figures import Figure
 from benchmarks.processes import RQ, WORKER, memory_mib, running
-from benchmarks.server import Server, private_server, wait_size
+from benchmarks.server import Server, private_server, wait, wait_size
 from benchmarks.sweeps import put, wait_over, write_trials
 
 _TRIALS = 100
@@ -40,8 +40,7 @@ def measure(rounds: int) -> Iterator[Figure]:
 def _hpq(server: Server) -> list[tuple[float, float]]:
     server.empty()
     with running(WORKER, server.env) as pid:
-        while not server.session().view.workers():
-            time.sleep(0.05)
+        wait(server.session().view.workers, "hpq's worker")
         time.sleep(_SETTLE_S)
         found = [memory_mib(pid)]
         sid = put(server, write_trials(server.folder, "stamps:nothing", _TRIALS, resident=True))
@@ -53,8 +52,7 @@ def _hpq(server: Server) -> list[tuple[float, float]]:
 def _rq(server: Server) -> list[tuple[float, float]]:
     server.empty()
     with running((*RQ, "worker", "--quiet", "--url", server.url)) as pid:
-        while not server.redis.scard("rq:workers"):
-            time.sleep(0.05)
+        wait(lambda: server.redis.scard("rq:workers"), "rq's worker")
         time.sleep(_SETTLE_S)
         found = [memory_mib(pid)]
         peers.enqueue_calls(server.redis, peers.train, _TRIALS)

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HPQ = (sys.executable, "-P", "-m", "producer")
 RQ = (sys.executable, "-m", "rq.cli")
 WORKER = (sys.executable, "-P", "-m", "worker.one")
+_PATIENCE_S = 30.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -44,7 +45,11 @@ def running(command: Sequence[str], env: Mapping[str, str] | None = None) -> Ite
         yield process.pid
     finally:
         process.terminate()
-        process.wait()
+        try:
+            process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:  # rq: a signal just before its BLPOP waits for minutes
+            process.kill()
+            process.wait()
 
 
 def memory_mib(pid: int) -> tuple[float, float]:

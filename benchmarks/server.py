@@ -5,11 +5,10 @@ It keeps its data as hpq's embedded server does (AOF, everysec), for hpq and the
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,10 @@ from redis.exceptions import ConnectionError as NoServer
 from hpq.keys import Keys
 from hpq.settings import Settings
 from hpq.view import View
+from producer.server.binary import find
 from producer.session import Session
 
-_START_S, DEADLINE_S = 20.0, 180.0
+DEADLINE_S = 180.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,25 +77,32 @@ class Server:
         return sum(int(entry["calls"]) for entry in stats.values())
 
 
+def wait(is_so: Callable[[], object], what: str, pause_s: float = 0.05) -> None:
+    """Until it is so.
+
+    Raises:
+        SystemExit: it takes far too long.
+    """
+    until = time.monotonic() + DEADLINE_S
+    while not is_so():
+        if time.monotonic() > until:
+            raise SystemExit(f"benchmarks: not within {DEADLINE_S:g} s: {what}")
+        time.sleep(pause_s)
+
+
 def wait_size(server: Server, key: str, size: int) -> None:
     """Until a sorted set has so many members.
 
     Raises:
         SystemExit: it takes far too long.
     """
-    until = time.monotonic() + DEADLINE_S
-    while server.redis.zcard(key) < size:
-        if time.monotonic() > until:
-            raise SystemExit(f"benchmarks: {key} stays below {size}")
-        time.sleep(0.05)
+    wait(lambda: server.redis.zcard(key) >= size, f"{size} members of {key}")
 
 
 @contextmanager
 def private_server() -> Iterator[Server]:
     """A server for the length of a benchmark."""
-    binary = shutil.which("redis-server") or shutil.which("valkey-server")
-    if binary is None:
-        raise SystemExit("benchmarks: no redis-server on PATH; install one")
+    binary = find().path
     with tempfile.TemporaryDirectory(prefix="hpq-bench-") as name:
         socket = f"{name}/redis.sock"
         options = ["--port", "0", "--unixsocket", socket, "--save", "", "--dir", name]
@@ -103,7 +110,7 @@ def private_server() -> Iterator[Server]:
         process = subprocess.Popen([binary, *options], stdout=subprocess.DEVNULL)
         redis = Redis(unix_socket_path=socket)
         try:
-            _wait(redis)
+            wait(lambda: _answers(redis), "an answer of the server", 0.01)
             yield Server(url=f"unix://{socket}", redis=redis, folder=Path(name))
         finally:
             redis.close()
@@ -111,13 +118,8 @@ def private_server() -> Iterator[Server]:
             process.wait()
 
 
-def _wait(redis: Redis) -> None:
-    until = time.monotonic() + _START_S
-    while True:
-        try:
-            redis.ping()
-            return
-        except NoServer:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.02)
+def _answers(redis: Redis) -> bool:
+    try:
+        return bool(redis.ping())
+    except NoServer:
+        return False
