@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from hpq.sweep import Goal, Launch, Metric, Sweep
 from hpq.tickets import Tickets
 from hpq.view import View
 
+# A shell that starts the tests in the background ignores SIGINT, and so would all they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 for name in [name for name in os.environ if name.startswith("HPQ_")]:
     del os.environ[name]  # a developer's shell must not change what a test sees
 

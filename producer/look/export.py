@@ -15,7 +15,7 @@ import yaml
 
 from hpq.trial import Json, Params, Trial
 from producer.look.records import iso
-from producer.look.text import clean_block, flag
+from producer.look.text import CONTROL, clean_block, flag
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _FIXED = ("step", "attempt", "worker", "host", "started", "ended", "duration_s", "failure", "error")
@@ -100,10 +100,15 @@ def to_args(params: Params) -> str:
 
 
 def shell_line(words: Iterable[str]) -> str:
-    """Words as a shell reads them; what could act on a terminal is written as bash's $'…'."""
-    return " ".join(shlex.quote(w) if w.isprintable() else _ansi_c(w) for w in words)
+    """Words as a shell reads them; what could act on a terminal stands in bash's $'\\x1b'."""
+    return " ".join(_ansi_c(w) if CONTROL.search(w) else shlex.quote(w) for w in words)
 
 
 def _ansi_c(word: str) -> str:
     plain = word.replace("\\", "\\\\").replace("'", "\\'")
-    return "$'" + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + "'"
+    return "$'" + CONTROL.sub(lambda found: _bytes(found[0]), plain) + "'"
+
+
+def _bytes(char: str) -> str:
+    # Bytes, since what \u means to a shell depends on its locale.
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "replace"))

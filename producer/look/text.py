@@ -21,8 +21,8 @@ _ESCAPE = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 # C0, DEL, C1, line separators, and what turns the direction of text around.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_CONTROL_BUT_LINES = re.compile(_CONTROL.pattern.replace(r"\x00-\x1f", r"\x00-\x08\x0b-\x1f"))
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL_BUT_LINES = re.compile(CONTROL.pattern.replace(r"\x00-\x1f", r"\x00-\x08\x0b-\x1f"))
 
 _ASCII = str.maketrans(
     {"…": "~", "·": "|", "–": "-", "—": "-", "↑": "^", "↓": "v", "−": "-", "×": "x", "●": "*"}
@@ -35,7 +35,7 @@ _ASCII = str.maketrans(
 
 def clean(text: str) -> str:
     """The text on one line, without escape sequences or control characters."""
-    return _CONTROL.sub(" ", _ESCAPE.sub("", text))
+    return CONTROL.sub(" ", _ESCAPE.sub("", text))
 
 
 def clean_block(text: str) -> str:

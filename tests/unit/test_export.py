@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import shlex
+import subprocess
 
 import pytest
 import yaml
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hpq.trial import Failure, FailureKind, Json, Trial, TrialId, TrialState
 from producer.look.export import guarded, to_args, to_yaml, write_csv
+from producer.look.text import clean
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 
@@ -67,7 +68,13 @@ def test_yaml_quotes_text_that_some_reader_takes_for_something_else(text: str) -
     assert to_yaml({"x": text}).strip() == f"x: '{text}'"
 
 
-@given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.text(), max_size=4))
-def test_flags_survive_a_shell(params: dict[str, str]) -> None:
-    expected = [f"--{name}={value}" for name, value in params.items()]
-    assert shlex.split(to_args(params)) == expected
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), TEXT, max_size=4))
+def test_flags_survive_a_shell_and_act_on_no_terminal(params: dict[str, str]) -> None:
+    line = to_args(params)
+    assert clean(line) == line
+    told = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True)
+    expected = [f"--{name}={value}\0" for name, value in params.items()] or ["\0"]
+    assert told.stdout.decode() == "".join(expected)
