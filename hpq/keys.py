@@ -8,6 +8,7 @@ P:last          hash  owner → id of the last sweep
 P:settle        hash  run_id of the server and since when the reaper trusts it
 P:counters      hash  things that happened, counted (stale_commits, leases_expired, set_aside, …)
 P:set-aside     list  the newest 100 ids of what lay on a ticket queue and was no ticket
+P:removing      set   ids of sweeps whose deletion is not done
 P:provenance    hash  digest → JSON of what an attempt ran on
 P:code          hash  code digest → JSON manifest {path: sha256}
 P:leases        zset  S/N of each running trial → when its lease ends, ms
@@ -72,6 +73,10 @@ class Keys:
     @property
     def set_aside(self) -> str:
         return self._of("set-aside")
+
+    @property
+    def removing(self) -> str:
+        return self._of("removing")
 
     @property
     def provenance(self) -> str:

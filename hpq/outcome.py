@@ -59,6 +59,7 @@ class Outcome:
     objective: float | None = None
     step: int = 0
     failure: Failure | None = None
+    ran_ms: int | None = None  # by the worker's clock, which runs on while Redis is away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,6 +158,7 @@ class Store:
             int(kind is FailureKind.KILLED),
             int(kind.moves if kind else False),
             FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
+            "" if outcome.ran_ms is None else outcome.ran_ms,
         )
         self._tickets(rest[0], rest[1])
         return Committed(word)
@@ -210,7 +211,7 @@ class Store:
         if word == "unknown":
             raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
         if word == "over":
-            raise UserError(f"sweep {sid} is stopped; `hpq retry {sid}` queues its trials again")
+            raise UserError(f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again")
         self._tickets(rest[0], rest[1])
         return int(rest[2])
 
@@ -233,22 +234,21 @@ class Store:
             touched += int(rest[2])
         return touched
 
-    def remove(self, sweep: Sweep) -> None:
-        """Delete a sweep with everything it holds; doing it again finishes what was begun."""
-        key = self._keys.sweep(sweep.id)
-        total: Any = self._redis.hlen(f"{key}:params")
+    def remove(self, sid: str) -> None:
+        """Delete a sweep with everything it holds, and what an interrupted call left."""
+        self._scripts.run("remove", sid)
+        doomed: Any = self._redis.smembers(self._keys.removing)
+        for raw in doomed:
+            self._remove_rows(raw.decode())
+
+    def _remove_rows(self, sid: str) -> None:
+        params = self._keys.sweep(sid, "params")
+        total: Any = self._redis.hlen(params)
         for start in range(1, total + 1, ROWS):
             numbers = range(start, min(start + ROWS, total + 1))
-            self._remove_trials([TrialId(sweep=sweep.id, number=n) for n in numbers])
-        pipe = self._redis.pipeline()
-        pipe.zrem(self._keys.sweeps, sweep.id)
-        pipe.zrem(self._keys.worker_class(sweep.worker_class, "open"), sweep.id)
-        for key_of, field in ((self._keys.digests, sweep.digest), (self._keys.last, sweep.owner)):
-            if self._redis.hget(key_of, field) == sweep.id.encode():
-                pipe.hdel(key_of, field)
-        parts = ["params", "waiting", "dropped", "ids", "running", "ended", "rank", "events"]
-        pipe.unlink(key, *(f"{key}:{part}" for part in parts))
-        pipe.execute()
+            self._remove_trials([TrialId(sweep=sid, number=n) for n in numbers])
+        self._redis.unlink(params)
+        self._redis.srem(self._keys.removing, sid)
 
     def _remove_trials(self, trials: Sequence[TrialId]) -> None:
         pipe = self._redis.pipeline(transaction=False)

@@ -137,6 +137,7 @@ class Trial:
     claimed_ms: int = 0
     beat_ms: int = 0
     ended_ms: int = 0
+    ran_ms: int = 0  # how long the latest attempt ran, once it is over
     step: int = 0
     objective: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -146,5 +147,6 @@ class Trial:
 
     @property
     def duration_ms(self) -> int:
-        """Milliseconds from the last claim to the end or the last sign of life."""
-        return max(0, (self.ended_ms or self.beat_ms) - self.claimed_ms) if self.claimed_ms else 0
+        """Milliseconds that the latest attempt ran, so far where it still runs."""
+        running = self.state is TrialState.RUNNING
+        return max(0, self.beat_ms - self.claimed_ms if running else self.ran_ms)

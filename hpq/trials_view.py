@@ -25,16 +25,23 @@ class TrialsView:
         self._redis, self._keys = redis, keys
 
     def trials(self, sid: str, numbers: Sequence[int]) -> list[Trial]:
-        """The trials with these numbers, in this order."""
+        """The trials with these numbers, in this order.
+
+        Raises:
+            NotFound: the sweep was removed.
+        """
         if not numbers:
             return []
         params_key = self._keys.sweep(sid, "params")
         pipe = self._redis.pipeline(transaction=False)
+        pipe.exists(self._keys.sweep(sid))
         pipe.hmget(params_key, [str(n) for n in numbers])
         pipe.zmscore(self._keys.sweep(sid, "dropped"), [str(n) for n in numbers])
         for n in numbers:
             pipe.hgetall(self._keys.trial(TrialId(sweep=sid, number=n)))
-        params, dropped, *rows = pipe.execute()
+        is_there, params, dropped, *rows = pipe.execute()
+        if not is_there:
+            raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
         out = []
         for n, raw, drop, row in zip(numbers, params, dropped, rows, strict=True):
             trial = TrialId(sweep=sid, number=n)

@@ -61,12 +61,12 @@ class Execution:
         self._kill_at = math.inf
         self._end: End | None = None
         self._is_gone = False
-        self._moved_at = time.monotonic()
+        self._started_at = self._moved_at = time.monotonic()
 
     def run(self, run: Run, beats: Beats, signals: Signals) -> Result:
         """Run to the end, whoever brings it."""
-        started_at = time.monotonic()
-        timeout_at = started_at + (self._sweep.timeout_s or math.inf)
+        self._started_at = time.monotonic()
+        timeout_at = self._started_at + (self._sweep.timeout_s or math.inf)
         stall_s = self._sweep.stall_s or DEFAULT_STALL_S
         self._child.run(run)
         with selectors.DefaultSelector() as selector:
@@ -164,7 +164,8 @@ class Execution:
         self._drain()
         self._parse([self._printed.rest()])
         tail = self._tail.decode("utf-8", "replace")
-        ending = Ending(halt=self._halt, end=self._end, status=status, tail=tail)
+        ran_ms = round(1000 * (time.monotonic() - self._started_at))
+        ending = Ending(halt=self._halt, end=self._end, status=status, tail=tail, ran_ms=ran_ms)
         outcome = judge(ending, self._sweep, self._collector)
         failure = outcome.failure if outcome else None
         # What ran out of memory leaves a process that nobody should train in again.

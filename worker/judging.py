@@ -39,6 +39,7 @@ class Ending:
     end: End | None
     status: int
     tail: str
+    ran_ms: int
 
     @property
     def is_finished(self) -> bool:
@@ -49,6 +50,11 @@ class Ending:
 
 def judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
     """The outcome to commit; None where the trial is another's or goes back to the queue."""
+    outcome = _judge(ending, sweep, got)
+    return outcome and replace(outcome, ran_ms=ending.ran_ms)
+
+
+def _judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
     halt, end = ending.halt, ending.end
     if halt in (Halt.LOST, Halt.STOPPING) and not ending.is_finished:
         return None

@@ -92,6 +92,7 @@ def _decode(data: dict[str, object]) -> tuple[Claim, Outcome, int]:
         objective=raw["objective"],
         step=int(raw["step"]),
         failure=failure,
+        ran_ms=raw.get("ran_ms"),
     )
     trial = TrialId(sweep=str(data["sweep"]), number=int(str(data["number"])))
     claim = Claim(trial=trial, attempt=int(str(data["attempt"])), params={})

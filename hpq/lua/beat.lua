@@ -22,8 +22,8 @@ local function bound_log(bytes)
   redis.call('HSET', t, 'log_bytes', size)
 end
 
-local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'host')
-local alive = f[2] == attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
+local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'host', 'closed')
+local alive = f[2] == attempt and f[7] ~= attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
 if not alive then return {'lost'} end
 
 if f[1] == 'queued' then  -- reaped, but nobody claimed it since: its hours are saved

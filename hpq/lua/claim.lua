@@ -21,9 +21,11 @@ if last[1] == nonce and last[2] then
   end
 end
 
--- True where a trial should go to another host and there is one.
+-- True where a trial should go to another host and there is one. Not for long: the other hosts may
+-- be busy, or unable to take this sweep.
 local function elsewhere(sid, n)
-  if redis.call('HGET', trial_key(sid, n), 'avoid') ~= host then return false end
+  local f = redis.call('HMGET', trial_key(sid, n), 'avoid', 'avoid_ms')
+  if f[1] ~= host or NOW - tonumber(f[2]) > 2 * FRESH_MS then return false end
   local hosts = key('c', class, 'hosts')
   local live = redis.call('ZCOUNT', hosts, NOW - FRESH_MS, '+inf')
   local seen = tonumber(redis.call('ZSCORE', hosts, host) or 0)
@@ -31,10 +33,11 @@ local function elsewhere(sid, n)
 end
 
 local function pick(sid)
-  local first = redis.call('ZRANGE', sweep_key(sid, 'waiting'), 0, 15, 'WITHSCORES')
-  for i = 1, #first, 2 do
-    if tonumber(first[i + 1]) > 0 or not elsewhere(sid, first[i]) then return first[i] end
+  local waiting = sweep_key(sid, 'waiting')
+  for _, n in ipairs(redis.call('ZRANGEBYSCORE', waiting, '-inf', 0, 'LIMIT', 0, 100)) do
+    if not elsewhere(sid, n) then return n end
   end
+  return redis.call('ZRANGEBYSCORE', waiting, '(0', '+inf', 'LIMIT', 0, 1)[1]
 end
 
 local function take(sid, n)
@@ -53,7 +56,7 @@ local function take(sid, n)
       redis.call('HDEL', t, field)
     end
   end
-  redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'kind', 'error', 'fingerprint',
+  redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'ran_ms', 'kind', 'error', 'fingerprint',
     'objective', 'ended_ms', 'phase', 'step', 'seq')
   redis.call('HSET', t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', int(NOW),
     'beat_ms', int(NOW), 'provenance', provenance)

@@ -3,14 +3,15 @@
 -- KEYS prefix
 -- ARGV sweep, number, attempt, outcome (finished failed pruned cancelled), objective ('' for none),
 --      step, failure kind, error line, fingerprint, retries allowed, by progress (1: a failure after
---      the step has risen is not charged), moves (1: rather on another host), log bytes to keep
+--      the step has risen is not charged), moves (1: rather on another host), log bytes to keep, how
+--      long it ran in ms ('' where nobody measured it)
 -- Replies: done | requeued | already | stale | unknown, then class and tickets
 
 local sid, n, attempt, outcome, objective = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local step, kind, message, fingerprint = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
 local s, t = sweep_key(sid), trial_key(sid, n)
 
-local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step')
+local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step', 'stop')
 if not f[1] then return {'unknown', '', 0} end
 if f[2] ~= attempt then
   count('stale_commits')
@@ -20,10 +21,13 @@ if f[4] == attempt or not (f[1] == 'running' or (f[1] == 'queued' and f[3] == at
   return {'already', '', 0}
 end
 
+-- The worker's measure: while Redis was away the server's clock ran on.
+local ran = ARGV[14] ~= '' and ARGV[14] or int(NOW - tonumber(f[5]))
+
 -- True where the sweep lets this failure be tried again.
 local function again()
   local flag = redis.call('HGET', s, 'flag')
-  if outcome ~= 'failed' or flag == 'stopped' or flag == 'cancelled' then return false end
+  if outcome ~= 'failed' or f[8] or flag == 'stopped' or flag == 'cancelled' then return false end
   if ARGV[11] == '1' and step > tonumber(f[7] or 0) then
     redis.call('HSET', t, 'failed_step', step)
     return true
@@ -68,8 +72,8 @@ local reply = 'done'
 local want = changing(sid, function()
   if again() then
     reply = 'requeued'
-    redis.call('HSET', t, 'avoid', ARGV[12] == '1' and f[6] or '')
     requeue(sid, n, attempt, kind, false)
+    redis.call('HSET', t, 'avoid', ARGV[12] == '1' and f[6] or '', 'avoid_ms', int(NOW), 'ran_ms', ran)
     return
   end
   local fields = {'objective', objective, 'step', step}
@@ -77,16 +81,16 @@ local want = changing(sid, function()
     if pair[2] ~= '' then fields[#fields + 1] = pair[1]; fields[#fields + 1] = pair[2] end
   end
   finish(sid, n, attempt, outcome, unpack(fields))
+  redis.call('HSET', t, 'ran_ms', ran)
   redis.call('HDEL', t, 'phase')
   if kind == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', 1) end
   if objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
     redis.call('ZADD', sweep_key(sid, 'rank'), objective, n)
   end
   if outcome == 'finished' then
-    local ms = NOW - tonumber(f[5])
     redis.call('HINCRBY', s, 'dur_n', 1)
-    redis.call('HINCRBYFLOAT', s, 'dur_sum', int(ms))
-    redis.call('HINCRBYFLOAT', s, 'dur_sq', int(ms * ms))
+    redis.call('HINCRBYFLOAT', s, 'dur_sum', ran)
+    redis.call('HINCRBYFLOAT', s, 'dur_sq', int(ran * ran))
   end
   breaker()
 end)

@@ -9,6 +9,7 @@ local s, waiting, dropped = sweep_key(sid), sweep_key(sid, 'waiting'), sweep_key
 if redis.call('EXISTS', s) == 0 then return {'unknown', '', 0, 0} end
 local touched, reply = 0, 'ok'
 local flag = redis.call('HGET', s, 'flag')
+local is_over = redis.call('ZCARD', waiting) + running(sid) == 0
 
 -- A waiting trial that was claimed before has a hash, and ends as such; one never claimed is dropped.
 local function cancel_waiting(n)
@@ -41,7 +42,7 @@ end
 local verbs = {}
 
 function verbs.pause()
-  if flag == '' then redis.call('HSET', s, 'flag', 'paused') elseif flag ~= 'paused' then reply = 'over' end
+  if is_over then reply = 'over' elseif flag == '' then redis.call('HSET', s, 'flag', 'paused') elseif flag ~= 'paused' then reply = 'over' end
 end
 
 function verbs.resume()
@@ -50,13 +51,13 @@ function verbs.resume()
 end
 
 function verbs.stop()
-  redis.call('HSET', s, 'flag', 'stopped')
+  if not is_over then redis.call('HSET', s, 'flag', 'stopped') end
   cancel_all_waiting()
 end
 
 function verbs.cancel()
   if #ARGV == 2 then
-    redis.call('HSET', s, 'flag', 'cancelled')
+    if not is_over then redis.call('HSET', s, 'flag', 'cancelled') end
     cancel_all_waiting()
     for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do stop_running(n) end
   end

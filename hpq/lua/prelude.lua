@@ -69,26 +69,30 @@ local function open(sid)
   redis.call('ZADD', key('c', f[1], 'open'), order, sid)
 end
 
--- The running attempt is over, one way or the other.
-local function let_go(sid, n)
-  redis.call('ZREM', sweep_key(sid, 'running'), n)
+-- The running attempt is over, one way or the other; `seen` is when it was last known to run.
+local function let_go(sid, n, seen)
   redis.call('ZREM', key('leases'), sid .. '/' .. n)
+  if redis.call('ZREM', sweep_key(sid, 'running'), n) == 0 then return end
+  local t = trial_key(sid, n)
+  redis.call('HSET', t, 'ran_ms', int(seen - tonumber(redis.call('HGET', t, 'claimed_ms'))))
 end
 
 -- Back to the front of the queue. The attempt is closed unless its lease was reaped, in which case
 -- its worker may still come back.
 local function requeue(sid, n, attempt, reason, reaped)
   local t = trial_key(sid, n)
-  let_go(sid, n)
+  let_go(sid, n, reaped and tonumber(redis.call('HGET', t, 'beat_ms')) or NOW)
   redis.call('ZADD', sweep_key(sid, 'waiting'), n - FRONT, n)
+  redis.call('HDEL', t, reaped and 'closed' or 'reaped')
   redis.call('HSET', t, 'state', 'queued', reaped and 'reaped' or 'closed', attempt)
   event(sid, 'requeued', n, attempt, 'reason', reason)
 end
 
 -- Into a terminal state. `...` are further fields for both the trial's hash and the event.
 local function finish(sid, n, attempt, state, ...)
-  let_go(sid, n)
+  let_go(sid, n, NOW)
   redis.call('ZREM', sweep_key(sid, 'waiting'), n)
+  redis.call('HDEL', trial_key(sid, n), 'reaped')
   redis.call('HSET', trial_key(sid, n), 'state', state, 'closed', attempt, 'ended_ms', int(NOW), ...)
   redis.call('ZADD', sweep_key(sid, 'ended'), int(NOW), n)
   redis.call('HINCRBY', sweep_key(sid), 'n_' .. state, 1)

@@ -1,4 +1,5 @@
--- Trials in a terminal state go back to the queue; a stopped, cancelled or held sweep goes on.
+-- Trials in a terminal state go back to the queue; a stopped, cancelled or held sweep goes on, a
+-- paused one stays so.
 -- KEYS prefix
 -- ARGV sweep, then numbers of trials
 -- Replies: ok | unknown, then class, tickets and how many went back
@@ -30,7 +31,6 @@ local function back(n)
 end
 
 local want = changing(sid, function()
-  redis.call('HSET', s, 'flag', '', 'held', '', 'tail', '')
   for i = 2, #ARGV do
     local attempt = back(ARGV[i])
     if attempt then
@@ -38,6 +38,9 @@ local want = changing(sid, function()
       touched = touched + 1
     end
   end
-  if touched > 0 then open(sid) end
+  if touched == 0 then return end
+  redis.call('HSET', s, 'held', '', 'tail', '')
+  if redis.call('HGET', s, 'flag') ~= 'paused' then redis.call('HSET', s, 'flag', '') end
+  open(sid)
 end)
 return {'ok', want[1], want[2], touched}

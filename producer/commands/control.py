@@ -132,6 +132,5 @@ def rm(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
             raise UserError(f"{it.id} has running trials; `hpq cancel {it.id}` first, or --force")
         _ask(f"Delete {it.id} with the results of {it.counts.ended} trials?", yes)
         store = store_of(session)
-        store.control(it.id, "cancel")
-        store.remove(it)
+        store.remove(it.id)
         print(f"{it.id}: deleted", file=sys.stderr)

@@ -49,5 +49,5 @@ def _end_words(event: Event, fields: dict[str, str], trial: Trial, sweep: Sweep)
     if fields.get("kind"):
         out.append(f"({fields['kind']}: {fields.get('error', '')})")
     if trial.attempt == event.attempt and trial.claimed_ms:
-        out.append(f"in {duration(event.at_ms - trial.claimed_ms)}")
+        out.append(f"in {duration(trial.duration_ms)}")
     return out

@@ -358,7 +358,7 @@ def test_remove_leaves_no_key_of_the_sweep(store, view, sweep_of, who, redis) ->
     batch = Batch(seq=1, log=b"x", points=(Point(step=1, name="a/b c", value=1.0),))
     store.beat(claim, who, batch, lease_ms=LEASE)
     store.commit(claim, finished(1.0), 0)
-    store.remove(view.sweep(sweep.id))
+    store.remove(sweep.id)
     assert {k for k in redis.keys("*") if b":s:" in k or b":t:" in k} == before
     assert view.sweep_ids() == []
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 import hpq
-from hpq.outcome import Batch, Outcome, Presence, Reason
+from hpq.errors import NotFound, UserError
+from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
 from hpq.sweep import SweepState
-from hpq.trial import FailureKind, TrialState
+from hpq.trial import Failure, FailureKind, TrialState
 
 LEASE = 30_000
 
@@ -63,3 +64,134 @@ def test_discard_leaves_a_sweep_that_was_sealed(store, view, sweep_of) -> None:
 def test_a_step_is_a_whole_number(step) -> None:
     with pytest.raises(ValueError, match="is not a whole number"):
         hpq.report({"loss": 1.0}, step=step)
+
+
+def late(store, who, redis, keys, claim) -> None:
+    """The lease of an attempt ends and is reaped; its worker may still come back."""
+    store.reap("default", lease_ms=LEASE, lost_max=9)
+    redis.zadd(keys.leases, {str(claim.trial): 0})
+    assert store.reap("default", lease_ms=LEASE, lost_max=9) == 1
+
+
+def test_a_late_beat_does_not_revive_an_attempt_that_was_closed(
+    store, view, sweep_of, who, redis, keys
+) -> None:
+    sweep_of(1)
+    claim = store.claim(who, nonce="a", lease_ms=LEASE)
+    late(store, who, redis, keys, claim)
+    store.control(claim.trial.sweep, "cancel", claim.trial.number)
+    store.retry(claim.trial.sweep, [claim.trial.number])
+    assert store.beat(claim, who, Batch(seq=1), lease_ms=LEASE) is Verdict.LOST
+    assert view.trial(claim.trial).state is TrialState.QUEUED
+
+
+def test_a_late_failure_that_is_tried_again_ends_its_attempt(
+    store, view, sweep_of, who, redis, keys
+) -> None:
+    sweep_of(1)
+    claim = store.claim(who, nonce="a", lease_ms=LEASE)
+    late(store, who, redis, keys, claim)
+    assert store.commit(claim, out_of_memory(), 0) is Committed.REQUEUED
+    assert store.beat(claim, who, Batch(seq=1), lease_ms=LEASE) is Verdict.LOST
+
+
+def test_a_cancelled_trial_that_fails_meanwhile_is_not_tried_again(
+    store, view, sweep_of, who
+) -> None:
+    sweep_of(1)
+    claim = store.claim(who, nonce="a", lease_ms=LEASE)
+    store.control(claim.trial.sweep, "cancel", claim.trial.number)
+    assert store.commit(claim, out_of_memory(), 0) is Committed.DONE
+    assert view.trial(claim.trial).state is TrialState.FAILED
+
+
+def test_retry_leaves_a_pause_alone(store, view, sweep_of, who) -> None:
+    sweep = sweep_of(2)
+    claim = store.claim(who, nonce="a", lease_ms=LEASE)
+    store.commit(claim, Outcome(state=TrialState.FAILED), 0)
+    store.control(sweep.id, "pause")
+    assert store.retry(sweep.id, [2]) == 0  # it waits
+    assert store.retry(sweep.id, [1]) == 1
+    assert view.sweep(sweep.id).state is SweepState.PAUSED
+    assert store.claim(who, nonce="b", lease_ms=LEASE) is None
+
+
+def test_no_trial_waits_for_ever_for_a_host_that_does_not_take_its_sweep(
+    store, sweep_of, who, redis, keys
+) -> None:
+    sweep = sweep_of(1)
+    other = Presence(name="w2", host="h2", worker_class="default")
+    store.present(other, idle=True, lifetime_ms=LEASE)
+    claim = store.claim(who, nonce="a", lease_ms=LEASE)
+    store.commit(claim, out_of_memory(), 0)
+    assert store.claim(who, nonce="b", lease_ms=LEASE) is None  # rather elsewhere
+    assert store.claim(other, nonce="c", lease_ms=LEASE, skip=[sweep.id]) is None
+    redis.hset(keys.trial(claim.trial), "avoid_ms", 0)  # as after a while
+    again = store.claim(who, nonce="d", lease_ms=LEASE)
+    assert again is not None and again.attempt == 2
+
+
+def test_trials_that_wait_for_another_host_hide_none_that_do_not(store, sweep_of, who) -> None:
+    sweep_of(21)
+    store.present(
+        Presence(name="w2", host="h2", worker_class="default"), idle=True, lifetime_ms=LEASE
+    )
+    claims = [store.claim(who, nonce=str(i), lease_ms=LEASE) for i in range(20)]
+    for claim in claims:
+        store.commit(claim, out_of_memory(), 0)
+    left = store.claim(who, nonce="x", lease_ms=LEASE)
+    assert left is not None and left.trial.number == 21
+
+
+@pytest.mark.parametrize("verb", ["stop", "cancel"])
+def test_a_sweep_that_has_finished_stays_finished(store, view, sweep_of, who, verb) -> None:
+    sweep = sweep_of(1)
+    claim = store.claim(who, nonce="a", lease_ms=LEASE)
+    store.commit(claim, Outcome(state=TrialState.FINISHED), 0)
+    assert store.control(sweep.id, verb) == 0
+    assert view.sweep(sweep.id).flag == ""
+    with pytest.raises(UserError, match="is over"):
+        store.control(sweep.id, "pause")
+
+
+def test_a_removed_sweep_is_out_of_sight_at_once_and_a_later_removal_finishes_it(
+    store, view, sweep_of, who, redis, keys, monkeypatch
+) -> None:
+    sweep_of(3)
+    other = sweep_of(1, "two-00000")
+    claim = store.claim(who, nonce="a", lease_ms=LEASE)
+    with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
+        broken.setattr(store, "_remove_rows", interrupted)
+        store.remove(claim.trial.sweep)
+    with pytest.raises(NotFound):
+        view.trial(claim.trial)
+    assert store.beat(claim, who, Batch(seq=1), lease_ms=LEASE) is Verdict.LOST
+    assert store.claim(who, nonce="b", lease_ms=LEASE).trial.sweep == other.id
+    store.remove(other.id)
+    assert not [k for k in redis.keys("*") if b":s:" in k or b":t:" in k or b"removing" in k]
+
+
+def test_what_a_trial_ran_is_its_workers_measure_and_ends_when_it_is_given_back(
+    store, view, sweep_of, who, redis, keys
+) -> None:
+    sweep_of(2)
+    claim = store.claim(who, nonce="a", lease_ms=LEASE)
+    redis.hincrby(keys.trial(claim.trial), "claimed_ms", -60_000)  # Redis was away for a minute
+    store.commit(claim, Outcome(state=TrialState.FINISHED, ran_ms=2_000), 0)
+    assert view.trial(claim.trial).duration_ms == 2_000
+    assert redis.hget(keys.sweep(claim.trial.sweep), "dur_sum") == b"2000"
+    given = store.claim(who, nonce="b", lease_ms=LEASE)
+    store.release(given, Reason.STOPPING)
+    ran_ms = view.trial(given.trial).duration_ms
+    redis.hincrby(keys.trial(given.trial), "claimed_ms", -60_000)
+    store.control(given.trial.sweep, "cancel", given.trial.number)
+    assert view.trial(given.trial).duration_ms == ran_ms < 60_000
+
+
+def out_of_memory() -> Outcome:
+    failure = Failure(kind=FailureKind.OUT_OF_MEMORY, message="no memory", fingerprint="m")
+    return Outcome(state=TrialState.FAILED, failure=failure)
+
+
+def interrupted(_sid: str) -> None:
+    raise KeyboardInterrupt

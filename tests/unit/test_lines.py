@@ -33,6 +33,7 @@ def _trial(number: int, lr: float, objective: float | None, **fields: object) ->
         "params": {"lr": lr, "seed": 1},
         "attempt": 1,
         "claimed_ms": 1_000,
+        "ran_ms": 13_000,
         "objective": objective,
     }
     return Trial(**{**base, **fields})  # type: ignore[arg-type]

@@ -1,0 +1,26 @@
+-- Takes a sweep out of everybody's sight in one step; its parameters and trials are deleted after it.
+-- `removing` holds its id until that is done, so that an interrupted removal can be finished.
+-- KEYS prefix
+-- ARGV sweep
+-- Replies: ok | unknown
+
+local sid = ARGV[1]
+local s = sweep_key(sid)
+local f = redis.call('HMGET', s, 'class', 'digest', 'owner')
+if not f[1] then return {'unknown'} end
+set_demand(f[1], -demand(sid))
+for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
+  redis.call('ZREM', key('leases'), sid .. '/' .. n)
+  local t = trial_key(sid, n)  -- its worker hears that the attempt is over
+  redis.call('HSET', t, 'state', 'cancelled', 'closed', redis.call('HGET', t, 'attempt'))
+end
+redis.call('ZREM', key('sweeps'), sid)
+redis.call('ZREM', key('c', f[1], 'open'), sid)
+if redis.call('HGET', key('digests'), f[2]) == sid then redis.call('HDEL', key('digests'), f[2]) end
+if redis.call('HGET', key('last'), f[3]) == sid then redis.call('HDEL', key('last'), f[3]) end
+redis.call('SADD', key('removing'), sid)
+redis.call('UNLINK', s)
+for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'events'}) do
+  redis.call('UNLINK', sweep_key(sid, part))
+end
+return {'ok'}
