@@ -29,6 +29,7 @@ class Settings:
     home: Path = Path("~/.hpq")
     store: str = ""
     queue: str = "default"
+    sweep: str = ""  # a worker's: the only sweep to work on
     lease_s: float = 30.0
     reap_s: float = 5.0
     grace_s: float = 12.0
@@ -53,6 +54,12 @@ class Settings:
 def _name(text: str) -> str:
     if not NAME_RULE.match(text):
         raise ValueError("use 1 to 63 of a-z, 0-9 and '-', no '-' at the ends")
+    return text
+
+
+def _sweep(text: str) -> str:
+    if not re.fullmatch("[a-z0-9-]+", text):
+        raise ValueError("use a sweep's id, as `hpq ls` shows it")
     return text
 
 
@@ -101,6 +108,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "home": lambda t: Path(t).expanduser(),
     "store": str,
     "queue": _name,
+    "sweep": _sweep,
     "lease_s": _seconds,
     "reap_s": _seconds,
     "grace_s": _seconds,

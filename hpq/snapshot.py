@@ -31,6 +31,7 @@ class Worker:
     version: str = ""
     takes: tuple[str, ...] = ()
     key: str = ""
+    only: str = ""  # the one sweep that it is there for; "" for any
     refuses: dict[str, str] = field(default_factory=dict)
 
 

@@ -85,8 +85,9 @@ class Store:
         lease_ms: int,
         provenance: str = "",
         skip: Sequence[str] = (),
+        only: str = "",
     ) -> Claim | None:
-        """The next trial for a worker, or None where there is none that it may take."""
+        """The next trial for a worker (of one sweep `only`), or None where it may take none."""
         word, rest = self._scripts.run(
             "claim",
             who.worker_class,
@@ -97,6 +98,7 @@ class Store:
             SCHEMA,
             provenance,
             f",{','.join(skip)},",
+            only,
         )
         if word == "empty":
             return None

@@ -186,5 +186,6 @@ def _worker(keys: Keys, name: str, seen_ms: int, row: wire.Row) -> Worker:
         version=r.text("version"),
         takes=tuple(r.json("takes", [])),
         key=r.text("key"),
+        only=r.text("only"),
         refuses=r.json("refuses", {}),
     )

@@ -7,27 +7,55 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
-from hpq.settings import Settings
+from hpq.sweep import Sweep
+from producer.session import Session
 
 _MOST_ON_CPU = 4
 
 
-class LocalWorkers:
-    """A fleet that ends with the `with` block; what it logs is in a file.
+@contextmanager
+def signals_unwind() -> Iterator[None]:
+    """SIGTERM and SIGHUP end this process as SystemExit, so that its workers are told to go.
 
-    `url` is the server, `worker_class` the class to serve; without a count, one worker a GPU, or on
-    a machine without, one a core up to four.
+    Raises:
+        SystemExit: one of them came; the code is 128 + its number, as shells have it.
     """
 
-    def __init__(
-        self, settings: Settings, url: str, worker_class: str, count: int | None, log: Path
-    ) -> None:
-        self._grace_s, self.log = settings.grace_s, log
-        self._env = {**os.environ, "HPQ_REDIS_URL": url, "HPQ_QUEUE": worker_class}
-        self._words = [sys.executable, "-P", "-m", "worker"]
+    def leave(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    before = {n: signal.signal(n, leave) for n in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class LocalWorkers:
+    """A fleet for one sweep, which ends with the `with` block; what it logs is in a file.
+
+    Without a count it has one worker a GPU, or on a machine without, one a core up to four. It ends
+    with this process, too, however that ends, and holds the private server until it has.
+    """
+
+    def __init__(self, session: Session, sweep: Sweep, count: int | None) -> None:
+        settings = session.settings
+        self._grace_s = settings.grace_s
+        self.log = settings.home / "logs" / f"{sweep.id}.log"
+        self._env = {
+            **os.environ,
+            "HPQ_REDIS_URL": session.url,
+            "HPQ_QUEUE": sweep.worker_class,
+            "HPQ_SWEEP": sweep.id,
+        }
+        attached = session.attached
+        self._holds = (attached.keep_across_exec(),) if attached else ()
+        self._words = [sys.executable, "-P", "-m", "worker", "--end-with", str(os.getpid())]
         if count is not None:
             self._words += ["--workers", str(count)]
         else:
@@ -40,7 +68,13 @@ class LocalWorkers:
         with self.log.open("ab") as out:
             # A session of its own: Ctrl-C is ours to answer, by an orderly stop.
             self._fleet = subprocess.Popen(
-                self._words, env=self._env, stdout=out, stderr=out, start_new_session=True
+                self._words,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                pass_fds=self._holds,
+                start_new_session=True,
             )
         return self
 
@@ -49,8 +83,8 @@ class LocalWorkers:
         self._fleet.terminate()
         try:
             self._fleet.wait(self._grace_s + 5.0)
-        except subprocess.TimeoutExpired:
-            self._fleet.send_signal(signal.SIGTERM)  # the second: at once
+        except (subprocess.TimeoutExpired, KeyboardInterrupt, SystemExit):
+            self._fleet.terminate()  # the second: at once
             self._fleet.wait()
 
     def wait_for_one(self, is_there: Callable[[], bool], patience_s: float = 20.0) -> None:

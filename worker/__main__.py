@@ -27,6 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="hpq worker")
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--workers-on-cpu", type=int, default=1)
+    parser.add_argument("--end-with", type=int, metavar="PID", help="end when this parent does")
     args = parser.parse_args()
     try:
         settings = read(os.environ)
@@ -38,7 +39,8 @@ def main() -> None:
         logging.basicConfig(
             level=settings.log.upper(), format="%(asctime)s %(levelname).1s %(name)s: %(message)s"
         )
-        code = Fleet(_slots(settings, args.workers, args.workers_on_cpu), os.environ).run()
+        slots_ = _slots(settings, args.workers, args.workers_on_cpu)
+        code = Fleet(slots_, os.environ, args.end_with).run()
     except HpqError as error:
         print(f"hpq worker: {error}", file=sys.stderr)
         code = int(error.exit_code)

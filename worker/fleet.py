@@ -7,6 +7,7 @@ with its exit code, so that the reason is seen.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -27,8 +28,11 @@ _FATAL = frozenset({int(ExitCode.USER), int(ExitCode.UNKNOWN)})
 class Fleet:
     """The worker processes of one machine or pod."""
 
-    def __init__(self, slots: Sequence[str], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, slots: Sequence[str], environ: Mapping[str, str], parent: int | None = None
+    ) -> None:
         self._slots, self._environ = slots, environ
+        self._parent = parent  # the process to end with
         self._stopping = Stopping()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
         self._started_at: dict[int, float] = {}
@@ -41,6 +45,8 @@ class Fleet:
         adopt_orphans()  # of a worker that was killed together with its runner
         passed_on = 0
         while True:
+            if self._parent not in (None, os.getppid()) and self._stopping.level == 0:
+                self._stopping.tell()
             while passed_on < self._stopping.level:
                 passed_on += 1
                 self._signal()

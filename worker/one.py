@@ -82,6 +82,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         "pid": str(os.getpid()),
         "device": device,
         "version": __version__,
+        "only": settings.sweep,
         "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
     }
 

@@ -81,6 +81,7 @@ class Slot:
             lease_ms=self._settings.lease_ms,
             provenance=self._provenance,
             skip=self.refusals.current(self._store),
+            only=self._settings.sweep,
         )
 
     def _insist(self, call: Callable[[str], T]) -> T | None:

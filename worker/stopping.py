@@ -28,6 +28,10 @@ class Stopping:
             signal.signal(number, self._hear)
 
     def _hear(self, _number: int, _frame: FrameType | None) -> None:
+        self.tell()
+
+    def tell(self) -> None:
+        """Stop within the grace; the second time, at once."""
         self.level += 1
         with contextlib.suppress(BlockingIOError):
             os.write(self.write_end, b"s")

@@ -1,7 +1,8 @@
 -- Gives a worker the next trial of its class: by the sweep's priority, then age; in a sweep requeued
 -- trials first, then the sweep's order. The same nonce again gets the same answer.
 -- KEYS prefix
--- ARGV class, worker, host, nonce, lease in ms, schema, provenance digest, sweeps to skip (',a,b,')
+-- ARGV class, worker, host, nonce, lease in ms, schema, provenance digest, sweeps to skip (',a,b,'),
+--      the only sweep to look at ('' for all)
 -- Replies: trial sweep number attempt params | empty [a sweep with a newer schema]
 
 local class, worker, host, nonce, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
@@ -67,8 +68,9 @@ local function take(sid, n)
   return answer(sid, tonumber(n), attempt)
 end
 
-local newer = ''
-for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
+local newer, only = '', ARGV[9] or ''
+local sweeps = only ~= '' and {only} or redis.call('ZRANGE', key('c', class, 'open'), 0, -1)
+for _, sid in ipairs(sweeps) do
   if not string.find(skip, ',' .. sid .. ',', 1, true) and claimable(sid) > 0 then
     if tonumber(redis.call('HGET', sweep_key(sid), 'schema')) > schema then
       newer = sid

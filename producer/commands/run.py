@@ -10,6 +10,7 @@ import typer
 
 from hpq.errors import ExitCode, Held, NotFound
 from hpq.hyperparams import SHIPPED
+from hpq.snapshot import Worker
 from hpq.sweep import SweepState
 from producer import enqueue as enqueuing
 from producer.commands.enqueue import say
@@ -25,7 +26,7 @@ from producer.commands.options import (
     read_file,
 )
 from producer.enqueue import Enqueued
-from producer.local import LocalWorkers
+from producer.local import LocalWorkers, signals_unwind
 from producer.look.outcome import exit_code
 from producer.look.summary_page import print_summary
 from producer.look.takers import why_not_taken
@@ -57,12 +58,12 @@ def run(
     spec = read_file(file, sets, count, seed, name, trainer, force)
     for warning in spec.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    with open_session() as session:
+    with signals_unwind(), open_session() as session:
         try:
             with Bar(count_sets(spec), "writing sets") as bar:
                 done = _enqueue(session, spec, file, new, code, bar)
             say(session, done, as_json=False, is_run=True)
-            code_ = _train(session, spec, done, workers)
+            code_ = _train(session, done.sid, workers)
         finally:
             if session.attached is not None:
                 session.attached.release(linger_s=0.0)
@@ -84,13 +85,17 @@ def _enqueue(
     return done
 
 
-def _train(session: Session, spec: SweepSpec, done: Enqueued, workers: int | None) -> ExitCode:
-    sid, settings = done.sid, session.settings
-    log = settings.home / "logs" / f"{sid}.log"
-    with LocalWorkers(settings, session.url, spec.queue, workers, log) as local:
-        local.wait_for_one(lambda: bool(session.view.workers(spec.queue)))
-        state = watch_sweep(session, sid, until_done=True, leave=Stuck(session, sid, local).why)
-        why = Stuck(session, sid, local).now()
+def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
+    unfinished = f"{sid}: unfinished; the same `hpq run` goes on with it"
+    with LocalWorkers(session, session.view.sweep(sid), workers) as local:
+        stuck = Stuck(session, sid, local)
+        try:
+            local.wait_for_one(lambda: bool(stuck.takers()))
+            state = watch_sweep(session, sid, until_done=True, leave=stuck.why)
+            why = stuck.now()
+        except KeyboardInterrupt:
+            print(f"{unfinished}\nending the workers; Ctrl-C again: at once", file=sys.stderr)
+            raise
     sweep = session.view.sweep(sid)
     if state.is_over or sweep.state.is_over:
         print_summary(session.view, sweep)
@@ -98,8 +103,8 @@ def _train(session: Session, spec: SweepSpec, done: Enqueued, workers: int | Non
     if state is SweepState.HELD:
         return ExitCode.HELD
     if why is not None:
-        raise Held(f"{sid}: {why} (the workers' log: {log})")
-    print(f"{sid}: unfinished; the same `hpq run` goes on with it", file=sys.stderr)
+        raise Held(f"{sid}: {why} (the workers' log: {local.log})")
+    print(unfinished, file=sys.stderr)
     return ExitCode.INTERRUPTED
 
 
@@ -127,7 +132,11 @@ class Stuck:
             sweep = self._session.view.sweep(self._sid)
         except NotFound:
             return "the sweep was removed"
-        workers = self._session.view.workers(sweep.worker_class)
+        workers = self.takers()
         if not workers or sweep.counts.running or sweep.state.is_over:
             return None  # still starting, training, or done
         return why_not_taken(sweep, workers, SHIPPED)
+
+    def takers(self) -> list[Worker]:
+        """The live workers that are there for this sweep."""
+        return [w for w in self._session.view.workers() if w.only == self._sid]

@@ -11,6 +11,7 @@ import typer
 from hpq.errors import SettingsError
 from hpq.settings import read
 from producer.server.embedded import attach
+from producer.session import open_session
 
 app = typer.Typer()
 
@@ -21,9 +22,12 @@ def worker(
         int | None, typer.Option("--workers", help="Workers; without: as many as GPUs, or one.")
     ] = None,
     queue: Annotated[str | None, typer.Option(help="The worker class (HPQ_QUEUE).")] = None,
+    sweep: Annotated[str | None, typer.Option(help="Work on this sweep only.")] = None,
 ) -> None:
     """Start workers that pop trials and train, until Ctrl-C."""
     env = {**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}
+    if sweep is not None:
+        env |= _only(sweep)
     settings = read(env)
     if not settings.redis_url:
         if settings.in_pod:
@@ -35,3 +39,9 @@ def worker(
     if workers is not None:
         words += ["--workers", str(workers)]
     os.execve(sys.executable, words, env)
+
+
+def _only(ref: str) -> dict[str, str]:
+    with open_session() as session:
+        found = session.view.sweep(session.view.resolve(ref, session.settings.user))
+        return {"HPQ_SWEEP": found.id, "HPQ_QUEUE": found.worker_class}

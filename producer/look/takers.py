@@ -19,7 +19,9 @@ def why_not_taken(
     `fingerprint` is that of the key which signed the sweep; where it is not known, a worker with
     any key counts as able, as one with HPQ_ALLOW lines does, until it says that it refuses.
     """
-    there = [w for w in workers if w.worker_class == sweep.worker_class]
+    there = [
+        w for w in workers if w.worker_class == sweep.worker_class and w.only in ("", sweep.id)
+    ]
     if not there:
         start = "hpq worker"
         if sweep.worker_class != DEFAULT_CLASS:

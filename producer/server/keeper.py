@@ -27,7 +27,10 @@ USERS, START, KEEPER, SERVER = "users.lock", "start.lock", "keeper.lock", "serve
 RECORD = "server.json"
 DATA = "redis"  # the server's directory, in HPQ_HOME
 
+UNUSED, TOLD, DIED = "unused", "told", "died"  # why a server is no longer watched
+
 QUIET_S = 60.0
+RESTARTS = 5
 LOOK_S = 1.0
 REWRITE_S = 30.0
 STOP_S = 30.0
@@ -74,7 +77,7 @@ def write_record(home: str | os.PathLike[str], record: dict[str, object]) -> Non
 
 
 def main(home: str, server_lock: int) -> None:
-    """Start the server that server.json names, and stay until it has ended."""
+    """Start the server that server.json names, again if it dies in use, and stop it at last."""
     if os.fork():
         os._exit(0)  # whoever started us keeps no child to wait for
     os.umask(0o077)
@@ -83,13 +86,20 @@ def main(home: str, server_lock: int) -> None:
     with open(os.path.join(home, RECORD), encoding="utf-8") as file:
         record: dict[str, object] = json.load(file)
     address = str(record["socket"])
-    server = _start(str(record["path"]), address, os.path.join(home, DATA), server_lock)
-    try:
-        write_record(home, {**record, "server_pid": server.pid, "keeper_pid": os.getpid()})
-        if _watch(server, users, wake):
-            _rewrite(address)
-    finally:
-        _stop(server)
+    end, starts = DIED, 0
+    while end == DIED and starts <= RESTARTS:  # one that cannot start is not tried for ever
+        if starts:
+            server_lock = open_lock(os.path.join(home, SERVER))
+            fcntl.flock(server_lock, fcntl.LOCK_EX)  # a child of the dead one may hold it briefly
+        starts += 1
+        server = _start(str(record["path"]), address, os.path.join(home, DATA), server_lock)
+        try:
+            write_record(home, {**record, "server_pid": server.pid, "keeper_pid": os.getpid()})
+            end = _watch(server, users, wake)
+            if end == UNUSED:
+                _rewrite(address)
+        finally:
+            _stop(server)
     if os.fstat(users).st_nlink:  # else another home of the same name may be using the address
         with contextlib.suppress(FileNotFoundError):
             os.unlink(address)
@@ -130,28 +140,28 @@ def _start(binary: str, address: str, data: str, lock: int) -> subprocess.Popen[
     return server
 
 
-def _watch(server: subprocess.Popen[bytes], users: int, wake: int) -> bool:
-    """Wait for the server's end, and tell whether it is still to come: nobody uses it any more.
+def _watch(server: subprocess.Popen[bytes], users: int, wake: int) -> str:
+    """Wait for the server's end or a reason for it: UNUSED, TOLD, or DIED under its users.
 
-    The exclusive lock is then held, and stays so until this process is gone.
+    When it is unused the exclusive lock is held, and stays so until this process is gone.
     """
     last_use_s, seen_ns = time.monotonic(), 0
     while server.poll() is None:
         ready, _, _ = select.select([wake], [], [], LOOK_S)
         if ready and signal.SIGTERM in os.read(wake, 512):
-            return False
+            return TOLD
         lock_file = os.fstat(users)
         if lock_file.st_nlink == 0:  # HPQ_HOME was removed
-            return False
+            return TOLD
         unused = try_lock(users)
         # A command shorter than the time between two looks is known by what it wrote.
         if not unused or lock_file.st_mtime_ns != seen_ns:
             last_use_s, seen_ns = time.monotonic(), lock_file.st_mtime_ns
         if unused and time.monotonic() - last_use_s >= _linger_s(users):
-            return True
+            return UNUSED
         if unused:
             fcntl.flock(users, fcntl.LOCK_UN)
-    return False
+    return TOLD if try_lock(users) else DIED
 
 
 def _linger_s(users: int) -> float:

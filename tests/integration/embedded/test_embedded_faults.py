@@ -34,6 +34,24 @@ def test_a_killed_server_is_started_again_with_its_data(home: Home) -> None:
     assert home.info("run_id") != run_id
 
 
+def test_a_server_that_is_killed_under_its_users_comes_back_by_itself(home: Home) -> None:
+    user = home.user()
+    user.attach()
+    for value in ("1", "2"):
+        home.ask(f"SET key {value}")
+        pid = home.record().server_pid
+        os.kill(pid, signal.SIGKILL)
+        home.until(lambda pid=pid: home.record().server_pid != pid)
+        home.until(lambda: status(home.path).running)
+        assert home.ask("GET key") == value
+
+
+def test_a_server_that_is_killed_and_used_by_nobody_stays_away(home: Home) -> None:
+    home.attach().release(linger_s=600)
+    os.kill(home.record().server_pid, signal.SIGKILL)
+    home.until_nothing_runs()
+
+
 def test_a_server_whose_keeper_was_killed_is_replaced_and_keeps_its_data(home: Home) -> None:
     user = home.user()
     user.attach()

@@ -1,0 +1,134 @@
+"""`hpq run`: its workers serve its own sweep, and end with it however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from hpq.trial import TrialState
+
+from .conftest import HPQ, Lab
+
+SWEEP = (
+    "trainer: steered:train\nmethod: grid\nmetric: {{name: loss}}\n"
+    "name: {name}\nparameters: {{x: {{values: [1, 2, 3]}}}}\n"
+)
+STUBBORN = """
+    import signal, time
+    from pathlib import Path
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    (Path(__file__).parent / "began").write_text("")
+    while True:
+        time.sleep(0.05)
+"""
+
+StartRun = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start_run(lab: Lab) -> StartRun:
+    """Starts `hpq run` of a sweep file's text; the lab's end sees to what is left of it."""
+
+    def start(text: str, *flags: str, private: bool = False) -> subprocess.Popen[bytes]:
+        path = lab.write(f"run-{len(lab.workers)}.yaml", text)
+        env = lab.env | ({"HPQ_REDIS_URL": ""} if private else {})
+        with (lab.folder / "said").open("wb") as out:
+            process = subprocess.Popen(
+                [HPQ, "run", str(path), *flags],
+                cwd=lab.code,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+            )
+        lab.workers.append(process)
+        return process
+
+    return start
+
+
+def enqueue_abandoned(lab: Lab) -> str:
+    """A sweep that is older and that nobody works on."""
+    sid = lab.steered(2)
+    assert lab.view.sweep(sid).counts.queued == 2
+    return sid
+
+
+def test_the_workers_of_a_run_leave_an_older_sweep_alone(lab: Lab, start_run: StartRun) -> None:
+    older = enqueue_abandoned(lab)
+    lab.write("go", "")
+    run = start_run(SWEEP.format(name="mine"), "--workers", "1")
+    assert run.wait() == 0, said(lab)
+    assert "3 finished" in said(lab)
+    assert lab.view.sweep(older).counts.queued == 2
+
+
+def test_a_worker_may_be_told_to_serve_one_sweep(lab: Lab) -> None:
+    older = enqueue_abandoned(lab)
+    sid = lab.steered(3, "name: mine\n")
+    lab.write("go", "")
+    lab.worker(HPQ_SWEEP=sid)
+    lab.wait_over(sid)
+    assert lab.view.sweep(older).counts.queued == 2
+    answer = lab.hpq("worker", "--sweep", "nope")
+    assert (answer.returncode, len(answer.stderr.splitlines())) == (4, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_no_worker_outlives_its_run(lab: Lab, start_run: StartRun, number: int) -> None:
+    enqueue_abandoned(lab)  # writes the trainer
+    run = start_run(SWEEP.format(name="mine"), "--workers", "2")
+    lab.wait_for("began-1-1")
+    (sid,) = [sid for sid in lab.view.sweep_ids() if sid.startswith("mine")]
+    run.send_signal(number)
+    run.wait()
+    lab.wait_until(lambda: not lab.processes(r"-m worker"), "the end of the workers")
+    assert lab.view.sweep(sid).counts.running == 0  # given back, not left to a lease
+    assert run.returncode == (-number if number == signal.SIGKILL else 128 + number)
+
+
+def test_a_run_that_is_told_to_end_takes_its_private_server_with_it(
+    lab: Lab, start_run: StartRun
+) -> None:
+    enqueue_abandoned(lab)
+    run = start_run(SWEEP.format(name="mine"), "--workers", "1", private=True)
+    lab.wait_for("began-1-1")
+    run.send_signal(signal.SIGTERM)
+    run.wait()
+    lab.wait_until(lambda: not lab.processes(), "the end of worker, keeper and server")
+
+
+def test_ctrl_c_twice_gives_the_trials_back_at_once(lab: Lab, start_run: StartRun) -> None:
+    lab.write("stubborn.py", STUBBORN)
+    lab.env["HPQ_GRACE_S"] = "3600"
+    run = start_run("program: stubborn.py\nmethod: grid\nname: mine\n"
+                    "parameters: {x: {values: [1, 2]}}\n", "--workers", "1")  # fmt: skip
+    lab.wait_for("began")
+    (sid,) = lab.view.sweep_ids()
+    run.send_signal(signal.SIGINT)
+    lab.wait_until(lambda: "Ctrl-C again" in said(lab), "the offer to end at once")
+    run.send_signal(signal.SIGINT)
+    assert run.wait() == 130
+    lab.wait_until(lambda: not lab.processes(), "the end of the workers")
+    assert lab.trial(sid).state is TrialState.QUEUED
+
+
+def said(lab: Lab) -> str:
+    """What the run has printed."""
+    return (lab.folder / "said").read_text("utf-8")
+
+
+def test_a_run_goes_on_when_its_private_server_is_killed(lab: Lab, start_run: StartRun) -> None:
+    enqueue_abandoned(lab)
+    run = start_run(SWEEP.format(name="mine"), "--workers", "1", private=True)
+    lab.wait_for("began-1-1")
+    record = json.loads((lab.home / "server.json").read_text("utf-8"))
+    os.kill(record["server_pid"], signal.SIGKILL)
+    lab.write("go", "")
+    assert run.wait() == 0, said(lab)
+    assert "3 finished" in said(lab)
