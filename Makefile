@@ -15,6 +15,7 @@ install: $(STAMP) ## .venv with all that demo and test need
 $(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "hpq needs Python 3.11 or newer; set PYTHON=…"; exit 2; }
+	@echo "installing into $(VENV): a minute or two, mostly torch" >&2
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 
@@ -11,6 +10,7 @@ from hpq.errors import HpqError, UserError
 from hpq.settings import Settings, read
 from worker.devices import slots, visible
 from worker.fleet import Fleet
+from worker.logs import configure
 
 
 def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
@@ -36,9 +36,7 @@ def main() -> None:
             raise UserError(f"{where}HPQ_REDIS_URL must say which Redis to work for")
         if args.workers is not None and not 1 <= args.workers <= 1000:
             raise UserError(f"--workers {args.workers}: use 1 to 1000")
-        logging.basicConfig(
-            level=settings.log.upper(), format="%(asctime)s %(levelname).1s %(name)s: %(message)s"
-        )
+        configure(settings.log)
         slots_ = _slots(settings, args.workers, args.workers_on_cpu)
         code = Fleet(slots_, os.environ, args.end_with).run()
     except HpqError as error:

@@ -50,17 +50,19 @@ class Collector:
         self._seq = 0
         self._phase = ""
         self._is_new = False
+        self.has_dropped = False  # names, as there were too many
         self.step = 0
         self.last = math.nan
         self._best = math.nan
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
-        """Take one report; names beyond the fiftieth and malformed ones are dropped."""
+        """Take one report; names beyond the fiftieth (but the sweep's own) are dropped."""
         with self._lock:
             for name, value in metrics.items():
                 if not METRIC_NAME.match(name):
                     continue
-                if name not in self._counts and len(self._counts) >= MAX_NAMES:
+                if self._is_one_too_many(name):
+                    self.has_dropped = True
                     continue
                 self._counts[name] = self._counts.get(name, 0) + 1
                 at = self._counts[name] if step is None else int(step)
@@ -72,6 +74,11 @@ class Collector:
                         self._best = self.last
             self._phase = ""
             self._is_new = True
+
+    def _is_one_too_many(self, name: str) -> bool:
+        if name in self._counts or (self._metric is not None and name == self._metric.name):
+            return False
+        return len(self._counts) >= MAX_NAMES
 
     def phase(self, text: str) -> None:
         """Take what slow thing begins; the next report ends it."""

@@ -6,7 +6,6 @@ slow server never keeps the runner's pipes from being read.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import selectors
@@ -16,17 +15,19 @@ from dataclasses import dataclass
 
 from hpq.outcome import Outcome
 from hpq.sweep import Sweep
-from hpq.trial import Claim, FailureKind
+from hpq.trial import Claim, Failure, FailureKind
 from worker.beats import Beats
 from worker.child import Child
 from worker.collector import Collector, parse_printed
 from worker.judging import HALT_OF, Ending, Halt, judge
-from worker.messages import End, Lines, Run, read_end
+from worker.messages import End, Lines, Run, read_end, read_message
 
 _TAIL_BYTES = 16_384  # of the log, to make a failure's line from
 _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have
 _LONGEST_BYTES = 200  # of a printed line that may be a metric
 DEFAULT_STALL_S = 900.0
+_GARBAGE = "something wrote to the pipe on which hpq's runner reports, where only hpq may write"
+_GARBLED = End(failure=Failure(kind=FailureKind.USER_ERROR, message=_GARBAGE, fingerprint=_GARBAGE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,8 @@ class Execution:
         self._halt: Halt | None = None
         self._kill_at = math.inf
         self._end: End | None = None
-        self._is_gone = False
+        self._run_id = ""
+        self._is_gone = self._is_garbled = False
         self._started_at = self._moved_at = time.monotonic()
 
     def run(self, run: Run, beats: Beats, signals: Signals) -> Result:
@@ -68,6 +70,7 @@ class Execution:
         self._started_at = time.monotonic()
         timeout_at = self._started_at + (self._sweep.timeout_s or math.inf)
         stall_s = self._sweep.stall_s or DEFAULT_STALL_S
+        self._run_id = run.id
         self._child.run(run)
         with selectors.DefaultSelector() as selector:
             for fd in (self._child.answers, self._child.output, signals.wake):
@@ -124,7 +127,12 @@ class Execution:
         if not data:
             self._is_gone = True
         for line in self._child.lines.feed(data):
-            message = json.loads(line)
+            message = read_message(line)
+            if message is None:
+                self._end, self._is_garbled = _GARBLED, True
+                return
+            if message.get("of") != self._run_id:
+                continue
             if "report" in message:
                 self._collector.report(message["report"], message["step"])
             elif "phase" in message:
@@ -170,7 +178,8 @@ class Execution:
         failure = outcome.failure if outcome else None
         # What ran out of memory leaves a process that nobody should train in again.
         is_clean = failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY
-        return Result(outcome=outcome, halt=self._halt, keep_runner=is_obeyed and is_clean)
+        keep_runner = is_obeyed and is_clean and not self._is_garbled
+        return Result(outcome=outcome, halt=self._halt, keep_runner=keep_runner)
 
     def _drain(self) -> None:
         # The runner flushed before it said that it was done, so all of it is in the pipe by now; a

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hpq.outcome import Outcome, Verdict
+from hpq.report import MAX_NAMES
 from hpq.sweep import Sweep
 from hpq.trial import Failure, FailureKind, TrialState
 from worker.collector import Collector
@@ -84,6 +85,8 @@ def _by_metric(sweep: Sweep, got: Collector) -> Outcome:
     if metric.name in names:
         return _failed(got, FailureKind.DIVERGED, f"{metric.name} was {got.last} at its end")
     said = f"it reported {', '.join(names)}" if names else "it reported nothing"
+    if got.has_dropped:
+        said += f"; of more than {MAX_NAMES} names the rest was dropped"
     line = f"the metric {metric.name!r} was never reported; {said}"
     return _failed(got, FailureKind.USER_ERROR, line)
 

@@ -1,7 +1,8 @@
 """What a worker and its runner say to each other: JSON lines over two pipes. Standard library only.
 
 Parent → runner: a Run, then perhaps {"stop": why}; closing the pipe means: kill everything and go.
-Runner → parent: {"report": {name: value}, "step": n}, {"phase": text}, and one {"end": {…}}.
+Runner → parent: {"report": {name: value}, "step": n}, {"phase": text}, and one {"end": {…}}, each
+with "of", its attempt: in a resident runner a thread of one attempt may go on into the next.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ class Run:
     data: str = ""  # HPQ_DATA
     cache: str = ""
 
+    @property
+    def id(self) -> str:
+        """`sweep/number/attempt`."""
+        return f"{self.trial}/{self.attempt}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
@@ -50,6 +56,15 @@ def encode(message: Mapping[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
+def read_message(line: bytes) -> dict[str, Any] | None:
+    """The message that a line is; None for what is none."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) else None
+
+
 def run_message(run: Run) -> bytes:
     """The line that starts an attempt."""
     return encode({"run": asdict(run)})
@@ -60,9 +75,9 @@ def read_run(data: Mapping[str, Any]) -> Run:
     return Run(**{**data, "argv": tuple(data["argv"])})
 
 
-def end_message(end: End) -> bytes:
+def end_message(of: str, end: End) -> bytes:
     """The line that ends an attempt."""
-    return encode({"end": asdict(end)})
+    return encode({"of": of, "end": asdict(end)})
 
 
 def read_end(data: Mapping[str, Any]) -> End:

@@ -28,6 +28,7 @@ from worker.attempt import Attempts
 from worker.beats import Beats
 from worker.execution import Signals
 from worker.housekeeper import Housekeeper
+from worker.logs import configure
 from worker.processes import adopt_orphans, end_with_parent
 from worker.slot import Slot
 from worker.stopping import Stopping
@@ -117,9 +118,7 @@ def main() -> None:
         settings = read(os.environ)
         if not settings.redis_url:
             raise UserError("HPQ_REDIS_URL is not set; start workers with `hpq worker`")
-        logging.basicConfig(
-            level=settings.log.upper(), format="%(asctime)s %(levelname).1s %(name)s: %(message)s"
-        )
+        configure(settings.log)
         try:
             serve(settings, os.environ)
         except RedisError as error:

@@ -30,6 +30,7 @@ class Program:
         self._run, self._send = run, send
         self._process: subprocess.Popen[bytes] | None = None
         self._is_stopped = False
+        self._is_over = False
 
     def stop(self) -> None:
         """Ask the program to end (SIGTERM to its process group); from any thread."""
@@ -51,6 +52,7 @@ class Program:
             finally:
                 kill_descendants()
                 # What was sent is still heard; then recv answers nothing, which ends the listening.
+                self._is_over = True
                 reports.shutdown(socket.SHUT_RD)
                 listener.join()
         return self._end(status)
@@ -68,8 +70,8 @@ class Program:
         return self._process.wait()
 
     def _listen(self, reports: socket.socket) -> None:
-        # Datagrams are in order and none is lost.
-        while data := reports.recv(_LARGEST_BYTES):
+        # Datagrams are in order and none is lost. An empty one may be sent by anybody.
+        while (data := reports.recv(_LARGEST_BYTES)) or not self._is_over:
             with contextlib.suppress(*_GARBAGE):
                 message = json.loads(data)
                 report, step = flatten(message["metrics"]), whole(message["step"])

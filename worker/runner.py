@@ -16,16 +16,36 @@ import threading
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from hpq.hyperparams import SHIPPED
 from hpq.report import set_sink
 from hpq.trial import Failure
-from worker.context import Trial
+from worker.context import Send, Trial
 from worker.failures import of_exception
 from worker.messages import End, Lines, Run, encode, end_message, read_run
 from worker.processes import adopt_orphans, kill_descendants
 from worker.program import Program
+
+
+class Surroundings:
+    """The working directory and the output of this process, which training code may change."""
+
+    def __init__(self) -> None:
+        self._cwd = os.getcwd()
+        self._outputs = {number: os.dup(number) for number in (1, 2)}
+
+    def restore(self) -> None:
+        """Bring back what the next attempt counts on; flushes what was printed."""
+        for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+            with suppress(AttributeError, OSError, ValueError):
+                stream.flush()
+            os.dup2(self._outputs[number], number)
+        if getattr(sys.stdout, "closed", True):
+            sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+        if getattr(sys.stderr, "closed", True):
+            sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+        with suppress(OSError):
+            os.chdir(self._cwd)
 
 
 class Runner:
@@ -41,13 +61,12 @@ class Runner:
     def main(self) -> None:
         """Serve until the parent goes."""
         threading.Thread(target=self._hear, daemon=True).start()
+        place = Surroundings()
         while True:
             run = self._runs.get()
             end = self._one(run)
-            for stream in (sys.stdout, sys.stderr):
-                with suppress(AttributeError, OSError, ValueError):  # training code may close them
-                    stream.flush()
-            self._write(end_message(end))
+            place.restore()
+            self._write(end_message(run.id, end))
 
     def _hear(self) -> None:
         lines = Lines()
@@ -67,7 +86,7 @@ class Runner:
     def _one(self, run: Run) -> End:
         if not run.argv:
             return self._train(run)
-        self._program = program = Program(run, self._send)
+        self._program = program = Program(run, self._sender(run))
         if self._stop.is_set():
             program.stop()
         try:
@@ -76,7 +95,7 @@ class Runner:
             self._program = None
 
     def _train(self, run: Run) -> End:
-        trial = Trial(run, self._send, self._stop.is_set)
+        trial, me = Trial(run, self._sender(run), self._stop.is_set), os.getpid()
         set_sink(trial.report)
         try:
             if run.code_dir and run.code_dir not in sys.path:
@@ -86,17 +105,19 @@ class Runner:
                 trial.phase(f"importing {run.trainer}")
             train = getattr(importlib.import_module(module), function)
             returned = train(dict(run.params), trial)
-            if isinstance(returned, Mapping):
+            if os.getpid() == me and isinstance(returned, Mapping):
                 trial.report(returned)
         except BaseException as error:  # a trainer may also call sys.exit
             traceback.print_exc()
             return End(failure=_failure_of(error), stopped=self._stop.is_set())
         finally:
+            if os.getpid() != me:  # a child that training code forked and let come back here
+                os._exit(0)
             set_sink(None)
         return End(stopped=self._stop.is_set())
 
-    def _send(self, message: Mapping[str, Any]) -> None:
-        self._write(encode(message))
+    def _sender(self, run: Run) -> Send:
+        return lambda message: self._write(encode({"of": run.id, **message}))
 
     def _write(self, data: bytes) -> None:
         with self._writing:

@@ -13,9 +13,10 @@ from typing import Any, TextIO
 
 import yaml
 
+from hpq.inert import CONTROL
 from hpq.trial import Json, Params, Trial
 from producer.look.records import iso
-from producer.look.text import CONTROL, clean_block, flag
+from producer.look.text import clean_block, flag
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _FIXED = ("step", "attempt", "worker", "host", "started", "ended", "duration_s", "failure", "error")

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 
+from hpq.inert import CONTROL
 from hpq.trial import Json
 
 # A whole escape sequence (CSI, OSC, other strings, two-character ones), so that no "[31m" remains.
@@ -20,8 +21,7 @@ _ESCAPE = re.compile(
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]?"
 )
-# C0, DEL, C1, line separators, and what turns the direction of text around.
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
 _CONTROL_BUT_LINES = re.compile(CONTROL.pattern.replace(r"\x00-\x1f", r"\x00-\x08\x0b-\x1f"))
 
 _ASCII = str.maketrans(

@@ -113,3 +113,48 @@ def test_garbage_on_the_report_socket_harms_nobody(lab) -> None:
     trial = lab.trial(sid)
     assert (trial.state, trial.objective, trial.attempt) == (TrialState.FINISHED, 0.5, 1)
     assert trial.step == 7
+
+
+def test_an_empty_datagram_ends_no_reporting(lab) -> None:
+    lab.write(
+        "empty.py",
+        """
+        import os, socket
+        import hpq
+
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"", os.environ["HPQ_REPORT"])
+        for step in range(2000):
+            hpq.report({"loss": 0.5}, step=step)
+        """,
+    )
+    sid = lab.enqueue(
+        "program: empty.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1]}}\n"
+    )
+    lab.worker()
+    lab.wait_over(sid)
+    trial = lab.trial(sid)
+    assert (trial.state, trial.step, trial.objective) == ("finished", 1999, 0.5)
+
+
+def test_the_sweeps_own_metric_is_taken_however_many_others_there_are(lab) -> None:
+    lab.write(
+        "many.py",
+        """
+        import hpq
+
+        hpq.report({f"n{i:02}": i for i in range(60)})
+        hpq.report({"loss": 0.5})
+        """,
+    )
+    text = (
+        "program: many.py\nmethod: grid\nmetric: {{name: {}}}\nparameters: {{x: {{values: [1]}}}}\n"
+    )
+    sid = lab.enqueue(text.format("loss"))
+    other = lab.enqueue(text.format("other"))
+    lab.worker()
+    lab.wait_over(sid)
+    lab.wait_over(other)
+    assert lab.trial(sid).objective == 0.5
+    failure = lab.trial(other).failure
+    assert failure is not None and "of more than 50 names the rest was dropped" in failure.message

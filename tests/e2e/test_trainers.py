@@ -96,3 +96,60 @@ def test_a_trainer_sees_should_stop_when_its_trial_is_cancelled(lab) -> None:
     lab.go()
     lab.wait_over(sid)
     assert lab.trial(sid, 2).state is TrialState.FINISHED
+
+
+def test_a_thread_that_an_attempt_left_behind_reports_nothing_for_the_next(lab) -> None:
+    lab.write(
+        "busy.py",
+        """
+        import threading, time
+        over = threading.Event()
+
+        def nag(report):
+            while not over.wait(0.001):
+                report({"loss": -999.0})
+
+        def train(params, trial):
+            if params["x"] == 1:
+                threading.Thread(target=nag, args=(trial.report,), daemon=True).start()
+                return {"loss": 1.0}
+            for step in range(20):
+                trial.report({"loss": 5.0}, step=step)
+                time.sleep(0.005)
+            over.set()
+        """,
+    )
+    sid = lab.enqueue(
+        "trainer: busy:train\nresident: true\nmethod: grid\nmetric: {name: loss, value: best}\n"
+        "parameters: {x: {values: [1, 2]}}\n"
+    )
+    lab.worker()
+    lab.wait_over(sid)
+    assert lab.trial(sid, 2).objective == 5.0
+    assert {p.value for p in lab.view.history(lab.trial(sid, 2).id, "loss")} == {5.0}
+
+
+def test_garbage_on_the_runners_pipe_is_the_trials_own_failure(lab) -> None:
+    lab.write(
+        "garbage.py",
+        """
+        import os
+
+        def train(params, trial):
+            for fd in range(3, 12):
+                try:
+                    if os.readlink(f"/proc/self/fd/{fd}").startswith("pipe:"):
+                        os.write(fd, b"no message\\n")
+                except OSError:
+                    pass
+            return {"loss": 1.0}
+        """,
+    )
+    sid = lab.enqueue(
+        "trainer: garbage:train\nresident: true\nmethod: grid\nmetric: {name: loss}\n"
+        "parameters: {x: {values: [1]}}\n"
+    )
+    lab.worker()
+    lab.wait_over(sid)
+    failure = lab.trial(sid).failure
+    assert failure is not None and "something wrote to the pipe" in failure.message

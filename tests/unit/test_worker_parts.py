@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from hpq.trial import Failure, FailureKind
 from worker import devices
 from worker.collector import Collector, parse_printed
 from worker.failures import of_exception, of_exit
+from worker.logs import Inert
 from worker.messages import End, Lines, Run, end_message, read_end, read_run, run_message
 
 PARAMS = {"lr": 0.1, "opt": "a b", "nest": {"x": 1}, "flag": True, "off": False, "none": None}
@@ -188,7 +190,7 @@ def test_a_message_survives_the_pipe() -> None:
     (line,) = Lines().feed(run_message(run))
     assert read_run(json.loads(line)["run"]) == run
     end = End(failure=Failure(kind=FailureKind.TIMEOUT, message="m"), status=3)
-    assert read_end(json.loads(end_message(end))["end"]) == end
+    assert read_end(json.loads(end_message("s/1/1", end))["end"]) == end
 
 
 def test_lines_are_put_together_from_pieces() -> None:
@@ -220,3 +222,8 @@ def test_cores_are_shared_by_slots_unless_the_user_has_said() -> None:
     assert devices.threads(1000, {}) == "1"
     assert devices.threads(1, {}) == str(cores)
     assert devices.threads(1, {"OMP_NUM_THREADS": "7"}) == "7"
+
+
+def test_what_a_worker_logs_acts_on_no_terminal() -> None:
+    record = logging.LogRecord("hpq", logging.INFO, "", 0, "\x1b[31m%s\nnext", ("\u202e",), None)
+    assert Inert("%(message)s").format(record) == "\\x1b[31m\\u202e\nnext"
