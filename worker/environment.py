@@ -45,6 +45,7 @@ def of_program(
         env = {n: v for n, v in env.items() if n in _POD_ALLOWED | passed}
         env["PYTHONUNBUFFERED"] = "1"
     return {
+        "PYTHONFAULTHANDLER": "1",  # stacks in the log where it crashes or is aborted as stalled
         **env,
         "HPQ_SWEEP_ID": claim.trial.sweep,
         "HPQ_TRIAL_ID": str(claim.trial),

@@ -22,11 +22,12 @@ from worker.child import Child
 from worker.collector import Collector, parse_printed
 from worker.judging import HALT_OF, Ending, Halt, judge
 from worker.messages import End, Lines, Run, read_end
+from worker.stall import Rhythm
 
 _TAIL_BYTES = 16_384  # of the log, to make a failure's line from
 _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have
 _LONGEST_BYTES = 200  # of a printed line that may be a metric
-DEFAULT_STALL_S = 900.0
+_LEAVES_RUINS = (FailureKind.OUT_OF_MEMORY, FailureKind.STALLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +62,12 @@ class Execution:
         self._kill_at = math.inf
         self._end: End | None = None
         self._is_gone = False
-        self._moved_at = time.monotonic()
+        self._rhythm = Rhythm(sweep.stall_s, time.monotonic())
 
     def run(self, run: Run, beats: Beats, signals: Signals) -> Result:
         """Run to the end, whoever brings it."""
         started_at = time.monotonic()
         timeout_at = started_at + (self._sweep.timeout_s or math.inf)
-        stall_s = self._sweep.stall_s or DEFAULT_STALL_S
         self._child.run(run)
         with selectors.DefaultSelector() as selector:
             for fd in (self._child.answers, self._child.output, signals.wake):
@@ -78,9 +78,9 @@ class Execution:
                     break
                 if now >= timeout_at:
                     self._stop(Halt.TIMEOUT)
-                if now >= self._moved_at + stall_s:
+                if now >= self._rhythm.stalled_at:
                     self._stop(Halt.STALLED)
-                limits = (self._kill_at, timeout_at, self._moved_at + stall_s)
+                limits = (self._kill_at, timeout_at, self._rhythm.stalled_at)
                 nearest = min(t for t in limits if t > now or t == math.inf)
                 wait_s = None if nearest == math.inf else max(0.0, nearest - now)
                 for key, _ in selector.select(wait_s):
@@ -112,6 +112,8 @@ class Execution:
         if self._halt is not None:
             return
         self._halt = why
+        if why is Halt.STALLED and not self._prints_metrics:
+            self._child.dump()
         self._child.stop(why)
         # A lost attempt has nothing to save; the others get the grace to do so.
         grace_s = 0.0 if why is Halt.LOST else max(0.5, self._grace_s - 2.0)
@@ -131,13 +133,13 @@ class Execution:
                 self._collector.phase(message["phase"])
             elif "end" in message:
                 self._end = read_end(message["end"])
-            self._moved_at = time.monotonic()
+            self._rhythm.moved(time.monotonic())
 
     def _read_output(self) -> bool:
         data = _read(self._child.output)
         if not data:
             return False
-        self._moved_at = time.monotonic()
+        self._rhythm.moved(time.monotonic())
         self._collector.log(data)
         self._tail = (self._tail + data)[-_TAIL_BYTES:]
         if self._prints_metrics:
@@ -167,8 +169,8 @@ class Execution:
         ending = Ending(halt=self._halt, end=self._end, status=status, tail=tail)
         outcome = judge(ending, self._sweep, self._collector)
         failure = outcome.failure if outcome else None
-        # What ran out of memory leaves a process that nobody should train in again.
-        is_clean = failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY
+        # What ran out of memory or stalled leaves a process that nobody should train in again.
+        is_clean = failure is None or failure.kind not in _LEAVES_RUINS
         return Result(outcome=outcome, halt=self._halt, keep_runner=is_obeyed and is_clean)
 
     def _drain(self) -> None:
