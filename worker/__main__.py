@@ -9,6 +9,7 @@ import sys
 
 from hpq.errors import HpqError, UserError
 from hpq.settings import Settings, read
+from worker import secrets
 from worker.devices import slots, visible
 from worker.fleet import Fleet
 
@@ -38,7 +39,9 @@ def main() -> None:
         logging.basicConfig(
             level=settings.log.upper(), format="%(asctime)s %(levelname).1s %(name)s: %(message)s"
         )
-        code = Fleet(_slots(settings, args.workers, args.workers_on_cpu), os.environ).run()
+        found = _slots(settings, args.workers, args.workers_on_cpu)
+        hidden = secrets.take(settings.in_pod)
+        code = Fleet(found, os.environ, hidden).run()
     except HpqError as error:
         print(f"hpq worker: {error}", file=sys.stderr)
         code = int(error.exit_code)

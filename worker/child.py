@@ -25,6 +25,7 @@ class RunnerKey:
     trainer: str
     code: str
     code_dir: str
+    pass_env: tuple[str, ...] = ()
     attempt: str = ""
 
 

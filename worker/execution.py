@@ -12,7 +12,7 @@ import os
 import selectors
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpq.outcome import Outcome
 from hpq.sweep import Sweep
@@ -22,6 +22,7 @@ from worker.child import Child
 from worker.collector import Collector, parse_printed
 from worker.judging import HALT_OF, Ending, Halt, judge
 from worker.messages import End, Lines, Run, read_end
+from worker.secrets import Mask
 from worker.stall import Rhythm
 
 _TAIL_BYTES = 16_384  # of the log, to make a failure's line from
@@ -51,10 +52,16 @@ class Execution:
     """Runs one attempt in a runner that is ready for it."""
 
     def __init__(
-        self, claim: Claim, sweep: Sweep, child: Child, collector: Collector, grace_s: float
+        self,
+        claim: Claim,
+        sweep: Sweep,
+        child: Child,
+        collector: Collector,
+        mask: Mask,
+        grace_s: float,
     ) -> None:
         self._claim, self._sweep, self._child, self._collector = claim, sweep, child, collector
-        self._grace_s = grace_s
+        self._mask, self._grace_s = mask, grace_s
         self._prints_metrics = bool(sweep.launch.program)
         self._printed = Lines(longest_bytes=_LONGEST_BYTES + 1)
         self._tail = bytearray()
@@ -130,9 +137,9 @@ class Execution:
             if "report" in message:
                 self._collector.report(message["report"], message["step"])
             elif "phase" in message:
-                self._collector.phase(message["phase"])
+                self._collector.phase(self._mask.text(message["phase"]))
             elif "end" in message:
-                self._end = read_end(message["end"])
+                self._end = _masked(read_end(message["end"]), self._mask)
             self._rhythm.moved(time.monotonic())
 
     def _read_output(self) -> bool:
@@ -140,11 +147,14 @@ class Execution:
         if not data:
             return False
         self._rhythm.moved(time.monotonic())
-        self._collector.log(data)
-        self._tail = (self._tail + data)[-_TAIL_BYTES:]
+        self._show(self._mask.feed(data))
         if self._prints_metrics:
             self._parse(self._printed.feed(data))
         return True
+
+    def _show(self, data: bytes) -> None:
+        self._collector.log(data)
+        self._tail = (self._tail + data)[-_TAIL_BYTES:]
 
     def _parse(self, lines: list[bytes]) -> None:
         for line in lines:
@@ -164,6 +174,7 @@ class Execution:
         elif not is_obeyed:
             self._child.end(patience_s=0.5)
         self._drain()
+        self._show(self._mask.rest())
         self._parse([self._printed.rest()])
         tail = self._tail.decode("utf-8", "replace")
         ending = Ending(halt=self._halt, end=self._end, status=status, tail=tail)
@@ -179,6 +190,14 @@ class Execution:
         for _ in range(_PIPE_READS):
             if not self._read_output():
                 return
+
+
+def _masked(end: End, mask: Mask) -> End:
+    failure = end.failure
+    if failure is None:
+        return end
+    message, mark = mask.text(failure.message), mask.text(failure.fingerprint)
+    return replace(end, failure=replace(failure, message=message, fingerprint=mark))
 
 
 def _read(fd: int) -> bytes | None:
