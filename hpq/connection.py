@@ -6,13 +6,14 @@ redis-py raises into hpq's own errors; the command line and the worker's start-u
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from redis import Redis
 from redis.backoff import ExponentialWithJitterBackoff
+from redis.credentials import CredentialProvider
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -28,7 +29,9 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
+from hpq import passwords
 from hpq.errors import Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsError
+from hpq.passwords import redact
 
 NEEDS = (6, 2)  # ZRANGE … REV, XADD with ids of ours, LMOVE
 TRANSIENT = (ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError, OutOfMemoryError)
@@ -47,6 +50,25 @@ class _Patience(Retry):
         return super().call_with_retry(do, fail, may_mend, **kw)
 
 
+class PasswordUnreadable(ConnectionError):
+    """Raised at a connect where the password's file cannot be read; waiting may mend it."""
+
+
+class _FromFile(CredentialProvider):
+    """The password as its file has it now: redis-py asks at each connect."""
+
+    def __init__(self, user: str, path: Path) -> None:
+        self._user, self._path = user, path
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        try:
+            password = passwords.read(self._path)
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "not text"
+            raise PasswordUnreadable(f"{self._path}: {why}") from None
+        return (self._user, password) if self._user else (password,)
+
+
 def connect(url: str, *, retries: int = 5, timeout_s: float = 5.0) -> Redis:
     """A client; nothing is sent yet.
 
@@ -57,8 +79,10 @@ def connect(url: str, *, retries: int = 5, timeout_s: float = 5.0) -> Redis:
     """
     retry = _Patience(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
     try:
+        plain, user, path = passwords.split(url)
         return Redis.from_url(
-            url,
+            plain,
+            credential_provider=None if path is None else _FromFile(user, path),
             retry=retry,
             retry_on_error=[BusyLoadingError, ReadOnlyError] if retries else [],
             socket_timeout=timeout_s,
@@ -66,12 +90,9 @@ def connect(url: str, *, retries: int = 5, timeout_s: float = 5.0) -> Redis:
             health_check_interval=15,
         )
     except ValueError as error:
-        raise SettingsError(f"HPQ_REDIS_URL: {redact(url)}: {error}") from None
-
-
-def redact(text: str) -> str:
-    """The text with the password of any URL in it hidden."""
-    return re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", text)
+        # What could not be read may be a piece of the password.
+        why = error if "password file" in str(error) else "write special characters as %XX"
+        raise SettingsError(f"HPQ_REDIS_URL: {redact(url)}: it cannot be read: {why}") from None
 
 
 @contextmanager
@@ -91,6 +112,11 @@ def guard(url: str) -> Iterator[None]:
 def explain(error: RedisError, url: str) -> HpqError:
     """What to tell the user of an error of redis-py: what happened and what to do."""
     where = redact(url)
+    if isinstance(error, PasswordUnreadable):
+        return Forbidden(f"{where}: the password's file cannot be read: {error}")
+    for sign, remedy in _UNTRUSTED:
+        if sign in str(error):
+            return OutOfReach(f"{where}: the server's certificate {remedy}")
     if isinstance(error, ResponseError) and str(error).startswith(("NOAUTH", "WRONGPASS")):
         error = AuthenticationError()
     for kinds, meaning, line in _EXPLAINED:
@@ -99,12 +125,27 @@ def explain(error: RedisError, url: str) -> HpqError:
     return OutOfReach(f"{where}: {_reason(error)}")
 
 
+# What OpenSSL says of a certificate; each is an outright refusal, and verification stays on.
+_UNTRUSTED = (
+    ("ostname mismatch", "is for another host; use the name that it is made for in HPQ_REDIS_URL"),
+    (
+        "IP address mismatch",
+        "is for another host; use the name that it is made for in HPQ_REDIS_URL",
+    ),
+    ("certificate has expired", "has expired; renew it on the server"),
+    (
+        "certificate verify failed",
+        "is not trusted here; name its CA in HPQ_REDIS_URL: …?ssl_ca_certs=/path/ca.pem",
+    ),
+)
+
 # The first match counts: redis-py's tree has ConnectionError above most of the others.
 _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], str], ...] = (
     (
         (AuthenticationError, AuthorizationError),
         Forbidden,
-        "the server refuses this user or password; put the right one into HPQ_REDIS_URL",
+        "the server refuses this user or password; put the right one into HPQ_REDIS_URL"
+        " or HPQ_REDIS_PASSWORD_FILE",
     ),
     ((NoPermissionError,), Forbidden, "these credentials may not do that: {reason}"),
     ((BusyLoadingError,), OutOfReach, "the server is loading its data; try again shortly"),

@@ -115,6 +115,11 @@ class Keys:
     def points(self, trial: TrialId, metric: str) -> str:
         return self._of("t", trial, "p", metric)
 
+    @property
+    def ticket(self) -> str:
+        """How the ids of tickets begin, so that an ACL can tell them from other jobs of RQ."""
+        return f"hpq_{self.prefix}_"
+
     def queue(self, worker_class: str) -> str:
         """The name of RQ's queue of tickets for a worker class."""
         return f"hpq:{self.prefix}:{worker_class}"

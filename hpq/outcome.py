@@ -22,6 +22,7 @@ class Committed(StrEnum):
 
     DONE = "done"
     REQUEUED = "requeued"  # a failure that is tried again
+    SUSPECT = "suspect"  # given back uncharged: this worker alone fails so
     ALREADY = "already"  # the same commit was taken before
     STALE = "stale"  # a later attempt has the trial
     UNKNOWN = "unknown"  # the store does not know the trial: its data was lost or removed

@@ -9,10 +9,12 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from hpq import passwords
 from hpq.errors import SettingsError
+from hpq.passwords import redact
 from hpq.sweep import NAME_RULE
 
 SECRETS = frozenset({"code_key", "redis_url"})
@@ -22,7 +24,9 @@ SECRETS = frozenset({"code_key", "redis_url"})
 class Settings:
     """What the environment says; a field `lease_s` is read from HPQ_LEASE_S."""
 
-    redis_url: str = ""  # empty = the private server under HPQ_HOME
+    # Empty = the private server under HPQ_HOME; names the password file, if there is one.
+    redis_url: str = field(default="", repr=False)
+    redis_password_file: Path | None = None
     prefix: str = "hpq"
     user: str = ""
     data: Path | None = None
@@ -38,7 +42,7 @@ class Settings:
     trials_per_gpu: int = 1
     allow: tuple[str, ...] = ()
     code: Path | None = None
-    code_key: str = ""
+    code_key: str = field(default="", repr=False)
     pass_env: tuple[str, ...] = ()
     port: int = 0  # 0 = no health endpoint
     image: str = ""
@@ -102,6 +106,7 @@ def _url(text: str) -> str:
 
 _PARSERS: Mapping[str, Callable[[str], object]] = {
     "redis_url": _url,
+    "redis_password_file": lambda t: Path(t).expanduser().absolute(),
     "prefix": _name,
     "user": str,
     "data": lambda t: Path(t).expanduser(),
@@ -148,6 +153,11 @@ def read(environ: Mapping[str, str]) -> Settings:
             raise SettingsError(f"{variable(name)}: {shown} cannot be used: {error}") from None
     values.setdefault("home", Path("~/.hpq").expanduser())
     values.setdefault("user", _login(environ))
+    path = values.get("redis_password_file")
+    if isinstance(path, Path):
+        if "redis_url" not in values:
+            raise SettingsError("HPQ_REDIS_PASSWORD_FILE: set HPQ_REDIS_URL, too; it says where")
+        values["redis_url"] = passwords.with_file(str(values["redis_url"]), path)
     values["in_pod"] = bool(environ.get("KUBERNETES_SERVICE_HOST"))
     return Settings(**values)  # type: ignore[arg-type]
 
@@ -176,5 +186,5 @@ def describe(settings: Settings) -> dict[str, str]:
 
 def _redact(name: str, text: str) -> str:
     if name == "redis_url":
-        return re.sub(r"(//[^:/@]*):[^@]*@", r"\1:***@", text)
+        return redact(text)
     return "***" if name in SECRETS and text else text

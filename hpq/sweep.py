@@ -126,6 +126,9 @@ class Sweep:
     retries: int = 0  # charged failures forgiven beyond what the failure kind allows
     timeout_s: float = 0.0  # 0 = none
     stall_s: float = 0.0  # 0 = by default
+    canary: int = (
+        0  # so many trials must finish before the rest may be claimed; 0 = none, or passed
+    )
     method: str = "grid"
     seed: int = 0
     varying: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from uuid import uuid4
 
 from redis import Redis
 from redis.exceptions import ResponseError
@@ -42,7 +43,14 @@ class Tickets:
         if missing < 1:
             return 0
         jobs = [
-            Queue.prepare_data(TASK, timeout=-1, result_ttl=0, failure_ttl=3600, description="wake")
+            Queue.prepare_data(
+                TASK,
+                job_id=f"{self._keys.ticket}{uuid4().hex}",
+                timeout=-1,
+                result_ttl=0,
+                failure_ttl=3600,
+                description="wake",
+            )
             for _ in range(missing)
         ]
         queue.enqueue_many(jobs)

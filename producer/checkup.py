@@ -10,9 +10,10 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import RedisError
 
-from hpq.connection import check_server, connect, redact
+from hpq.connection import check_server, connect
 from hpq.errors import HpqError
 from hpq.keys import Keys
+from hpq.passwords import redact
 from hpq.settings import Settings
 from hpq.signing import fingerprint, key_of
 from hpq.view import View

@@ -50,6 +50,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Care": {
         "doctor": ("doctor", "Check the server, the workers and the data"),
         "config": ("config", "Settings in force, secrets hidden"),
+        "redis-acl": ("redis_acl", "ACL users for producers, workers, viewers and autoscalers"),
     },
 }
 WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -44,9 +44,13 @@ def enqueue(
     *,
     again: bool = False,
     code_dir: str | None = None,
+    canary: int = 0,
     progress: Progress = lambda _: None,
 ) -> Enqueued:
     """Put a sweep's trials on the queue, unless its digest is there already.
+
+    The first `canary` trials must finish before the rest may be claimed; the digest knows nothing
+    of it.
 
     Raises:
         UserError: the sweep has no end, or its code is nowhere.
@@ -64,7 +68,7 @@ def enqueue(
         return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
     sid = _new_id(session, spec.name)
     key = signing.key_of(session.settings, make=True)
-    sweep = _sweep(session, spec, file, sid, mark, code, key)
+    sweep = replace(_sweep(session, spec, file, sid, mark, code, key), canary=canary)
     try:
         trials = _write_rows(store, sid, sets(spec), progress)
         if code.files is not None:

@@ -35,6 +35,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "retries": ("retries", _whole(0, 100)),
     "timeout": ("timeout_s", _seconds),
     "stall": ("stall_s", _seconds),
+    "canary": ("canary", _whole(0, 1_000_000)),
 }
 
 

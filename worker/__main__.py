@@ -8,6 +8,7 @@ import sys
 
 from hpq.errors import HpqError, UserError
 from hpq.settings import Settings, read
+from worker import secrets
 from worker.devices import slots, visible
 from worker.fleet import Fleet
 from worker.logs import configure
@@ -37,8 +38,9 @@ def main() -> None:
         if args.workers is not None and not 1 <= args.workers <= 1000:
             raise UserError(f"--workers {args.workers}: use 1 to 1000")
         configure(settings.log)
-        slots_ = _slots(settings, args.workers, args.workers_on_cpu)
-        code = Fleet(slots_, os.environ, args.end_with).run()
+        found = _slots(settings, args.workers, args.workers_on_cpu)
+        hidden = secrets.take(settings.in_pod)
+        code = Fleet(found, os.environ, hidden, args.end_with).run()
     except HpqError as error:
         print(f"hpq worker: {error}", file=sys.stderr)
         code = int(error.exit_code)

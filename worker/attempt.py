@@ -10,13 +10,15 @@ from hpq.hyperparams import SHIPPED
 from hpq.settings import Settings
 from hpq.sweep import Sweep
 from hpq.trial import Claim
-from worker import environment
+from worker import environment, secrets
+from worker.access import Access
 from worker.beats import Beats
 from worker.child import Child, RunnerKey
 from worker.collector import Collector
 from worker.environment import Place
 from worker.execution import Execution, Result, Signals
 from worker.messages import Run
+from worker.secrets import Mask
 
 log = logging.getLogger("hpq.attempt")
 
@@ -25,10 +27,15 @@ class Attempts:
     """Runs attempts, keeping the runner of a resident trainer warm from one to the next."""
 
     def __init__(
-        self, settings: Settings, environ: Mapping[str, str], beats: Beats, signals: Signals
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        access: Access,
+        beats: Beats,
+        signals: Signals,
     ) -> None:
         self._settings, self._environ = settings, environ
-        self._beats, self._signals = beats, signals
+        self._access, self._beats, self._signals = access, beats, signals
         self._child: Child | None = None
 
     def run(self, claim: Claim, sweep: Sweep) -> Result:
@@ -41,9 +48,11 @@ class Attempts:
         collector = Collector(sweep.metric)
         self._beats.begin(claim, collector)
         try:
-            run = self._describe(claim, sweep, place)
-            child = self._ready(claim, sweep)
-            execution = Execution(claim, sweep, child, collector, self._settings.grace_s)
+            env = environment.of_runner(self._settings, sweep, self._environ)
+            run = self._describe(claim, sweep, place, env)
+            child = self._ready(claim, sweep, env)
+            mask = Mask(secrets.values(self._settings, env, self._access.key))
+            execution = Execution(claim, sweep, child, collector, mask, self._settings.grace_s)
             result = execution.run(run, self._beats, self._signals)
             if not (result.keep_runner and _is_resident(sweep)):
                 self.close()
@@ -60,12 +69,12 @@ class Attempts:
             self._child.close()
             self._child = None
 
-    def _describe(self, claim: Claim, sweep: Sweep, place: Place) -> Run:
+    def _describe(self, claim: Claim, sweep: Sweep, place: Place, runner: Mapping[str, str]) -> Run:
         launch = sweep.launch
         env = None
         words: tuple[str, ...] = ()
         if launch.program or launch.command:
-            env = environment.of_program(self._settings, sweep, claim, place, self._environ)
+            env = environment.of_program(runner, claim, place)
             words = argv(
                 launch.command,
                 launch.program,
@@ -88,18 +97,22 @@ class Attempts:
             cache=str(self._settings.home / "cache"),
         )
 
-    def _ready(self, claim: Claim, sweep: Sweep) -> Child:
+    def _ready(self, claim: Claim, sweep: Sweep, env: Mapping[str, str]) -> Child:
         launch = sweep.launch
         fresh = "" if _is_resident(sweep) else f"{claim.trial}/{claim.attempt}"
         key = RunnerKey(
-            trainer=launch.trainer, code=launch.code, code_dir=launch.code_dir, attempt=fresh
+            trainer=launch.trainer,
+            code=launch.code,
+            code_dir=launch.code_dir,
+            pass_env=launch.pass_env,
+            attempt=fresh,
         )
         if self._child is not None and (self._child.key != key or self._child.status() is not None):
             self.close()
         if self._child is None:
             # A resident runner outlives the directories of an attempt; it must not stand in them.
             cwd = launch.code_dir or str(self._settings.code or self._settings.home)
-            self._child = Child(key, environment.of_runner(self._settings, self._environ), cwd)
+            self._child = Child(key, env, cwd)
         return self._child
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from worker.messages import Lines, Run, encode, run_message
 from worker.processes import kill_descendants
+from worker.stall import DUMP
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -24,6 +25,7 @@ class RunnerKey:
     trainer: str
     code: str
     code_dir: str
+    pass_env: tuple[str, ...] = ()
     attempt: str = ""
 
 
@@ -59,6 +61,10 @@ class Child:
     def stop(self, why: str) -> None:
         """Ask the attempt to end."""
         self._tell(encode({"stop": why}))
+
+    def dump(self) -> None:
+        """Let the runner write its Python stacks into what it prints."""
+        self._process.send_signal(DUMP)
 
     def _tell(self, data: bytes) -> None:
         with suppress(BrokenPipeError):  # it has died; its end of the answers says so

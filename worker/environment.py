@@ -15,37 +15,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpq.settings import SECRETS, Settings, variable
+from hpq.settings import Settings
 from hpq.sweep import Sweep
 from hpq.trial import Claim
-
-_SECRET = frozenset(variable(name) for name in SECRETS)
-_POD_ALLOWED = frozenset(
-    "PATH HOME USER LANG LC_ALL TZ TMPDIR SHELL LD_LIBRARY_PATH VIRTUAL_ENV CONDA_PREFIX "
-    "CUDA_VISIBLE_DEVICES CUDA_HOME CUDA_CACHE_PATH NVIDIA_VISIBLE_DEVICES OMP_NUM_THREADS "
-    "XDG_CACHE_HOME TORCH_HOME TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR MPLCONFIGDIR HF_HOME "
-    "SSL_CERT_FILE REQUESTS_CA_BUNDLE HPQ_DATA HPQ_IMAGE".split()
-)
+from worker.secrets import OURS, POD_ALLOWED
 
 
-def of_runner(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a runner: no secret of hpq's, output unbuffered."""
-    env = {n: v for n, v in environ.items() if n not in _SECRET}
+def of_runner(settings: Settings, sweep: Sweep, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a runner: no secret of hpq's, in a pod what is allowed and passed only."""
+    env = {n: v for n, v in environ.items() if n not in OURS}
+    if settings.in_pod:
+        passed = set(sweep.launch.pass_env) & set(settings.pass_env)
+        env = {n: v for n, v in env.items() if n in POD_ALLOWED | passed}
     env["PYTHONUNBUFFERED"] = "1"
     return env
 
 
-def of_program(
-    settings: Settings, sweep: Sweep, claim: Claim, place: Place, environ: Mapping[str, str]
-) -> dict[str, str]:
-    """The environment of a program."""
-    env = of_runner(settings, environ)
-    if settings.in_pod:
-        passed = set(sweep.launch.pass_env) & set(settings.pass_env)
-        env = {n: v for n, v in env.items() if n in _POD_ALLOWED | passed}
-        env["PYTHONUNBUFFERED"] = "1"
+def of_program(runner: Mapping[str, str], claim: Claim, place: Place) -> dict[str, str]:
+    """The environment of a program: its runner's, and what it is told of its trial."""
     return {
-        **env,
+        "PYTHONFAULTHANDLER": "1",  # stacks in the log where it crashes or is aborted as stalled
+        **runner,
         "HPQ_SWEEP_ID": claim.trial.sweep,
         "HPQ_TRIAL_ID": str(claim.trial),
         "HPQ_ATTEMPT": str(claim.attempt),

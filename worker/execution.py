@@ -11,7 +11,7 @@ import os
 import selectors
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpq.outcome import Outcome
 from hpq.sweep import Sweep
@@ -21,11 +21,13 @@ from worker.child import Child
 from worker.collector import Collector, parse_printed
 from worker.judging import HALT_OF, Ending, Halt, judge
 from worker.messages import End, Lines, Run, read_end, read_message
+from worker.secrets import Mask
+from worker.stall import Rhythm
 
 _TAIL_BYTES = 16_384  # of the log, to make a failure's line from
 _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have
 _LONGEST_BYTES = 200  # of a printed line that may be a metric
-DEFAULT_STALL_S = 900.0
+_LEAVES_RUINS = (FailureKind.OUT_OF_MEMORY, FailureKind.STALLED)
 _GARBAGE = "something wrote to the pipe on which hpq's runner reports, where only hpq may write"
 _GARBLED = End(failure=Failure(kind=FailureKind.USER_ERROR, message=_GARBAGE, fingerprint=_GARBAGE))
 
@@ -51,10 +53,16 @@ class Execution:
     """Runs one attempt in a runner that is ready for it."""
 
     def __init__(
-        self, claim: Claim, sweep: Sweep, child: Child, collector: Collector, grace_s: float
+        self,
+        claim: Claim,
+        sweep: Sweep,
+        child: Child,
+        collector: Collector,
+        mask: Mask,
+        grace_s: float,
     ) -> None:
         self._claim, self._sweep, self._child, self._collector = claim, sweep, child, collector
-        self._grace_s = grace_s
+        self._mask, self._grace_s = mask, grace_s
         self._prints_metrics = bool(sweep.launch.program)
         self._printed = Lines(longest_bytes=_LONGEST_BYTES + 1)
         self._tail = bytearray()
@@ -63,13 +71,13 @@ class Execution:
         self._end: End | None = None
         self._run_id = ""
         self._is_gone = self._is_garbled = False
-        self._started_at = self._moved_at = time.monotonic()
+        self._started_at = time.monotonic()
+        self._rhythm = Rhythm(sweep.stall_s, self._started_at)
 
     def run(self, run: Run, beats: Beats, signals: Signals) -> Result:
         """Run to the end, whoever brings it."""
         self._started_at = time.monotonic()
         timeout_at = self._started_at + (self._sweep.timeout_s or math.inf)
-        stall_s = self._sweep.stall_s or DEFAULT_STALL_S
         self._run_id = run.id
         self._child.run(run)
         with selectors.DefaultSelector() as selector:
@@ -81,9 +89,9 @@ class Execution:
                     break
                 if now >= timeout_at:
                     self._stop(Halt.TIMEOUT)
-                if now >= self._moved_at + stall_s:
+                if now >= self._rhythm.stalled_at:
                     self._stop(Halt.STALLED)
-                limits = (self._kill_at, timeout_at, self._moved_at + stall_s)
+                limits = (self._kill_at, timeout_at, self._rhythm.stalled_at)
                 nearest = min(t for t in limits if t > now or t == math.inf)
                 wait_s = None if nearest == math.inf else max(0.0, nearest - now)
                 for key, _ in selector.select(wait_s):
@@ -115,6 +123,8 @@ class Execution:
         if self._halt is not None:
             return
         self._halt = why
+        if why is Halt.STALLED and not self._prints_metrics:
+            self._child.dump()
         self._child.stop(why)
         # A lost attempt has nothing to save; the others get the grace to do so.
         grace_s = 0.0 if why is Halt.LOST else max(0.5, self._grace_s - 2.0)
@@ -136,21 +146,24 @@ class Execution:
             if "report" in message:
                 self._collector.report(message["report"], message["step"])
             elif "phase" in message:
-                self._collector.phase(message["phase"])
+                self._collector.phase(self._mask.text(message["phase"]))
             elif "end" in message:
-                self._end = read_end(message["end"])
-            self._moved_at = time.monotonic()
+                self._end = _masked(read_end(message["end"]), self._mask)
+            self._rhythm.moved(time.monotonic())
 
     def _read_output(self) -> bool:
         data = _read(self._child.output)
         if not data:
             return False
-        self._moved_at = time.monotonic()
-        self._collector.log(data)
-        self._tail = (self._tail + data)[-_TAIL_BYTES:]
+        self._rhythm.moved(time.monotonic())
+        self._show(self._mask.feed(data))
         if self._prints_metrics:
             self._parse(self._printed.feed(data))
         return True
+
+    def _show(self, data: bytes) -> None:
+        self._collector.log(data)
+        self._tail = (self._tail + data)[-_TAIL_BYTES:]
 
     def _parse(self, lines: list[bytes]) -> None:
         for line in lines:
@@ -170,14 +183,15 @@ class Execution:
         elif not is_obeyed:
             self._child.end(patience_s=0.5)
         self._drain()
+        self._show(self._mask.rest())
         self._parse([self._printed.rest()])
         tail = self._tail.decode("utf-8", "replace")
         ran_ms = round(1000 * (time.monotonic() - self._started_at))
         ending = Ending(halt=self._halt, end=self._end, status=status, tail=tail, ran_ms=ran_ms)
         outcome = judge(ending, self._sweep, self._collector)
         failure = outcome.failure if outcome else None
-        # What ran out of memory leaves a process that nobody should train in again.
-        is_clean = failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY
+        # What ran out of memory or stalled leaves a process that nobody should train in again.
+        is_clean = failure is None or failure.kind not in _LEAVES_RUINS
         keep_runner = is_obeyed and is_clean and not self._is_garbled
         return Result(outcome=outcome, halt=self._halt, keep_runner=keep_runner)
 
@@ -187,6 +201,14 @@ class Execution:
         for _ in range(_PIPE_READS):
             if not self._read_output():
                 return
+
+
+def _masked(end: End, mask: Mask) -> End:
+    failure = end.failure
+    if failure is None:
+        return end
+    message, mark = mask.text(failure.message), mask.text(failure.fingerprint)
+    return replace(end, failure=replace(failure, message=message, fingerprint=mark))
 
 
 def _read(fd: int) -> bytes | None:

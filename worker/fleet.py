@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from hpq.errors import ExitCode
+from worker import secrets
 from worker.devices import threads
 from worker.processes import adopt_orphans, kill_orphans
 from worker.stopping import Stopping
@@ -26,12 +27,16 @@ _FATAL = frozenset({int(ExitCode.USER), int(ExitCode.UNKNOWN)})
 
 
 class Fleet:
-    """The worker processes of one machine or pod."""
+    """The worker processes of one machine or pod; `/proc` must not show the `hidden` variables."""
 
     def __init__(
-        self, slots: Sequence[str], environ: Mapping[str, str], parent: int | None = None
+        self,
+        slots: Sequence[str],
+        environ: Mapping[str, str],
+        hidden: Mapping[str, str],
+        parent: int | None = None,
     ) -> None:
-        self._slots, self._environ = slots, environ
+        self._slots, self._environ, self._hidden = slots, environ, hidden
         self._parent = parent  # the process to end with
         self._stopping = Stopping()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
@@ -86,8 +91,8 @@ class Fleet:
         if not self._slots[slot] and "CUDA_VISIBLE_DEVICES" not in self._environ:
             del env["CUDA_VISIBLE_DEVICES"]
         # A session of its own: Ctrl-C in the terminal reaches the fleet alone, which passes it on.
-        self._workers[slot] = subprocess.Popen(
-            [sys.executable, "-P", "-m", "worker.one"], env=env, start_new_session=True
+        self._workers[slot] = secrets.start(
+            [sys.executable, "-P", "-m", "worker.one"], env, self._hidden
         )
         self._started_at[slot] = time.monotonic()
 

@@ -12,6 +12,7 @@ from hpq.trial import Failure, FailureKind, TrialState
 from worker.collector import Collector
 from worker.failures import of_exit
 from worker.messages import End
+from worker.stall import STALLED
 
 
 class Halt(StrEnum):
@@ -22,7 +23,7 @@ class Halt(StrEnum):
     STOPPING = "stopping"  # this worker was told to go
     LOST = "lost"  # another attempt has the trial
     TIMEOUT = "timeout"
-    STALLED = "stalled"
+    STALLED = STALLED
 
 
 HALT_OF = {
@@ -67,7 +68,8 @@ def _judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
         limit = f"{sweep.timeout_s:g} s"
         return _failed(got, FailureKind.TIMEOUT, f"not done after {limit}; see `timeout`")
     if halt is Halt.STALLED:
-        return _failed(got, FailureKind.STALLED, "neither reported nor printed; see `stall`")
+        line = "neither reported nor printed; its log has the stacks; see `stall`"
+        return _failed(got, FailureKind.STALLED, line)
     if end is None:
         return _ended(got, TrialState.FAILED, of_exit(ending.status, ending.tail))
     if end.status:

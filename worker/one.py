@@ -23,6 +23,7 @@ from hpq.signing import fingerprint
 from hpq.store import Store
 from hpq.tickets import Tickets
 from worker import devices, provenance
+from worker import secrets as hidden
 from worker.access import Access
 from worker.attempt import Attempts
 from worker.beats import Beats
@@ -67,7 +68,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         _store(settings, retries=0, timeout_s=3.0), who, settings.lease_ms, stopping.write_end
     )
     signals = Signals(wake=stopping.read_end, level=lambda: stopping.level)
-    attempts = Attempts(settings, environ, beats, signals)
+    attempts = Attempts(settings, environ, access, beats, signals)
     slot = Slot(
         settings,
         store,
@@ -115,12 +116,13 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
 def main() -> None:
     """Read the environment and work; an error that hpq knows is one line and an exit code."""
     try:
-        settings = read(os.environ)
+        environ = {**os.environ, **hidden.receive()}
+        settings = read(environ)
         if not settings.redis_url:
             raise UserError("HPQ_REDIS_URL is not set; start workers with `hpq worker`")
         configure(settings.log)
         try:
-            serve(settings, os.environ)
+            serve(settings, environ)
         except RedisError as error:
             raise explain(error, settings.redis_url) from None
     except HpqError as error:

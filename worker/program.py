@@ -18,6 +18,7 @@ from hpq.trial import Failure, FailureKind
 from worker.context import Send
 from worker.messages import End, Run
 from worker.processes import kill_descendants
+from worker.stall import STALLED, abort_descendants
 
 _LARGEST_BYTES = 262_144  # of one report; 50 names and their values fit many times over
 _GARBAGE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)  # anybody may send it
@@ -29,13 +30,18 @@ class Program:
     def __init__(self, run: Run, send: Send) -> None:
         self._run, self._send = run, send
         self._process: subprocess.Popen[bytes] | None = None
-        self._is_stopped = False
+        self._is_stopped, self._why = False, ""
         self._is_over = False
 
-    def stop(self) -> None:
-        """Ask the program to end (SIGTERM to its process group); from any thread."""
-        self._is_stopped = True
-        if self._process is not None:
+    def stop(self, why: str) -> None:
+        """Ask the program to end (SIGTERM to its process group); from any thread.
+
+        One that stalled would not hear: it and all below it write their stacks and die.
+        """
+        self._is_stopped, self._why = True, why
+        if self._process is not None and why == STALLED:
+            abort_descendants()
+        elif self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGTERM)
 
@@ -66,7 +72,7 @@ class Program:
             start_new_session=True,
         )
         if self._is_stopped:  # the stop came before there was anything to signal
-            self.stop()
+            self.stop(self._why)
         return self._process.wait()
 
     def _listen(self, reports: socket.socket) -> None:

@@ -25,6 +25,7 @@ from worker.failures import of_exception
 from worker.messages import End, Lines, Run, encode, end_message, read_run
 from worker.processes import adopt_orphans, kill_descendants
 from worker.program import Program
+from worker.stall import dump_on_signal
 
 
 class Surroundings:
@@ -55,6 +56,7 @@ class Runner:
         self._commands, self._answers = commands, answers
         self._runs: queue.Queue[Run] = queue.Queue()
         self._stop = threading.Event()
+        self._why = ""
         self._writing = threading.Lock()
         self._program: Program | None = None
 
@@ -77,9 +79,10 @@ class Runner:
                     self._stop.clear()
                     self._runs.put(read_run(message["run"]))
                 else:
+                    self._why = message["stop"]
                     self._stop.set()
                     if (program := self._program) is not None:
-                        program.stop()
+                        program.stop(message["stop"])
         kill_descendants()
         os._exit(1)
 
@@ -88,7 +91,7 @@ class Runner:
             return self._train(run)
         self._program = program = Program(run, self._sender(run))
         if self._stop.is_set():
-            program.stop()
+            program.stop(self._why)
         try:
             return program.run()
         finally:
@@ -145,6 +148,7 @@ def main() -> None:
     os.set_inheritable(commands, False)
     os.set_inheritable(answers, False)
     adopt_orphans()
+    dump_on_signal()
     with suppress(KeyboardInterrupt, BrokenPipeError):
         Runner(commands, answers).main()
 

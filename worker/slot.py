@@ -14,7 +14,7 @@ from typing import TypeVar
 from redis.exceptions import RedisError
 
 from hpq.errors import HpqError
-from hpq.outcome import Outcome, Presence, Reason
+from hpq.outcome import Committed, Outcome, Presence, Reason
 from hpq.settings import Settings
 from hpq.store import Store
 from hpq.sweep import Sweep
@@ -133,8 +133,12 @@ class Slot:
         if outcome.failure is not None and outcome.failure.kind.is_workers:
             self._at_fault(claim, sweep.id, outcome.failure.message, outcome.failure)
             return
-        self.refusals.forgive(sweep.id)
-        self._commit(claim, sweep, outcome)
+        if self._commit(claim, sweep, outcome) == Committed.SUSPECT and outcome.failure is not None:
+            why = f"others do not fail as it does: {outcome.failure.message}"
+            log.error("%s: %s; sweep %s is left to them for a while", claim.trial, why, sweep.id)
+            self.refusals.back_off(sweep.id, why)
+        else:
+            self.refusals.forgive(sweep.id)
 
     def _at_fault(self, claim: Claim, sid: str, why: str, failure: Failure | None = None) -> None:
         self._beats.end()
@@ -149,7 +153,7 @@ class Slot:
         except RedisError as error:  # the lease ends by itself
             log.warning("%s could not be given back: %s", claim.trial, error)
 
-    def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> None:
+    def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> str:
         """Hand over the last reports and then the result; the disk keeps it while Redis is away."""
 
         def hand_over() -> str:
@@ -166,6 +170,7 @@ class Slot:
                 self._spool.drop(claim)
         self._beats.end()
         _say(claim, outcome, answer)
+        return answer
 
     def _keep(self, claim: Claim, outcome: Outcome, sweep: Sweep) -> None:
         try:

@@ -8,10 +8,11 @@ R1–R25 in the reliability study; the numbers stand beside what closes each).
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Any
 
 from redis import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from rq import SimpleWorker
 from rq.serializers import JSONSerializer
 from rq.worker.base import StopRequested, WorkerStatus
@@ -95,6 +96,12 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
     def register_birth(self) -> None:
         self.connection.delete(self.key)  # R14: a name of an earlier container is no obstacle
         super().register_birth()
+
+    def _set_ip_address(self, connection: Redis) -> None:
+        """Its name but not its address: CLIENT LIST would show everybody's."""
+        with suppress(ResponseError):
+            connection.client_setname(self.name)
+        self.ip_address = "unknown"
 
     def _install_signal_handlers(self) -> None:
         """The signals are the slot's (R8): it checkpoints, gives back and goes."""

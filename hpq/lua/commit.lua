@@ -5,13 +5,15 @@
 --      step, failure kind, error line, fingerprint, retries allowed, by progress (1: a failure after
 --      the step has risen is not charged), moves (1: rather on another host), log bytes to keep, how
 --      long it ran in ms ('' where nobody measured it)
--- Replies: done | requeued | already | stale | unknown, then class and tickets
+-- Replies: done | requeued | suspect (given back uncharged: this worker fails alone) | already |
+--      stale | unknown, then class and tickets
 
 local sid, n, attempt, outcome, objective = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local step, kind, message, fingerprint = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
 local s, t = sweep_key(sid), trial_key(sid, n)
 
-local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step', 'stop')
+local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step',
+  'stop', 'worker')
 if not f[1] then return {'unknown', '', 0} end
 if f[2] ~= attempt then
   count('stale_commits')
@@ -35,21 +37,83 @@ local function again()
   return redis.call('HINCRBY', t, 'c:' .. kind, 1) <= tonumber(ARGV[10])
 end
 
--- The breaker: a sweep whose first five, or eight of the last ten trials fail alike is held.
-local function breaker()
-  local mark = outcome == 'failed' and kind == 'user_error' and fingerprint or '-'
-  local tail = (redis.call('HGET', s, 'tail') or '') .. '\n' .. mark
-  local last, same = {}, 0
-  for one in string.gmatch(tail, '[^\n]+') do last[#last + 1] = one end
-  while #last > 10 do table.remove(last, 1) end
-  redis.call('HSET', s, 'tail', table.concat(last, '\n'))
-  if mark == '-' then return end
-  for _, one in ipairs(last) do if one == mark then same = same + 1 end end
-  local first = #last == 5 and same == 5
-  if not first and same < 8 then return end
-  local held = same .. ' of ' .. #last .. ' ' .. mark
-  redis.call('HSET', s, 'held', held)
-  event(sid, 'held', n, attempt, 'why', held)
+-- The guards. A sweep's tail is its last ten ends, who saw each and its mark: '+' for a trial that
+-- passed, '-' for one that says nothing, else what failed.
+local TELLING = {user_error = true, killed = true, stalled = true, out_of_memory = true}
+local worker, mark = f[9] or '', outcome == 'finished' and '+' or '-'
+if outcome == 'failed' and TELLING[kind] then
+  mark = string.gsub(kind == 'user_error' and fingerprint or kind .. ' ' .. fingerprint, '[\n\t]', ' ')
+end
+local is_failure = mark ~= '+' and mark ~= '-'
+
+local function tail()
+  local all = (redis.call('HGET', s, 'tail') or '') .. worker .. '\t' .. mark .. '\n'
+  local last, from = {}, 1
+  for who, what in string.gmatch(all, '([^\n\t]*)\t([^\n]*)\n') do last[#last + 1] = {who, what} end
+  if #last > 10 then
+    table.remove(last, 1)
+    from = string.find(all, '\n', 1, true) + 1
+  end
+  redis.call('HSET', s, 'tail', string.sub(all, from))
+  return last
+end
+
+-- How often in a row this worker has failed so in this sweep.
+local function streak()
+  local w, this = key('w', worker), sid .. '\t' .. mark
+  if redis.call('EXISTS', w) == 0 then return 1 end
+  if not is_failure then return redis.call('HDEL', w, 'streak', 'streak_n') end
+  if redis.call('HGET', w, 'streak') ~= this then redis.call('HSET', w, 'streak', this, 'streak_n', 0) end
+  return redis.call('HINCRBY', w, 'streak_n', 1)
+end
+
+-- True where another live worker of the class might take the sweep.
+local function has_peer()
+  local class = redis.call('HGET', s, 'class')
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('workers'), int(NOW - FRESH_MS), '+inf')) do
+    local w = redis.call('HMGET', key('w', name), 'class', 'state', 'refuses', 'only')
+    local refuses = string.find(w[3] or '', '"' .. sid .. '"', 1, true) or (w[4] or '') ~= '' and w[4] ~= sid
+    if name ~= worker and w[1] == class and w[2] ~= 'stopping' and not refuses then return true end
+  end
+  return false
+end
+
+-- Counted in the tail: failures like this one, those of them on other workers, and what passed there.
+local function compare(last)
+  local same, others, passed = 0, 0, 0
+  for _, one in ipairs(last) do
+    local elsewhere = one[1] ~= worker
+    if one[2] == mark then
+      same, others = same + 1, others + (elsewhere and 1 or 0)
+    elseif one[2] == '+' and elsewhere then
+      passed = passed + 1
+    end
+  end
+  return same, others, passed
+end
+
+-- A worker that alone fails so, while others pass or nobody else was asked yet, gives the trial to
+-- them: it may be the worker that is at fault.
+local function is_suspect(others, passed, in_a_row)
+  if others > 0 or not ((in_a_row >= 3 and passed >= 2) or in_a_row >= 5) then return false end
+  local flag = redis.call('HGET', s, 'flag')
+  local ends = flag == 'stopped' or flag == 'cancelled' or redis.call('HGET', t, 'stop')
+  return f[1] == 'running' and not ends and has_peer()
+end
+
+-- The breaker: a sweep whose first five, or eight of the last ten trials fail alike is held, once
+-- two workers have seen it, or the only one.
+local function breaker(last, same, others)
+  if kind ~= 'user_error' or not ((same == #last and same >= 5) or same >= 8) then return end
+  if others > 0 and others < same or not has_peer() then
+    hold(sid, n, attempt, same .. ' of ' .. #last .. ' ' .. mark)
+  end
+end
+
+local function pass_canary()
+  local c = redis.call('HMGET', s, 'canary', 'n_finished')
+  local canary = tonumber(c[1] or 0)
+  if canary > 0 and tonumber(c[2] or 0) >= canary then redis.call('HSET', s, 'canary', '0') end
 end
 
 -- Keeps exactly the newest bytes of the log. Entries keep their ids, by which readers follow.
@@ -70,6 +134,14 @@ end
 
 local reply = 'done'
 local want = changing(sid, function()
+  local last, in_a_row = tail(), streak()
+  local same, others, passed = compare(last)
+  if is_failure and is_suspect(others, passed, in_a_row) then
+    reply = 'suspect'
+    requeue(sid, n, attempt, 'worker_fault', false)
+    redis.call('HSET', t, 'avoid', f[6] or '', 'avoid_ms', int(NOW), 'ran_ms', ran)
+    return
+  end
   if again() then
     reply = 'requeued'
     requeue(sid, n, attempt, kind, false)
@@ -92,7 +164,9 @@ local want = changing(sid, function()
     redis.call('HINCRBYFLOAT', s, 'dur_sum', ran)
     redis.call('HINCRBYFLOAT', s, 'dur_sq', int(ran * ran))
   end
-  breaker()
+  if outcome == 'finished' then pass_canary() end
+  if outcome == 'failed' and kind ~= 'diverged' then mind_canary(sid, n, attempt, kind, message) end
+  if is_failure then breaker(last, same, others) end
 end)
 keep_log(tonumber(ARGV[13]))
 return {reply, want[1], want[2]}

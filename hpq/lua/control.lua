@@ -47,6 +47,10 @@ end
 
 function verbs.resume()
   if flag == 'paused' then redis.call('HSET', s, 'flag', '') elseif flag ~= '' then reply = 'over' end
+  -- Who goes on with a held sweep waits for its first trials no longer; a mere pause changes nothing.
+  if flag ~= 'paused' or (redis.call('HGET', s, 'held') or '') ~= '' then
+    redis.call('HSET', s, 'canary', '0')
+  end
   redis.call('HSET', s, 'held', '', 'tail', '')
 end
 

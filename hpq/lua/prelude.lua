@@ -25,11 +25,13 @@ local function running(sid) return redis.call('ZCARD', sweep_key(sid, 'running')
 
 -- How many trials of a sweep could be claimed now.
 local function claimable(sid)
-  local f = redis.call('HMGET', sweep_key(sid), 'flag', 'held', 'max_parallel')
+  local f = redis.call('HMGET', sweep_key(sid), 'flag', 'held', 'max_parallel', 'canary', 'n_finished')
   if (f[1] or '') ~= '' or (f[2] or '') ~= '' then return 0 end
-  local waiting, cap = redis.call('ZCARD', sweep_key(sid, 'waiting')), tonumber(f[3]) or 0
-  if cap == 0 then return waiting end
-  return math.max(0, math.min(waiting, cap - running(sid)))
+  local room = redis.call('ZCARD', sweep_key(sid, 'waiting'))
+  local cap, canary = tonumber(f[3]) or 0, tonumber(f[4]) or 0
+  if cap > 0 then room = math.min(room, cap - running(sid)) end
+  if canary > 0 then room = math.min(room, canary - (tonumber(f[5]) or 0) - running(sid)) end
+  return math.max(0, room)
 end
 
 local function demand(sid) return running(sid) + claimable(sid) end
@@ -67,6 +69,20 @@ local function open(sid)
   local f = redis.call('HMGET', sweep_key(sid), 'class', 'priority', 'created_ms')
   local order = int(tonumber(f[3]) - (tonumber(f[2]) or 0) * 1e13)
   redis.call('ZADD', key('c', f[1], 'open'), order, sid)
+end
+
+-- Lets nothing more of a sweep start until a person says so.
+local function hold(sid, n, attempt, why)
+  if (redis.call('HGET', sweep_key(sid), 'held') or '') ~= '' then return end
+  redis.call('HSET', sweep_key(sid), 'held', why)
+  event(sid, 'held', n, attempt, 'why', why)
+end
+
+-- A failed trial holds a sweep whose first ones have to pass before the rest may be claimed.
+local function mind_canary(sid, n, attempt, kind, why)
+  if tonumber(redis.call('HGET', sweep_key(sid), 'canary') or 0) > 0 then
+    hold(sid, n, attempt, 'canary #' .. n .. ' failed, ' .. kind .. ': ' .. why)
+  end
 end
 
 -- The running attempt is over, one way or the other; `seen` is when it was last known to run.

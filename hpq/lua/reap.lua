@@ -45,8 +45,9 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(NOW),
       if f[7] == 'stop' or flag == 'cancelled' or flag == 'stopped' then
         finish(sid, n, f[1], 'cancelled')
       elseif poison(sid, n, t, f) then
-        finish(sid, n, f[1], 'failed', 'kind', 'poison', 'error',
-          'its worker was lost ' .. lost_max .. ' times without progress')
+        local why = 'its worker was lost ' .. lost_max .. ' times without progress'
+        finish(sid, n, f[1], 'failed', 'kind', 'poison', 'error', why)
+        mind_canary(sid, n, f[1], 'poison', why)
       else
         requeue(sid, n, f[1], 'lost', true)
       end

@@ -12,6 +12,7 @@ from hpq.errors import ExitCode
 from hpq.hyperparams import SHIPPED
 from producer import enqueue as enqueuing
 from producer.commands.options import (
+    Canary,
     CodeDir,
     Count,
     File,
@@ -41,6 +42,7 @@ def enqueue(
     trainer: Trainer = None,
     code: CodeDir = None,
     force: Force = False,
+    canary: Canary = 0,
     new: Annotated[bool, typer.Option(help="A new sweep even where the same is there.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -49,7 +51,9 @@ def enqueue(
     for warning in spec.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     with open_session() as session, Bar(count_sets(spec), "writing sets") as bar:
-        done = enqueuing.enqueue(session, spec, file, again=new, code_dir=code, progress=bar.at)
+        done = enqueuing.enqueue(
+            session, spec, file, again=new, code_dir=code, canary=canary, progress=bar.at
+        )
         bar.close()
         say(session, done, as_json=json)
     raise typer.Exit(int(ExitCode.DONE))

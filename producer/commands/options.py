@@ -20,6 +20,9 @@ Seed = Annotated[int | None, typer.Option(help="The seed of the search.")]
 Name = Annotated[str | None, typer.Option(help="The sweep's name.")]
 Trainer = Annotated[str | None, typer.Option(help="The trainer, for a file that names none.")]
 CodeDir = Annotated[str | None, typer.Option("--code", help="Where the code lies.")]
+Canary = Annotated[
+    int, typer.Option(min=0, help="So many trials must finish before the rest may start.")
+]
 Force = Annotated[bool, typer.Option(help="Take more than 100,000 trials.")]
 SweepRef = Annotated[
     str | None, typer.Argument(help="A sweep's id or its beginning; without: my last one.")

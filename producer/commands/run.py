@@ -15,6 +15,7 @@ from hpq.sweep import SweepState
 from producer import enqueue as enqueuing
 from producer.commands.enqueue import say
 from producer.commands.options import (
+    Canary,
     CodeDir,
     Count,
     File,
@@ -51,6 +52,7 @@ def run(
     trainer: Trainer = None,
     code: CodeDir = None,
     force: Force = False,
+    canary: Canary = 0,
     workers: Annotated[int | None, typer.Option(help="Workers on this machine.")] = None,
     new: Annotated[bool, typer.Option(help="Start anew, also where one is unfinished.")] = False,
 ) -> None:
@@ -61,7 +63,7 @@ def run(
     with signals_unwind(), open_session() as session:
         try:
             with Bar(count_sets(spec), "writing sets") as bar:
-                done = _enqueue(session, spec, file, new, code, bar)
+                done = _enqueue(session, spec, file, new, code, canary, bar)
             say(session, done, as_json=False, is_run=True)
             code_ = _train(session, done.sid, workers)
         finally:
@@ -71,15 +73,27 @@ def run(
 
 
 def _enqueue(
-    session: Session, spec: SweepSpec, file: File, new: bool, code: str | None, bar: Bar
+    session: Session,
+    spec: SweepSpec,
+    file: File,
+    new: bool,
+    code: str | None,
+    canary: int,
+    bar: Bar,
 ) -> Enqueued:
     """The unfinished sweep of the same digest, or else a new one."""
-    done = enqueuing.enqueue(session, spec, file, again=new, code_dir=code, progress=bar.at)
+
+    def enqueue(again: bool) -> Enqueued:
+        return enqueuing.enqueue(
+            session, spec, file, again=again, code_dir=code, canary=canary, progress=bar.at
+        )
+
+    done = enqueue(again=new)
     if done.is_new:
         return done
     sweep = session.view.sweep(done.sid)
     if sweep.state.is_over:
-        return enqueuing.enqueue(session, spec, file, again=True, code_dir=code, progress=bar.at)
+        return enqueue(again=True)
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         store_of(session).control(sweep.id, "resume")
     return done

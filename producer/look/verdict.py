@@ -104,10 +104,15 @@ def needs_you(snapshot: Snapshot, not_taken: str | None) -> list[str]:
     state, counts = sweep.state, sweep.counts
     if state is SweepState.HELD:
         out.append(f"held: {clean(sweep.held)}; fix it, then hpq retry --failed {sweep.id}")
+        if sweep.canary:
+            out[-1] += f" (or let the rest run: hpq resume {sweep.id})"
     elif state is SweepState.PAUSED:
         out.append(f"paused; hpq resume {sweep.id} goes on")
     elif counts.queued and not_taken and not state.is_over:
         out.append(not_taken)
+    if sweep.canary and state is SweepState.RUNNING:
+        passed = f"{counts.finished} of {sweep.canary} canary trials passed"
+        out.append(f"{passed}; the rest waits (or runs now: hpq resume {sweep.id})")
     if failed := counts.failed - counts.diverged:
         seen = [t for t in snapshot.recent if t.failure and t.failure.kind.counts_as_failure]
         if seen and seen[0].failure:

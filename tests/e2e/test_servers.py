@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 PASSWORD = "s3cr3t-Passw0rd"
 
@@ -49,6 +50,53 @@ def test_a_wrong_password_is_one_line_and_exit_code_4(make_lab, wrong) -> None:
 
 
 @pytest.fixture
+def rotating(make_lab, tmp_path):
+    """A lab that has its password from a file, and a way to change it on the server."""
+    path = tmp_path / "password"
+    path.write_text(PASSWORD + "\n", "utf-8")
+    lab = make_lab("--requirepass", PASSWORD, url=f"unix://{{socket}}?password_file={path}")
+    lab.env["HPQ_REDIS_URL"] = lab.server.url
+    lab.env["HPQ_REDIS_PASSWORD_FILE"] = str(path)
+
+    def change(new: str) -> None:
+        """Set it, and cut everybody off."""
+        with Redis.from_url(lab.server.url, password=path.read_text("utf-8").strip()) as admin:
+            admin.config_set("requirepass", new)
+            admin.client_kill_filter(_type="normal", skipme=True)
+
+    return lab, path, change
+
+
+@pytest.mark.parametrize("order", ["file first", "server first"])
+def test_a_worker_goes_on_after_its_password_was_rotated(rotating, order) -> None:
+    lab, path, change = rotating
+    sid = lab.steered(2)
+    fleet = lab.worker()
+    lab.wait_for("began-1-1")
+    parent = lab.parent()
+    if order == "file first":
+        change("n3w-Passw0rd")
+        path.write_text("n3w-Passw0rd", "utf-8")
+    else:
+        change("n3w-Passw0rd")
+        lab.wait_until(lambda: "invalid username-password" in lab.log(), "a refusal")
+        path.write_text("n3w-Passw0rd", "utf-8")
+    lab.go()
+    lab.wait_over(sid)
+    assert lab.parent() == parent and fleet.poll() is None
+    shown = lab.log() + lab.ok("config") + "".join(lab.processes().values())
+    assert PASSWORD not in shown and "n3w-Passw0rd" not in shown and "Traceback" not in shown
+
+
+def test_a_password_file_that_is_not_there_is_one_line(rotating) -> None:
+    lab, path, _ = rotating
+    path.unlink()
+    done = lab.hpq("ls")
+    assert done.returncode == 4 and done.stderr.count("\n") == 1
+    assert f"the password's file cannot be read: {path}: No such file" in done.stderr
+
+
+@pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
     """A self-signed certificate for 127.0.0.1, and its key."""
     openssl = shutil.which("openssl")
@@ -62,9 +110,9 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
     return cert, key
 
 
-def test_a_server_with_tls_and_a_ca_of_ones_own_works(
-    make_lab, certificate, server_program
-) -> None:
+@pytest.fixture
+def tls_lab(make_lab, certificate, server_program):
+    """A lab whose server speaks TLS only, with a password; and the port."""
     cert, key = certificate
     probe = subprocess.run(
         [server_program, "--port", "0", "--tls-port", "0", "--tls-cert-file", str(cert), "--bad"],
@@ -80,12 +128,32 @@ def test_a_server_with_tls_and_a_ca_of_ones_own_works(
         "--tls-ca-cert-file", str(cert), "--tls-auth-clients", "no", "--requirepass", PASSWORD,
         url=f"rediss://:{PASSWORD}@127.0.0.1:{port}/0?ssl_ca_certs={cert}",
     )  # fmt: skip
+    return lab, port, cert
+
+
+def test_a_server_with_tls_and_a_ca_of_ones_own_works(tls_lab) -> None:
+    lab, _, _ = tls_lab
     lab.go()
-    sid = lab.steered(2)
-    use(lab, sid)
+    use(lab, lab.steered(2))
     assert PASSWORD not in lab.log()
-    plain = lab.hpq("ls", HPQ_REDIS_URL=f"redis://:{PASSWORD}@127.0.0.1:{port}/0")
-    unknown = lab.hpq("ls", HPQ_REDIS_URL=f"rediss://:{PASSWORD}@127.0.0.1:{port}/0")
-    for done in (plain, unknown):
-        assert done.returncode == 3 and len(done.stderr.strip().splitlines()) == 1, done.stderr
-        assert PASSWORD not in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://:{password}@127.0.0.1:{port}/0", "no Redis answers"),
+        ("rediss://:{password}@127.0.0.1:{port}/0", "is not trusted here; name the CA"),
+        (
+            "rediss://:{password}@localhost:{port}/0?ssl_ca_certs={cert}",
+            "is for another host; use the name",
+        ),
+    ],
+    ids=["without TLS", "a CA that nobody knows", "another host"],
+)
+def test_a_server_that_cannot_be_verified_is_refused_with_the_remedy(tls_lab, url, said) -> None:
+    lab, port, cert = tls_lab
+    url = url.format(password=PASSWORD, port=port, cert=cert)
+    done = lab.hpq("ls", HPQ_REDIS_URL=url)
+    assert done.returncode == 3 and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert said in done.stderr, done.stderr
+    assert PASSWORD not in done.stderr and "Traceback" not in done.stderr

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from hpq import passwords
+from hpq.connection import connect
 from hpq.errors import SettingsError
+from hpq.passwords import redact
 from hpq.settings import describe, read
 
 
@@ -38,6 +43,51 @@ def test_secrets_are_hidden_in_what_is_shown_and_in_errors() -> None:
     with pytest.raises(SettingsError) as caught:
         read({"HPQ_REDIS_URL": "http://me:pa55word@h"})
     assert "pa55word" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://me:pa55qvz9@h:1/0",
+        "redis://me:pa55@qvz9@h:1/0",
+        "redis://:pa55qvz9@h:1/0",
+        "redis://h:1/0?db=1&password=pa55qvz9",
+        "unix://:pa55qvz9@/tmp/x.sock",
+    ],
+)
+def test_no_form_of_a_url_shows_its_password(url: str) -> None:
+    settings = read({"HPQ_REDIS_URL": url, "HPQ_CODE_KEY": "k3y"})
+    for text in (redact(url), repr(settings), str(describe(settings))):
+        assert "pa55" not in text and "qvz9" not in text
+        assert "k3y" not in text
+
+
+@pytest.mark.parametrize(
+    ("url", "plain", "user"),
+    [
+        ("redis://h:1/0", "redis://h:1/0", ""),
+        ("unix:///tmp/x.sock?db=1", "unix:///tmp/x.sock?db=1", ""),
+        ("unix://me@/tmp/x.sock", "unix:///tmp/x.sock", "me"),
+        ("rediss://a%40b@h:1/0", "rediss://h:1/0", "a@b"),
+    ],
+)
+def test_a_password_file_travels_in_the_url(url: str, plain: str, user: str) -> None:
+    settings = read({"HPQ_REDIS_URL": url, "HPQ_REDIS_PASSWORD_FILE": "/run/a b"})
+    assert passwords.split(settings.redis_url) == (plain, user, Path("/run/a b"))
+    again = {"HPQ_REDIS_URL": settings.redis_url, "HPQ_REDIS_PASSWORD_FILE": "/run/a b"}
+    assert read(again).redis_url == settings.redis_url
+
+
+def test_a_password_file_without_a_server_is_refused() -> None:
+    with pytest.raises(SettingsError, match="set HPQ_REDIS_URL, too"):
+        read({"HPQ_REDIS_PASSWORD_FILE": "/run/secret"})
+
+
+@pytest.mark.parametrize("url", ["redis://:pa55@h/0?password_file=/x", "redis://:pa/55@h:1/0"])
+def test_a_url_that_cannot_be_read_gives_nothing_of_its_password_away(url: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        connect(url)
+    assert "55" not in str(caught.value) and "HPQ_REDIS_URL" in str(caught.value)
 
 
 def test_a_user_that_no_file_knows_still_has_a_name() -> None:

@@ -1,0 +1,100 @@
+"""What training code cannot see of its worker, and what the log does not show of what it sees."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+HEAD = "method: grid\nmetric: {name: loss}\nparameters: {x: {value: 1}}\n"
+PASSWORD, KEY = "s3cr3t-Passw0rd", "c0de-key-0f-ours"
+
+# Looks wherever a program may: its variables, and those of every process that it can read.
+SPY = """
+    import json, os
+    from pathlib import Path
+
+    def look():
+        seen = {}
+        for entry in Path("/proc").iterdir():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\\0", b" ").decode()
+                if "worker" in line:
+                    seen[line] = (entry / "environ").read_bytes().decode("latin-1")
+            except (OSError, ValueError):
+                pass
+        (Path(__file__).parent / "draft").write_text(json.dumps([dict(os.environ), seen]))
+        (Path(__file__).parent / "draft").rename(Path(__file__).parent / "seen")
+
+    def train(params, trial):
+        look()
+        return {"loss": 1}
+
+    if __name__ == "__main__":
+        look()
+        print("loss=1")
+"""
+TALKS = """
+    import os, pathlib, time
+
+    def half(text):
+        os.write(1, text.encode())
+
+    token = os.environ["MY_TOKEN"]
+    half("the token is " + token[:5])
+    pathlib.Path("said-half").touch()
+    while not pathlib.Path("go").exists():
+        time.sleep(0.01)
+    half(token[5:] + ", so it is\\n")
+    raise KeyError(token)
+"""
+
+
+@pytest.fixture
+def spied(make_lab):
+    def run(launch: str, flags: str = "", **env: str):
+        lab = make_lab("--requirepass", PASSWORD, url=f"unix://:{PASSWORD}@{{socket}}")
+        lab.env |= {"HPQ_CODE_KEY": KEY}
+        lab.write("spy.py", SPY)
+        sid = lab.enqueue(f"{launch}\n{flags}{HEAD}")
+        lab.worker(**env)
+        lab.wait_over(sid)
+        return json.loads((lab.code / "seen").read_text("utf-8"))
+
+    return run
+
+
+@pytest.mark.parametrize("launch", ["program: spy.py", "trainer: spy:train"])
+def test_training_code_reads_no_secret_from_the_processes_above_it(spied, launch) -> None:
+    own, others = spied(launch)
+    assert any("worker.one" in line for line in others)  # it could look
+    text = json.dumps([own, others])
+    assert PASSWORD not in text and KEY not in text
+    assert "HPQ_HOME" in own  # the rest is inherited
+
+
+@pytest.mark.parametrize("launch", ["program: spy.py", "trainer: spy:train"])
+def test_in_a_pod_only_what_is_allowed_and_passed_is_seen(spied, launch) -> None:
+    own, others = spied(
+        launch, "pass_env: [MY_TOKEN, CLUSTER_TOKEN]\n",
+        KUBERNETES_SERVICE_HOST="10.0.0.1", HPQ_PASS_ENV="MY_TOKEN",
+        MY_TOKEN="for-the-trial", CLUSTER_TOKEN="for-nobody", OTHER="als0-n0t",
+    )  # fmt: skip
+    assert own["MY_TOKEN"] == "for-the-trial" and own["PATH"]
+    assert not {"CLUSTER_TOKEN", "OTHER", "LAB_ID", "KUBERNETES_SERVICE_HOST"} & set(own)
+    text = json.dumps([own, others])
+    for secret in (PASSWORD, KEY, "for-nobody", "als0-n0t"):
+        assert secret not in text
+
+
+def test_the_value_of_a_passed_secret_is_masked_also_where_it_comes_in_halves(lab) -> None:
+    lab.write("talks.py", TALKS)
+    sid = lab.enqueue(f"program: talks.py\n{HEAD}")
+    lab.worker(MY_TOKEN="t0ken-of-mine")
+    lab.wait_for("said-half")
+    lab.wait_until(lambda: "the token is " in lab.printed(sid), "the first half")
+    lab.go()
+    lab.wait_over(sid)
+    shown = lab.printed(sid) + lab.trial(sid).failure.message + lab.ok("show", f"{sid}/1")
+    assert "the token is ***, so it is\n" in shown and "KeyError: '***'" in shown
+    assert "t0ken" not in shown + lab.log()
