@@ -76,13 +76,13 @@ local function let_go(sid, n)
 end
 
 -- Back to the front of the queue. The attempt is closed unless its lease was reaped, in which case
--- its worker may still come back.
-local function requeue(sid, n, attempt, reason, reaped)
+-- its worker may still come back. `...` are further fields of the event.
+local function requeue(sid, n, attempt, reason, reaped, ...)
   local t = trial_key(sid, n)
   let_go(sid, n)
   redis.call('ZADD', sweep_key(sid, 'waiting'), n - FRONT, n)
   redis.call('HSET', t, 'state', 'queued', reaped and 'reaped' or 'closed', attempt)
-  event(sid, 'requeued', n, attempt, 'reason', reason)
+  event(sid, 'requeued', n, attempt, 'reason', reason, ...)
 end
 
 -- Into a terminal state. `...` are further fields for both the trial's hash and the event.

@@ -34,7 +34,8 @@ local wanted, reaped = {}, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(NOW), 'LIMIT', 0, 100)) do
   local sid, n = string.match(id, '^([^/]+)/(%d+)$')
   local t = trial_key(sid, n)
-  local f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'stop')
+  local f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'stop',
+    'beat_ms')
   if not f[1] then
     redis.call('ZREM', key('leases'), id)
   else
@@ -48,7 +49,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(NOW),
         finish(sid, n, f[1], 'failed', 'kind', 'poison', 'error',
           'its worker was lost ' .. lost_max .. ' times without progress')
       else
-        requeue(sid, n, f[1], 'lost', true)
+        requeue(sid, n, f[1], 'lost', true, 'beat_ms', f[8] or 0)
       end
     end)
     wanted[#wanted + 1] = want[1]

@@ -141,6 +141,11 @@ def duration(ms: float) -> str:
     return f"{hours // 24}d{hours % 24:02}h"
 
 
+def exact_seconds(ms: float) -> str:
+    """Milliseconds as 2.31s, however many."""
+    return f"{ms / 1000:.2f}s"
+
+
 def flag(name: str, param: Json) -> str:
     """`--lr=0.1`, as W&B hands a parameter to a program (not quoted for a shell)."""
     word = param if isinstance(param, str) else repr(param) if _plain(param) else json.dumps(param)
