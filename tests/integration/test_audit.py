@@ -127,14 +127,16 @@ def test_a_lost_trial_a_wrong_counter_and_a_second_end_are_told_with_exit_code_1
 def test_a_sweep_that_moves_while_it_is_audited_is_not_wrong(
     view, sweep_of, store, take, monkeypatch
 ) -> None:
-    """Between the reading of the events and that of the trials another one ends, each time."""
+    """Before and after each reading of trials one of them moves."""
     sid = sweep_of(30).id
-    read = view.standings
+    read, running = view.standings, []
 
     def moving(*args):
-        if (claim := take()) is not None:
-            store.commit(claim, FINISHED, 0)
-        return read(*args)
+        running.append(take())
+        page = read(*args)
+        if running[-1] is not None:
+            store.commit(running[-1], FINISHED, 0)
+        return page
 
     monkeypatch.setattr(auditing, "PAGE", 7)
     monkeypatch.setattr(view, "standings", moving)
