@@ -7,11 +7,13 @@ breath; a crash between the two costs at most one reap interval.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from redis import Redis
+from redis.exceptions import OutOfMemoryError
 
-from hpq import wire
+from hpq import removal, wire
 from hpq.errors import NotFound, UserError
 from hpq.keys import Keys
 from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
@@ -40,7 +42,8 @@ class Store:
     def _tickets(self, worker_class: bytes | str, wanted: int) -> None:
         name = worker_class.decode() if isinstance(worker_class, bytes) else worker_class
         if name and wanted > 0:
-            self._top_up(name, wanted)
+            with suppress(OutOfMemoryError):  # a ticket only wakes: what it is for is done
+                self._top_up(name, wanted)
 
     # --- enqueue ------------------------------------------------------------------------------
 
@@ -187,7 +190,7 @@ class Store:
 
     def absent(self, who: Presence) -> None:
         """Say that a worker is leaving."""
-        pipe = self._redis.pipeline()
+        pipe = self._redis.pipeline(transaction=False)
         pipe.zrem(self._keys.workers, who.name)
         pipe.zrem(self._keys.worker_class(who.worker_class, "idle"), who.name)
         pipe.delete(self._keys.worker(who.name))
@@ -235,34 +238,4 @@ class Store:
 
     def remove(self, sweep: Sweep) -> None:
         """Delete a sweep with everything it holds; doing it again finishes what was begun."""
-        key = self._keys.sweep(sweep.id)
-        total: Any = self._redis.hlen(f"{key}:params")
-        for start in range(1, total + 1, ROWS):
-            numbers = range(start, min(start + ROWS, total + 1))
-            self._remove_trials([TrialId(sweep=sweep.id, number=n) for n in numbers])
-        pipe = self._redis.pipeline()
-        pipe.zrem(self._keys.sweeps, sweep.id)
-        pipe.zrem(self._keys.worker_class(sweep.worker_class, "open"), sweep.id)
-        for key_of, field in ((self._keys.digests, sweep.digest), (self._keys.last, sweep.owner)):
-            if self._redis.hget(key_of, field) == sweep.id.encode():
-                pipe.hdel(key_of, field)
-        parts = ["params", "waiting", "dropped", "ids", "running", "ended", "rank", "events"]
-        pipe.unlink(key, *(f"{key}:{part}" for part in parts))
-        pipe.execute()
-
-    def _remove_trials(self, trials: Sequence[TrialId]) -> None:
-        pipe = self._redis.pipeline(transaction=False)
-        for trial in trials:
-            pipe.hkeys(self._keys.trial(trial))
-        doomed: list[str] = []
-        start = len(wire.METRIC_FIELD)
-        for trial, names in zip(trials, pipe.execute(), strict=True):
-            if names:
-                doomed += [self._keys.trial(trial), self._keys.trial(trial, "log")]
-                doomed += [
-                    self._keys.points(trial, name[start:].decode())
-                    for name in names
-                    if name.startswith(wire.METRIC_FIELD)
-                ]
-        if doomed:
-            self._redis.unlink(*doomed)
+        removal.remove(self._redis, self._keys, sweep)

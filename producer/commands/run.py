@@ -12,7 +12,7 @@ from hpq.errors import ExitCode, Held, NotFound
 from hpq.hyperparams import SHIPPED
 from hpq.sweep import SweepState
 from producer import enqueue as enqueuing
-from producer.commands.enqueue import say
+from producer.commands.enqueue import say, warn
 from producer.commands.options import (
     CodeDir,
     Count,
@@ -73,7 +73,9 @@ def _enqueue(
     session: Session, spec: SweepSpec, file: File, new: bool, code: str | None, bar: Bar
 ) -> Enqueued:
     """The unfinished sweep of the same digest, or else a new one."""
-    done = enqueuing.enqueue(session, spec, file, again=new, code_dir=code, progress=bar.at)
+    done = enqueuing.enqueue(
+        session, spec, file, again=new, code_dir=code, progress=bar.at, warn=warn
+    )
     if done.is_new:
         return done
     sweep = session.view.sweep(done.sid)

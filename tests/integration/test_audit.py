@@ -12,7 +12,6 @@ import pytest
 
 from hpq.outcome import Batch, Outcome, Reason
 from hpq.trial import Failure, FailureKind, TrialState
-from producer import auditing
 from producer.auditing import hold_audit
 
 LEASE = 30_000
