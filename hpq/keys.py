@@ -26,6 +26,7 @@ P:s:S:ids       set   16-byte identities of the sweep's parameter sets
 P:s:S:running   zset  N → claimed_ms
 P:s:S:ended     zset  N → ended_ms
 P:s:S:rank      zset  N → objective, of finished and pruned trials
+P:s:S:restoring hash  whose restoring from an archive this is; expires
 P:s:S:events    stream  lifecycle, never trimmed while the sweep lives
 P:t:S/N         hash  a trial, made at its first claim
 P:t:S/N:log     stream  what it printed, the newest 1 MiB
