@@ -13,6 +13,7 @@ P:provenance    hash  digest → JSON of what an attempt ran on
 P:code          hash  code digest → JSON manifest {path: sha256}
 P:leases        zset  S/N of each running trial → when its lease ends, ms
 P:workers       zset  W → last seen, ms
+P:bulk          zset  sweep id → up to which ended_ms points and logs of its trials were dropped
 P:w:W           hash  a worker, with its last claim; expires
 P:c:C:open      zset  sweep id → claim order, for sweeps with waiting trials
 P:c:C:idle      zset  W → last seen idle, ms
@@ -26,6 +27,7 @@ P:s:S:ids       set   16-byte identities of the sweep's parameter sets
 P:s:S:running   zset  N → claimed_ms
 P:s:S:ended     zset  N → ended_ms
 P:s:S:rank      zset  N → objective, of finished and pruned trials
+P:s:S:restoring hash  whose restoring from an archive this is; expires
 P:s:S:events    stream  lifecycle, never trimmed while the sweep lives
 P:t:S/N         hash  a trial, made at its first claim
 P:t:S/N:log     stream  what it printed, the newest 1 MiB
@@ -36,9 +38,22 @@ A prefix isolates names, not permissions. No code of hpq scans for keys.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hpq.trial import TrialId
+
+# The parts of a sweep beside its own hash, and what each is.
+SWEEP_PARTS: Mapping[str, str] = {
+    "params": "hash",
+    "waiting": "zset",
+    "dropped": "zset",
+    "ids": "set",
+    "running": "zset",
+    "ended": "zset",
+    "rank": "zset",
+    "events": "stream",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +109,10 @@ class Keys:
     def workers(self) -> str:
         return self._of("workers")
 
+    @property
+    def bulk(self) -> str:
+        return self._of("bulk")
+
     def worker(self, name: str) -> str:
         return self._of("w", name)
 
@@ -105,7 +124,7 @@ class Keys:
         return self._of("demand", worker_class)
 
     def sweep(self, sweep: str, part: str = "") -> str:
-        """The sweep's hash, or one of params waiting dropped ids running ended rank events."""
+        """The sweep's hash, or one of SWEEP_PARTS."""
         return self._of("s", sweep, part) if part else self._of("s", sweep)
 
     def trial(self, trial: TrialId, part: str = "") -> str:

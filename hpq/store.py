@@ -7,11 +7,13 @@ breath; a crash between the two costs at most one reap interval.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from redis import Redis
+from redis.exceptions import OutOfMemoryError
 
-from hpq import wire
+from hpq import removal, wire
 from hpq.errors import NotFound, UserError
 from hpq.keys import Keys
 from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
@@ -40,7 +42,8 @@ class Store:
     def _tickets(self, worker_class: bytes | str, wanted: int) -> None:
         name = worker_class.decode() if isinstance(worker_class, bytes) else worker_class
         if name and wanted > 0:
-            self._top_up(name, wanted)
+            with suppress(OutOfMemoryError):  # a ticket only wakes: what it is for is done
+                self._top_up(name, wanted)
 
     # --- enqueue ------------------------------------------------------------------------------
 
@@ -190,7 +193,7 @@ class Store:
 
     def absent(self, who: Presence) -> None:
         """Say that a worker is leaving."""
-        pipe = self._redis.pipeline()
+        pipe = self._redis.pipeline(transaction=False)
         pipe.zrem(self._keys.workers, who.name)
         pipe.zrem(self._keys.worker_class(who.worker_class, "idle"), who.name)
         pipe.delete(self._keys.worker(who.name))
@@ -241,30 +244,4 @@ class Store:
         self._scripts.run("remove", sid)
         doomed: Any = self._redis.smembers(self._keys.removing)
         for raw in doomed:
-            self._remove_rows(raw.decode())
-
-    def _remove_rows(self, sid: str) -> None:
-        params = self._keys.sweep(sid, "params")
-        total: Any = self._redis.hlen(params)
-        for start in range(1, total + 1, ROWS):
-            numbers = range(start, min(start + ROWS, total + 1))
-            self._remove_trials([TrialId(sweep=sid, number=n) for n in numbers])
-        self._redis.unlink(params)
-        self._redis.srem(self._keys.removing, sid)
-
-    def _remove_trials(self, trials: Sequence[TrialId]) -> None:
-        pipe = self._redis.pipeline(transaction=False)
-        for trial in trials:
-            pipe.hkeys(self._keys.trial(trial))
-        doomed: list[str] = []
-        start = len(wire.METRIC_FIELD)
-        for trial, names in zip(trials, pipe.execute(), strict=True):
-            if names:
-                doomed += [self._keys.trial(trial), self._keys.trial(trial, "log")]
-                doomed += [
-                    self._keys.points(trial, name[start:].decode())
-                    for name in names
-                    if name.startswith(wire.METRIC_FIELD)
-                ]
-        if doomed:
-            self._redis.unlink(*doomed)
+            removal.finish(self._redis, self._keys, raw.decode())

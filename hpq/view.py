@@ -13,6 +13,7 @@ from typing import Any
 from redis import Redis
 
 from hpq import wire
+from hpq.books import BooksView
 from hpq.errors import DecodeError, NotFound
 from hpq.keys import Keys
 from hpq.snapshot import Event, Snapshot, Worker, pace_of
@@ -22,7 +23,7 @@ from hpq.trials_view import TrialsView
 _ZSETS = ("waiting", "running", "dropped")
 
 
-class View(TrialsView):
+class View(TrialsView, BooksView):
     """Answers questions about one prefix of one Redis server.
 
     Raises, beside what each method says: OutOfReach by way of the caller's connection guard.

@@ -17,6 +17,7 @@ from hpq.passwords import redact
 from hpq.settings import Settings
 from hpq.signing import fingerprint, key_of
 from hpq.view import View
+from producer.room import room_of
 from producer.server.embedded import attach
 
 
@@ -47,22 +48,20 @@ def checkup(settings: Settings) -> list[Finding]:
 
 
 def _server(redis: Redis, *, private: bool) -> Iterator[Finding]:
-    memory: Any = redis.info("memory")
-    used, limit = int(memory["used_memory"]), int(memory.get("maxmemory", 0))
-    policy = str(memory.get("maxmemory_policy", "noeviction"))
-    if policy != "noeviction":
+    room = room_of(redis)
+    if room.evicts:
         yield Finding(
             level="wrong",
-            what=f"maxmemory-policy is {policy}: under pressure it would throw away trials",
+            what=f"maxmemory-policy is {room.policy}: under pressure it would throw away trials",
             remedy="CONFIG SET maxmemory-policy noeviction, and in redis.conf",
         )
-    if limit and used > 0.8 * limit:
+    if not room.takes(0):
         yield Finding(
             level="poor",
-            what=f"{used / limit:.0%} of maxmemory is used",
-            remedy="`hpq rm` old sweeps, or raise maxmemory",
+            what=f"{room.used / room.limit:.0%} of maxmemory is used: enqueue refuses",
+            remedy="`hpq ls --all --size` shows what is large; `hpq rm` it, or raise maxmemory",
         )
-    if not limit and not private:
+    if not room.limit and not private:
         yield Finding(
             level="note", what="maxmemory is not set", remedy="set it to what the machine can spare"
         )

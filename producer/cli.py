@@ -49,6 +49,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Care": {
         "doctor": ("doctor", "Check the server, the workers and the data"),
+        "archive": ("archive", "A sweep as one file, and back"),
+        "audit": ("audit", "Replay a sweep's events: one end each, none lost"),
         "config": ("config", "Settings in force, secrets hidden"),
         "redis-acl": ("redis_acl", "ACL users for producers, workers, viewers and autoscalers"),
     },

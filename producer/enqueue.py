@@ -20,6 +20,7 @@ from hpq.sweep import Sweep
 from hpq.trial import Json, Params
 from producer import launch as launching
 from producer import provenance
+from producer.room import check_room
 from producer.session import Session
 from producer.sweepfile.spec import SweepSpec, count, sets
 from producer.writing import store_of
@@ -46,6 +47,7 @@ def enqueue(
     code_dir: str | None = None,
     canary: int = 0,
     progress: Progress = lambda _: None,
+    warn: Callable[[str], object] = lambda _: None,
 ) -> Enqueued:
     """Put a sweep's trials on the queue, unless its digest is there already.
 
@@ -54,8 +56,10 @@ def enqueue(
 
     Raises:
         UserError: the sweep has no end, or its code is nowhere.
+        OutOfReach: the server has no room for it.
     """
-    if count(spec) is None:
+    wanted = count(spec)
+    if wanted is None:
         raise UserError(
             f"{file}: a {spec.method} sweep has no end by itself; say how many: --count 20,"
             " or run_cap: 20 in the file"
@@ -66,6 +70,8 @@ def enqueue(
     there = None if again else session.view.find_digest(mark)
     if there is not None:
         return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
+    for line in check_room(session, wanted):
+        warn(line)
     sid = _new_id(session, spec.name)
     key = signing.key_of(session.settings, make=True)
     sweep = replace(_sweep(session, spec, file, sid, mark, code, key), canary=canary)

@@ -1,5 +1,7 @@
 -- A sign of life of a running attempt: extends the lease, takes what was reported and printed since.
 -- A batch with a sequence number that was seen already only extends the lease.
+-- A server at its maxmemory still takes the lease, the step and the last values; what was printed and
+-- the points are dropped where no room can be made for them.
 -- KEYS prefix
 -- ARGV sweep, number, attempt, worker, class, lease in ms, sequence number, step, live objective
 --      ('' for none), phase, printed bytes, then step, metric and value of each point
@@ -8,7 +10,7 @@
 local sid, n, attempt, worker, class = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local lease, seq = tonumber(ARGV[6]), tonumber(ARGV[7])
 local t = trial_key(sid, n)
-local POINTS, LOG_BYTES = 1000, 1048576
+local POINTS, LOG_BYTES, BULK = 1000, 1048576, 65536  -- BULK: room for a batch, and some
 
 -- Drops the oldest entries of the log until the rest fits.
 local function bound_log(bytes)
@@ -22,6 +24,7 @@ local function bound_log(bytes)
   redis.call('HSET', t, 'log_bytes', size)
 end
 
+local full = is_full()
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'host', 'closed')
 local alive = f[2] == attempt and f[7] ~= attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
 if not alive then return {'lost'} end
@@ -42,16 +45,20 @@ redis.call('PEXPIRE', key('w', worker), 3 * lease)
 redis.call('HSET', t, 'beat_ms', int(NOW))
 if seq <= tonumber(f[4] or 0) then return {f[5] or 'ok'} end
 
+if full and (ARGV[11] ~= '' or #ARGV > 11) then
+  full = make_room(BULK) < BULK
+  if full then count('reports_dropped') end
+end
 redis.call('HSET', t, 'seq', ARGV[7], 'step', ARGV[8], 'objective', ARGV[9], 'phase', ARGV[10])
-if ARGV[11] ~= '' then
+if ARGV[11] ~= '' and not full then
   redis.call('XADD', trial_key(sid, n, 'log'), '*', 'd', ARGV[11])
   redis.call('HINCRBY', t, 'log_bytes', #ARGV[11])
   bound_log(LOG_BYTES)
 end
 for i = 12, #ARGV, 3 do
   local points = trial_key(sid, n, 'p', ARGV[i + 1])
-  redis.call('XADD', points, '*', 's', ARGV[i], 'v', ARGV[i + 2])
   redis.call('HSET', t, 'm:' .. ARGV[i + 1], ARGV[i + 2])
+  if not full then redis.call('XADD', points, '*', 's', ARGV[i], 'v', ARGV[i + 2]) end
   if redis.call('XLEN', points) > POINTS then  -- thin: the curve stays whole, every second point goes
     local all = redis.call('XRANGE', points, '-', '+')
     for j = 2, #all - 1, 2 do redis.call('XDEL', points, all[j][1]) end

@@ -50,12 +50,9 @@ local function take(sid, n)
   end)
   attempt = redis.call('HINCRBY', t, 'attempt', 1)
   -- Training starts again from the beginning, so what earlier attempts reported goes.
-  local fields = redis.call('HKEYS', t)
-  for _, field in ipairs(fields) do
-    if string.sub(field, 1, 2) == 'm:' then
-      redis.call('DEL', trial_key(sid, n, 'p', string.sub(field, 3)))
-      redis.call('HDEL', t, field)
-    end
+  for _, name in ipairs(metrics(t)) do
+    redis.call('DEL', trial_key(sid, n, 'p', name))
+    redis.call('HDEL', t, 'm:' .. name)
   end
   redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'ran_ms', 'kind', 'error', 'fingerprint',
     'objective', 'ended_ms', 'phase', 'step', 'seq')
@@ -68,7 +65,7 @@ local function take(sid, n)
   return answer(sid, tonumber(n), attempt)
 end
 
-local newer, only = '', ARGV[9] or ''
+local full, newer, only = is_full(), '', ARGV[9] or ''
 local sweeps = only ~= '' and {only} or redis.call('ZRANGE', key('c', class, 'open'), 0, -1)
 for _, sid in ipairs(sweeps) do
   if not string.find(skip, ',' .. sid .. ',', 1, true) and claimable(sid) > 0 then
@@ -76,7 +73,12 @@ for _, sid in ipairs(sweeps) do
       newer = sid
     else
       local n = pick(sid)
-      if n then return take(sid, n) end
+      if n then
+        if full and make_room(65536) < 65536 then  -- results need what is left
+          return redis.error_reply('OOM the server is at its maxmemory: no further trial starts')
+        end
+        return take(sid, n)
+      end
     end
   end
 end

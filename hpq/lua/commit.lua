@@ -12,6 +12,7 @@ local sid, n, attempt, outcome, objective = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 
 local step, kind, message, fingerprint = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
 local s, t = sweep_key(sid), trial_key(sid, n)
 
+if is_full() then make_room(65536) end  -- a result is taken all the same
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step',
   'stop', 'worker')
 if not f[1] then return {'unknown', '', 0} end
@@ -132,6 +133,7 @@ local function keep_log(bytes)
   redis.call('HSET', t, 'log_bytes', bytes - left)
 end
 
+keep_log(tonumber(ARGV[13]))  -- before the trial ends: then it is weighed
 local reply = 'done'
 local want = changing(sid, function()
   local last, in_a_row = tail(), streak()
@@ -168,5 +170,4 @@ local want = changing(sid, function()
   if outcome == 'failed' and kind ~= 'diverged' then mind_canary(sid, n, attempt, kind, message) end
   if is_failure then breaker(last, same, others) end
 end)
-keep_log(tonumber(ARGV[13]))
 return {reply, want[1], want[2]}

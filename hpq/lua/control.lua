@@ -7,6 +7,7 @@
 local sid, verb = ARGV[1], ARGV[2]
 local s, waiting, dropped = sweep_key(sid), sweep_key(sid, 'waiting'), sweep_key(sid, 'dropped')
 if redis.call('EXISTS', s) == 0 then return {'unknown', '', 0, 0} end
+is_full()  -- goes on all the same
 local touched, reply = 0, 'ok'
 local flag = redis.call('HGET', s, 'flag')
 local is_over = redis.call('ZCARD', waiting) + running(sid) == 0

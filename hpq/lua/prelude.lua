@@ -94,14 +94,74 @@ local function let_go(sid, n, seen)
 end
 
 -- Back to the front of the queue. The attempt is closed unless its lease was reaped, in which case
--- its worker may still come back.
-local function requeue(sid, n, attempt, reason, reaped)
+-- its worker may still come back. `...` are further fields of the event.
+local function requeue(sid, n, attempt, reason, reaped, ...)
   local t = trial_key(sid, n)
   let_go(sid, n, reaped and tonumber(redis.call('HGET', t, 'beat_ms')) or NOW)
   redis.call('ZADD', sweep_key(sid, 'waiting'), n - FRONT, n)
   redis.call('HDEL', t, reaped and 'closed' or 'reaped')
   redis.call('HSET', t, 'state', 'queued', reaped and 'reaped' or 'closed', attempt)
-  event(sid, 'requeued', n, attempt, 'reason', reason)
+  event(sid, 'requeued', n, attempt, 'reason', reason, ...)
+end
+
+-- The metrics that a trial has points of.
+local function metrics(t)
+  local names = {}
+  for _, field in ipairs(redis.call('HKEYS', t)) do
+    if string.sub(field, 1, 2) == 'm:' then names[#names + 1] = string.sub(field, 3) end
+  end
+  return names
+end
+
+-- Books about how many bytes the points and the log of an ended trial take (0: they are gone).
+local function weigh(sid, n, bytes)
+  local t = trial_key(sid, n)
+  if not bytes then
+    bytes = tonumber(redis.call('HGET', t, 'log_bytes') or 0)
+    for _, name in ipairs(metrics(t)) do
+      bytes = bytes + 300 + 40 * redis.call('XLEN', trial_key(sid, n, 'p', name))
+    end
+    redis.call('ZADD', key('bulk'), 'NX', int(NOW - 1), sid)
+  end
+  redis.call('HINCRBY', sweep_key(sid), 'bulk', bytes - tonumber(redis.call('HGET', t, 'bulk') or 0))
+  if bytes > 0 then redis.call('HSET', t, 'bulk', bytes) else redis.call('HDEL', t, 'bulk') end
+end
+
+-- Drops the points and logs of the trials that ended first, until about so many bytes are free;
+-- answers how many are. Their last values and results stay.
+local function make_room(wanted)
+  local freed, left = 0, 200
+  while freed < wanted and left > 0 do
+    local first = redis.call('ZRANGE', key('bulk'), 0, 0, 'WITHSCORES')
+    if not first[1] then break end
+    local sid, ended = first[1], sweep_key(first[1], 'ended')
+    local n = redis.call('ZRANGEBYSCORE', ended, '(' .. first[2], '+inf', 'LIMIT', 0, 1)[1]
+    if not n then
+      redis.call('ZREM', key('bulk'), sid)
+    else
+      local at = redis.call('ZSCORE', ended, n)
+      for _, one in ipairs(redis.call('ZRANGEBYSCORE', ended, '(' .. first[2], at)) do
+        local t = trial_key(sid, one)
+        freed, left = freed + tonumber(redis.call('HGET', t, 'bulk') or 0), left - 1
+        redis.call('DEL', trial_key(sid, one, 'log'))
+        for _, name in ipairs(metrics(t)) do redis.call('DEL', trial_key(sid, one, 'p', name)) end
+        redis.call('HDEL', t, 'log_bytes')
+        weigh(sid, one, 0)
+        count('histories_dropped')
+      end
+      redis.call('ZADD', key('bulk'), at, sid)
+    end
+  end
+  return freed
+end
+
+-- True where the server is at its maxmemory; call it before any other write. A server refuses a
+-- script for that at its first write only, and some writes, as ZREM, it lets through: after
+-- this call nothing is refused. Neither write changes anything.
+local function is_full()
+  local answer = redis.pcall('ZADD', key('leases'), 'XX', 0, '')
+  redis.call('ZREM', key('leases'), '')
+  return type(answer) == 'table' and answer.err ~= nil and string.find(answer.err, 'OOM', 1, true) ~= nil
 end
 
 -- Into a terminal state. `...` are further fields for both the trial's hash and the event.
@@ -113,4 +173,5 @@ local function finish(sid, n, attempt, state, ...)
   redis.call('ZADD', sweep_key(sid, 'ended'), int(NOW), n)
   redis.call('HINCRBY', sweep_key(sid), 'n_' .. state, 1)
   event(sid, state, n, attempt, ...)
+  weigh(sid, n)
 end

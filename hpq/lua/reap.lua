@@ -6,6 +6,7 @@
 
 local class, lease, lost_max = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
+is_full()  -- goes on all the same
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 local settle = redis.call('HMGET', key('settle'), 'run_id', 'since')
 if settle[1] ~= run_id then
@@ -34,7 +35,8 @@ local wanted, reaped = {}, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(NOW), 'LIMIT', 0, 100)) do
   local sid, n = string.match(id, '^([^/]+)/(%d+)$')
   local t = trial_key(sid, n)
-  local f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'stop')
+  local f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'stop',
+    'beat_ms')
   if not f[1] then
     redis.call('ZREM', key('leases'), id)
   else
@@ -49,13 +51,30 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(NOW),
         finish(sid, n, f[1], 'failed', 'kind', 'poison', 'error', why)
         mind_canary(sid, n, f[1], 'poison', why)
       else
-        requeue(sid, n, f[1], 'lost', true)
+        requeue(sid, n, f[1], 'lost', true, 'beat_ms', f[8] or 0)
       end
     end)
     wanted[#wanted + 1] = want[1]
     wanted[#wanted + 1] = want[2]
   end
 end
+
+-- Points and logs together stay below 30 % of maxmemory: those of the trials that ended first go.
+local function bound_bulk()
+  local info = redis.call('INFO', 'memory')
+  local limit = tonumber(string.match(info, 'maxmemory:(%d+)'))
+  local budget = 0.3 * limit
+  if limit == 0 or tonumber(string.match(info, 'used_memory:(%d+)')) < budget then return end
+  local bytes = 0
+  for _, sid in ipairs(redis.call('ZRANGE', key('bulk'), 0, -1)) do
+    bytes = bytes + tonumber(redis.call('HGET', sweep_key(sid), 'bulk') or 0)
+  end
+  for _, id in ipairs(redis.call('ZRANGE', key('leases'), 0, -1)) do
+    bytes = bytes + tonumber(redis.call('HGET', key('t', id), 'log_bytes') or 0)
+  end
+  if bytes > budget then make_room(bytes - budget) end
+end
+bound_bulk()
 
 local sum, want = 0, 0
 for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do

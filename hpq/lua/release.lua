@@ -4,6 +4,7 @@
 -- Replies: released | already | stale | unknown, then class and tickets
 
 local sid, n, attempt, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+is_full()  -- goes on all the same
 local f = redis.call('HMGET', trial_key(sid, n), 'state', 'attempt', 'stop')
 if not f[1] then return {'unknown', '', 0} end
 if f[2] ~= attempt then return {'stale', '', 0} end

@@ -6,6 +6,7 @@
 
 local sid = ARGV[1]
 local s = sweep_key(sid)
+is_full()
 local f = redis.call('HMGET', s, 'class', 'digest', 'owner')
 if not f[1] then return {'unknown'} end
 set_demand(f[1], -demand(sid))
@@ -15,6 +16,7 @@ for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
   redis.call('HSET', t, 'state', 'cancelled', 'closed', redis.call('HGET', t, 'attempt'))
 end
 redis.call('ZREM', key('sweeps'), sid)
+redis.call('ZREM', key('bulk'), sid)
 redis.call('ZREM', key('c', f[1], 'open'), sid)
 if redis.call('HGET', key('digests'), f[2]) == sid then redis.call('HDEL', key('digests'), f[2]) end
 if redis.call('HGET', key('last'), f[3]) == sid then redis.call('HDEL', key('last'), f[3]) end

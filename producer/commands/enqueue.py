@@ -49,14 +49,26 @@ def enqueue(
     """Put a sweep file's trials on the queue."""
     spec = read_file(file, sets, count, seed, name, trainer, force)
     for warning in spec.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
     with open_session() as session, Bar(count_sets(spec), "writing sets") as bar:
         done = enqueuing.enqueue(
-            session, spec, file, again=new, code_dir=code, canary=canary, progress=bar.at
+            session,
+            spec,
+            file,
+            again=new,
+            code_dir=code,
+            canary=canary,
+            progress=bar.at,
+            warn=warn,
         )
         bar.close()
         say(session, done, as_json=json)
     raise typer.Exit(int(ExitCode.DONE))
+
+
+def warn(line: str) -> None:
+    """Say what the user should know before it hurts."""
+    print(f"warning: {line}", file=sys.stderr)
 
 
 def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False) -> None:

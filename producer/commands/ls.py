@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from hpq.sizes import about_bytes
 from hpq.sweep import Sweep
 from producer.look.out import show_json, show_table, talk
 from producer.look.records import sweep_record
 from producer.look.style import Span
 from producer.look.tables import Column
-from producer.look.text import clean, duration, measure
+from producer.look.text import clean, duration, measure, size
 from producer.look.verdict import STATE_STYLE
 from producer.session import open_session
 
@@ -23,6 +24,7 @@ app = typer.Typer()
 def ls(
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 20,
     everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
+    sizes: Annotated[bool, typer.Option("--size", help="About how many bytes each takes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
 ) -> None:
     """Sweeps, newest first."""
@@ -30,8 +32,16 @@ def ls(
         view = session.view
         sweeps = view.sweeps(view.sweep_ids(None if everything else n))
         best = view.leaders(sweeps)
+        took = about_bytes(session.redis, session.keys, sweeps) if sizes else []
         if as_json:
-            show_json([sweep_record(s, b) for s, b in zip(sweeps, best, strict=True)])
+            records = [sweep_record(s, b) for s, b in zip(sweeps, best, strict=True)]
+            if sizes:
+                records = [r | {"about_bytes": n} for r, n in zip(records, took, strict=True)]
+            show_json(records)
+        elif sizes and sweeps:
+            rows = _rows(sweeps, best, view.now_ms())
+            cells = [[*row, Span(size(n))] for row, n in zip(rows, took, strict=True)]
+            show_table([*_COLUMNS, Column(title="about", keep=95, right=True)], cells)
         elif sweeps:
             show_table(_COLUMNS, _rows(sweeps, best, view.now_ms()))
         else:

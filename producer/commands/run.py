@@ -13,7 +13,7 @@ from hpq.hyperparams import SHIPPED
 from hpq.snapshot import Worker
 from hpq.sweep import SweepState
 from producer import enqueue as enqueuing
-from producer.commands.enqueue import say
+from producer.commands.enqueue import say, warn
 from producer.commands.options import (
     Canary,
     CodeDir,
@@ -85,7 +85,14 @@ def _enqueue(
 
     def enqueue(again: bool) -> Enqueued:
         return enqueuing.enqueue(
-            session, spec, file, again=again, code_dir=code, canary=canary, progress=bar.at
+            session,
+            spec,
+            file,
+            again=again,
+            code_dir=code,
+            canary=canary,
+            progress=bar.at,
+            warn=warn,
         )
 
     done = enqueue(again=new)

@@ -141,6 +141,20 @@ def duration(ms: float) -> str:
     return f"{hours // 24}d{hours % 24:02}h"
 
 
+def size(count: float) -> str:
+    """Bytes as 512 B, 3.4 KiB, 120 MiB or 2.1 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1000 or unit == "GiB":
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+
+
+def exact_seconds(ms: float) -> str:
+    """Milliseconds as 2.31s, however many."""
+    return f"{ms / 1000:.2f}s"
+
+
 def flag(name: str, param: Json) -> str:
     """`--lr=0.1`, as W&B hands a parameter to a program (not quoted for a shell)."""
     word = param if isinstance(param, str) else repr(param) if _plain(param) else json.dumps(param)

@@ -18,8 +18,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,14 +28,13 @@ from redis.exceptions import RedisError
 
 from hpq.connection import connect
 from hpq.keys import Keys
-from hpq.snapshot import Event
 from hpq.sweep import SweepState
 from hpq.trial import Trial, TrialId
 from hpq.view import View
+from producer.auditing import hold_audit
 
 HPQ = str(Path(sys.executable).with_name("hpq"))
 DEADLINE_S = 50.0  # of a wait; far beyond what a loaded machine needs
-ENDS = frozenset({"finished", "failed", "pruned", "cancelled"})
 
 STEERED = """
     import os, time
@@ -324,38 +322,8 @@ def lab(make_lab: MakeLab) -> Lab:
 
 
 def audit(view: View, sid: str) -> None:
-    """Every trial of a sweep that is over ended exactly once, by its latest attempt.
-
-    `hpq retry` allows one end more; a trial that nobody ever claimed leaves no event.
-    """
-    happened: dict[int, list[Event]] = defaultdict(list)
-    for event in view.events(sid):
-        if event.trial:
-            happened[event.trial].append(event)
-    for trial in view.all_trials(sid):
-        told = [f"{e.what} {e.attempt} {e.fields}" for e in happened[trial.id.number]]
-        latest, is_open, is_ended = 0, False, False
-        for event in happened[trial.id.number]:
-            if event.what == "claimed":
-                assert event.attempt > latest and not is_open and not is_ended, (trial.id, told)
-                latest, is_open = event.attempt, True
-            elif event.what == "resumed":
-                assert event.attempt == latest and not is_open and not is_ended, (trial.id, told)
-                is_open = True
-            elif event.what == "requeued":
-                assert event.attempt == latest and is_open, (trial.id, told)
-                is_open = False
-            elif event.what in ENDS:
-                assert event.attempt == latest and not is_ended, (trial.id, told)
-                is_open, is_ended = False, True
-            elif event.what == "retried":
-                # One that was dropped with all others, never claimed, ended without an event.
-                assert is_ended or event.attempt == 0, (trial.id, told)
-                is_ended = False
-        assert trial.state.is_terminal, (trial, told)
-        assert is_ended or not told, (trial.id, told)
-        assert trial.attempt == latest, (trial, told)
-    counts = view.sweep(sid).counts
-    states: Mapping[str, int] = {s: sum(t.state == s for t in view.all_trials(sid)) for s in ENDS}
-    assert states == {s: getattr(counts, s) for s in ENDS}
+    """`hpq audit` finds nothing wrong with a sweep that is over."""
+    found = hold_audit(view, sid)
+    assert not found.violations, found.violations
+    assert not found.open, found
     assert view.sweep(sid).state in (SweepState.FINISHED, SweepState.CANCELLED)

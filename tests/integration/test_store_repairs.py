@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hpq
+from hpq import removal
 from hpq.errors import NotFound, UserError
 from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
 from hpq.sweep import SweepState
@@ -161,7 +162,7 @@ def test_a_removed_sweep_is_out_of_sight_at_once_and_a_later_removal_finishes_it
     other = sweep_of(1, "two-00000")
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
-        broken.setattr(store, "_remove_rows", interrupted)
+        broken.setattr(removal, "finish", interrupted)
         store.remove(claim.trial.sweep)
     with pytest.raises(NotFound):
         view.trial(claim.trial)
@@ -193,5 +194,5 @@ def out_of_memory() -> Outcome:
     return Outcome(state=TrialState.FAILED, failure=failure)
 
 
-def interrupted(_sid: str) -> None:
+def interrupted(*_: object) -> None:
     raise KeyboardInterrupt

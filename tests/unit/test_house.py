@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hpq.audit import STEPS, SWEEP_EVENTS
 from hpq.keys import Keys
 from hpq.scripts import source
 from hpq.trial import TrialId
@@ -134,6 +135,14 @@ def test_python_and_lua_build_the_same_names() -> None:
     parts = set(re.findall(r"sweep_key\(sid, '(\w+)'\)", "".join(map(source, SCRIPTS))))
     documented = set(re.findall(r"^P:s:S:(\w+)", (ROOT / "hpq/keys.py").read_text(), re.MULTILINE))
     assert parts <= documented
+
+
+def test_the_audit_knows_every_event_that_a_script_appends() -> None:
+    folder = ROOT / "hpq" / "lua"
+    text = "\n".join(path.read_text("utf-8") for path in folder.glob("*.lua"))
+    words = set(re.findall(r"\bevent\(sid, '(\w+)'", text))
+    words |= set(re.findall(r"function verbs\.(\w+)", text))
+    assert len(words) > 10 and words <= SWEEP_EVENTS | set(STEPS)
 
 
 def test_no_key_is_spelt_outside_keys() -> None:

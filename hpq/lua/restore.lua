@@ -1,0 +1,45 @@
+-- Writes rows of a sweep that comes out of an archive and is not yet visible; sending the same rows
+-- again changes nothing. They expire unless `reveal` follows.
+-- KEYS prefix
+-- ARGV sweep, token of this restoring, ttl in s, number of the trial (0: the sweep's own), part, kind
+--      (hash zset set stream), first (1: the key begins with these rows), then the items: field and
+--      value, score and member, member, or id, count and that many fields and values
+-- Replies: ok | exists | taken
+
+local sid, token, ttl, n, part = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local kind, first = ARGV[6], ARGV[7]
+local items, mark = {unpack(ARGV, 8)}, sweep_key(sid, 'restoring')
+if redis.call('EXISTS', sweep_key(sid)) == 1 then return {'exists'} end
+redis.call('HSETNX', mark, 'token', token)
+if redis.call('HGET', mark, 'token') ~= token then return {'taken'} end
+redis.call('EXPIRE', mark, ttl)
+
+local name = n == '0' and sweep_key(sid, part) or trial_key(sid, n, part ~= '' and part or nil)
+if first == '1' then redis.call('DEL', name) end
+
+local function before(a, b)
+  local a1, a2 = string.match(a, '^(%d+)-(%d+)$')
+  local b1, b2 = string.match(b, '^(%d+)-(%d+)$')
+  a1, a2, b1, b2 = tonumber(a1), tonumber(a2), tonumber(b1), tonumber(b2)
+  return a1 < b1 or (a1 == b1 and a2 < b2)
+end
+
+local function append()
+  local last = redis.call('XREVRANGE', name, '+', '-', 'COUNT', 1)[1]
+  if last and not before(last[1], items[1]) then return end  -- the same rows, sent twice
+  local i = 1
+  while i <= #items do
+    local count = tonumber(items[i + 1])
+    redis.call('XADD', name, items[i], unpack(items, i + 2, i + 1 + count))
+    i = i + 2 + count
+  end
+end
+
+if kind == 'stream' then
+  append()
+else
+  local command = {hash = 'HSET', zset = 'ZADD', set = 'SADD'}
+  redis.call(command[kind], name, unpack(items))
+end
+redis.call('EXPIRE', name, ttl)
+return {'ok'}

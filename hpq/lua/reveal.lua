@@ -1,0 +1,50 @@
+-- Makes a restored sweep visible with all its rows, in one step.
+-- KEYS prefix
+-- ARGV sweep, token of this restoring, number of trials, how many keys were restored, ttl in s, then
+--      the fields of the sweep's hash
+-- Replies: created class tickets | exists | torn
+
+local sid, token, trials, expected = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local ttl = tonumber(ARGV[5])
+local s, mark = sweep_key(sid), sweep_key(sid, 'restoring')
+local is_mine = redis.call('HGET', mark, 'token') == token
+if redis.call('EXISTS', s) == 1 then
+  if not is_mine then return {'exists'} end
+  local class = redis.call('HGET', s, 'class')
+  return {'created', class, tickets(sid, class)}  -- the same call, sent twice
+end
+if not is_mine then return {'torn'} end
+
+-- Calls PERSIST or EXPIRE on every key; answers on how many it had an effect.
+local function each(command, ...)
+  local done = 0
+  for _, part in ipairs({'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'events'}) do
+    done = done + redis.call(command, sweep_key(sid, part), ...)
+  end
+  for n = 1, trials do
+    local t = trial_key(sid, n)
+    local is_there = redis.call(command, t, ...)
+    if is_there == 1 then
+      done = done + 1 + redis.call(command, trial_key(sid, n, 'log'), ...)
+      for _, name in ipairs(metrics(t)) do
+        done = done + redis.call(command, trial_key(sid, n, 'p', name), ...)
+      end
+    end
+  end
+  return done
+end
+
+if each('PERSIST') ~= expected then
+  each('EXPIRE', ttl)
+  return {'torn'}
+end
+redis.call('HSET', s, unpack(ARGV, 6))
+redis.call('EXPIRE', mark, 60)  -- until then, this call may come again
+local f = redis.call('HMGET', s, 'class', 'created_ms', 'digest', 'owner', 'bulk')
+redis.call('ZADD', key('sweeps'), f[2], sid)
+redis.call('HSETNX', key('digests'), f[3], sid)
+redis.call('HSETNX', key('last'), f[4], sid)
+if tonumber(f[5] or 0) > 0 then redis.call('ZADD', key('bulk'), 0, sid) end
+if redis.call('ZCARD', sweep_key(sid, 'waiting')) > 0 then open(sid) end
+set_demand(f[1], demand(sid))
+return {'created', f[1], tickets(sid, f[1])}

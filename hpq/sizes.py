@@ -1,0 +1,71 @@
+"""About how much memory sweeps take: MEMORY USAGE of their keys and of a sample of their trials.
+
+Plain reads, a bounded number for each sweep whatever its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from redis import Redis
+
+from hpq import wire
+from hpq.keys import SWEEP_PARTS, Keys
+from hpq.sweep import Sweep
+from hpq.trial import TrialId
+
+_SAMPLE = 24  # trials of each kind; spread over their set
+_KINDS = ("ended", "running", "waiting")  # of waiting ones those that were claimed before
+
+
+def about_bytes(redis: Redis, keys: Keys, sweeps: Sequence[Sweep]) -> list[int]:
+    """The bytes that each of these sweeps takes, about."""
+    return [_about(redis, keys, sweep.id) for sweep in sweeps]
+
+
+def _about(redis: Redis, keys: Keys, sid: str) -> int:
+    pipe = redis.pipeline(transaction=False)
+    for kind in _KINDS:
+        top = "0" if kind == "waiting" else "+inf"
+        pipe.zcount(keys.sweep(sid, kind), "-inf", top)
+    for key in (keys.sweep(sid), *(keys.sweep(sid, part) for part in SWEEP_PARTS)):
+        pipe.memory_usage(key)
+    ended, running, again, *own = pipe.execute()
+    total = sum(size or 0 for size in own)
+    for kind, count in zip(_KINDS, (ended, running, again), strict=True):
+        numbers = _sample(redis, keys.sweep(sid, kind), count)
+        if numbers:
+            total += count * sum(_trials(redis, keys, sid, numbers)) // len(numbers)
+    return int(total)
+
+
+def _sample(redis: Redis, key: str, count: int) -> list[int]:
+    """Numbers from a sorted set, evenly spread over its first `count`."""
+    ranks = sorted({i * count // _SAMPLE for i in range(_SAMPLE)}) if count else []
+    pipe = redis.pipeline(transaction=False)
+    for rank in ranks:
+        pipe.zrange(key, rank, rank)
+    return [int(found[0]) for found in pipe.execute() if found]
+
+
+def _trials(redis: Redis, keys: Keys, sid: str, numbers: Sequence[int]) -> Iterator[int]:
+    trials = [TrialId(sweep=sid, number=n) for n in numbers]
+    pipe = redis.pipeline(transaction=False)
+    for trial in trials:
+        pipe.hkeys(keys.trial(trial))
+    fields: list[list[bytes]] = pipe.execute()
+    start, sizes = len(wire.METRIC_FIELD), []
+    for trial, names in zip(trials, fields, strict=True):
+        points = [
+            keys.points(trial, name[start:].decode("utf-8", "replace"))
+            for name in names
+            if name.startswith(wire.METRIC_FIELD)
+        ]
+        for key in (keys.trial(trial), keys.trial(trial, "log"), *points):
+            pipe.memory_usage(key)
+        sizes.append(2 + len(points))
+    answers: Iterator[Any] = iter(pipe.execute())
+    for count in sizes:
+        yield sum(size or 0 for size in islice(answers, count))

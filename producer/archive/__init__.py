@@ -1,0 +1,1 @@
+"""Archives: a sweep as one file, and back."""

@@ -1,0 +1,82 @@
+"""A sweep out of a file into the store: the file is read to its end before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from hpq import wire
+from hpq.errors import DecodeError, UserError
+from hpq.restoring import Restoring
+from hpq.tickets import Tickets
+from producer.archive.format import Header, Row, read
+from producer.room import check_room
+from producer.session import Session
+
+
+def restore(session: Session, path: Path) -> Header:
+    """Bring a sweep back as it was; nobody sees it before it is whole.
+
+    Raises:
+        UserError: the file is foreign, torn or newer, or the sweep is there.
+        OutOfReach: the server has no room for it.
+    """
+    header, fields = _check(path)
+    if session.redis.exists(session.keys.sweep(header.sweep)):
+        raise UserError(f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it")
+    for _ in check_room(session, header.trials):
+        pass
+    restoring = Restoring(session.redis, session.keys, header.sweep, header.trials)
+    try:
+        for row in _rows(path):
+            if row.is_shared:
+                _share(session, row)
+            elif row.trial or row.part:
+                restoring.write(row.trial, row.part, row.kind, list(_flat(row)))
+        restoring.reveal(fields, Tickets(session.redis, session.keys).top_up)
+    except BaseException:
+        restoring.discard()
+        raise
+    return header
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    return (row for row in read(path) if isinstance(row, Row))
+
+
+def _check(path: Path) -> tuple[Header, dict[bytes, bytes]]:
+    """The header and the sweep's own hash, after reading all of the file."""
+    lines = read(path)
+    header = next(lines)
+    assert isinstance(header, Header)
+    fields: dict[bytes, bytes] = {}
+    numbers = 0
+    for row in lines:
+        assert isinstance(row, Row)
+        if (row.trial, row.part) == (0, ""):
+            fields.update({item[0]: item[1] for item in row.items})
+        elif (row.trial, row.part) == (0, "params"):
+            numbers += len(row.items)
+    try:
+        sweep = wire.decode_sweep("its sweep", header.sweep, fields, 0, 0, 0)
+    except DecodeError as error:
+        raise UserError(f"{path}: not an archive of hpq's: {error}") from None
+    if not sweep.created_ms or not sweep.worker_class or numbers != header.trials:
+        raise UserError(f"{path}: not an archive of hpq's: rows of its sweep are missing")
+    return header, fields
+
+
+def _flat(row: Row) -> Iterator[bytes]:
+    if row.kind != "stream":
+        return chain.from_iterable(row.items)
+    return chain.from_iterable(
+        (item[0], str(len(item) - 1).encode(), *item[1:]) for item in row.items
+    )
+
+
+def _share(session: Session, row: Row) -> None:
+    """What other sweeps may refer to as well; by its digest it is the same."""
+    name = session.keys.code if row.part == "code" else session.keys.provenance
+    for digest, text in row.items:
+        session.redis.hsetnx(name, digest.decode(), text.decode())

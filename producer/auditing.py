@@ -1,0 +1,61 @@
+"""Holds the audit of a sweep in a store: pages of events, then pages of trials.
+
+Also of a sweep that moves meanwhile: each change of a trial appends an event in the same step, so
+what was read between two looks at the stream that see nothing new is of one moment.
+"""
+
+from __future__ import annotations
+
+from hpq.audit import Audit, Replay
+from hpq.view import View
+
+PAGE = 1000
+_LOOKS = 200
+
+
+def hold_audit(view: View, sid: str) -> Audit:
+    """The verdict on a sweep.
+
+    Raises:
+        NotFound: there is no such sweep.
+    """
+    view.sweep(sid)
+    replay, after = Replay(), "0"
+    after, _ = _read_on(view, sid, replay, after)
+    suspects: list[int] = []
+    total = max(view.books(sid).total, replay.created)  # the lost ones are looked for, too
+    for start in range(1, total + 1, PAGE):
+        page = view.standings(sid, range(start, min(start + PAGE, total + 1)))
+        suspects += [s.number for s in page if replay.differs(s)]
+    after, _ = _read_on(view, sid, replay, after)
+    for start in range(0, len(suspects), PAGE):
+        after = _judge(view, sid, replay, after, suspects[start : start + PAGE])
+    for _ in range(_LOOKS):
+        books = view.books(sid)
+        after, moved = _read_on(view, sid, replay, after)
+        if not moved:
+            break
+    return replay.verdict(books)
+
+
+def _judge(view: View, sid: str, replay: Replay, after: str, numbers: list[int]) -> str:
+    """Look again at trials that differed, in a moment in which nothing moves."""
+    for _ in range(_LOOKS):
+        page = view.standings(sid, numbers)
+        after, moved = _read_on(view, sid, replay, after)
+        if not moved:
+            for standing in page:
+                replay.judge(standing)
+            break
+        numbers = [s.number for s in page if replay.differs(s)]
+    return after
+
+
+def _read_on(view: View, sid: str, replay: Replay, after: str) -> tuple[str, bool]:
+    """Replay what has happened since; the last id, and whether anything had."""
+    moved = False
+    while events := view.events(sid, after, count=PAGE):
+        for event in events:
+            replay.see(event)
+        after, moved = events[-1].id, True
+    return after, moved

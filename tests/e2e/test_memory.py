@@ -1,0 +1,40 @@
+"""A server at its maxmemory under real workers: what runs ends well, what waits waits."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.slow
+def test_workers_on_a_server_at_its_maxmemory_end_what_they_run_and_then_wait(lab) -> None:
+    sid = lab.steered(4)
+    fleet = lab.worker(2)
+    lab.wait_for("began-1-1")
+    lab.wait_for("began-2-1")
+    lab.redis.config_set("maxmemory", 1)
+    lab.go()
+    lab.wait_until(lambda: lab.view.sweep(sid).counts.finished == 2, "two results")
+    lab.wait_until(lambda: "no further trial starts" in lab.log(), "the line that says why")
+    assert lab.view.sweep(sid).counts.queued == 2 and len(lab.view.workers()) == 2
+    done = lab.hpq("enqueue", lab.code / "sweep-1.yaml", "--new")
+    assert done.returncode == 3 and "maxmemory" in done.stderr
+    lab.redis.config_set("maxmemory", 0)
+    lab.wait_over(sid)
+    assert [t.objective for t in lab.view.all_trials(sid)] == [0.1, 0.2, 0.3, 0.4]
+    assert all(lab.events(sid, n) == ["claimed", "finished"] for n in range(1, 5))
+    assert fleet.poll() is None and "Traceback" not in lab.log()
+
+
+@pytest.mark.slow
+def test_a_lease_on_a_full_server_is_kept_and_a_lost_one_is_reaped(lab) -> None:
+    sid = lab.steered(2)
+    lab.worker()
+    lab.wait_for("began-1-1")
+    lab.redis.config_set("maxmemory", 1)
+    claimed = lab.trial(sid).claimed_ms
+    lab.wait_until(lambda: lab.trial(sid).beat_ms > claimed + 4000, "beats beyond two leases")
+    assert lab.events(sid) == ["claimed"]
+    lab.redis.config_set("maxmemory", 0)
+    lab.go()
+    lab.wait_over(sid)
+    assert lab.events(sid) == ["claimed", "finished"]

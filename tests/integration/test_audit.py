@@ -1,0 +1,153 @@
+"""`hpq audit` on what the real scripts have written, whole and broken by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from hpq.outcome import Batch, Outcome, Reason
+from hpq.trial import Failure, FailureKind, TrialState
+from producer.auditing import hold_audit
+
+LEASE = 30_000
+FINISHED = Outcome(state=TrialState.FINISHED, objective=1.0, step=1)
+KILLED = Outcome(
+    state=TrialState.FAILED, failure=Failure(kind=FailureKind.KILLED, message="signal 9")
+)
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def hpq(redis_url: str) -> Hpq:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "producer", *words],
+            env={**os.environ, "HPQ_REDIS_URL": redis_url, "HPQ_USER": "me"},
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def take(store, who):
+    """The next claim."""
+    nonces = iter(range(10**6))
+    return lambda: store.claim(who, nonce=f"n{next(nonces)}", lease_ms=LEASE)
+
+
+@pytest.fixture
+def eventful(store, sweep_of, take, who, redis, keys) -> str:
+    """A sweep to which everything has happened that can happen to one, and that is not over."""
+    sid = sweep_of(10).id
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+
+    def lose() -> None:
+        for name in redis.zrange(keys.leases, 0, -1):
+            redis.zadd(keys.leases, {name: 0})
+        store.reap("default", lease_ms=LEASE, lost_max=3)
+
+    store.commit(take(), FINISHED, 0)
+    back = take()
+    store.release(back, Reason.STOPPING)
+    again = take()
+    store.commit(again, KILLED, 0)
+    again = take()
+    lose()
+    store.commit(again, FINISHED, 0)  # late, and taken
+    late = take()
+    lose()
+    store.beat(late, who, Batch(seq=1), lease_ms=LEASE)
+    store.commit(late, KILLED, 0)
+    late = take()
+    lose()
+    store.commit(late, KILLED, 0)  # late and final
+    store.control(sid, "cancel", 9)
+    store.retry(sid, [late.trial.number, 9])
+    store.commit(take(), FINISHED, 0)
+    store.control(sid, "pause")
+    store.control(sid, "resume")
+    store.set(sid, {"max_parallel": "3"})
+    take()
+    return sid
+
+
+def test_whatever_the_scripts_do_the_audit_holds(store, view, eventful) -> None:
+    found = hold_audit(view, eventful)
+    assert found.violations == () and not found.unknown
+    assert (found.trials, found.open, found.ends["finished"]) == (10, 7, 3)
+    assert found.late == 3 and len(found.latencies_ms) == 3
+    assert found.requeues == {"killed": 2, "lost": 3, "stopping": 1}
+    store.control(eventful, "stop")
+    store.retry(eventful, [10])
+    store.control(eventful, "cancel")
+    found = hold_audit(view, eventful)
+    assert found.violations == () and found.open == 1
+
+
+def test_the_audit_is_told_in_text_and_as_data(hpq: Hpq, eventful) -> None:
+    done = hpq("audit", eventful)
+    assert done.returncode == 0, done.stderr
+    verdict, trials, requeues, latency = done.stdout.splitlines()
+    assert "so far (7 are still open): nothing lost" in verdict and "3 finished" in trials
+    assert "3 lost" in requeues and latency.startswith("from the last beat to the requeue: p50 ")
+    data = json.loads(hpq("audit", "--json").stdout)
+    assert data["holds"] and data["violations"] == [] and data["requeue_ms"]["n"] == 3
+
+
+def test_a_lost_trial_a_wrong_counter_and_a_second_end_are_told_with_exit_code_1(
+    hpq: Hpq, eventful, redis, keys
+) -> None:
+    redis.hdel(keys.sweep(eventful, "params"), "8")
+    redis.zrem(keys.sweep(eventful, "waiting"), "7")
+    redis.xadd(keys.sweep(eventful, "events"), {"e": "finished", "n": 1, "a": 1})
+    redis.hincrby(keys.sweep(eventful), "n_failed", 1)
+    done = hpq("audit", eventful)
+    assert done.returncode == 1
+    assert "#1: it ended twice: finished, then finished  [claimed 1, finished 1, finished 1]" in (
+        done.stdout
+    )
+    assert "#7: it is queued and lies in nowhere" in done.stdout
+    assert "the sweep: trials: 9, its events say 10" in done.stdout
+    assert "the sweep: n_failed: 1, its events say 0" in done.stdout
+    data = json.loads(hpq("audit", eventful, "--json").stdout)
+    assert not data["holds"] and {1, 7, 8} <= {v["trial"] for v in data["violations"]}
+
+
+def test_a_sweep_that_moves_while_it_is_audited_is_not_wrong(
+    view, sweep_of, store, take, monkeypatch
+) -> None:
+    """The trial is claimed or given back before and after each reading, a dozen times."""
+    sid = sweep_of(1).id
+    read, held = view.standings, []
+
+    def move() -> None:
+        if len(held) % 2:
+            store.release(held[-1], Reason.STOPPING)
+            held.append(None)
+        elif len(held) < 12:
+            held.append(take())
+
+    def moving(*args):
+        move()
+        page = read(*args)
+        move()
+        return page
+
+    monkeypatch.setattr(view, "standings", moving)
+    found = hold_audit(view, sid)
+    assert found.violations == () and found.requeues == {"stopping": 6}
+
+
+def test_no_sweep_of_that_name_is_one_line(hpq: Hpq, redis) -> None:
+    done = hpq("audit", "none-00000")
+    assert done.returncode == 4 and len(done.stderr.splitlines()) == 1
