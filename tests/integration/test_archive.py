@@ -223,7 +223,7 @@ def test_nothing_is_restored_of_a_file_that_is(
 ) -> None:
     path = tmp_path / "s.hpq"
     write(session, lived, path, force=False)
-    store.remove(store.sweep(lived))
+    store.remove(lived)
     before = set(redis.keys("*"))
     spoil, what = DAMAGES[damage]
     path.write_bytes(spoil(path.read_bytes(), lines_of(path)))
@@ -273,7 +273,7 @@ def test_rows_sent_twice_are_there_once(redis, keys, store, lived, monkeypatch) 
 
     monkeypatch.setattr(restoring.Scripts, "run", twice)
     fields = redis.hgetall(keys.sweep(lived))
-    store.remove(store.sweep(lived))
+    store.remove(lived)
     one = Restoring(redis, keys, lived, 1)
     one.write(0, "params", "hash", [b"1", b'{"x":1}'])
     one.write(0, "waiting", "zset", [b"1", b"1"])
@@ -290,7 +290,7 @@ def test_a_restoring_whose_rows_have_expired_leaves_nothing(
     redis, keys, store, lived, view
 ) -> None:
     fields = redis.hgetall(keys.sweep(lived))
-    store.remove(store.sweep(lived))
+    store.remove(lived)
     one = Restoring(redis, keys, lived, 1)
     one.write(0, "params", "hash", [b"1", b'{"x":1}'])
     one.write(0, "waiting", "zset", [b"1", b"1"])

@@ -13,7 +13,6 @@ import pytest
 from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
-from hpq import removal
 from hpq.outcome import Batch, Committed, Outcome, Reason, Verdict
 from hpq.sizes import about_bytes
 from hpq.trial import Failure, FailureKind, Point, TrialId, TrialState
@@ -190,7 +189,7 @@ def test_a_retried_or_removed_sweep_weighs_nothing(
     run_one()
     # The log of the first attempt is still there, above that of the second.
     assert int(redis.hget(keys.sweep(sweep.id), "bulk")) == 2 * one + 8000
-    removal.remove(redis, keys, view.sweep(sweep.id))
+    store.remove(sweep.id)
     assert redis.zcard(keys.bulk) == 0
 
 
