@@ -102,11 +102,14 @@ class Slot:
 
     def _one(self, claim: Claim) -> None:
         try:
-            sweep = self._store.sweep(claim.trial.sweep)
-            reason = self._access.refusal(sweep, self._store.code(sweep.launch.code))
-        except (RedisError, HpqError) as error:
+            read = self._insist(lambda _: self._read(claim.trial.sweep))
+        except HpqError as error:
             self._at_fault(claim, claim.trial.sweep, str(error))
             return
+        if read is None:  # told to stop meanwhile
+            self._release(claim, Reason.STOPPING)
+            return
+        sweep, reason = read
         if reason is not None:
             log.warning("sweep %s is left alone: %s", sweep.id, reason)
             self.refusals.refuse(sweep.id, reason)
@@ -119,6 +122,11 @@ class Slot:
             self._at_fault(claim, sweep.id, f"cannot start anything here: {error}")
             return
         self._finish(claim, sweep, result)
+
+    def _read(self, sid: str) -> tuple[Sweep, str | None]:
+        """A sweep, and why this worker may not run it."""
+        sweep = self._store.sweep(sid)
+        return sweep, self._access.refusal(sweep, self._store.code(sweep.launch.code))
 
     def _finish(self, claim: Claim, sweep: Sweep, result: Result) -> None:
         outcome = result.outcome
