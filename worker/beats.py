@@ -71,7 +71,7 @@ class Beats:
                 batch = collector.batch()
                 verdict = self._store.beat(claim, self._who, batch, lease_ms=self._lease_ms)
                 collector.acknowledge()
-                if verdict is Verdict.LOST:
+                if verdict in (Verdict.LOST, Verdict.UNKNOWN):
                     return
         finally:
             with self._changed:

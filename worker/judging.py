@@ -20,6 +20,7 @@ class Halt(StrEnum):
     PRUNED = "pruned"
     STOPPING = "stopping"  # this worker was told to go
     LOST = "lost"  # another attempt has the trial
+    UNKNOWN = "unknown"  # Redis does not know the trial any more
     TIMEOUT = "timeout"
     STALLED = "stalled"
 
@@ -28,6 +29,7 @@ HALT_OF = {
     Verdict.STOP: Halt.CANCELLED,
     Verdict.PRUNE: Halt.PRUNED,
     Verdict.LOST: Halt.LOST,
+    Verdict.UNKNOWN: Halt.UNKNOWN,
 }
 
 
@@ -50,7 +52,7 @@ class Ending:
 def judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
     """The outcome to commit; None where the trial is another's or goes back to the queue."""
     halt, end = ending.halt, ending.end
-    if halt in (Halt.LOST, Halt.STOPPING) and not ending.is_finished:
+    if halt in (Halt.LOST, Halt.UNKNOWN, Halt.STOPPING) and not ending.is_finished:
         return None
     if halt is Halt.CANCELLED and not ending.is_finished:
         return _ended(got, TrialState.CANCELLED)

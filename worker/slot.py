@@ -14,7 +14,7 @@ from typing import TypeVar
 from redis.exceptions import RedisError
 
 from hpq.errors import HpqError
-from hpq.outcome import Outcome, Presence, Reason
+from hpq.outcome import Committed, Outcome, Presence, Reason
 from hpq.settings import Settings
 from hpq.store import Store
 from hpq.sweep import Sweep
@@ -134,6 +134,10 @@ class Slot:
             self._beats.end()
             if result.halt is Halt.STOPPING:
                 self._release(claim, Reason.STOPPING)
+            elif result.halt is Halt.UNKNOWN:
+                log.warning(
+                    "Redis does not know %s any more: removed, or its data lost", claim.trial
+                )
             else:
                 log.warning("%s attempt %d is another worker's now", claim.trial, claim.attempt)
             return
@@ -159,18 +163,19 @@ class Slot:
     def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> None:
         """Hand over the last reports and then the result; the disk keeps it while Redis is away."""
 
-        def hand_over() -> str:
+        def hand_over() -> Committed:
             self._beats.flush()
             return self._store.commit(claim, outcome, sweep.retries)
 
         try:
-            answer = hand_over()
+            answer: str = hand_over()
         except RedisError as error:
             log.warning("%s: Redis: %s; the result is on disk until it is back", claim.trial, error)
             self._keep(claim, outcome, sweep)
-            answer = self._insist(lambda _: hand_over()) or "on disk"
-            if answer != "on disk":
-                self._spool.drop(claim)
+            late = self._insist(lambda _: hand_over())
+            answer = late or "on disk"
+            if late is not None:
+                self._spool.settle(claim, late)
         self._beats.end()
         _say(claim, outcome, answer)
 
