@@ -173,10 +173,7 @@ class Store:
     def reap(
         self, worker_class: str, *, lease_ms: int, lost_max: int, as_of_ms: int | None = None
     ) -> int | None:
-        """Give back the trials whose lease has ended: how many, or None while settling.
-
-        `as_of_ms` is what `present` has just answered: in between, beats may hang as the reap does.
-        """
+        """Give back trials whose lease had ended by then (now): how many, or None if settling."""
         word, rest = self._scripts.run("reap", worker_class, lease_ms, lost_max, as_of_ms or "")
         for i in range(1, len(rest), 2):
             self._tickets(rest[i], rest[i + 1])
