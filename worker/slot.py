@@ -170,8 +170,7 @@ class Slot:
         try:
             answer: str = hand_over()
         except RedisError as error:
-            log.warning("%s: Redis: %s; the result is on disk until it is back", claim.trial, error)
-            self._keep(claim, outcome, sweep)
+            log.warning("%s: Redis: %s; %s", claim.trial, error, self._keep(claim, outcome, sweep))
             late = self._insist(lambda _: hand_over())
             answer = late or "on disk"
             if late is not None:
@@ -179,11 +178,12 @@ class Slot:
         self._beats.end()
         _say(claim, outcome, answer)
 
-    def _keep(self, claim: Claim, outcome: Outcome, sweep: Sweep) -> None:
+    def _keep(self, claim: Claim, outcome: Outcome, sweep: Sweep) -> str:
         try:
             self._spool.put(claim, outcome, sweep.retries)
-        except OSError as error:  # this process still has it
-            log.error("%s: the result cannot be kept on disk: %s", claim.trial, error)
+        except OSError as error:
+            return f"the result cannot be kept on disk ({error}), only by this process"
+        return "the result is on disk until it is back"
 
     def flush_spool(self) -> None:
         """Commit what an earlier worker of this machine left on disk."""

@@ -30,12 +30,20 @@ class Spool:
         return self._folder / f"{claim.trial.sweep}.{claim.trial.number}.{claim.attempt}.json"
 
     def put(self, claim: Claim, outcome: Outcome, retries: int) -> None:
-        """Keep one result."""
+        """Keep one result, whole or not at all.
+
+        Raises:
+            OSError: the disk does not take it.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(claim)
         draft = path.with_suffix(f".{os.getpid()}.tmp")
-        draft.write_text(json.dumps(_encode(claim, outcome, retries)), "utf-8")
-        draft.replace(path)
+        try:
+            draft.write_text(json.dumps(_encode(claim, outcome, retries)), "utf-8")
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
 
     def settle(self, claim: Claim, answer: Committed) -> None:
         """Forget one result that Redis has answered for; one that it does not know stays on disk.

@@ -10,7 +10,8 @@ local sid, n, attempt, outcome, objective = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 
 local step, kind, message, fingerprint = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
 local s, t = sweep_key(sid), trial_key(sid, n)
 
-local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step')
+local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step',
+  'stop')
 if not f[1] then return {'unknown', '', 0} end
 if f[2] ~= attempt then
   count('stale_commits')
@@ -20,10 +21,11 @@ if f[4] == attempt or not (f[1] == 'running' or (f[1] == 'queued' and f[3] == at
   return {'already', '', 0}
 end
 
--- True where the sweep lets this failure be tried again.
+-- True where the sweep, and who told the trial to stop, let this failure be tried again.
 local function again()
   local flag = redis.call('HGET', s, 'flag')
-  if outcome ~= 'failed' or flag == 'stopped' or flag == 'cancelled' then return false end
+  if flag == 'stopped' or flag == 'cancelled' or f[8] == 'stop' then return false end
+  if outcome ~= 'failed' then return false end
   if ARGV[11] == '1' and step > tonumber(f[7] or 0) then
     redis.call('HSET', t, 'failed_step', step)
     return true
@@ -68,6 +70,7 @@ local reply = 'done'
 local want = changing(sid, function()
   if again() then
     reply = 'requeued'
+    if f[1] == 'queued' then event(sid, 'resumed', n, attempt) end  -- reaped, and then it failed
     redis.call('HSET', t, 'avoid', ARGV[12] == '1' and f[6] or '')
     requeue(sid, n, attempt, kind, false)
     return
