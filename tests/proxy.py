@@ -41,7 +41,11 @@ class _Link:
     def __init__(self, proxy: Proxy, client: socket.socket) -> None:
         self.proxy, self.client = proxy, client
         self.server = socket.socket(socket.AF_UNIX)
-        self.server.connect(proxy.server)
+        try:
+            self.server.connect(proxy.server)
+        except OSError:
+            self.server.close()
+            raise
         self.blow: Blow | None = None
         self.is_deaf = False
         for pump in (self._ask, self._answer):
