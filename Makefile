@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit lint format bench clean
+.PHONY: help install demo test unit chaos lint format bench clean
 
 help: ## the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -29,6 +29,9 @@ test: $(STAMP) ## all tests
 
 unit: $(STAMP) ## the tests that need no server
 	$(BIN)/python -m pytest -q tests/unit
+
+chaos: $(STAMP) ## five minutes of kills, stops, cuts and restarts, then the audit
+	$(BIN)/python -m tests.chaos
 
 lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

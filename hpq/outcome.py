@@ -9,12 +9,13 @@ from hpq.trial import Failure, Point, TrialState
 
 
 class Verdict(StrEnum):
-    """What a beat answers: go on, stop (cancelled), stop (pruned), or this attempt is over."""
+    """What a beat answers: go on, stop (cancelled), stop (pruned), or why this attempt is over."""
 
     OK = "ok"
     STOP = "stop"
     PRUNE = "prune"
-    LOST = "lost"
+    LOST = "lost"  # a later attempt has the trial, or it has ended
+    UNKNOWN = "unknown"  # the store does not know the trial: its data was lost or removed
 
 
 class Committed(StrEnum):

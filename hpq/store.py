@@ -176,9 +176,11 @@ class Store:
         self._tickets(rest[0], rest[1])
         return word
 
-    def reap(self, worker_class: str, *, lease_ms: int, lost_max: int) -> int | None:
-        """Give back the trials whose lease has ended: how many, or None while settling."""
-        word, rest = self._scripts.run("reap", worker_class, lease_ms, lost_max)
+    def reap(
+        self, worker_class: str, *, lease_ms: int, lost_max: int, as_of_ms: int | None = None
+    ) -> int | None:
+        """Give back trials whose lease had ended by then (now): how many, or None if settling."""
+        word, rest = self._scripts.run("reap", worker_class, lease_ms, lost_max, as_of_ms or "")
         for i in range(1, len(rest), 2):
             self._tickets(rest[i], rest[i + 1])
         return None if word == "settling" else int(rest[0])

@@ -63,14 +63,15 @@ class Beats:
             redis.RedisError: the store did not take it; calling again sends the same batch.
         """
         with self._changed:
-            self._changed.wait_for(lambda: not self._sending)
+            # Taken first: where Redis hangs, the thread would begin its next beat before we wake.
             claim, collector, self._claim = self._claim, self._collector, None
+            self._changed.wait_for(lambda: not self._sending)
         try:
             while claim is not None and collector is not None and not collector.is_empty:
                 batch = collector.batch()
                 verdict = self._store.beat(claim, self._who, batch, lease_ms=self._lease_ms)
                 collector.acknowledge()
-                if verdict is Verdict.LOST:
+                if verdict in (Verdict.LOST, Verdict.UNKNOWN):
                     return
         finally:
             with self._changed:

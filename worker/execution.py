@@ -127,7 +127,7 @@ class Execution:
             self._child.dump()
         self._child.stop(why)
         # A lost attempt has nothing to save; the others get the grace to do so.
-        grace_s = 0.0 if why is Halt.LOST else max(0.5, self._grace_s - 2.0)
+        grace_s = 0.0 if why in (Halt.LOST, Halt.UNKNOWN) else max(0.5, self._grace_s - 2.0)
         self._kill_at = time.monotonic() + grace_s
 
     def _read_answers(self) -> None:

@@ -55,17 +55,16 @@ class Housekeeper:
         while not self._stop.wait(self._settings.reap_s):
             self.tick_at = time.monotonic()
             try:
-                self._present()
-                self._reap()
+                self._reap(self._present())
                 self._contact_at = time.monotonic()
             except RedisError as error:
                 log.warning("Redis: %s", error)
 
-    def _present(self) -> None:
+    def _present(self) -> int:
         who, is_idle = self._describe()
-        self._store.present(who, idle=is_idle, lifetime_ms=3 * self._settings.lease_ms)
+        return self._store.present(who, idle=is_idle, lifetime_ms=3 * self._settings.lease_ms)
 
-    def _reap(self) -> None:
+    def _reap(self, as_of_ms: int) -> None:
         now, lease_s = time.monotonic(), self._settings.lease_s
         if now - self._contact_at > lease_s / 2 + self._settings.reap_s:
             self._careful_until = now + lease_s
@@ -73,7 +72,10 @@ class Housekeeper:
             return
         settings = self._settings
         reaped = self._store.reap(
-            settings.queue, lease_ms=settings.lease_ms, lost_max=settings.lost_max
+            settings.queue,
+            lease_ms=settings.lease_ms,
+            lost_max=settings.lost_max,
+            as_of_ms=as_of_ms,
         )
         if reaped:
             log.warning("%d trials whose worker was lost are queued again", reaped)

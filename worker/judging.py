@@ -22,6 +22,7 @@ class Halt(StrEnum):
     PRUNED = "pruned"
     STOPPING = "stopping"  # this worker was told to go
     LOST = "lost"  # another attempt has the trial
+    UNKNOWN = "unknown"  # Redis does not know the trial any more
     TIMEOUT = "timeout"
     STALLED = STALLED
 
@@ -30,6 +31,7 @@ HALT_OF = {
     Verdict.STOP: Halt.CANCELLED,
     Verdict.PRUNE: Halt.PRUNED,
     Verdict.LOST: Halt.LOST,
+    Verdict.UNKNOWN: Halt.UNKNOWN,
 }
 
 
@@ -58,7 +60,7 @@ def judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
 
 def _judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
     halt, end = ending.halt, ending.end
-    if halt in (Halt.LOST, Halt.STOPPING) and not ending.is_finished:
+    if halt in (Halt.LOST, Halt.UNKNOWN, Halt.STOPPING) and not ending.is_finished:
         return None
     if halt is Halt.CANCELLED and not ending.is_finished:
         return _ended(got, TrialState.CANCELLED)

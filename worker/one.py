@@ -60,7 +60,8 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     access = Access(settings)
     device = devices.describe(environ.get("CUDA_VISIBLE_DEVICES", ""))
 
-    store = _store(settings, retries=5, timeout_s=5.0)
+    # Tried again once, for a connection that was cut; the slot decides what waits for how long.
+    store = _store(settings, retries=1, timeout_s=5.0)
     digest, record = provenance.record(settings, host, device)
     store.keep_provenance(digest, record)
     who = Presence(name=name, host=host, worker_class=settings.queue)

@@ -103,11 +103,14 @@ class Slot:
 
     def _one(self, claim: Claim) -> None:
         try:
-            sweep = self._store.sweep(claim.trial.sweep)
-            reason = self._access.refusal(sweep, self._store.code(sweep.launch.code))
-        except (RedisError, HpqError) as error:
+            read = self._insist(lambda _: self._read(claim.trial.sweep))
+        except HpqError as error:
             self._at_fault(claim, claim.trial.sweep, str(error))
             return
+        if read is None:  # told to stop meanwhile
+            self._release(claim, Reason.STOPPING)
+            return
+        sweep, reason = read
         if reason is not None:
             log.warning("sweep %s is left alone: %s", sweep.id, reason)
             self.refusals.refuse(sweep.id, reason)
@@ -121,12 +124,21 @@ class Slot:
             return
         self._finish(claim, sweep, result)
 
+    def _read(self, sid: str) -> tuple[Sweep, str | None]:
+        """A sweep, and why this worker may not run it."""
+        sweep = self._store.sweep(sid)
+        return sweep, self._access.refusal(sweep, self._store.code(sweep.launch.code))
+
     def _finish(self, claim: Claim, sweep: Sweep, result: Result) -> None:
         outcome = result.outcome
         if outcome is None:
             self._beats.end()
             if result.halt is Halt.STOPPING:
                 self._release(claim, Reason.STOPPING)
+            elif result.halt is Halt.UNKNOWN:
+                log.warning(
+                    "Redis does not know %s any more: removed, or its data lost", claim.trial
+                )
             else:
                 log.warning("%s attempt %d is another worker's now", claim.trial, claim.attempt)
             return
@@ -156,27 +168,28 @@ class Slot:
     def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> str:
         """Hand over the last reports and then the result; the disk keeps it while Redis is away."""
 
-        def hand_over() -> str:
+        def hand_over() -> Committed:
             self._beats.flush()
             return self._store.commit(claim, outcome, sweep.retries)
 
         try:
-            answer = hand_over()
+            answer: str = hand_over()
         except RedisError as error:
-            log.warning("%s: Redis: %s; the result is on disk until it is back", claim.trial, error)
-            self._keep(claim, outcome, sweep)
-            answer = self._insist(lambda _: hand_over()) or "on disk"
-            if answer != "on disk":
-                self._spool.drop(claim)
+            log.warning("%s: Redis: %s; %s", claim.trial, error, self._keep(claim, outcome, sweep))
+            late = self._insist(lambda _: hand_over())
+            answer = late or "on disk"
+            if late is not None:
+                self._spool.settle(claim, late)
         self._beats.end()
         _say(claim, outcome, answer)
         return answer
 
-    def _keep(self, claim: Claim, outcome: Outcome, sweep: Sweep) -> None:
+    def _keep(self, claim: Claim, outcome: Outcome, sweep: Sweep) -> str:
         try:
             self._spool.put(claim, outcome, sweep.retries)
-        except OSError as error:  # this process still has it
-            log.error("%s: the result cannot be kept on disk: %s", claim.trial, error)
+        except OSError as error:
+            return f"the result cannot be kept on disk ({error}), only by this process"
+        return "the result is on disk until it is back"
 
     def flush_spool(self) -> None:
         """Commit what an earlier worker of this machine left on disk."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -29,16 +30,34 @@ class Spool:
         return self._folder / f"{claim.trial.sweep}.{claim.trial.number}.{claim.attempt}.json"
 
     def put(self, claim: Claim, outcome: Outcome, retries: int) -> None:
-        """Keep one result."""
+        """Keep one result, whole or not at all.
+
+        Raises:
+            OSError: the disk does not take it.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(claim)
         draft = path.with_suffix(f".{os.getpid()}.tmp")
-        draft.write_text(json.dumps(_encode(claim, outcome, retries)), "utf-8")
-        draft.replace(path)
+        try:
+            draft.write_text(json.dumps(_encode(claim, outcome, retries)), "utf-8")
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
 
-    def drop(self, claim: Claim) -> None:
-        """Forget one result."""
-        self._path(claim).unlink(missing_ok=True)
+    def settle(self, claim: Claim, answer: Committed) -> None:
+        """Forget one result that Redis has answered for; one that it does not know stays on disk.
+
+        The data may come back from a backup: named `.json` again, the result is committed then.
+        """
+        path = self._path(claim)
+        if answer is not Committed.UNKNOWN:
+            path.unlink(missing_ok=True)
+            return
+        aside = path.with_suffix(".unknown")
+        with suppress(FileNotFoundError):  # another worker of this machine was quicker
+            path.replace(aside)
+            log.warning("Redis does not know %s; its result is kept as %s", claim.trial, aside)
 
     def flush(self, store: Store) -> int:
         """Commit what is kept, oldest first; answers how many.
@@ -57,9 +76,8 @@ class Spool:
                 path.replace(path.with_suffix(".bad"))
                 continue
             answer = store.commit(claim, outcome, retries)
-            path.unlink(missing_ok=True)
-            level = logging.WARNING if answer is Committed.UNKNOWN else logging.INFO
-            log.log(level, "spooled result of %s: %s", claim.trial, answer)
+            self.settle(claim, answer)
+            log.info("spooled result of %s: %s", claim.trial, answer)
             done += 1
         return done
 

@@ -5,7 +5,7 @@
 -- KEYS prefix
 -- ARGV sweep, number, attempt, worker, class, lease in ms, sequence number, step, live objective
 --      ('' for none), phase, printed bytes, then step, metric and value of each point
--- Replies: ok | stop | prune | lost
+-- Replies: ok | stop | prune | lost | unknown
 
 local sid, n, attempt, worker, class = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local lease, seq = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -27,6 +27,7 @@ end
 local full = is_full()
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'host', 'closed')
 local alive = f[2] == attempt and f[7] ~= attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
+if not f[1] then return {'unknown'} end  -- removed, or the server lost its data
 if not alive then return {'lost'} end
 
 if f[1] == 'queued' then  -- reaped, but nobody claimed it since: its hours are saved

@@ -27,10 +27,11 @@ end
 -- The worker's measure: while Redis was away the server's clock ran on.
 local ran = ARGV[14] ~= '' and ARGV[14] or int(NOW - tonumber(f[5]))
 
--- True where the sweep lets this failure be tried again.
+-- True where the sweep, and who told the trial to stop, let this failure be tried again.
 local function again()
   local flag = redis.call('HGET', s, 'flag')
-  if outcome ~= 'failed' or f[8] or flag == 'stopped' or flag == 'cancelled' then return false end
+  if flag == 'stopped' or flag == 'cancelled' or f[8] == 'stop' then return false end
+  if outcome ~= 'failed' then return false end
   if ARGV[11] == '1' and step > tonumber(f[7] or 0) then
     redis.call('HSET', t, 'failed_step', step)
     return true
@@ -146,6 +147,7 @@ local want = changing(sid, function()
   end
   if again() then
     reply = 'requeued'
+    if f[1] == 'queued' then event(sid, 'resumed', n, attempt) end  -- reaped, and then it failed
     requeue(sid, n, attempt, kind, false)
     redis.call('HSET', t, 'avoid', ARGV[12] == '1' and f[6] or '', 'avoid_ms', int(NOW), 'ran_ms', ran)
     return

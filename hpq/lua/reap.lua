@@ -1,10 +1,12 @@
 -- Gives trials back whose lease has ended, and tops up what counts drift from.
 -- After a restart of the server (its run_id changes) nothing expires until one lease has passed.
 -- KEYS prefix
--- ARGV class, lease in ms, losses allowed without progress
+-- ARGV class, lease in ms, losses allowed without progress, the server's time in ms when its worker
+--      last looked ('' for now): a call that was held up judges by that
 -- Replies: settling | ok, then trials reaped, then class and tickets pairs
 
 local class, lease, lost_max = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local as_of = math.min(NOW, tonumber(ARGV[4]) or NOW)
 
 is_full()  -- goes on all the same
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
@@ -32,7 +34,7 @@ local function poison(sid, n, t, f)
 end
 
 local wanted, reaped = {}, 0
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(NOW), 'LIMIT', 0, 100)) do
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of), 'LIMIT', 0, 100)) do
   local sid, n = string.match(id, '^([^/]+)/(%d+)$')
   local t = trial_key(sid, n)
   local f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'stop',

