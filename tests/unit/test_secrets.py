@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hpq.settings import read
 from worker.secrets import Mask, values
 
-SECRETS = [b"hunter2-long", b"hunter2", b"ababac", b"\xff\x00secret"]
+SECRETS = [b"hunter2-long", b"hunter2", b"longest-one", b"ababac", b"\xff\x00secret"]
 
 
 def masked(mask: Mask, pieces: list[bytes]) -> bytes:
