@@ -45,6 +45,18 @@ def test_what_holds_no_secret_passes_unchanged_and_at_once() -> None:
     assert Mask([]).feed(b"anything") == b"anything" and Mask([b"ab"]).feed(b"ab") == b"ab"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\udcff\ud800", "\udcff\ud800"),
+        ("é hunter2 é", "é *** é"),
+        ("KeyError: ababac", "KeyError: ***"),
+    ],
+)
+def test_a_text_is_masked_whatever_is_in_it(text: str, shown: str) -> None:
+    assert Mask(SECRETS).text(text) == shown
+
+
 def test_password_code_key_and_telling_names_are_secrets(tmp_path) -> None:
     path = tmp_path / "password"
     path.write_text("from-a-file\n", "utf-8")
