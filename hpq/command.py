@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from hpq.trial import Json, Params
 
+_ENV = "/usr/bin/env"
 DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")
 _ENVVAR = re.compile(r"\$\{envvar:([A-Z0-9_]*)\}")
 _INNER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
@@ -41,6 +42,19 @@ _ARGS: Mapping[str, Callable[[Params], list[str]]] = {
 MACROS = ("${env}", "${interpreter}", "${program}", *_ARGS, "${args_json_file}")
 
 
+def template(
+    command: tuple[str, ...], program: str | None, *, interpreter: str = sys.executable
+) -> tuple[str, ...]:
+    """A command's words as they will be, but for the parameters: what HPQ_ALLOW is compared with.
+
+    Without a program, `${program}` stays as it is.
+    """
+    single = {"${env}": _ENV, "${interpreter}": interpreter}
+    if program is not None:
+        single["${program}"] = program
+    return tuple(single.get(item, item) for item in command or DEFAULT)
+
+
 def argv(
     command: tuple[str, ...],
     program: str,
@@ -52,7 +66,7 @@ def argv(
 ) -> tuple[str, ...]:
     """The argv of one attempt; `params_file` holds the set as JSON for `${args_json_file}`."""
     single = {
-        "${env}": "/usr/bin/env",
+        "${env}": _ENV,
         "${interpreter}": interpreter,
         "${program}": program,
         "${args_json_file}": params_file,

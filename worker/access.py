@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 
 from hpq import code
+from hpq.command import template
 from hpq.errors import UserError
 from hpq.hyperparams import SHIPPED
 from hpq.settings import Settings
@@ -64,9 +65,10 @@ def _matches(line: str, launch: Launch) -> bool:
     if launch.trainer:
         return line == launch.trainer
     words = tuple(line.split())
-    if words == (launch.program,):
-        return launch.command in ((), ("${env}", "${interpreter}", "${program}", "${args}"))
-    return words == launch.command
+    asked = template(launch.command, launch.program)
+    # One word is a program under W&B's default command, or a command without arguments.
+    by_default = len(words) == 1 and asked == template((), words[0])
+    return by_default or asked == template(words, None)
 
 
 def _cannot_import_trainers() -> str | None:

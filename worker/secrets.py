@@ -120,8 +120,10 @@ class Mask:
 
     def text(self, text: str) -> str:
         """One text, masked."""
-        data = text.encode("utf-8", "surrogateescape")
-        return self._pattern.sub(b"***", data).decode("utf-8", "surrogateescape")
+        # Training code may send anything, halves of surrogate pairs, too.
+        data = text.encode("utf-8", "surrogatepass")
+        hidden = self._pattern.sub(b"***", data)
+        return text if hidden == data else hidden.decode("utf-8", "replace")
 
     def _begun(self, data: bytes) -> int:
         """How many bytes at the end may be the beginning of a value."""

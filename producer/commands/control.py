@@ -113,7 +113,7 @@ def retry(
 def set_(
     changes: Annotated[list[str], typer.Argument(help="[SWEEP] KEY=VALUE …")], force: Other = False
 ) -> None:
-    """Change a sweep's limits: max_parallel, priority, retries, timeout."""
+    """Change a sweep's limits: max_parallel, priority, retries, timeout, stall, canary."""
     ref = None if "=" in changes[0] else changes[0]
     fields = limits(changes if ref is None else changes[1:])
     with open_session() as session:

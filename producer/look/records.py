@@ -29,6 +29,7 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
         "name": sweep.name,
         "state": sweep.state.value,
         "held": sweep.held or None,
+        "canary": sweep.canary or None,
         "total": counts.total,
         **{state.value: counts.of(state) for state in TrialState},
         "diverged": counts.diverged,

@@ -111,3 +111,39 @@ def test_a_worker_that_fails_what_passes_elsewhere_steps_back_and_says_why(lab) 
     assert all(t.host == "sick" for t in failed) and len(failed) < 5
     assert lab.view.sweep(sid).held == ""
     assert "others do not fail as it does: exit status 1: KeyError: 'gpu'" in lab.log(0)
+
+
+BREAKS_LATER = """
+    import sys
+
+    if int(sys.argv[1].partition("=")[2]) > 2:
+        raise KeyError("lr")
+    print("loss=1")
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2], ids=["the only worker", "two workers"])
+@pytest.mark.parametrize("rule", ["first five", "eight of ten"])
+def test_a_sweep_that_fails_alike_is_held_and_one_line_says_what_to_do(lab, rule, workers) -> None:
+    lab.write("train.py", BREAKS_LATER)
+    lab.worker(workers)
+    lab.wait_until(lambda: len(lab.view.workers()) == workers, "the workers")
+    # The two that pass are canaries: they end before the others begin.
+    values, canary = ((3, 40), 0) if rule == "first five" else ((1, 40), 2)
+    sid = lab.enqueue(
+        f"program: train.py\n{HEAD}parameters: {{x: {{values: {list(range(*values))}}}}}\n",
+        "--canary", str(canary),
+    )  # fmt: skip
+    lab.wait_until(lambda: lab.view.sweep(sid).held, "the hold")
+    lab.wait_until(lambda: not lab.view.sweep(sid).counts.running, "the end of what ran")
+    counts, held = lab.view.sweep(sid).counts, lab.view.sweep(sid).held
+    same, of = (int(word) for word in held.split(" KeyError")[0].split(" of "))
+    assert held.endswith(" KeyError train.py:5") and (same == of or (same == 8 and of == 10)), held
+    assert counts.failed < 10 and counts.queued > 25  # not burnt
+    assert workers == 2 or held.startswith("5 of 5" if rule == "first five" else "8 of 10")
+    waited = lab.hpq("wait", sid)
+    said = " ".join(waited.stderr.split())
+    assert waited.returncode == 5
+    assert f"held: {held}; fix it, then hpq retry --failed {sid}" in said
+    lab.ok("cancel", sid, "--yes")
+    lab.wait_over(sid)

@@ -142,7 +142,7 @@ def test_a_server_with_tls_and_a_ca_of_ones_own_works(tls_lab) -> None:
     ("url", "said"),
     [
         ("redis://:{password}@127.0.0.1:{port}/0", "no Redis answers"),
-        ("rediss://:{password}@127.0.0.1:{port}/0", "is not trusted here; name the CA"),
+        ("rediss://:{password}@127.0.0.1:{port}/0", "is not trusted here; name its CA"),
         (
             "rediss://:{password}@localhost:{port}/0?ssl_ca_certs={cert}",
             "is for another host; use the name",

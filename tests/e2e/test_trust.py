@@ -74,6 +74,8 @@ FORGED = {
     "a shipped trainer with a directory": {"trainer": "digits", "program": "", "command": []},
     "more from the environment": {"pass_env": ["HOME"]},
     "a trainer of the standard library": {"trainer": "os:system", "program": "", "command": []},
+    "another digest of the code": {"code": "0" * 64},
+    "a runner that stays": {"resident": True},
     "a type that is wrong": {"program": ["touch", "ran"]},
     "no launch record": None,
 }
@@ -100,6 +102,7 @@ def test_a_forged_launch_record_is_refused_with_the_reason_and_nothing_runs(lab)
     for what, sid in sids.items():
         told = [e.what for e in lab.view.events(sid) if e.trial]
         assert told == ["claimed", "requeued"], (what, told)  # asked once, not in a circle
+        assert lab.redis.zcard(lab.keys.sweep(sid, "waiting")) == 1, what  # the trial stays
     assert "Traceback" not in lab.log()
 
 
@@ -112,6 +115,23 @@ def test_a_worker_with_another_key_refuses_and_says_so(lab) -> None:
     assert lab.view.sweep(sid).state is SweepState.RUNNING and not (lab.code / "ran").exists()
     lab.worker(HPQ_CODE_KEY="ours")
     lab.wait_over(sid)
+
+
+def test_the_record_and_signature_of_one_sweep_are_worth_nothing_in_another(lab) -> None:
+    lab.write("train.py", PROGRAM)
+    lab.write("other.py", PROGRAM)
+    theirs = lab.enqueue(SWEEP.replace("train.py", "other.py"))
+    ours = lab.enqueue(SWEEP)
+    record = lab.redis.hgetall(lab.keys.sweep(theirs))
+    lab.redis.hset(
+        lab.keys.sweep(ours),
+        mapping={b"launch": record[b"launch"], b"signature": record[b"signature"]},
+    )
+    lab.ok("cancel", theirs, "--yes")
+    lab.worker()
+    lab.wait_until(lambda: why(lab, ours), "the refusal")
+    assert "not signed with this worker's HPQ_CODE_KEY" in why(lab, ours)
+    assert lab.view.sweep(ours).counts.queued == 1 and not (lab.code / "ran").exists()
 
 
 def test_hpq_allow_lets_a_program_of_the_workers_own_image_run(lab) -> None:

@@ -169,3 +169,26 @@ def test_the_readme_is_short_and_names_only_commands_that_exist() -> None:
     table = (ROOT / "producer" / "cli.py").read_text("utf-8")
     for command in set(re.findall(r"`hpq ([a-z]+)\b", text)):
         assert f'"{command}":' in table, command
+
+
+NEVER = {
+    "pickle", "_pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib",
+}  # fmt: skip
+CALLS = {
+    "os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput",
+    "yaml.load", "yaml.unsafe_load", "yaml.full_load",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_no_shell_no_pickle_and_no_eval(path: Path) -> None:
+    if path != ROOT / "worker/trainers/formats.py":  # its unpickler knows numpy's arrays only
+        assert not top_levels(path) & NEVER
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in CALLS | {"eval", "exec"}, f"{called}, line {node.lineno}"
+            said = {k.arg: ast.unparse(k.value) for k in node.keywords}
+            assert said.get("shell", "False") == "False", f"a shell, line {node.lineno}"
+            if called == "torch.load":
+                assert said.get("weights_only") == "True", f"line {node.lineno}"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hpq.settings import read
 from worker.secrets import Mask, values
 
-SECRETS = [b"hunter2-long", b"hunter2", b"ababac", b"\xff\x00secret"]
+SECRETS = [b"hunter2-long", b"hunter2", b"longest-one", b"ababac", b"\xff\x00secret"]
 
 
 def masked(mask: Mask, pieces: list[bytes]) -> bytes:
@@ -43,6 +43,18 @@ def test_what_holds_no_secret_passes_unchanged_and_at_once() -> None:
     mask = Mask(SECRETS)
     assert mask.feed(b"epoch 1: loss=0.5\n") == b"epoch 1: loss=0.5\n"
     assert Mask([]).feed(b"anything") == b"anything" and Mask([b"ab"]).feed(b"ab") == b"ab"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\udcff\ud800", "\udcff\ud800"),
+        ("é hunter2 é", "é *** é"),
+        ("KeyError: ababac", "KeyError: ***"),
+    ],
+)
+def test_a_text_is_masked_whatever_is_in_it(text: str, shown: str) -> None:
+    assert Mask(SECRETS).text(text) == shown
 
 
 def test_password_code_key_and_telling_names_are_secrets(tmp_path) -> None:

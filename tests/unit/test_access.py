@@ -1,0 +1,106 @@
+"""What a worker runs: each field of a launch record is signed, HPQ_ALLOW goes word by word."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from hpq.command import DEFAULT
+from hpq.settings import read
+from hpq.signing import sign
+from hpq.sweep import Launch, Sweep
+from worker.access import Access
+
+LAUNCH = Launch(program="train.py", command=("python", "${program}", "${args}"), code="c",
+                pass_env=("A",))  # fmt: skip
+ARGS = "${args}"
+
+
+def access(tmp_path: Path, **env: str) -> Access:
+    return Access(read({"HPQ_HOME": str(tmp_path), "HPQ_CODE_KEY": "ours", **env}))
+
+
+def signed(launch: Launch, key: bytes = b"ours") -> Sweep:
+    return Sweep(
+        id="s-1", name="s", digest="d", launch=launch, signature=sign(key, "hpq", "s-1", launch)
+    )
+
+
+def test_a_signed_record_is_taken(tmp_path: Path) -> None:
+    assert access(tmp_path).refusal(signed(LAUNCH), None) is None
+
+
+@pytest.mark.parametrize("field", [f.name for f in fields(Launch)])
+def test_a_record_with_this_field_changed_is_refused(tmp_path: Path, field: str) -> None:
+    value = getattr(LAUNCH, field)
+    other = not value if isinstance(value, bool) else value + (
+        ("x",) if isinstance(value, tuple) else "x"
+    )  # fmt: skip
+    forged = replace(signed(LAUNCH), launch=replace(LAUNCH, **{field: other}))
+    assert access(tmp_path).refusal(forged, None) is not None
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        replace(signed(LAUNCH), id="s-2"),
+        replace(signed(LAUNCH), signature=""),
+        replace(signed(LAUNCH), signature=signed(LAUNCH).signature[:-1] + "x"),
+        signed(LAUNCH, b"theirs"),
+        signed(LAUNCH, b""),
+    ],
+    ids=["sweep", "no signature", "signature", "key", "empty key"],
+)
+def test_a_record_signed_otherwise_is_refused_and_says_why(tmp_path: Path, forged) -> None:
+    why = access(tmp_path).refusal(forged, None)
+    assert why == "train.py is not in HPQ_ALLOW and not signed with this worker's HPQ_CODE_KEY"
+
+
+def test_a_record_of_another_prefix_is_refused(tmp_path: Path) -> None:
+    assert access(tmp_path, HPQ_PREFIX="other").refusal(signed(LAUNCH), None) is not None
+
+
+def launch(*command: str, program: str = "train.py", **more: object) -> Launch:
+    return Launch(program=program, command=command, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("line", "record"),
+    [
+        ("train.py", launch()),
+        ("train.py", launch(*DEFAULT)),
+        ("python train.py ${args}", launch("python", "${program}", ARGS)),
+        ("python train.py ${args}", launch("python", "train.py", ARGS, program="")),
+        ("a.py; python train.py ${args}", launch("python", "train.py", ARGS)),
+        ("./run.sh", launch("./run.sh", program="")),
+        ("pkg.train:main", Launch(trainer="pkg.train:main")),
+    ],
+)
+def test_what_hpq_allow_names_is_taken(tmp_path: Path, line: str, record: Launch) -> None:
+    sweep = replace(signed(record), signature="")
+    assert access(tmp_path, HPQ_ALLOW=line).refusal(sweep, None) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "record"),
+    [
+        ("train.py", launch(program="other.py")),
+        ("train.py", launch("python", "${program}", ARGS)),
+        ("train.py", launch(*DEFAULT, "--debug")),
+        ("train.py", launch(program="train.py ")),
+        ("python ${program} ${args}", launch("python", "${program}", ARGS, program="evil.py")),
+        ("${env} ${interpreter} ${program} ${args}", launch(program="evil.py")),
+        ("python train.py ${args}", launch("python", "${program}", ARGS, program="evil.py")),
+        ("python train.py ${args}", launch("python train.py ${args}", program="")),
+        ("python train.py ${args}", launch("python", "-c", "evil", "train.py", ARGS)),
+        ("python train.py", launch("python", "train.py", ARGS)),
+        ("python train.py ${args}", launch("python", "train.py", ARGS, code_dir="/tmp")),
+        ("pkg.train:main", Launch(trainer="pkg.train:other")),
+        ("pkg.train:main", Launch(trainer="pkg.train:main", code_dir="/tmp")),
+    ],
+)
+def test_what_hpq_allow_does_not_name_is_refused(tmp_path: Path, line: str, record: Launch) -> None:
+    sweep = replace(signed(record), signature="")
+    assert access(tmp_path, HPQ_ALLOW=line).refusal(sweep, None) is not None
