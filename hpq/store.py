@@ -88,8 +88,12 @@ class Store:
         lease_ms: int,
         provenance: str = "",
         skip: Sequence[str] = (),
+        leave: Callable[[str], object] = lambda _: None,
     ) -> Claim | None:
-        """The next trial for a worker, or None where there is none that it may take."""
+        """The next trial for a worker, or None where there is none that it may take.
+
+        `leave` hears of a sweep that was left because a newer version made it.
+        """
         word, rest = self._scripts.run(
             "claim",
             who.worker_class,
@@ -102,6 +106,8 @@ class Store:
             f",{','.join(skip)},",
         )
         if word == "empty":
+            if rest[0]:
+                leave(rest[0].decode())
             return None
         sid, number, attempt, params = rest
         trial = TrialId(sweep=sid.decode(), number=int(number))

@@ -160,7 +160,9 @@ class View(TrialsView, BooksView):
 
 def _event(key: str, eid: bytes, fields: dict[bytes, bytes]) -> Event:
     try:
-        text = {k.decode(): v.decode() for k, v in fields.items()}
+        text = {
+            k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in fields.items()
+        }
         return Event(
             id=eid.decode(),
             what=text.pop("e"),
@@ -185,6 +187,7 @@ def _worker(keys: Keys, name: str, seen_ms: int, row: wire.Row) -> Worker:
         started_ms=r.whole("started_ms"),
         device=r.text("device"),
         version=r.text("version"),
+        schema=r.parse("schema", 1, int),
         takes=tuple(r.json("takes", [])),
         key=r.text("key"),
         refuses=r.json("refuses", {}),

@@ -21,6 +21,7 @@ from hpq.outcome import Presence
 from hpq.settings import Settings, read
 from hpq.signing import fingerprint
 from hpq.store import Store
+from hpq.sweep import SCHEMA
 from hpq.tickets import Tickets
 from worker import devices, provenance
 from worker.access import Access
@@ -82,6 +83,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         "pid": str(os.getpid()),
         "device": device,
         "version": __version__,
+        "schema": str(SCHEMA),
         "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
     }
 
