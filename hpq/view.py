@@ -15,6 +15,7 @@ from redis import Redis
 from hpq import wire
 from hpq.books import BooksView
 from hpq.errors import DecodeError, NotFound
+from hpq.fields import Reader, Row
 from hpq.keys import Keys
 from hpq.snapshot import Event, Snapshot, Worker, pace_of
 from hpq.sweep import Sweep
@@ -174,8 +175,8 @@ def _event(key: str, eid: bytes, fields: dict[bytes, bytes]) -> Event:
         raise DecodeError(f"{key}: entry {eid.decode()}: {error}") from None
 
 
-def _worker(keys: Keys, name: str, seen_ms: int, row: wire.Row) -> Worker:
-    r = wire.Reader(keys.worker(name), row)
+def _worker(keys: Keys, name: str, seen_ms: int, row: Row) -> Worker:
+    r = Reader(keys.worker(name), row)
     return Worker(
         name=name,
         host=r.text("host"),

@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hpq.errors import DecodeError
+from hpq.fields import Reader, Row, word
 from hpq.sweep import SCHEMA, Counts, Goal, Launch, Metric, Sweep, Take
 from hpq.trial import Failure, FailureKind, Json, Params, Trial, TrialId, TrialState
 
-T = TypeVar("T")
-W = TypeVar("W", bound=StrEnum)
-_WORD = re.compile(r"[a-z][a-z_-]{0,39}")
-Row = Mapping[bytes, bytes]
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
 
@@ -38,37 +33,6 @@ def dumps_in_order(value: Any) -> str:
 def number(value: float) -> str:
     """A float as the shortest text that reads back the same."""
     return repr(float(value))
-
-
-class Reader:
-    """Reads the fields of one hash; each miss or misfit names the key and the field."""
-
-    def __init__(self, key: str, row: Row) -> None:
-        self.key, self.row = key, row
-
-    def _take(self, field: str, default: T, parse: Callable[[str], T]) -> T:
-        raw = self.row.get(field.encode())
-        if raw is None or raw == b"":
-            return default
-        try:
-            return parse(raw.decode())
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DecodeError(f"{self.key}: field {field}: {raw[:60]!r}: {error}") from None
-
-    def text(self, field: str) -> str:
-        return self._take(field, "", str)
-
-    def whole(self, field: str) -> int:
-        return self._take(field, 0, int)
-
-    def real(self, field: str) -> float:
-        return self._take(field, 0.0, float)
-
-    def json(self, field: str, default: Any) -> Any:
-        return self._take(field, default, json.loads)
-
-    def parse(self, field: str, default: T, parse: Callable[[str], T]) -> T:
-        return self._take(field, default, parse)
 
 
 def encode_launch(launch: Launch) -> str:
@@ -118,24 +82,10 @@ def decode_metric(text: str) -> Metric | None:
     None for a goal of a newer version: no ranking is better than a wrong one.
     """
     data = json.loads(text)
-    goal, take = _word(Goal, data["goal"]), _word(Take, data["take"])
+    goal, take = word(Goal, data["goal"]), word(Take, data["take"])
     if goal is None:
         return None
     return Metric(name=data["name"], goal=goal, take=take or Take.LAST, target=data.get("target"))
-
-
-def _word(words: type[W], text: str) -> W | None:
-    """The word of an enum; None for one that only a newer version knows.
-
-    Raises:
-        ValueError: the text is no word at all.
-    """
-    try:
-        return words(text)
-    except ValueError:
-        if _WORD.fullmatch(text):
-            return None
-        raise
 
 
 def encode_sweep(sweep: Sweep) -> dict[str, str]:
@@ -227,7 +177,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
     r = Reader(key, row)
     phase = r.text("phase")
     queued: TrialState | None = TrialState.QUEUED
-    state = r.parse("state", queued, lambda text: _word(TrialState, text))
+    state = r.parse("state", queued, lambda text: word(TrialState, text))
     failure = _failure(r)
     if state is None:  # a newer version's: neither running nor ended as far as we know
         state, phase = TrialState.QUEUED, f"{r.text('state')} (a newer hpq's word)"
@@ -256,11 +206,11 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
 
 
 def _failure(r: Reader) -> Failure | None:
-    word = r.text("kind")
-    if not word:
+    told = r.text("kind")
+    if not told:
         return None
-    kind = r.parse("kind", None, lambda text: _word(FailureKind, text))
-    message = r.text("error") if kind else f"{word}: {r.text('error')}"
+    kind = r.parse("kind", None, lambda text: word(FailureKind, text))
+    message = r.text("error") if kind else f"{told}: {r.text('error')}"
     kind = kind or FailureKind.USER_ERROR
     return Failure(kind=kind, message=message, fingerprint=r.text("fingerprint"))
 
