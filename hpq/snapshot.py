@@ -29,6 +29,7 @@ class Worker:
     started_ms: int = 0
     device: str = ""
     version: str = ""
+    schema: int = 1  # of the newest sweeps that it reads
     takes: tuple[str, ...] = ()
     key: str = ""
     only: str = ""  # the one sweep that it is there for; "" for any

@@ -89,8 +89,12 @@ class Store:
         provenance: str = "",
         skip: Sequence[str] = (),
         only: str = "",
+        leave: Callable[[str], object] = lambda _: None,
     ) -> Claim | None:
-        """The next trial for a worker (of one sweep `only`), or None where it may take none."""
+        """The next trial for a worker (of one sweep `only`), or None where it may take none.
+
+        `leave` hears of a sweep that was left because a newer version made it.
+        """
         word, rest = self._scripts.run(
             "claim",
             who.worker_class,
@@ -104,6 +108,8 @@ class Store:
             only,
         )
         if word == "empty":
+            if rest[0]:
+                leave(rest[0].decode())
             return None
         sid, number, attempt, params = rest
         trial = TrialId(sweep=sid.decode(), number=int(number))

@@ -15,6 +15,7 @@ from redis import Redis
 from hpq import wire
 from hpq.books import BooksView
 from hpq.errors import DecodeError, NotFound
+from hpq.fields import Reader, Row
 from hpq.keys import Keys
 from hpq.snapshot import Event, Snapshot, Worker, pace_of
 from hpq.sweep import Sweep
@@ -160,7 +161,9 @@ class View(TrialsView, BooksView):
 
 def _event(key: str, eid: bytes, fields: dict[bytes, bytes]) -> Event:
     try:
-        text = {k.decode(): v.decode() for k, v in fields.items()}
+        text = {
+            k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in fields.items()
+        }
         return Event(
             id=eid.decode(),
             what=text.pop("e"),
@@ -172,8 +175,8 @@ def _event(key: str, eid: bytes, fields: dict[bytes, bytes]) -> Event:
         raise DecodeError(f"{key}: entry {eid.decode()}: {error}") from None
 
 
-def _worker(keys: Keys, name: str, seen_ms: int, row: wire.Row) -> Worker:
-    r = wire.Reader(keys.worker(name), row)
+def _worker(keys: Keys, name: str, seen_ms: int, row: Row) -> Worker:
+    r = Reader(keys.worker(name), row)
     return Worker(
         name=name,
         host=r.text("host"),
@@ -185,6 +188,7 @@ def _worker(keys: Keys, name: str, seen_ms: int, row: wire.Row) -> Worker:
         started_ms=r.whole("started_ms"),
         device=r.text("device"),
         version=r.text("version"),
+        schema=r.parse("schema", 1, int),
         takes=tuple(r.json("takes", [])),
         key=r.text("key"),
         only=r.text("only"),

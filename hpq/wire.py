@@ -1,22 +1,22 @@
 """The only place where bytes of Redis become objects, and objects what is stored.
 
 Both sides import it. Numbers are decimal text, times integer milliseconds, structures JSON with
-sorted keys. A value that this version cannot have written raises DecodeError with key and field.
+sorted keys. A value that no version can have written raises DecodeError with key and field; fields
+and words of a newer version are passed over, so that readers go on while versions change.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hpq.errors import DecodeError
+from hpq.fields import Reader, Row, word
 from hpq.sweep import SCHEMA, Counts, Goal, Launch, Metric, Sweep, Take
 from hpq.trial import Failure, FailureKind, Json, Params, Trial, TrialId, TrialState
 
-T = TypeVar("T")
-Row = Mapping[bytes, bytes]
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
 
@@ -33,37 +33,6 @@ def dumps_in_order(value: Any) -> str:
 def number(value: float) -> str:
     """A float as the shortest text that reads back the same."""
     return repr(float(value))
-
-
-class Reader:
-    """Reads the fields of one hash; each miss or misfit names the key and the field."""
-
-    def __init__(self, key: str, row: Row) -> None:
-        self.key, self.row = key, row
-
-    def _take(self, field: str, default: T, parse: Callable[[str], T]) -> T:
-        raw = self.row.get(field.encode())
-        if raw is None or raw == b"":
-            return default
-        try:
-            return parse(raw.decode())
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DecodeError(f"{self.key}: field {field}: {raw[:60]!r}: {error}") from None
-
-    def text(self, field: str) -> str:
-        return self._take(field, "", str)
-
-    def whole(self, field: str) -> int:
-        return self._take(field, 0, int)
-
-    def real(self, field: str) -> float:
-        return self._take(field, 0.0, float)
-
-    def json(self, field: str, default: Any) -> Any:
-        return self._take(field, default, json.loads)
-
-    def parse(self, field: str, default: T, parse: Callable[[str], T]) -> T:
-        return self._take(field, default, parse)
 
 
 def encode_launch(launch: Launch) -> str:
@@ -84,8 +53,10 @@ def encode_launch(launch: Launch) -> str:
 def decode_launch(text: str) -> Launch:
     """The launch record from its JSON.
 
+    Fields of a newer version are left out; a signature that covers them does not fit any more.
+
     Raises:
-        ValueError: the text is not one (also for a wrong type or an unknown field).
+        ValueError: the text is not one (also for a wrong type).
     """
     data = json.loads(text)
     if not isinstance(data, dict):
@@ -94,10 +65,7 @@ def decode_launch(text: str) -> Launch:
         if not all(isinstance(word, str) for word in data.get(field, [])):
             raise ValueError(f"{field} holds more than text")
         data[field] = tuple(data.get(field, []))
-    try:
-        return Launch(**data)
-    except TypeError as error:
-        raise ValueError(str(error)) from None
+    return Launch(**{name: data[name] for name in Launch.__slots__ if name in data})
 
 
 def encode_metric(metric: Metric | None) -> str:
@@ -108,12 +76,16 @@ def encode_metric(metric: Metric | None) -> str:
     return dumps(data)
 
 
-def decode_metric(text: str) -> Metric:
-    """The metric from its JSON (ValueError, KeyError where it is not one)."""
+def decode_metric(text: str) -> Metric | None:
+    """The metric from its JSON (ValueError, KeyError where it is not one).
+
+    None for a goal of a newer version: no ranking is better than a wrong one.
+    """
     data = json.loads(text)
-    return Metric(
-        name=data["name"], goal=Goal(data["goal"]), take=Take(data["take"]), target=data["target"]
-    )
+    goal, take = word(Goal, data["goal"]), word(Take, data["take"])
+    if goal is None:
+        return None
+    return Metric(name=data["name"], goal=goal, take=take or Take.LAST, target=data.get("target"))
 
 
 def encode_sweep(sweep: Sweep) -> dict[str, str]:
@@ -205,11 +177,12 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         DecodeError: a field is not what this version writes (names it).
     """
     r = Reader(key, row)
-    state = r.parse("state", TrialState.QUEUED, TrialState)
-    kind = r.parse("kind", None, FailureKind)
-    failure = None
-    if kind is not None:
-        failure = Failure(kind=kind, message=r.text("error"), fingerprint=r.text("fingerprint"))
+    phase = r.text("phase")
+    queued: TrialState | None = TrialState.QUEUED
+    state = r.parse("state", queued, lambda text: word(TrialState, text))
+    failure = _failure(r)
+    if state is None:  # a newer version's: neither running nor ended as far as we know
+        state, phase = TrialState.QUEUED, f"{r.text('state')} (a newer hpq's word)"
     start = len(METRIC_FIELD)
     return Trial(
         id=trial,
@@ -230,9 +203,19 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
             if name.startswith(METRIC_FIELD)
         },
         failure=failure,
-        phase=r.text("phase"),
+        phase=phase,
         provenance=r.text("provenance"),
     )
+
+
+def _failure(r: Reader) -> Failure | None:
+    told = r.text("kind")
+    if not told:
+        return None
+    kind = r.parse("kind", None, lambda text: word(FailureKind, text))
+    message = r.text("error") if kind else f"{told}: {r.text('error')}"
+    kind = kind or FailureKind.USER_ERROR
+    return Failure(kind=kind, message=message, fingerprint=r.text("fingerprint"))
 
 
 def _finite(r: Reader, field: str) -> float | None:

@@ -49,10 +49,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Care": {
         "doctor": ("doctor", "Check the server, the workers and the data"),
-        "archive": ("archive", "A sweep as one file, and back"),
         "audit": ("audit", "Replay a sweep's events: one end each, none lost"),
         "config": ("config", "Settings in force, secrets hidden"),
         "redis-acl": ("redis_acl", "ACL users for producers, workers, viewers and autoscalers"),
+        "archive": ("archive", "A sweep as one file, and back"),
     },
 }
 WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items()}

@@ -11,13 +11,13 @@ import importlib.util
 import json
 from pathlib import Path
 
-from hpq import code
+from hpq import __version__, code
 from hpq.command import template
 from hpq.errors import UserError
 from hpq.hyperparams import SHIPPED
 from hpq.settings import Settings
 from hpq.signing import is_signed, key_of
-from hpq.sweep import Launch, Sweep
+from hpq.sweep import SCHEMA, Launch, Sweep
 
 
 class Access:
@@ -38,6 +38,11 @@ class Access:
     def refusal(self, sweep: Sweep, manifest: str | None) -> str | None:
         """Why this worker leaves a sweep alone, with the remedy; None where it takes it."""
         launch = sweep.launch
+        if sweep.schema > SCHEMA:
+            return (
+                f"a newer hpq made it (schema {sweep.schema}; this worker, hpq {__version__}, reads"
+                f" {SCHEMA}); upgrade this worker"
+            )
         if launch.trainer and (launch.program or launch.command):
             return "its launch record names a trainer and a command; enqueue it again"
         if launch.trainer in SHIPPED and not launch.code_dir:

@@ -21,6 +21,7 @@ from hpq.outcome import Presence
 from hpq.settings import Settings, read
 from hpq.signing import fingerprint
 from hpq.store import Store
+from hpq.sweep import SCHEMA
 from hpq.tickets import Tickets
 from worker import devices, provenance
 from worker import secrets as hidden
@@ -86,6 +87,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         "device": device,
         "version": __version__,
         "only": settings.sweep,
+        "schema": str(SCHEMA),
         "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
     }
 

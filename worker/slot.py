@@ -82,7 +82,19 @@ class Slot:
             provenance=self._provenance,
             skip=self.refusals.current(self._store),
             only=self._settings.sweep,
+            leave=self._leave,
         )
+
+    def _leave(self, sid: str) -> None:
+        """Say why a newer version's sweep waits; the next claim skips it."""
+        try:
+            sweep = self._store.sweep(sid)
+            reason = self._access.refusal(sweep, None)
+        except HpqError as error:
+            reason = str(error)
+        if reason is not None and sid not in self.refusals.reasons:
+            log.warning("sweep %s is left alone: %s", sid, reason)
+            self.refusals.refuse(sid, reason)
 
     def _insist(self, call: Callable[[str], T]) -> T | None:
         """The store's answer, however long Redis is away; None once told to stop.

@@ -24,8 +24,9 @@ def event_line(event: Event, trial: Trial | None, sweep: Sweep) -> str:
     if event.what == "held":
         return f"held: {clean(event.fields.get('why', ''))}"
     if trial is None:
-        text = _SWEEP.get(event.what, clean(event.what))
-        return text.format(n=clean(event.fields.get("touched", "0")))
+        if event.what not in _SWEEP:  # a newer version's
+            return clean(event.what)
+        return _SWEEP[event.what].format(n=clean(event.fields.get("touched", "0")))
     words = [f"#{event.trial}", *_trial_words(event, trial, sweep)]
     return " ".join(words) + "  " + params(trial.params, sweep.varying)
 

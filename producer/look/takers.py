@@ -36,11 +36,17 @@ def why_not_taken(
     for worker in willing:
         if sweep.id in worker.refuses:
             return f"{clean(worker.name)} leaves it: {clean(worker.refuses[sweep.id])}"
+    if all(w.schema < sweep.schema for w in willing):
+        older = willing[0]
+        return (
+            f"{clean(older.name)} runs hpq {clean(older.version)}, which reads sweeps up to schema"
+            f" {older.schema}, and this one has {sweep.schema}; upgrade the workers"
+        )
     return _remedy(sweep, shipped, len(willing))
 
 
 def _takes(worker: Worker, sweep: Sweep, shipped: Collection[str], fingerprint: str) -> bool:
-    if sweep.id in worker.refuses:
+    if sweep.id in worker.refuses or worker.schema < sweep.schema:
         return False
     if sweep.launch.trainer in worker.takes:
         return True

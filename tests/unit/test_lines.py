@@ -147,3 +147,8 @@ def test_a_table_drops_what_is_least_needed_and_never_a_number_in_half() -> None
     layout = lay(columns, rows, 12)
     assert plain(layout.row(rows[0])) == "12  0.9426"
     assert plain(lay(columns, rows, 80).row(rows[0])) == "12  a long note  0.9426"
+
+
+def test_an_event_of_a_newer_version_is_a_line_whatever_its_name() -> None:
+    event = Event(id="1-0", what="repainted {0} {colour}")
+    assert event_line(event, None, SWEEP) == "repainted {0} {colour}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hpq.snapshot import Worker
 from hpq.sweep import Launch, Sweep
 from producer.look.takers import why_not_taken
@@ -64,3 +66,11 @@ def test_a_program_needs_a_key_or_an_allowance() -> None:
     assert why_not_taken(sweep, [_worker(key="k")], SHIPPED, "k") is None
     assert why_not_taken(sweep, [_worker(key="k")], SHIPPED, "other") is not None
     assert why_not_taken(sweep, [_worker(takes=("allow:train.py",))], SHIPPED) is None
+
+
+def test_workers_that_are_older_than_the_sweep_are_named_with_what_to_do() -> None:
+    sweep = replace(_sweep(DIGITS), schema=2)
+    older, newer = _worker(version="0.1.0", schema=1), _worker(name="w2", schema=2)
+    line = why_not_taken(sweep, [older], SHIPPED)
+    assert line is not None and "runs hpq 0.1.0, which reads sweeps up to schema 1" in line
+    assert why_not_taken(sweep, [older, newer], SHIPPED) is None

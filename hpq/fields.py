@@ -1,0 +1,61 @@
+"""Reads the fields of one hash of Redis; `wire` makes objects of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from hpq.errors import DecodeError
+
+T = TypeVar("T")
+W = TypeVar("W", bound=StrEnum)
+Row = Mapping[bytes, bytes]
+_WORD = re.compile(r"[a-z][a-z_-]{0,39}")
+
+
+class Reader:
+    """Reads the fields of one hash; each miss or misfit names the key and the field."""
+
+    def __init__(self, key: str, row: Row) -> None:
+        self.key, self.row = key, row
+
+    def _take(self, field: str, default: T, parse: Callable[[str], T]) -> T:
+        raw = self.row.get(field.encode())
+        if raw is None or raw == b"":
+            return default
+        try:
+            return parse(raw.decode())
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DecodeError(f"{self.key}: field {field}: {raw[:60]!r}: {error}") from None
+
+    def text(self, field: str) -> str:
+        return self._take(field, "", str)
+
+    def whole(self, field: str) -> int:
+        return self._take(field, 0, int)
+
+    def real(self, field: str) -> float:
+        return self._take(field, 0.0, float)
+
+    def json(self, field: str, default: Any) -> Any:
+        return self._take(field, default, json.loads)
+
+    def parse(self, field: str, default: T, parse: Callable[[str], T]) -> T:
+        return self._take(field, default, parse)
+
+
+def word(words: type[W], text: str) -> W | None:
+    """The word of an enum; None for one that only a newer version knows.
+
+    Raises:
+        ValueError: the text is no word at all.
+    """
+    try:
+        return words(text)
+    except ValueError:
+        if _WORD.fullmatch(text):
+            return None
+        raise
