@@ -193,7 +193,8 @@ class Chaos:
         self.say(
             f"{self.at:6.1f} s  {sid}: {len(ends)} finished, {right} with the right result, "
             f"{lost} lost, {doubled} doubled; {sum(t.attempt for t in trials)} attempts, "
-            f"requeued {dict(back)}, {late} came back late and were taken, {int(stale)} stale commits so far"
+            f"requeued {dict(back)}, {late} came back late and were taken, "
+            f"{int(stale)} stale commits so far"
         )
         assert (len(ends), right, lost, doubled) == (self.plan.trials, self.plan.trials, 0, 0)
 
