@@ -1,4 +1,4 @@
-"""`python -m tests.cases RESULTS.xml`: the table of docs/operations.md, out of a real run.
+"""`python -m tests.cases RESULTS.xml …`: the table of docs/operations.md, out of a real run.
 
 A test that injects something says so in its docstring, after the numbers of the cases (F for
 faults, B for bad input, R for what RQ alone does wrong).
@@ -64,7 +64,9 @@ def results(path: Path) -> dict[str, tuple[str, float]]:
 
 def main() -> None:
     """Print the table."""
-    ended = results(Path(sys.argv[1]))
+    ended: dict[str, tuple[str, float]] = {}
+    for name in sys.argv[1:]:  # of a test that was run again the last one counts
+        ended |= results(Path(name))
     print("| cases | injected | what happened | in this run |")
     print("|---|---|---|---|")
     for case in all_cases():

@@ -117,7 +117,7 @@ def test_a_worker_that_was_frozen_past_its_lease_commits_nothing(lab) -> None:
     lab.go()
     lab.wait_over(sid)
     assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
-    assert "is another worker's now" in lab.log(0)
+    lab.wait_until(lambda: "is another worker's now" in lab.log(0), "the first worker's line")
 
 
 def test_a_trainer_that_always_dies_fails_in_the_end(lab) -> None:
