@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from benchmarks import cli, drain, enqueue, gap, parent, size, watch
+from benchmarks import cli, drain, enqueue, gap, parent, recovery, size, watch
 from benchmarks.figures import Figure
 from benchmarks.server import private_server
 from benchmarks.table import as_json, conditions, text
@@ -19,6 +19,7 @@ BENCHMARKS = {
     "gap": (gap.measure, "from the end of a trial to the first step of the next"),
     "cli": (cli.measure, "commands, from start to exit"),
     "drain": (drain.measure, "1,000 trials that do nothing, one worker"),
+    "recovery": (recovery.measure, "from the loss of a worker to its trial being claimable again"),
     "watch": (watch.measure, "CPU time of a frame, 120 columns by 50 rows"),
 }
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from itertools import islice
 
@@ -20,6 +21,13 @@ FINISHED = "rq:finished:default"  # the sorted set of jobs that have finished
 def train(**params: object) -> dict[str, float]:
     """Nothing, with a result."""
     return {"loss": 0.0}
+
+
+def hold(file: str) -> None:
+    """Note when it begins, then go on for a long time."""
+    with open(file, "a", encoding="ascii") as out:
+        out.write(f"{time.monotonic()!r}\n")
+    time.sleep(3_600)
 
 
 def enqueue(redis: Redis, every: Sequence[dict[str, Json]]) -> None:

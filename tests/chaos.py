@@ -61,30 +61,35 @@ class Chaos:
         self.blows: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Blows until the time is up or the sweep is over; then the sweep's end and its audit."""
-        lab, plan = self.lab, self.plan
-        lab.write("quick.py", TRAINER)
-        numbers = list(range(1, plan.trials + 1))
-        sid = lab.enqueue(
-            "trainer: quick:train\nmethod: grid\nmetric: {name: loss}\nretries: 100\n"
-            f"parameters: {{x: {{values: {numbers}}}, seconds: {{value: {plan.trial_s}}}}}\n"
-        )
-        self.say(f"seed {plan.seed}: {plan}")
-        blows = (self.kill_worker, self.kill_runner, self.kill_fleet, self.end_fleet, self.stop,
-                 self.cut, self.lose, self.hole, self.restart_redis, self.flush)  # fmt: skip
+        """One sweep after another until the time is up; each ends with its audit."""
+        self.say(f"seed {self.plan.seed}: {self.plan}")
+        self.lab.write("quick.py", TRAINER)
         try:
-            while self.at < plan.seconds and not lab.view.sweep(sid).state.is_over:
-                self.staff()
-                self.pause(self.rng.expovariate(1 / plan.every_s))
-                self.rng.choice(blows)()
-            self.say(f"{self.at:6.1f} s  no more blows; the rest in peace")
-            self.go_on(all_of_them=True)
-            self.staff()
-            lab.wait_over(sid, deadline_s=plan.trials * plan.trial_s + 120)
-            self.check(sid)
+            while self.at < self.plan.seconds:
+                self.one()
         finally:
             self.go_on(all_of_them=True)
             self.proxy.close()
+
+    def one(self) -> None:
+        """Blows until the sweep is over, or the time is up and it ends in peace."""
+        lab, plan = self.lab, self.plan
+        numbers = list(range(1, plan.trials + 1))
+        sid = lab.enqueue(
+            "trainer: quick:train\nmethod: grid\nmetric: {name: loss}\nretries: 100\n"
+            f"parameters: {{x: {{values: {numbers}}}, seconds: {{value: {plan.trial_s}}}}}\n",
+            "--new",
+        )
+        blows = (self.kill_worker, self.kill_runner, self.kill_fleet, self.end_fleet, self.stop,
+                 self.cut, self.lose, self.hole, self.restart_redis, self.flush)  # fmt: skip
+        while self.at < plan.seconds and not lab.view.sweep(sid).state.is_over:
+            self.staff()
+            self.pause(self.rng.expovariate(1 / plan.every_s))
+            self.rng.choice(blows)()
+        self.go_on(all_of_them=True)
+        self.staff()
+        lab.wait_over(sid, deadline_s=plan.trials * plan.trial_s + 120)
+        self.check(sid)
 
     @property
     def at(self) -> float:
@@ -185,11 +190,11 @@ class Chaos:
         back = Counter(e.fields["reason"] for e in events if e.what == "requeued")
         late = sum(e.what == "resumed" for e in events)
         stale = self.lab.redis.hget(self.lab.keys.counters, "stale_commits") or b"0"
-        self.say(f"{self.at:6.1f} s  over. Blows: {sum(self.blows.values())}, {dict(self.blows)}")
         self.say(
-            f"{len(ends)} finished, {right} with the right result, {lost} lost, {doubled} doubled; "
-            f"{sum(t.attempt for t in trials)} attempts, requeued {dict(back)}, {late} came back "
-            f"late and were taken, {int(stale)} stale commits refused"
+            f"{self.at:6.1f} s  {sid}: {len(ends)} finished, {right} with the right result, "
+            f"{lost} lost, {doubled} doubled; {sum(t.attempt for t in trials)} attempts, "
+            f"requeued {dict(back)}, {late} came back late and were taken, "
+            f"{int(stale)} stale commits so far"
         )
         assert (len(ends), right, lost, doubled) == (self.plan.trials, self.plan.trials, 0, 0)
 
@@ -207,8 +212,11 @@ def main() -> None:
     server.start()
     lab = Lab(folder / "lab", server)
     try:
-        Chaos(lab, plan, lambda line: print(line, flush=True)).run()
-        print(f"The audit holds. Workers' logs with a traceback: {lab.log().count('Traceback')}")
+        chaos = Chaos(lab, plan, lambda line: print(line, flush=True))
+        chaos.run()
+        blows = ", ".join(f"{n} × {what}" for what, n in chaos.blows.most_common())
+        print(f"{chaos.blows.total()} blows: {blows}")
+        print(f"The audit holds; {lab.log().count('Traceback')} tracebacks in the workers' logs.")
     finally:
         lab.end()
         server.kill()

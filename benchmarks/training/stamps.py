@@ -18,6 +18,13 @@ def nothing(params: dict[str, Any], trial: object) -> dict[str, float]:
     return {"loss": 0.0}
 
 
+def hold(params: dict[str, Any], trial: Any) -> None:
+    """One report, then nothing until it is told to stop."""
+    trial.report({"loss": 0.0}, 1)
+    while not trial.should_stop:
+        time.sleep(0.05)
+
+
 def mark(params: dict[str, Any], trial: object) -> dict[str, float]:
     """Note the first and the last moment of a trial."""
     return note(**params)

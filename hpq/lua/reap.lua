@@ -36,9 +36,12 @@ end
 local wanted, reaped = {}, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of), 'LIMIT', 0, 100)) do
   local sid, n = string.match(id, '^([^/]+)/(%d+)$')
-  local t = trial_key(sid, n)
-  local f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'stop',
-    'beat_ms')
+  local t, f = sid and trial_key(sid, n), {}
+  -- What is no lease, or that of a sweep that is gone, must not keep the others from coming back.
+  if sid and redis.call('HEXISTS', sweep_key(sid), 'class') == 1 then
+    f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'stop',
+      'beat_ms')
+  end
   if not f[1] then
     redis.call('ZREM', key('leases'), id)
   else

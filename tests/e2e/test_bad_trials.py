@@ -171,6 +171,7 @@ def failures(lab, sid: str) -> dict[str, tuple[str, str, int]]:
 
 @pytest.mark.slow
 def test_each_bad_program_gets_its_own_kind_and_line_and_the_others_end_well(lab) -> None:
+    """B7: bad programs of every kind in one sweep."""
     lab.write("bad.py", PROGRAM)
     sid = lab.enqueue(sweep_of([*FAILS, *ENDS_WELL], "program: bad.py"))
     parent = lab.worker(2)
@@ -187,6 +188,7 @@ def test_each_bad_program_gets_its_own_kind_and_line_and_the_others_end_well(lab
 
 @pytest.mark.slow
 def test_each_bad_trainer_gets_its_own_kind_and_line_and_the_others_end_well(lab) -> None:
+    """B7: bad trainers of every kind in one sweep."""
     lab.write("bad.py", TRAINER)
     sid = lab.enqueue(
         sweep_of([*TRAINER_FAILS, *TRAINER_ENDS_WELL, "closes all"], "trainer: bad:train")
@@ -204,6 +206,7 @@ def test_each_bad_trainer_gets_its_own_kind_and_line_and_the_others_end_well(lab
 
 
 def test_a_trainer_that_returns_nan_diverged(lab) -> None:
+    """B7: the metric is NaN."""
     lab.write("bad.py", TRAINER)
     sid = lab.enqueue(sweep_of(["x"], "trainer: bad:diverges"))
     lab.worker()

@@ -48,6 +48,7 @@ def test_the_sweep_of_higher_priority_goes_first(lab) -> None:
 
 
 def test_a_paused_sweep_starts_nothing_until_it_is_resumed(lab) -> None:
+    """F29, R13: `hpq pause` while a trial runs and others wait."""
     sid = lab.steered(2)
     lab.worker()
     lab.wait_for("began-1-1")
@@ -95,6 +96,7 @@ def test_a_cancelled_sweep_ends_what_runs_and_can_be_retried_and_removed(lab) ->
 
 
 def test_a_deaf_trial_that_is_cancelled_is_killed(lab) -> None:
+    """F29: `hpq cancel` of a program that ignores SIGTERM."""
     lab.write(
         "train.py",
         """
@@ -115,6 +117,7 @@ def test_a_deaf_trial_that_is_cancelled_is_killed(lab) -> None:
 
 
 def test_a_removed_sweep_ends_its_running_trial_and_the_worker_goes_on(lab) -> None:
+    """R20: `hpq rm` of a sweep whose trial runs."""
     sid = lab.steered(2)
     lab.worker()
     began = lab.wait_for("began-1-1")

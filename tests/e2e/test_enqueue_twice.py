@@ -12,6 +12,7 @@ SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
 
 
 def test_the_same_file_twice_is_one_sweep_unless_it_is_to_be_new(lab) -> None:
+    """F28: the same enqueue again."""
     lab.write("train.py", "")
     sid = lab.enqueue(SWEEP)
     file = lab.code / "sweep-1.yaml"
@@ -25,6 +26,7 @@ def test_the_same_file_twice_is_one_sweep_unless_it_is_to_be_new(lab) -> None:
 
 
 def test_enqueues_at_the_same_time_make_one_sweep(lab) -> None:
+    """F28: two producers, the same file."""
     lab.write("train.py", "")
     file = lab.write("sweep.yaml", SWEEP)
     both = [
@@ -41,6 +43,7 @@ def test_enqueues_at_the_same_time_make_one_sweep(lab) -> None:
 
 
 def test_an_enqueue_that_was_killed_leaves_nothing_visible(lab) -> None:
+    """F28: kill -9 of an enqueue between its rows."""
     lab.write("train.py", "")
     text = "program: train.py\nmethod: grid\nparameters:\n"
     text += "".join(f"  p{i}: {{values: {list(range(10))}}}\n" for i in range(5))

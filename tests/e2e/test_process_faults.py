@@ -118,7 +118,7 @@ def test_a_trial_that_takes_its_worker_along_each_time_is_poison(lab) -> None:
 
 @pytest.mark.parametrize("shift_s", [3600, -3600], ids=["ahead", "behind"])
 def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(lab, shift_s) -> None:
-    """F20: one of two workers, lives an hour later or earlier; leases are Redis's."""
+    """F20: one of two workers lives an hour later or earlier; leases are Redis's."""
     skew = lab.folder / "skew"
     skew.mkdir()
     (skew / "sitecustomize.py").write_text(

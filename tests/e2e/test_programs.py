@@ -88,6 +88,7 @@ def test_a_worker_started_before_the_first_enqueue_takes_what_is_signed_later(la
 
 @pytest.mark.slow
 def test_garbage_on_the_report_socket_harms_nobody(lab) -> None:
+    """B7: random bytes and wrong types on the report socket."""
     lab.write(
         "train.py",
         """

@@ -9,6 +9,7 @@ from hpq.trial import TrialState
 
 @pytest.mark.slow
 def test_a_trial_goes_on_while_redis_is_away_and_is_committed_once(lab) -> None:
+    """F9, R1: kill -9 of Redis (AOF) in the midst of a trial, started again."""
     sid = lab.steered(2)
     fleet = lab.worker()
     lab.wait_for("began-1-1")
@@ -26,6 +27,7 @@ def test_a_trial_goes_on_while_redis_is_away_and_is_committed_once(lab) -> None:
 
 @pytest.mark.slow
 def test_a_result_that_comes_while_redis_is_away_is_kept_and_committed_when_it_is_back(lab) -> None:
+    """F11, R21: a trial ends while Redis is away."""
     sid = lab.steered(2)
     lab.worker()
     lab.wait_for("began-1-1")
@@ -44,6 +46,7 @@ def test_a_result_that_comes_while_redis_is_away_is_kept_and_committed_when_it_i
 
 @pytest.mark.slow
 def test_a_result_on_disk_survives_its_worker(lab) -> None:
+    """F11: the worker ends, too, before Redis is back."""
     sid = lab.steered(1)
     fleet = lab.worker()
     lab.wait_for("began-1-1")
@@ -62,6 +65,7 @@ def test_a_result_on_disk_survives_its_worker(lab) -> None:
 
 @pytest.mark.slow
 def test_a_redis_that_hangs_past_the_lease_requeues_nothing_falsely(lab) -> None:
+    """F10, R15: SIGSTOP of Redis past two leases."""
     sid = lab.steered(2)
     lab.worker(2)
     lab.wait_for("began-1-1")
@@ -75,6 +79,7 @@ def test_a_redis_that_hangs_past_the_lease_requeues_nothing_falsely(lab) -> None
 
 
 def test_a_server_that_lost_its_data_ends_the_trial_and_the_worker_goes_on(lab) -> None:
+    """F14, R20: FLUSHALL in the midst of a trial."""
     lab.steered(1)
     lab.worker()
     began = lab.wait_for("began-1-1")
@@ -87,6 +92,7 @@ def test_a_server_that_lost_its_data_ends_the_trial_and_the_worker_goes_on(lab) 
 
 @pytest.mark.slow
 def test_an_idle_worker_waits_for_redis_and_takes_the_next_sweep(lab) -> None:
+    """R1, R25: kill -9 of Redis while a worker waits for a ticket."""
     fleet = lab.worker()
     lab.wait_until(lambda: lab.view.workers(), "a worker")
     one = lab.parent()
@@ -102,6 +108,7 @@ def test_an_idle_worker_waits_for_redis_and_takes_the_next_sweep(lab) -> None:
 
 @pytest.mark.slow
 def test_a_worker_told_to_stop_while_redis_is_away_goes(lab) -> None:
+    """F5: SIGTERM while Redis is away."""
     fleet = lab.worker()
     lab.wait_until(lambda: lab.view.workers(), "a worker")
     lab.server.kill()
@@ -111,6 +118,7 @@ def test_a_worker_told_to_stop_while_redis_is_away_goes(lab) -> None:
 
 
 def test_a_worker_without_a_server_says_so_in_one_line(lab) -> None:
+    """F16: no server at all."""
     lab.server.kill()
     lab.worker()
     lab.wait_until(lambda: "no Redis answers" in lab.log(), "the line")

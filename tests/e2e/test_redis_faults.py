@@ -9,6 +9,7 @@ import signal
 import pytest
 from redis.exceptions import RedisError
 
+from hpq.store import Store
 from hpq.trial import TrialState
 
 QUICK = "def train(params, trial):\n    return {'loss': params['x']}\n"
@@ -89,6 +90,24 @@ def test_a_server_without_memory_takes_no_half_of_anything_and_commits_wait(lab)
     lab.redis.config_set("maxmemory", 0)
     finished_at_once(lab, sid, 2)
     assert fleet.poll() is None and not list((lab.home / "spool").rglob("*.json"))
+
+
+def test_lost_and_doubled_tickets_cost_nothing(lab) -> None:
+    """R2, R3, R12, R18: no ticket is minted, RQ's keys are gone; then each ticket lies thrice."""
+    sid = lab.steered(2)
+    lab.go()
+    lab.ok("pause", sid)
+    lab.worker(2)
+    lab.wait_until(lambda: len(lab.view.workers()) == 2, "two workers")
+    for key in lab.redis.keys("rq:*"):
+        lab.redis.delete(key)
+    Store(lab.redis, lab.keys, lambda *_: None).control(sid, "resume")
+    finished_at_once(lab, sid, 2)
+    more = lab.steered(4, "seed: 2")
+    queue = f"rq:queue:{lab.keys.queue('default')}"
+    for job in lab.redis.lrange(queue, 0, -1):
+        lab.redis.rpush(queue, job, job)
+    finished_at_once(lab, more, 4)
 
 
 def test_scripts_that_are_flushed_again_and_again_are_loaded_again(lab) -> None:

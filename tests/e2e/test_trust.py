@@ -32,6 +32,7 @@ def why(lab, sid: str) -> str:
 
 
 def test_what_is_no_ticket_is_set_aside_and_counted_and_nothing_of_it_runs(lab) -> None:
+    """B8, R9, R10, R23: rubbish, pickles and calls of os.system on the queue of tickets."""
     evil = lab.folder / "evil"
 
     def zipped(*call: object) -> bytes:
@@ -83,6 +84,7 @@ FORGED = {
 
 @pytest.mark.slow
 def test_a_forged_launch_record_is_refused_with_the_reason_and_nothing_runs(lab) -> None:
+    """B8: each field of a launch record forged."""
     lab.write("other.py", PROGRAM)
     lab.write("train.py", PROGRAM)
     sids = {}
@@ -150,6 +152,7 @@ def test_hpq_allow_lets_a_program_of_the_workers_own_image_run(lab) -> None:
 
 
 def test_a_manifest_that_was_tampered_with_is_refused(lab) -> None:
+    """B8: the manifest of the code overwritten."""
     lab.write("train.py", PROGRAM)
     sid = lab.enqueue(SWEEP)
     for digest in lab.redis.hkeys(lab.keys.code):

@@ -89,7 +89,7 @@ def test_a_hole_longer_than_the_lease_gives_the_trial_to_a_worker_outside_it(lab
     lab.go()
     lab.wait_over(sid)
     assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
-    assert "is another worker's now" in lab.log(0)
+    lab.wait_until(lambda: "is another worker's now" in lab.log(0), "the first worker's line")
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 import hpq
@@ -68,6 +70,37 @@ def test_a_reap_that_was_held_up_takes_no_lease_that_ended_meanwhile(
         pass  # the server's next millisecond but one
     assert store.reap("default", lease_ms=1, lost_max=3, as_of_ms=looked) == 1
     assert store.reap("default", lease_ms=1, lost_max=3) == 1
+
+
+def test_many_reapers_at_once_give_a_trial_back_once(
+    store, view, sweep_of, who, redis, keys
+) -> None:
+    """F19, R5: eight reapers and four readers at the moment when leases end."""
+    sweep = sweep_of(20)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    for nonce in range(20):
+        store.claim(who, nonce=str(nonce), lease_ms=LEASE)
+    for name in redis.zrange(keys.leases, 0, -1):
+        redis.zadd(keys.leases, {name: 0})
+    with ThreadPoolExecutor(12) as pool:
+        reaps = [pool.submit(store.reap, "default", lease_ms=LEASE, lost_max=3) for _ in range(8)]
+        looks = [pool.submit(lambda: list(view.all_trials(sweep.id))) for _ in range(4)]
+    assert sum(done.result() or 0 for done in reaps) == 20 and all(done.result() for done in looks)
+    assert sorted(e.trial for e in view.events(sweep.id) if e.what == "requeued") == [*range(1, 21)]
+
+
+def test_a_lease_that_is_none_keeps_no_reaper_from_the_others(
+    store, view, sweep_of, who, redis, keys
+) -> None:
+    """R24, R4: rubbish among the leases, and the lease of a sweep that is gone."""
+    sweep_of(1)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    claim = store.claim(who, nonce="a", lease_ms=LEASE)
+    redis.hset("hpq:t:gone-00000/1", "attempt", 1)
+    redis.zadd(keys.leases, {"rubbish": 0, "gone-00000/1": 1, str(claim.trial): 2})
+    assert store.reap("default", lease_ms=LEASE, lost_max=3) == 1
+    assert view.trial(claim.trial).state is TrialState.QUEUED
+    assert not redis.exists(keys.leases)
 
 
 def test_discard_leaves_a_sweep_that_was_sealed(store, view, sweep_of) -> None:
