@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,20 @@ def test_edited_code_is_another_sweep(session: Session, tmp_path: Path) -> None:
     first = put(session)
     (tmp_path / "train.py").write_text("print('loss=2')\n")
     assert put(session).sid != first.sid
+
+
+def test_a_copy_of_a_project_is_a_sweep_of_its_own(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = put(session)
+    copy = tmp_path.with_name(f"{tmp_path.name}-copy")
+    shutil.copytree(tmp_path, copy)
+    (tmp_path / "train.py").unlink()
+    monkeypatch.chdir(copy)
+    second = put(session)
+    assert second.is_new and second.sid != first.sid
+    assert session.view.sweep(second.sid).launch.code_dir == str(copy)
+    assert put(session).sid == second.sid
 
 
 def test_an_output_beside_the_program_is_not_its_code(session: Session, tmp_path: Path) -> None:
