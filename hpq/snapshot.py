@@ -35,6 +35,14 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A sweep that is there but not as any version of hpq writes it; `why` names the place."""
+
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How long ended trials of a sweep took: count, mean and spread, in milliseconds."""
 

@@ -91,13 +91,27 @@ def decode_launch(text: str) -> Launch:
     if not isinstance(data, dict):
         raise ValueError("not a mapping")
     for field in ("command", "pass_env"):
-        if not all(isinstance(word, str) for word in data.get(field, [])):
-            raise ValueError(f"{field} holds more than text")
-        data[field] = tuple(data.get(field, []))
+        data[field] = _names(data.get(field, []), field)
+    for field in ("trainer", "program", "code", "code_dir"):
+        if not isinstance(data.get(field, ""), str):
+            raise ValueError(f"{field} is no text")
     try:
         return Launch(**data)
     except TypeError as error:
         raise ValueError(str(error)) from None
+
+
+def _names(data: Any, what: str = "it") -> tuple[str, ...]:
+    if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
+        raise ValueError(f"{what} is no list of texts")
+    return tuple(data)
+
+
+def _mapping(text: str) -> dict[str, Json]:
+    data = json.loads(text)
+    if not isinstance(data, dict):
+        raise ValueError("not a mapping")
+    return data
 
 
 def encode_metric(metric: Metric | None) -> str:
@@ -110,9 +124,14 @@ def encode_metric(metric: Metric | None) -> str:
 
 def decode_metric(text: str) -> Metric:
     """The metric from its JSON (ValueError, KeyError where it is not one)."""
-    data = json.loads(text)
+    data = _mapping(text)
+    if not isinstance(data["name"], str) or not isinstance(data["target"], int | float | None):
+        raise ValueError("not a metric")
     return Metric(
-        name=data["name"], goal=Goal(data["goal"]), take=Take(data["take"]), target=data["target"]
+        name=data["name"],
+        goal=Goal(str(data["goal"])),
+        take=Take(str(data["take"])),
+        target=data["target"],
     )
 
 
@@ -165,9 +184,9 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         stall_s=r.real("stall_s"),
         method=r.text("method"),
         seed=r.whole("seed"),
-        varying=tuple(r.json("varying", [])),
-        spec=r.json("spec", {}),
-        provenance=r.json("provenance", {}),
+        varying=r.parse("varying", (), lambda text: _names(json.loads(text))),
+        spec=r.parse("spec", {}, _mapping),
+        provenance=r.parse("provenance", {}, _mapping),
         created_ms=r.whole("created_ms"),
         flag=r.text("flag"),
         held=r.text("held"),

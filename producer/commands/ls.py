@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
+from hpq.snapshot import Unreadable
 from hpq.sweep import Sweep
 from producer.look.out import show_json, show_table, talk
 from producer.look.records import sweep_record
-from producer.look.style import Span
+from producer.look.style import Span, Style
 from producer.look.tables import Column
 from producer.look.text import clean, duration, measure
 from producer.look.verdict import STATE_STYLE
@@ -28,12 +29,17 @@ def ls(
     """Sweeps, newest first."""
     with open_session() as session:
         view = session.view
-        sweeps = view.sweeps(view.sweep_ids(None if everything else n))
-        best = view.leaders(sweeps)
+        found = view.sweeps_or_why(view.sweep_ids(None if everything else n))
+        sweeps = [one for one in found if isinstance(one, Sweep)]
+        best = dict(zip((s.id for s in sweeps), view.leaders(sweeps), strict=True))
         if as_json:
-            show_json([sweep_record(s, b) for s, b in zip(sweeps, best, strict=True)])
-        elif sweeps:
-            show_table(_COLUMNS, _rows(sweeps, best, view.now_ms()))
+            show_json([_record(one, best) for one in found])
+        elif found:
+            now_ms = view.now_ms()
+            show_table(_COLUMNS, [_row(one, best, now_ms) for one in found])
+            for one in found:
+                if isinstance(one, Unreadable):
+                    talk(f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}")
         else:
             talk("no sweep yet; `hpq enqueue FILE` makes one")
 
@@ -51,18 +57,25 @@ _COLUMNS = (
 )
 
 
-def _rows(sweeps: Sequence[Sweep], best: Sequence[float | None], now_ms: int) -> list[list[Span]]:
+def _record(one: Sweep | Unreadable, best: Mapping[str, float | None]) -> dict[str, Any]:
+    if isinstance(one, Unreadable):
+        return {"id": one.id, "state": "unreadable", "why": one.why}
+    return sweep_record(one, best[one.id])
+
+
+def _row(one: Sweep | Unreadable, best: Mapping[str, float | None], now_ms: int) -> list[Span]:
+    if isinstance(one, Unreadable):
+        blanks = [Span("")] * (len(_COLUMNS) - 2)
+        return [Span(clean(one.id)), Span("unreadable", Style.RED), *blanks]
+    leader = best[one.id]
     return [
-        [
-            Span(s.id),
-            Span(s.state.value, STATE_STYLE[s.state]),
-            Span(f"{s.counts.ended}/{s.counts.total}"),
-            Span(str(s.counts.failed or "")),
-            Span("" if b is None else measure(b)),
-            Span(clean(s.metric.name) if s.metric else ""),
-            Span(duration(now_ms - s.created_ms)),
-            Span(clean(s.owner)),
-            Span(s.worker_class),
-        ]
-        for s, b in zip(sweeps, best, strict=True)
+        Span(one.id),
+        Span(one.state.value, STATE_STYLE[one.state]),
+        Span(f"{one.counts.ended}/{one.counts.total}"),
+        Span(str(one.counts.failed or "")),
+        Span("" if leader is None else measure(leader)),
+        Span(clean(one.metric.name) if one.metric else ""),
+        Span(duration(now_ms - one.created_ms)),
+        Span(clean(one.owner)),
+        Span(clean(one.worker_class)),
     ]

@@ -19,12 +19,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from redis import Redis
 
 from hpq import wire
 from hpq.outcome import Batch, Outcome, Presence
+from hpq.signing import sign
 from hpq.store import Store
 from hpq.sweep import Launch, Sweep
 from hpq.trial import Claim, Failure, FailureKind, Point, TrialState
+from hpq.view import View
 
 ROOT = Path(__file__).parents[2]
 LEASE_MS = 30_000
@@ -33,29 +36,6 @@ DEADLINE_S = 30.0
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
-
-
-@pytest.fixture
-def environ(redis_url: str) -> dict[str, str]:
-    keep = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
-    return {**keep, "HPQ_REDIS_URL": redis_url, "HPQ_USER": "me", "PYTHONUTF8": "1"}
-
-
-@pytest.fixture
-def hpq(environ: dict[str, str]) -> Hpq:
-    """Runs hpq to its end."""
-
-    def run(*args: str, **extra: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "producer", *args],
-            env={**environ, **extra},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-        )
-
-    return run
 
 
 def claim(store: Store, who: Presence) -> Claim:
@@ -430,3 +410,76 @@ def test_a_signal_restores_the_terminal(
     shown.process.send_signal(sent)
     shown.until(LEAVES)
     assert shown.process.wait(DEADLINE_S) == code
+
+
+def test_a_broken_sweep_does_not_hide_the_others(
+    hpq: Hpq, redis: Redis, sweep_of: MakeSweep
+) -> None:
+    for i, field in enumerate(("metric", "launch", "varying", "n_failed")):
+        sweep_of(1, f"broken-{i}")
+        redis.hset(f"hpq:s:broken-{i}", field, "5 garbage")
+    sweep_of(1, "another-type")
+    redis.delete("hpq:s:another-type:waiting")
+    redis.set("hpq:s:another-type:waiting", "x")
+    sweep_of(1, "whole-00000")
+    answer = hpq("ls")
+    assert answer.returncode == 0
+    rows = {line.split()[0]: line.split()[1] for line in answer.stdout.splitlines()[1:]}
+    assert rows.pop("whole-00000") == "running"
+    assert len(rows) == 5 and set(rows.values()) == {"unreadable"}
+    assert "hpq: broken-0 is unreadable: hpq:s:broken-0: field metric: " in answer.stderr
+    records = {row["id"]: row for row in json.loads(hpq("ls", "--json").stdout)}
+    assert records["whole-00000"]["queued"] == 1
+    assert "field varying" in records["broken-2"]["why"]
+    one = hpq("show", "broken-0")
+    assert (one.returncode, len(one.stderr.splitlines())) == (3, 1)
+
+
+def test_after_rm_of_my_last_sweep_the_one_before_is_meant(
+    hpq: Hpq, store: Store, view: View, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1, "mine-00000")
+    sweep_of(1, "hers-00000", owner="her")
+    store.remove(sweep_of(1, "mine-11111"))
+    assert "mine-00000" in hpq("show").stdout
+    store.remove(view.sweep("mine-00000"))
+    assert "you have no sweep yet" in hpq("show").stderr
+
+
+def test_show_says_whether_the_launch_record_is_signed_by_this_users_key(
+    hpq: Hpq, redis: Redis, store: Store, sweep_of: MakeSweep
+) -> None:
+    launch = Launch(program="train.py", code_dir="/tmp")
+    sweep_of(1, launch=launch)
+
+    def signed() -> str:
+        mine = {"HPQ_CODE_KEY": "k3y"}
+        (line,) = [x for x in hpq("show", **mine).stdout.splitlines() if x.startswith("signed")]
+        assert json.loads(hpq("show", "--json", **mine).stdout)["signed"] == line[6:].strip()
+        return line[6:].strip()
+
+    assert signed() == "no"
+    redis.hset("hpq:s:demo-00000", "signature", sign(b"k3y", "hpq", "demo-00000", launch))
+    assert signed() == "yes"
+    redis.hset("hpq:s:demo-00000", "signature", sign(b"other", "hpq", "demo-00000", launch))
+    assert signed().startswith("not by your key")
+    redis.hset("hpq:s:demo-00000", "signature", "no hex: \u00e9")
+    assert signed().startswith("not by your key")
+
+
+def test_show_prints_the_file_as_it_was_written(hpq: Hpq, sweep_of: MakeSweep) -> None:
+    text = "# mine\nmethod: grid  # all of it\n"
+    sweep_of(1, provenance={"text": text, "host": "h"}, spec={"method": "grid"})
+    shown = hpq("show").stdout
+    assert "  # mine\n  method: grid  # all of it\n" in shown and '"host": "h"' in shown
+    assert '"method"' not in shown and r"\n" not in shown
+
+
+def test_show_of_a_trial_leaves_package_versions_to_json(
+    hpq: Hpq, store: Store, redis: Redis, done: Sweep
+) -> None:
+    redis.hset("hpq:t:demo-00000/2", "provenance", "d1")
+    store.keep_provenance("d1", wire.dumps({"host": "h", "packages": {"numpy": "2.0"}}))
+    shown = hpq("show", "2").stdout
+    assert '"host": "h"' in shown and "numpy" not in shown
+    assert json.loads(hpq("show", "2", "--json").stdout)["provenance"]["packages"]
