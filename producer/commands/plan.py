@@ -22,6 +22,7 @@ from producer.commands.options import (
     Trainer,
     read_file,
 )
+from producer.look.text import trials_of
 from producer.sweepfile.spec import count as count_sets
 from producer.sweepfile.spec import sets as make_sets
 
@@ -51,7 +52,7 @@ def plan(
         return
     for warning in spec.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    how_many = "no end (give --count)" if total is None else f"{total} trials"
+    how_many = "no end (give --count)" if total is None else trials_of(total)
     print(f"{spec.name}: {spec.method}, {how_many}, class {spec.queue}, seed {spec.seed}")
     what = spec.trainer or spec.program or " ".join(spec.command)
     print(f"runs {what}" + (f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})"))

@@ -11,8 +11,8 @@ _ENDS = frozenset(s.value for s in TrialState if s.is_terminal)
 _SWEEP = {
     "pause": "paused",
     "resume": "resumed",
-    "stop": "stopping: {n} waiting trials cancelled",
-    "cancel": "cancelled: {n} trials",
+    "stop": "stopping: waiting trials cancelled: {n}",
+    "cancel": "trials cancelled: {n}",
     "set": "limits changed",
 }
 
@@ -20,7 +20,8 @@ _SWEEP = {
 def event_line(event: Event, trial: Trial | None, sweep: Sweep) -> str:
     """What happened, in one line; `trial` is the trial as it is now, if the event is of one."""
     if event.what == "created":
-        return f"{sweep.id}: {clean(event.fields.get('count', '?'))} trials queued"
+        count = clean(event.fields.get("count", "?"))
+        return f"{sweep.id}: {count} trial{'s' * (count != '1')} queued"
     if event.what == "held":
         return f"held: {clean(event.fields.get('why', ''))}"
     if trial is None:
