@@ -10,6 +10,7 @@ from hpq.errors import ExitCode
 from hpq.sweep import Sweep
 from hpq.trial import Trial
 from producer.look.export import to_args, to_yaml
+from producer.look.flat import flat
 from producer.look.out import show_json, show_lines, talk
 from producer.look.ranking import show_ranking
 from producer.look.records import trial_record
@@ -69,6 +70,6 @@ def _show(
 def _show_one(sweep: Sweep, trial: Trial) -> None:
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     rows = {name: "" if trial.objective is None else measure(trial.objective)}
-    rows |= {clean(k): value(v) for k, v in trial.params.items()}
+    rows |= {clean(k): value(v) for k, v in flat(trial.params).items()}
     wide = max(len(key) for key in ("trial", *rows))
     show_lines([Span(f"{k:{wide}}  {v}")] for k, v in {"trial": str(trial.id), **rows}.items())

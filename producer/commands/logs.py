@@ -24,7 +24,7 @@ def logs(
     tail: Annotated[int | None, typer.Option("-n", "--tail", min=0, help="Last lines.")] = None,
     raw: Annotated[bool, typer.Option(help="Bytes as printed, escapes and all.")] = False,
 ) -> None:
-    """What a trial printed; of a sweep, its oldest running trial, else the one that ended last."""
+    """What a trial printed; of a sweep, one that runs, else the last that failed, or ended."""
     with open_session() as session:
         found = find_trial(session.view, trial, session.settings.user)
         if trial is None or not trial.endswith(str(found.number)):

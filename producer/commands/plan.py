@@ -22,6 +22,7 @@ from producer.commands.options import (
     Trainer,
     read_file,
 )
+from producer.look.flat import flat
 from producer.look.text import trials_of
 from producer.sweepfile.spec import count as count_sets
 from producer.sweepfile.spec import sets as make_sets
@@ -59,6 +60,6 @@ def plan(
     if spec.metric:
         print(f"metric {spec.metric.name}, {spec.metric.goal}")
     for number, params in enumerate(some, 1):
-        print(f"{number:>6}  " + " ".join(f"{k}={v}" for k, v in params.items()))
+        print(f"{number:>6}  " + " ".join(f"{k}={v}" for k, v in flat(params).items()))
     if total is None or total > len(some):
         print("   ...")

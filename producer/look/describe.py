@@ -8,6 +8,7 @@ from typing import Any
 
 from hpq.sweep import Sweep
 from hpq.trial import Params, Point, Trial
+from producer.look.flat import flat
 from producer.look.records import iso
 from producer.look.sparkline import sparkline
 from producer.look.style import Line, Span, Style
@@ -81,7 +82,7 @@ def trial_lines(
             "phase": trial.phase,
         }
     )
-    yield from _section("parameters", _pairs({k: value(v) for k, v in trial.params.items()}))
+    yield from _section("parameters", _pairs({k: value(v) for k, v in flat(trial.params).items()}))
     yield from _section("metrics", _metrics(trial, sweep, curves))
     # The versions of all packages are for --json: they would push the log off the screen.
     yield from _block("provenance", {k: v for k, v in provenance.items() if k != "packages"})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hpq.snapshot import Event
 from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
-from producer.look.text import clean, duration, number, params
+from producer.look.flat import pairs
+from producer.look.text import clean, duration, number
 
 _ENDS = frozenset(s.value for s in TrialState if s.is_terminal)
 _SWEEP = {
@@ -28,7 +29,7 @@ def event_line(event: Event, trial: Trial | None, sweep: Sweep) -> str:
         text = _SWEEP.get(event.what, clean(event.what))
         return text.format(n=clean(event.fields.get("touched", "0")))
     words = [f"#{event.trial}", *_trial_words(event, trial, sweep)]
-    return " ".join(words) + "  " + params(trial.params, sweep.varying)
+    return " ".join(words) + "  " + pairs(trial.params, sweep.varying)
 
 
 def _trial_words(event: Event, trial: Trial, sweep: Sweep) -> list[str]:

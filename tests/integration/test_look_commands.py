@@ -25,7 +25,7 @@ from hpq import wire
 from hpq.outcome import Batch, Outcome, Presence
 from hpq.signing import sign
 from hpq.store import Store
-from hpq.sweep import Launch, Sweep
+from hpq.sweep import Goal, Launch, Metric, Sweep
 from hpq.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.view import View
 
@@ -172,11 +172,8 @@ def test_the_command_of_a_trial_runs_its_program_by_hand(
     code = ("import sys; print(sys.argv[1:])", odd, "${x}")
     sweep_of(2, launch=Launch(command=("${interpreter}", "-c", *code, "${args}"), code_dir="/tmp"))
     line = hpq("show", "2", "--command").stdout
-    assert line.startswith("cd /tmp && python -c ") and inert(line)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ran = subprocess.run(
-        ["bash", "-c", line], capture_output=True, text=True, env={**os.environ, "PATH": path}
-    )
+    assert line.startswith(f"cd /tmp && {sys.executable} -c ") and inert(line)
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
     assert ran.stdout == f"{[odd, '2', '--x=2']!r}\n"
 
 
@@ -483,3 +480,59 @@ def test_show_of_a_trial_leaves_package_versions_to_json(
     shown = hpq("show", "2").stdout
     assert '"host": "h"' in shown and "numpy" not in shown
     assert json.loads(hpq("show", "2", "--json").stdout)["provenance"]["packages"]
+
+
+@pytest.fixture
+def nested(store: Store, who: Presence) -> Sweep:
+    """Two finished trials whose optimizer has a name and a learning rate."""
+    sweep = Sweep(
+        id="demo-00000", name="demo", digest="d", launch=Launch(program="t.py"), owner="me",
+        metric=Metric(name="acc", goal=Goal.MAXIMIZE), varying=("opt.lr", "opt.name"),
+    )  # fmt: skip
+    sets = [{"opt": {"lr": 0.03106791910697813, "name": n}, "mix": [1, {"a": 2}]} for n in "ab"]
+    sets[1]["opt"] = {"lr": 0.5, "name": "b"}
+    rows = [(wire.dumps(s), bytes([i]) * 16) for i, s in enumerate(sets)]
+    store.add_rows(sweep.id, 1, rows)
+    store.seal(sweep)
+    for objective in (0.5, 0.9):
+        finish(store, claim(store, who), objective)
+    return sweep
+
+
+def test_nested_parameters_are_shown_by_their_dotted_names(hpq: Hpq, nested: Sweep) -> None:
+    header, first, _ = hpq("results").stdout.splitlines()
+    assert header.split()[2:4] == ["opt.lr", "opt.name"]
+    assert first.split()[2:4] == ["0.03107", "a"]
+    assert "opt.lr=0.5  opt.name=b" in hpq("watch", "--once").stdout
+    assert "opt.lr    0.5\n" in hpq("best").stdout and "opt.name" in hpq("summary").stdout
+    sorted_ = json.loads(hpq("results", "--sort", "-opt.lr", "--json").stdout)
+    assert [row["trial"] for row in sorted_] == [2, 1]
+    assert json.loads(hpq("best", "--json").stdout)["params"]["opt"] == {"lr": 0.5, "name": "b"}
+
+
+def test_csv_has_a_column_for_each_nested_parameter_and_lists_as_json(
+    hpq: Hpq, nested: Sweep
+) -> None:
+    row = next(csv.DictReader(io.StringIO(hpq("results", "--csv").stdout)))
+    assert (row["opt.lr"], row["opt.name"]) == ("0.03106791910697813", "a")
+    assert json.loads(row["mix"]) == [1, {"a": 2}]
+
+
+def test_the_command_of_a_trial_writes_the_file_of_parameters_that_it_names(
+    hpq: Hpq, sweep_of: MakeSweep
+) -> None:
+    show = "import sys; print(open(sys.argv[1]).read())"
+    sweep_of(2, launch=Launch(command=("${interpreter}", "-c", show, "${args_json_file}")))
+    line = hpq("show", "2", "--command").stdout
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    Path("/tmp/hpq-demo-00000-2.json").unlink()
+    assert json.loads(ran.stdout) == {"x": 2}
+
+
+def test_logs_of_a_sweep_are_rather_those_of_a_failed_trial(
+    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(2)
+    fail(store, claim(store, who))
+    finish(store, claim(store, who), 0.5)
+    assert hpq("logs").stderr == "trial demo-00000/1\n"
