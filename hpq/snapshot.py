@@ -23,7 +23,7 @@ class Worker:
     host: str = ""
     pid: int = 0
     worker_class: str = ""
-    state: str = "idle"  # idle | busy | stopping | faulty
+    state: str = "idle"  # idle | busy | silent | stopping | faulty
     trial: str = ""
     seen_ms: int = 0
     started_ms: int = 0

@@ -79,6 +79,7 @@ class FailureKind(StrEnum):
 
 
 _TRIED_AGAIN = frozenset({FailureKind.OUT_OF_MEMORY, FailureKind.STALLED, FailureKind.KILLED})
+_LOST = frozenset({FailureKind.LOST, FailureKind.POISON})
 _MOVES = frozenset({FailureKind.OUT_OF_MEMORY, FailureKind.STALLED})
 
 JsonScalar = str | int | float | bool | None
@@ -146,5 +147,13 @@ class Trial:
 
     @property
     def duration_ms(self) -> int:
-        """Milliseconds from the last claim to the end or the last sign of life."""
-        return max(0, (self.ended_ms or self.beat_ms) - self.claimed_ms) if self.claimed_ms else 0
+        """Milliseconds from the last claim to the end or the last sign of life; 0 while queued.
+
+        What was cancelled may have waited since it was given back, and what was lost ended when it
+        fell silent; a running trial hears of its cancelling in a beat.
+        """
+        if not self.claimed_ms or self.state is TrialState.QUEUED:
+            return 0
+        is_lost = self.failure is not None and self.failure.kind in _LOST
+        told = 0 if is_lost or self.state is TrialState.CANCELLED else self.ended_ms
+        return max(0, (told or self.beat_ms) - self.claimed_ms)

@@ -21,6 +21,7 @@ from hpq.sweep import Sweep
 from hpq.trials_view import TrialsView
 
 _ZSETS = ("waiting", "running", "dropped")
+SILENT = 0.5  # of a lease: a worker beats every sixth of it, so two beats are missing
 _SOME = 200  # sweeps asked about in one round trip
 
 
@@ -147,13 +148,14 @@ class View(TrialsView):
 
     def workers(self, worker_class: str | None = None) -> list[Worker]:
         """Live workers, by name; of one class where one is given."""
-        floor = self.now_ms() - self._lease_ms
+        now_ms = self.now_ms()
+        floor, late_ms = now_ms - self._lease_ms, now_ms - SILENT * self._lease_ms
         names: Any = self._redis.zrangebyscore(self._keys.workers, floor, "+inf", withscores=True)
         pipe = self._redis.pipeline(transaction=False)
         for name, _ in names:
             pipe.hgetall(self._keys.worker(name.decode()))
         found = [
-            _worker(self._keys, name.decode(), int(seen), row)
+            _worker(self._keys, name.decode(), int(seen), row, late_ms)
             for (name, seen), row in zip(names, pipe.execute(), strict=True)
             if row
         ]
@@ -208,14 +210,15 @@ def _event(key: str, eid: bytes, fields: dict[bytes, bytes]) -> Event:
         raise DecodeError(f"{key}: entry {eid.decode()}: {error}") from None
 
 
-def _worker(keys: Keys, name: str, seen_ms: int, row: wire.Row) -> Worker:
+def _worker(keys: Keys, name: str, seen_ms: int, row: wire.Row, late_ms: float) -> Worker:
     r = wire.Reader(keys.worker(name), row)
+    state = r.text("state")
     return Worker(
         name=name,
         host=r.text("host"),
         pid=r.whole("pid"),
         worker_class=r.text("class"),
-        state=r.text("state"),
+        state="silent" if seen_ms < late_ms and state in ("idle", "busy") else state,
         trial=r.text("trial"),
         seen_ms=seen_ms,
         started_ms=r.whole("started_ms"),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
+from hpq.hyperparams import SHIPPED
 from hpq.snapshot import Unreadable
-from hpq.sweep import Sweep
+from hpq.sweep import Sweep, SweepState
+from hpq.view import View
 from producer.look.out import show_json, show_table, talk
 from producer.look.records import sweep_record
 from producer.look.style import Span, Style
 from producer.look.tables import Column
+from producer.look.takers import why_not_taken
 from producer.look.text import clean, duration, measure
 from producer.look.verdict import STATE_STYLE
 from producer.session import open_session
@@ -32,11 +35,15 @@ def ls(
         found = view.sweeps_or_why(view.sweep_ids(None if everything else n))
         sweeps = [one for one in found if isinstance(one, Sweep)]
         best = dict(zip((s.id for s in sweeps), view.leaders(sweeps), strict=True))
+        waits = _waits(view, sweeps)
         if as_json:
-            show_json([_record(one, best) for one in found])
+            show_json([_record(one, best, waits) for one in found])
         elif found:
             now_ms = view.now_ms()
-            show_table(_COLUMNS, [_row(one, best, now_ms) for one in found])
+            show_table(_COLUMNS, [_row(one, best, waits, now_ms) for one in found])
+            for why in dict.fromkeys(waits.values()):
+                some = [clean(sid) for sid, reason in waits.items() if reason == why]
+                talk(f"! {some[0]}{f' and {len(some) - 1} more' if some[1:] else ''}: {why}")
             for one in found:
                 if isinstance(one, Unreadable):
                     talk(f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}")
@@ -57,20 +64,36 @@ _COLUMNS = (
 )
 
 
-def _record(one: Sweep | Unreadable, best: Mapping[str, float | None]) -> dict[str, Any]:
+def _waits(view: View, sweeps: Sequence[Sweep]) -> dict[str, str]:
+    """Why no live worker takes a sweep, of those that get nowhere without one."""
+    idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
+    workers = view.workers() if idle else []
+    found = {s.id: why_not_taken(s, workers, SHIPPED) for s in idle}
+    return {sid: why for sid, why in found.items() if why}
+
+
+def _record(
+    one: Sweep | Unreadable, best: Mapping[str, float | None], waits: Mapping[str, str]
+) -> dict[str, Any]:
     if isinstance(one, Unreadable):
         return {"id": one.id, "state": "unreadable", "why": one.why}
-    return sweep_record(one, best[one.id])
+    return sweep_record(one, best[one.id]) | {"not_taken": waits.get(one.id)}
 
 
-def _row(one: Sweep | Unreadable, best: Mapping[str, float | None], now_ms: int) -> list[Span]:
+def _row(
+    one: Sweep | Unreadable,
+    best: Mapping[str, float | None],
+    waits: Mapping[str, str],
+    now_ms: int,
+) -> list[Span]:
     if isinstance(one, Unreadable):
         blanks = [Span("")] * (len(_COLUMNS) - 2)
         return [Span(clean(one.id)), Span("unreadable", Style.RED), *blanks]
     leader = best[one.id]
+    state = Span(one.state.value, STATE_STYLE[one.state])
     return [
         Span(one.id),
-        Span(one.state.value, STATE_STYLE[one.state]),
+        Span("waiting !", Style.YELLOW) if one.id in waits else state,
         Span(f"{one.counts.ended}/{one.counts.total}"),
         Span(str(one.counts.failed or "")),
         Span("" if leader is None else measure(leader)),

@@ -77,7 +77,7 @@ def trial_lines(
             "worker": f"{trial.worker} on {trial.host}" if trial.worker else "",
             "started": iso(trial.claimed_ms) or "",
             "ended": iso(trial.ended_ms) or "",
-            "time": duration(trial.duration_ms) if trial.claimed_ms else "",
+            "time": duration(trial.duration_ms) if trial.duration_ms else "",
             "step": str(trial.step or ""),
             "phase": trial.phase,
         }

@@ -29,7 +29,15 @@ def event_line(event: Event, trial: Trial | None, sweep: Sweep) -> str:
         text = _SWEEP.get(event.what, clean(event.what))
         return text.format(n=clean(event.fields.get("touched", "0")))
     words = [f"#{event.trial}", *_trial_words(event, trial, sweep)]
-    return " ".join(words) + "  " + pairs(trial.params, sweep.varying)
+    return f"{' '.join(words)}  {pairs(trial.params, sweep.varying)}".rstrip()
+
+
+def running_line(trial: Trial, sweep: Sweep, at_ms: int) -> str:
+    """A trial that had started before anyone looked, as a line like that of its event."""
+    again = f", attempt {trial.attempt}" if trial.attempt > 1 else ""
+    ago = duration(at_ms - trial.claimed_ms)
+    line = f"#{trial.id.number} started on {clean(trial.worker)} {ago} ago{again}"
+    return f"{line}  {pairs(trial.params, sweep.varying)}".rstrip()
 
 
 def _trial_words(event: Event, trial: Trial, sweep: Sweep) -> list[str]:

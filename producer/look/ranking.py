@@ -43,7 +43,7 @@ def result_row(trial: Trial, sweep: Sweep, metrics: Sequence[str] = ()) -> list[
         Span("" if trial.objective is None else measure(trial.objective), Style.BOLD),
         *(Span(measure(trial.metrics[m]) if m in trial.metrics else "") for m in metrics),
         Span(str(trial.step or "")),
-        Span(duration(trial.duration_ms) if trial.claimed_ms else ""),
+        Span(duration(trial.duration_ms) if trial.duration_ms else ""),
         Span(why),
     ]
 

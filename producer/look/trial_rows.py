@@ -60,7 +60,7 @@ def trial_row(
         Span(str(trial.step) if trial.step else ""),
         Span("" if shown is None else measure(shown), Style.BOLD),
         Span(sparkline(curve, CURVE_WIDE if columns >= WIDE else CURVE), Style.CYAN),
-        Span(duration(taken)),
+        Span(duration(taken) if taken or running else ""),
         Span(_state(trial, snapshot, taken), STATE_STYLE[trial.state]),
     ]
 

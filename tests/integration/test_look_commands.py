@@ -422,7 +422,7 @@ def test_a_broken_sweep_does_not_hide_the_others(
     answer = hpq("ls")
     assert answer.returncode == 0
     rows = {line.split()[0]: line.split()[1] for line in answer.stdout.splitlines()[1:]}
-    assert rows.pop("whole-00000") == "running"
+    assert rows.pop("whole-00000") == "waiting"
     assert len(rows) == 5 and set(rows.values()) == {"unreadable"}
     assert "hpq: broken-0 is unreadable: hpq:s:broken-0: field metric: " in answer.stderr
     records = {row["id"]: row for row in json.loads(hpq("ls", "--json").stdout)}
@@ -536,3 +536,82 @@ def test_logs_of_a_sweep_are_rather_those_of_a_failed_trial(
     fail(store, claim(store, who))
     finish(store, claim(store, who), 0.5)
     assert hpq("logs").stderr == "trial demo-00000/1\n"
+
+
+def test_a_page_in_a_pipe_ends_with_its_last_line(hpq: Hpq, done: Sweep) -> None:
+    lines = hpq("watch", "--once").stdout.splitlines()
+    assert lines[-1] and "q quits" not in lines[-1] and len(lines) < 20
+
+
+def test_watch_once_and_wait_give_the_sweep_as_data(
+    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(3)
+    finish(store, claim(store, who), 0.5)
+    claim(store, who)
+    shot = json.loads(hpq("watch", "--once", "--json").stdout)
+    assert (shot["sweep"]["id"], shot["sweep"]["best"]) == ("demo-00000", 0.5)
+    assert [[t["trial"] for t in shot[part]] for part in ("running", "recent", "best")] == [
+        [2], [1], [1],
+    ]  # fmt: skip
+    assert "no worker of class 'default' is alive" in shot["needs_you"][0]
+    assert hpq("watch", "--json").returncode == 2
+    late = hpq("wait", "--json", "--timeout", "0.1")
+    assert (late.returncode, json.loads(late.stdout)["running"]) == (5, 1)
+    store.control("demo-00000", "cancel", 3)
+    got = store.claim(who, nonce="again", lease_ms=LEASE_MS)
+    assert got is None
+
+
+def test_lines_begin_with_what_runs_already_and_are_never_wrapped(
+    environ: dict[str, str], store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(2)
+    long = "word " * 60 + "end"
+    fail(store, claim(store, who), long)
+    got = claim(store, who)
+    with running(environ, "watch") as process:
+        assert next_line(process).startswith("demo-00000  running")
+        assert re.fullmatch(r"#2 started on w1 \S+ ago  x=2", next_line(process))
+        finish(store, got, 0.75)
+        assert process.stdout is not None
+        rest = process.stdout.read().decode().splitlines()
+    assert [line for line in rest if line.startswith("! 1 failed") and line.endswith(" end")]
+
+
+def test_ls_marks_what_no_live_worker_takes(
+    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1)
+    answer = hpq("ls")
+    assert answer.stdout.splitlines()[1].split()[1:3] == ["waiting", "!"]
+    assert answer.stderr.startswith("! demo-00000: no worker of class 'default' is alive")
+    assert "start one" in json.loads(hpq("ls", "--json").stdout)[0]["not_taken"]
+    claim(store, who)
+    assert hpq("ls").stderr == ""
+
+
+def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
+    hpq: Hpq, store: Store, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1, "wanted-00000")
+    sweep_of(1, "over-00000")
+    store.control("over-00000", "cancel")
+    refuses = {"wanted-00000": "data set missing", "over-00000": "data set missing", "gone-0": "x"}
+    for name in ("w1", "w2"):
+        fields = {"state": "idle", "refuses": wire.dumps(refuses)}
+        there = Presence(name=name, host="h", worker_class="default", fields=fields)
+        store.present(there, idle=True, lifetime_ms=90_000)
+    assert hpq("workers").stderr == "2 workers leave wanted-00000: data set missing\n"
+
+
+def test_a_worker_that_misses_beats_is_silent(
+    hpq: Hpq, store: Store, redis: Redis, view: View
+) -> None:
+    there = Presence(name="w1", host="h", worker_class="default", fields={"state": "busy"})
+    store.present(there, idle=False, lifetime_ms=90_000)
+    assert [w.state for w in view.workers()] == ["busy"]
+    redis.zincrby("hpq:workers", -20_000, "w1")
+    assert [w.state for w in view.workers()] == ["silent"]
+    redis.zincrby("hpq:workers", -20_000, "w1")
+    assert view.workers() == []

@@ -183,3 +183,17 @@ def test_a_table_drops_what_is_least_needed_and_never_a_number_in_half() -> None
     layout = lay(columns, rows, 12)
     assert plain(layout.row(rows[0])) == "12  0.9426"
     assert plain(lay(columns, rows, 80).row(rows[0])) == "12  a long note  0.9426"
+
+
+def test_a_line_ends_with_its_last_word_where_nothing_varies() -> None:
+    event = Event(id="14000-0", what="claimed", trial=7, attempt=1, fields={"worker": "w1"})
+    assert event_line(event, _trial(7, 0.4, 0.94), replace(SWEEP, varying=())) == "#7 started on w1"
+
+
+def test_the_time_of_a_trial_ends_when_it_was_given_back_or_lost() -> None:
+    times = {"claimed_ms": 1_000, "beat_ms": 6_000, "ended_ms": 150_000}
+    lost = Failure(kind=FailureKind.LOST, message="")
+    assert _trial(1, 0.1, None, **times, state=TrialState.CANCELLED).duration_ms == 5_000
+    assert _trial(1, 0.1, None, **times, state=TrialState.FAILED, failure=lost).duration_ms == 5_000
+    assert _trial(1, 0.1, None, **times, state=TrialState.QUEUED).duration_ms == 0
+    assert _trial(1, 0.1, 0.5, **times).duration_ms == 149_000
