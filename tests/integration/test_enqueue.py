@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq.errors import UserError
+from hpq.errors import SweepFileError, UserError
 from hpq.keys import Keys
 from hpq.settings import read
 from hpq.signing import is_signed, key_of
@@ -104,7 +104,22 @@ def test_a_sweep_without_an_end_asks_how_many(session: Session, tmp_path: Path) 
 
 def test_a_program_that_is_nowhere_names_the_places(session: Session, tmp_path: Path) -> None:
     (tmp_path / "train.py").unlink()
-    with pytest.raises(UserError, match=r"'train.py' is not in .*--code"):
+    with pytest.raises(
+        SweepFileError, match=r"^sweep\.yaml:1:1: program: 'train.py' is not in .*--code"
+    ):
+        put(session)
+
+
+def test_a_misspelt_program_is_told_with_its_place_and_the_name_that_was_meant(
+    session: Session, tmp_path: Path
+) -> None:
+    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("train.py", "trian.py"))
+    with pytest.raises(SweepFileError, match=r"^sweep\.yaml:1:1: .*did you mean 'train\.py'\?$"):
+        put(session)
+    (tmp_path / "sweep.yaml").write_text(
+        "# x\n" + SWEEP.replace("program: train.py", "trainer: no_such:f")
+    )
+    with pytest.raises(SweepFileError, match=r"^sweep\.yaml:2:1: trainer: 'no_such:f': no module"):
         put(session)
 
 
