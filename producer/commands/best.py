@@ -9,6 +9,7 @@ import typer
 from hpq.errors import ExitCode
 from hpq.sweep import Sweep
 from hpq.trial import Trial
+from producer.completion import sweep_ids
 from producer.look.export import to_args, to_yaml
 from producer.look.flat import flat
 from producer.look.out import show_json, show_lines, talk
@@ -23,10 +24,12 @@ app = typer.Typer()
 
 @app.command()
 def best(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep's id or its beginning.")] = None,
+    sweep: Annotated[
+        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+    ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 1,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="The parameters as YAML.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The trial as data.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_args: Annotated[bool, typer.Option("--args", help="As --name=value flags.")] = False,
 ) -> None:
     """The winner's parameters, ready to use; with -n the first few."""

@@ -13,7 +13,7 @@ from hpq.errors import Forbidden, UserError
 from hpq.sweep import Sweep
 from hpq.trial import TrialId, TrialState
 from producer import refs
-from producer.commands.options import SweepRef
+from producer.completion import SweepRef, sweep_ids
 from producer.limits import limits
 from producer.look.text import trials_of
 from producer.session import Session, open_session
@@ -25,7 +25,10 @@ app = typer.Typer()
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Other = Annotated[bool, typer.Option("--force", help="Also a sweep of somebody else.")]
 Targets = Annotated[
-    list[str] | None, typer.Argument(help="A sweep, or trials of it: SWEEP/7, or 7 of my last.")
+    list[str] | None,
+    typer.Argument(
+        help="A sweep, or trials of it: SWEEP/7, or 7 of my last.", autocompletion=sweep_ids
+    ),
 ]
 
 

@@ -27,7 +27,7 @@ app = typer.Typer()
 def ls(
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 20,
     everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Sweeps, newest first."""
     with open_session() as session:

@@ -21,9 +21,6 @@ Name = Annotated[str | None, typer.Option(help="The sweep's name.")]
 Trainer = Annotated[str | None, typer.Option(help="The trainer, for a file that names none.")]
 CodeDir = Annotated[str | None, typer.Option("--code", help="Where the code lies.")]
 Force = Annotated[bool, typer.Option(help="Take more than 100,000 trials.")]
-SweepRef = Annotated[
-    str | None, typer.Argument(help="A sweep's id or its beginning; without: my last one.")
-]
 
 
 def read_file(

@@ -12,6 +12,7 @@ from hpq.signing import is_signed, key_of
 from hpq.sweep import Sweep
 from hpq.trial import TrialId
 from hpq.view import View
+from producer.completion import sweep_ids
 from producer.look.by_hand import by_hand
 from producer.look.describe import sweep_lines, trial_lines
 from producer.look.logs import read_log
@@ -26,8 +27,11 @@ _TAIL = 10  # lines of the log
 
 @app.command()
 def show(
-    what: Annotated[str | None, typer.Argument(help="SWEEP, SWEEP/7, or 7 of my last.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
+    what: Annotated[
+        str | None,
+        typer.Argument(help="SWEEP, SWEEP/7, or 7 of my last.", autocompletion=sweep_ids),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_command: Annotated[
         bool, typer.Option("--command", help="How to run the trial's program by hand.")
     ] = False,

@@ -10,6 +10,7 @@ import typer
 
 from hpq.errors import Held
 from hpq.snapshot import Snapshot
+from producer.completion import sweep_ids
 from producer.look.follow import follow, stands
 from producer.look.lines import not_taken, say_verdict
 from producer.look.out import show_json, talk
@@ -22,9 +23,11 @@ app = typer.Typer()
 
 @app.command()
 def wait(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep's id or its beginning.")] = None,
+    sweep: Annotated[
+        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+    ] = None,
     timeout: Annotated[float | None, typer.Option(min=0, help="Give up after seconds.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The sweep as data, at the end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,
 ) -> None:
     """Block until a sweep is over: exit code 0 all well, 1 some failed, 5 held or timed out."""
     with open_session() as session:

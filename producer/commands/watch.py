@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from hpq.errors import UserError
+from producer.completion import sweep_ids
 from producer.look.frame import frame
 from producer.look.lines import not_taken, print_lines
 from producer.look.out import show_json
@@ -26,10 +27,12 @@ _MOST = 500  # running trials in --json
 
 @app.command()
 def watch(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep's id or its beginning.")] = None,
+    sweep: Annotated[
+        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+    ] = None,
     until_done: Annotated[bool, typer.Option(help="Leave when the sweep is over.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Print one frame and leave.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --once: as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (with --once).")] = False,
     lines: Annotated[bool, typer.Option(help="A line an event, also on a terminal.")] = False,
 ) -> None:
     """A sweep, live: q quits, arrows scroll."""

@@ -21,7 +21,7 @@ app = typer.Typer()
 
 @app.command()
 def workers(
-    as_json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Live workers: what they are at, and which unfinished sweeps they leave alone."""
     with open_session() as session:
