@@ -2,13 +2,16 @@
 
 The producer takes it at enqueue; a worker that runs code from its directory compares before each
 attempt, so that an edited file never trains under the sweep of the old one. Files that appear later
-(outputs of a program) do not count.
+(outputs of a program) do not count, nor does what is no regular file: an editor's dangling lock, a
+pipe that nobody writes to.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,18 +27,19 @@ def files_of(folder: Path, program: str) -> list[Path]:
     """The files under a folder that count as its code, relative and sorted.
 
     In a git checkout: tracked files of a code-like ending, as they are now, and untracked *.py that
-    git does not ignore; elsewhere *.py. The program always counts.
+    git does not ignore; elsewhere *.py. Files named .… count where git tracks them. The program
+    always counts.
     """
     tracked = _git(folder, "ls-files", "-z", "--cached")
     if tracked is None:
         found = [p.relative_to(folder) for p in _python_files(folder)]
     else:
-        found = [p for p in tracked if p.suffix in TRACKED and (folder / p).is_file()]
+        found = [p for p in tracked if p.suffix in TRACKED]
         others = _git(folder, "ls-files", "-z", "--others", "--exclude-standard") or []
-        found += [p for p in others if p.suffix == ".py"]
-    if program and (folder / program).is_file():
+        found += [p for p in others if _is_python(p)]
+    if program:
         found.append(Path(program))
-    return sorted(set(found))
+    return sorted({p for p in found if (folder / p).is_file()})  # links are followed
 
 
 def _python_files(folder: Path) -> Iterable[Path]:
@@ -43,8 +47,12 @@ def _python_files(folder: Path) -> Iterable[Path]:
         if entry.is_dir() and not entry.is_symlink():
             if entry.name not in SKIPPED and not entry.name.startswith("."):
                 yield from _python_files(entry)
-        elif entry.suffix == ".py":
+        elif _is_python(entry):
             yield entry
+
+
+def _is_python(path: Path) -> bool:
+    return path.suffix == ".py" and not path.name.startswith(".")
 
 
 def _git(folder: Path, *args: str) -> list[Path] | None:
@@ -65,23 +73,35 @@ def manifest(folder: Path, program: str, without: Path | None = None) -> dict[st
     Raises:
         UserError: the files are more than 10 MiB (names the largest), or one cannot be read.
     """
-    sizes: dict[str, int] = {}
-    digests: dict[str, str] = {}
+    sizes: dict[Path, int] = {}
     for path in files_of(folder, program):
         whole = folder / path
-        if without is not None and whole.resolve() == without.resolve():
-            continue
-        try:
-            data = whole.read_bytes()
-        except OSError as error:
-            raise UserError(f"{whole}: {error.strerror}") from None
-        sizes[str(path)] = len(data)
-        digests[str(path)] = hashlib.sha256(data).hexdigest()
-    if sum(sizes.values()) > MOST_BYTES:
+        if without is None or whole.resolve() != without.resolve():
+            sizes[path] = _size(whole)
+    if sum(sizes.values()) > MOST_BYTES:  # before a byte of them is read
         largest = sorted(sizes, key=lambda p: -sizes[p])[:3]
-        named = ", ".join(f"{p} ({sizes[p] // 1024} KiB)" for p in largest)
+        named = ", ".join(f"{p} ({sizes[p] // 1024:,} KiB)" for p in largest)
         raise UserError(f"{folder}: the code is over 10 MiB; the largest files are {named}")
-    return digests
+    try:
+        return {str(path): _digest(folder / path) for path in sizes}
+    except OSError as error:
+        raise UserError(f"{error.filename or folder}: {error.strerror}") from None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+
+
+def _digest(path: Path) -> str:
+    """The SHA-256 of a regular file, read piece by piece; OSError for anything else."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # else a pipe would wait for its writer
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(0, "not a regular file", str(path))
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_of(files: dict[str, str]) -> str:
@@ -93,7 +113,7 @@ def changed(folder: Path, files: dict[str, str]) -> str | None:
     """The first file that is not as the manifest says, or None where all are."""
     for path, digest in sorted(files.items()):
         try:
-            now = hashlib.sha256((folder / path).read_bytes()).hexdigest()
+            now = _digest(folder / path)
         except OSError:
             return path
         if now != digest:

@@ -6,13 +6,15 @@ redis-py raises into hpq's own errors; the command line and the worker's start-u
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from redis import Redis
-from redis.backoff import ExponentialWithJitterBackoff
+from redis.backoff import AbstractBackoff, ExponentialWithJitterBackoff
 from redis.credentials import CredentialProvider
 from redis.exceptions import (
     AuthenticationError,
@@ -34,16 +36,25 @@ from hpq.errors import Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsEr
 from hpq.passwords import redact
 
 NEEDS = (6, 2)  # ZRANGE … REV, XADD with ids of ours, LMOVE
+FIRST_S = 2.5  # how long a command tries to reach the server before it says that it cannot
 TRANSIENT = (ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError, OutOfMemoryError)
 
 
 class _Patience(Retry):
     """Tries again what waiting may mend: to redis-py a wrong password is a ConnectionError, too."""
 
+    def __init__(self, backoff: AbstractBackoff, retries: int, patience_s: float) -> None:
+        super().__init__(backoff, retries)
+        self._patience_s = patience_s
+
     def call_with_retry(  # type: ignore[override]  # what it takes grows from version to version
         self, do: Any, fail: Any, is_retryable: Callable[[Exception], bool] | None = None, **kw: Any
     ) -> Any:
+        begun = time.monotonic()
+
         def may_mend(error: Exception) -> bool:
+            if time.monotonic() - begun > self._patience_s:
+                return False
             refused = isinstance(error, AuthenticationError | AuthorizationError)
             return not refused and (is_retryable is None or is_retryable(error))
 
@@ -69,15 +80,18 @@ class _FromFile(CredentialProvider):
         return (self._user, password) if self._user else (password,)
 
 
-def connect(url: str, *, retries: int = 5, timeout_s: float = 5.0) -> Redis:
+def connect(
+    url: str, *, retries: int = 5, timeout_s: float = 5.0, patience_s: float = math.inf
+) -> Redis:
     """A client; nothing is sent yet.
 
-    `retries` = 0 leaves the decision to the caller (the beat thread). Waits are 50 ms to 1 s.
+    `retries` = 0 leaves the decision to the caller (the beat thread). Waits are 50 ms to 1 s; no
+    further try begins after `patience_s`, since each may take its whole timeout.
 
     Raises:
         SettingsError: the URL cannot be read.
     """
-    retry = _Patience(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries)
+    retry = _Patience(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries, patience_s)
     try:
         plain, user, path = passwords.split(url)
         return Redis.from_url(
@@ -119,6 +133,9 @@ def explain(error: RedisError, url: str) -> HpqError:
             return OutOfReach(f"{where}: the server's certificate {remedy}")
     if isinstance(error, ResponseError) and str(error).startswith(("NOAUTH", "WRONGPASS")):
         error = AuthenticationError()
+    if isinstance(error, TimeoutError) and url.startswith("rediss:"):
+        hint = "does this port speak TLS? (redis:// is without)"
+        return OutOfReach(f"{where}: no Redis answers: {_reason(error)}; {hint}")
     for kinds, meaning, line in _EXPLAINED:
         if isinstance(error, kinds):
             return meaning(f"{where}: {line.format(reason=_reason(error))}")

@@ -9,13 +9,15 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 
 from hpq import passwords
 from hpq.errors import SettingsError
 from hpq.passwords import redact
 from hpq.sweep import NAME_RULE
+from hpq.trial import Json
 
 SECRETS = frozenset({"code_key", "redis_url"})
 
@@ -46,6 +48,7 @@ class Settings:
     pass_env: tuple[str, ...] = ()
     port: int = 0  # 0 = no health endpoint
     image: str = ""
+    node: str = ""  # empty = the host's name
     log: str = "info"
     in_pod: bool = False  # KUBERNETES_SERVICE_HOST is set
 
@@ -126,7 +129,38 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "pass_env": _words,
     "port": _count(0, 65535),
     "image": str,
+    "node": str,
     "log": _level,
+}
+
+# What training code gets; a trial may well call hpq, so these are no misspelt settings.
+_GIVEN = frozenset("ATTEMPT ATTEMPT_ID CHECKPOINT_DIR OUT PARAMS REPORT SWEEP_ID TRIAL_ID".split())
+_CLOSE = 0.8  # of difflib's ratio: LEAS_S and REDISURL are close, REDIS_SERVICE_HOST is not
+
+ABOUT: Mapping[str, str] = {
+    "redis_url": "the server; unset: a private one under HPQ_HOME",
+    "redis_password_file": "a file with the server's password",
+    "prefix": "begins the names of all keys: sweeps of one Redis apart",
+    "user": "whose sweeps are mine",
+    "data": "where data sets lie",
+    "home": "the private server, the code key, work directories, logs",
+    "store": "where checkpoints and artifacts go",
+    "checkpoint_s": "seconds between two checkpoints of a shipped trainer",
+    "queue": "the class of the workers started here",
+    "lease_s": "seconds without a beat until a trial is given to another",
+    "reap_s": "seconds between two looks for lost trials",
+    "grace_s": "seconds that a trial has when its worker must go",
+    "lost_max": "losses without progress until a trial is poison",
+    "gpus_per_trial": "GPUs for each trial",
+    "trials_per_gpu": "trials that share a GPU",
+    "allow": "code that workers here run unsigned, separated by ;",
+    "code": "where an image has its programs",
+    "code_key": "signs and checks code; unset: the key under HPQ_HOME",
+    "pass_env": "variables that a sweep's pass_env may ask for, in a pod",
+    "port": "of /livez, /readyz and /metrics; nothing is served yet",
+    "image": "the image's name, kept with each attempt",
+    "node": "this machine's name in tables; unset: its host name",
+    "log": "debug, info, warning or error",
 }
 
 
@@ -141,6 +175,7 @@ def read(environ: Mapping[str, str]) -> Settings:
     Raises:
         SettingsError: a variable is malformed, or an HPQ_* name is close to a known one.
     """
+    _refuse_misspelt(environ)
     values: dict[str, object] = {}
     for name, parse in _PARSERS.items():
         text = environ.get(variable(name), "").strip()
@@ -162,6 +197,19 @@ def read(environ: Mapping[str, str]) -> Settings:
     return Settings(**values)  # type: ignore[arg-type]
 
 
+def _refuse_misspelt(environ: Mapping[str, str]) -> None:
+    """One that looks like a setting and is none would be silently without effect."""
+    known = {variable(name): name for name in _PARSERS}
+    for full in environ:
+        name = full.removeprefix("HPQ_")
+        if name == full or full in known or name in _GIVEN:
+            continue
+        for close in get_close_matches(name.lower(), _PARSERS, n=1, cutoff=_CLOSE):
+            raise SettingsError(
+                f"{full}: there is no such setting; did you mean {variable(close)}?"
+            )
+
+
 def _login(environ: Mapping[str, str]) -> str:
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         if environ.get(name):
@@ -172,19 +220,20 @@ def _login(environ: Mapping[str, str]) -> str:
         return "unknown"
 
 
-def describe(settings: Settings) -> dict[str, str]:
+def describe(settings: Settings) -> dict[str, Json]:
     """Each variable and its value in force, secrets hidden (what `hpq config` prints)."""
-    shown: dict[str, str] = {}
-    for f in fields(settings):
-        if f.name == "in_pod":
-            continue
-        value = getattr(settings, f.name)
-        text = " ".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
-        shown[variable(f.name)] = _redact(f.name, text)
+    shown: dict[str, Json] = {}
+    for name in _PARSERS:
+        value = getattr(settings, name)
+        if isinstance(value, tuple):
+            value = list(value)
+        elif isinstance(value, Path):
+            value = str(value)
+        shown[variable(name)] = _redact(name, value) if name in SECRETS else value
     return shown
 
 
 def _redact(name: str, text: str) -> str:
     if name == "redis_url":
         return redact(text)
-    return "***" if name in SECRETS and text else text
+    return "***" if text else text

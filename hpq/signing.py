@@ -66,7 +66,8 @@ def sign(key: bytes, prefix: str, sid: str, launch: Launch) -> str:
 
 def is_signed(key: bytes, prefix: str, sid: str, launch: Launch, signature: str) -> bool:
     """True where the signature is this key's for exactly this record."""
-    return hmac.compare_digest(sign(key, prefix, sid, launch), signature)
+    right = sign(key, prefix, sid, launch).encode()
+    return hmac.compare_digest(right, signature.encode())
 
 
 def fingerprint(key: bytes | None) -> str:

@@ -23,7 +23,7 @@ class Worker:
     host: str = ""
     pid: int = 0
     worker_class: str = ""
-    state: str = "idle"  # idle | busy | stopping | faulty
+    state: str = "idle"  # idle | busy | silent | stopping | faulty
     trial: str = ""
     seen_ms: int = 0
     started_ms: int = 0
@@ -34,6 +34,14 @@ class Worker:
     key: str = ""
     only: str = ""  # the one sweep that it is there for; "" for any
     refuses: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A sweep that is there but not as any version of hpq writes it; `why` names the place."""
+
+    id: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

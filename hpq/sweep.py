@@ -110,7 +110,8 @@ class Sweep:
     """A sweep as both sides see it. Times are Redis's, in integer milliseconds.
 
     `spec` is the sweep file as data, kept for `show` and provenance; nothing computes with it after
-    enqueue. `varying` are the names whose values differ between trials, in the file's order.
+    enqueue. `varying` are the names whose values differ between trials, in the file's order, dotted
+    where parameters are nested.
     """
 
     id: str

@@ -79,6 +79,7 @@ class FailureKind(StrEnum):
 
 
 _TRIED_AGAIN = frozenset({FailureKind.OUT_OF_MEMORY, FailureKind.STALLED, FailureKind.KILLED})
+_LOST = frozenset({FailureKind.LOST, FailureKind.POISON})
 _MOVES = frozenset({FailureKind.OUT_OF_MEMORY, FailureKind.STALLED})
 
 JsonScalar = str | int | float | bool | None

@@ -11,17 +11,20 @@ from itertools import islice
 from typing import Any
 
 from redis import Redis
+from redis.exceptions import ResponseError
 
 from hpq import wire
 from hpq.books import BooksView
 from hpq.errors import DecodeError, NotFound
 from hpq.fields import Reader, Row
 from hpq.keys import Keys
-from hpq.snapshot import Event, Snapshot, Worker, pace_of
+from hpq.snapshot import Event, Snapshot, Unreadable, Worker, pace_of
 from hpq.sweep import Sweep
 from hpq.trials_view import TrialsView
 
 _ZSETS = ("waiting", "running", "dropped")
+SILENT = 0.5  # of a lease: a worker beats every sixth of it, so two beats are missing
+_SOME = 200  # sweeps asked about in one round trip
 
 
 class View(TrialsView, BooksView):
@@ -48,20 +51,41 @@ class View(TrialsView, BooksView):
         return [raw.decode() for raw in found]
 
     def sweeps(self, ids: Sequence[str]) -> list[Sweep]:
-        """The sweeps with these ids, in this order; ids that are gone are left out."""
+        """The sweeps with these ids, in this order; ids that are gone are left out.
+
+        Raises:
+            DecodeError: one of them cannot be read.
+        """
+        found = self.sweeps_or_why(ids)
+        for one in found:
+            if isinstance(one, Unreadable):
+                raise DecodeError(one.why)
+        return [one for one in found if isinstance(one, Sweep)]
+
+    def sweeps_or_why(self, ids: Sequence[str]) -> list[Sweep | Unreadable]:
+        """As `sweeps`, but one that cannot be read does not hide the others."""
         pipe = self._redis.pipeline(transaction=False)
         for sid in ids:
             pipe.hgetall(self._keys.sweep(sid))
             for part in _ZSETS:
                 pipe.zcard(self._keys.sweep(sid, part))
-        answers = iter(pipe.execute())
-        out = []
-        for sid in ids:
-            row, waiting, running, dropped = islice(answers, 4)
-            if row and b"created_ms" in row:
-                key = self._keys.sweep(sid)
-                out.append(wire.decode_sweep(key, sid, row, waiting, running, dropped))
-        return out
+        answers = iter(pipe.execute(raise_on_error=False))
+        found = (self._sweep(sid, list(islice(answers, 1 + len(_ZSETS)))) for sid in ids)
+        return [one for one in found if one is not None]
+
+    def _sweep(self, sid: str, answer: list[Any]) -> Sweep | Unreadable | None:
+        key, row = self._keys.sweep(sid), answer[0]
+        for error in answer:
+            if isinstance(error, ResponseError):  # a key of another type
+                return Unreadable(id=sid, why=f"{key}: {error}")
+            if isinstance(error, Exception):
+                raise error
+        if not row or b"created_ms" not in row:
+            return None
+        try:
+            return wire.decode_sweep(key, sid, *answer)
+        except DecodeError as error:
+            return Unreadable(id=sid, why=str(error))
 
     def sweep(self, sid: str) -> Sweep:
         """One sweep.
@@ -77,14 +101,16 @@ class View(TrialsView, BooksView):
     def resolve(self, ref: str | None, owner: str) -> str:
         """The id of the sweep that a reference means: an id, a prefix of one, or None = my last.
 
+        Where my last one was removed, it is the newest of those that I still have.
+
         Raises:
             NotFound: nothing or more than one sweep fits (names the candidates).
         """
         if ref is None:
             last: Any = self._redis.hget(self._keys.last, owner)
-            if last is None:
-                raise NotFound("you have no sweep yet; `hpq enqueue FILE` makes one")
-            return str(last.decode())
+            if last is not None:
+                return str(last.decode())
+            return self._newest_of(owner)
         if self._redis.zscore(self._keys.sweeps, ref) is not None:
             return ref
         fits = [sid for sid in self.sweep_ids() if sid.startswith(ref)]
@@ -94,6 +120,18 @@ class View(TrialsView, BooksView):
             raise NotFound(f"no sweep begins with {ref!r}; `hpq ls` lists what is there")
         some = ", ".join(fits[:5])
         raise NotFound(f"{ref!r} fits {len(fits)} sweeps: {some}; write more of the id")
+
+    def _newest_of(self, owner: str) -> str:
+        ids = self.sweep_ids()
+        for start in range(0, len(ids), _SOME):
+            pipe = self._redis.pipeline(transaction=False)
+            for sid in ids[start : start + _SOME]:
+                pipe.hget(self._keys.sweep(sid), "owner")
+            owners = pipe.execute(raise_on_error=False)
+            for sid, raw in zip(ids[start:], owners, strict=False):
+                if raw == owner.encode():
+                    return sid
+        raise NotFound("you have no sweep yet; `hpq enqueue FILE` makes one")
 
     def find_digest(self, digest: str) -> str | None:
         """The id of the sweep with this digest, if it is there."""
@@ -112,13 +150,14 @@ class View(TrialsView, BooksView):
 
     def workers(self, worker_class: str | None = None) -> list[Worker]:
         """Live workers, by name; of one class where one is given."""
-        floor = self.now_ms() - self._lease_ms
+        now_ms = self.now_ms()
+        floor, late_ms = now_ms - self._lease_ms, now_ms - SILENT * self._lease_ms
         names: Any = self._redis.zrangebyscore(self._keys.workers, floor, "+inf", withscores=True)
         pipe = self._redis.pipeline(transaction=False)
         for name, _ in names:
             pipe.hgetall(self._keys.worker(name.decode()))
         found = [
-            _worker(self._keys, name.decode(), int(seen), row)
+            _worker(self._keys, name.decode(), int(seen), row, late_ms)
             for (name, seen), row in zip(names, pipe.execute(), strict=True)
             if row
         ]
@@ -175,14 +214,15 @@ def _event(key: str, eid: bytes, fields: dict[bytes, bytes]) -> Event:
         raise DecodeError(f"{key}: entry {eid.decode()}: {error}") from None
 
 
-def _worker(keys: Keys, name: str, seen_ms: int, row: Row) -> Worker:
+def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float) -> Worker:
     r = Reader(keys.worker(name), row)
+    state = r.text("state")
     return Worker(
         name=name,
         host=r.text("host"),
         pid=r.whole("pid"),
         worker_class=r.text("class"),
-        state=r.text("state"),
+        state="silent" if seen_ms < late_ms and state in ("idle", "busy") else state,
         trial=r.text("trial"),
         seen_ms=seen_ms,
         started_ms=r.whole("started_ms"),

@@ -62,10 +62,24 @@ def decode_launch(text: str) -> Launch:
     if not isinstance(data, dict):
         raise ValueError("not a mapping")
     for field in ("command", "pass_env"):
-        if not all(isinstance(word, str) for word in data.get(field, [])):
-            raise ValueError(f"{field} holds more than text")
-        data[field] = tuple(data.get(field, []))
+        data[field] = _names(data.get(field, []), field)
+    for field in ("trainer", "program", "code", "code_dir"):
+        if not isinstance(data.get(field, ""), str):
+            raise ValueError(f"{field} is no text")
     return Launch(**{name: data[name] for name in Launch.__slots__ if name in data})
+
+
+def _names(data: Any, what: str = "it") -> tuple[str, ...]:
+    if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
+        raise ValueError(f"{what} is no list of texts")
+    return tuple(data)
+
+
+def _mapping(text: str) -> dict[str, Json]:
+    data = json.loads(text)
+    if not isinstance(data, dict):
+        raise ValueError("not a mapping")
+    return data
 
 
 def encode_metric(metric: Metric | None) -> str:
@@ -81,11 +95,14 @@ def decode_metric(text: str) -> Metric | None:
 
     None for a goal of a newer version: no ranking is better than a wrong one.
     """
-    data = json.loads(text)
-    goal, take = word(Goal, data["goal"]), word(Take, data["take"])
+    data = _mapping(text)
+    target = data.get("target")
+    if not isinstance(data["name"], str) or not isinstance(target, int | float | None):
+        raise ValueError("not a metric")
+    goal, take = word(Goal, str(data["goal"])), word(Take, str(data["take"]))
     if goal is None:
         return None
-    return Metric(name=data["name"], goal=goal, take=take or Take.LAST, target=data.get("target"))
+    return Metric(name=data["name"], goal=goal, take=take or Take.LAST, target=target)
 
 
 def encode_sweep(sweep: Sweep) -> dict[str, str]:
@@ -139,9 +156,9 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         canary=r.whole("canary"),
         method=r.text("method"),
         seed=r.whole("seed"),
-        varying=tuple(r.json("varying", [])),
-        spec=r.json("spec", {}),
-        provenance=r.json("provenance", {}),
+        varying=r.parse("varying", (), lambda text: _names(json.loads(text))),
+        spec=r.parse("spec", {}, _mapping),
+        provenance=r.parse("provenance", {}, _mapping),
         created_ms=r.whole("created_ms"),
         flag=r.text("flag"),
         held=r.text("held"),

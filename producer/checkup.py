@@ -10,8 +10,9 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import RedisError
 
-from hpq.connection import check_server, connect
-from hpq.errors import HpqError
+from hpq.connection import FIRST_S, check_server, connect
+from hpq.errors import ExitCode, HpqError
+from hpq.gpus import gpu_names
 from hpq.keys import Keys
 from hpq.passwords import redact
 from hpq.settings import Settings
@@ -23,11 +24,12 @@ from producer.server.embedded import attach
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing looked at; `level` is good, note, poor or wrong."""
+    """One thing looked at; `level` is good, note, poor or wrong; what is wrong has an exit code."""
 
     level: str
     what: str
     remedy: str = ""
+    exit_code: int = int(ExitCode.OUT_OF_REACH)
 
 
 def checkup(settings: Settings) -> list[Finding]:
@@ -35,13 +37,13 @@ def checkup(settings: Settings) -> list[Finding]:
     found: list[Finding] = []
     try:
         url = settings.redis_url or attach(settings.home).url
-        redis = connect(url, retries=1)
+        redis = connect(url, retries=1, patience_s=FIRST_S)
         version = check_server(redis, url)
         found.append(Finding(level="good", what=f"{redact(url)}: Redis {version} answers"))
         found += _server(redis, private=not settings.redis_url)
         found += _workers(settings, redis)
     except HpqError as error:
-        found.append(Finding(level="wrong", what=str(error)))
+        found.append(Finding(level="wrong", what=str(error), exit_code=int(error.exit_code)))
     except RedisError as error:
         found.append(Finding(level="wrong", what=f"the server: {error}"))
     return found + list(_here(settings))
@@ -105,9 +107,14 @@ def _here(settings: Settings) -> Iterator[Finding]:
             what="torch is not installed here: shipped trainers run elsewhere only",
             remedy="pip install 'hpq[trainers]'",
         )
+    names = gpu_names()
+    if names:
+        yield Finding(level="good", what=f"GPUs here: {'; '.join(names)}")
+    else:
+        yield Finding(level="note", what="no GPU is seen here: workers would train on the CPU")
     try:
         key = key_of(settings, make=False)
         which = fingerprint(key) or "none yet; the first enqueue makes one"
         yield Finding(level="good", what=f"HPQ_HOME is {settings.home}, code key {which}")
     except HpqError as error:
-        yield Finding(level="wrong", what=str(error))
+        yield Finding(level="wrong", what=str(error), exit_code=int(error.exit_code))

@@ -58,6 +58,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items()}
 
 
+# What typer gives every command, too, as each is an app of its own.
+_OF_HPQ_ITSELF = frozenset({"install_completion", "show_completion"})
+
+
 class Lazy(TyperGroup):
     """A group whose commands live in modules that are imported when used.
 
@@ -71,8 +75,12 @@ class Lazy(TyperGroup):
         if cmd_name not in WHERE:
             return None
         module: Any = importlib.import_module(f"producer.commands.{WHERE[cmd_name][0]}")
-        command: Any = get_command(module.app)
-        return command.commands[cmd_name] if hasattr(command, "commands") else command
+        found: Any = get_command(module.app)
+        command = found.commands[cmd_name] if hasattr(found, "commands") else found
+        command.params = [p for p in command.params if p.name not in _OF_HPQ_ITSELF]
+        for param in command.params:
+            param.secondary_opts = []  # no --no-once: what is off by default has no need of it
+        return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0] if args else ""
@@ -90,6 +98,21 @@ class Lazy(TyperGroup):
             formatter.write_dl([(f"  {name}", line) for name, (_, line) in commands.items()])
         codes = ", ".join(f"{c.value} {c.name.lower().replace('_', ' ')}" for c in ExitCode)
         formatter.write(f"\nExit codes: {codes}.\n`hpq COMMAND --help` tells of each command.\n")
+        formatter.write("`hpq --install-completion` lets the shell complete commands and ids.\n")
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        """As click's, but what it finds wrong with the words is one line as all of hpq's errors."""
+        try:
+            code = super().main(*args, **{**more, "standalone_mode": False})
+        except typer.Abort:
+            code = _say(UserError("nothing was done"), ExitCode.SOME_FAILED)
+        except Exception as error:
+            if not hasattr(error, "format_message"):
+                raise
+            where = getattr(getattr(error, "ctx", None), "command_path", "hpq")
+            what = " ".join(error.format_message().split()).rstrip(".")
+            code = _say(UserError(f"{what}; `{where} --help` tells what it takes"))
+        sys.exit(code if isinstance(code, int) else int(ExitCode.DONE))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -105,12 +128,12 @@ class Lazy(TyperGroup):
             raise typer.Exit(_say(error)) from None
 
 
-def _say(error: Exception) -> int:
+def _say(error: Exception, code: ExitCode | None = None) -> int:
     """One line on stderr; answers the exit code."""
     if isinstance(error, HpqError):
         for line in str(error).splitlines():
             print(f"hpq: {line}", file=sys.stderr)
-        return int(error.exit_code)
+        return int(error.exit_code if code is None else code)
     what = " ".join(f"{type(error).__name__}: {error}".split())
     print(f"hpq: a fault of hpq's own: {what} (hpq --debug … shows where)", file=sys.stderr)
     return int(ExitCode.SOME_FAILED)
@@ -136,4 +159,4 @@ def root(
 
 def main() -> None:
     """Run the command line; what hpq knows as an error is one line on stderr and an exit code."""
-    app()
+    app(prog_name="hpq")

@@ -16,7 +16,7 @@ from hpq import signing, wire
 from hpq.errors import UserError
 from hpq.identity import digest, identity, slug
 from hpq.store import ROWS, Store
-from hpq.sweep import Sweep
+from hpq.sweep import Launch, Sweep
 from hpq.trial import Json, Params
 from producer import launch as launching
 from producer import provenance
@@ -65,7 +65,7 @@ def enqueue(
             " or run_cap: 20 in the file"
         )
     code = launching.find(spec, file, Path.cwd(), code_dir)
-    mark = digest(spec.source, spec.seed, code.launch.code)
+    mark = digest(spec.source, spec.seed, _code_mark(code.launch))
     store = store_of(session)
     there = None if again else session.view.find_digest(mark)
     if there is not None:
@@ -86,6 +86,11 @@ def enqueue(
     if other is not None:  # somebody enqueued the same in the same moment
         return Enqueued(sid=other, is_new=False, trials=session.view.sweep(other).counts.total)
     return Enqueued(sid=sid, is_new=True, trials=trials)
+
+
+def _code_mark(launch: Launch) -> str:
+    """The code as identity has it: what runs in its directory is other code in another one."""
+    return f"{launch.code} in {launch.code_dir}" if launch.code_dir else launch.code
 
 
 def _new_id(session: Session, name: str) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from hpq import __version__, code
-from hpq.errors import UserError
+from hpq.errors import SweepFileError, UserError
 from hpq.hyperparams import SHIPPED
 from hpq.sweep import Launch
+from producer.sweepfile import sourcefile, yamlfile
 from producer.sweepfile.spec import SweepSpec
 
 
@@ -22,6 +25,10 @@ class Code:
     files: dict[str, str] | None = None
 
 
+class _Nowhere(Exception):
+    """Raised where the code that a file names is not found; `find` says where it is named."""
+
+
 def find(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None = None) -> Code:
     """The code that a sweep file means; `code_dir` is --code.
 
@@ -30,12 +37,15 @@ def find(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None = None) ->
     Raises:
         UserError: it is nowhere (names the places), or too large to fingerprint.
     """
-    file = file.resolve()
+    given, file = file, file.resolve()
     if spec.trainer in SHIPPED:
         return Code(launch=Launch(trainer=spec.trainer, code=f"hpq=={__version__}"))
-    folder = _folder(spec, file, cwd, code_dir)
-    if folder is None:
-        return Code(launch=_launch(spec, _installed(spec.trainer, cwd, file.parent)))
+    try:
+        folder = _folder(spec, file, cwd, code_dir)
+        if folder is None:
+            return Code(launch=_launch(spec, _installed(spec.trainer, cwd, file.parent)))
+    except _Nowhere as error:
+        raise SweepFileError(f"{_place(spec, given)}: {error}") from None
     files = code.manifest(folder, spec.program, without=file)
     launch = _launch(spec, code.digest_of(files), str(folder.resolve()))
     return Code(launch=launch, files=files)
@@ -78,7 +88,33 @@ def _must_have(spec: SweepSpec, places: list[Path]) -> Path:
             return place
     what = spec.program or spec.trainer
     looked = " nor in ".join(dict.fromkeys(str(p) for p in places))
-    raise UserError(f"{what!r} is not in {looked}; name its directory with `code:` or --code")
+    close = get_close_matches(what, _names_near(what, places), n=1) if spec.program else []
+    hint = f"did you mean {close[0]!r}?" if close else "name its directory with `code:` or --code"
+    raise _Nowhere(f"{what!r} is not in {looked}; {hint}")
+
+
+def _place(spec: SweepSpec, file: Path) -> str:
+    """Where the file, or else a flag, names the code: file:line:col: key."""
+    key = "program" if spec.program else "trainer"
+    document = yamlfile.parse(sourcefile.read(file), str(file))
+    data = document.data if isinstance(document.data, dict) else {}
+    if data.get(key) == getattr(spec, key):
+        return f"{document.places.find((key,))[1]}: {key}"
+    return "--set program" if spec.program else "--trainer"
+
+
+def _names_near(program: str, places: list[Path]) -> list[str]:
+    """The files that a misspelt program may mean: those of its ending, where it would be."""
+    inside = PurePath(program).parent
+    found: list[str] = []
+    for place in places:
+        with contextlib.suppress(OSError):
+            found += [
+                str(inside / entry.name)
+                for entry in sorted((place / inside).iterdir())
+                if entry.suffix == PurePath(program).suffix and entry.is_file()
+            ]
+    return found
 
 
 def _has_module(folder: Path, trainer: str) -> bool:
@@ -92,6 +128,6 @@ def _installed(trainer: str, *looked: Path) -> str:
     top = module.split(".")[0]
     if importlib.util.find_spec(top) is None:
         places = " nor in ".join(dict.fromkeys(str(p) for p in looked))
-        raise UserError(f"trainer {trainer!r}: no module {top!r} in {places}, and none installed")
+        raise _Nowhere(f"{trainer!r}: no module {top!r} in {places}, and none installed")
     names = metadata.packages_distributions().get(top, [])
     return "+".join(f"{name}=={metadata.version(name)}" for name in names) or f"module {top}"

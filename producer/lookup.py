@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from hpq.errors import NotFound
-from hpq.trial import TrialId
+from hpq.trial import TrialId, TrialState
 from hpq.view import View
 from producer.refs import parse
+
+_RECENT = 200  # ended trials among which a failed one is looked for
 
 
 def find(view: View, ref: str | None, owner: str) -> str | TrialId:
@@ -20,7 +22,9 @@ def find(view: View, ref: str | None, owner: str) -> str | TrialId:
 
 
 def find_trial(view: View, ref: str | None, owner: str) -> TrialId:
-    """As `find`, where a trial is wanted: of a sweep, one that runs, else the one that ended last.
+    """As `find`, where a trial is wanted: of a sweep, one that runs, else one that ended.
+
+    Of those the one that failed last, since it has something to say, else the one that ended last.
 
     Raises:
         NotFound: nothing fits, or no trial of the sweep has begun.
@@ -28,7 +32,8 @@ def find_trial(view: View, ref: str | None, owner: str) -> TrialId:
     found = find(view, ref, owner)
     if isinstance(found, TrialId):
         return found
-    shot = view.snapshot(found, rows=1, top=0, recent=1)
-    for trial in (*shot.running, *shot.recent):
+    shot = view.snapshot(found, rows=1, top=0, recent=_RECENT)
+    failed = [t for t in shot.recent if t.state is TrialState.FAILED]
+    for trial in (*shot.running, *failed, *shot.recent):
         return trial.id
     raise NotFound(f"no trial of {found} has begun; `hpq watch {found}` shows what it waits for")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from redis import Redis
 
-from hpq.connection import check_server, connect, guard
+from hpq.connection import FIRST_S, check_server, connect, guard
 from hpq.keys import Keys
 from hpq.settings import Settings, read
 from hpq.view import View
@@ -47,8 +47,8 @@ def open_session() -> Iterator[Session]:
     settings = read(os.environ)
     attached = None if settings.redis_url else attach(settings.home)
     url = settings.redis_url or (attached.url if attached else "")
+    check_server(connect(url, patience_s=FIRST_S), url)
     redis = connect(url)
-    check_server(redis, url)
     keys = Keys(settings.prefix)
     view = View(redis, keys, settings.lease_ms)
     with guard(url):

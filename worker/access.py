@@ -96,5 +96,8 @@ def _stale(launch: Launch, manifest: str | None) -> str | None:
         return "its code manifest in Redis is not the one that was enqueued"
     edited = code.changed(folder, files)
     if edited:
-        return f"{folder / edited} was edited after enqueue; enqueue again to run the new code"
+        return (
+            f"{folder / edited} was edited after enqueue; enqueue again to run the new code,"
+            " or take the edit back"
+        )
     return None

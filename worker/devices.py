@@ -1,24 +1,12 @@
-"""GPUs of this machine, counted and named without torch or CUDA, and what each slot may see."""
+"""Which of the GPUs of this machine each slot may see."""
 
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 from hpq.errors import UserError
-
-
-@cache
-def gpu_names() -> tuple[str, ...]:
-    """The GPUs that the driver shows, with the driver's version; empty where there is none."""
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    return tuple(line.strip() for line in done.stdout.splitlines()) if done.returncode == 0 else ()
+from hpq.gpus import gpu_names
 
 
 def visible(environ: Mapping[str, str]) -> list[str]:

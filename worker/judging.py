@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -13,6 +14,8 @@ from worker.collector import Collector
 from worker.failures import of_exit
 from worker.messages import End
 from worker.stall import STALLED
+
+_SHOWN = 60  # characters of a line of the program's
 
 
 class Halt(StrEnum):
@@ -78,10 +81,10 @@ def _judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
         return _ended(got, TrialState.FAILED, of_exit(end.status, ending.tail))
     if end.failure is not None:
         return _ended(got, TrialState.FAILED, end.failure)
-    return _by_metric(sweep, got)
+    return _by_metric(sweep, got, ending.tail)
 
 
-def _by_metric(sweep: Sweep, got: Collector) -> Outcome:
+def _by_metric(sweep: Sweep, got: Collector, tail: str) -> Outcome:
     metric = sweep.metric
     if metric is None or got.objective is not None:
         return _ended(got, TrialState.FINISHED)
@@ -91,8 +94,25 @@ def _by_metric(sweep: Sweep, got: Collector) -> Outcome:
     said = f"it reported {', '.join(names)}" if names else "it reported nothing"
     if got.has_dropped:
         said += f"; of more than {MAX_NAMES} names the rest was dropped"
-    line = f"the metric {metric.name!r} was never reported; {said}"
-    return _failed(got, FailureKind.USER_ERROR, line)
+    what = f"the metric {metric.name!r} was never reported; {said}"
+    failure = Failure(
+        kind=FailureKind.USER_ERROR,
+        message=f"{what}; {_how_to_report(sweep, tail)}",
+        fingerprint=what,  # without the line that was seen: it differs from trial to trial
+    )
+    return _ended(got, TrialState.FAILED, failure)
+
+
+def _how_to_report(sweep: Sweep, tail: str) -> str:
+    assert sweep.metric is not None
+    name = sweep.metric.name
+    if sweep.launch.trainer:
+        return f"call trial.report({{{name!r}: …}}), or return {{{name!r}: …}}"
+    # What looks like a report to people: `Epoch 1 val_loss=0.3 done`, `val_loss: 0.3`.
+    near = re.compile(rf"(?<![\w./-]){re.escape(name)}\s*[=:]\s*[-+.\d]")
+    seen = [line.strip() for line in tail.splitlines() if near.search(line)]
+    remedy = f"print a whole line {name}=0.31, or call hpq.report({{{name!r}: …}})"
+    return f"{remedy}; {seen[-1][:_SHOWN]!r} is no such line" if seen else remedy
 
 
 def _failed(got: Collector, kind: FailureKind, message: str) -> Outcome:

@@ -56,7 +56,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     end_with_parent()  # no worker that nobody sees goes on after its fleet was killed
     adopt_orphans()
     check_server(connect(settings.redis_url), settings.redis_url)
-    host = environ.get("HPQ_NODE") or socket.gethostname()
+    host = settings.node or socket.gethostname()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
     access = Access(settings)
     device = devices.describe(environ.get("CUDA_VISIBLE_DEVICES", ""))

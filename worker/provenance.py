@@ -7,9 +7,9 @@ import platform
 from importlib import metadata
 
 from hpq import __version__
+from hpq.gpus import gpu_names
 from hpq.settings import Settings
 from hpq.wire import dumps
-from worker.devices import gpu_names
 
 
 def record(settings: Settings, host: str, device: str) -> tuple[str, str]:

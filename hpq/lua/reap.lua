@@ -49,6 +49,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
     count('leases_expired')
     local want = changing(sid, function()
       local flag = redis.call('HGET', sweep_key(sid), 'flag')
+      let_go(sid, n, tonumber(f[8]))
       if f[7] == 'stop' or flag == 'cancelled' or flag == 'stopped' then
         finish(sid, n, f[1], 'cancelled')
       elseif poison(sid, n, t, f) then

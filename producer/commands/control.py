@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from hpq.errors import Forbidden, UserError
 from hpq.sweep import Sweep
-from hpq.trial import TrialState
+from hpq.trial import TrialId, TrialState
 from producer import refs
-from producer.commands.options import SweepRef
+from producer.completion import SweepRef, sweep_ids
 from producer.limits import limits
+from producer.look.text import trials_of
 from producer.session import Session, open_session
+from producer.taking import say_if_not_taken
 from producer.writing import store_of
 
 app = typer.Typer()
@@ -22,7 +25,10 @@ app = typer.Typer()
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Other = Annotated[bool, typer.Option("--force", help="Also a sweep of somebody else.")]
 Targets = Annotated[
-    list[str] | None, typer.Argument(help="A sweep, or trials of it: SWEEP/7, or 7 of my last.")
+    list[str] | None,
+    typer.Argument(
+        help="A sweep, or trials of it: SWEEP/7, or 7 of my last.", autocompletion=sweep_ids
+    ),
 ]
 
 
@@ -34,28 +40,57 @@ def _mine(session: Session, ref: str | None, force: bool) -> Sweep:
     return sweep
 
 
-def _named(session: Session, ref: str | None, verb: str) -> str | None:
-    """No ending of anything by default on a server that others use, too."""
-    if ref is None and not session.is_private:
-        raise UserError(f"say which sweep to {verb}: `hpq ls` lists them")
-    return ref
+@contextmanager
+def _ending(
+    ref: str | None, verb: str, force: bool, *, some: bool = False
+) -> Iterator[tuple[Session, Sweep]]:
+    """A session and the sweep to end: named where nobody is asked, and on a server of others.
+
+    There, `some` trials of my last sweep may be meant by their numbers.
+
+    Raises:
+        UserError: it has to be named.
+    """
+    if ref is None and not sys.stdin.isatty():
+        raise _unnamed(verb)
+    with open_session() as session:
+        if ref is None and not session.is_private and not some:
+            raise _unnamed(verb)
+        yield session, _mine(session, ref, force)
+
+
+def _unnamed(verb: str) -> UserError:
+    return UserError(f"say which sweep to {verb}: `hpq ls` lists them")
 
 
 def _ask(question: str, yes: bool) -> None:
-    if not yes and sys.stdin.isatty() and not typer.confirm(question):
+    """Ask for a yes, unless it was said.
+
+    Raises:
+        UserError: there is nobody to ask.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UserError(f"{question} There is no terminal to answer at; say --yes")
+    if not typer.confirm(question):
         raise typer.Abort
 
 
 @app.command()
 def pause(sweep: SweepRef = None, force: Other = False) -> None:
     """Let no further trial of a sweep start."""
-    _say_to("pause", sweep, force, lambda s: f"{s.id}: paused; {s.counts.running} trials run on")
+    _say_to("pause", sweep, force, lambda s: f"{s.id}: paused; {_run_on(s.counts.running)}")
 
 
 @app.command()
 def resume(sweep: SweepRef = None, force: Other = False) -> None:
     """Go on with a paused or held sweep."""
     _say_to("resume", sweep, force, lambda s: f"{s.id}: {s.state}")
+
+
+def _run_on(running: int) -> str:
+    return f"{trials_of(running)} {'runs' if running == 1 else 'run'} on"
 
 
 def _say_to(verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str]) -> None:
@@ -68,25 +103,33 @@ def _say_to(verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str
 @app.command()
 def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
     """Finish what runs, cancel what waits."""
-    with open_session() as session:
-        it = _mine(session, _named(session, sweep, "stop"), force)
-        _ask(f"Cancel {it.counts.queued} queued trials of {it.id}?", yes)
+    with _ending(sweep, "stop", force) as (session, it):
+        _ask(f"Cancel {trials_of(it.counts.queued, 'queued trial')} of {it.id}?", yes)
         touched = store_of(session).control(it.id, "stop")
-        runs = session.view.sweep(it.id).counts.running
-        print(f"{it.id}: {touched} queued trials cancelled, {runs} run on", file=sys.stderr)
+        rest = _run_on(session.view.sweep(it.id).counts.running)
+        print(f"{it.id}: {trials_of(touched, 'queued trial')} cancelled; {rest}", file=sys.stderr)
 
 
 @app.command()
 def cancel(targets: Targets = None, yes: Yes = False, force: Other = False) -> None:
     """Stop a sweep or some of its trials now."""
-    with open_session() as session:
-        ref, numbers = refs.parse(targets)
-        named = ref if numbers else _named(session, ref, "cancel")
-        it = _mine(session, named, force)
-        what = f"{len(numbers)} trials" if numbers else f"all {it.counts.total} trials"
-        _ask(f"Cancel {what} of {it.id}?", yes)
+    ref, numbers = refs.parse(targets)
+    with _ending(ref, "cancel", force, some=bool(numbers)) as (session, it):
+        _ask(f"Cancel {_left(session, it, numbers)}?", yes)
         touched = store_of(session).control(it.id, "cancel", *numbers)
-        print(f"{it.id}: {touched} trials are cancelled or being stopped", file=sys.stderr)
+        are = "is" if touched == 1 else "are"
+        print(f"{it.id}: {trials_of(touched)} {are} cancelled or being stopped", file=sys.stderr)
+
+
+def _left(session: Session, it: Sweep, numbers: list[int]) -> str:
+    """`2 trials of X (1 has ended)`: what a cancel would end."""
+    total, ended = it.counts.total, it.counts.ended
+    if numbers:
+        ids = [TrialId(sweep=it.id, number=n) for n in dict.fromkeys(numbers)]
+        total = len(ids)
+        ended = sum(session.view.trial(one).state.is_terminal for one in ids)
+    have = "has" if ended == 1 else "have"
+    return f"{trials_of(total - ended)} of {it.id}" + (f" ({ended} {have} ended)" if ended else "")
 
 
 @app.command()
@@ -106,7 +149,9 @@ def retry(
             trials = session.view.all_trials(it.id)
             numbers = [t.id.number for t in trials if t.state in wanted]
         touched = store_of(session).retry(it.id, numbers)
-        print(f"{it.id}: {touched} trials queued again", file=sys.stderr)
+        print(f"{it.id}: {trials_of(touched)} queued again", file=sys.stderr)
+        if touched:
+            say_if_not_taken(session, it.id)
 
 
 @app.command("set")
@@ -126,11 +171,10 @@ def set_(
 @app.command()
 def rm(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
     """Delete a sweep with all its results."""
-    with open_session() as session:
-        it = _mine(session, _named(session, sweep, "delete"), force)
+    with _ending(sweep, "delete", force) as (session, it):
         if it.counts.running and not force:
             raise UserError(f"{it.id} has running trials; `hpq cancel {it.id}` first, or --force")
-        _ask(f"Delete {it.id} with the results of {it.counts.ended} trials?", yes)
+        _ask(f"Delete {it.id} with the results of {trials_of(it.counts.ended)}?", yes)
         store = store_of(session)
         store.remove(it.id)
         print(f"{it.id}: deleted", file=sys.stderr)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as jsonlib
 import os
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -21,11 +20,12 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
     """Check the server, the workers and the data; each finding says what to do."""
     found: list[Finding] = checkup(read(os.environ))
     if json:
-        print(jsonlib.dumps([asdict(f) for f in found]))
+        keys = ("level", "what", "remedy")
+        print(jsonlib.dumps([{key: getattr(f, key) for key in keys} for f in found]))
     else:
         for finding in found:
             print(f"{finding.level:7} {finding.what}")
             if finding.remedy:
                 print(f"        {finding.remedy}")
-    bad = any(f.level == "wrong" for f in found)
-    raise typer.Exit(int(ExitCode.OUT_OF_REACH if bad else ExitCode.DONE))
+    wrong = [f.exit_code for f in found if f.level == "wrong"]
+    raise typer.Exit(wrong[0] if wrong else int(ExitCode.DONE))

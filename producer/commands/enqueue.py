@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from hpq.errors import ExitCode
-from hpq.hyperparams import SHIPPED
 from producer import enqueue as enqueuing
 from producer.commands.options import (
     Canary,
@@ -24,10 +23,11 @@ from producer.commands.options import (
     read_file,
 )
 from producer.enqueue import Enqueued
-from producer.look.takers import why_not_taken
+from producer.look.text import trials_of
 from producer.progress import Bar
 from producer.session import Session, open_session
 from producer.sweepfile.spec import count as count_sets
+from producer.taking import say_if_not_taken
 
 app = typer.Typer()
 
@@ -79,22 +79,20 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
         print(jsonlib.dumps(fact))
         return
     if done.is_new:
-        print(f"{done.sid}: {done.trials} trials queued", file=sys.stderr)
+        print(f"{done.sid}: {trials_of(done.trials)} queued", file=sys.stderr)
         if sweep.launch.code_dir:
             what = sweep.launch.program or sweep.launch.trainer
             print(f"runs {what} in {sweep.launch.code_dir}", file=sys.stderr)
     elif is_run:
         left = sweep.counts.queued + sweep.counts.running
-        print(f"{done.sid}: goes on, {left} of {done.trials} trials are left", file=sys.stderr)
+        print(f"{done.sid}: goes on, {left} of {trials_of(done.trials)} left", file=sys.stderr)
     else:
         print(
-            f"{done.sid}: the same file, seed and code are there ({sweep.state}, {done.trials}"
-            " trials); nothing was added. --new makes another sweep of them",
+            f"{done.sid}: the same file, seed and code are there ({sweep.state},"
+            f" {trials_of(done.trials)}); nothing was added. --new makes another sweep of them",
             file=sys.stderr,
         )
     if is_run:
         return
-    reason = why_not_taken(sweep, session.view.workers(sweep.worker_class), SHIPPED)
-    if reason and not sweep.state.is_over:
-        print(reason, file=sys.stderr)
+    say_if_not_taken(session, done.sid)
     print(done.sid)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from producer.completion import sweep_ids
 from producer.look.logs import Cleaner, follow_log, read_log
 from producer.look.out import talk
 from producer.lookup import find_trial
@@ -19,12 +20,15 @@ app = typer.Typer()
 
 @app.command()
 def logs(
-    trial: Annotated[str | None, typer.Argument(help="SWEEP/7, or 7 of my last sweep.")] = None,
+    trial: Annotated[
+        str | None,
+        typer.Argument(help="SWEEP/7, or 7 of my last sweep.", autocompletion=sweep_ids),
+    ] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it ends.")] = False,
     tail: Annotated[int | None, typer.Option("-n", "--tail", min=0, help="Last lines.")] = None,
     raw: Annotated[bool, typer.Option(help="Bytes as printed, escapes and all.")] = False,
 ) -> None:
-    """What a trial printed; of a sweep, its oldest running trial, else the one that ended last."""
+    """What a trial printed; of a sweep, one that runs, else the last that failed, or ended."""
     with open_session() as session:
         found = find_trial(session.view, trial, session.settings.user)
         if trial is None or not trial.endswith(str(found.number)):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
-from hpq.sizes import about_bytes
-from hpq.sweep import Sweep
+from hpq.hyperparams import SHIPPED
+from hpq.snapshot import Unreadable
+from hpq.sweep import Sweep, SweepState
+from hpq.view import View
 from producer.look.out import show_json, show_table, talk
 from producer.look.records import sweep_record
-from producer.look.style import Span
+from producer.look.style import Span, Style
 from producer.look.tables import Column
-from producer.look.text import clean, duration, measure, size
+from producer.look.takers import why_not_taken
+from producer.look.text import clean, duration, measure
 from producer.look.verdict import STATE_STYLE
-from producer.session import open_session
+from producer.session import Session, open_session
 
 app = typer.Typer()
 
@@ -25,25 +28,31 @@ def ls(
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 20,
     everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
     sizes: Annotated[bool, typer.Option("--size", help="About how many bytes each takes.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Sweeps, newest first."""
     with open_session() as session:
         view = session.view
-        sweeps = view.sweeps(view.sweep_ids(None if everything else n))
-        best = view.leaders(sweeps)
-        took = about_bytes(session.redis, session.keys, sweeps) if sizes else []
+        found = view.sweeps_or_why(view.sweep_ids(None if everything else n))
+        sweeps = [one for one in found if isinstance(one, Sweep)]
+        best = dict(zip((s.id for s in sweeps), view.leaders(sweeps), strict=True))
+        took = _sizes(session, sweeps) if sizes else None
+        waits = _waits(view, sweeps)
         if as_json:
-            records = [sweep_record(s, b) for s, b in zip(sweeps, best, strict=True)]
+            show_json([_record(one, best, waits, took) for one in found])
+        elif found:
+            rows = [_row(one, best, waits, view.now_ms()) for one in found]
             if sizes:
-                records = [r | {"about_bytes": n} for r, n in zip(records, took, strict=True)]
-            show_json(records)
-        elif sizes and sweeps:
-            rows = _rows(sweeps, best, view.now_ms())
-            cells = [[*row, Span(size(n))] for row, n in zip(rows, took, strict=True)]
-            show_table([*_COLUMNS, Column(title="about", keep=95, right=True)], cells)
-        elif sweeps:
-            show_table(_COLUMNS, _rows(sweeps, best, view.now_ms()))
+                rows = [
+                    [*row, Span(_size(one, took))] for row, one in zip(rows, found, strict=True)
+                ]
+            show_table([*_COLUMNS, _ABOUT] if sizes else _COLUMNS, rows)
+            for why in dict.fromkeys(waits.values()):
+                some = [clean(sid) for sid, reason in waits.items() if reason == why]
+                talk(f"! {some[0]}{f' and {len(some) - 1} more' if some[1:] else ''}: {why}")
+            for one in found:
+                if isinstance(one, Unreadable):
+                    talk(f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}")
         else:
             talk("no sweep yet; `hpq enqueue FILE` makes one")
 
@@ -59,20 +68,57 @@ _COLUMNS = (
     Column(title="owner", keep=50, least=4),
     Column(title="class", keep=40, least=4),
 )
+_ABOUT = Column(title="about", keep=95, right=True)
 
 
-def _rows(sweeps: Sequence[Sweep], best: Sequence[float | None], now_ms: int) -> list[list[Span]]:
+def _sizes(session: Session, sweeps: Sequence[Sweep]) -> dict[str, int]:
+    taken = about_bytes(session.redis, session.keys, sweeps)
+    return dict(zip((s.id for s in sweeps), taken, strict=True))
+
+
+def _size(one: Sweep | Unreadable, took: Mapping[str, int] | None) -> str:
+    return size(took[one.id]) if took and one.id in took else ""
+
+
+def _waits(view: View, sweeps: Sequence[Sweep]) -> dict[str, str]:
+    """Why no live worker takes a sweep, of those that get nowhere without one."""
+    idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
+    workers = view.workers() if idle else []
+    found = {s.id: why_not_taken(s, workers, SHIPPED) for s in idle}
+    return {sid: why for sid, why in found.items() if why}
+
+
+def _record(
+    one: Sweep | Unreadable,
+    best: Mapping[str, float | None],
+    waits: Mapping[str, str],
+    took: Mapping[str, int] | None,
+) -> dict[str, Any]:
+    if isinstance(one, Unreadable):
+        return {"id": one.id, "state": "unreadable", "why": one.why}
+    record = sweep_record(one, best[one.id]) | {"not_taken": waits.get(one.id)}
+    return record if took is None else record | {"about_bytes": took[one.id]}
+
+
+def _row(
+    one: Sweep | Unreadable,
+    best: Mapping[str, float | None],
+    waits: Mapping[str, str],
+    now_ms: int,
+) -> list[Span]:
+    if isinstance(one, Unreadable):
+        blanks = [Span("")] * (len(_COLUMNS) - 2)
+        return [Span(clean(one.id)), Span("unreadable", Style.RED), *blanks]
+    leader = best[one.id]
+    state = Span(one.state.value, STATE_STYLE[one.state])
     return [
-        [
-            Span(s.id),
-            Span(s.state.value, STATE_STYLE[s.state]),
-            Span(f"{s.counts.ended}/{s.counts.total}"),
-            Span(str(s.counts.failed or "")),
-            Span("" if b is None else measure(b)),
-            Span(clean(s.metric.name) if s.metric else ""),
-            Span(duration(now_ms - s.created_ms)),
-            Span(clean(s.owner)),
-            Span(s.worker_class),
-        ]
-        for s, b in zip(sweeps, best, strict=True)
+        Span(one.id),
+        Span("waiting !", Style.YELLOW) if one.id in waits else state,
+        Span(f"{one.counts.ended}/{one.counts.total}"),
+        Span(str(one.counts.failed or "")),
+        Span("" if leader is None else measure(leader)),
+        Span(clean(one.metric.name) if one.metric else ""),
+        Span(duration(now_ms - one.created_ms)),
+        Span(clean(one.owner)),
+        Span(clean(one.worker_class)),
     ]

@@ -24,9 +24,6 @@ Canary = Annotated[
     int, typer.Option(min=0, help="So many trials must finish before the rest may start.")
 ]
 Force = Annotated[bool, typer.Option(help="Take more than 100,000 trials.")]
-SweepRef = Annotated[
-    str | None, typer.Argument(help="A sweep's id or its beginning; without: my last one.")
-]
 
 
 def read_file(

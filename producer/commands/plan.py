@@ -22,6 +22,8 @@ from producer.commands.options import (
     Trainer,
     read_file,
 )
+from producer.look.flat import flat
+from producer.look.text import trials_of
 from producer.sweepfile.spec import count as count_sets
 from producer.sweepfile.spec import sets as make_sets
 
@@ -51,13 +53,13 @@ def plan(
         return
     for warning in spec.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    how_many = "no end (give --count)" if total is None else f"{total} trials"
+    how_many = "no end (give --count)" if total is None else trials_of(total)
     print(f"{spec.name}: {spec.method}, {how_many}, class {spec.queue}, seed {spec.seed}")
     what = spec.trainer or spec.program or " ".join(spec.command)
     print(f"runs {what}" + (f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})"))
     if spec.metric:
         print(f"metric {spec.metric.name}, {spec.metric.goal}")
     for number, params in enumerate(some, 1):
-        print(f"{number:>6}  " + " ".join(f"{k}={v}" for k, v in params.items()))
+        print(f"{number:>6}  " + " ".join(f"{k}={v}" for k, v in flat(params).items()))
     if total is None or total > len(some):
         print("   ...")

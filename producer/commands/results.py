@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hpq.trial import TrialState
+from producer.completion import sweep_ids
 from producer.look.export import write_csv
 from producer.look.out import show_json_rows, show_table
 from producer.look.ranking import result_columns, result_row
@@ -20,9 +21,11 @@ app = typer.Typer()
 
 @app.command()
 def results(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep's id or its beginning.")] = None,
+    sweep: Annotated[
+        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+    ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, all parameters.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As a JSON array.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     sort: Annotated[
         str, typer.Option(help="objective, duration, a metric or parameter; -NAME turns it.")
     ] = "",

@@ -6,15 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
+from hpq.errors import UserError
+from hpq.settings import Settings
+from hpq.signing import is_signed, key_of
+from hpq.sweep import Sweep
 from hpq.trial import TrialId
 from hpq.view import View
+from producer.completion import sweep_ids
 from producer.look.by_hand import by_hand
 from producer.look.describe import sweep_lines, trial_lines
 from producer.look.logs import read_log
 from producer.look.out import show_json, show_lines
 from producer.look.records import finite, sweep_record, trial_record
 from producer.lookup import find
-from producer.session import open_session
+from producer.session import Session, open_session
 
 app = typer.Typer()
 _TAIL = 10  # lines of the log
@@ -22,8 +27,11 @@ _TAIL = 10  # lines of the log
 
 @app.command()
 def show(
-    what: Annotated[str | None, typer.Argument(help="SWEEP, SWEEP/7, or 7 of my last.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
+    what: Annotated[
+        str | None,
+        typer.Argument(help="SWEEP, SWEEP/7, or 7 of my last.", autocompletion=sweep_ids),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_command: Annotated[
         bool, typer.Option("--command", help="How to run the trial's program by hand.")
     ] = False,
@@ -36,16 +44,18 @@ def show(
         elif isinstance(found, TrialId):
             _show_trial(session.view, found, as_json)
         else:
-            _show_sweep(session.view, found, as_json)
+            _show_sweep(session, found, as_json)
 
 
-def _show_sweep(view: View, sid: str, as_json: bool) -> None:
+def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
+    view = session.view
     sweep = view.sweep(sid)
     if not as_json:
-        return show_lines(sweep_lines(sweep))
+        return show_lines(sweep_lines(sweep, _signed(session.settings, sweep)))
     launch = sweep.launch
     more: dict[str, Any] = {
         "launch": {name: getattr(launch, name) for name in launch.__slots__},
+        "signed": _signed(session.settings, sweep),
         "varying": list(sweep.varying),
         "method": sweep.method,
         "seed": sweep.seed,
@@ -54,6 +64,20 @@ def _show_sweep(view: View, sid: str, as_json: bool) -> None:
         "provenance": dict(sweep.provenance),
     }
     show_json(sweep_record(sweep, view.leaders([sweep])[0]) | more)
+
+
+def _signed(settings: Settings, sweep: Sweep) -> str:
+    """Whether the launch record is as its owner signed it, as far as the key here can tell."""
+    if not sweep.signature:
+        return "no"
+    try:
+        key = key_of(settings, make=False)
+    except UserError as error:
+        return f"unknown: {error}"
+    if key is None:
+        return "unknown: there is no key here"
+    is_ours = is_signed(key, settings.prefix, sweep.id, sweep.launch, sweep.signature)
+    return "yes" if is_ours else "not by your key: by another, or the record was changed since"
 
 
 def _show_trial(view: View, found: TrialId, as_json: bool) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from producer.completion import sweep_ids
 from producer.look.summary_page import print_summary, print_summary_json
 from producer.session import open_session
 
@@ -14,9 +15,11 @@ app = typer.Typer()
 
 @app.command()
 def summary(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep's id or its beginning.")] = None,
+    sweep: Annotated[
+        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+    ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many trials in the ranking.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Ranking and bars of a sweep, what the parameters did to it, and what failed."""
     with open_session() as session:

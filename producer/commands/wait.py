@@ -10,10 +10,12 @@ import typer
 
 from hpq.errors import Held
 from hpq.snapshot import Snapshot
+from producer.completion import sweep_ids
 from producer.look.follow import follow, stands
 from producer.look.lines import not_taken, say_verdict
-from producer.look.out import talk
+from producer.look.out import show_json, talk
 from producer.look.outcome import exit_code
+from producer.look.records import sweep_record
 from producer.session import open_session
 
 app = typer.Typer()
@@ -21,8 +23,11 @@ app = typer.Typer()
 
 @app.command()
 def wait(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep's id or its beginning.")] = None,
+    sweep: Annotated[
+        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+    ] = None,
     timeout: Annotated[float | None, typer.Option(min=0, help="Give up after seconds.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,
 ) -> None:
     """Block until a sweep is over: exit code 0 all well, 1 some failed, 5 held or timed out."""
     with open_session() as session:
@@ -30,10 +35,14 @@ def wait(
         deadline, told = None if timeout is None else time.monotonic() + timeout, ""
         for change in follow(session.view, sid):
             told = _tell(change.snapshot, told)
+            is_late = deadline is not None and time.monotonic() > deadline
+            if as_json and (is_late or stands(change.snapshot)):
+                best = change.snapshot.best
+                show_json(sweep_record(change.snapshot.sweep, best[0].objective if best else None))
             if stands(change.snapshot):
                 say_verdict(change.snapshot, sys.stderr)
                 raise typer.Exit(exit_code(change.snapshot.sweep))
-            if deadline is not None and time.monotonic() > deadline:
+            if is_late:
                 counts = change.snapshot.sweep.counts
                 raise Held(f"{sid} is not over after {timeout:g}s: {counts.ended}/{counts.total}")
 

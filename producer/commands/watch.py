@@ -8,27 +8,40 @@ from typing import Annotated
 
 import typer
 
+from hpq.errors import UserError
+from producer.completion import sweep_ids
 from producer.look.frame import frame
-from producer.look.lines import print_lines
+from producer.look.lines import not_taken, print_lines
+from producer.look.out import show_json
 from producer.look.outcome import exit_code
+from producer.look.records import snapshot_record
 from producer.look.style import paint
 from producer.look.terminal import look_of
+from producer.look.verdict import estimate, needs_you
 from producer.look.watch import read_scene, watch_sweep
 from producer.session import Session, open_session
 
 app = typer.Typer()
+_MOST = 500  # running trials in --json
 
 
 @app.command()
 def watch(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep's id or its beginning.")] = None,
+    sweep: Annotated[
+        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+    ] = None,
     until_done: Annotated[bool, typer.Option(help="Leave when the sweep is over.")] = False,
-    once: Annotated[bool, typer.Option(help="Print one frame and leave.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame and leave.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (with --once).")] = False,
     lines: Annotated[bool, typer.Option(help="A line an event, also on a terminal.")] = False,
 ) -> None:
     """A sweep, live: q quits, arrows scroll."""
+    if as_json and not once:
+        raise UserError("--json goes with --once: a watch without end is no JSON")
     with open_session() as session:
         sid = session.view.resolve(sweep, session.settings.user)
+        if as_json:
+            return _data(session, sid)
         if once:
             return _frame(session, sid)
         if lines:
@@ -41,5 +54,11 @@ def watch(
 
 def _frame(session: Session, sid: str) -> None:
     look = look_of(sys.stdout, os.environ)
-    for line in frame(read_scene(session.view, sid, look), look.columns, look.rows):
+    scene = read_scene(session.view, sid, look, is_live=False)
+    for line in frame(scene, look.columns, look.rows):
         print(paint(line, look))
+
+
+def _data(session: Session, sid: str) -> None:
+    shot = session.view.snapshot(sid, _MOST, top=20, recent=20)
+    show_json(snapshot_record(shot, needs_you(shot, not_taken(shot)), estimate(shot)))

@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
 
 from hpq.snapshot import Worker
+from hpq.sweep import Sweep
 from producer.look.out import show_json, show_table, talk
 from producer.look.records import worker_record
 from producer.look.style import Span, Style
 from producer.look.tables import Column
 from producer.look.text import clean, duration
-from producer.session import open_session
+from producer.session import Session, open_session
 
 app = typer.Typer()
 
 
 @app.command()
 def workers(
-    as_json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Live workers: what they are at, and which sweeps they leave alone."""
+    """Live workers: what they are at, and which unfinished sweeps they leave alone."""
     with open_session() as session:
         found = session.view.workers()
         if as_json:
             show_json([worker_record(w) for w in found])
         elif found:
             show_table(_COLUMNS, _rows(found, session.view.now_ms()))
-            for w in found:
-                for sweep, reason in w.refuses.items():
-                    talk(f"{clean(w.name)} leaves {clean(sweep)}: {clean(reason)}")
+            for line in _left_alone(session, found):
+                talk(line)
         else:
             talk("no worker is alive; `hpq worker` starts one")
+
+
+def _left_alone(session: Session, found: Sequence[Worker]) -> Iterator[str]:
+    """A line for each unfinished sweep that workers leave, whatever their number."""
+    who: dict[tuple[str, str], list[str]] = {}
+    for w in found:
+        for sweep, reason in w.refuses.items():
+            who.setdefault((sweep, reason), []).append(w.name)
+    wanted = session.view.sweeps_or_why(sorted({sweep for sweep, _ in who}))
+    waiting = {s.id for s in wanted if isinstance(s, Sweep) and not s.state.is_over}
+    for (sweep, reason), names in who.items():
+        if sweep in waiting:
+            them = f"{clean(names[0])} leaves" if len(names) == 1 else f"{len(names)} workers leave"
+            yield f"{them} {clean(sweep)}: {clean(reason)}"
 
 
 _COLUMNS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 from hpq.command import argv
@@ -12,7 +13,9 @@ from producer.look.export import shell_line
 
 
 def by_hand(view: View, found: TrialId | str) -> str:
-    """The shell command that a trial's worker starts, with this machine's `python`.
+    """The shell command that a trial's worker starts, with the interpreter of workers here.
+
+    A command that wants its parameters in a file gets one under /tmp, written first.
 
     Raises:
         UserError: a sweep was named, or its trials run a trainer, which is no command.
@@ -22,13 +25,10 @@ def by_hand(view: View, found: TrialId | str) -> str:
     launch = view.sweep(found.sweep).launch
     if not (launch.program or launch.command):
         raise UserError(f"{found} runs the trainer {launch.trainer}, which has no command")
-    words = argv(
-        launch.command,
-        launch.program,
-        view.trial(found).params,
-        environ=os.environ,
-        params_file="params.json",
-        interpreter="python",
-    )
-    line = shell_line(words)
-    return f"cd {shell_line([launch.code_dir])} && {line}" if launch.code_dir else line
+    params = view.trial(found).params
+    file = f"/tmp/hpq-{found.sweep}-{found.number}.json"
+    words = argv(launch.command, launch.program, params, environ=os.environ, params_file=file)
+    steps = [f"cd {shell_line([launch.code_dir])}"] if launch.code_dir else []
+    if file in words:
+        steps.append(f"printf %s {shell_line([json.dumps(dict(params))])} > {file}")
+    return " && ".join([*steps, shell_line(words)])

@@ -8,6 +8,7 @@ from typing import Any
 
 from hpq.sweep import Sweep
 from hpq.trial import Params, Point, Trial
+from producer.look.flat import flat
 from producer.look.records import iso
 from producer.look.sparkline import sparkline
 from producer.look.style import Line, Span, Style
@@ -19,8 +20,8 @@ _CURVE = 60  # columns
 _INDENT = "  "
 
 
-def sweep_lines(sweep: Sweep) -> Iterator[Line]:
-    """Everything that is known of a sweep beside its trials."""
+def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
+    """Everything that is known of a sweep beside its trials; `signed` says whether, and by whom."""
     launch, metric, counts = sweep.launch, sweep.metric, sweep.counts
     yield from _pairs(
         {
@@ -35,7 +36,7 @@ def sweep_lines(sweep: Sweep) -> Iterator[Line]:
             "code": launch.code,
             "code directory": launch.code_dir,
             "environment": " ".join(launch.pass_env),
-            "signed": "yes" if sweep.signature else "",
+            "signed": signed,
             "class": sweep.worker_class,
             "owner": sweep.owner,
             "priority": str(sweep.priority or ""),
@@ -48,8 +49,13 @@ def sweep_lines(sweep: Sweep) -> Iterator[Line]:
             "digest": sweep.digest,
         }
     )
-    yield from _block("file", sweep.spec)
-    yield from _block("provenance", sweep.provenance)
+    origin = dict(sweep.provenance)
+    text = origin.pop("text", None)  # the file as it was given, with its comments
+    if isinstance(text, str):
+        yield from _section("file", ([Span(line)] for line in clean_block(text).splitlines()))
+    else:
+        yield from _block("file", sweep.spec)
+    yield from _block("provenance", origin)
 
 
 def trial_lines(
@@ -71,14 +77,15 @@ def trial_lines(
             "worker": f"{trial.worker} on {trial.host}" if trial.worker else "",
             "started": iso(trial.claimed_ms) or "",
             "ended": iso(trial.ended_ms) or "",
-            "time": duration(trial.duration_ms) if trial.claimed_ms else "",
+            "time": duration(trial.duration_ms) if trial.duration_ms else "",
             "step": str(trial.step or ""),
             "phase": trial.phase,
         }
     )
-    yield from _section("parameters", _pairs({k: value(v) for k, v in trial.params.items()}))
+    yield from _section("parameters", _pairs({k: value(v) for k, v in flat(trial.params).items()}))
     yield from _section("metrics", _metrics(trial, sweep, curves))
-    yield from _block("provenance", provenance)
+    # The versions of all packages are for --json: they would push the log off the screen.
+    yield from _block("provenance", {k: v for k, v in provenance.items() if k != "packages"})
     lines = clean_block(log).splitlines()
     yield from _section(f"last of hpq logs {trial.id}", ([Span(line)] for line in lines))
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from hpq.snapshot import Event
 from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
-from producer.look.text import clean, duration, number, params
+from producer.look.flat import pairs
+from producer.look.text import clean, duration, number
 
 _ENDS = frozenset(s.value for s in TrialState if s.is_terminal)
 _SWEEP = {
     "pause": "paused",
     "resume": "resumed",
-    "stop": "stopping: {n} waiting trials cancelled",
-    "cancel": "cancelled: {n} trials",
+    "stop": "stopping: waiting trials cancelled: {n}",
+    "cancel": "trials cancelled: {n}",
     "set": "limits changed",
 }
 
@@ -20,7 +21,8 @@ _SWEEP = {
 def event_line(event: Event, trial: Trial | None, sweep: Sweep) -> str:
     """What happened, in one line; `trial` is the trial as it is now, if the event is of one."""
     if event.what == "created":
-        return f"{sweep.id}: {clean(event.fields.get('count', '?'))} trials queued"
+        count = clean(event.fields.get("count", "?"))
+        return f"{sweep.id}: {count} trial{'s' * (count != '1')} queued"
     if event.what == "held":
         return f"held: {clean(event.fields.get('why', ''))}"
     if trial is None:
@@ -28,7 +30,15 @@ def event_line(event: Event, trial: Trial | None, sweep: Sweep) -> str:
             return clean(event.what)
         return _SWEEP[event.what].format(n=clean(event.fields.get("touched", "0")))
     words = [f"#{event.trial}", *_trial_words(event, trial, sweep)]
-    return " ".join(words) + "  " + params(trial.params, sweep.varying)
+    return f"{' '.join(words)}  {pairs(trial.params, sweep.varying)}".rstrip()
+
+
+def running_line(trial: Trial, sweep: Sweep, at_ms: int) -> str:
+    """A trial that had started before anyone looked, as a line like that of its event."""
+    again = f", attempt {trial.attempt}" if trial.attempt > 1 else ""
+    ago = duration(at_ms - trial.claimed_ms)
+    line = f"#{trial.id.number} started on {clean(trial.worker)} {ago} ago{again}"
+    return f"{line}  {pairs(trial.params, sweep.varying)}".rstrip()
 
 
 def _trial_words(event: Event, trial: Trial, sweep: Sweep) -> list[str]:

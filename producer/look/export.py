@@ -6,15 +6,17 @@ Numbers stay numbers; text that a spreadsheet would run as a formula gets a lead
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
 import yaml
 
 from hpq.inert import CONTROL
 from hpq.trial import Json, Params, Trial
+from producer.look.flat import pick
 from producer.look.records import iso
 from producer.look.text import clean_block, flag
 
@@ -36,7 +38,7 @@ def write_csv(
         row = [
             trial.id.number,
             trial.state.value,
-            *(cell(trial.params.get(name)) for name in params),
+            *(cell(pick(trial.params, name)) for name in params),
             trial.objective,
             *(trial.metrics.get(name) for name in metrics),
             trial.step,
@@ -65,7 +67,7 @@ def cell(param: Json) -> Any:
     """A parameter as a cell: numbers and truth as they are, text guarded, the rest as JSON text."""
     if param is None or isinstance(param, bool | int | float):
         return param
-    return guarded(param if isinstance(param, str) else yaml.safe_dump(param, **_FLOW).strip())
+    return guarded(param if isinstance(param, str) else json.dumps(param, ensure_ascii=False))
 
 
 def guarded(text: str) -> str:
@@ -74,7 +76,6 @@ def guarded(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-_FLOW: Mapping[str, Any] = {"default_flow_style": True, "width": 10**9}
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
 
 

@@ -17,6 +17,7 @@ from producer.look.text import clean, duration
 from producer.look.trial_rows import trial_columns, trial_row
 from producer.look.verdict import needs_you, note, verdict
 
+_HEADINGS = ("", "last ended", "best")  # what runs stands right below the table's titles
 LEAST_COLUMNS, LEAST_ROWS = 30, 6
 ROOMY_ROWS = 16  # from here on there are blanks, a footer and whole sentences
 MOST_ROWS = 200  # a taller terminal stays empty below
@@ -31,6 +32,7 @@ class Scene:
     not_taken: str | None = None
     skip: int = 0  # running trials above the first one shown
     stale: str = ""  # why the snapshot is not of now
+    is_live: bool = True  # False: a page that is printed once, without keys, as short as it may be
 
 
 def frame(scene: Scene, columns: int, rows: int) -> list[Line]:
@@ -38,7 +40,7 @@ def frame(scene: Scene, columns: int, rows: int) -> list[Line]:
     if columns < LEAST_COLUMNS or rows < LEAST_ROWS:
         return [[Span(f"too small: needs {LEAST_COLUMNS}x{LEAST_ROWS}")]]
     head = _head(scene, columns, rows)
-    foot = [_footer(scene)] if rows >= ROOMY_ROWS else []
+    foot = [_footer(scene)] if rows >= ROOMY_ROWS and scene.is_live else []
     body = _body(scene, columns, min(rows, MOST_ROWS) - len(head) - len(foot))
     blanks: list[Line] = [[]] * (rows - len(head) - len(body) - len(foot))
     return [*head, *body, *(blanks if foot else []), *foot]
@@ -65,22 +67,30 @@ def _footer(scene: Scene) -> Line:
 def _body(scene: Scene, columns: int, room: int) -> list[Line]:
     shot = scene.snapshot
     parts = (shot.running, shot.recent, shot.best)
-    titled = [1 + len(part) if part else 0 for part in parts]  # a heading, or the table's titles
+    titles = 1 if any(parts) else 0
+    wants = [
+        len(part) + bool(head) if part else 0 for part, head in zip(parts, _HEADINGS, strict=True)
+    ]
     crew = 1 + len(shot.workers) if shot.workers else 0
-    shares = share(room, wants=[*titled, crew], first=[5, 3, 3, 1], least=[2, 2, 2, 1])
-    cut = [part[: max(0, n - 1)] for part, n in zip(parts, shares, strict=False)]
+    shares = share(room - titles, wants=[*wants, crew], first=[4, 3, 3, 1], least=[1, 2, 2, 1])
+    cut = [
+        part[: max(0, n - bool(head))]
+        for part, head, n in zip(parts, _HEADINGS, shares, strict=False)
+    ]
     table = [[trial_row(t, shot, scene.curves, columns) for t in part] for part in cut]
     layout = lay(
         trial_columns(shot.sweep, columns), [row for part in table for row in part], columns
     )
-    out: list[Line] = []
-    for title, part in zip(("", "last ended", "best"), table, strict=True):
+    out: list[Line] = [layout.header()] if any(table) else []
+    for head, part in zip(_HEADINGS, table, strict=True):
         if part:
-            out.append(_heading(title, columns) if title and out else layout.header())
+            out += [_heading(head, columns)] if head else []
             out += [layout.row(row) for row in part]
     if shares[3]:
-        out.append(_heading(f"workers: {_crew_words(shot.workers)}", columns))
-        out += _crew(shot.workers[: shares[3] - 1], shot.at_ms, columns)
+        words = f"workers: {_crew_words(shot.workers)}"
+        rows = _crew(shot.workers[: shares[3] - 1], shot.at_ms, columns)
+        # A rule announces rows; without any it would look as if they were missing.
+        out += [_heading(words, columns), *rows] if rows else [[Span(words, Style.DIM)]]
     return out
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import TextIO
 
 from hpq.hyperparams import SHIPPED
 from hpq.snapshot import Snapshot
 from hpq.sweep import SweepState
 from hpq.view import View
-from producer.look.event_lines import event_line
+from producer.look.event_lines import event_line, running_line
 from producer.look.follow import Change, follow, stands
 from producer.look.style import flow, paint, plain
 from producer.look.takers import why_not_taken
@@ -18,6 +19,7 @@ from producer.look.terminal import look_of
 from producer.look.text import clean
 from producer.look.verdict import needs_you, note, verdict
 
+_RUNNING = 16  # running trials that the lines begin with, and whose phases they tell
 _WIDE = 10_000  # columns of a line that is not to be broken
 
 Leave = Callable[[], object | None]
@@ -26,6 +28,8 @@ Leave = Callable[[], object | None]
 def say_verdict(shot: Snapshot, stream: TextIO) -> None:
     """The verdict and what needs the user, as lines on the normal screen."""
     look = look_of(stream, os.environ)
+    if not look.tty:  # whoever reads a pipe has no columns, and greps for whole lines
+        look = replace(look, columns=_WIDE)
     lines = verdict(shot, look.columns)
     for text in needs_you(shot, not_taken(shot)):
         lines += note(text, look.columns)
@@ -40,9 +44,13 @@ def print_lines(view: View, sid: str, stream: TextIO, leave: Leave = lambda: Non
     Raises:
         NotFound: the sweep is not there, or was removed meanwhile.
     """
-    changes = follow(view, sid, rows=16)
+    changes = follow(view, sid, rows=_RUNNING)
     shot = next(changes).snapshot
     print(plain(flow(verdict(shot, _WIDE)[:1], _WIDE)[0]), file=stream)
+    for trial in shot.running:
+        print(running_line(trial, shot.sweep, shot.at_ms), file=stream)
+    if (more := shot.sweep.counts.running - len(shot.running)) > 0:
+        print(f"… and {more} more are running", file=stream)
     told: set[str] = set()
     begun = {t.id.number for t in shot.running}  # whose start the lines have told or passed over
     while True:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from hpq.sweep import Sweep
 from hpq.trial import Trial
 from producer.look.bars import Scale, bar
+from producer.look.flat import cell
 from producer.look.out import show_lines, show_table
 from producer.look.style import Span, Style
 from producer.look.tables import Column
-from producer.look.text import clean, duration, measure, value
+from producer.look.text import clean, duration, measure
 from producer.look.trial_rows import STATE_STYLE
 
 _BAR = 30  # columns
@@ -38,11 +39,11 @@ def result_row(trial: Trial, sweep: Sweep, metrics: Sequence[str] = ()) -> list[
     return [
         Span(str(trial.id.number)),
         Span(trial.state.value, STATE_STYLE[trial.state]),
-        *(Span(value(trial.params[p]) if p in trial.params else "") for p in sweep.varying),
+        *(Span(cell(trial.params, p)) for p in sweep.varying),
         Span("" if trial.objective is None else measure(trial.objective), Style.BOLD),
         *(Span(measure(trial.metrics[m]) if m in trial.metrics else "") for m in metrics),
         Span(str(trial.step or "")),
-        Span(duration(trial.duration_ms) if trial.claimed_ms else ""),
+        Span(duration(trial.duration_ms) if trial.duration_ms else ""),
         Span(why),
     ]
 
@@ -64,7 +65,7 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
         row = [
             Span(str(rank)),
             Span(str(trial.id.number)),
-            *(Span(value(trial.params[p]) if p in trial.params else "") for p in sweep.varying),
+            *(Span(cell(trial.params, p)) for p in sweep.varying),
             Span(duration(trial.duration_ms)),
             Span("" if objective is None else measure(objective), Style.BOLD),
         ]

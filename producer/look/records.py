@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from hpq.snapshot import Worker
+from hpq.snapshot import Snapshot, Worker
 from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
+from producer.look.eta import Estimate
 
 
 def finite(value: float | None) -> float | None:
@@ -61,6 +63,21 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         "ended": iso(trial.ended_ms),
         "duration_s": trial.duration_ms / 1000,
         "failure": {"kind": failure.kind.value, "message": failure.message} if failure else None,
+    }
+
+
+def snapshot_record(shot: Snapshot, needs: Sequence[str], left: Estimate | None) -> dict[str, Any]:
+    """What a frame of `watch` shows; `left_s` is what is left of the sweep, with its range."""
+    best = shot.best[0].objective if shot.best else None
+    return {
+        "at": iso(shot.at_ms),
+        "sweep": sweep_record(shot.sweep, best),
+        "needs_you": list(needs),
+        "left_s": [left.low_ms / 1000, left.left_ms / 1000, left.high_ms / 1000] if left else None,
+        "running": [trial_record(t) for t in shot.running],
+        "best": [trial_record(t) for t in shot.best],
+        "recent": [trial_record(t) for t in shot.recent],
+        "workers": [worker_record(w) for w in shot.workers],
     }
 
 

@@ -11,6 +11,7 @@ from hpq.errors import UserError
 from hpq.sweep import Goal, Sweep
 from hpq.trial import Json, Trial, TrialState
 from hpq.view import View
+from producer.look.flat import flat, pick
 
 _CHUNK = 500
 _Key = tuple[int, float, str]
@@ -66,7 +67,7 @@ def names_in(view: View, sweep: Sweep) -> tuple[list[str], list[str]]:
     params: dict[str, None] = dict.fromkeys(sweep.varying)
     metrics: dict[str, None] = {}
     for trial in view.all_trials(sweep.id):
-        params.update(dict.fromkeys(trial.params))
+        params.update(dict.fromkeys(flat(trial.params)))
         metrics.update(dict.fromkeys(sorted(trial.metrics)))
     if sweep.metric:
         metrics.pop(sweep.metric.name, None)
@@ -74,8 +75,8 @@ def names_in(view: View, sweep: Sweep) -> tuple[list[str], list[str]]:
 
 
 def _field(trial: Trial, name: str) -> Json:
-    if name in trial.params:
-        return trial.params[name]
+    if (param := pick(trial.params, name)) is not None:
+        return param
     if name in trial.metrics:
         return trial.metrics[name]
     fixed: dict[str, Json] = {

@@ -9,6 +9,7 @@ from typing import Any
 
 from hpq.sweep import Sweep
 from hpq.trial import Json, Trial, TrialState
+from producer.look.flat import pick
 from producer.look.text import clean, number, value
 
 LEAST_FOR_EFFECTS = 4  # finished trials
@@ -65,7 +66,7 @@ class Tally:
             if trial.objective is not None and trial.state in _RANKED:
                 self.objectives.append(trial.objective)
                 for name in self.sweep.varying:
-                    self._values.setdefault(name, []).append(trial.params.get(name))
+                    self._values.setdefault(name, []).append(pick(trial.params, name))
             if trial.failure is not None and trial.state is TrialState.FAILED:
                 kind, message = trial.failure.kind.value, clean(trial.failure.message)
                 old = self._failed.get(kind)
@@ -118,12 +119,20 @@ def _quarters(param: str, values: Sequence[Json], objectives: Sequence[float]) -
     if len(numbers) < len(values):
         return None
     numbers.sort()
-    levels = []
-    for i in range(_QUARTERS):
-        part = numbers[i * len(numbers) // _QUARTERS : (i + 1) * len(numbers) // _QUARTERS]
-        label = f"{number(part[0][0])} to {number(part[-1][0])}"
-        levels.append(_level(label, [o for _, o in part]))
-    return Effect(param=clean(param), levels=tuple(levels))
+    levels, begin, least = [], 0, max(2, len(numbers) // (2 * _QUARTERS))
+    for end in range(1, len(numbers) + 1):
+        is_last = end == len(numbers)
+        if not is_last and (
+            number(numbers[end][0]) == number(numbers[end - 1][0])  # one bar for what reads alike
+            or end - begin < least
+            or end * _QUARTERS // len(numbers) == begin * _QUARTERS // len(numbers)
+        ):
+            continue
+        low, high = number(numbers[begin][0]), number(numbers[end - 1][0])
+        label = low if low == high else f"{low} to {high}"
+        levels.append(_level(label, [o for _, o in numbers[begin:end]]))
+        begin = end
+    return Effect(param=clean(param), levels=tuple(levels)) if len(levels) > 1 else None
 
 
 def _level(label: str, objectives: Sequence[float]) -> Level:

@@ -13,6 +13,7 @@ from producer.look.style import Line, Span, Style
 from producer.look.text import abbreviate, pad, width
 
 GAP = 2
+_WORD = 6  # columns of a title that says as much as the whole: state, time, step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,10 @@ def lay(columns: Sequence[Column], rows: Sequence[Sequence[Span]], total: int) -
     while len(shown) > 1 and _size([floors[i] for i in shown]) > total:
         shown.remove(min(shown, key=lambda i: (columns[i].keep, -i)))
     widths = {i: max(titles[i], cells[i]) for i in shown}
-    _squeeze(widths, {i: max(cells[i], floors[i]) for i in shown}, total)  # titles give first
+    # Long titles give first, then long values, and short titles only where nothing else is left.
+    words = {i: max(floors[i], min(titles[i], _WORD)) for i in shown}
+    _squeeze(widths, {i: max(cells[i], words[i]) for i in shown}, total)
+    _squeeze(widths, words, total)
     _squeeze(widths, {i: floors[i] for i in shown}, total)
     return Layout(columns=columns, widths=[widths.get(i) for i in range(len(columns))])
 

@@ -10,7 +10,6 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
 
 from hpq.inert import CONTROL
 from hpq.trial import Json
@@ -118,9 +117,9 @@ def value(param: Json) -> str:
     return clean(param) if isinstance(param, str) else clean(json.dumps(param, ensure_ascii=False))
 
 
-def params(values: Mapping[str, Json], names: Iterable[str]) -> str:
-    """`lr=0.1 opt=adam`: the named parameters that are there."""
-    return " ".join(f"{clean(name)}={value(values[name])}" for name in names if name in values)
+def trials_of(count: int, what: str = "trial") -> str:
+    """`1 trial`, `5 trials`."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def duration(ms: float) -> str:

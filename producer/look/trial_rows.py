@@ -8,10 +8,11 @@ from hpq.snapshot import Snapshot
 from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
 from producer.look.eta import trial_left_ms
+from producer.look.flat import cell
 from producer.look.sparkline import sparkline
 from producer.look.style import Span, Style
 from producer.look.tables import Column
-from producer.look.text import clean, duration, measure, value
+from producer.look.text import clean, duration, measure
 
 STATE_STYLE = {
     TrialState.QUEUED: Style.DIM,
@@ -55,14 +56,11 @@ def trial_row(
     curve = curves.get(trial.id.number, ())
     return [
         Span(str(trial.id.number)),
-        *(
-            Span(value(trial.params[name]) if name in trial.params else "")
-            for name in sweep.varying
-        ),
+        *(Span(cell(trial.params, name)) for name in sweep.varying),
         Span(str(trial.step) if trial.step else ""),
         Span("" if shown is None else measure(shown), Style.BOLD),
         Span(sparkline(curve, CURVE_WIDE if columns >= WIDE else CURVE), Style.CYAN),
-        Span(duration(taken)),
+        Span(duration(taken) if taken or running else ""),
         Span(_state(trial, snapshot, taken), STATE_STYLE[trial.state]),
     ]
 

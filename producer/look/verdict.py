@@ -11,8 +11,9 @@ from hpq.snapshot import Snapshot
 from hpq.sweep import Sweep, SweepState
 from hpq.trial import Trial, TrialState
 from producer.look.eta import Estimate, sweep_eta
+from producer.look.flat import pairs
 from producer.look.style import Line, Span, Style, flow
-from producer.look.text import clean, duration, measure, params
+from producer.look.text import clean, duration, measure
 
 STATE_STYLE = {
     SweepState.RUNNING: Style.GREEN,
@@ -63,7 +64,7 @@ def best_items(trial: Trial, sweep: Sweep) -> list[Line]:
     return [
         [Span(f"best {name} "), Span(shown, Style.BOLD)],
         [Span(f"#{trial.id.number}", Style.BOLD)],
-        *([Span(params(trial.params, [varying]))] for varying in sweep.varying),
+        *([Span(pairs(trial.params, [varying]))] for varying in sweep.varying),
     ]
 
 

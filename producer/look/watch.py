@@ -64,7 +64,7 @@ def watch_sweep(
     return _Watch(view, sid, stream, leave).run(until_done)
 
 
-def read_scene(view: View, sid: str, look: Look, skip: int = 0) -> Scene:
+def read_scene(view: View, sid: str, look: Look, skip: int = 0, *, is_live: bool = True) -> Scene:
     """Everything that a frame of this size shows."""
     some = max(3, min(20, look.rows // 3))
     shot = view.snapshot(sid, look.rows, top=some, recent=some, skip=skip)
@@ -75,7 +75,8 @@ def read_scene(view: View, sid: str, look: Look, skip: int = 0) -> Scene:
         curves = {
             tid.number: [p.value for p in points] for tid, points in zip(ids, found, strict=True)
         }
-    return Scene(snapshot=shot, curves=curves, not_taken=not_taken(shot), skip=skip)
+    why = not_taken(shot)
+    return Scene(snapshot=shot, curves=curves, not_taken=why, skip=skip, is_live=is_live)
 
 
 class _Watch:

@@ -55,11 +55,11 @@ class Uniform(Quantised):
 
     @property
     def size(self) -> int | None:
-        """The number of steps below high; None without q."""
-        if self.q is None:
+        """The number of steps below high; None without q, or where they are beyond counting."""
+        if self.q is None or not math.isfinite(steps := (self.high - self.low) / self.q):
             return None
         # A step that lands on high but for rounding is not below it.
-        return max(1, math.ceil((self.high - self.low) / self.q - 1e-9))
+        return max(1, math.ceil(steps - 1e-9))
 
     def at(self, index: int) -> Json:
         """Counted from low by q."""

@@ -6,7 +6,7 @@ once, with a warning.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hpq.hyperparams import TrainerSpec
 from hpq.identity import canonical
@@ -66,10 +66,22 @@ def _set(
 
 
 def varying(sets: Sets) -> tuple[str, ...]:
-    """The names whose value differs between sets, or is missing in some, in the file's order."""
-    names = dict.fromkeys(name for params in sets for name in params)
+    """The names whose value differs between sets, or is missing in some, in the file's order.
+
+    Those of nested sets have dots between them.
+    """
+    leaves = [dict(_leaves(params)) for params in sets]
+    names = dict.fromkeys(name for params in leaves for name in params)
     return tuple(
         name
         for name in names
-        if len({canonical({k: v for k, v in p.items() if k == name}) for p in sets}) > 1
+        if len({canonical({k: v for k, v in p.items() if k == name}) for p in leaves}) > 1
     )
+
+
+def _leaves(params: dict[str, Json], above: str = "") -> Iterator[tuple[str, Json]]:
+    for name, value in params.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{above}{name}.")
+        else:
+            yield above + name, value

@@ -74,6 +74,7 @@ def load(
         spec = _spec(data, path.stem, shipped, out, source=data)
         spec = replace(spec, space=space, varying=space.varying)
     _check_count(spec, limit, out)
+    _tell_cap(spec, out)
     out.check()
     return replace(spec, warnings=out.warned())
 
@@ -113,6 +114,18 @@ def _check_count(spec: SweepSpec, limit: int | None, out: Problems) -> None:
     key = "parameters" if spec.run_cap is None or total < spec.run_cap else "run_cap"
     out.add((key,), f"{total:,} sets, more than {limit:,}; use fewer values, "
             "method: random with a smaller run_cap, or --force")  # fmt: skip
+
+
+def _tell_cap(spec: SweepSpec, out: Problems) -> None:
+    """Say it where run_cap leaves sets out, or asks for more than there are."""
+    all_ = None if out.errors else count_sets(replace(spec, run_cap=None))
+    cap = spec.run_cap
+    if cap is None or all_ is None or cap == all_:
+        return
+    if cap > all_:
+        out.warn(("run_cap",), f"{cap:,} is more than the {all_:,} sets there are")
+    elif spec.method in ("grid", LIST):
+        out.warn(("run_cap",), f"the first {cap:,} of {all_:,} sets are taken, the others left out")
 
 
 def _spec(

@@ -6,6 +6,7 @@ Imported by spec. Every way in which a path can fail to be such a file is one li
 from __future__ import annotations
 
 import re
+import stat
 from pathlib import Path
 
 from hpq.errors import SweepFileError
@@ -23,6 +24,9 @@ def read(path: Path) -> str:
         SweepFileError: there is no such file, it cannot be read, or it is not text (`decode`).
     """
     try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a pipe would wait for its writer
+            raise SweepFileError(f"{path}: not a regular file; give the path of a sweep file")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:

@@ -17,19 +17,20 @@ from producer.sweepfile.distributions import Distribution
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Leaves in W&B's order (names sorted; the last varies fastest) and the file's order of names.
+    """Leaves in W&B's order (names sorted; the last varies fastest).
 
-    A leaf's path has one name, or more where parameters are nested.
+    A leaf's path has one name, or more where parameters are nested. `varying` are the names, with
+    dots between those of a path, whose value can differ between sets, in the file's order.
     """
 
     leaves: tuple[tuple[tuple[str, ...], Distribution], ...]
-    names: tuple[str, ...]
+    varying: tuple[str, ...]
 
     @classmethod
     def of(cls, leaves: Mapping[tuple[str, ...], Distribution]) -> Space:
         """A space of leaves that are given in the file's order."""
-        names = tuple(dict.fromkeys(path[0] for path in leaves))
-        return cls(tuple(sorted(leaves.items(), key=lambda leaf: leaf[0])), names)
+        varying = tuple(".".join(path) for path, leaf in leaves.items() if leaf.size != 1)
+        return cls(tuple(sorted(leaves.items(), key=lambda leaf: leaf[0])), varying)
 
     @property
     def size(self) -> int | None:
@@ -41,14 +42,6 @@ class Space:
     def is_even(self) -> bool:
         """True where a random set is one of the grid's, each as likely."""
         return all(leaf.is_even for _, leaf in self.leaves)
-
-    @property
-    def varying(self) -> tuple[str, ...]:
-        """The top-level names whose value can differ between sets, in the file's order."""
-        fixed = {path[0]: True for path, _ in self.leaves}
-        for path, leaf in self.leaves:
-            fixed[path[0]] &= leaf.size == 1
-        return tuple(name for name in self.names if not fixed[name])
 
     def at(self, rank: int) -> dict[str, Json]:
         """The grid's set at a rank below `size`."""

@@ -24,7 +24,8 @@ class SweepSpec:
     """A checked sweep file, with the defaults for what it leaves out.
 
     Exactly one of `trainer` and `program` is set, and one of `space` and `listed` gives the sets.
-    `run_cap` is the file's or --count's. `varying` are top-level names in the file's order.
+    `run_cap` is the file's or --count's. `varying` are names in the file's order, with dots where
+    they are nested.
     `source` is the data as it stands after the flags; the digest is made of it.
     """
 

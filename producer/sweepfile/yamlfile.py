@@ -24,6 +24,7 @@ MAX_NODES = 150_000  # values in a file; a megabyte of the article's sets has ab
 MAX_ALIASED = 10_000  # values that aliases may unfold to
 
 _FLOAT_TAG = "tag:yaml.org,2002:float"
+_MACRO = re.compile(r"""(?<!["'])\$\{""")
 _TAB = re.compile(r" *\t")
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -200,7 +201,13 @@ class _Builder:
         what = f"not YAML: {error.problem}"
         if error.context and error.context_mark is not None:
             what += f" {error.context} of line {error.context_mark.line + 1}"
-        what += "; look at the indentation, brackets and quotes"
+        first = error.context_mark.line if error.context_mark is not None else mark.line
+        near = "\n".join(self.lines[first : mark.line + 1])
+        what += (
+            '; inside [ ] write "${…}" with quotes'
+            if _MACRO.search(near)
+            else ("; look at the indentation, brackets and quotes")
+        )
         return SweepFileError(printable(f"{self.file}:{mark.line + 1}:{mark.column + 1}: {what}"))
 
 

@@ -50,7 +50,7 @@ def test_trials_of_a_sweep_whose_code_was_edited_are_left_alone_with_the_reason(
         return "".join(w.refuses.get(sid, "") for w in lab.view.workers())
 
     lab.wait_until(why, "the reason of the refusal")
-    assert f"{path} was edited after enqueue; enqueue again to run the new code" in why()
+    assert f"{path} was edited after enqueue; enqueue again to run the new code, or" in why()
     assert "was edited after enqueue" in lab.ok("watch", "--once", sid, COLUMNS="300")
     new = lab.steered(2)
     lab.wait_over(new)  # the worker goes on with what it may run

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from redis import Redis
 
-from hpq.errors import UserError
+from hpq.errors import SweepFileError, UserError
 from hpq.keys import Keys
 from hpq.settings import read
 from hpq.signing import is_signed, key_of
@@ -57,6 +58,20 @@ def test_edited_code_is_another_sweep(session: Session, tmp_path: Path) -> None:
     assert put(session).sid != first.sid
 
 
+def test_a_copy_of_a_project_is_a_sweep_of_its_own(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = put(session)
+    copy = tmp_path.with_name(f"{tmp_path.name}-copy")
+    shutil.copytree(tmp_path, copy)
+    (tmp_path / "train.py").unlink()
+    monkeypatch.chdir(copy)
+    second = put(session)
+    assert second.is_new and second.sid != first.sid
+    assert session.view.sweep(second.sid).launch.code_dir == str(copy)
+    assert put(session).sid == second.sid
+
+
 def test_an_output_beside_the_program_is_not_its_code(session: Session, tmp_path: Path) -> None:
     first = put(session)
     (tmp_path / "results.json").write_text("{}")
@@ -89,7 +104,22 @@ def test_a_sweep_without_an_end_asks_how_many(session: Session, tmp_path: Path) 
 
 def test_a_program_that_is_nowhere_names_the_places(session: Session, tmp_path: Path) -> None:
     (tmp_path / "train.py").unlink()
-    with pytest.raises(UserError, match=r"'train.py' is not in .*--code"):
+    with pytest.raises(
+        SweepFileError, match=r"^sweep\.yaml:1:1: program: 'train.py' is not in .*--code"
+    ):
+        put(session)
+
+
+def test_a_misspelt_program_is_told_with_its_place_and_the_name_that_was_meant(
+    session: Session, tmp_path: Path
+) -> None:
+    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("train.py", "trian.py"))
+    with pytest.raises(SweepFileError, match=r"^sweep\.yaml:1:1: .*did you mean 'train\.py'\?$"):
+        put(session)
+    (tmp_path / "sweep.yaml").write_text(
+        "# x\n" + SWEEP.replace("program: train.py", "trainer: no_such:f")
+    )
+    with pytest.raises(SweepFileError, match=r"^sweep\.yaml:2:1: trainer: 'no_such:f': no module"):
         put(session)
 
 

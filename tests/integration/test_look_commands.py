@@ -19,12 +19,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from redis import Redis
 
 from hpq import wire
 from hpq.outcome import Batch, Outcome, Presence
+from hpq.signing import sign
 from hpq.store import Store
-from hpq.sweep import Launch, Sweep
+from hpq.sweep import Goal, Launch, Metric, Sweep
 from hpq.trial import Claim, Failure, FailureKind, Point, TrialState
+from hpq.view import View
 
 ROOT = Path(__file__).parents[2]
 LEASE_MS = 30_000
@@ -33,29 +36,6 @@ DEADLINE_S = 30.0
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
-
-
-@pytest.fixture
-def environ(redis_url: str) -> dict[str, str]:
-    keep = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
-    return {**keep, "HPQ_REDIS_URL": redis_url, "HPQ_USER": "me", "PYTHONUTF8": "1"}
-
-
-@pytest.fixture
-def hpq(environ: dict[str, str]) -> Hpq:
-    """Runs hpq to its end."""
-
-    def run(*args: str, **extra: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "producer", *args],
-            env={**environ, **extra},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-        )
-
-    return run
 
 
 def claim(store: Store, who: Presence) -> Claim:
@@ -192,11 +172,8 @@ def test_the_command_of_a_trial_runs_its_program_by_hand(
     code = ("import sys; print(sys.argv[1:])", odd, "${x}")
     sweep_of(2, launch=Launch(command=("${interpreter}", "-c", *code, "${args}"), code_dir="/tmp"))
     line = hpq("show", "2", "--command").stdout
-    assert line.startswith("cd /tmp && python -c ") and inert(line)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ran = subprocess.run(
-        ["bash", "-c", line], capture_output=True, text=True, env={**os.environ, "PATH": path}
-    )
+    assert line.startswith(f"cd /tmp && {sys.executable} -c ") and inert(line)
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
     assert ran.stdout == f"{[odd, '2', '--x=2']!r}\n"
 
 
@@ -430,3 +407,211 @@ def test_a_signal_restores_the_terminal(
     shown.process.send_signal(sent)
     shown.until(LEAVES)
     assert shown.process.wait(DEADLINE_S) == code
+
+
+def test_a_broken_sweep_does_not_hide_the_others(
+    hpq: Hpq, redis: Redis, sweep_of: MakeSweep
+) -> None:
+    for i, field in enumerate(("metric", "launch", "varying", "n_failed")):
+        sweep_of(1, f"broken-{i}")
+        redis.hset(f"hpq:s:broken-{i}", field, "5 garbage")
+    sweep_of(1, "another-type")
+    redis.delete("hpq:s:another-type:waiting")
+    redis.set("hpq:s:another-type:waiting", "x")
+    sweep_of(1, "whole-00000")
+    answer = hpq("ls")
+    assert answer.returncode == 0
+    rows = {line.split()[0]: line.split()[1] for line in answer.stdout.splitlines()[1:]}
+    assert rows.pop("whole-00000") == "waiting"
+    assert len(rows) == 5 and set(rows.values()) == {"unreadable"}
+    assert "hpq: broken-0 is unreadable: hpq:s:broken-0: field metric: " in answer.stderr
+    records = {row["id"]: row for row in json.loads(hpq("ls", "--json").stdout)}
+    assert records["whole-00000"]["queued"] == 1
+    assert "field varying" in records["broken-2"]["why"]
+    one = hpq("show", "broken-0")
+    assert (one.returncode, len(one.stderr.splitlines())) == (3, 1)
+
+
+def test_after_rm_of_my_last_sweep_the_one_before_is_meant(
+    hpq: Hpq, store: Store, view: View, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1, "mine-00000")
+    sweep_of(1, "hers-00000", owner="her")
+    store.remove(sweep_of(1, "mine-11111"))
+    assert "mine-00000" in hpq("show").stdout
+    store.remove(view.sweep("mine-00000"))
+    assert "you have no sweep yet" in hpq("show").stderr
+
+
+def test_show_says_whether_the_launch_record_is_signed_by_this_users_key(
+    hpq: Hpq, redis: Redis, store: Store, sweep_of: MakeSweep
+) -> None:
+    launch = Launch(program="train.py", code_dir="/tmp")
+    sweep_of(1, launch=launch)
+
+    def signed() -> str:
+        mine = {"HPQ_CODE_KEY": "k3y"}
+        (line,) = [x for x in hpq("show", **mine).stdout.splitlines() if x.startswith("signed")]
+        assert json.loads(hpq("show", "--json", **mine).stdout)["signed"] == line[6:].strip()
+        return line[6:].strip()
+
+    assert signed() == "no"
+    redis.hset("hpq:s:demo-00000", "signature", sign(b"k3y", "hpq", "demo-00000", launch))
+    assert signed() == "yes"
+    redis.hset("hpq:s:demo-00000", "signature", sign(b"other", "hpq", "demo-00000", launch))
+    assert signed().startswith("not by your key")
+    redis.hset("hpq:s:demo-00000", "signature", "no hex: \u00e9")
+    assert signed().startswith("not by your key")
+
+
+def test_show_prints_the_file_as_it_was_written(hpq: Hpq, sweep_of: MakeSweep) -> None:
+    text = "# mine\nmethod: grid  # all of it\n"
+    sweep_of(1, provenance={"text": text, "host": "h"}, spec={"method": "grid"})
+    shown = hpq("show").stdout
+    assert "  # mine\n  method: grid  # all of it\n" in shown and '"host": "h"' in shown
+    assert '"method"' not in shown and r"\n" not in shown
+
+
+def test_show_of_a_trial_leaves_package_versions_to_json(
+    hpq: Hpq, store: Store, redis: Redis, done: Sweep
+) -> None:
+    redis.hset("hpq:t:demo-00000/2", "provenance", "d1")
+    store.keep_provenance("d1", wire.dumps({"host": "h", "packages": {"numpy": "2.0"}}))
+    shown = hpq("show", "2").stdout
+    assert '"host": "h"' in shown and "numpy" not in shown
+    assert json.loads(hpq("show", "2", "--json").stdout)["provenance"]["packages"]
+
+
+@pytest.fixture
+def nested(store: Store, who: Presence) -> Sweep:
+    """Two finished trials whose optimizer has a name and a learning rate."""
+    sweep = Sweep(
+        id="demo-00000", name="demo", digest="d", launch=Launch(program="t.py"), owner="me",
+        metric=Metric(name="acc", goal=Goal.MAXIMIZE), varying=("opt.lr", "opt.name"),
+    )  # fmt: skip
+    sets = [{"opt": {"lr": 0.03106791910697813, "name": n}, "mix": [1, {"a": 2}]} for n in "ab"]
+    sets[1]["opt"] = {"lr": 0.5, "name": "b"}
+    rows = [(wire.dumps(s), bytes([i]) * 16) for i, s in enumerate(sets)]
+    store.add_rows(sweep.id, 1, rows)
+    store.seal(sweep)
+    for objective in (0.5, 0.9):
+        finish(store, claim(store, who), objective)
+    return sweep
+
+
+def test_nested_parameters_are_shown_by_their_dotted_names(hpq: Hpq, nested: Sweep) -> None:
+    header, first, _ = hpq("results").stdout.splitlines()
+    assert header.split()[2:4] == ["opt.lr", "opt.name"]
+    assert first.split()[2:4] == ["0.03107", "a"]
+    assert "opt.lr=0.5  opt.name=b" in hpq("watch", "--once").stdout
+    assert "opt.lr    0.5\n" in hpq("best").stdout and "opt.name" in hpq("summary").stdout
+    sorted_ = json.loads(hpq("results", "--sort", "-opt.lr", "--json").stdout)
+    assert [row["trial"] for row in sorted_] == [2, 1]
+    assert json.loads(hpq("best", "--json").stdout)["params"]["opt"] == {"lr": 0.5, "name": "b"}
+
+
+def test_csv_has_a_column_for_each_nested_parameter_and_lists_as_json(
+    hpq: Hpq, nested: Sweep
+) -> None:
+    row = next(csv.DictReader(io.StringIO(hpq("results", "--csv").stdout)))
+    assert (row["opt.lr"], row["opt.name"]) == ("0.03106791910697813", "a")
+    assert json.loads(row["mix"]) == [1, {"a": 2}]
+
+
+def test_the_command_of_a_trial_writes_the_file_of_parameters_that_it_names(
+    hpq: Hpq, sweep_of: MakeSweep
+) -> None:
+    show = "import sys; print(open(sys.argv[1]).read())"
+    sweep_of(2, launch=Launch(command=("${interpreter}", "-c", show, "${args_json_file}")))
+    line = hpq("show", "2", "--command").stdout
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    Path("/tmp/hpq-demo-00000-2.json").unlink()
+    assert json.loads(ran.stdout) == {"x": 2}
+
+
+def test_logs_of_a_sweep_are_rather_those_of_a_failed_trial(
+    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(2)
+    fail(store, claim(store, who))
+    finish(store, claim(store, who), 0.5)
+    assert hpq("logs").stderr == "trial demo-00000/1\n"
+
+
+def test_a_page_in_a_pipe_ends_with_its_last_line(hpq: Hpq, done: Sweep) -> None:
+    lines = hpq("watch", "--once").stdout.splitlines()
+    assert lines[-1] and "q quits" not in lines[-1] and len(lines) < 20
+
+
+def test_watch_once_and_wait_give_the_sweep_as_data(
+    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(3)
+    finish(store, claim(store, who), 0.5)
+    claim(store, who)
+    shot = json.loads(hpq("watch", "--once", "--json").stdout)
+    assert (shot["sweep"]["id"], shot["sweep"]["best"]) == ("demo-00000", 0.5)
+    assert [[t["trial"] for t in shot[part]] for part in ("running", "recent", "best")] == [
+        [2], [1], [1],
+    ]  # fmt: skip
+    assert "no worker of class 'default' is alive" in shot["needs_you"][0]
+    assert hpq("watch", "--json").returncode == 2
+    late = hpq("wait", "--json", "--timeout", "0.1")
+    assert (late.returncode, json.loads(late.stdout)["running"]) == (5, 1)
+    store.control("demo-00000", "cancel", 3)
+    got = store.claim(who, nonce="again", lease_ms=LEASE_MS)
+    assert got is None
+
+
+def test_lines_begin_with_what_runs_already_and_are_never_wrapped(
+    environ: dict[str, str], store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(2)
+    long = "word " * 60 + "end"
+    fail(store, claim(store, who), long)
+    got = claim(store, who)
+    with running(environ, "watch") as process:
+        assert next_line(process).startswith("demo-00000  running")
+        assert re.fullmatch(r"#2 started on w1 \S+ ago  x=2", next_line(process))
+        finish(store, got, 0.75)
+        assert process.stdout is not None
+        rest = process.stdout.read().decode().splitlines()
+    assert [line for line in rest if line.startswith("! 1 failed") and line.endswith(" end")]
+
+
+def test_ls_marks_what_no_live_worker_takes(
+    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1)
+    answer = hpq("ls")
+    assert answer.stdout.splitlines()[1].split()[1:3] == ["waiting", "!"]
+    assert answer.stderr.startswith("! demo-00000: no worker of class 'default' is alive")
+    assert "start one" in json.loads(hpq("ls", "--json").stdout)[0]["not_taken"]
+    claim(store, who)
+    assert hpq("ls").stderr == ""
+
+
+def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
+    hpq: Hpq, store: Store, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1, "wanted-00000")
+    sweep_of(1, "over-00000")
+    store.control("over-00000", "cancel")
+    refuses = {"wanted-00000": "data set missing", "over-00000": "data set missing", "gone-0": "x"}
+    for name in ("w1", "w2"):
+        fields = {"state": "idle", "refuses": wire.dumps(refuses)}
+        there = Presence(name=name, host="h", worker_class="default", fields=fields)
+        store.present(there, idle=True, lifetime_ms=90_000)
+    assert hpq("workers").stderr == "2 workers leave wanted-00000: data set missing\n"
+
+
+def test_a_worker_that_misses_beats_is_silent(
+    hpq: Hpq, store: Store, redis: Redis, view: View
+) -> None:
+    there = Presence(name="w1", host="h", worker_class="default", fields={"state": "busy"})
+    store.present(there, idle=False, lifetime_ms=90_000)
+    assert [w.state for w in view.workers()] == ["busy"]
+    redis.zincrby("hpq:workers", -20_000, "w1")
+    assert [w.state for w in view.workers()] == ["silent"]
+    redis.zincrby("hpq:workers", -20_000, "w1")
+    assert view.workers() == []

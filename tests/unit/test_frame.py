@@ -168,3 +168,40 @@ def test_without_unicode_a_frame_is_ascii_of_the_same_width() -> None:
 def test_rows_are_shared_by_need_then_in_order() -> None:
     assert share(9, [20, 5, 5, 4], [5, 3, 3, 1], [2, 2, 2, 1]) == [5, 3, 0, 1]
     assert share(30, [3, 4, 4, 4], [5, 3, 3, 1], [2, 2, 2, 1]) == [3, 4, 4, 4]
+
+
+def _headings(lines: list[str]) -> list[str]:
+    return [line.split(" ─")[0] for line in lines if "─" in line]
+
+
+def test_each_group_keeps_its_heading_when_nothing_runs() -> None:
+    scene = _scene(running=0, counts=Counts(finished=4))
+    for current in (_scene(), scene):
+        lines = _text(current)
+        (titles,) = [i for i, line in enumerate(lines) if line.lstrip().startswith("#  m")]
+        assert [h for h in _headings(lines) if "workers" not in h] == ["last ended", "best"]
+        assert titles < min(i for i, line in enumerate(lines) if "─" in line)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (44, 10), (100, 30)])
+@pytest.mark.parametrize("running", [0, 2, 9])
+def test_no_heading_stands_without_rows(size: tuple[int, int], running: int) -> None:
+    lines = [line for line in _text(_scene(running), *size) if line and "q quits" not in line]
+    for above, below in zip(lines, [*lines[1:], "─"], strict=True):
+        assert not ("─" in above and "─" in below), lines
+
+
+def test_a_page_that_is_printed_once_has_no_keys_and_no_blank_end() -> None:
+    lines = _text(replace(_scene(), is_live=False), rows=200)
+    assert lines[-1] and not any("q quits" in line for line in lines)
+    assert len(_text(_scene(), rows=200)) == 200
+
+
+@pytest.mark.parametrize("columns", [60, 70, 80])
+def test_long_values_shrink_before_short_titles(columns: int) -> None:
+    long = {"max_learning_rate": 0.1, "optimizer": "a-name-of-forty-characters-or-thereabouts"}
+    trials = tuple(_trial(n, params=long) for n in (1, 2))
+    scene = _scene(varying=("max_learning_rate", "optimizer"))
+    lines = _text(replace(scene, snapshot=replace(scene.snapshot, running=trials)), columns)
+    (header,) = [line for line in lines if line.lstrip().startswith("# ")]
+    assert {"step", "time", "state"} <= set(header.split()), header

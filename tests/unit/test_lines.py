@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hpq.errors import ExitCode
@@ -108,6 +110,41 @@ def test_many_numbers_are_put_into_quarters() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([96] * 5 + [192] * 6 + list(range(200, 256, 8)), ["96", "192", "200 to 216"]),
+        ([1, 2, 3, 4] + [5] * 20 + [6, 7, 8, 9], ["1 to 5", "6 to 9"]),
+        ([0.12341, 0.12342, 0.12343, 0.12344, 1, 2, 3, 4], ["0.1234", "1 to 2", "3 to 4"]),
+    ],
+)
+def test_equal_values_are_never_in_two_bars(values: list[float], labels: list[str]) -> None:
+    found = effect("units", values, [0.5] * len(values))
+    assert found is not None
+    shown = [level.label for level in found.levels]
+    assert [label for label in labels if label not in shown] == []
+    assert sum(level.count for level in found.levels) == len(values)
+
+
+def test_a_parameter_with_few_values_has_a_bar_for_each() -> None:
+    found = effect("batch", [96, 192, 192, 192, 208, 96, 208, 256], [0.5] * 8)
+    assert found is not None
+    assert [level.label for level in found.levels] == ["96", "192", "208", "256"]
+
+
+def test_nested_parameters_have_effects_of_their_own() -> None:
+    sweep = replace(SWEEP, varying=("optimizer.lr", "optimizer.name"))
+    trials = [
+        _trial(i, 0, i / 10, params={"optimizer": {"lr": i % 2, "name": "ab"[i // 4]}})
+        for i in range(8)
+    ]
+    effects = Tally(sweep).add(trials).effects
+    assert [(e.param, [level.label for level in e.levels]) for e in effects] == [
+        ("optimizer.name", ["a", "b"]),
+        ("optimizer.lr", ["0", "1"]),
+    ]
+
+
 def test_failures_are_counted_by_kind_with_an_example() -> None:
     failure = Failure(kind=FailureKind.OUT_OF_MEMORY, message="CUDA out of memory")
     failed = [_trial(i, 0.1, None, state=TrialState.FAILED, failure=failure) for i in (3, 4)]
@@ -152,3 +189,8 @@ def test_a_table_drops_what_is_least_needed_and_never_a_number_in_half() -> None
 def test_an_event_of_a_newer_version_is_a_line_whatever_its_name() -> None:
     event = Event(id="1-0", what="repainted {0} {colour}")
     assert event_line(event, None, SWEEP) == "repainted {0} {colour}"
+
+
+def test_a_line_ends_with_its_last_word_where_nothing_varies() -> None:
+    event = Event(id="14000-0", what="claimed", trial=7, attempt=1, fields={"worker": "w1"})
+    assert event_line(event, _trial(7, 0.4, 0.94), replace(SWEEP, varying=())) == "#7 started on w1"

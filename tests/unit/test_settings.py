@@ -10,7 +10,7 @@ from hpq import passwords
 from hpq.connection import connect
 from hpq.errors import SettingsError
 from hpq.passwords import redact
-from hpq.settings import describe, read
+from hpq.settings import ABOUT, describe, read
 
 
 def test_an_empty_variable_counts_as_not_set() -> None:
@@ -93,3 +93,33 @@ def test_a_url_that_cannot_be_read_gives_nothing_of_its_password_away(url: str) 
 def test_a_user_that_no_file_knows_still_has_a_name() -> None:
     assert read({"LOGNAME": "me"}).user == "me"
     assert read({}).user
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("HPQ_LEAS_S", "HPQ_LEASE_S"),
+        ("HPQ_REDISURL", "HPQ_REDIS_URL"),
+        ("HPQ_REDIS_URI", "HPQ_REDIS_URL"),
+        ("HPQ_TRIALS_PER_GPUS", "HPQ_TRIALS_PER_GPU"),
+        ("HPQ_home", "HPQ_HOME"),
+    ],
+)
+def test_a_name_close_to_a_setting_is_refused(name: str, meant: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{name}: .* did you mean {meant}\\?$"):
+        read({name: "3"})
+
+
+def test_names_of_others_are_let_be() -> None:
+    given = "ATTEMPT ATTEMPT_ID CHECKPOINT_DIR OUT PARAMS REPORT SWEEP_ID TRIAL_ID".split()
+    others = ["REDIS_SERVICE_HOST", "REDIS_PORT", "PORT_6379_TCP_ADDR", "MY_OWN"]
+    assert read({f"HPQ_{name}": "tcp://x:1" for name in given + others}) == read({})
+    assert read({"LEASE_S": "3"}).lease_s == 30.0
+
+
+def test_every_setting_has_a_word_on_it_and_its_own_type() -> None:
+    shown = describe(read({"HPQ_ALLOW": "a.py;b.py", "HPQ_NODE": "n1", "HPQ_DATA": "/data"}))
+    assert {name.removeprefix("HPQ_").lower() for name in shown} <= ABOUT.keys()
+    assert (shown["HPQ_LEASE_S"], shown["HPQ_PORT"], shown["HPQ_NODE"]) == (30.0, 0, "n1")
+    assert (shown["HPQ_ALLOW"], shown["HPQ_DATA"]) == (["a.py", "b.py"], "/data")
+    assert describe(read({}))["HPQ_DATA"] is None

@@ -170,7 +170,7 @@ def test_nested_parameters_become_nested_sets() -> None:
         {"b": 3, "opt": {"lr": 1, "name": "sgd"}},
         {"b": 3, "opt": {"lr": 2, "name": "sgd"}},
     ]
-    assert space.varying == ("opt",)
+    assert space.varying == ("opt.lr",)
 
 
 def test_a_grid_names_the_parameter_that_it_cannot_step_through() -> None:
@@ -313,3 +313,16 @@ def test_a_value_of_probability_zero_is_not_drawn_by_rounding() -> None:
 def test_a_log_uniform_stays_within_its_ends(low: float, high: float) -> None:
     leaf = LogUniform(low=low, high=high)
     assert low <= leaf.sample(LOWEST) <= leaf.sample(HIGHEST) <= high
+
+
+def test_nested_parameters_vary_by_their_dotted_names_in_the_files_order() -> None:
+    space = space_of(
+        "opt: {parameters: {name: {values: [sgd, adam]}, lr: {min: 0.1, max: 0.2}}}\n"
+        "b: {value: 3}\na: {values: [1, 2]}"
+    )
+    assert space.varying == ("opt.name", "opt.lr", "a")
+
+
+def test_steps_beyond_counting_vary_and_make_no_grid() -> None:
+    space = space_of("p: {distribution: q_uniform, min: 1.0, max: 1.0e+300, q: 1.0e-300}")
+    assert (space.size, space.varying) == (None, ("p",))

@@ -182,6 +182,7 @@ parameters: {a: {min: 1, max: 9}}
         space=spec.space,
         varying=("a",),
         source=spec.source,
+        warnings=spec.warnings,
     )
     assert count(spec) == 3
     shuffled = [s["a"] for s in sets(spec)]
@@ -314,3 +315,19 @@ def test_the_wandb_configs_program_takes_what_its_sweep_gives() -> None:
     ]
     assert len(losses) == 50
     assert losses[-1] < losses[0] < 0.7
+
+
+@pytest.mark.parametrize(
+    ("cap", "line"),
+    [
+        (2, "the first 2 of 3 sets are taken, the others left out"),
+        (3, None),
+        (50, "50 is more than the 3 sets there are"),
+    ],
+)
+def test_a_cap_that_cuts_or_exceeds_is_told(tmp_path: Path, cap: int, line: str | None) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(
+        f"program: x.py\nmethod: grid\nparameters: {{a: {{values: [1, 2, 3]}}}}\nrun_cap: {cap}\n"
+    )
+    assert load(file).warnings == ((f"{file}:4:1: run_cap: {line}",) if line else ())

@@ -183,3 +183,12 @@ def test_a_path_that_is_no_file_is_one_line(tmp_path: Path) -> None:
         with pytest.raises(SweepFileError) as caught:
             sourcefile.read(path)
         assert str(caught.value) == f"{path}: {reason}"
+
+
+@pytest.mark.parametrize("command", ["[python, ${program}]", "[\n  python, ${program}]"])
+def test_a_macro_without_quotes_in_brackets_gets_a_hint(command: str) -> None:
+    with pytest.raises(SweepFileError) as caught:
+        yamlfile.parse(f"program: x.py\ncommand: {command}\n", "s.yaml")
+    assert str(caught.value).endswith('inside [ ] write "${…}" with quotes')
+    with pytest.raises(SweepFileError, match="look at the indentation"):
+        yamlfile.parse('command: ["${program}", [x}\n', "s.yaml")

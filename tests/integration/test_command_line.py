@@ -1,0 +1,42 @@
+"""What the command line says of itself: help, completion, and words that it does not know."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from hpq.sweep import Sweep
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.mark.parametrize("words", ["ls --nope", "enqueue", "best -n x", "--nope", "nope"])
+def test_words_that_are_not_understood_are_one_line_and_exit_2(hpq: Hpq, words: str) -> None:
+    answer = hpq(*words.split())
+    (line,) = answer.stderr.splitlines()
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert line.startswith("hpq: ") and "--help` " in line
+
+
+def test_only_hpq_itself_installs_completion_and_no_flag_has_a_negation(hpq: Hpq) -> None:
+    assert "hpq --install-completion" in hpq("--help").stdout
+    for command in ("watch", "ls", "retry", "enqueue"):
+        shown = hpq(command, "--help").stdout
+        assert "-completion" not in shown and "--no-" not in shown
+
+
+def test_a_shell_completes_the_ids_of_sweeps(
+    hpq: Hpq, sweep_of: Callable[..., Sweep], tmp_path: object
+) -> None:
+    for sid in ("grid-00000", "grid-11111", "other-00000"):
+        sweep_of(1, sid)
+
+    def complete(**env: str) -> subprocess.CompletedProcess[str]:
+        return hpq(_HPQ_COMPLETE="complete_bash", COMP_WORDS="hpq show gr", COMP_CWORD="2", **env)
+
+    assert sorted(complete().stdout.split()) == ["grid-00000", "grid-11111"]
+    for away in ("redis://127.0.0.1:1/0", "nonsense", ""):
+        answer = complete(HPQ_REDIS_URL=away, HPQ_HOME=f"{tmp_path}/none")
+        assert (answer.stdout.strip(), answer.stderr) == ("", "")

@@ -1,0 +1,83 @@
+"""pause, stop, cancel, retry and rm as a user runs them, off a terminal and on one."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from hpq.outcome import Outcome, Presence
+from hpq.store import Store
+from hpq.sweep import Sweep
+from hpq.trial import TrialState
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+MakeSweep = Callable[..., Sweep]
+DEADLINE_S = 30.0
+
+
+def finish_one(store: Store, who: Presence) -> None:
+    got = store.claim(who, nonce=os.urandom(8).hex(), lease_ms=30_000)
+    assert got is not None
+    store.commit(got, Outcome(state=TrialState.FINISHED, objective=0.5, step=2), 0)
+
+
+@pytest.mark.parametrize("verb", ["rm", "cancel", "stop"])
+def test_off_a_terminal_nothing_is_ended_without_a_yes_and_a_name(
+    hpq: Hpq, sweep_of: MakeSweep, verb: str
+) -> None:
+    sweep_of(2)
+    silent = hpq(verb, "demo-00000")
+    assert silent.returncode == 2 and silent.stderr.endswith("say --yes\n")
+    unnamed = hpq(verb, "--yes")
+    assert (unnamed.returncode, len(unnamed.stderr.splitlines())) == (2, 1)
+    assert "2 queued" in hpq("show", "demo-00000").stdout
+    assert hpq(verb, "demo-00000", "--yes").returncode == 0
+
+
+def test_a_sweep_of_the_private_server_has_to_be_named_off_a_terminal(
+    environ: dict[str, str], hpq: Hpq, sweep_of: MakeSweep, tmp_path: os.PathLike[str]
+) -> None:
+    private = {"HPQ_REDIS_URL": "", "HPQ_HOME": str(tmp_path)}
+    answer = hpq("rm", "--yes", **private)
+    assert answer.returncode == 2 and "say which sweep to delete" in answer.stderr
+
+
+def test_cancel_asks_for_what_is_left(
+    environ: dict[str, str], store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(3)
+    finish_one(store, who)
+    finish_one(store, who)
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "producer", "cancel", "demo-00000"],
+        env=environ, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+    )  # fmt: skip
+    os.close(slave)
+    os.write(master, b"n\n")
+    drawn = b""
+    try:
+        while part := os.read(master, 4096):
+            drawn += part
+    except OSError:  # the other side is closed
+        pass
+    assert process.wait(DEADLINE_S) == 1
+    os.close(master)
+    assert b"Cancel 1 trial of demo-00000 (2 have ended)?" in drawn
+
+
+def test_retry_says_why_nobody_takes_the_trials(
+    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1)
+    store.control("demo-00000", "cancel")
+    answer = hpq("retry", "--cancelled")
+    assert answer.stderr.splitlines() == [
+        "demo-00000: 1 trial queued again",
+        "no worker of class 'default' is alive; start one: hpq worker",
+    ]

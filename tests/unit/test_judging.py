@@ -1,0 +1,45 @@
+"""What a trial that never reported its metric is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpq.sweep import Launch, Metric, Sweep
+from hpq.trial import Failure
+from worker.collector import Collector
+from worker.judging import Ending, judge
+from worker.messages import End
+
+METRIC = Metric(name="val_loss")
+
+
+def _failure(tail: str, launch: Launch) -> Failure:
+    sweep = Sweep(id="s-00000", name="s", digest="", launch=launch, metric=METRIC)
+    ending = Ending(halt=None, end=End(), status=0, tail=tail)
+    outcome = judge(ending, sweep, Collector(METRIC))
+    assert outcome is not None and outcome.failure is not None
+    return outcome.failure
+
+
+@pytest.mark.parametrize(
+    ("line", "is_near"),
+    [
+        ("Epoch 1 val_loss=0.3 done", True),
+        ("val_loss: 0.3", True),
+        ("my_val_loss=0.3", False),
+        ("val_loss is fine", False),
+    ],
+)
+def test_a_program_that_nearly_reported_is_shown_its_line(line: str, is_near: bool) -> None:
+    failure = _failure(f"hello\n{line}\nbye\n", Launch(program="train.py"))
+    assert (
+        "print a whole line val_loss=0.31, or call hpq.report({'val_loss': …})" in failure.message
+    )
+    assert (repr(line) in failure.message) == is_near
+    # The breaker knows trials that fail alike by this; the line differs from trial to trial.
+    assert failure.fingerprint == "the metric 'val_loss' was never reported; it reported nothing"
+
+
+def test_a_trainer_is_told_its_own_ways_to_report() -> None:
+    failure = _failure("", Launch(trainer="mine:train"))
+    assert failure.message.endswith("call trial.report({'val_loss': …}), or return {'val_loss': …}")
