@@ -147,6 +147,7 @@ ABOUT: Mapping[str, str] = {
     "store": "where checkpoints and artifacts go",
     "checkpoint_s": "seconds between two checkpoints of a shipped trainer",
     "queue": "the class of the workers started here",
+    "sweep": "the only sweep of the workers started here; unset: any",
     "lease_s": "seconds without a beat until a trial is given to another",
     "reap_s": "seconds between two looks for lost trials",
     "grace_s": "seconds that a trial has when its worker must go",

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hpq.hyperparams import SHIPPED
+from hpq.sizes import about_bytes
 from hpq.snapshot import Unreadable
 from hpq.sweep import Sweep, SweepState
 from hpq.view import View
@@ -16,7 +17,7 @@ from producer.look.records import sweep_record
 from producer.look.style import Span, Style
 from producer.look.tables import Column
 from producer.look.takers import why_not_taken
-from producer.look.text import clean, duration, measure
+from producer.look.text import clean, duration, measure, size
 from producer.look.verdict import STATE_STYLE
 from producer.session import Session, open_session
 

@@ -437,9 +437,9 @@ def test_after_rm_of_my_last_sweep_the_one_before_is_meant(
 ) -> None:
     sweep_of(1, "mine-00000")
     sweep_of(1, "hers-00000", owner="her")
-    store.remove(sweep_of(1, "mine-11111"))
+    store.remove(sweep_of(1, "mine-11111").id)
     assert "mine-00000" in hpq("show").stdout
-    store.remove(view.sweep("mine-00000"))
+    store.remove("mine-00000")
     assert "you have no sweep yet" in hpq("show").stderr
 
 

@@ -15,7 +15,7 @@ METRIC = Metric(name="val_loss")
 
 def _failure(tail: str, launch: Launch) -> Failure:
     sweep = Sweep(id="s-00000", name="s", digest="", launch=launch, metric=METRIC)
-    ending = Ending(halt=None, end=End(), status=0, tail=tail)
+    ending = Ending(halt=None, end=End(), status=0, tail=tail, ran_ms=1)
     outcome = judge(ending, sweep, Collector(METRIC))
     assert outcome is not None and outcome.failure is not None
     return outcome.failure
