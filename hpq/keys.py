@@ -25,6 +25,7 @@ P:s:S:ids       set   16-byte identities of the sweep's parameter sets
 P:s:S:running   zset  N → claimed_ms
 P:s:S:ended     zset  N → ended_ms
 P:s:S:rank      zset  N → objective, of finished and pruned trials
+P:s:S:files     set   N of ended trials that have checkpoints or artifacts in a store
 P:s:S:events    stream  lifecycle, never trimmed while the sweep lives
 P:t:S/N         hash  a trial, made at its first claim
 P:t:S/N:log     stream  what it printed, the newest 1 MiB
@@ -100,7 +101,7 @@ class Keys:
         return self._of("demand", worker_class)
 
     def sweep(self, sweep: str, part: str = "") -> str:
-        """The sweep's hash, or one of params waiting dropped ids running ended rank events."""
+        """The sweep's hash, or one of params waiting dropped ids running ended rank files events."""
         return self._of("s", sweep, part) if part else self._of("s", sweep)
 
     def trial(self, trial: TrialId, part: str = "") -> str:

@@ -28,6 +28,7 @@ class Settings:
     data: Path | None = None
     home: Path = Path("~/.hpq")
     store: str = ""
+    checkpoint_s: float = 60.0  # between two checkpoints of a shipped trainer
     queue: str = "default"
     lease_s: float = 30.0
     reap_s: float = 5.0
@@ -100,6 +101,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "data": lambda t: Path(t).expanduser(),
     "home": lambda t: Path(t).expanduser(),
     "store": str,
+    "checkpoint_s": _seconds,
     "queue": _name,
     "lease_s": _seconds,
     "reap_s": _seconds,

@@ -9,11 +9,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from hpq.errors import DecodeError
-from hpq.sweep import SCHEMA, Counts, Goal, Launch, Metric, Sweep, Take
-from hpq.trial import Failure, FailureKind, Json, Params, Trial, TrialId, TrialState
+from hpq.sweep import SCHEMA, Counts, Goal, Keep, Launch, Metric, Sweep, Take
+from hpq.trial import (
+    Artifacts,
+    Checkpoint,
+    Failure,
+    FailureKind,
+    Json,
+    Params,
+    Trial,
+    TrialId,
+    TrialState,
+)
 
 T = TypeVar("T")
 Row = Mapping[bytes, bytes]
@@ -64,6 +75,11 @@ class Reader:
 
     def parse(self, field: str, default: T, parse: Callable[[str], T]) -> T:
         return self._take(field, default, parse)
+
+
+def encode_files(record: Checkpoint | Artifacts | None) -> str:
+    """A pointer into a store of files as JSON; empty for none."""
+    return dumps(asdict(record)) if record else ""
 
 
 def encode_launch(launch: Launch) -> str:
@@ -133,6 +149,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "retries": str(sweep.retries),
         "timeout_s": number(sweep.timeout_s),
         "stall_s": number(sweep.stall_s),
+        "keep": dumps(asdict(sweep.keep)) if sweep.keep else "",
         "method": sweep.method,
         "seed": str(sweep.seed),
         "varying": dumps(list(sweep.varying)),
@@ -163,6 +180,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         retries=r.whole("retries"),
         timeout_s=r.real("timeout_s"),
         stall_s=r.real("stall_s"),
+        keep=r.parse("keep", None, lambda text: Keep(**json.loads(text))),
         method=r.text("method"),
         seed=r.whole("seed"),
         varying=tuple(r.json("varying", [])),
@@ -229,6 +247,9 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         failure=failure,
         phase=r.text("phase"),
         provenance=r.text("provenance"),
+        checkpoint=r.parse("checkpoint", None, lambda text: Checkpoint(**json.loads(text))),
+        artifacts=r.parse("artifacts", None, lambda text: Artifacts(**json.loads(text))),
+        restarted=r.text("restarted"),
     )
 
 

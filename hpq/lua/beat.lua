@@ -2,7 +2,9 @@
 -- A batch with a sequence number that was seen already only extends the lease.
 -- KEYS prefix
 -- ARGV sweep, number, attempt, worker, class, lease in ms, sequence number, step, live objective
---      ('' for none), phase, printed bytes, then step, metric and value of each point
+--      ('' for none), phase, printed bytes, the checkpoint that was published since as JSON ('' for
+--      none), its step, why the training starts again without one ('' if it does not), then step,
+--      metric and value of each point
 -- Replies: ok | stop | prune | lost
 
 local sid, n, attempt, worker, class = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -22,7 +24,8 @@ local function bound_log(bytes)
   redis.call('HSET', t, 'log_bytes', size)
 end
 
-local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'host')
+local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'host', 'resumes',
+  'claimed_ms', 'checkpoint_step')
 local alive = f[2] == attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
 if not alive then return {'lost'} end
 
@@ -48,8 +51,34 @@ if ARGV[11] ~= '' then
   redis.call('HINCRBY', t, 'log_bytes', #ARGV[11])
   bound_log(LOG_BYTES)
 end
-for i = 12, #ARGV, 3 do
+if ARGV[14] ~= '' then
+  forget_points(sid, n)
+  redis.call('HDEL', t, 'checkpoint', 'checkpoint_step', 'resumes')
+  redis.call('HSET', t, 'restarted', ARGV[14])
+  event(sid, 'restarted', n, attempt, 'why', ARGV[14])
+  f[7], f[9] = false, false
+end
+if ARGV[12] ~= '' then
+  -- Progress, so that earlier losses are forgiven. Without steps any checkpoint counts.
+  if not f[9] or ARGV[13] == '0' or tonumber(ARGV[13]) > tonumber(f[9]) then
+    redis.call('HDEL', t, 'lost', 'lost_step', 'lost_hosts', 'failed_step')
+  end
+  redis.call('HSET', t, 'checkpoint', ARGV[12], 'checkpoint_step', ARGV[13])
+end
+
+-- What an earlier attempt reported from this step on is reported again by this one.
+local function cut(points, step)
+  local newest = redis.call('XREVRANGE', points, '+', '-', 'COUNT', 1)[1]
+  while newest and tonumber(string.match(newest[1], '^%d+')) <= tonumber(f[8])
+      and tonumber(newest[2][2]) >= step do
+    redis.call('XDEL', points, newest[1])
+    newest = redis.call('XREVRANGE', points, '+', '-', 'COUNT', 1)[1]
+  end
+end
+
+for i = 15, #ARGV, 3 do
   local points = trial_key(sid, n, 'p', ARGV[i + 1])
+  if f[7] then cut(points, tonumber(ARGV[i])) end
   redis.call('XADD', points, '*', 's', ARGV[i], 'v', ARGV[i + 2])
   redis.call('HSET', t, 'm:' .. ARGV[i + 1], ARGV[i + 2])
   if redis.call('XLEN', points) > POINTS then  -- thin: the curve stays whole, every second point goes

@@ -2,14 +2,15 @@
 -- trials first, then the sweep's order. The same nonce again gets the same answer.
 -- KEYS prefix
 -- ARGV class, worker, host, nonce, lease in ms, schema, provenance digest, sweeps to skip (',a,b,')
--- Replies: trial sweep number attempt params | empty [a sweep with a newer schema]
+-- Replies: trial sweep number attempt params checkpoint ('' for none) | empty [a sweep with a newer schema]
 
 local class, worker, host, nonce, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local schema, provenance, skip = tonumber(ARGV[6]), ARGV[7], ARGV[8]
 local w = key('w', worker)
 
 local function answer(sid, n, attempt)
-  return {'trial', sid, n, attempt, redis.call('HGET', sweep_key(sid, 'params'), n)}
+  return {'trial', sid, n, attempt, redis.call('HGET', sweep_key(sid, 'params'), n),
+    redis.call('HGET', trial_key(sid, n), 'checkpoint') or ''}
 end
 
 local last = redis.call('HMGET', w, 'nonce', 'claim')
@@ -45,16 +46,13 @@ local function take(sid, n)
     redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
   end)
   attempt = redis.call('HINCRBY', t, 'attempt', 1)
-  -- Training starts again from the beginning, so what earlier attempts reported goes.
-  local fields = redis.call('HKEYS', t)
-  for _, field in ipairs(fields) do
-    if string.sub(field, 1, 2) == 'm:' then
-      redis.call('DEL', trial_key(sid, n, 'p', string.sub(field, 3)))
-      redis.call('HDEL', t, field)
-    end
-  end
+  local from = redis.call('HGET', t, 'checkpoint_step')
+  -- Without a checkpoint training starts from the beginning, so what earlier attempts reported goes;
+  -- with one it goes when this attempt reports the same steps again (beat).
+  if not from then forget_points(sid, n) end
   redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'kind', 'error', 'fingerprint',
-    'objective', 'ended_ms', 'phase', 'step', 'seq')
+    'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes')
+  if from then redis.call('HSET', t, 'step', from, 'resumes', '1') end
   redis.call('HSET', t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', int(NOW),
     'beat_ms', int(NOW), 'provenance', provenance)
   redis.call('HSET', w, 'nonce', nonce, 'claim', sid .. '/' .. n .. '/' .. attempt, 'state', 'busy',

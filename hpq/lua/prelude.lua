@@ -69,6 +69,17 @@ local function open(sid)
   redis.call('ZADD', key('c', f[1], 'open'), order, sid)
 end
 
+-- Nothing of what the trial reported stays.
+local function forget_points(sid, n)
+  local t = trial_key(sid, n)
+  for _, field in ipairs(redis.call('HKEYS', t)) do
+    if string.sub(field, 1, 2) == 'm:' then
+      redis.call('DEL', trial_key(sid, n, 'p', string.sub(field, 3)))
+      redis.call('HDEL', t, field)
+    end
+  end
+end
+
 -- The running attempt is over, one way or the other.
 local function let_go(sid, n)
   redis.call('ZREM', sweep_key(sid, 'running'), n)
