@@ -16,9 +16,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
-from hpq.errors import SettingsError
 from hpq.settings import Settings
 from hpq.trial import TrialId
 

@@ -101,7 +101,7 @@ class Keys:
         return self._of("demand", worker_class)
 
     def sweep(self, sweep: str, part: str = "") -> str:
-        """The sweep's hash, or one of params waiting dropped ids running ended rank files events."""
+        """The sweep's hash, or its params waiting dropped ids running ended rank files events."""
         return self._of("s", sweep, part) if part else self._of("s", sweep)
 
     def trial(self, trial: TrialId, part: str = "") -> str:

@@ -243,8 +243,8 @@ class Store:
         for key_of, field in ((self._keys.digests, sweep.digest), (self._keys.last, sweep.owner)):
             if self._redis.hget(key_of, field) == sweep.id.encode():
                 pipe.hdel(key_of, field)
-        parts = ["params", "waiting", "dropped", "ids", "running", "ended", "rank", "files", "events"]
-        pipe.unlink(key, *(f"{key}:{part}" for part in parts))
+        parts = "params waiting dropped ids running ended rank files events"
+        pipe.unlink(key, *(f"{key}:{part}" for part in parts.split()))
         pipe.execute()
 
     def _remove_trials(self, trials: Sequence[TrialId]) -> None:

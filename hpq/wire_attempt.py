@@ -1,4 +1,4 @@
-"""The half of `wire` that belongs to an attempt: what claim, beat and commit are sent and answer."""
+"""The half of `wire` that belongs to an attempt: what claim, beat and commit take and answer."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def decode_claim(keys: Keys, answer: list[Any]) -> Claim:
     trial = TrialId(sweep=sid.decode(), number=int(number))
     where = f"{keys.sweep(trial.sweep, 'params')} field {trial.number}"
     values = wire.decode_params(where, params)
-    row = wire.decode_trial(keys.trial(trial), trial, {b"checkpoint": checkpoint}, {}, dropped=False)
-    return Claim(
-        trial=trial, attempt=int(attempt), params=values, checkpoint=row.checkpoint
+    row = wire.decode_trial(
+        keys.trial(trial), trial, {b"checkpoint": checkpoint}, {}, dropped=False
     )
+    return Claim(trial=trial, attempt=int(attempt), params=values, checkpoint=row.checkpoint)
 
 
 def batch_args(batch: Batch) -> list[str | bytes | int]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from hpq.files import location
 from hpq.settings import Settings
 
 _MOST_ON_CPU = 4
@@ -26,7 +27,12 @@ class LocalWorkers:
         self, settings: Settings, url: str, worker_class: str, count: int | None, log: Path
     ) -> None:
         self._grace_s, self.log = settings.grace_s, log
-        self._env = {**os.environ, "HPQ_REDIS_URL": url, "HPQ_QUEUE": worker_class}
+        self._env = {
+            **os.environ,
+            "HPQ_REDIS_URL": url,
+            "HPQ_QUEUE": worker_class,
+            "HPQ_STORE": location(settings),  # they are on this machine, so one under HPQ_HOME does
+        }
         self._words = [sys.executable, "-P", "-m", "worker"]
         if count is not None:
             self._words += ["--workers", str(count)]

@@ -69,7 +69,7 @@ class Beats:
             while claim is not None and collector is not None and not collector.is_empty:
                 batch = collector.batch()
                 verdict = self._store.beat(claim, self._who, batch, lease_ms=self._lease_ms)
-                collector.acknowledge()
+                collector.acknowledge(verdict is not Verdict.LOST)
                 if verdict is Verdict.LOST:
                     return
         finally:
@@ -109,7 +109,7 @@ class Beats:
         except RedisError as error:
             log.warning("beat of %s: %s; training goes on", claim.trial, error)
             return False
-        collector.acknowledge()
+        collector.acknowledge(verdict is not Verdict.LOST)
         self.last_ok_at = time.monotonic()
         if verdict is not Verdict.OK and verdict is not self.verdict:
             self.verdict = verdict

@@ -52,6 +52,7 @@ def of_program(
         "HPQ_ATTEMPT_ID": f"{claim.trial}/{claim.attempt}",
         "HPQ_PARAMS": str(place.params),
         "HPQ_OUT": str(place.out),
+        "HPQ_CHECKPOINT_DIR": str(place.checkpoint),
         "HPQ_REPORT": place.socket,
     }
 
@@ -62,6 +63,7 @@ class Place:
 
     work: Path
     out: Path
+    checkpoint: Path
     params: Path
     socket: str
 
@@ -73,14 +75,23 @@ class Place:
         work = home / "work" / name
         shutil.rmtree(work, ignore_errors=True)
         (work / "out").mkdir(parents=True)
+        (work / "checkpoint").mkdir()
         params = work / "params.json"
         params.write_text(json.dumps(dict(claim.params)), "utf-8")
         short = tempfile.mkdtemp(prefix="hpq-")
-        return cls(work=work, out=work / "out", params=params, socket=f"{short}/report")
+        return cls(
+            work=work,
+            out=work / "out",
+            checkpoint=work / "checkpoint",
+            params=params,
+            socket=f"{short}/report",
+        )
 
     def clear(self) -> None:
         """Remove them, but for what the program left in HPQ_OUT; never fails."""
         shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
+        for copied in (self.checkpoint, self.work / "frozen"):
+            shutil.rmtree(copied, ignore_errors=True)
         with contextlib.suppress(OSError):
-            if not any(self.out.iterdir()):
+            if not self.out.exists() or not any(self.out.iterdir()):
                 shutil.rmtree(self.work, ignore_errors=True)

@@ -44,6 +44,7 @@ class Result:
     outcome: Outcome | None
     halt: Halt | None
     keep_runner: bool
+    is_whole: bool  # nothing was cut short: what the attempt has written is not torn
 
 
 class Execution:
@@ -169,7 +170,12 @@ class Execution:
         failure = outcome.failure if outcome else None
         # What ran out of memory leaves a process that nobody should train in again.
         is_clean = failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY
-        return Result(outcome=outcome, halt=self._halt, keep_runner=is_obeyed and is_clean)
+        return Result(
+            outcome=outcome,
+            halt=self._halt,
+            keep_runner=is_obeyed and is_clean,
+            is_whole=self._end is not None and self._end.status >= 0,
+        )
 
     def _drain(self) -> None:
         # The runner flushed before it said that it was done, so all of it is in the pipe by now; a

@@ -14,7 +14,7 @@ from typing import TypeVar
 from redis.exceptions import RedisError
 
 from hpq.errors import HpqError
-from hpq.outcome import Outcome, Presence, Reason
+from hpq.outcome import Ended, Outcome, Presence, Reason
 from hpq.settings import Settings
 from hpq.store import Store
 from hpq.sweep import Sweep
@@ -27,6 +27,7 @@ from worker.judging import Halt
 from worker.refusals import Refusals
 from worker.spool import Spool
 from worker.stopping import Stopping
+from worker.tidying import Tidy
 
 log = logging.getLogger("hpq.worker")
 T = TypeVar("T")
@@ -45,11 +46,12 @@ class Slot:
         attempts: Attempts,
         beats: Beats,
         stopping: Stopping,
+        tidy: Tidy,
         provenance: str,
     ) -> None:
         self._settings, self._store, self._who = settings, store, who
         self._access, self._attempts, self._beats = access, attempts, beats
-        self._stopping, self._provenance = stopping, provenance
+        self._stopping, self._tidy, self._provenance = stopping, tidy, provenance
         self._spool = Spool(settings.home, settings.prefix)
         self.refusals = Refusals(access)
         self.trial = ""  # what it runs now; "" when idle
@@ -151,20 +153,22 @@ class Slot:
     def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> None:
         """Hand over the last reports and then the result; the disk keeps it while Redis is away."""
 
-        def hand_over() -> str:
+        def hand_over() -> Ended:
             self._beats.flush()
-            return self._store.commit(claim, outcome, sweep.retries)
+            return self._store.end(claim, outcome, sweep.retries)
 
+        ended: Ended | None = None
         try:
-            answer = hand_over()
+            ended = hand_over()
         except RedisError as error:
             log.warning("%s: Redis: %s; the result is on disk until it is back", claim.trial, error)
             self._keep(claim, outcome, sweep)
-            answer = self._insist(lambda _: hand_over()) or "on disk"
-            if answer != "on disk":
+            ended = self._insist(lambda _: hand_over())
+            if ended is not None:
                 self._spool.drop(claim)
         self._beats.end()
-        _say(claim, outcome, answer)
+        _say(claim, outcome, ended.word if ended else "on disk")
+        self._tidy.later(ended.doomed if ended else ())
 
     def _keep(self, claim: Claim, outcome: Outcome, sweep: Sweep) -> None:
         try:

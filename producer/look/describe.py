@@ -11,7 +11,7 @@ from hpq.trial import Params, Point, Trial
 from producer.look.records import iso
 from producer.look.sparkline import sparkline
 from producer.look.style import Line, Span, Style
-from producer.look.text import clean, clean_block, duration, measure, value, width
+from producer.look.text import clean, clean_block, duration, measure, size, value, width
 from producer.look.trial_rows import STATE_STYLE
 from producer.look.verdict import count_words
 
@@ -74,10 +74,13 @@ def trial_lines(
             "time": duration(trial.duration_ms) if trial.claimed_ms else "",
             "step": str(trial.step or ""),
             "phase": trial.phase,
+            "started again": trial.restarted,
+            "checkpoint": _checkpoint(trial),
         }
     )
     yield from _section("parameters", _pairs({k: value(v) for k, v in trial.params.items()}))
     yield from _section("metrics", _metrics(trial, sweep, curves))
+    yield from _section("artifacts", artifact_lines(trial))
     yield from _block("provenance", provenance)
     lines = clean_block(log).splitlines()
     yield from _section(f"last of hpq logs {trial.id}", ([Span(line)] for line in lines))
@@ -92,6 +95,17 @@ def _metrics(trial: Trial, sweep: Sweep, curves: Mapping[str, Sequence[Point]]) 
         shown = clean(name)
         blanks = " " * (wide - width(shown))
         yield [Span(f"{shown}{blanks}  "), Span(f"{measure(last):>9}", style), Span(f"  {curve}")]
+
+
+def _checkpoint(trial: Trial) -> str:
+    kept = trial.checkpoint
+    return f"of step {kept.step}, in store {kept.store}: {kept.path}" if kept else ""
+
+
+def artifact_lines(trial: Trial) -> Iterator[Line]:
+    """The files that a trial left, with their sizes."""
+    files = trial.artifacts.files if trial.artifacts else {}
+    yield from _pairs({name: size(files[name]) for name in sorted(files)})
 
 
 def _pairs(rows: Mapping[str, str]) -> Iterator[Line]:

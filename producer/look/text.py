@@ -141,6 +141,14 @@ def duration(ms: float) -> str:
     return f"{hours // 24}d{hours % 24:02}h"
 
 
+def size(count: int) -> str:
+    """Bytes as people read them: 512 B, 1.5 KiB, 26 MiB."""
+    amount, units = float(count), ["B", "KiB", "MiB", "GiB"]
+    while amount >= 1024 and len(units) > 1:
+        amount, units = amount / 1024, units[1:]
+    return f"{amount:.2g} {units[0]}" if amount < 10 else f"{amount:.0f} {units[0]}"
+
+
 def flag(name: str, param: Json) -> str:
     """`--lr=0.1`, as W&B hands a parameter to a program (not quoted for a shell)."""
     word = param if isinstance(param, str) else repr(param) if _plain(param) else json.dumps(param)
