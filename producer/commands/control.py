@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hpq.errors import Forbidden, UserError
+from hpq.errors import Forbidden, SettingsError, UserError
+from hpq.files import location, open_files
 from hpq.sweep import Sweep
 from hpq.trial import TrialState
 from producer import refs
@@ -135,3 +137,15 @@ def rm(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
         store.control(it.id, "cancel")
         store.remove(it)
         print(f"{it.id}: deleted", file=sys.stderr)
+        _remove_files(session, it)
+
+
+def _remove_files(session: Session, sweep: Sweep) -> None:
+    settings = session.settings
+    place = location(settings)
+    if not settings.store and not Path(place).exists():
+        return  # never used here: not made now
+    try:
+        open_files(place).remove(f"{settings.prefix}/{sweep.id}")
+    except (OSError, SettingsError) as error:
+        print(f"{sweep.id}: its files stay in {place}: {error}", file=sys.stderr)

@@ -29,6 +29,10 @@ from producer.session import Session, open_session
 from producer.sweepfile.spec import count as count_sets
 
 app = typer.Typer()
+_NO_STORE = (
+    "keep: HPQ_STORE is not set here; where workers have none, nothing is kept, and a trial that"
+    " is given back trains from its beginning"
+)
 
 
 @app.command()
@@ -64,6 +68,8 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
         return
     if done.is_new:
         print(f"{done.sid}: {done.trials} trials queued", file=sys.stderr)
+        if sweep.keep and not (session.settings.store or session.is_private or is_run):
+            print(_NO_STORE, file=sys.stderr)
         if sweep.launch.code_dir:
             what = sweep.launch.program or sweep.launch.trainer
             print(f"runs {what} in {sweep.launch.code_dir}", file=sys.stderr)

@@ -42,6 +42,7 @@ def sweep_lines(sweep: Sweep) -> Iterator[Line]:
             "max parallel": str(sweep.max_parallel or ""),
             "retries": str(sweep.retries or ""),
             "timeout": duration(sweep.timeout_s * 1000) if sweep.timeout_s else "",
+            "keep": f"best {sweep.keep.best}, last {sweep.keep.last}" if sweep.keep else "",
             "method": f"{sweep.method}, seed {sweep.seed}",
             "varying": " ".join(sweep.varying),
             "created": iso(sweep.created_ms) or "",
