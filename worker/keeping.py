@@ -24,6 +24,7 @@ from worker.environment import Place
 log = logging.getLogger("hpq.files")
 _LOOK_S = 0.25
 _AFTER_ERROR_S = 2.0
+_RESTLESS = 8  # looks, after which a single file that is always replaced is taken as it is
 _STUCK_S = 5.0  # a store that hangs is not waited for longer
 _TRIES_S = (0.0, 0.5, 2.0)  # pauses before each try to copy artifacts
 _MOST_FILES = 1_000
@@ -63,6 +64,7 @@ class Keeper:
         self._seen: Signature = ()  # at the last look
         self._mark = Checkpoint(store="", path="")  # where training stood when that was new
         self._copies: list[Checkpoint] = []  # in the store, oldest first
+        self._changes = 0  # looks in a row that saw something new
         self._complaint = ""
 
     # --- the beginning --------------------------------------------------------------------------
@@ -146,17 +148,25 @@ class Keeper:
         now = look(self._place.checkpoint)
         if now != self._seen:
             self._seen, self._mark = now, self._collector.mark()
-        elif now and now != self._kept:
+            self._changes += 1
+            if self._changes < _RESTLESS or len(now) != 1:
+                return
+        if now and now != self._kept:
             self._publish(now, self._mark, lambda: not self._over.is_set())
+        self._changes = 0
 
     def _publish(self, found: Signature, mark: Checkpoint, go_on: Callable[[], bool]) -> None:
         assert self._files is not None
         self._number += 1
         to = f"{self._base}/checkpoint-{self._number}"
         frozen = self._freeze(found)
-        if look(frozen) != found or not copy_in(
-            frozen, [name for name, *_ in found], self._files, to, go_on
-        ):
+        if self._changes:
+            found = look(frozen)
+            self._over.wait(_LOOK_S)
+        names = [name for name, *_ in found]
+        if not names or look(frozen) != found:
+            return
+        if not copy_in(frozen, names, self._files, to, go_on):
             return
         if look(frozen) != found:  # written in place meanwhile: the copy may be torn
             self._files.remove(to)
@@ -198,7 +208,7 @@ class Keeper:
         """Copy what lies there now that training has ended; the caller flushes the beats."""
         found = look(self._place.checkpoint)
         if self._files is not None and found and found != self._kept:
-            mark = self._collector.mark()
+            mark, self._changes = self._collector.mark(), 0
             self._attempt(lambda: self._publish(found, mark, lambda: True))
 
     def artifacts(self) -> Artifacts | None:

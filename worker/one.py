@@ -68,10 +68,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     )
     signals = Signals(wake=stopping.read_end, level=lambda: stopping.level)
     shelf = Shelf(settings)
-    try:
-        shelf.open()
-    except OSError as error:
-        log.warning("%s; it is tried again at each trial", error)
+    shelf.look()
     attempts = Attempts(settings, environ, beats, signals, shelf)
     tidy = Tidy(shelf, _store(settings, retries=1, timeout_s=5.0))
     slot = Slot(

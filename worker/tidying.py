@@ -29,6 +29,17 @@ class Shelf:
         self._place, self.prefix = settings.store, settings.prefix
         self._files: Files | None = None
 
+    def look(self) -> None:
+        """Open the store, if that can be done now.
+
+        Raises:
+            SettingsError: HPQ_STORE cannot be used here.
+        """
+        try:
+            self.open()
+        except OSError as error:
+            log.warning("%s; it is tried again at each trial", error)
+
     def open(self) -> Files | None:
         """The store, or None where HPQ_STORE is not set.
 

@@ -1,7 +1,8 @@
-"""Artifacts: copied to the store, published with the commit, taken out with `hpq get`, kept or not."""
+"""Artifacts: copied to the store, published with the commit, taken out with `hpq get`, or not."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import signal
@@ -124,7 +125,7 @@ def test_the_files_of_a_program_go_to_the_store_through_a_url(lab) -> None:
         """,
     )
     sid = lab.enqueue(
-        "program: train.py\\nmethod: grid\\nmetric: {name: loss}\\nparameters: {x: {value: 1}}\\n"
+        "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {value: 1}}\n"
     )
     lab.worker()
     lab.wait_over(sid)
@@ -205,7 +206,8 @@ def test_without_a_store_nothing_is_kept_and_that_is_said(lab) -> None:
     assert none.returncode == 4 and "its worker had no HPQ_STORE" in none.stderr
     path = lab.write("keep.yaml", SWEEP.format(values="1", more="keep: {best: 1}"))
     assert "HPQ_STORE is not set here" in lab.hpq("enqueue", path).stderr
-    assert not lab.hpq("enqueue", lab.write("k.yaml", SWEEP.format(values="9", more=""))).stderr.count("STORE")  # fmt: skip
+    plain = lab.write("plain.yaml", SWEEP.format(values="9", more=""))
+    assert "STORE" not in lab.hpq("enqueue", plain).stderr
 
 
 def test_hpq_run_keeps_files_under_its_home(lab) -> None:
@@ -218,6 +220,9 @@ def test_hpq_run_keeps_files_under_its_home(lab) -> None:
     (sid,) = [p.name for p in (lab.home / "store" / "hpq").iterdir()]
     lab.ok("rm", sid, "--yes", HPQ_REDIS_URL="")
     assert not (lab.home / "store" / "hpq" / sid).exists()
+    for pid in lab.processes(r"redis-server|valkey-server|keeper"):  # they would wait a minute
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
 
 
 @pytest.mark.parametrize(

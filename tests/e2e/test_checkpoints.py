@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -84,8 +87,12 @@ def steps(lab, sid: str, metric: str = "loss") -> list[int]:
 
 def kill_worker(lab) -> None:
     """The machine is gone: the worker has no time to say anything."""
+    runners = lab.processes(r"-m worker\.runner")
     os.kill(lab.parent(), signal.SIGKILL)
     lab.workers[0].kill()  # or it would start another
+    for runner in runners:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(runner, signal.SIGKILL)
     lab.wait_until(lambda: not lab.processes(), "the end of the first worker")
 
 
@@ -257,3 +264,125 @@ def test_a_trial_that_came_to_its_end_but_could_not_say_so_needs_no_further_repo
     trial = lab.trial(sid)
     assert (trial.state, trial.objective) == (TrialState.FINISHED, 2)
     assert steps(lab, sid) == list(range(1, 9))
+
+
+def test_a_checkpoint_that_is_replaced_all_the_time_is_published_all_the_same(lab, shelf) -> None:
+    lab.write(
+        "train.py",
+        """
+        import os, time
+        from pathlib import Path
+        kept = Path(os.environ["HPQ_CHECKPOINT_DIR"], "state")
+        n = 0
+        while not Path("go").exists():
+            n += 1
+            kept.with_suffix(".tmp").write_text(f"{n:09}")
+            kept.with_suffix(".tmp").replace(kept)
+            time.sleep(0.01)
+        print("loss=1")
+        """,
+    )
+    sid = lab.enqueue(SWEEP.replace("counts", "train"))
+    lab.worker()
+    pointer = wait_pointer(lab, sid)
+    lab.wait_until(lambda: lab.trial(sid).checkpoint != pointer, "the next one")
+    (state,) = (shelf / lab.trial(sid).checkpoint.path).iterdir()
+    assert len(state.read_text()) == 9
+    lab.go()
+    lab.wait_over(sid)
+
+
+def idx(path: Path, shape: tuple[int, ...], data: bytes) -> None:
+    head = bytes([0, 0, 8, len(shape)]) + b"".join(n.to_bytes(4, "big") for n in shape)
+    path.write_bytes(head + data)
+
+
+CNN = """
+    trainer: mnist
+    method: grid
+    metric: {name: train/loss, goal: minimize}
+    parameters:
+      epochs: {value: 40}
+      batch_size: {value: 64}
+      width: {value: 2}
+      dropout: {value: 0.3}
+      train_images: {value: 256}
+      test_images: {value: 64}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_real_network_goes_on_elsewhere_to_the_figures_of_one_that_never_stopped(
+    lab, shelf, how
+) -> None:
+    pytest.importorskip("torch")
+    data = lab.folder / "data" / "MNIST" / "raw"
+    data.mkdir(parents=True)
+    noise = random.Random(1)
+    for name, count in (("train", 256), ("t10k", 64)):
+        idx(data / f"{name}-images-idx3-ubyte", (count, 28, 28), noise.randbytes(count * 784))
+        idx(data / f"{name}-labels-idx1-ubyte", (count,), bytes(i % 10 for i in range(count)))
+    lab.env |= {"HPQ_DATA": str(lab.folder / "data"), "HPQ_CHECKPOINT_S": "0.001"}
+    lab.env["OMP_NUM_THREADS"] = "1"  # so small a network only waits for further threads
+    sid = lab.enqueue(CNN)
+    fleet = lab.worker()
+    lab.wait_until(lambda: list(lab.home.glob("work/*/checkpoint/*.pt")), "the first epoch")
+    (runner,) = lab.processes(r"-m worker\.runner")
+    os.kill(runner, signal.SIGSTOP)  # so that it is mid-way, however fast the machine
+    pointer = wait_pointer(lab, sid)
+    if how == signal.SIGKILL:
+        kill_worker(lab)
+    else:
+        fleet.terminate()
+        os.kill(runner, signal.SIGCONT)
+        assert fleet.wait(50) == 0
+        assert lab.trial(sid).checkpoint != pointer
+    assert not lab.trial(sid).state.is_terminal
+    whole = lab.enqueue(CNN, "--new")
+    lab.worker(HPQ_HOME=str(lab.folder / "another-machine"))
+    lab.wait_over(sid)
+    lab.wait_over(whole)
+    assert "training goes on from the checkpoint" in lab.printed(sid)
+    trial, straight = lab.trial(sid), lab.trial(whole)
+    assert (trial.attempt, straight.attempt) == (2, 1)
+    for metric in ("train/loss", "test/acc"):
+        one, other = (lab.view.history(t.id, metric) for t in (trial, straight))
+        assert [p.step for p in one] == list(range(1, 41))
+        assert [p.value for p in one] == [p.value for p in other]
+
+
+def test_a_full_store_fails_no_trial(lab, shelf) -> None:
+    shelf.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(shelf)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no small file system can be mounted here")
+    try:
+        lab.write(
+            "train.py",
+            """
+            import os, time
+            from pathlib import Path
+            Path(os.environ["HPQ_CHECKPOINT_DIR"], "state").write_bytes(bytes(300_000))
+            Path(os.environ["HPQ_OUT"], "model").write_bytes(bytes(300_000))
+            while not Path("go").exists():
+                time.sleep(0.01)
+            print("loss=1")
+            """,
+        )
+        sid = lab.enqueue(SWEEP.replace("counts", "train"))
+        fleet = lab.worker()
+        lab.wait_until(lambda: "No space left" in lab.log(), "the complaint")
+        assert lab.trial(sid).state is TrialState.RUNNING
+        assert files_of(shelf, sid) == []  # nor a part of it
+        lab.go()
+        lab.wait_over(sid)
+        trial = lab.trial(sid)
+        assert (trial.state, trial.objective) == (TrialState.FINISHED, 1)
+        assert trial.artifacts is None and files_of(shelf, sid) == []
+        assert "its files could not be kept" in lab.ok("logs", sid)
+        fleet.terminate()
+        assert fleet.wait(50) == 0
+    finally:
+        subprocess.run(["umount", "-l", str(shelf)], check=False)
