@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from hpq.errors import DecodeError
@@ -80,6 +80,12 @@ class Reader:
 def encode_files(record: Checkpoint | Artifacts | None) -> str:
     """A pointer into a store of files as JSON; empty for none."""
     return dumps(asdict(record)) if record else ""
+
+
+def _known(kind: type[T], text: str) -> T:
+    # A newer version may write more; what this one does not know it leaves out.
+    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in json.loads(text).items() if name in names})
 
 
 def encode_launch(launch: Launch) -> str:
@@ -247,8 +253,8 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         failure=failure,
         phase=r.text("phase"),
         provenance=r.text("provenance"),
-        checkpoint=r.parse("checkpoint", None, lambda text: Checkpoint(**json.loads(text))),
-        artifacts=r.parse("artifacts", None, lambda text: Artifacts(**json.loads(text))),
+        checkpoint=r.parse("checkpoint", None, lambda text: _known(Checkpoint, text)),
+        artifacts=r.parse("artifacts", None, lambda text: _known(Artifacts, text)),
         restarted=r.text("restarted"),
     )
 

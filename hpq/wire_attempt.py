@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from hpq import wire
+from hpq.errors import DecodeError
 from hpq.keys import Keys
 from hpq.outcome import Batch, Doomed, Outcome
-from hpq.trial import Claim, FailureKind, TrialId
+from hpq.trial import Checkpoint, Claim, FailureKind, TrialId
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
 FAILED_LOG_KEPT_BYTES = 262_144
@@ -17,17 +18,22 @@ _WHY_CHARACTERS = 200
 def decode_claim(keys: Keys, answer: list[Any]) -> Claim:
     """What `claim` answers after its word.
 
+    A checkpoint that cannot be read is one in no store that anybody has: the worker says so and
+    starts from nothing.
+
     Raises:
-        DecodeError: the parameters or the checkpoint are not what this version writes.
+        DecodeError: the parameters are not what this version writes.
     """
     sid, number, attempt, params, checkpoint = answer
     trial = TrialId(sweep=sid.decode(), number=int(number))
     where = f"{keys.sweep(trial.sweep, 'params')} field {trial.number}"
     values = wire.decode_params(where, params)
-    row = wire.decode_trial(
-        keys.trial(trial), trial, {b"checkpoint": checkpoint}, {}, dropped=False
-    )
-    return Claim(trial=trial, attempt=int(attempt), params=values, checkpoint=row.checkpoint)
+    row = {b"checkpoint": checkpoint}
+    try:
+        told = wire.decode_trial(keys.trial(trial), trial, row, {}, dropped=False).checkpoint
+    except DecodeError:
+        told = Checkpoint(store="unknown", path="")
+    return Claim(trial=trial, attempt=int(attempt), params=values, checkpoint=told)
 
 
 def batch_args(batch: Batch) -> list[str | bytes | int]:

@@ -57,6 +57,11 @@ def of_program(
     }
 
 
+def _drop_copies(work: Path) -> None:
+    for name in ("checkpoint", "frozen"):
+        shutil.rmtree(work / name, ignore_errors=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """The directories of one attempt. The socket's path is short: the kernel allows 108 bytes."""
@@ -74,6 +79,8 @@ class Place:
         name = f"{claim.trial.sweep}.{claim.trial.number}.{claim.attempt}"
         work = home / "work" / name
         shutil.rmtree(work, ignore_errors=True)
+        for older in work.parent.glob(f"{claim.trial.sweep}.{claim.trial.number}.*"):
+            _drop_copies(older)  # of an attempt whose worker was killed: gigabytes, perhaps
         (work / "out").mkdir(parents=True)
         (work / "checkpoint").mkdir()
         params = work / "params.json"
@@ -90,8 +97,7 @@ class Place:
     def clear(self) -> None:
         """Remove them, but for what the program left in HPQ_OUT; never fails."""
         shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
-        for copied in (self.checkpoint, self.work / "frozen"):
-            shutil.rmtree(copied, ignore_errors=True)
+        _drop_copies(self.work)
         with contextlib.suppress(OSError):
             if not self.out.exists() or not any(self.out.iterdir()):
                 shutil.rmtree(self.work, ignore_errors=True)

@@ -93,6 +93,8 @@ class Keeper:
             return f"its checkpoint is in store {pointer.store}, and this worker has no HPQ_STORE"
         if self._files.id != pointer.store:
             return f"its checkpoint is in store {pointer.store}, and this worker's is another"
+        if not is_inert(pointer.path):
+            return "the path of its checkpoint leads out of the store"
         names = [name for name in self._files.names(pointer.path) if is_inert(name)]
         try:
             for name in names:

@@ -68,7 +68,6 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     )
     signals = Signals(wake=stopping.read_end, level=lambda: stopping.level)
     shelf = Shelf(settings)
-    shelf.look()
     attempts = Attempts(settings, environ, beats, signals, shelf)
     tidy = Tidy(shelf, _store(settings, retries=1, timeout_s=5.0))
     slot = Slot(

@@ -23,20 +23,16 @@ _PATIENCE_S = 5.0
 
 
 class Shelf:
-    """The store of files of a worker, opened when it is first needed."""
+    """The store of files of a worker.
+
+    Raises, when made: SettingsError where HPQ_STORE cannot be used here.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._place, self.prefix = settings.store, settings.prefix
         self._files: Files | None = None
-
-    def look(self) -> None:
-        """Open the store, if that can be done now.
-
-        Raises:
-            SettingsError: HPQ_STORE cannot be used here.
-        """
         try:
-            self.open()
+            self.open()  # a store that can never be used is said before anything is claimed
         except OSError as error:
             log.warning("%s; it is tried again at each trial", error)
 

@@ -25,7 +25,7 @@ local function bound_log(bytes)
 end
 
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'host', 'resumes',
-  'claimed_ms', 'checkpoint_step')
+  'checkpoint_step')
 local alive = f[2] == attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
 if not alive then return {'lost'} end
 
@@ -56,21 +56,24 @@ if ARGV[14] ~= '' then
   redis.call('HDEL', t, 'checkpoint', 'checkpoint_step', 'resumes')
   redis.call('HSET', t, 'restarted', ARGV[14])
   event(sid, 'restarted', n, attempt, 'why', ARGV[14])
-  f[7], f[9] = false, false
+  f[7], f[8] = false, false
 end
 if ARGV[12] ~= '' then
   -- Progress, so that earlier losses are forgiven. Without steps any checkpoint counts.
-  if not f[9] or ARGV[13] == '0' or tonumber(ARGV[13]) > tonumber(f[9]) then
+  if not f[8] or ARGV[13] == '0' or tonumber(ARGV[13]) > tonumber(f[8]) then
     redis.call('HDEL', t, 'lost', 'lost_step', 'lost_hosts', 'failed_step')
   end
   redis.call('HSET', t, 'checkpoint', ARGV[12], 'checkpoint_step', ARGV[13])
 end
 
--- What an earlier attempt reported from this step on is reported again by this one.
-local function cut(points, step)
+-- What an earlier attempt reported from this step on is reported again by this one, which says so
+-- with its first value of a metric. `resumes` lists the metrics that were seen to.
+local function cut(metric, points, step)
+  if string.find(f[7], '\n' .. metric .. '\n', 1, true) then return end
+  f[7] = f[7] .. metric .. '\n'
+  redis.call('HSET', t, 'resumes', f[7])
   local newest = redis.call('XREVRANGE', points, '+', '-', 'COUNT', 1)[1]
-  while newest and tonumber(string.match(newest[1], '^%d+')) <= tonumber(f[8])
-      and tonumber(newest[2][2]) >= step do
+  while newest and tonumber(newest[2][2]) >= step do
     redis.call('XDEL', points, newest[1])
     newest = redis.call('XREVRANGE', points, '+', '-', 'COUNT', 1)[1]
   end
@@ -78,7 +81,7 @@ end
 
 for i = 15, #ARGV, 3 do
   local points = trial_key(sid, n, 'p', ARGV[i + 1])
-  if f[7] then cut(points, tonumber(ARGV[i])) end
+  if f[7] then cut(ARGV[i + 1], points, tonumber(ARGV[i])) end
   redis.call('XADD', points, '*', 's', ARGV[i], 'v', ARGV[i + 2])
   redis.call('HSET', t, 'm:' .. ARGV[i + 1], ARGV[i + 2])
   if redis.call('XLEN', points) > POINTS then  -- thin: the curve stays whole, every second point goes

@@ -52,7 +52,7 @@ local function take(sid, n)
   if not from then forget_points(sid, n) end
   redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'kind', 'error', 'fingerprint',
     'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes')
-  if from then redis.call('HSET', t, 'step', from, 'resumes', '1') end
+  if from then redis.call('HSET', t, 'step', from, 'resumes', '\n') end
   redis.call('HSET', t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', int(NOW),
     'beat_ms', int(NOW), 'provenance', provenance)
   redis.call('HSET', w, 'nonce', nonce, 'claim', sid .. '/' .. n .. '/' .. attempt, 'state', 'busy',

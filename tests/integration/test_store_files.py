@@ -80,6 +80,20 @@ def test_a_resumed_history_has_no_doubled_steps_and_no_hole(store, view, sweep_o
     assert steps(view, first) == [1, 2, 3, 4, 2]
 
 
+def test_a_pointer_that_cannot_be_read_costs_the_checkpoint_and_not_the_worker(
+    store, sweep_of, who, redis, keys
+) -> None:
+    sweep_of(1)
+    claim = take(store, who, "a")
+    for text in (b"\xff", b"{", b"[]", b"7", b"{}"):
+        redis.hset(keys.trial(claim.trial), "checkpoint", text)
+        again = take(store, who, "a")
+        assert again.checkpoint == Checkpoint(store="unknown", path="")
+    newer = b'{"store":"abcd","path":"p","step":3,"colour":"blue"}'
+    redis.hset(keys.trial(claim.trial), "checkpoint", newer)
+    assert take(store, who, "a").checkpoint == Checkpoint(store="abcd", path="p", step=3)
+
+
 def test_without_a_checkpoint_the_history_begins_anew(store, view, sweep_of, who) -> None:
     sweep_of(1)
     first = take(store, who, "a")
