@@ -180,5 +180,9 @@ def test_keep_names_the_others_until_they_are_forgotten(store, view, sweep_of, w
     again = take(store, who, "again")
     stale = Doomed(trial=again.trial, attempt=1, artifacts=True)
     store.forget_files(stale)  # it has begun again: nothing happens
-    assert view.trial(again.trial).attempt == 2
+    store.commit(again, Outcome(state=TrialState.CANCELLED, artifacts=left), 0)
+    store.forget_files(stale)
+    assert view.trial(again.trial).artifacts == left
+    store.retry(sweep.id, [2])
+    again = take(store, who, "and again")
     assert [d.trial.number for d in end(store, again, 0.95, artifacts=left).doomed] == [3, 4]

@@ -6,6 +6,7 @@ import os
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -50,10 +51,16 @@ def test_a_store_keeps_its_id_and_another_has_another(place, tmp_path) -> None:
 
 
 def test_all_who_make_a_store_in_the_same_moment_take_the_same_id(tmp_path) -> None:
-    with ThreadPoolExecutor(16) as pool:
-        ids = set(pool.map(lambda _: open_files(str(tmp_path / "new")).id, range(64)))
-    assert len(ids) == 1
-    assert [p.name for p in (tmp_path / "new").iterdir()] == [".hpq-store"]
+    start = Barrier(8)
+
+    def make(round_: int) -> str:
+        start.wait()
+        return open_files(str(tmp_path / str(round_ // 8))).id
+
+    with ThreadPoolExecutor(8) as pool:
+        ids = list(pool.map(make, range(8 * 40)))
+    assert [len(set(ids[i : i + 8])) for i in range(0, len(ids), 8)] == [1] * 40
+    assert {p.name for p in tmp_path.glob("*/*")} == {".hpq-store"}
 
 
 def test_a_store_whose_id_is_no_id_is_named(tmp_path) -> None:
