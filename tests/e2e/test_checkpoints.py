@@ -92,7 +92,7 @@ def kill_worker(lab) -> None:
     lab.workers[0].kill()  # or it would start another
     for runner in runners:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(runner, signal.SIGKILL)
+            os.kill(runner, signal.SIGCONT)  # a stopped one would not see that it is alone
     lab.wait_until(lambda: not lab.processes(), "the end of the first worker")
 
 
