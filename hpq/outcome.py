@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hpq.trial import Failure, Point, TrialState
+from hpq.trial import Artifacts, Checkpoint, Failure, Point, TrialId, TrialState
 
 
 class Verdict(StrEnum):
@@ -51,6 +51,8 @@ class Batch:
     phase: str = ""
     log: bytes = b""
     points: tuple[Point, ...] = ()
+    checkpoint: Checkpoint | None = None  # published since
+    restarted: str = ""  # why the training starts again although there is a checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,27 @@ class Outcome:
     step: int = 0
     failure: Failure | None = None
     ran_ms: int | None = None  # by the worker's clock, which runs on while Redis is away
+    artifacts: Artifacts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doomed:
+    """What may be removed from the store of files: of a trial, up to and with an attempt.
+
+    `artifacts`: these, too, and not its checkpoints alone.
+    """
+
+    trial: TrialId
+    attempt: int
+    artifacts: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What a commit answers: the word, and what nobody needs any more."""
+
+    word: Committed
+    doomed: tuple[Doomed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ class Settings:
     data: Path | None = None
     home: Path = Path("~/.hpq")
     store: str = ""
+    checkpoint_s: float = 60.0  # between two checkpoints of a shipped trainer
     queue: str = "default"
     sweep: str = ""  # a worker's: the only sweep to work on
     lease_s: float = 30.0
@@ -115,6 +116,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "data": lambda t: Path(t).expanduser(),
     "home": lambda t: Path(t).expanduser(),
     "store": str,
+    "checkpoint_s": _seconds,
     "queue": _name,
     "sweep": _sweep,
     "lease_s": _seconds,

@@ -13,18 +13,25 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
-from hpq import removal, wire
+from hpq import removal, wire, wire_attempt
 from hpq.errors import NotFound, UserError
 from hpq.keys import Keys
-from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
+from hpq.outcome import (
+    Batch,
+    Committed,
+    Doomed,
+    Ended,
+    Outcome,
+    Presence,
+    Reason,
+    Verdict,
+)
 from hpq.scripts import Scripts
 from hpq.sweep import SCHEMA, Sweep
-from hpq.trial import Claim, FailureKind, TrialId
+from hpq.trial import Claim
 
 UNSEALED_TTL_S = 3_600  # rows of an enqueue that died are gone after an hour
 ROWS = 500  # rows in one call; Lua's unpack and the server's patience both want it bounded
-LOG_KEPT_BYTES = 16_384  # of a finished trial's log
-FAILED_LOG_KEPT_BYTES = 262_144
 
 TopUp = Callable[[str, int], object]
 
@@ -111,10 +118,7 @@ class Store:
             if rest[0]:
                 leave(rest[0].decode())
             return None
-        sid, number, attempt, params = rest
-        trial = TrialId(sweep=sid.decode(), number=int(number))
-        where = f"{self._keys.sweep(trial.sweep, 'params')} field {trial.number}"
-        return Claim(trial=trial, attempt=int(attempt), params=wire.decode_params(where, params))
+        return wire_attempt.decode_claim(self._keys, rest)
 
     def sweep(self, sid: str) -> Sweep:
         """A sweep as a worker needs it: counts are not filled in.
@@ -130,9 +134,6 @@ class Store:
 
     def beat(self, claim: Claim, who: Presence, batch: Batch, *, lease_ms: int) -> Verdict:
         """Extend the lease and hand over a batch (again, if it is the one sent last)."""
-        points = [
-            part for p in batch.points for part in (str(p.step), p.name, wire.number(p.value))
-        ]
         word, _ = self._scripts.run(
             "beat",
             claim.trial.sweep,
@@ -141,38 +142,33 @@ class Store:
             who.name,
             who.worker_class,
             lease_ms,
-            batch.seq,
-            batch.step,
-            "" if batch.objective is None else wire.number(batch.objective),
-            batch.phase,
-            batch.log,
-            *points,
+            *wire_attempt.batch_args(batch),
         )
         return Verdict(word)
 
     def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> Committed:
         """Record the end of an attempt, once."""
-        failure = outcome.failure
-        kind = failure.kind if failure else None
+        return self.end(claim, outcome, sweep_retries).word
+
+    def end(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> Ended:
+        """As `commit`; says also whose files may be removed now."""
         word, rest = self._scripts.run(
             "commit",
             claim.trial.sweep,
             claim.trial.number,
             claim.attempt,
-            outcome.state,
-            "" if outcome.objective is None else wire.number(outcome.objective),
-            outcome.step,
-            kind or "",
-            failure.message[:500] if failure else "",
-            failure.fingerprint[:200] if failure else "",
-            kind.retries + sweep_retries if kind else 0,
-            int(kind is FailureKind.KILLED),
-            int(kind.moves if kind else False),
-            FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
-            "" if outcome.ran_ms is None else outcome.ran_ms,
+            *wire_attempt.outcome_args(outcome, sweep_retries),
         )
         self._tickets(rest[0], rest[1])
-        return Committed(word)
+        doomed = [wire_attempt.decode_doomed(claim.trial.sweep, raw) for raw in rest[2:]]
+        return Ended(word=Committed(word), doomed=tuple(doomed))
+
+    def forget_files(self, doomed: Doomed) -> None:
+        """The files of an ended trial were removed; nothing happens if it has begun again since."""
+        trial = doomed.trial
+        self._scripts.run(
+            "forget", trial.sweep, trial.number, doomed.attempt, int(doomed.artifacts)
+        )
 
     def release(self, claim: Claim, reason: Reason) -> str:
         """Give a running trial back uncharged; answers released, already, stale or unknown."""

@@ -61,6 +61,14 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Whose checkpoints and artifacts stay: of the best trials, and of those that ended last."""
+
+    best: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """What a worker starts for a trial: exactly one of trainer and program is set.
 
@@ -127,9 +135,8 @@ class Sweep:
     retries: int = 0  # charged failures forgiven beyond what the failure kind allows
     timeout_s: float = 0.0  # 0 = none
     stall_s: float = 0.0  # 0 = by default
-    canary: int = (
-        0  # so many trials must finish before the rest may be claimed; 0 = none, or passed
-    )
+    canary: int = 0  # so many must finish before the rest may be claimed; 0 = none, or passed
+    keep: Keep | None = None  # None: all artifacts, and no checkpoint of what is finished
     method: str = "grid"
     seed: int = 0
     varying: tuple[str, ...] = ()

@@ -99,12 +99,38 @@ class TrialId:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The newest published checkpoint of a trial: where it lies, and where the training stood then.
+
+    `store` is the store's id, `path` a folder in it. `last` and `best` are values of the sweep's
+    metric (None: none that is finite), `counts` how many values of each metric were reported.
+    """
+
+    store: str
+    path: str
+    step: int = 0
+    last: float | None = None
+    best: float | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifacts:
+    """The files that an attempt left, by name with their sizes in bytes: a folder in a store."""
+
+    store: str
+    path: str
+    files: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """What a worker gets from `claim`: the right to run one attempt of a trial."""
 
     trial: TrialId
     attempt: int
     params: Params
+    checkpoint: Checkpoint | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +171,9 @@ class Trial:
     failure: Failure | None = None
     phase: str = ""
     provenance: str = ""
+    checkpoint: Checkpoint | None = None
+    artifacts: Artifacts | None = None
+    restarted: str = ""  # why the last attempt could not go on from a checkpoint
 
     @property
     def duration_ms(self) -> int:

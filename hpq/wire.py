@@ -10,12 +10,25 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
 
 from hpq.errors import DecodeError
 from hpq.fields import Reader, Row, word
-from hpq.sweep import SCHEMA, Counts, Goal, Launch, Metric, Sweep, Take
-from hpq.trial import Failure, FailureKind, Json, Params, Trial, TrialId, TrialState
+from hpq.sweep import SCHEMA, Counts, Goal, Keep, Launch, Metric, Sweep, Take
+from hpq.trial import (
+    Artifacts,
+    Checkpoint,
+    Failure,
+    FailureKind,
+    Json,
+    Params,
+    Trial,
+    TrialId,
+    TrialState,
+)
+
+T = TypeVar("T")
 
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
@@ -33,6 +46,17 @@ def dumps_in_order(value: Any) -> str:
 def number(value: float) -> str:
     """A float as the shortest text that reads back the same."""
     return repr(float(value))
+
+
+def encode_files(record: Checkpoint | Artifacts | None) -> str:
+    """A pointer into a store of files as JSON; empty for none."""
+    return dumps(asdict(record)) if record else ""
+
+
+def _known(kind: type[T], text: str) -> T:
+    # A newer version may write more; what this one does not know it leaves out.
+    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in json.loads(text).items() if name in names})
 
 
 def encode_launch(launch: Launch) -> str:
@@ -123,6 +147,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "timeout_s": number(sweep.timeout_s),
         "stall_s": number(sweep.stall_s),
         "canary": str(sweep.canary),
+        "keep": dumps(asdict(sweep.keep)) if sweep.keep else "",
         "method": sweep.method,
         "seed": str(sweep.seed),
         "varying": dumps(list(sweep.varying)),
@@ -154,6 +179,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         timeout_s=r.real("timeout_s"),
         stall_s=r.real("stall_s"),
         canary=r.whole("canary"),
+        keep=r.parse("keep", None, lambda text: Keep(**json.loads(text))),
         method=r.text("method"),
         seed=r.whole("seed"),
         varying=r.parse("varying", (), lambda text: _names(json.loads(text))),
@@ -222,6 +248,9 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         failure=failure,
         phase=phase,
         provenance=r.text("provenance"),
+        checkpoint=r.parse("checkpoint", None, lambda text: _known(Checkpoint, text)),
+        artifacts=r.parse("artifacts", None, lambda text: _known(Artifacts, text)),
+        restarted=r.text("restarted"),
     )
 
 

@@ -34,6 +34,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "logs": ("logs", "What a trial printed"),
         "summary": ("summary", "Ranking and bars of a sweep"),
         "best": ("best", "The winner's parameters"),
+        "get": ("get", "A file that a trial left"),
         "results": ("results", "All trials as a table, CSV or JSON"),
         "workers": ("workers", "Live workers"),
         "wait": ("wait", "Block until a sweep is over"),

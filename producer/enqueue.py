@@ -148,6 +148,7 @@ def _sweep(
         retries=spec.retries,
         timeout_s=spec.timeout_s,
         stall_s=spec.stall_s,
+        keep=spec.keep,
         method=spec.method,
         seed=spec.seed,
         varying=spec.varying,

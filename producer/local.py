@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from hpq.files import location
 from hpq.sweep import Sweep
 from producer.session import Session
 
@@ -52,6 +53,7 @@ class LocalWorkers:
             "HPQ_REDIS_URL": session.url,
             "HPQ_QUEUE": sweep.worker_class,
             "HPQ_SWEEP": sweep.id,
+            "HPQ_STORE": location(settings),  # they are on this machine, so one under HPQ_HOME does
         }
         attached = session.attached
         self._holds = (attached.keep_across_exec(),) if attached else ()

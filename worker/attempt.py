@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from redis.exceptions import RedisError
 
 from hpq.command import argv
 from hpq.hyperparams import SHIPPED
@@ -17,8 +21,11 @@ from worker.child import Child, RunnerKey
 from worker.collector import Collector
 from worker.environment import Place
 from worker.execution import Execution, Result, Signals
+from worker.judging import Halt
+from worker.keeping import Keeper
 from worker.messages import Run
 from worker.secrets import Mask
+from worker.tidying import Shelf
 
 log = logging.getLogger("hpq.attempt")
 
@@ -33,8 +40,9 @@ class Attempts:
         access: Access,
         beats: Beats,
         signals: Signals,
+        shelf: Shelf,
     ) -> None:
-        self._settings, self._environ = settings, environ
+        self._settings, self._environ, self._shelf = settings, environ, shelf
         self._access, self._beats, self._signals = access, beats, signals
         self._child: Child | None = None
 
@@ -48,12 +56,20 @@ class Attempts:
         collector = Collector(sweep.metric)
         self._beats.begin(claim, collector)
         try:
+            files = self._shelf.open()
+            keeper = Keeper(files, self._shelf.prefix, claim, place, collector, self._beats.nudge)
+            keeper.restore()
             env = environment.of_runner(self._settings, sweep, self._environ)
             run = self._describe(claim, sweep, place, env)
             child = self._ready(claim, sweep, env)
             mask = Mask(secrets.values(self._settings, env, self._access.key))
             execution = Execution(claim, sweep, child, collector, mask, self._settings.grace_s)
-            result = execution.run(run, self._beats, self._signals)
+            keeper.start()
+            try:
+                result = execution.run(run, self._beats, self._signals)
+            finally:
+                keeper.stop()
+            result = self._keep(keeper, sweep, result)
             if not (result.keep_runner and _is_resident(sweep)):
                 self.close()
             return result
@@ -62,6 +78,21 @@ class Attempts:
             raise
         finally:
             place.clear()
+
+    def _keep(self, keeper: Keeper, sweep: Sweep, result: Result) -> Result:
+        """What an attempt left goes to the store of files before anybody hears that it is over."""
+        outcome = result.outcome
+        goes_back = outcome is None and result.halt is Halt.STOPPING
+        if goes_back or (outcome is not None and sweep.keep):
+            if result.is_whole:
+                keeper.keep_last()
+            with suppress(RedisError):  # then the checkpoint before it stands
+                self._beats.flush()
+            with suppress(OSError):
+                keeper.drop_older()
+        if outcome is None or (outcome.failure is not None and outcome.failure.kind.is_workers):
+            return result
+        return replace(result, outcome=replace(outcome, artifacts=keeper.artifacts()))
 
     def close(self) -> None:
         """End the runner, if there is one."""
@@ -92,6 +123,8 @@ class Attempts:
             cwd=launch.code_dir or str(self._settings.code or place.work),
             code_dir=launch.code_dir or str(self._settings.code or ""),
             out=str(place.out),
+            checkpoint=str(place.checkpoint),
+            checkpoint_s=self._settings.checkpoint_s,
             socket=place.socket,
             data=str(self._settings.data or ""),
             cache=str(self._settings.home / "cache"),

@@ -70,8 +70,9 @@ class Beats:
             while claim is not None and collector is not None and not collector.is_empty:
                 batch = collector.batch()
                 verdict = self._store.beat(claim, self._who, batch, lease_ms=self._lease_ms)
-                collector.acknowledge()
-                if verdict in (Verdict.LOST, Verdict.UNKNOWN):
+                is_over = verdict in (Verdict.LOST, Verdict.UNKNOWN)
+                collector.acknowledge(not is_over)
+                if is_over:
                     return
         finally:
             with self._changed:
@@ -110,7 +111,7 @@ class Beats:
         except RedisError as error:
             log.warning("beat of %s: %s; training goes on", claim.trial, error)
             return False
-        collector.acknowledge()
+        collector.acknowledge(verdict is not Verdict.LOST)
         self.last_ok_at = time.monotonic()
         if verdict is not Verdict.OK and verdict is not self.verdict:
             self.verdict = verdict

@@ -16,7 +16,7 @@ from threading import Lock
 from hpq.outcome import Batch
 from hpq.report import MAX_NAMES, METRIC_NAME
 from hpq.sweep import Metric, Take
-from hpq.trial import Point
+from hpq.trial import Checkpoint, Point
 
 _BACKLOG_POINTS = 20_000
 _BACKLOG_LOG_BYTES = 1_048_576
@@ -51,6 +51,9 @@ class Collector:
         self._phase = ""
         self._is_new = False
         self.has_dropped = False  # names, as there were too many
+        self._checkpoint: Checkpoint | None = None  # to be published
+        self._restarted = ""
+        self.published: Checkpoint | None = None  # by this attempt: Redis points to it
         self.step = 0
         self.last = math.nan
         self._best = math.nan
@@ -94,6 +97,42 @@ class Collector:
             del self._log[:-_BACKLOG_LOG_BYTES]
             self._is_new = True
 
+    def resume(self, at: Checkpoint) -> None:
+        """Go on counting where a checkpoint was made."""
+        with self._lock:
+            self.step, self._counts = at.step, dict(at.counts)
+            self.last = math.nan if at.last is None else at.last
+            self._best = math.nan if at.best is None else at.best
+
+    def restart(self, why: str) -> None:
+        """Training begins anew although there was a checkpoint: what was reported is to go."""
+        with self._lock:
+            self._restarted, self._is_new = why, True
+
+    def mark(self) -> Checkpoint:
+        """Where training stands now, as a pointer that points nowhere yet."""
+        with self._lock:
+            return Checkpoint(
+                store="",
+                path="",
+                step=self.step,
+                last=self.last if math.isfinite(self.last) else None,
+                best=self._best if math.isfinite(self._best) else None,
+                counts=dict(self._counts),
+            )
+
+    def publish(self, checkpoint: Checkpoint) -> None:
+        """Take the pointer to a checkpoint that lies in the store."""
+        with self._lock:
+            self._checkpoint, self._is_new = checkpoint, True
+
+    @property
+    def is_publishing(self) -> bool:
+        """True where the store has not taken a pointer yet."""
+        with self._lock:
+            sent = self._sent.checkpoint if self._sent else None
+            return self._checkpoint is not None or sent is not None
+
     @property
     def names(self) -> tuple[str, ...]:
         """The metrics reported so far."""
@@ -127,7 +166,10 @@ class Collector:
                     phase=self._phase,
                     log=bytes(self._log[:_BATCH_LOG_BYTES]),
                     points=tuple(self._points.popleft() for _ in range(few)),
+                    checkpoint=self._checkpoint,
+                    restarted=self._restarted,
                 )
+                self._checkpoint, self._restarted = None, ""
                 del self._log[:_BATCH_LOG_BYTES]
                 self._is_new = bool(self._points or self._log)
             return self._sent
@@ -137,7 +179,9 @@ class Collector:
         with self._lock:
             return replace(Batch(seq=self._seq), step=self.step)
 
-    def acknowledge(self) -> None:
-        """The store has taken the batch handed out last."""
+    def acknowledge(self, taken: bool = True) -> None:
+        """The store has answered for the batch handed out last: taken, or refused for good."""
         with self._lock:
+            if taken and self._sent is not None and self._sent.checkpoint is not None:
+                self.published = self._sent.checkpoint
             self._sent = None

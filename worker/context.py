@@ -5,11 +5,13 @@ Lives in the runner. Standard library only, so that a user's trainer needs nothi
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hpq.files import is_inert
 from hpq.report import flatten, whole
 from worker.messages import Run
 
@@ -50,9 +52,18 @@ class Trial:
         return self._is_stopped()
 
     @property
-    def checkpoint_dir(self) -> Path | None:
-        """Where checkpoints go; None where there is no store."""
-        return None
+    def checkpoint_dir(self) -> Path:
+        """Where checkpoints go, with the last published one in it at the start of an attempt.
+
+        What changes there is copied to HPQ_STORE and found by the next attempt, wherever that
+        runs; without a store it goes with the attempt. Write `x.tmp`, then rename it to `x`.
+        """
+        return Path(self._run.checkpoint)
+
+    @property
+    def checkpoint_s(self) -> float:
+        """How long a shipped trainer lets pass between two checkpoints, in seconds."""
+        return self._run.checkpoint_s
 
     @property
     def data(self) -> Path | None:
@@ -64,8 +75,20 @@ class Trial:
         """Where decoded data may be kept between runs."""
         return Path(self._run.cache)
 
-    def save(self, path: str | Path) -> Path:
-        """Keep a file as an artifact of the trial; answers where it lies now."""
-        kept = Path(self._run.out) / Path(path).name
+    def save(self, path: str | Path, name: str | None = None) -> Path:
+        """Keep a file as an artifact of the trial, under its own name or another (`a/b.pt`).
+
+        Answers where it lies until the attempt ends and it goes to HPQ_STORE.
+
+        Raises:
+            ValueError: the name would leave the artifacts' folder.
+            OSError: the file is not there, or cannot be copied.
+        """
+        name = Path(path).name if name is None else name
+        if not is_inert(name):
+            raise ValueError(f"artifact name {name!r}: use a relative path without '..'")
+        kept = Path(self._run.out) / name
         kept.parent.mkdir(parents=True, exist_ok=True)
-        return Path(shutil.copy2(path, kept))
+        with contextlib.suppress(shutil.SameFileError):
+            shutil.copy2(path, kept)
+        return kept

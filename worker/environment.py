@@ -42,8 +42,14 @@ def of_program(runner: Mapping[str, str], claim: Claim, place: Place) -> dict[st
         "HPQ_ATTEMPT_ID": f"{claim.trial}/{claim.attempt}",
         "HPQ_PARAMS": str(place.params),
         "HPQ_OUT": str(place.out),
+        "HPQ_CHECKPOINT_DIR": str(place.checkpoint),
         "HPQ_REPORT": place.socket,
     }
+
+
+def _drop_copies(work: Path) -> None:
+    for name in ("checkpoint", "frozen"):
+        shutil.rmtree(work / name, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,7 @@ class Place:
 
     work: Path
     out: Path
+    checkpoint: Path
     params: Path
     socket: str
 
@@ -62,15 +69,25 @@ class Place:
         name = f"{claim.trial.sweep}.{claim.trial.number}.{claim.attempt}"
         work = home / "work" / name
         shutil.rmtree(work, ignore_errors=True)
+        for older in work.parent.glob(f"{claim.trial.sweep}.{claim.trial.number}.*"):
+            _drop_copies(older)  # of an attempt whose worker was killed: gigabytes, perhaps
         (work / "out").mkdir(parents=True)
+        (work / "checkpoint").mkdir()
         params = work / "params.json"
         params.write_text(json.dumps(dict(claim.params)), "utf-8")
         short = tempfile.mkdtemp(prefix="hpq-")
-        return cls(work=work, out=work / "out", params=params, socket=f"{short}/report")
+        return cls(
+            work=work,
+            out=work / "out",
+            checkpoint=work / "checkpoint",
+            params=params,
+            socket=f"{short}/report",
+        )
 
     def clear(self) -> None:
         """Remove them, but for what the program left in HPQ_OUT; never fails."""
         shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
+        _drop_copies(self.work)
         with contextlib.suppress(OSError):
-            if not any(self.out.iterdir()):
+            if not self.out.exists() or not any(self.out.iterdir()):
                 shutil.rmtree(self.work, ignore_errors=True)

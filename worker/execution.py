@@ -47,6 +47,7 @@ class Result:
     outcome: Outcome | None
     halt: Halt | None
     keep_runner: bool
+    is_whole: bool  # nothing was cut short: what the attempt has written is not torn
 
 
 class Execution:
@@ -192,8 +193,12 @@ class Execution:
         failure = outcome.failure if outcome else None
         # What ran out of memory or stalled leaves a process that nobody should train in again.
         is_clean = failure is None or failure.kind not in _LEAVES_RUINS
-        keep_runner = is_obeyed and is_clean and not self._is_garbled
-        return Result(outcome=outcome, halt=self._halt, keep_runner=keep_runner)
+        return Result(
+            outcome=outcome,
+            halt=self._halt,
+            keep_runner=is_obeyed and is_clean and not self._is_garbled,
+            is_whole=self._end is not None and self._end.status >= 0,
+        )
 
     def _drain(self) -> None:
         # The runner flushed before it said that it was done, so all of it is in the pipe by now; a

@@ -28,6 +28,8 @@ class Run:
     cwd: str = ""
     code_dir: str = ""  # where a user's trainer is imported from
     out: str = ""
+    checkpoint: str = ""
+    checkpoint_s: float = 60.0  # HPQ_CHECKPOINT_S
     socket: str = ""  # where a program reports
     data: str = ""  # HPQ_DATA
     cache: str = ""

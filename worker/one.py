@@ -35,6 +35,7 @@ from worker.processes import adopt_orphans, end_with_parent
 from worker.slot import Slot
 from worker.stopping import Stopping
 from worker.supervisor import TicketWorker
+from worker.tidying import Shelf, Tidy
 
 log = logging.getLogger("hpq.worker")
 
@@ -70,7 +71,9 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         _store(settings, retries=0, timeout_s=3.0), who, settings.lease_ms, stopping.write_end
     )
     signals = Signals(wake=stopping.read_end, level=lambda: stopping.level)
-    attempts = Attempts(settings, environ, access, beats, signals)
+    shelf = Shelf(settings)
+    attempts = Attempts(settings, environ, access, beats, signals, shelf)
+    tidy = Tidy(shelf, _store(settings, retries=1, timeout_s=5.0))
     slot = Slot(
         settings,
         store,
@@ -79,6 +82,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         attempts=attempts,
         beats=beats,
         stopping=stopping,
+        tidy=tidy,
         provenance=digest,
     )
 
@@ -113,6 +117,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         worker.serve(stopping)
     finally:
         attempts.close()
+        tidy.close()
         housekeeper.stop()
 
 

@@ -84,7 +84,7 @@ class Program:
                 self._send({"report": report, "step": step})
 
     def _end(self, status: int) -> End:
-        return End(stopped=True) if self._is_stopped else End(status=status)
+        return End(stopped=self._is_stopped, status=status)
 
 
 def _cannot_start(name: str, error: OSError) -> Failure:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from redis.exceptions import RedisError
 
 from hpq.errors import HpqError
-from hpq.outcome import Committed, Outcome, Presence, Reason
+from hpq.outcome import Committed, Ended, Outcome, Presence, Reason
 from hpq.settings import Settings
 from hpq.store import Store
 from hpq.sweep import Sweep
@@ -27,6 +27,7 @@ from worker.judging import Halt
 from worker.refusals import Refusals
 from worker.spool import Spool
 from worker.stopping import Stopping
+from worker.tidying import Tidy
 
 log = logging.getLogger("hpq.worker")
 T = TypeVar("T")
@@ -45,11 +46,12 @@ class Slot:
         attempts: Attempts,
         beats: Beats,
         stopping: Stopping,
+        tidy: Tidy,
         provenance: str,
     ) -> None:
         self._settings, self._store, self._who = settings, store, who
         self._access, self._attempts, self._beats = access, attempts, beats
-        self._stopping, self._provenance = stopping, provenance
+        self._stopping, self._tidy, self._provenance = stopping, tidy, provenance
         self._spool = Spool(settings.home, settings.prefix)
         self.refusals = Refusals(access)
         self.trial = ""  # what it runs now; "" when idle
@@ -180,20 +182,22 @@ class Slot:
     def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> str:
         """Hand over the last reports and then the result; the disk keeps it while Redis is away."""
 
-        def hand_over() -> Committed:
+        def hand_over() -> Ended:
             self._beats.flush()
-            return self._store.commit(claim, outcome, sweep.retries)
+            return self._store.end(claim, outcome, sweep.retries)
 
+        ended: Ended | None = None
         try:
-            answer: str = hand_over()
+            ended = hand_over()
         except RedisError as error:
             log.warning("%s: Redis: %s; %s", claim.trial, error, self._keep(claim, outcome, sweep))
-            late = self._insist(lambda _: hand_over())
-            answer = late or "on disk"
-            if late is not None:
-                self._spool.settle(claim, late)
+            ended = self._insist(lambda _: hand_over())
+            if ended is not None:
+                self._spool.settle(claim, ended.word)
         self._beats.end()
+        answer: str = ended.word if ended else "on disk"
         _say(claim, outcome, answer)
+        self._tidy.later(ended.doomed if ended else ())
         return answer
 
     def _keep(self, claim: Claim, outcome: Outcome, sweep: Sweep) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hpq.outcome import Committed, Outcome
 from hpq.store import Store
-from hpq.trial import Claim, Failure, FailureKind, TrialId, TrialState
+from hpq.trial import Artifacts, Claim, Failure, FailureKind, TrialId, TrialState
 
 log = logging.getLogger("hpq.spool")
 
@@ -105,12 +105,14 @@ def _decode(data: dict[str, object]) -> tuple[Claim, Outcome, int]:
         raise ValueError("outcome is not a mapping")
     told = raw["failure"]
     failure = None if told is None else Failure(**{**told, "kind": FailureKind(told["kind"])})
+    left = raw.get("artifacts")  # an older worker's file has none
     outcome = Outcome(
         state=TrialState(raw["state"]),
         objective=raw["objective"],
         step=int(raw["step"]),
         failure=failure,
         ran_ms=raw.get("ran_ms"),
+        artifacts=None if left is None else Artifacts(**left),
     )
     trial = TrialId(sweep=str(data["sweep"]), number=int(str(data["number"])))
     claim = Claim(trial=trial, attempt=int(str(data["attempt"])), params={})

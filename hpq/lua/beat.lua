@@ -4,7 +4,9 @@
 -- the points are dropped where no room can be made for them.
 -- KEYS prefix
 -- ARGV sweep, number, attempt, worker, class, lease in ms, sequence number, step, live objective
---      ('' for none), phase, printed bytes, then step, metric and value of each point
+--      ('' for none), phase, printed bytes, the checkpoint that was published since as JSON ('' for
+--      none), its step, why the training starts again without one ('' if it does not), then step,
+--      metric and value of each point
 -- Replies: ok | stop | prune | lost | unknown
 
 local sid, n, attempt, worker, class = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -25,9 +27,10 @@ local function bound_log(bytes)
 end
 
 local full = is_full()
-local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'host', 'closed')
-local alive = f[2] == attempt and f[7] ~= attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
+local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'host', 'resumes',
+  'checkpoint_step', 'closed')
 if not f[1] then return {'unknown'} end  -- removed, or the server lost its data
+local alive = f[2] == attempt and f[9] ~= attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
 if not alive then return {'lost'} end
 
 if f[1] == 'queued' then  -- reaped, but nobody claimed it since: its hours are saved
@@ -56,8 +59,37 @@ if ARGV[11] ~= '' and not full then
   redis.call('HINCRBY', t, 'log_bytes', #ARGV[11])
   bound_log(LOG_BYTES)
 end
-for i = 12, #ARGV, 3 do
+if ARGV[14] ~= '' then
+  forget_points(sid, n)
+  redis.call('HDEL', t, 'checkpoint', 'checkpoint_step', 'resumes')
+  redis.call('HSET', t, 'restarted', ARGV[14])
+  event(sid, 'restarted', n, attempt, 'why', ARGV[14])
+  f[7], f[8] = false, false
+end
+if ARGV[12] ~= '' then
+  -- Progress, so that earlier losses are forgiven. Without steps any checkpoint counts.
+  if not f[8] or ARGV[13] == '0' or tonumber(ARGV[13]) > tonumber(f[8]) then
+    redis.call('HDEL', t, 'lost', 'lost_step', 'lost_hosts', 'failed_step')
+  end
+  redis.call('HSET', t, 'checkpoint', ARGV[12], 'checkpoint_step', ARGV[13])
+end
+
+-- What an earlier attempt reported from this step on is reported again by this one, which says so
+-- with its first value of a metric. `resumes` lists the metrics that were seen to.
+local function cut(metric, points, step)
+  if string.find(f[7], '\n' .. metric .. '\n', 1, true) then return end
+  f[7] = f[7] .. metric .. '\n'
+  redis.call('HSET', t, 'resumes', f[7])
+  local newest = redis.call('XREVRANGE', points, '+', '-', 'COUNT', 1)[1]
+  while newest and tonumber(newest[2][2]) >= step do
+    redis.call('XDEL', points, newest[1])
+    newest = redis.call('XREVRANGE', points, '+', '-', 'COUNT', 1)[1]
+  end
+end
+
+for i = 15, #ARGV, 3 do
   local points = trial_key(sid, n, 'p', ARGV[i + 1])
+  if f[7] then cut(ARGV[i + 1], points, tonumber(ARGV[i])) end
   redis.call('HSET', t, 'm:' .. ARGV[i + 1], ARGV[i + 2])
   if not full then redis.call('XADD', points, '*', 's', ARGV[i], 'v', ARGV[i + 2]) end
   if redis.call('XLEN', points) > POINTS then  -- thin: the curve stays whole, every second point goes

@@ -3,14 +3,15 @@
 -- KEYS prefix
 -- ARGV class, worker, host, nonce, lease in ms, schema, provenance digest, sweeps to skip (',a,b,'),
 --      the only sweep to look at ('' for all)
--- Replies: trial sweep number attempt params | empty [a sweep with a newer schema]
+-- Replies: trial sweep number attempt params checkpoint ('' for none) | empty [a sweep with a newer schema]
 
 local class, worker, host, nonce, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local schema, provenance, skip = tonumber(ARGV[6]), ARGV[7], ARGV[8]
 local w = key('w', worker)
 
 local function answer(sid, n, attempt)
-  return {'trial', sid, n, attempt, redis.call('HGET', sweep_key(sid, 'params'), n)}
+  return {'trial', sid, n, attempt, redis.call('HGET', sweep_key(sid, 'params'), n),
+    redis.call('HGET', trial_key(sid, n), 'checkpoint') or ''}
 end
 
 local last = redis.call('HMGET', w, 'nonce', 'claim')
@@ -49,13 +50,13 @@ local function take(sid, n)
     redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
   end)
   attempt = redis.call('HINCRBY', t, 'attempt', 1)
-  -- Training starts again from the beginning, so what earlier attempts reported goes.
-  for _, name in ipairs(metrics(t)) do
-    redis.call('DEL', trial_key(sid, n, 'p', name))
-    redis.call('HDEL', t, 'm:' .. name)
-  end
+  local from = redis.call('HGET', t, 'checkpoint_step')
+  -- Without a checkpoint training starts from the beginning, so what earlier attempts reported goes;
+  -- with one it goes when this attempt reports the same steps again (beat).
+  if not from then forget_points(sid, n) end
   redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'ran_ms', 'kind', 'error', 'fingerprint',
-    'objective', 'ended_ms', 'phase', 'step', 'seq')
+    'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes')
+  if from then redis.call('HSET', t, 'step', from, 'resumes', '\n') end
   redis.call('HSET', t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', int(NOW),
     'beat_ms', int(NOW), 'provenance', provenance)
   redis.call('HSET', w, 'nonce', nonce, 'claim', sid .. '/' .. n .. '/' .. attempt, 'state', 'busy',

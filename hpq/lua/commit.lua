@@ -4,12 +4,14 @@
 -- ARGV sweep, number, attempt, outcome (finished failed pruned cancelled), objective ('' for none),
 --      step, failure kind, error line, fingerprint, retries allowed, by progress (1: a failure after
 --      the step has risen is not charged), moves (1: rather on another host), log bytes to keep, how
---      long it ran in ms ('' where nobody measured it)
+--      long it ran in ms ('' where nobody measured it), artifacts as JSON ('' for none)
 -- Replies: done | requeued | suspect (given back uncharged: this worker fails alone) | already |
---      stale | unknown, then class and tickets
+--      stale | unknown, then class and tickets, then the trials whose files may go: number/attempt
+--      for checkpoints, with a + for artifacts, too
 
 local sid, n, attempt, outcome, objective = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local step, kind, message, fingerprint = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
+local artifacts = ARGV[15] or ''
 local s, t = sweep_key(sid), trial_key(sid, n)
 
 if is_full() then make_room(65536) end  -- a result is taken all the same
@@ -134,8 +136,47 @@ local function keep_log(bytes)
   redis.call('HSET', t, 'log_bytes', bytes - left)
 end
 
+local files = sweep_key(sid, 'files')
+
+-- The numbers that the sweep's `keep` lets stay. What ties with the last of the best stays, too.
+local function kept(keep)
+  local stays, metric = {}, redis.call('HGET', s, 'goal')
+  local function add(list) for _, one in ipairs(list) do stays[one] = true end end
+  if keep.last > 0 then add(redis.call('ZREVRANGE', sweep_key(sid, 'ended'), 0, keep.last - 1)) end
+  if keep.best > 0 then
+    local rank, i = sweep_key(sid, 'rank'), keep.best - 1
+    local max = metric == 'maximize'
+    local edge = redis.call(max and 'ZREVRANGE' or 'ZRANGE', rank, i, i, 'WITHSCORES')[2]
+    if not edge then
+      add(redis.call('ZRANGE', rank, 0, -1))
+    elseif max then
+      add(redis.call('ZREVRANGEBYSCORE', rank, '+inf', edge))
+    else
+      add(redis.call('ZRANGEBYSCORE', rank, '-inf', edge))
+    end
+  end
+  return stays
+end
+
+-- Trials whose files nobody needs any more. They are named again until `forget` says they are gone.
+local function doomed()
+  local keep, found = redis.call('HGET', s, 'keep'), {}
+  if not keep or keep == '' then
+    local over = outcome == 'finished' or outcome == 'pruned' or kind == 'diverged'
+    if over and redis.call('HEXISTS', t, 'checkpoint') == 1 then found[1] = n .. '/' .. attempt end
+    return found
+  end
+  local stays = kept(cjson.decode(keep))
+  for _, one in ipairs(redis.call('SMEMBERS', files)) do
+    if not stays[one] and #found < 100 and redis.call('ZSCORE', sweep_key(sid, 'ended'), one) then
+      found[#found + 1] = one .. '/' .. redis.call('HGET', trial_key(sid, one), 'attempt') .. '+'
+    end
+  end
+  return found
+end
+
 keep_log(tonumber(ARGV[13]))  -- before the trial ends: then it is weighed
-local reply = 'done'
+local reply, gone = 'done', {}
 local want = changing(sid, function()
   local last, in_a_row = tail(), streak()
   local same, others, passed = compare(last)
@@ -158,7 +199,11 @@ local want = changing(sid, function()
   end
   finish(sid, n, attempt, outcome, unpack(fields))
   redis.call('HSET', t, 'ran_ms', ran)
-  redis.call('HDEL', t, 'phase')
+  redis.call('HDEL', t, 'phase', 'resumes')
+  if artifacts ~= '' then redis.call('HSET', t, 'artifacts', artifacts) end
+  if artifacts ~= '' or redis.call('HEXISTS', t, 'checkpoint') == 1 then
+    redis.call('SADD', files, n)
+  end
   if kind == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', 1) end
   if objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
     redis.call('ZADD', sweep_key(sid, 'rank'), objective, n)
@@ -171,5 +216,6 @@ local want = changing(sid, function()
   if outcome == 'finished' then pass_canary() end
   if outcome == 'failed' and kind ~= 'diverged' then mind_canary(sid, n, attempt, kind, message) end
   if is_failure then breaker(last, same, others) end
+  gone = doomed()
 end)
-return {reply, want[1], want[2]}
+return {reply, want[1], want[2], unpack(gone)}

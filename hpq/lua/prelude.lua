@@ -113,6 +113,15 @@ local function metrics(t)
   return names
 end
 
+-- Nothing of what a trial reported stays.
+local function forget_points(sid, n)
+  local t = trial_key(sid, n)
+  for _, name in ipairs(metrics(t)) do
+    redis.call('DEL', trial_key(sid, n, 'p', name))
+    redis.call('HDEL', t, 'm:' .. name)
+  end
+end
+
 -- Books about how many bytes the points and the log of an ended trial take (0: they are gone).
 local function weigh(sid, n, bytes)
   local t = trial_key(sid, n)

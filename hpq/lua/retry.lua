@@ -25,7 +25,12 @@ local function back(n)
     if string.sub(field, 1, 2) == 'c:' then redis.call('HDEL', t, field) end
   end
   redis.call('HDEL', t, 'lost', 'lost_step', 'lost_hosts', 'failed_step', 'kind', 'error',
-    'fingerprint', 'objective', 'ended_ms', 'avoid')
+    'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts')
+  redis.call('SREM', sweep_key(sid, 'files'), n)
+  -- What came to its end, or diverged, would only come there again from its checkpoint.
+  if f[1] == 'finished' or f[1] == 'pruned' or f[2] == 'diverged' then
+    redis.call('HDEL', t, 'checkpoint', 'checkpoint_step')
+  end
   redis.call('HSET', t, 'state', 'queued')
   redis.call('ZADD', sweep_key(sid, 'waiting'), n - FRONT, n)
   return f[3]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hpq.errors import Forbidden, UserError
+from hpq.errors import Forbidden, SettingsError, UserError
+from hpq.files import location, open_files
 from hpq.sweep import Sweep
 from hpq.trial import TrialId, TrialState
 from producer import refs
@@ -178,3 +180,15 @@ def rm(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
         store = store_of(session)
         store.remove(it.id)
         print(f"{it.id}: deleted", file=sys.stderr)
+        _remove_files(session, it)
+
+
+def _remove_files(session: Session, sweep: Sweep) -> None:
+    settings = session.settings
+    place = location(settings)
+    if not settings.store and not Path(place).exists():
+        return  # never used here: not made now
+    try:
+        open_files(place).remove(f"{settings.prefix}/{sweep.id}")
+    except (OSError, SettingsError) as error:
+        print(f"{sweep.id}: its files stay in {place}: {error}", file=sys.stderr)

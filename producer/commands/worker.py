@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from hpq.errors import SettingsError
+from hpq.files import location
 from hpq.settings import read
 from producer.server.embedded import attach
 from producer.session import open_session
@@ -35,6 +36,7 @@ def worker(
         attached = attach(settings.home)
         attached.keep_across_exec()
         env["HPQ_REDIS_URL"] = attached.url
+        env["HPQ_STORE"] = location(settings)  # all workers of a private server are on this machine
     words = [sys.executable, "-P", "-m", "worker"]
     if workers is not None:
         words += ["--workers", str(workers)]

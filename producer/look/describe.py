@@ -12,7 +12,7 @@ from producer.look.flat import flat
 from producer.look.records import iso
 from producer.look.sparkline import sparkline
 from producer.look.style import Line, Span, Style
-from producer.look.text import clean, clean_block, duration, measure, value, width
+from producer.look.text import clean, clean_block, duration, measure, size, value, width
 from producer.look.trial_rows import STATE_STYLE
 from producer.look.verdict import count_words
 
@@ -43,6 +43,7 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
             "max parallel": str(sweep.max_parallel or ""),
             "retries": str(sweep.retries or ""),
             "timeout": duration(sweep.timeout_s * 1000) if sweep.timeout_s else "",
+            "keep": f"best {sweep.keep.best}, last {sweep.keep.last}" if sweep.keep else "",
             "method": f"{sweep.method}, seed {sweep.seed}",
             "varying": " ".join(sweep.varying),
             "created": iso(sweep.created_ms) or "",
@@ -80,10 +81,13 @@ def trial_lines(
             "time": duration(trial.duration_ms) if trial.duration_ms else "",
             "step": str(trial.step or ""),
             "phase": trial.phase,
+            "started again": trial.restarted,
+            "checkpoint": _checkpoint(trial),
         }
     )
     yield from _section("parameters", _pairs({k: value(v) for k, v in flat(trial.params).items()}))
     yield from _section("metrics", _metrics(trial, sweep, curves))
+    yield from _section("artifacts", artifact_lines(trial))
     # The versions of all packages are for --json: they would push the log off the screen.
     yield from _block("provenance", {k: v for k, v in provenance.items() if k != "packages"})
     lines = clean_block(log).splitlines()
@@ -99,6 +103,17 @@ def _metrics(trial: Trial, sweep: Sweep, curves: Mapping[str, Sequence[Point]]) 
         shown = clean(name)
         blanks = " " * (wide - width(shown))
         yield [Span(f"{shown}{blanks}  "), Span(f"{measure(last):>9}", style), Span(f"  {curve}")]
+
+
+def _checkpoint(trial: Trial) -> str:
+    kept = trial.checkpoint
+    return f"of step {kept.step}, in store {kept.store}: {kept.path}" if kept else ""
+
+
+def artifact_lines(trial: Trial) -> Iterator[Line]:
+    """The files that a trial left, with their sizes."""
+    files = trial.artifacts.files if trial.artifacts else {}
+    yield from _pairs({name: size(files[name]) for name in sorted(files)})
 
 
 def _pairs(rows: Mapping[str, str]) -> Iterator[Line]:

@@ -48,6 +48,8 @@ def _trial_words(event: Event, trial: Trial, sweep: Sweep) -> list[str]:
         return [f"started on {fields.get('worker', '?')}{again}"]
     if event.what == "requeued":
         return [f"back in the queue: {fields.get('reason', '')}"]
+    if event.what == "restarted":
+        return [f"starts again: {fields.get('why', '')}"]
     if event.what in _ENDS:
         return [event.what, *_end_words(event, fields, trial, sweep)]
     return [{"resumed": "goes on", "retried": "queued again"}.get(event.what, clean(event.what))]

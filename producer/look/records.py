@@ -62,6 +62,15 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         "started": iso(trial.claimed_ms),
         "ended": iso(trial.ended_ms),
         "duration_s": trial.duration_ms / 1000,
+        "restarted": trial.restarted or None,
+        "checkpoint": {
+            "store": trial.checkpoint.store,
+            "path": trial.checkpoint.path,
+            "step": trial.checkpoint.step,
+        }
+        if trial.checkpoint
+        else None,
+        "artifacts": dict(trial.artifacts.files) if trial.artifacts else {},
         "failure": {"kind": failure.kind.value, "message": failure.message} if failure else None,
     }
 

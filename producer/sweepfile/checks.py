@@ -22,6 +22,8 @@ def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
         _check_mapping(data, "metric", schema.METRIC, "name", out)
     if "early_terminate" in data:
         _check_mapping(data, "early_terminate", schema.EARLY_TERMINATE, "type", out)
+    if "keep" in data:
+        _check_keep(data, out)
     for key in schema.LATER & data.keys():
         out.add((key,), "comes with a later version; remove it")
     fit.check_code(data, out)
@@ -44,6 +46,16 @@ def _check_method(data: Mapping[str, Json], out: Problems) -> None:
         out.warn(("method",), "bayes is sampled at random in this version")
     if method in ("random", "bayes") and data.get("order") == "shuffle":
         out.warn(("order",), f"shuffle changes nothing for method {method}")
+
+
+def _check_keep(data: Mapping[str, Json], out: Problems) -> None:
+    value = data["keep"]
+    if not isinstance(value, dict) or not value:
+        out.add(("keep",), f"{shown(value)} is not a mapping; write {{best: 3, last: 1}}")
+        return
+    schema.check(value, schema.KEEP, ("keep",), out)
+    if value.get("best") and "metric" not in data and str(data.get("trainer")) not in SHIPPED:
+        out.add(("keep", "best"), "needs a metric; write metric: {name: …, goal: …}")
 
 
 def _check_mapping(

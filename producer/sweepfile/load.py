@@ -14,7 +14,7 @@ from hpq import command, hyperparams
 from hpq.errors import SweepFileError
 from hpq.hyperparams import TrainerSpec
 from hpq.identity import MAX_SET_BYTES, canonical
-from hpq.sweep import DEFAULT_CLASS, Goal, Metric, Take
+from hpq.sweep import DEFAULT_CLASS, Goal, Keep, Metric, Take
 from hpq.trial import Json
 from producer.sweepfile import checks, fit, listed, parameters, schema, sourcefile, yamlfile
 from producer.sweepfile.overrides import Flag, apply, flag, from_set
@@ -166,9 +166,14 @@ def _spec(
         retries=whole("retries"),
         timeout_s=schema.seconds(data.get("timeout")) if not out.errors else 0.0,
         stall_s=schema.seconds(data.get("stall")) if not out.errors else 0.0,
+        keep=None if out.errors else _keep(data.get("keep")),
         run_cap=whole("run_cap") or None,
         source=source,
     )
+
+
+def _keep(data: Json) -> Keep | None:
+    return Keep(**data) if isinstance(data, dict) else None  # type: ignore[arg-type]
 
 
 def _metric(data: Json, shipped: TrainerSpec | None) -> Metric | None:

@@ -164,6 +164,7 @@ TOP: Mapping[str, Check] = {
     "retries": whole(0, 100),
     "timeout": duration,
     "stall": duration,
+    "keep": anything,
     "pass_env": listing(_ENV, "names of environment variables"),
     "resident": flag,
     "replicates": anything,
@@ -181,6 +182,7 @@ METRIC: Mapping[str, Check] = {
     ),
     "value": word(*(take.value for take in Take)),
 }
+KEEP: Mapping[str, Check] = {"best": whole(0, 10_000), "last": whole(0, 10_000)}
 EARLY_TERMINATE: Mapping[str, Check] = {
     "type": word("hyperband"),
     "min_iter": whole(1, 2**31),

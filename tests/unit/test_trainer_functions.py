@@ -51,6 +51,7 @@ class Trial:
     data: Path | None
     cache: Path
     checkpoint_dir: Path | None = None
+    checkpoint_s: float = 60.0
     should_stop: bool = False
     reports: list[dict[str, float]] = field(default_factory=list)
 

@@ -33,6 +33,7 @@ class Recorded:
     data: Path | None = None
     cache: Path = Path()
     checkpoint_dir: Path | None = None
+    checkpoint_s: float = 60.0
 
     @property
     def should_stop(self) -> bool:
@@ -189,3 +190,78 @@ def test_the_logits_are_an_eighth_of_the_linear_layer() -> None:
     model = ResNet9(4).eval()
     x = torch.randn(2, 3, 32, 32)
     torch.testing.assert_close(model(x), model.linear(model.features(x)) / 8)
+
+
+def shuffled_task(steps: int = 3, size: int = 4) -> Task:
+    """A network with dropout on batches in random order: two streams of random numbers."""
+    images, labels = images_and_labels(steps * size)
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(6, 16), nn.Dropout(0.5), nn.Linear(16, 10)).double()
+    generator = torch.Generator().manual_seed(4)
+
+    def batches() -> Iterator[Batch]:
+        for index in torch.randperm(len(labels), generator=generator).split(size):
+            yield images[index], labels[index]
+
+    def test() -> Iterator[Batch]:
+        return zip(images.split(size), labels.split(size), strict=True)
+
+    return Task(
+        model=model, train=batches, test=test, train_images=steps * size, generator=generator
+    )
+
+
+def figures(trial: Recorded) -> list[tuple[int, dict[str, float]]]:
+    return [
+        (step, {n: v for n, v in metrics.items() if not n.endswith("time")})
+        for step, metrics in trial.reports
+    ]
+
+
+# An epoch asks 6 times: before each of 3 batches of training, then of testing.
+@pytest.mark.parametrize("stops", [[1], [5], [6], [9, 2], [13, 3, 5], [1, 1, 1, 1]])
+def test_a_training_that_was_stopped_goes_on_to_the_same_figures(tmp_path, stops) -> None:
+    whole, parts = Recorded(), Recorded(checkpoint_dir=tmp_path)
+    straight = shuffled_task()
+    fit(straight, recipe(epochs=4), whole)
+    for stop in stops:
+        parts.asked, parts.stop_after = 0, stop
+        fit(shuffled_task(), recipe(epochs=4), parts)
+    parts.stop_after = 10**9
+    last = shuffled_task()
+    fit(last, recipe(epochs=4), parts)
+    assert figures(parts) == figures(whole)
+    for one, other in zip(last.model.parameters(), straight.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert parts.reports[-1][1]["total/time"] == pytest.approx(
+        sum(m["train/time"] for _, m in parts.reports)
+    )
+
+
+def test_a_checkpoint_is_saved_when_its_time_has_come_and_not_in_a_short_trial(tmp_path) -> None:
+    fit(shuffled_task(), recipe(epochs=3), Recorded(checkpoint_dir=tmp_path))
+    assert not any(tmp_path.iterdir())
+    fit(shuffled_task(), recipe(epochs=3), Recorded(checkpoint_dir=tmp_path, checkpoint_s=0.0))
+    (saved,) = tmp_path.iterdir()
+    assert torch.load(saved, weights_only=True)["progress"]["epoch"] == 4
+
+
+@pytest.mark.parametrize("harm", ["torn", "other", "code"])
+def test_a_checkpoint_that_does_not_fit_is_said_and_training_starts_anew(
+    tmp_path, capsys, harm
+) -> None:
+    whole, harmed = Recorded(), Recorded(checkpoint_dir=tmp_path)
+    fit(shuffled_task(), recipe(), whole)
+    fit(shuffled_task(), recipe(), Recorded(checkpoint_dir=tmp_path, stop_after=8))
+    (path,) = tmp_path.iterdir()
+    if harm == "torn":
+        path.write_bytes(path.read_bytes()[:500])
+    elif harm == "other":
+        state = torch.load(path, weights_only=True)
+        state["model"]["2.bias"] = torch.zeros(3)
+        torch.save(state, path)
+    else:
+        torch.save({"model": Recorded}, path)  # a pickle that names code
+    fit(shuffled_task(), recipe(), harmed)
+    assert figures(harmed) == figures(whole)
+    assert "cannot be used, training starts again" in capsys.readouterr().out

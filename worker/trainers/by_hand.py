@@ -26,6 +26,7 @@ class ByHand:
     data: Path | None
     cache: Path
     checkpoint_dir: Path | None = None
+    checkpoint_s: float = 60.0
     should_stop: bool = False
 
     def report(self, metrics: Mapping[str, float], step: int) -> None:

@@ -50,6 +50,7 @@ def train(params: Params, trial: TrialContext) -> None:
         train=lambda: augmented(data.train, p.batch_size, p.data_aug_cutout_size, dtype, generator),
         test=lambda: in_order(data.test, lambda images: augment.normalise(images, dtype)),
         train_images=p.train_images,
+        generator=generator,
     )
     fit(task, p, trial)
 

@@ -31,6 +31,10 @@ class TrialContext(Protocol):
         """Where checkpoints of this trial lie, if it may keep any."""
 
     @property
+    def checkpoint_s(self) -> float:
+        """How many seconds to let pass between two checkpoints."""
+
+    @property
     def should_stop(self) -> bool:
         """True once the trial is to end at the next step."""
 

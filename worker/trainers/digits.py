@@ -51,6 +51,7 @@ def train(params: Params, trial: TrialContext) -> None:
         train=lambda: shuffled(data.train, p.batch_size, prepare, generator),
         test=lambda: in_order(data.test, prepare),
         train_images=len(data.train),
+        generator=generator,
     )
     fit(task, p, trial)
 

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from worker.trainers.checkpoint import Keeper, Progress
 from worker.trainers.context import BadParams, Diverged, TrialContext
 from worker.trainers.schedule import learning_rate
 
@@ -43,6 +44,7 @@ class Task:
     train: Callable[[], Iterable[Batch]]  # shuffled; a last batch that is not whole is left out
     test: Callable[[], Iterable[Batch]]  # every image once
     train_images: int
+    generator: torch.Generator | None = None  # what `train` draws from
 
 
 class _Stopped(Exception):
@@ -51,6 +53,9 @@ class _Stopped(Exception):
 
 def fit(task: Task, recipe: Recipe, trial: TrialContext) -> None:
     """Train and test for the recipe's epochs, with a report after each; returns early on a stop.
+
+    Goes on from the trial's checkpoint where there is one: on a CPU, to the same figures as if it
+    had never stopped. Saves at the end of an epoch where the time has come, and at a stop.
 
     Reported: train/ and test/ loss and acc (means per image) and time, and total/time, which is
     training alone, as in the article; all times in seconds, without the loading of data.
@@ -65,16 +70,29 @@ def fit(task: Task, recipe: Recipe, trial: TrialContext) -> None:
             f"batch_size: {recipe.batch_size} is more than the {task.train_images} training images"
         )
     optimizer = sgd(task.model, recipe)
-    total_s = 0.0
+    at = Progress(epoch=1, sums=_zeros(task.model))
+    keeper = Keeper(trial.checkpoint_dir, trial.checkpoint_s, task.model, optimizer, task.generator)
+    keeper.begin_epoch(at)
+    keeper.restore(at)
+    began = 0.0
     try:
-        for epoch in range(1, recipe.epochs + 1):
-            rates = _rates(epoch, steps, recipe)
-            trained = _epoch(epoch, "train", partial(_train, task, optimizer, rates, trial))
-            tested = _epoch(epoch, "test", partial(_test, task, trial))
-            total_s += trained["train/time"]
-            trial.report({**trained, **tested, "total/time": total_s}, epoch)
+        while at.epoch <= recipe.epochs:
+            rates = _rates(at.epoch, steps, recipe)
+            began = time.perf_counter() - at.epoch_s
+            run = partial(_train, task, optimizer, rates, trial, keeper, at)
+            trained = _epoch(at.epoch, "train", run, began)
+            at.epoch_s = trained["train/time"]
+            tested = _epoch(at.epoch, "test", partial(_test, task, trial), time.perf_counter())
+            at.total_s += at.epoch_s
+            trial.report({**trained, **tested, "total/time": at.total_s}, at.epoch)
+            at.epoch, at.step, at.epoch_s = at.epoch + 1, 0, 0.0
+            keeper.begin_epoch(at)
+            keeper.at_epochs_end(at)
     except _Stopped:
-        return
+        if at.step < steps:
+            at.epoch_s = time.perf_counter() - began
+        if (at.epoch, at.step) != (1, 0):
+            keeper.save(at)
 
 
 def sgd(model: nn.Module, recipe: Recipe) -> torch.optim.SGD:
@@ -107,8 +125,9 @@ def _rates(epoch: int, steps: int, recipe: Recipe) -> list[float]:
     ]
 
 
-def _epoch(epoch: int, name: str, run: Callable[[], torch.Tensor]) -> dict[str, float]:
-    began = time.perf_counter()
+def _epoch(
+    epoch: int, name: str, run: Callable[[], torch.Tensor], began: float
+) -> dict[str, float]:
     loss, hits, images = run().tolist()  # waits for the device
     seconds = time.perf_counter() - began
     if not math.isfinite(loss):
@@ -117,14 +136,25 @@ def _epoch(epoch: int, name: str, run: Callable[[], torch.Tensor]) -> dict[str, 
 
 
 def _train(
-    task: Task, optimizer: torch.optim.SGD, rates: list[float], trial: TrialContext
+    task: Task,
+    optimizer: torch.optim.SGD,
+    rates: list[float],
+    trial: TrialContext,
+    keeper: Keeper,
+    at: Progress,
 ) -> torch.Tensor:
     task.model.train()
-    sums = _zeros(task.model)
-    for rate, batch in zip(rates, _until_stopped(task.train(), trial), strict=True):
+    if not at.step:
+        at.sums = _zeros(task.model)
+    batches = iter(task.train())
+    for _ in range(at.step):  # trained on before the checkpoint
+        next(batches)
+    keeper.at_step()
+    for rate, batch in zip(rates[at.step :], _until_stopped(batches, trial), strict=True):
         optimizer.param_groups[0]["lr"] = rate
-        train_step(task.model, optimizer, batch, sums)
-    return sums
+        train_step(task.model, optimizer, batch, at.sums)
+        at.step += 1
+    return at.sums
 
 
 def _test(task: Task, trial: TrialContext) -> torch.Tensor:

@@ -55,6 +55,7 @@ def train(params: Params, trial: TrialContext) -> None:
         train=lambda: shuffled(data.train, p.batch_size, prepare, generator),
         test=lambda: in_order(data.test, prepare),
         train_images=p.train_images,
+        generator=generator,
     )
     fit(task, p, trial)
 

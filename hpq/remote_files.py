@@ -1,0 +1,85 @@
+"""A store behind a URL (s3://, gs://, …), through fsspec, which is imported when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from typing import IO, Any, cast
+
+from hpq.errors import SettingsError
+from hpq.files import ID_FILE, checked, id_in, new_id
+
+
+class RemoteFiles:
+    """Whatever fsspec opens under a URL. Its errors, of whatever library, become OSError."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._fs, root = import_module("fsspec.core").url_to_fs(url)
+        except ModuleNotFoundError:
+            raise SettingsError(
+                f"HPQ_STORE: {url} needs fsspec; pip install 'hpq[store]', or name a directory"
+            ) from None
+        except ImportError as error:
+            raise SettingsError(f"HPQ_STORE: {url}: {error}") from None
+        except ValueError as error:
+            raise SettingsError(f"HPQ_STORE: {url}: {error}; name a directory or a URL") from None
+        self._root: str = root.rstrip("/")
+        path = f"{self._root}/{ID_FILE}"
+        if not self.attempt(self._fs.exists, path):
+            self.attempt(self._fs.makedirs, self._root, exist_ok=True)
+            with suppress(FileExistsError):
+                self.attempt(self._fs.pipe_file, path, new_id().encode(), mode="create")
+        # Read back: of two that made it in the same moment, both take the one that stayed.
+        self.id = id_in(self.attempt(self._fs.cat_file, path), path)
+
+    def attempt(self, call: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        """The answer of a call (OSError for whatever it raises)."""
+        try:
+            return call(*args, **more)
+        except OSError:
+            raise
+        except Exception as error:  # botocore's, gcsfs's, … have no common base
+            raise OSError(f"{type(error).__name__}: {error}") from error
+
+    def _full(self, name: str) -> str:
+        return f"{self._root}/{checked(name)}"
+
+    def write(self, name: str) -> IO[bytes]:
+        path = self._full(name)
+        self.attempt(self._fs.makedirs, path.rpartition("/")[0], exist_ok=True)
+        return cast(IO[bytes], _Wrapped(self, self.attempt(self._fs.open, path, "wb")))
+
+    def read(self, name: str) -> IO[bytes]:
+        return cast(IO[bytes], _Wrapped(self, self.attempt(self._fs.open, self._full(name), "rb")))
+
+    def names(self, folder: str) -> list[str]:
+        root = self._full(folder)
+        self.attempt(self._fs.invalidate_cache)
+        found = self.attempt(self._fs.find, root) if self.attempt(self._fs.exists, root) else []
+        start = len(self._fs._strip_protocol(root).rstrip("/")) + 1
+        return sorted(self._fs._strip_protocol(path)[start:] for path in found)
+
+    def remove(self, folder: str) -> None:
+        with suppress(FileNotFoundError):
+            self.attempt(self._fs.rm, self._full(folder), recursive=True)
+
+
+class _Wrapped:
+    """A file of fsspec's whose errors are OSError."""
+
+    def __init__(self, remote: RemoteFiles, file: Any) -> None:
+        self._remote, self._file = remote, file
+
+    def __enter__(self) -> _Wrapped:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._remote.attempt(self._file.close)
+
+    def read(self, size: int) -> bytes:
+        return bytes(self._remote.attempt(self._file.read, size))
+
+    def write(self, data: bytes) -> None:
+        self._remote.attempt(self._file.write, data)

@@ -1,0 +1,79 @@
+"""The half of `wire` that belongs to an attempt: what claim, beat and commit take and answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpq import wire
+from hpq.errors import DecodeError
+from hpq.keys import Keys
+from hpq.outcome import Batch, Doomed, Outcome
+from hpq.trial import Checkpoint, Claim, FailureKind, TrialId
+
+LOG_KEPT_BYTES = 16_384  # of a finished trial's log
+FAILED_LOG_KEPT_BYTES = 262_144
+_WHY_CHARACTERS = 200
+
+
+def decode_claim(keys: Keys, answer: list[Any]) -> Claim:
+    """What `claim` answers after its word.
+
+    A checkpoint that cannot be read is one in no store that anybody has: the worker says so and
+    starts from nothing.
+
+    Raises:
+        DecodeError: the parameters are not what this version writes.
+    """
+    sid, number, attempt, params, checkpoint = answer
+    trial = TrialId(sweep=sid.decode(), number=int(number))
+    where = f"{keys.sweep(trial.sweep, 'params')} field {trial.number}"
+    values = wire.decode_params(where, params)
+    row = {b"checkpoint": checkpoint}
+    try:
+        told = wire.decode_trial(keys.trial(trial), trial, row, {}, dropped=False).checkpoint
+    except DecodeError:
+        told = Checkpoint(store="unknown", path="")
+    return Claim(trial=trial, attempt=int(attempt), params=values, checkpoint=told)
+
+
+def batch_args(batch: Batch) -> list[str | bytes | int]:
+    """What `beat` takes of a batch."""
+    points = [part for p in batch.points for part in (str(p.step), p.name, wire.number(p.value))]
+    return [
+        batch.seq,
+        batch.step,
+        "" if batch.objective is None else wire.number(batch.objective),
+        batch.phase,
+        batch.log,
+        wire.encode_files(batch.checkpoint),
+        batch.checkpoint.step if batch.checkpoint else 0,
+        batch.restarted[:_WHY_CHARACTERS],
+        *points,
+    ]
+
+
+def outcome_args(outcome: Outcome, sweep_retries: int) -> list[str | int]:
+    """What `commit` takes of an outcome."""
+    failure = outcome.failure
+    kind = failure.kind if failure else None
+    return [
+        outcome.state,
+        "" if outcome.objective is None else wire.number(outcome.objective),
+        outcome.step,
+        kind or "",
+        failure.message[:500] if failure else "",
+        failure.fingerprint[:200] if failure else "",
+        kind.retries + sweep_retries if kind else 0,
+        int(kind is FailureKind.KILLED),
+        int(kind.moves if kind else False),
+        FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
+        "" if outcome.ran_ms is None else outcome.ran_ms,
+        wire.encode_files(outcome.artifacts),
+    ]
+
+
+def decode_doomed(sid: str, raw: bytes) -> Doomed:
+    """One of the items that `commit` answers: number/attempt, with a + where artifacts go, too."""
+    number, attempt = raw.decode().rstrip("+").split("/")
+    trial = TrialId(sweep=sid, number=int(number))
+    return Doomed(trial=trial, attempt=int(attempt), artifacts=raw.endswith(b"+"))

@@ -1,0 +1,94 @@
+"""`hpq get`: a file that a trial left, out of the store."""
+
+from __future__ import annotations
+
+import posixpath
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hpq.errors import NotFound, OutOfReach, UserError
+from hpq.files import copy_out, is_inert, location, open_files
+from hpq.trial import Artifacts, Trial, TrialId
+from hpq.view import View
+from producer.look.describe import artifact_lines
+from producer.look.out import show_lines, talk
+from producer.look.text import clean
+from producer.lookup import find
+from producer.session import Session, open_session
+
+app = typer.Typer()
+
+
+@app.command()
+def get(
+    what: Annotated[str, typer.Argument(help="SWEEP/7, or SWEEP or best: its best trial.")],
+    name: Annotated[str | None, typer.Argument(help="The file; without: list them.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Where to: a file or a directory.")
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Overwrite what is there.")] = False,
+) -> None:
+    """Copy a file that a trial left out of the store."""
+    with open_session() as session:
+        trial = _trial(session, what)
+        left = trial.artifacts
+        if left is None:
+            raise NotFound(f"{trial.id} left no files; {_why_none(session.view, trial)}")
+        if name is None:
+            return show_lines(artifact_lines(trial))
+        if name not in left.files or not is_inert(name):
+            some = ", ".join(clean(one) for one in sorted(left.files)[:10])
+            raise NotFound(f"{trial.id} left no file {clean(name)!r}; it left {some}")
+        path = _target(name, out, force)
+        _copy(session, left, name, path)
+    talk(f"{trial.id}: {clean(name)} is in {path}")
+
+
+def _trial(session: Session, what: str) -> Trial:
+    view, owner = session.view, session.settings.user
+    found = find(view, None if what == "best" else what, owner)
+    if isinstance(found, TrialId):
+        return view.trial(found)
+    sweep = view.sweep(found)
+    best = view.best(sweep, 1)
+    if not best:
+        raise NotFound(f"{found} has no best trial yet; name one: `hpq get {found}/1`")
+    return best[0]
+
+
+def _why_none(view: View, trial: Trial) -> str:
+    if not trial.state.is_terminal:
+        return f"it is {trial.state}, and files are there once a trial has ended"
+    if view.sweep(trial.id.sweep).keep is not None:
+        return "the sweep's `keep` says whose stay, or it saved none"
+    return "it saved none, or its worker had no HPQ_STORE"
+
+
+def _target(name: str, out: Path | None, force: bool) -> Path:
+    path = out if out is not None else Path(posixpath.basename(name))
+    if path.is_dir():
+        path = path / posixpath.basename(name)
+    if path.exists() and not force:
+        raise UserError(f"{path} is there; -o names another place, --force overwrites it")
+    return path
+
+
+def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
+    place = location(session.settings)
+    try:
+        files = open_files(place)
+    except OSError as error:
+        raise OutOfReach(
+            f"the store {place}: {error}; set HPQ_STORE as the workers have it"
+        ) from None
+    if files.id != left.store:
+        raise UserError(
+            f"{clean(name)} is in store {clean(left.store)}, and {place} is store {files.id}; "
+            "set HPQ_STORE as the workers have it"
+        )
+    try:
+        copy_out(files, f"{left.path}/{name}", path)
+    except OSError as error:
+        raise UserError(f"{clean(name)} cannot be copied to {path}: {error}") from None
