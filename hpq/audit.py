@@ -16,7 +16,8 @@ from hpq.trial import TRANSITIONS, TrialState
 
 _Q, _R = TrialState.QUEUED, TrialState.RUNNING
 _ENDS = frozenset(s for s in TrialState if s.is_terminal)
-SWEEP_EVENTS = frozenset({"created", "held", "pause", "resume", "stop", "cancel", "set"})
+# events that move no trial; `restarted`: the checkpoint of an attempt cannot be had
+NO_STEPS = frozenset({"created", "held", "pause", "resume", "stop", "cancel", "set", "restarted"})
 
 # event → the states that it may find a trial in, and the one that it leaves it in
 STEPS: Mapping[str, tuple[frozenset[TrialState], TrialState]] = {
@@ -124,7 +125,7 @@ class Replay:
             self._created += _whole(event.fields.get("count"))
         elif event.what in ("stop", "cancel"):
             self._may_drop = True
-        elif event.what not in SWEEP_EVENTS:
+        elif event.what not in NO_STEPS:
             self._unknown[event.what] += 1
 
     def _step(self, event: Event) -> None:

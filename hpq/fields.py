@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -59,3 +60,9 @@ def word(words: type[W], text: str) -> W | None:
         if _WORD.fullmatch(text):
             return None
         raise
+
+
+def known(kind: type[T], text: str) -> T:
+    """A dataclass from its JSON; fields that a newer version has written are left out."""
+    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in json.loads(text).items() if name in names})

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from dataclasses import asdict
+from typing import Any
 
 from hpq.errors import DecodeError
-from hpq.fields import Reader, Row, word
+from hpq.fields import Reader, Row, known, word
 from hpq.sweep import SCHEMA, Counts, Goal, Keep, Launch, Metric, Sweep, Take
 from hpq.trial import (
     Artifacts,
@@ -27,8 +27,6 @@ from hpq.trial import (
     TrialId,
     TrialState,
 )
-
-T = TypeVar("T")
 
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
@@ -51,12 +49,6 @@ def number(value: float) -> str:
 def encode_files(record: Checkpoint | Artifacts | None) -> str:
     """A pointer into a store of files as JSON; empty for none."""
     return dumps(asdict(record)) if record else ""
-
-
-def _known(kind: type[T], text: str) -> T:
-    # A newer version may write more; what this one does not know it leaves out.
-    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in json.loads(text).items() if name in names})
 
 
 def encode_launch(launch: Launch) -> str:
@@ -248,8 +240,8 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         failure=failure,
         phase=phase,
         provenance=r.text("provenance"),
-        checkpoint=r.parse("checkpoint", None, lambda text: _known(Checkpoint, text)),
-        artifacts=r.parse("artifacts", None, lambda text: _known(Artifacts, text)),
+        checkpoint=r.parse("checkpoint", None, lambda text: known(Checkpoint, text)),
+        artifacts=r.parse("artifacts", None, lambda text: known(Artifacts, text)),
         restarted=r.text("restarted"),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import secrets
@@ -12,16 +11,12 @@ from collections.abc import Mapping
 
 from redis.exceptions import RedisError
 
-from hpq import __version__
 from hpq.connection import check_server, connect, explain
 from hpq.errors import HpqError, UserError
-from hpq.hyperparams import SHIPPED
 from hpq.keys import Keys
 from hpq.outcome import Presence
 from hpq.settings import Settings, read
-from hpq.signing import fingerprint
 from hpq.store import Store
-from hpq.sweep import SCHEMA
 from hpq.tickets import Tickets
 from worker import devices, provenance
 from worker import secrets as hidden
@@ -30,6 +25,7 @@ from worker.attempt import Attempts
 from worker.beats import Beats
 from worker.execution import Signals
 from worker.housekeeper import Housekeeper
+from worker.introduction import Introduction
 from worker.logs import configure
 from worker.processes import adopt_orphans, end_with_parent
 from worker.slot import Slot
@@ -86,29 +82,12 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         provenance=digest,
     )
 
-    fixed = {
-        "pid": str(os.getpid()),
-        "device": device,
-        "version": __version__,
-        "only": settings.sweep,
-        "schema": str(SCHEMA),
-        "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
-    }
-
-    def describe() -> tuple[Presence, bool]:
-        busy = slot.trial
-        state = "stopping" if stopping.level else "busy" if busy else "idle"
-        fields = {
-            "state": state,
-            "trial": busy,
-            "refuses": json.dumps(dict(slot.refusals.reasons)),
-            "key": fingerprint(access.key),
-        }
-        return Presence(
-            name=name, host=host, worker_class=settings.queue, fields={**fixed, **fields}
-        ), not busy
-
-    housekeeper = Housekeeper(settings, _store(settings, retries=1, timeout_s=5.0), describe)
+    introduction = Introduction(settings, who, device, access, slot)
+    housekeeper = Housekeeper(
+        settings,
+        _store(settings, retries=1, timeout_s=5.0),
+        lambda: introduction.now(stopping),
+    )
     redis = connect(settings.redis_url, retries=1)
     worker = TicketWorker(redis, Tickets(redis, Keys(settings.prefix)), settings.queue, name, slot)
     housekeeper.start()

@@ -1,0 +1,45 @@
+"""How a worker introduces itself to people and to the reaper: what it is, takes and leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+
+from hpq import __version__
+from hpq.hyperparams import SHIPPED
+from hpq.outcome import Presence
+from hpq.settings import Settings
+from hpq.signing import fingerprint
+from hpq.sweep import SCHEMA
+from worker.access import Access
+from worker.slot import Slot
+from worker.stopping import Stopping
+
+
+class Introduction:
+    """One worker, as it is at each call."""
+
+    def __init__(
+        self, settings: Settings, who: Presence, device: str, access: Access, slot: Slot
+    ) -> None:
+        self._who, self._slot = who, slot
+        self._fixed = {
+            "pid": str(os.getpid()),
+            "device": device,
+            "version": __version__,
+            "only": settings.sweep,
+            "schema": str(SCHEMA),
+            "key": fingerprint(access.key),
+            "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
+        }
+
+    def now(self, stopping: Stopping) -> tuple[Presence, bool]:
+        """What to say, and whether the worker is idle."""
+        busy = self._slot.trial
+        fields = {
+            "state": "stopping" if stopping.level else "busy" if busy else "idle",
+            "trial": busy,
+            "refuses": json.dumps(dict(self._slot.refusals.reasons)),
+        }
+        return replace(self._who, fields={**self._fixed, **fields}), not busy
