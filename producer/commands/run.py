@@ -112,7 +112,9 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
         stuck = Stuck(session, sid, local)
         try:
             local.wait_for_one(lambda: bool(stuck.takers()))
-            state = watch_sweep(session, sid, until_done=True, leave=stuck.why)
+            state = watch_sweep(
+                session, sid, until_done=True, leave=stuck.why, on_quit="q ends the run"
+            )
             why = stuck.now()
         except KeyboardInterrupt:
             print(f"{unfinished}\nending the workers; Ctrl-C again: at once", file=sys.stderr)

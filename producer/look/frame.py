@@ -32,6 +32,7 @@ class Scene:
     not_taken: str | None = None
     skip: int = 0  # running trials above the first one shown
     stale: str = ""  # why the snapshot is not of now
+    on_quit: str = "q quits"  # what the key does
     is_live: bool = True  # False: a page that is printed once, without keys, as short as it may be
 
 
@@ -58,7 +59,7 @@ def _head(scene: Scene, columns: int, rows: int) -> list[Line]:
 
 def _footer(scene: Scene) -> Line:
     running, total = len(scene.snapshot.running), scene.snapshot.sweep.counts.running
-    text = "q quits"
+    text = scene.on_quit
     if running < total or scene.skip:
         text += f"  ↑↓ scroll: running {scene.skip + 1}–{scene.skip + running} of {total}"
     return [Span(text, Style.DIM)]

@@ -42,10 +42,12 @@ def watch_sweep(
     until_done: bool = False,
     leave: Leave = lambda: None,
     stream: TextIO | None = None,
+    on_quit: str = "q quits",
 ) -> SweepState:
     """Show a sweep until the user has seen enough, or with `until_done` until it is over or held.
 
-    `leave` is asked about once a second; anything but None ends the watching.
+    `leave` is asked about once a second; anything but None ends the watching. `on_quit` is what the
+    frame says of the key.
 
     Off a terminal it prints a line an event, and always ends when the sweep is over or held. The
     verdict stays on the normal screen.
@@ -61,7 +63,7 @@ def watch_sweep(
     view = View(
         connect(session.url, retries=0, timeout_s=3.0), session.keys, session.settings.lease_ms
     )
-    return _Watch(view, sid, stream, leave).run(until_done)
+    return _Watch(view, sid, stream, leave, on_quit).run(until_done)
 
 
 def read_scene(view: View, sid: str, look: Look, skip: int = 0, *, is_live: bool = True) -> Scene:
@@ -82,8 +84,9 @@ def read_scene(view: View, sid: str, look: Look, skip: int = 0, *, is_live: bool
 class _Watch:
     """The loop on a terminal."""
 
-    def __init__(self, view: View, sid: str, stream: TextIO, leave: Leave) -> None:
+    def __init__(self, view: View, sid: str, stream: TextIO, leave: Leave, on_quit: str) -> None:
         self._view, self._sid, self._stream, self._leave = view, sid, stream, leave
+        self._on_quit = on_quit
         self._skip, self._quit = 0, False
         self._scene: Scene | None = None
         self._away_since = 0.0
@@ -141,7 +144,8 @@ class _Watch:
     def _draw(self, screen: Screen) -> None:
         look = look_of(self._stream, os.environ)
         try:
-            self._scene = read_scene(self._view, self._sid, look, self._skip)
+            scene = read_scene(self._view, self._sid, look, self._skip)
+            self._scene = replace(scene, on_quit=self._on_quit)
             self._away_since = 0.0
         except TRANSIENT as error:
             if self._scene is None:
