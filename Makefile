@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Tests mostly wait, for leases and for processes to start, so more of them than cores run at once.
+JOBS   ?= 4
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test unit chaos lint format bench clean
 
@@ -25,7 +28,7 @@ demo: $(STAMP) ## a real sweep of 16 sets on the digits data set, two workers
 	@$(BIN)/hpq run configs/digits.yaml --workers 2 --new
 
 test: $(STAMP) ## all tests
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 unit: $(STAMP) ## the tests that need no server
 	$(BIN)/python -m pytest -q tests/unit

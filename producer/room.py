@@ -10,7 +10,7 @@ from redis import Redis
 
 from hpq.errors import OutOfReach
 from hpq.sizes import about_bytes
-from producer.look.text import size
+from producer.look.text import size, trials_of
 from producer.session import Session
 
 FULL = 0.8  # of maxmemory; what is above it is for reports and results
@@ -55,7 +55,7 @@ def check_room(session: Session, trials: int) -> Iterator[str]:
     if not room.takes(more):
         raise OutOfReach(
             f"{size(room.used)} of the server's maxmemory of {size(room.limit)} are used, and"
-            f" {trials} trials need about {size(more)} more; hpq fills {FULL:.0%} of it."
+            f" {trials_of(trials)} would take about {size(more)} more; hpq fills {FULL:.0%} of it."
             f" {_largest(session)}"
         )
     if room.limit and room.evicts:

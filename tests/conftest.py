@@ -25,7 +25,7 @@ from hpq.view import View
 
 # A shell that starts the tests in the background ignores SIGINT, and so would all they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-for name in [name for name in os.environ if name.startswith("HPQ_")]:
+for name in [n for n in os.environ if n.startswith("HPQ_") or n in ("COLUMNS", "LINES")]:
     del os.environ[name]  # a developer's shell must not change what a test sees
 
 

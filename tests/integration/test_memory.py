@@ -220,7 +220,7 @@ def test_an_enqueue_too_large_for_what_is_left_is_refused_before_it_begins(
     used = int(redis.info("memory")["used_memory"])
     limit(used // 4 + 1_000_000)  # 80 % of it are about 800 kB more than what is used
     done = hpq("enqueue", "sweep.yaml")
-    assert done.returncode == 3 and "3000 trials need about 1.3 MiB more" in done.stderr
+    assert done.returncode == 3 and "3000 trials would take about 1.3 MiB more" in done.stderr
     assert not [k for k in redis.keys("*") if b":s:" in k]
 
 
