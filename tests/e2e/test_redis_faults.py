@@ -79,12 +79,12 @@ def test_a_server_without_memory_takes_no_half_of_anything_and_commits_wait(lab)
     fleet = lab.worker(2)
     lab.wait_for("began-1-1")
     lab.wait_for("began-2-1")
-    before = set(lab.redis.keys("*"))
+    before = set(lab.redis.keys("hpq:s*"))
     lab.redis.config_set("maxmemory", 1)
     path = lab.write("more.yaml", "trainer: digits\nmethod: grid\nparameters: {epochs: {value: 1}}")
     done = lab.hpq("enqueue", path)
     assert done.returncode == 3 and "Raise maxmemory" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1 and set(lab.redis.keys("*")) <= before
+    assert len(done.stderr.strip().splitlines()) == 1 and set(lab.redis.keys("hpq:s*")) <= before
     lab.go()
     lab.wait_until(lambda: lab.log().count("/2: ") and lab.log().count("/1: "), "what came of it")
     lab.redis.config_set("maxmemory", 0)
