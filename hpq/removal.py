@@ -18,14 +18,17 @@ def finish(redis: Redis, keys: Keys, sid: str) -> None:
     """Delete what the script `remove` has left of a sweep; doing it again does no harm."""
     params = keys.sweep(sid, "params")
     total: Any = redis.hlen(params)
-    remove_trials(redis, keys, sid, total)
+    for start in range(1, total + 1, _ROWS):
+        if not redis.sismember(keys.removing, sid):  # another call was quicker
+            return
+        remove_trials(redis, keys, sid, min(start + _ROWS - 1, total), start)
     redis.unlink(params)
     redis.srem(keys.removing, sid)
 
 
-def remove_trials(redis: Redis, keys: Keys, sid: str, total: int) -> None:
-    """Delete the trials 1 to `total` of a sweep."""
-    for start in range(1, total + 1, _ROWS):
+def remove_trials(redis: Redis, keys: Keys, sid: str, total: int, first: int = 1) -> None:
+    """Delete the trials `first` to `total` of a sweep."""
+    for start in range(first, total + 1, _ROWS):
         numbers = range(start, min(start + _ROWS, total + 1))
         _remove_some(redis, keys, [TrialId(sweep=sid, number=n) for n in numbers])
 

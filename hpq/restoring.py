@@ -61,6 +61,10 @@ class Restoring:
     def _check(self, word: str) -> None:
         if word == "exists":
             raise UserError(f"sweep {self._sid} is there; `hpq rm {self._sid}` removes it")
+        if word == "removing":
+            raise UserError(
+                f"sweep {self._sid} is half removed; `hpq rm {self._sid}` finishes that"
+            )
         if word == "taken":
             raise UserError(f"sweep {self._sid} is being restored by somebody else; wait for it")
         if word == "torn":

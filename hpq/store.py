@@ -14,7 +14,7 @@ from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
 from hpq import removal, wire, wire_attempt
-from hpq.errors import NotFound, UserError
+from hpq.errors import DecodeError, NotFound, UserError
 from hpq.keys import Keys
 from hpq.outcome import (
     Batch,
@@ -102,23 +102,21 @@ class Store:
 
         `leave` hears of a sweep that was left because a newer version made it.
         """
-        word, rest = self._scripts.run(
-            "claim",
-            who.worker_class,
-            who.name,
-            who.host,
-            nonce,
-            lease_ms,
-            SCHEMA,
-            provenance,
-            f",{','.join(skip)},",
-            only,
-        )
-        if word == "empty":
-            if rest[0]:
-                leave(rest[0].decode())
-            return None
-        return wire_attempt.decode_claim(self._keys, rest)
+        skipped = f",{','.join(skip)},"
+        by = (who.worker_class, who.name, who.host)
+        while True:
+            word, rest = self._scripts.run(
+                "claim", *by, nonce, lease_ms, SCHEMA, provenance, skipped, only
+            )
+            if word == "empty":
+                if rest[0]:
+                    leave(rest[0].decode())
+                return None
+            try:
+                return wire_attempt.decode_claim(self._keys, rest)
+            except DecodeError as error:  # nobody can train it; the next one, then
+                self.commit(wire_attempt.blank_claim(rest), wire_attempt.unreadable(error), 0)
+                nonce += "+"
 
     def sweep(self, sid: str) -> Sweep:
         """A sweep as a worker needs it: counts are not filled in.
@@ -246,6 +244,10 @@ class Store:
     def remove(self, sid: str) -> None:
         """Delete a sweep with everything it holds, and what an interrupted call left."""
         self._scripts.run("remove", sid)
-        doomed: Any = self._redis.smembers(self._keys.removing)
-        for raw in doomed:
-            removal.finish(self._redis, self._keys, raw.decode())
+        for half in self.half_removed():
+            removal.finish(self._redis, self._keys, half)
+
+    def half_removed(self) -> frozenset[str]:
+        """Ids of sweeps whose removal was interrupted, or goes on elsewhere."""
+        found: Any = self._redis.smembers(self._keys.removing)
+        return frozenset(raw.decode() for raw in found)

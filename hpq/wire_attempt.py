@@ -8,7 +8,7 @@ from hpq import wire
 from hpq.errors import DecodeError
 from hpq.keys import Keys
 from hpq.outcome import Batch, Doomed, Outcome
-from hpq.trial import Checkpoint, Claim, FailureKind, TrialId
+from hpq.trial import Checkpoint, Claim, Failure, FailureKind, TrialId, TrialState
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
 FAILED_LOG_KEPT_BYTES = 262_144
@@ -34,6 +34,18 @@ def decode_claim(keys: Keys, answer: list[Any]) -> Claim:
     except DecodeError:
         told = Checkpoint(store="unknown", path="")
     return Claim(trial=trial, attempt=int(attempt), params=values, checkpoint=told)
+
+
+def blank_claim(answer: list[Any]) -> Claim:
+    """The claim that an answer is whose parameters cannot be read."""
+    trial = TrialId(sweep=answer[0].decode(), number=int(answer[1]))
+    return Claim(trial=trial, attempt=int(answer[2]), params={})
+
+
+def unreadable(error: DecodeError) -> Outcome:
+    """How a trial ends whose parameters cannot be read."""
+    failure = Failure(kind=FailureKind.BAD_PARAMS, message=str(error), fingerprint="unreadable")
+    return Outcome(state=TrialState.FAILED, failure=failure)
 
 
 def batch_args(batch: Batch) -> list[str | bytes | int]:

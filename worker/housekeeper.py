@@ -34,12 +34,11 @@ class Housekeeper:
         self._thread = Thread(target=self._loop, name="housekeeper", daemon=True)
 
     def start(self) -> None:
-        """Say that the worker is there, give back what is lost already, then go on doing so.
-
-        Raises:
-            redis.RedisError: the server is away at the very start.
-        """
-        self._reap(self._present())
+        """Say that the worker is there, give back what is lost already, then go on doing so."""
+        try:
+            self._reap(self._present())
+        except RedisError as error:
+            log.warning("Redis: %s", error)
         self._thread.start()
 
     def stop(self) -> None:

@@ -8,7 +8,8 @@ R1–R25 in the reliability study; the numbers stand beside what closes each).
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from redis import Redis
@@ -24,6 +25,16 @@ from worker.stopping import Stopping
 log = logging.getLogger("hpq.supervisor")
 _BLOCK_S = 15
 _TTL_S = 30
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Leave RQ's loop where Redis is away: RQ itself would print a page, and quit (R1)."""
+    try:
+        yield
+    except RedisError as error:
+        log.warning("Redis: %s; trying again", error)
+        raise StopRequested from None
 
 
 class TicketWorker(SimpleWorker):  # type: ignore[misc]
@@ -49,13 +60,18 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
     def serve(self, stopping: Stopping) -> None:
         """Work until told to stop, whatever Redis does meanwhile."""
         stopping.interrupt = self._interrupt
+        said = ""
         while stopping.level == 0:
             try:
                 self._slot.flush_spool()
                 self._slot.drain()  # a worker also tries one claim at its start
                 self.work(logging_level="WARNING")
             except RedisError as error:  # R1, R25: no Redis error ends a worker
-                log.warning("Redis: %s; trying again", error)
+                if str(error) != said:  # once, however long it lasts
+                    said = str(error)
+                    log.warning("Redis: %s; trying again", error)
+            else:
+                said = ""
             stopping.pause(1.0)
 
     def _interrupt(self) -> None:
@@ -69,29 +85,36 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
         self, timeout: int | None, max_idle_time: int | None = None
     ) -> tuple[Any, Any]:
         """Wait for a valid ticket. A ticket carries nothing, so it is simply taken off (R3, R4)."""
-        self.set_state(WorkerStatus.IDLE)
         queue = self.queues[0]
-        while True:
-            self.heartbeat()
-            self._is_waiting = True  # before the look at what was told, so that no signal is missed
-            try:
-                if self._slot.is_told:
-                    raise StopRequested
-                popped = self.connection.blpop(queue.key, timeout=_BLOCK_S)
-            except RedisError as error:  # RQ would print a page and quit
-                log.warning("Redis: %s; trying again", error)
-                raise StopRequested from None
-            finally:
-                self._is_waiting = False
-            if popped is not None and self._tickets.is_ticket(popped[1]):  # R9, R23
-                return None, queue
+        with _quietly():
+            self.set_state(WorkerStatus.IDLE)
+            while True:
+                self.heartbeat()
+                popped = self._pop(queue.key)
+                if popped is not None and self._tickets.is_ticket(popped[1]):  # R9, R23
+                    return None, queue
+
+    def _pop(self, key: str) -> Any:
+        self._is_waiting = True  # before the look at what was told, so that no signal is missed
+        try:
+            if self._slot.is_told:
+                raise StopRequested
+            return self.connection.blpop(key, timeout=_BLOCK_S)
+        finally:
+            self._is_waiting = False
 
     def execute_job(self, job: Any, queue: Any) -> None:
         """Claim until there is nothing left."""
-        self.set_state(WorkerStatus.BUSY)
+        with _quietly():
+            self.set_state(WorkerStatus.BUSY)
         self._slot.drain()
         if self._slot.is_told:
             raise StopRequested
+
+    def heartbeat(self, *args: Any, **kw: Any) -> None:
+        """As RQ's; its loop calls it after each job, too."""
+        with _quietly():
+            super().heartbeat(*args, **kw)
 
     def register_birth(self) -> None:
         self.connection.delete(self.key)  # R14: a name of an earlier container is no obstacle

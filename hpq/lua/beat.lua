@@ -29,7 +29,7 @@ end
 local full = is_full()
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'host', 'resumes',
   'checkpoint_step', 'closed')
-if not f[1] then return {'unknown'} end  -- removed, or the server lost its data
+if not f[1] or not is_there(sid) then return {'unknown'} end  -- removed, or the server lost its data
 local alive = f[2] == attempt and f[9] ~= attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
 if not alive then return {'lost'} end
 
@@ -49,7 +49,7 @@ redis.call('PEXPIRE', key('w', worker), 3 * lease)
 redis.call('HSET', t, 'beat_ms', int(NOW))
 if seq <= tonumber(f[4] or 0) then return {f[5] or 'ok'} end
 
-if full and (ARGV[11] ~= '' or #ARGV > 11) then
+if full and (ARGV[11] ~= '' or #ARGV > 14) then
   full = make_room(BULK) < BULK
   if full then count('reports_dropped') end
 end
@@ -67,9 +67,13 @@ if ARGV[14] ~= '' then
   f[7], f[8] = false, false
 end
 if ARGV[12] ~= '' then
-  -- Progress, so that earlier losses are forgiven. Without steps any checkpoint counts.
-  if not f[8] or ARGV[13] == '0' or tonumber(ARGV[13]) > tonumber(f[8]) then
-    redis.call('HDEL', t, 'lost', 'lost_step', 'lost_hosts', 'failed_step')
+  -- Progress, which forgives earlier losses, is a checkpoint of a step beyond all before it. Without
+  -- steps it is the second one of an attempt: the first may be what it saves before it trains.
+  local nth = redis.call('HINCRBY', t, 'checkpoints', 1)
+  local mark, at = tonumber(redis.call('HGET', t, 'checkpoint_mark') or 0), tonumber(ARGV[13])
+  if at > mark then redis.call('HSET', t, 'checkpoint_mark', int(at)) end
+  if at > mark or (nth == 2 and ARGV[8] == '0' and at == 0) then
+    redis.call('HDEL', t, 'lost', 'lost_hosts', 'c:killed')
   end
   redis.call('HSET', t, 'checkpoint', ARGV[12], 'checkpoint_step', ARGV[13])
 end

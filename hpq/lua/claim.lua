@@ -27,7 +27,7 @@ end
 -- be busy, or unable to take this sweep.
 local function elsewhere(sid, n)
   local f = redis.call('HMGET', trial_key(sid, n), 'avoid', 'avoid_ms')
-  if f[1] ~= host or NOW - tonumber(f[2]) > 2 * FRESH_MS then return false end
+  if f[1] ~= host or NOW - tonumber(f[2] or 0) > 2 * FRESH_MS then return false end
   local hosts = key('c', class, 'hosts')
   local live = redis.call('ZCOUNT', hosts, NOW - FRESH_MS, '+inf')
   local seen = tonumber(redis.call('ZSCORE', hosts, host) or 0)
@@ -55,7 +55,7 @@ local function take(sid, n)
   -- with one it goes when this attempt reports the same steps again (beat).
   if not from then forget_points(sid, n) end
   redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'ran_ms', 'kind', 'error', 'fingerprint',
-    'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes')
+    'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints')
   if from then redis.call('HSET', t, 'step', from, 'resumes', '\n') end
   redis.call('HSET', t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', int(NOW),
     'beat_ms', int(NOW), 'provenance', provenance)
@@ -70,9 +70,10 @@ local full, newer, only = is_full(), '', ARGV[9] or ''
 local sweeps = only ~= '' and {only} or redis.call('ZRANGE', key('c', class, 'open'), 0, -1)
 for _, sid in ipairs(sweeps) do
   if not string.find(skip, ',' .. sid .. ',', 1, true) and claimable(sid) > 0 then
-    if tonumber(redis.call('HGET', sweep_key(sid), 'schema')) > schema then
+    local of = redis.call('HMGET', sweep_key(sid), 'class', 'schema')
+    if of[1] == class and tonumber(of[2]) > schema then
       newer = sid
-    else
+    elseif of[1] == class then  -- the only one it may take may be another's, or not there yet
       local n = pick(sid)
       if n then
         if full and make_room(65536) < 65536 then  -- results need what is left

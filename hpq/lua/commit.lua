@@ -17,7 +17,7 @@ local s, t = sweep_key(sid), trial_key(sid, n)
 if is_full() then make_room(65536) end  -- a result is taken all the same
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step',
   'stop', 'worker')
-if not f[1] then return {'unknown', '', 0} end
+if not f[1] or not is_there(sid) then return {'unknown', '', 0} end
 if f[2] ~= attempt then
   count('stale_commits')
   return {'stale', '', 0}

@@ -21,6 +21,9 @@ end
 
 local function count(what) redis.call('HINCRBY', key('counters'), what, 1) end
 
+-- False once a sweep was removed; its trials may be there a little longer.
+local function is_there(sid) return redis.call('HEXISTS', sweep_key(sid), 'class') == 1 end
+
 local function running(sid) return redis.call('ZCARD', sweep_key(sid, 'running')) end
 
 -- How many trials of a sweep could be claimed now.

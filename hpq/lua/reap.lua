@@ -27,7 +27,7 @@ local function poison(sid, n, t, f)
   if not string.find(',' .. hosts .. ',', ',' .. f[2] .. ',', 1, true) then
     hosts = hosts == '' and f[2] or hosts .. ',' .. f[2]
   end
-  redis.call('HSET', t, 'lost', lost, 'lost_step', step, 'lost_hosts', hosts)
+  redis.call('HSET', t, 'lost', lost, 'lost_step', math.max(step, tonumber(f[5] or 0)), 'lost_hosts', hosts)
   local live = redis.call('ZCOUNT', key('c', of, 'hosts'), NOW - FRESH_MS, '+inf')
   local two = string.find(hosts, ',', 1, true) or live <= 1
   return lost >= lost_max and two
@@ -38,7 +38,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
   local sid, n = string.match(id, '^([^/]+)/(%d+)$')
   local t, f = sid and trial_key(sid, n), {}
   -- What is no lease, or that of a sweep that is gone, must not keep the others from coming back.
-  if sid and redis.call('HEXISTS', sweep_key(sid), 'class') == 1 then
+  if sid and is_there(sid) then
     f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'stop',
       'beat_ms')
   end

@@ -6,7 +6,7 @@
 local sid, n, attempt, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 is_full()  -- goes on all the same
 local f = redis.call('HMGET', trial_key(sid, n), 'state', 'attempt', 'stop')
-if not f[1] then return {'unknown', '', 0} end
+if not f[1] or not is_there(sid) then return {'unknown', '', 0} end
 if f[2] ~= attempt then return {'stale', '', 0} end
 if f[1] ~= 'running' then return {'already', '', 0} end
 local want = changing(sid, function()

@@ -22,7 +22,7 @@ if redis.call('HGET', key('digests'), f[2]) == sid then redis.call('HDEL', key('
 if redis.call('HGET', key('last'), f[3]) == sid then redis.call('HDEL', key('last'), f[3]) end
 redis.call('SADD', key('removing'), sid)
 redis.call('UNLINK', s)
-for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'files', 'events'}) do
+for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'files', 'events', 'restoring'}) do
   redis.call('UNLINK', sweep_key(sid, part))
 end
 return {'ok'}

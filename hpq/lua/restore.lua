@@ -4,12 +4,13 @@
 -- ARGV sweep, token of this restoring, ttl in s, number of the trial (0: the sweep's own), part, kind
 --      (hash zset set stream), first (1: the key begins with these rows), then the items: field and
 --      value, score and member, member, or id, count and that many fields and values
--- Replies: ok | exists | taken
+-- Replies: ok | exists | taken | removing (what an earlier removal left has to go first)
 
 local sid, token, ttl, n, part = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local kind, first = ARGV[6], ARGV[7]
 local items, mark = {unpack(ARGV, 8)}, sweep_key(sid, 'restoring')
 if redis.call('EXISTS', sweep_key(sid)) == 1 then return {'exists'} end
+if redis.call('SISMEMBER', key('removing'), sid) == 1 then return {'removing'} end
 redis.call('HSETNX', mark, 'token', token)
 if redis.call('HGET', mark, 'token') ~= token then return {'taken'} end
 redis.call('EXPIRE', mark, ttl)

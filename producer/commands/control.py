@@ -173,6 +173,8 @@ def set_(
 @app.command()
 def rm(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
     """Delete a sweep with all its results."""
+    if sweep is not None and _finish_removal(sweep):
+        return
     with _ending(sweep, "delete", force) as (session, it):
         if it.counts.running and not force:
             raise UserError(f"{it.id} has running trials; `hpq cancel {it.id}` first, or --force")
@@ -181,6 +183,16 @@ def rm(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
         store.remove(it.id)
         print(f"{it.id}: deleted", file=sys.stderr)
         _remove_files(session, it)
+
+
+def _finish_removal(sid: str) -> bool:
+    with open_session() as session:
+        store = store_of(session)
+        if sid not in store.half_removed():
+            return False
+        store.remove(sid)
+        print(f"{sid}: deleted", file=sys.stderr)
+        return True
 
 
 def _remove_files(session: Session, sweep: Sweep) -> None:

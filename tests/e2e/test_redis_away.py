@@ -21,8 +21,8 @@ def test_a_trial_goes_on_while_redis_is_away_and_is_committed_once(lab) -> None:
     lab.go()
     lab.wait_over(sid)
     assert lab.events(sid) == lab.events(sid, 2) == ["claimed", "finished"]
-    assert lab.parent() == one and fleet.poll() is None
-    assert "Traceback" not in lab.log()
+    assert lab.parent() == one and fleet.poll() is None, lab.log()
+    assert "Traceback" not in lab.log(), lab.log()
 
 
 @pytest.mark.slow
@@ -41,7 +41,7 @@ def test_a_result_that_comes_while_redis_is_away_is_kept_and_committed_when_it_i
     assert lab.trial(sid).objective == 0.1 and lab.trial(sid).attempt == 1
     assert [p.value for p in lab.view.history(lab.trial(sid).id, "loss")] == [1, 1, 0.1]
     assert not list(spool.rglob("*.json"))
-    assert "Traceback" not in lab.log()
+    assert "Traceback" not in lab.log(), lab.log()
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_a_server_that_lost_its_data_ends_the_trial_and_the_worker_goes_on(lab) 
     lab.wait_until(lambda: began not in lab.processes(), "the end of the runner")
     lab.go()
     lab.wait_over(lab.steered(2))
-    assert "Traceback" not in lab.log()
+    assert "Traceback" not in lab.log(), lab.log()
 
 
 @pytest.mark.slow
@@ -102,8 +102,8 @@ def test_an_idle_worker_waits_for_redis_and_takes_the_next_sweep(lab) -> None:
     lab.go()
     sid = lab.steered(2)
     lab.wait_over(sid)
-    assert lab.parent() == one and fleet.poll() is None
-    assert "Traceback" not in lab.log()
+    assert lab.parent() == one and fleet.poll() is None, lab.log()
+    assert "Traceback" not in lab.log(), lab.log()
 
 
 @pytest.mark.slow
@@ -122,6 +122,6 @@ def test_a_worker_without_a_server_says_so_in_one_line(lab) -> None:
     lab.server.kill()
     lab.worker()
     lab.wait_until(lambda: "no Redis answers" in lab.log(), "the line")
-    assert "Traceback" not in lab.log()
+    assert "Traceback" not in lab.log(), lab.log()
     done = lab.hpq("ls")
     assert done.returncode == 3 and len(done.stderr.strip().splitlines()) == 1

@@ -11,7 +11,7 @@ from hpq import removal
 from hpq.errors import NotFound, UserError
 from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
 from hpq.sweep import SweepState
-from hpq.trial import Failure, FailureKind, TrialState
+from hpq.trial import Checkpoint, Failure, FailureKind, TrialId, TrialState
 
 LEASE = 30_000
 
@@ -214,7 +214,7 @@ def test_a_removed_sweep_is_out_of_sight_at_once_and_a_later_removal_finishes_it
         store.remove(claim.trial.sweep)
     with pytest.raises(NotFound):
         view.trial(claim.trial)
-    assert store.beat(claim, who, Batch(seq=1), lease_ms=LEASE) is Verdict.LOST
+    assert store.beat(claim, who, Batch(seq=1), lease_ms=LEASE) is Verdict.UNKNOWN
     assert store.claim(who, nonce="b", lease_ms=LEASE).trial.sweep == other.id
     store.remove(other.id)
     assert not [k for k in redis.keys("*") if b":s:" in k or b":t:" in k or b"removing" in k]
@@ -244,3 +244,72 @@ def out_of_memory() -> Outcome:
 
 def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_poison_remembers_the_highest_step(store, view, sweep_of, who, redis, keys) -> None:
+    """Losses at the steps 5, 3, 4, 3 are no progress after the first."""
+    sweep_of(1)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    for nonce, step in enumerate((5, 3, 4, 3)):
+        claim = store.claim(who, nonce=str(nonce), lease_ms=LEASE)
+        if claim is None:
+            break
+        store.beat(claim, who, Batch(seq=1, step=step), lease_ms=LEASE)
+        redis.zadd(keys.leases, {str(claim.trial): 0})
+        store.reap("default", lease_ms=LEASE, lost_max=3)
+    failure = view.trial(claim.trial).failure if claim else view.trial(FIRST).failure
+    assert failure is not None and failure.kind is FailureKind.POISON
+
+
+def test_a_checkpoint_that_each_attempt_saves_first_is_no_progress(
+    store, view, sweep_of, who, redis, keys
+) -> None:
+    sweep_of(1)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    for nonce in range(3):
+        claim = store.claim(who, nonce=str(nonce), lease_ms=LEASE)
+        assert claim is not None
+        first = Checkpoint(store="s", path=f"p/{nonce}", step=0)
+        store.beat(claim, who, Batch(seq=1, checkpoint=first), lease_ms=LEASE)
+        redis.zadd(keys.leases, {str(claim.trial): 0})
+        store.reap("default", lease_ms=LEASE, lost_max=3)
+    failure = view.trial(FIRST).failure
+    assert failure is not None and failure.kind is FailureKind.POISON
+
+
+@pytest.mark.parametrize("broken", ["missing", "bytes"])
+def test_a_trial_whose_parameters_cannot_be_read_fails_and_the_next_one_runs(
+    store, view, sweep_of, who, redis, keys, broken
+) -> None:
+    sweep = sweep_of(2)
+    if broken == "missing":
+        redis.hdel(keys.sweep(sweep.id, "params"), "1")
+    else:
+        redis.hset(keys.sweep(sweep.id, "params"), "1", b"\xff\xfe")
+    claim = store.claim(who, nonce="a", lease_ms=LEASE)
+    assert claim is not None and claim.trial.number == 2
+    assert redis.hget(keys.trial(FIRST), "kind") == b"bad_params"
+
+
+def test_a_worker_of_one_sweep_leaves_that_of_another_class_alone(store, sweep_of, who) -> None:
+    sweep = sweep_of(1, worker_class="gpu")
+    assert store.claim(who, nonce="a", lease_ms=LEASE, only=sweep.id) is None
+    assert store.claim(who, nonce="b", lease_ms=LEASE, only="not-there") is None
+
+
+def test_a_reaped_attempt_of_a_removed_sweep_leaves_no_ghost(
+    store, sweep_of, who, redis, keys
+) -> None:
+    sweep = sweep_of(1)
+    claim = store.claim(who, nonce="a", lease_ms=LEASE)
+    late(store, who, redis, keys, claim)
+    redis.sadd(keys.removing, sweep.id)
+    redis.delete(keys.sweep(sweep.id))  # as between the two halves of a removal
+    before = set(redis.keys("*"))
+    assert store.beat(claim, who, Batch(seq=1), lease_ms=LEASE) is Verdict.UNKNOWN
+    assert store.commit(claim, Outcome(state=TrialState.FINISHED), 0) is Committed.UNKNOWN
+    assert store.release(claim, Reason.STOPPING) == "unknown"
+    assert set(redis.keys("*")) == before
+
+
+FIRST = TrialId(sweep="demo-00000", number=1)
