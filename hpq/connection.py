@@ -131,6 +131,8 @@ def explain(error: RedisError, url: str) -> HpqError:
     for sign, remedy in _UNTRUSTED:
         if sign in str(error):
             return OutOfReach(f"{where}: the server's certificate {remedy}")
+    if isinstance(error, ResponseError) and "HELLO" in str(error):  # what clients say since 6.0
+        return ServerTooOld(f"{where}: this Redis is too old; hpq needs 6.2 or newer")
     if isinstance(error, ResponseError) and str(error).startswith(("NOAUTH", "WRONGPASS")):
         error = AuthenticationError()
     if isinstance(error, TimeoutError) and url.startswith("rediss:"):

@@ -3,12 +3,61 @@
 from __future__ import annotations
 
 import socket
+import socketserver
 import subprocess
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 
+import pytest
 from redis import Redis
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
+
+
+class _Old(socketserver.StreamRequestHandler):
+    """Says what a Redis 6.0 says at first; no such server is packaged."""
+
+    hello = b"%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n"
+
+    def handle(self) -> None:
+        while head := self.rfile.readline():
+            words = []
+            for _ in range(int(head[1:])):
+                size = int(self.rfile.readline()[1:])
+                words.append(self.rfile.read(size + 2)[:-2].upper())
+            info = b"redis_version:6.0.16\r\nredis_mode:standalone\r\n"
+            told = {
+                b"INFO": b"$%d\r\n%s\r\n" % (len(info), info),
+                b"PING": b"+PONG\r\n",
+                b"HELLO": self.hello,
+            }
+            self.wfile.write(told.get(words[0], b"+OK\r\n"))
+
+
+class _Older(_Old):
+    """As a Redis 5 does, which knows no HELLO."""
+
+    hello = b"-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n"
+
+
+@pytest.fixture(params=[_Old, _Older], ids=["6.0", "5"])
+def old_server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a server that is too old."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), request.param) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"redis://127.0.0.1:{server.server_address[1]}/0"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("command", ["ls", "enqueue configs/digits.yaml", "doctor"])
+def test_a_server_that_is_too_old_is_named_with_what_is_needed(
+    hpq: Hpq, old_server: str, command: str
+) -> None:
+    answer = hpq(*command.split(), HPQ_REDIS_URL=old_server)
+    assert answer.returncode == 3
+    said = answer.stderr + answer.stdout
+    assert " is too old; hpq needs 6.2 or newer" in said and "Traceback" not in said
 
 
 def test_tls_to_a_port_without_it_asks_about_that_and_soon_gives_up(hpq: Hpq) -> None:
