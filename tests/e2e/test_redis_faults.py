@@ -157,14 +157,15 @@ def test_a_server_that_is_made_a_replica_and_primary_again_is_waited_for(lab) ->
 
 @pytest.mark.slow
 def test_clients_that_are_paused_past_the_lease_lose_no_trial(lab) -> None:
-    """F13: CLIENT PAUSE for two leases while two workers train."""
+    """F13: CLIENT PAUSE, until both results are on disk, while two workers train."""
     sid = lab.steered(2)
     lab.worker(2)
     lab.wait_for("began-1-1")
     lab.wait_for("began-2-1")
-    lab.redis.client_pause(4_000)
+    lab.redis.client_pause(60_000, all=False)  # writes wait, and so do all scripts
     lab.go()
     lab.wait_until(lambda: lab.log().count("the result is on disk") == 2, "results on disk")
+    lab.redis.client_unpause()
     finished_at_once(lab, sid, 2)
 
 
