@@ -21,6 +21,7 @@ from hpq.outcome import Presence
 from hpq.store import Store
 from hpq.sweep import Goal, Launch, Metric, Sweep
 from hpq.tickets import Tickets
+from hpq.trial import Claim
 from hpq.view import View
 
 # A shell that starts the tests in the background ignores SIGINT, and so would all they start.
@@ -96,6 +97,13 @@ def view(redis: Redis, keys: Keys) -> View:
 @pytest.fixture
 def who() -> Presence:
     return Presence(name="w1", host="h1", worker_class="default")
+
+
+@pytest.fixture
+def take(store: Store, who: Presence) -> Callable[[], Claim | None]:
+    """Claims the next trial, each time with a nonce of its own."""
+    nonces = iter(range(10**6))
+    return lambda: store.claim(who, nonce=f"n{next(nonces)}", lease_ms=30_000)
 
 
 MakeSweep = Callable[..., Sweep]

@@ -101,7 +101,7 @@ end
 local function is_suspect(others, passed, in_a_row)
   if others > 0 or not ((in_a_row >= 3 and passed >= 2) or in_a_row >= 5) then return false end
   local flag = redis.call('HGET', s, 'flag')
-  local ends = flag == 'stopped' or flag == 'cancelled' or redis.call('HGET', t, 'stop')
+  local ends = flag == 'stopped' or flag == 'cancelled' or f[8]
   return f[1] == 'running' and not ends and has_peer()
 end
 

@@ -39,13 +39,6 @@ def hpq(redis_url: str) -> Hpq:
 
 
 @pytest.fixture
-def take(store, who):
-    """The next claim."""
-    nonces = iter(range(10**6))
-    return lambda: store.claim(who, nonce=f"n{next(nonces)}", lease_ms=LEASE)
-
-
-@pytest.fixture
 def eventful(store, sweep_of, take, who, redis, keys) -> str:
     """A sweep to which everything has happened that can happen to one, and that is not over."""
     sid = sweep_of(10).id

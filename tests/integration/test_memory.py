@@ -63,13 +63,6 @@ def hpq(redis_url: str, tmp_path: Path) -> Hpq:
 
 
 @pytest.fixture
-def take(store, who):
-    """The next claim."""
-    nonces = iter(range(10**6))
-    return lambda: store.claim(who, nonce=f"n{next(nonces)}", lease_ms=LEASE)
-
-
-@pytest.fixture
 def run_one(store, who, take):
     """Runs the next trial to its end, with a log and points."""
 
