@@ -12,8 +12,8 @@ tests/data/oracle/hyperband.json is
 (band 3 looks at the third); null where W&B refuses, then `problem` says why. A config with neither
 is taken by W&B's schema and fails when it is used.
 `cases`: `values` are what a run logged for the metric, in order; null stands for NaN and "inf" for
-infinity, which W&B does not count. `thresholds` go with `bands`, null where no run got so far; under
-the goal maximize they, and the values in `why`, are of the metric as it is, not negated as in W&B.
+infinity, which W&B does not count. `thresholds` go with `bands`, null where no run got so far. With
+the goal maximize they, and the values in `why`, are of the metric itself, not negated as in W&B.
 A run is stopped where its value is worse than the threshold of the highest band that it passed;
 `strict: true` takes its value at that band, `false` its best so far. Where `strict` is missing W&B
 fills in true. `why` has one entry a run: what decided, null where it is not running or passed none.
