@@ -44,14 +44,28 @@ class Take(StrEnum):
     BEST = "best"
 
 
+class Impute(StrEnum):
+    """Which value stands for that of a trial that has none of its own yet, or never will."""
+
+    LATEST = "latest"
+    BEST = "best"
+    WORST = "worst"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """The name that trials report and the way it is better."""
+    """The name that trials report and the way it is better.
+
+    `impute` and `impute_while_running` are for searches that learn: what a failed trial counts as,
+    and a running one (None = it is not counted).
+    """
 
     name: str
     goal: Goal = Goal.MINIMIZE
     take: Take = Take.LAST
     target: float | None = None
+    impute: Impute = Impute.WORST
+    impute_while_running: Impute | None = None
 
     def better(self, a: float, b: float) -> bool:
         """True where a is better than b; NaN is better than nothing."""

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from hpq import wire_metric
 from hpq.errors import DecodeError
 from hpq.fields import Reader, Row, known, word
-from hpq.sweep import SCHEMA, Counts, Goal, Keep, Launch, Metric, Sweep, Take
+from hpq.sweep import SCHEMA, Counts, Keep, Launch, Sweep
 from hpq.trial import (
     Artifacts,
     Checkpoint,
@@ -98,29 +99,6 @@ def _mapping(text: str) -> dict[str, Json]:
     return data
 
 
-def encode_metric(metric: Metric | None) -> str:
-    """The metric as JSON; empty for none."""
-    if metric is None:
-        return ""
-    data = {"name": metric.name, "goal": metric.goal, "take": metric.take, "target": metric.target}
-    return dumps(data)
-
-
-def decode_metric(text: str) -> Metric | None:
-    """The metric from its JSON (ValueError, KeyError where it is not one).
-
-    None for a goal of a newer version: no ranking is better than a wrong one.
-    """
-    data = _mapping(text)
-    target = data.get("target")
-    if not isinstance(data["name"], str) or not isinstance(target, int | float | None):
-        raise ValueError("not a metric")
-    goal, take = word(Goal, str(data["goal"])), word(Take, str(data["take"]))
-    if goal is None:
-        return None
-    return Metric(name=data["name"], goal=goal, take=take or Take.LAST, target=target)
-
-
 def encode_sweep(sweep: Sweep) -> dict[str, str]:
     """The fields of a sweep's hash that do not change by themselves (counts are the scripts')."""
     return {
@@ -129,7 +107,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "digest": sweep.digest,
         "launch": encode_launch(sweep.launch),
         "signature": sweep.signature,
-        "metric": encode_metric(sweep.metric),
+        "metric": wire_metric.encode(sweep.metric),
         "goal": sweep.metric.goal if sweep.metric else "",
         "class": sweep.worker_class,
         "owner": sweep.owner,
@@ -162,7 +140,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         digest=r.text("digest"),
         launch=r.parse("launch", Launch(), decode_launch),
         signature=r.text("signature"),
-        metric=r.parse("metric", None, decode_metric),
+        metric=r.parse("metric", None, wire_metric.decode),
         worker_class=r.text("class"),
         owner=r.text("owner"),
         priority=r.whole("priority"),

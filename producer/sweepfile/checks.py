@@ -11,6 +11,7 @@ from hpq.hyperparams import SHIPPED
 from hpq.trial import Json
 from producer.sweepfile import fit, schema
 from producer.sweepfile.problems import Problems, shown
+from producer.sweepfile.values import Check
 
 _NOT_BESIDE_A_LIST = frozenset({"method", "parameters", "order"})
 
@@ -61,7 +62,7 @@ def _check_keep(data: Mapping[str, Json], out: Problems) -> None:
 def _check_mapping(
     data: Mapping[str, Json],
     key: str,
-    table: Mapping[str, schema.Check],
+    table: Mapping[str, Check],
     needs: str,
     out: Problems,
 ) -> None:

@@ -14,9 +14,9 @@ from hpq import command, hyperparams
 from hpq.errors import SweepFileError
 from hpq.hyperparams import TrainerSpec
 from hpq.identity import MAX_SET_BYTES, canonical
-from hpq.sweep import DEFAULT_CLASS, Goal, Keep, Metric, Take
+from hpq.sweep import DEFAULT_CLASS, Goal, Impute, Keep, Metric, Take
 from hpq.trial import Json
-from producer.sweepfile import checks, fit, listed, parameters, schema, sourcefile, yamlfile
+from producer.sweepfile import checks, fit, listed, parameters, schema, sourcefile, values, yamlfile
 from producer.sweepfile.overrides import Flag, apply, flag, from_set
 from producer.sweepfile.problems import Problems, shown
 from producer.sweepfile.samplers import LIMIT
@@ -145,7 +145,7 @@ def _spec(
         return tuple(map(str, value)) if isinstance(value, list) else ()
 
     return SweepSpec(
-        name=text("name", stem if schema.DISPLAY_NAME.match(stem) else "sweep"),
+        name=text("name", "sweep" if schema.NAME(stem) else stem),
         method=text("method"),
         metric=None if out.errors else _metric(data.get("metric"), shipped),
         trainer=text("trainer"),
@@ -164,8 +164,8 @@ def _spec(
         priority=whole("priority"),
         max_parallel=whole("max_parallel"),
         retries=whole("retries"),
-        timeout_s=schema.seconds(data.get("timeout")) if not out.errors else 0.0,
-        stall_s=schema.seconds(data.get("stall")) if not out.errors else 0.0,
+        timeout_s=values.seconds(data.get("timeout")) if not out.errors else 0.0,
+        stall_s=values.seconds(data.get("stall")) if not out.errors else 0.0,
         keep=None if out.errors else _keep(data.get("keep")),
         run_cap=whole("run_cap") or None,
         source=source,
@@ -185,10 +185,13 @@ def _metric(data: Json, shipped: TrainerSpec | None) -> Metric | None:
     if not isinstance(data, dict):
         return own
     name, target = str(data["name"]), data.get("target")
+    running = data.get("impute_while_running", False)
     goal = own.goal if own and own.name == name else Goal.MINIMIZE
     return Metric(
         name=name,
         goal=Goal(str(data.get("goal", goal))),
         take=Take(str(data.get("value", Take.LAST))),
         target=float(target) if isinstance(target, int | float) else None,
+        impute=Impute(str(data.get("impute", Impute.WORST))),
+        impute_while_running=None if running in (False, "false") else Impute(str(running)),
     )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from hpq.identity import canonical
 from hpq.trial import Json
-from producer.sweepfile import rules, schema
+from producer.sweepfile import rules, schema, values
 from producer.sweepfile.distributions import Categorical, Distribution, Weighted
 from producer.sweepfile.problems import Path, Problems, shown
 from producer.sweepfile.space import Space
@@ -71,7 +71,7 @@ def distribution(entry: Keys, path: Path, out: Problems) -> Distribution | None:
     name = entry.get("distribution") if "distribution" in entry else _infer(entry, path, out)
     if name is None and "distribution" not in entry:
         return None
-    wrong = schema.word(*rules.LISTED, *rules.NUMERIC)(name)
+    wrong = values.word(*rules.LISTED, *rules.NUMERIC)(name)
     if wrong:
         out.add((*path, "distribution"), wrong)
         return None
@@ -163,7 +163,7 @@ def check_value(value: Json, path: Path, out: Problems) -> bool:
     except ValueError as error:
         out.add(path, str(error).removeprefix("value").lstrip(".: "))
         return False
-    if not schema.is_passable(json.dumps(value, ensure_ascii=False)):
+    if not values.is_passable(json.dumps(value, ensure_ascii=False)):
         out.add(path, f"{shown(value)} holds a character that no program can be given")
         return False
     return True
