@@ -15,7 +15,7 @@ from typing import Any
 
 from hpq.errors import DecodeError
 from hpq.fields import Reader, Row, known, word
-from hpq.sweep import SCHEMA, Counts, Goal, Keep, Launch, Metric, Sweep, Take
+from hpq.sweep import SCHEMA, Goal, Keep, Launch, Metric, Sweep, Take
 from hpq.trial import (
     Artifacts,
     Checkpoint,
@@ -123,7 +123,9 @@ def decode_metric(text: str) -> Metric | None:
 
 def encode_sweep(sweep: Sweep) -> dict[str, str]:
     """The fields of a sweep's hash that do not change by themselves (counts are the scripts')."""
+    late = {"sampler": sweep.sampler, "search": sweep.search, "run_cap": str(sweep.run_cap)}
     return {
+        **(late if sweep.sampler else {}),
         "schema": str(sweep.schema),
         "name": sweep.name,
         "digest": sweep.digest,
@@ -155,6 +157,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         DecodeError: a field is not what this version writes (names it).
     """
     r = Reader(key, row)
+    counts = r.counts(queued, running, dropped)
     return Sweep(
         id=sid,
         schema=r.parse("schema", SCHEMA, int),
@@ -180,15 +183,11 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         created_ms=r.whole("created_ms"),
         flag=r.text("flag"),
         held=r.text("held"),
-        counts=Counts(
-            queued=queued,
-            running=running,
-            finished=r.whole("n_finished"),
-            failed=r.whole("n_failed"),
-            pruned=r.whole("n_pruned"),
-            cancelled=r.whole("n_cancelled") + dropped,
-            diverged=r.whole("n_diverged"),
-        ),
+        sampler=r.text("sampler"),
+        search=r.text("search"),
+        run_cap=r.whole("run_cap"),
+        no_more=r.text("no_more"),
+        counts=counts,
     )
 
 
