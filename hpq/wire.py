@@ -16,7 +16,7 @@ from typing import Any
 from hpq import wire_metric
 from hpq.errors import DecodeError
 from hpq.fields import Reader, Row, known, word
-from hpq.sweep import SCHEMA, Counts, Keep, Launch, Sweep
+from hpq.sweep import SCHEMA, Keep, Launch, Sweep
 from hpq.trial import (
     Artifacts,
     Checkpoint,
@@ -101,7 +101,9 @@ def _mapping(text: str) -> dict[str, Json]:
 
 def encode_sweep(sweep: Sweep) -> dict[str, str]:
     """The fields of a sweep's hash that do not change by themselves (counts are the scripts')."""
+    late = {"sampler": sweep.sampler, "search": sweep.search, "run_cap": str(sweep.run_cap)}
     return {
+        **(late if sweep.sampler else {}),
         "schema": str(sweep.schema),
         "name": sweep.name,
         "digest": sweep.digest,
@@ -133,6 +135,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         DecodeError: a field is not what this version writes (names it).
     """
     r = Reader(key, row)
+    counts = r.counts(queued, running, dropped)
     return Sweep(
         id=sid,
         schema=r.parse("schema", SCHEMA, int),
@@ -158,15 +161,11 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         created_ms=r.whole("created_ms"),
         flag=r.text("flag"),
         held=r.text("held"),
-        counts=Counts(
-            queued=queued,
-            running=running,
-            finished=r.whole("n_finished"),
-            failed=r.whole("n_failed"),
-            pruned=r.whole("n_pruned"),
-            cancelled=r.whole("n_cancelled") + dropped,
-            diverged=r.whole("n_diverged"),
-        ),
+        sampler=r.text("sampler"),
+        search=r.text("search"),
+        run_cap=r.whole("run_cap"),
+        no_more=r.text("no_more"),
+        counts=counts,
     )
 
 

@@ -109,6 +109,7 @@ def _decode(data: dict[str, object]) -> tuple[Claim, Outcome, int]:
     outcome = Outcome(
         state=TrialState(raw["state"]),
         objective=raw["objective"],
+        best=raw.get("best"),
         step=int(raw["step"]),
         failure=failure,
         ran_ms=raw.get("ran_ms"),

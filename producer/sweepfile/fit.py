@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 
 from hpq.command import MACROS
 from hpq.hyperparams import SHIPPED, Number, TrainerSpec
+from hpq.search.distributions import Distribution
+from hpq.search.space import Space
 from hpq.trial import Json
 from producer.sweepfile import values
-from producer.sweepfile.distributions import Distribution
 from producer.sweepfile.problems import Path, Problems, shown
-from producer.sweepfile.space import Space
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
 _MACRO = re.compile(r"\$\{(?!envvar:[A-Z0-9_]+\})([^}]*)\}\Z")

@@ -14,13 +14,13 @@ from hpq import command, hyperparams
 from hpq.errors import SweepFileError
 from hpq.hyperparams import TrainerSpec
 from hpq.identity import MAX_SET_BYTES, canonical
+from hpq.search.samplers import LIMIT
+from hpq.search.space import Space
 from hpq.sweep import DEFAULT_CLASS, Goal, Impute, Keep, Metric, Take
 from hpq.trial import Json
 from producer.sweepfile import checks, fit, listed, parameters, schema, sourcefile, values, yamlfile
 from producer.sweepfile.overrides import Flag, apply, flag, from_set
 from producer.sweepfile.problems import Problems, shown
-from producer.sweepfile.samplers import LIMIT
-from producer.sweepfile.space import Space
 from producer.sweepfile.spec import LIST, SweepSpec
 from producer.sweepfile.spec import count as count_sets
 

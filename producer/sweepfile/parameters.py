@@ -11,11 +11,11 @@ import math
 from collections.abc import Mapping
 
 from hpq.identity import canonical
+from hpq.search.distributions import Categorical, Distribution, Weighted
+from hpq.search.space import Space
 from hpq.trial import Json
 from producer.sweepfile import rules, schema, values
-from producer.sweepfile.distributions import Categorical, Distribution, Weighted
 from producer.sweepfile.problems import Path, Problems, shown
-from producer.sweepfile.space import Space
 
 Keys = Mapping[str, Json]
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from hpq.search import samplers
+from hpq.search.samplers import LIMIT
+from hpq.search.space import Space
 from hpq.sweep import DEFAULT_CLASS, Keep, Metric
 from hpq.trial import Json
-from producer.sweepfile import samplers
-from producer.sweepfile.samplers import LIMIT
-from producer.sweepfile.space import Space
 
 LIST = "list"  # the method of a file that lists its sets
 

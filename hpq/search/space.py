@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from hpq.search.distributions import Distribution
 from hpq.trial import Json
-from producer.sweepfile.distributions import Distribution
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from random import Random
 
 from hpq.trial import Json
-from producer.sweepfile.problems import Path
+
+Path = tuple[str | int, ...]  # of a key within a parameter's entry in the file
 
 
 class Distribution:

@@ -12,8 +12,8 @@ from itertools import count, islice
 from random import Random
 
 from hpq.identity import identity
+from hpq.search.space import Space
 from hpq.trial import Json
-from producer.sweepfile.space import Space
 
 LIMIT = 100_000  # sets of a sweep, unless --force
 _REPEATS = 1_000  # draws in a row that give nothing new: the space has no more

@@ -1,0 +1,29 @@
+"""The part of `wire` that reads a sweep's events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hpq.errors import DecodeError
+from hpq.snapshot import Event
+
+
+def decode(key: str, eid: bytes, fields: Mapping[bytes, bytes]) -> Event:
+    """An event from an entry of the stream.
+
+    Raises:
+        DecodeError: it is not what this version writes.
+    """
+    try:
+        text = {
+            k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in fields.items()
+        }
+        return Event(
+            id=eid.decode(),
+            what=text.pop("e"),
+            trial=int(text.pop("n", "0")),
+            attempt=int(text.pop("a", "0")),
+            fields=text,
+        )
+    except (KeyError, ValueError) as error:
+        raise DecodeError(f"{key}: entry {eid.decode()}: {error}") from None
