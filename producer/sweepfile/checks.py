@@ -13,7 +13,7 @@ from producer.sweepfile import fit, schema
 from producer.sweepfile.problems import Problems, shown
 from producer.sweepfile.values import Check
 
-_NOT_BESIDE_A_LIST = frozenset({"method", "parameters", "order"})
+_NOT_BESIDE_A_LIST = frozenset({"method", "parameters", "order", "when", "exclude", "points"})
 
 
 def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:

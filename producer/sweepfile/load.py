@@ -9,16 +9,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path as FilePath
+from random import Random
 
 from hpq import command, hyperparams
 from hpq.errors import SweepFileError
 from hpq.hyperparams import TrainerSpec
 from hpq.identity import MAX_SET_BYTES, canonical
+from hpq.search.conditions import Partial
+from hpq.search.lattice import TooMany
 from hpq.search.samplers import LIMIT
-from hpq.search.space import Space
+from hpq.search.space import NothingLeft, Space
 from hpq.sweep import DEFAULT_CLASS, Goal, Impute, Keep, Metric, Take
 from hpq.trial import Json
-from producer.sweepfile import checks, fit, listed, parameters, schema, sourcefile, values, yamlfile
+from producer.sweepfile import (
+    checks,
+    conditions,
+    fit,
+    listed,
+    parameters,
+    points,
+    schema,
+    sourcefile,
+    values,
+    yamlfile,
+)
 from producer.sweepfile.overrides import Flag, apply, flag, from_set
 from producer.sweepfile.problems import Problems, shown
 from producer.sweepfile.spec import LIST, SweepSpec
@@ -73,8 +87,14 @@ def load(
         space = _space(data, shipped, out)
         spec = _spec(data, path.stem, shipped, out, source=data)
         spec = replace(spec, space=space, varying=space.varying)
-    _check_count(spec, limit, out)
-    _tell_cap(spec, out)
+        if "points" in data and not out.errors:
+            is_grid = spec.method == "grid"
+            spec = replace(spec, points=points.read(data["points"], space, is_grid, out))
+    try:
+        _check_count(spec, limit, out)
+        _tell_cap(spec, out)
+    except TooMany as error:
+        out.add(("exclude" if "exclude" in data else "when",), str(error))
     out.check()
     return replace(spec, warnings=out.warned())
 
@@ -92,7 +112,8 @@ def _space(data: Keys, shipped: TrainerSpec | None, out: Problems) -> Space:
     """The search space, checked against the method and, for a shipped trainer, its limits."""
     if "parameters" not in data:
         return Space.of({})
-    space = parameters.read(data["parameters"], ("parameters",), out)
+    leaves = parameters.read_leaves(data["parameters"], ("parameters",), out)
+    space = _conditioned(data, leaves, out)
     if shipped is not None:
         fit.check_space(shipped, space, out)
     largest = 0
@@ -106,8 +127,34 @@ def _space(data: Keys, shipped: TrainerSpec | None, out: Problems) -> Space:
     return space
 
 
+def _conditioned(data: Keys, leaves: conditions.Leaves, out: Problems) -> Space:
+    """The space with what `when` and `exclude` say of it."""
+    if out.errors:
+        return Space.of(leaves)
+    is_grid = data.get("method") == "grid"
+    when = conditions.read_when(data["when"], leaves, is_grid, out) if "when" in data else ()
+    none: tuple[Partial, ...] = ()
+    rest = data.get("exclude")
+    exclude = conditions.read_exclude(rest, leaves, is_grid, out) if "exclude" in data else none
+    return Space.of(leaves, when, exclude)
+
+
+def _check_left(space: Space, is_grid: bool, out: Problems) -> None:
+    """Note an `exclude` that leaves nothing, found by counting or, where that fails, by drawing."""
+    number = space.size if is_grid else space.outcomes
+    try:
+        if number is None:
+            space.draw(Random(0))
+        elif number == 0:
+            raise NothingLeft
+    except NothingLeft:
+        out.add(("exclude",), "leaves no set at all; remove an entry")
+
+
 def _check_count(spec: SweepSpec, limit: int | None, out: Problems) -> None:
-    """Note a sweep of more sets than are taken; the count is known before any is made."""
+    """Note a sweep of no sets, or of more than are taken; the count is known before any is made."""
+    if spec.space is not None and spec.space.exclude and not out.errors:
+        _check_left(spec.space, spec.method == "grid", out)
     total = None if out.errors else count_sets(spec)
     if total is None or limit is None or total <= limit:
         return

@@ -22,9 +22,14 @@ Keys = Mapping[str, Json]
 
 def read(data: Json, path: Path, out: Problems) -> Space:
     """The space that a mapping of parameters describes; what is wrong is noted and left out."""
+    return Space.of(read_leaves(data, path, out))
+
+
+def read_leaves(data: Json, path: Path, out: Problems) -> dict[tuple[str, ...], Distribution]:
+    """The distributions that a mapping of parameters describes, in its order."""
     leaves: dict[tuple[str, ...], Distribution] = {}
     _read(data, path, (), leaves, out)
-    return Space.of(leaves)
+    return leaves
 
 
 def place(names: tuple[str, ...]) -> Path:

@@ -97,6 +97,7 @@ METRIC: Mapping[str, Check] = {
     "impute_while_running": Check(_while_running, {"enum": [*IMPUTES, "false", False]}),
     "value": word(*(take.value for take in Take)),
 }
+RANGE: Mapping[str, Check] = {"min": number(), "max": number()}
 KEEP: Mapping[str, Check] = {"best": whole(0, 10_000), "last": whole(0, 10_000)}
 EARLY_TERMINATE: Mapping[str, Check] = {
     "type": word("hyperband"),
@@ -120,7 +121,7 @@ PARAMETER: Mapping[str, Check] = {
     "b": number(0),
     "parameters": ANYTHING,
 }
-LATER = frozenset({"early_terminate", "replicates", "when", "exclude", "points"})
+LATER = frozenset({"early_terminate", "replicates"})
 REFUSED: Mapping[str, str] = {
     "scheduler": "hpq is the scheduler; remove it",
     "job": "W&B Launch jobs are not run; name a program or a trainer",
