@@ -76,6 +76,38 @@ class Metric:
         return b != b or (a < b if self.goal is Goal.MINIMIZE else a > b)
 
 
+class Rule(StrEnum):
+    """How trials that do badly are told to stop (`early_terminate: {type: …}`)."""
+
+    HYPERBAND = "hyperband"
+    ASHA = "asha"
+    MEDIAN = "median"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlyTerminate:
+    """A rule and the values that it looks at, counted in finite values of the metric from 1.
+
+    `eta` and `strict` are hyperband's (asha has eta, too), `min_trials` is the median's: so many
+    others must have reached a band before it is looked at.
+    """
+
+    rule: Rule
+    bands: tuple[int, ...]
+    eta: float = 3.0
+    strict: bool = True
+    min_trials: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """The trial whose value ended the sweep, as it was at least as good as the metric's target."""
+
+    trial: int
+    value: float
+    target: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
     """Whose checkpoints and artifacts stay: of the best trials, and of those that ended last."""
@@ -168,6 +200,7 @@ class Sweep:
     run_cap: int = 0  # the most sets that are made so; 0 = no end
     no_more: str = ""  # why no further ones are made: stopped, cancelled, exhausted, …
     keep: Keep | None = None  # None: all artifacts, and no checkpoint of what is finished
+    early: EarlyTerminate | None = None
     method: str = "grid"
     seed: int = 0
     varying: tuple[str, ...] = ()
@@ -177,6 +210,8 @@ class Sweep:
     schema: int = SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled
     held: str = ""  # why the breaker holds it, one line
+    reached: Reached | None = None
+    bands: tuple[int, ...] = ()  # of early termination, those that some trial has reached
     counts: Counts = field(default_factory=Counts)
 
     @property

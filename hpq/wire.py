@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hpq import wire_metric
+from hpq import wire_early, wire_metric
 from hpq.errors import DecodeError
 from hpq.fields import Reader, Row, known, word
 from hpq.sweep import SCHEMA, Keep, Launch, Sweep
@@ -45,11 +45,6 @@ def dumps_in_order(value: Any) -> str:
 def number(value: float) -> str:
     """A float as the shortest text that reads back the same."""
     return repr(float(value))
-
-
-def encode_files(record: Checkpoint | Artifacts | None) -> str:
-    """A pointer into a store of files as JSON; empty for none."""
-    return dumps(asdict(record)) if record else ""
 
 
 def encode_launch(launch: Launch) -> str:
@@ -120,6 +115,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "stall_s": number(sweep.stall_s),
         "canary": str(sweep.canary),
         "keep": dumps(asdict(sweep.keep)) if sweep.keep else "",
+        "early": wire_early.encode(sweep.early),
         "method": sweep.method,
         "seed": str(sweep.seed),
         "varying": dumps(list(sweep.varying)),
@@ -153,6 +149,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         stall_s=r.real("stall_s"),
         canary=r.whole("canary"),
         keep=r.parse("keep", None, lambda text: Keep(**json.loads(text))),
+        early=r.parse("early", None, wire_early.decode),
         method=r.text("method"),
         seed=r.whole("seed"),
         varying=r.parse("varying", (), lambda text: _names(json.loads(text))),
@@ -165,6 +162,8 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         search=r.text("search"),
         run_cap=r.whole("run_cap"),
         no_more=r.text("no_more"),
+        reached=r.parse("reached", None, wire_early.reached),
+        bands=r.parse("bands", (), wire_early.bands),
         counts=counts,
     )
 
@@ -220,6 +219,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         checkpoint=r.parse("checkpoint", None, lambda text: known(Checkpoint, text)),
         artifacts=r.parse("artifacts", None, lambda text: known(Artifacts, text)),
         restarted=r.text("restarted"),
+        pruning=r.parse("pruning", None, wire_early.pruning),
     )
 
 

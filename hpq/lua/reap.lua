@@ -39,8 +39,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
   local t, f = sid and trial_key(sid, n), {}
   -- What is no lease, or that of a sweep that is gone, must not keep the others from coming back.
   if sid and is_there(sid) then
-    f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'stop',
-      'beat_ms')
+    f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'beat_ms')
   end
   if not f[1] then
     redis.call('ZREM', key('leases'), id)
@@ -48,16 +47,14 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
     reaped = reaped + 1
     count('leases_expired')
     local want = changing(sid, function()
-      local flag = redis.call('HGET', sweep_key(sid), 'flag')
-      let_go(sid, n, tonumber(f[8]))
-      if f[7] == 'stop' or flag == 'cancelled' or flag == 'stopped' then
-        finish(sid, n, f[1], 'cancelled')
-      elseif poison(sid, n, t, f) then
+      let_go(sid, n, tonumber(f[7]))
+      if end_told(sid, n, f[1]) then return end
+      if poison(sid, n, t, f) then
         local why = 'its worker was lost ' .. lost_max .. ' times without progress'
         finish(sid, n, f[1], 'failed', 'kind', 'poison', 'error', why)
         mind_canary(sid, n, f[1], 'poison', why)
       else
-        requeue(sid, n, f[1], 'lost', true, 'beat_ms', f[8] or 0)
+        requeue(sid, n, f[1], 'lost', true, 'beat_ms', f[7] or 0)
       end
     end)
     wanted[#wanted + 1] = want[1]

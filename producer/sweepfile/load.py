@@ -19,11 +19,12 @@ from hpq.search.conditions import Partial
 from hpq.search.lattice import TooMany
 from hpq.search.samplers import LIMIT
 from hpq.search.space import NothingLeft, Space
-from hpq.sweep import DEFAULT_CLASS, Goal, Impute, Keep, Metric, Take
+from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Goal, Impute, Keep, Metric, Take
 from hpq.trial import Json
 from producer.sweepfile import (
     checks,
     conditions,
+    early,
     fit,
     listed,
     parameters,
@@ -214,6 +215,7 @@ def _spec(
         timeout_s=values.seconds(data.get("timeout")) if not out.errors else 0.0,
         stall_s=values.seconds(data.get("stall")) if not out.errors else 0.0,
         keep=None if out.errors else _keep(data.get("keep")),
+        early=None if out.errors else _early(data.get("early_terminate")),
         run_cap=whole("run_cap") or None,
         source=source,
     )
@@ -221,6 +223,10 @@ def _spec(
 
 def _keep(data: Json) -> Keep | None:
     return Keep(**data) if isinstance(data, dict) else None  # type: ignore[arg-type]
+
+
+def _early(data: Json) -> EarlyTerminate | None:
+    return early.read(data) if isinstance(data, dict) else None
 
 
 def _metric(data: Json, shipped: TrainerSpec | None) -> Metric | None:

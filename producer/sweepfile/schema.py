@@ -99,14 +99,6 @@ METRIC: Mapping[str, Check] = {
 }
 RANGE: Mapping[str, Check] = {"min": number(), "max": number()}
 KEEP: Mapping[str, Check] = {"best": whole(0, 10_000), "last": whole(0, 10_000)}
-EARLY_TERMINATE: Mapping[str, Check] = {
-    "type": word("hyperband"),
-    "min_iter": whole(1, 2**31),
-    "max_iter": whole(1, 2**31),
-    "s": whole(1, 100),
-    "eta": number(1),
-    "strict": FLAG,
-}
 PARAMETER: Mapping[str, Check] = {
     "distribution": ANYTHING,
     "value": ANYTHING,
@@ -121,7 +113,7 @@ PARAMETER: Mapping[str, Check] = {
     "b": number(0),
     "parameters": ANYTHING,
 }
-LATER = frozenset({"early_terminate", "replicates"})
+LATER = frozenset({"replicates"})
 REFUSED: Mapping[str, str] = {
     "scheduler": "hpq is the scheduler; remove it",
     "job": "W&B Launch jobs are not run; name a program or a trainer",

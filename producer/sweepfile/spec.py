@@ -14,7 +14,7 @@ from hpq.identity import identity
 from hpq.search import samplers
 from hpq.search.samplers import LIMIT
 from hpq.search.space import Space
-from hpq.sweep import DEFAULT_CLASS, Keep, Metric
+from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric
 from hpq.trial import Json
 
 Set = dict[str, Json]
@@ -56,6 +56,7 @@ class SweepSpec:
     timeout_s: float = 0.0  # 0 = none
     stall_s: float = 0.0  # 0 = by default
     keep: Keep | None = None
+    early: EarlyTerminate | None = None
     run_cap: int | None = None
     varying: tuple[str, ...] = ()
     source: Mapping[str, Json] = field(default_factory=dict)
