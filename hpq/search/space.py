@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from hpq.search.distributions import Distribution
-from hpq.trial import Json
+from hpq.trial import Json, Params
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,23 @@ class Space:
     def draw(self, rng: Random) -> dict[str, Json]:
         """One random set."""
         return self._set([leaf.draw(rng) for _, leaf in self.leaves])
+
+    def assemble(self, values: Sequence[Json]) -> dict[str, Json]:
+        """The set of these values, one for each leaf in order."""
+        return self._set(values)
+
+    def value(self, params: Params, path: tuple[str, ...]) -> Json:
+        """A leaf's value in a set.
+
+        Raises:
+            KeyError: the set has none.
+        """
+        inside: Json = dict(params)
+        for name in path:
+            if not isinstance(inside, dict):
+                raise KeyError(name)
+            inside = inside[name]
+        return inside
 
     def _set(self, values: Sequence[Json]) -> dict[str, Json]:
         out: dict[str, Json] = {}

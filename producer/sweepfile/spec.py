@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from hpq.search import samplers
+from hpq.search.record import Sampler
 from hpq.search.samplers import LIMIT
 from hpq.search.space import Space
 from hpq.sweep import DEFAULT_CLASS, Keep, Metric
@@ -47,6 +48,7 @@ class SweepSpec:
     owner: str = ""
     seed: int = 0
     order: str = "grid"
+    sampler: str = ""  # the file's; "" = by default
     priority: int = 0
     max_parallel: int = 0  # 0 = no cap
     retries: int = 0
@@ -59,14 +61,26 @@ class SweepSpec:
     warnings: tuple[str, ...] = ()
 
 
+def is_late(spec: SweepSpec) -> bool:
+    """True where sets are made while the sweep runs: by bayes, and where there is no end."""
+    return spec.method == "bayes" or count(spec) is None
+
+
 def sets(spec: SweepSpec) -> Iterator[dict[str, Json]]:
-    """The sweep's sets in order, made one by one; without end where `count` is None."""
+    """The sweep's sets in order, made one by one; without end where `count` is None.
+
+    Of bayes those that it begins with, which follow from no result.
+    """
     if spec.space is None:
         return islice(spec.listed, spec.run_cap)
     if spec.method == "grid":
         every = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
         return islice(every, spec.run_cap)
-    return samplers.random(spec.space, spec.run_cap, spec.seed)
+    some = count(spec)
+    if spec.method == "bayes":
+        startup = Sampler(spec.sampler or Sampler.TPE).startup
+        some = min(some or startup, startup)
+    return samplers.random(spec.space, some, spec.seed)
 
 
 def count(spec: SweepSpec) -> int | None:
