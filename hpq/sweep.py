@@ -158,6 +158,11 @@ class Counts:
         return self.total + self.to_come
 
     @property
+    def waits(self) -> bool:
+        """True where trials wait for a worker, or sets are yet to be made for one."""
+        return self.queued > 0 or self.to_come > 0
+
+    @property
     def is_open_ended(self) -> bool:
         """True where sets are made until somebody stops the sweep."""
         return math.isinf(self.to_come)
@@ -207,7 +212,7 @@ class Sweep:
     spec: Mapping[str, Json] = field(default_factory=dict)
     provenance: Mapping[str, Json] = field(default_factory=dict)
     created_ms: int = 0
-    schema: int = SCHEMA
+    schema: int = EARLY_SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled
     held: str = ""  # why the breaker holds it, one line
     reached: Reached | None = None

@@ -30,6 +30,7 @@ from worker.logs import configure
 from worker.processes import adopt_orphans, end_with_parent
 from worker.slot import Slot
 from worker.stopping import Stopping
+from worker.suggesters import Suggesters
 from worker.supervisor import TicketWorker
 from worker.tidying import Shelf, Tidy
 
@@ -70,6 +71,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     shelf = Shelf(settings)
     attempts = Attempts(settings, environ, access, beats, signals, shelf)
     tidy = Tidy(shelf, _store(settings, retries=1, timeout_s=5.0))
+    suggesters = Suggesters(environ, name)
     slot = Slot(
         settings,
         store,
@@ -79,6 +81,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         beats=beats,
         stopping=stopping,
         tidy=tidy,
+        suggesters=suggesters,
         provenance=digest,
     )
 
@@ -95,6 +98,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     try:
         worker.serve(stopping)
     finally:
+        suggesters.close()
         attempts.close()
         tidy.close()
         housekeeper.stop()

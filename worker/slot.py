@@ -27,6 +27,7 @@ from worker.judging import Halt
 from worker.refusals import Refusals
 from worker.spool import Spool
 from worker.stopping import Stopping
+from worker.suggesters import Suggesters
 from worker.tidying import Tidy
 
 log = logging.getLogger("hpq.worker")
@@ -47,11 +48,13 @@ class Slot:
         beats: Beats,
         stopping: Stopping,
         tidy: Tidy,
+        suggesters: Suggesters,
         provenance: str,
     ) -> None:
         self._settings, self._store, self._who = settings, store, who
         self._access, self._attempts, self._beats = access, attempts, beats
         self._stopping, self._tidy, self._provenance = stopping, tidy, provenance
+        self._suggesters, self._unfed = suggesters, set[str]()
         self._spool = Spool(settings.home, settings.prefix)
         self.refusals = Refusals(access)
         self.trial = ""  # what it runs now; "" when idle
@@ -85,7 +88,20 @@ class Slot:
             skip=self.refusals.current(self._store),
             only=self._settings.sweep,
             leave=self._leave,
+            feed=self._feed,
         )
+
+    def _feed(self, sid: str) -> None:
+        """Let sets be made for a sweep that nobody makes them for."""
+        try:
+            reason = self._suggesters.feed(self._store.sweep(sid))
+        except (HpqError, OSError) as error:
+            reason = str(error)
+        if reason is not None:
+            if sid not in self._unfed:
+                log.warning("sweep %s gets no sets from here: %s", sid, reason)
+            self._unfed.add(sid)
+            self.refusals.refuse(sid, reason)
 
     def _leave(self, sid: str) -> None:
         """Say why a newer version's sweep waits; the next claim skips it."""

@@ -25,6 +25,11 @@ class Sampler(StrEnum):
     QMC = "qmc"
 
     @property
+    def startup(self) -> int:
+        """How many results it wants before it learns from them; until then sets are drawn."""
+        return {Sampler.TPE: 10, Sampler.GP: 10}.get(self, 1)
+
+    @property
     def needs(self) -> tuple[str, ...]:
         """The modules that it is made of, beside hpq's own."""
         return _NEEDS[self]

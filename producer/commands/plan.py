@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from producer import late
 from producer import launch as launching
 from producer.commands.options import (
     CodeDir,
@@ -53,7 +54,7 @@ def plan(
         return
     for warning in spec.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    how_many = "no end (give --count)" if total is None else trials_of(total)
+    how_many = "open-ended (--count ends it)" if total is None else trials_of(total)
     print(f"{spec.name}: {spec.method}, {how_many}, class {spec.queue}, seed {spec.seed}")
     what = spec.trainer or spec.program or " ".join(spec.command)
     print(f"runs {what}" + (f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})"))
@@ -61,5 +62,7 @@ def plan(
         print(f"metric {spec.metric.name}, {spec.metric.goal}")
     for number, params in enumerate(some, 1):
         print(f"{number:>6}  " + " ".join(f"{k}={v}" for k, v in flat(params).items()))
-    if total is None or total > len(some):
+    if spec.method == "bayes":
+        print(f"   ... then by {late.sampler_of(spec)}, from the results")
+    elif total is None or total > len(some):
         print("   ...")

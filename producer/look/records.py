@@ -33,6 +33,8 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
         "held": sweep.held or None,
         "canary": sweep.canary or None,
         "total": counts.total,
+        "planned": None if counts.is_open_ended else int(counts.planned),
+        "open_ended": counts.is_open_ended,
         **{state.value: counts.of(state) for state in TrialState},
         "diverged": counts.diverged,
         "metric": sweep.metric.name if sweep.metric else None,

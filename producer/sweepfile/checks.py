@@ -44,7 +44,8 @@ def _check_method(data: Mapping[str, Json], out: Problems) -> None:
     if method == "bayes":
         if "metric" not in data and str(data.get("trainer")) not in SHIPPED:
             out.add(("metric",), "missing; bayes needs {name: …, goal: minimize or maximize}")
-        out.warn(("method",), "bayes is sampled at random in this version")
+    elif "sampler" in data:
+        out.add(("sampler",), "goes with method: bayes; remove it")
     if method in ("random", "bayes") and data.get("order") == "shuffle":
         out.warn(("order",), f"shuffle changes nothing for method {method}")
 

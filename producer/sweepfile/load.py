@@ -209,6 +209,7 @@ def _spec(
         owner=text("owner"),
         seed=whole("seed"),
         order=text("order", "grid"),
+        sampler=text("sampler"),
         priority=whole("priority"),
         max_parallel=whole("max_parallel"),
         retries=whole("retries"),

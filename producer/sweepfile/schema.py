@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from hpq.report import METRIC_NAME, METRIC_RULE
+from hpq.search.record import Sampler
 from hpq.sweep import NAME_RULE, Goal, Impute, Take
 from hpq.trial import Json
 from producer.sweepfile.problems import Path, Problems
@@ -75,6 +76,7 @@ TOP: Mapping[str, Check] = {
     "queue": _QUEUE,
     "owner": text(re.compile(r"[^\x00-\x20\x7f]{1,64}\Z"), "use 1 to 64 characters, no spaces"),
     "seed": whole(0, 2**63 - 1),
+    "sampler": word(*(sampler for sampler in Sampler if sampler is not Sampler.RANDOM)),
     "order": word("grid", "shuffle"),
     "priority": whole(-1000, 1000),
     "max_parallel": whole(0, 100_000),

@@ -12,6 +12,7 @@ from itertools import islice
 
 from hpq.identity import identity
 from hpq.search import samplers
+from hpq.search.record import Sampler
 from hpq.search.samplers import LIMIT
 from hpq.search.space import Space
 from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric
@@ -50,6 +51,7 @@ class SweepSpec:
     owner: str = ""
     seed: int = 0
     order: str = "grid"
+    sampler: str = ""  # the file's; "" = by default
     priority: int = 0
     max_parallel: int = 0  # 0 = no cap
     retries: int = 0
@@ -63,15 +65,31 @@ class SweepSpec:
     warnings: tuple[str, ...] = ()
 
 
+def is_late(spec: SweepSpec) -> bool:
+    """True where sets are made while the sweep runs: by bayes, and where there is no end."""
+    return spec.method == "bayes" or count(spec) is None
+
+
 def sets(spec: SweepSpec) -> Iterator[Set]:
-    """The sweep's sets in order, made one by one; without end where `count` is None."""
+    """The sweep's sets in order, made one by one; without end where `count` is None.
+
+    Of bayes those that it begins with, which follow from no result.
+    """
     if spec.space is None:
         return islice(spec.listed, spec.run_cap)
     if spec.method == "grid":
         every = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
     else:
         every = samplers.random(spec.space, None, spec.seed)
-    return islice(_first(spec.points, every), spec.run_cap)
+    return islice(_first(spec.points, every), _limit(spec))
+
+
+def _limit(spec: SweepSpec) -> int | None:
+    """How many sets `sets` makes at most."""
+    if spec.method != "bayes":
+        return spec.run_cap
+    startup = Sampler(spec.sampler or Sampler.TPE).startup + len(spec.points)
+    return min(spec.run_cap or startup, startup)
 
 
 def _first(points: tuple[Set, ...], every: Iterator[Set]) -> Iterator[Set]:
