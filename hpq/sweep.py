@@ -9,7 +9,9 @@ from enum import StrEnum
 
 from hpq.trial import Json, TrialState
 
-SCHEMA = 1  # stands on each sweep; a worker leaves a sweep whose number is higher
+# Stands on each sweep; a worker leaves a sweep whose number is higher. 2: a launch record says
+# which wandb a program gets; a worker that does not know that would start it without.
+SCHEMA = 2
 DEFAULT_CLASS = "default"
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
@@ -35,6 +37,14 @@ class Goal(StrEnum):
 
     MINIMIZE = "minimize"
     MAXIMIZE = "maximize"
+
+
+class Wandb(StrEnum):
+    """What `import wandb` gives to a program."""
+
+    STAND_IN = "stand-in"  # hpq's own: everything goes to hpq
+    TEE = "tee"  # the installed one, which feeds hpq as well
+    REAL = "real"  # the installed one
 
 
 class Take(StrEnum):
@@ -74,7 +84,8 @@ class Launch:
 
     `command` is W&B's template (whole-item macros), empty for a trainer. `code_dir` is where local
     code lies and runs ("" for shipped or installed trainers); `code` is the digest of that code, or
-    the distribution and version of an installed trainer.
+    the distribution and version of an installed trainer. `wandb` is for programs; None is what an
+    hpq before schema 2 has enqueued.
     """
 
     trainer: str = ""
@@ -84,6 +95,7 @@ class Launch:
     code_dir: str = ""
     pass_env: tuple[str, ...] = ()
     resident: bool = False
+    wandb: Wandb | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

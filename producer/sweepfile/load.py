@@ -14,7 +14,7 @@ from hpq import command, hyperparams
 from hpq.errors import SweepFileError
 from hpq.hyperparams import TrainerSpec
 from hpq.identity import MAX_SET_BYTES, canonical
-from hpq.sweep import DEFAULT_CLASS, Goal, Keep, Metric, Take
+from hpq.sweep import DEFAULT_CLASS, Goal, Keep, Metric, Take, Wandb
 from hpq.trial import Json
 from producer.sweepfile import checks, fit, listed, parameters, schema, sourcefile, yamlfile
 from producer.sweepfile.overrides import Flag, apply, flag, from_set
@@ -154,6 +154,7 @@ def _spec(
         code=text("code"),
         pass_env=words("pass_env"),
         resident=data.get("resident") is True,
+        wandb=Wandb.STAND_IN if out.errors else Wandb(text("wandb", Wandb.STAND_IN)),
         description=text("description"),
         project=text("project"),
         entity=text("entity"),

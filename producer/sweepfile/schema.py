@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
 from hpq.report import METRIC_NAME
-from hpq.sweep import NAME_RULE, Goal, Take
+from hpq.sweep import NAME_RULE, Goal, Take, Wandb
 from hpq.trial import Json
 from producer.sweepfile.problems import Path, Problems, shown
 
@@ -167,6 +167,7 @@ TOP: Mapping[str, Check] = {
     "keep": anything,
     "pass_env": listing(_ENV, "names of environment variables"),
     "resident": flag,
+    "wandb": word(*(kind.value for kind in Wandb)),
     "replicates": anything,
     "when": anything,
     "exclude": anything,

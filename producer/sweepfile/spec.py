@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from hpq.sweep import DEFAULT_CLASS, Keep, Metric
+from hpq.sweep import DEFAULT_CLASS, Keep, Metric, Wandb
 from hpq.trial import Json
 from producer.sweepfile import samplers
 from producer.sweepfile.samplers import LIMIT
@@ -40,6 +40,7 @@ class SweepSpec:
     code: str = ""
     pass_env: tuple[str, ...] = ()
     resident: bool = False
+    wandb: Wandb = Wandb.STAND_IN
     description: str = ""
     project: str = ""
     entity: str = ""
