@@ -10,8 +10,10 @@ from enum import StrEnum
 
 from hpq.trial import Json, TrialState
 
-SCHEMA = 2  # a worker leaves a sweep that has a higher number
-EARLY_SCHEMA = 1  # of a sweep whose trials all stand in its rows from the start
+# Stands on each sweep; a worker leaves a sweep whose number is higher. 2: its sets are made while
+# it runs, it ends trials early, has replicates, or its program gets a wandb.
+SCHEMA = 2
+EARLY_SCHEMA = 1  # of a sweep that has nothing of it
 DEFAULT_CLASS = "default"
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
@@ -37,6 +39,14 @@ class Goal(StrEnum):
 
     MINIMIZE = "minimize"
     MAXIMIZE = "maximize"
+
+
+class Wandb(StrEnum):
+    """What `import wandb` gives to a program."""
+
+    STAND_IN = "stand-in"  # hpq's own: everything goes to hpq
+    TEE = "tee"  # the installed one, which feeds hpq as well
+    REAL = "real"  # the installed one
 
 
 class Take(StrEnum):
@@ -122,7 +132,8 @@ class Launch:
 
     `command` is W&B's template (whole-item macros), empty for a trainer. `code_dir` is where local
     code lies and runs ("" for shipped or installed trainers); `code` is the digest of that code, or
-    the distribution and version of an installed trainer.
+    the distribution and version of an installed trainer. `wandb` is for programs; None is what an
+    hpq before schema 2 has enqueued.
     """
 
     trainer: str = ""
@@ -132,6 +143,7 @@ class Launch:
     code_dir: str = ""
     pass_env: tuple[str, ...] = ()
     resident: bool = False
+    wandb: Wandb | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

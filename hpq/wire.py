@@ -16,7 +16,7 @@ from typing import Any
 from hpq import wire_early, wire_metric
 from hpq.errors import DecodeError
 from hpq.fields import Reader, Row, known, word
-from hpq.sweep import SCHEMA, Keep, Launch, Sweep
+from hpq.sweep import SCHEMA, Keep, Launch, Sweep, Wandb
 from hpq.trial import (
     Artifacts,
     Checkpoint,
@@ -49,17 +49,18 @@ def number(value: float) -> str:
 
 def encode_launch(launch: Launch) -> str:
     """The launch record as canonical JSON; the signature covers this text."""
-    return dumps(
-        {
-            "trainer": launch.trainer,
-            "program": launch.program,
-            "command": list(launch.command),
-            "code": launch.code,
-            "code_dir": launch.code_dir,
-            "pass_env": list(launch.pass_env),
-            "resident": launch.resident,
-        }
-    )
+    data: dict[str, Any] = {
+        "trainer": launch.trainer,
+        "program": launch.program,
+        "command": list(launch.command),
+        "code": launch.code,
+        "code_dir": launch.code_dir,
+        "pass_env": list(launch.pass_env),
+        "resident": launch.resident,
+    }
+    if launch.wandb is not None:  # what an older hpq has signed does not have it
+        data["wandb"] = launch.wandb
+    return dumps(data)
 
 
 def decode_launch(text: str) -> Launch:
@@ -78,6 +79,8 @@ def decode_launch(text: str) -> Launch:
     for field in ("trainer", "program", "code", "code_dir"):
         if not isinstance(data.get(field, ""), str):
             raise ValueError(f"{field} is no text")
+    told = data.get("wandb")
+    data["wandb"] = word(Wandb, told) if isinstance(told, str) else None
     return Launch(**{name: data[name] for name in Launch.__slots__ if name in data})
 
 

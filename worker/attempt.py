@@ -105,13 +105,14 @@ class Attempts:
         env = None
         words: tuple[str, ...] = ()
         if launch.program or launch.command:
-            env = environment.of_program(runner, claim, place)
+            env = environment.of_program(runner, sweep, claim, place)
             words = argv(
                 launch.command,
                 launch.program,
                 claim.params,
                 environ=env,
                 params_file=str(place.params),
+                out=str(place.out),
             )
         return Run(
             trial=str(claim.trial),

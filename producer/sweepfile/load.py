@@ -19,7 +19,7 @@ from hpq.search.conditions import Partial
 from hpq.search.lattice import TooMany
 from hpq.search.samplers import LIMIT
 from hpq.search.space import NothingLeft, Space
-from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Goal, Impute, Keep, Metric, Take
+from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Goal, Impute, Keep, Metric, Take, Wandb
 from hpq.trial import Json
 from producer.sweepfile import (
     checks,
@@ -202,6 +202,7 @@ def _spec(
         code=text("code"),
         pass_env=words("pass_env"),
         resident=data.get("resident") is True,
+        wandb=Wandb.STAND_IN if out.errors else Wandb(text("wandb", Wandb.STAND_IN)),
         description=text("description"),
         project=text("project"),
         entity=text("entity"),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from hpq.report import METRIC_NAME, METRIC_RULE
 from hpq.search.record import Sampler
-from hpq.sweep import NAME_RULE, Goal, Impute, Take
+from hpq.sweep import NAME_RULE, Goal, Impute, Take, Wandb
 from hpq.trial import Json
 from producer.sweepfile.problems import Path, Problems
 from producer.sweepfile.values import (
@@ -86,6 +86,7 @@ TOP: Mapping[str, Check] = {
     "keep": ANYTHING,
     "pass_env": listing(_ENV, "names of environment variables"),
     "resident": FLAG,
+    "wandb": word(*(kind.value for kind in Wandb)),
     "replicates": ANYTHING,
     "when": ANYTHING,
     "exclude": ANYTHING,

@@ -15,7 +15,7 @@ from hpq.search import samplers
 from hpq.search.record import Sampler
 from hpq.search.samplers import LIMIT
 from hpq.search.space import Space
-from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric
+from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric, Wandb
 from hpq.trial import Json
 
 Set = dict[str, Json]
@@ -44,6 +44,7 @@ class SweepSpec:
     code: str = ""
     pass_env: tuple[str, ...] = ()
     resident: bool = False
+    wandb: Wandb = Wandb.STAND_IN
     description: str = ""
     project: str = ""
     entity: str = ""
