@@ -220,6 +220,7 @@ class Sweep:
     early: EarlyTerminate | None = None
     method: str = "grid"
     seed: int = 0
+    replicates: int = 1  # trials of each set, in a row
     varying: tuple[str, ...] = ()
     spec: Mapping[str, Json] = field(default_factory=dict)
     provenance: Mapping[str, Json] = field(default_factory=dict)
@@ -235,6 +236,14 @@ class Sweep:
     def state(self) -> SweepState:
         """Where the sweep stands."""
         return sweep_state(self.flag, self.held, self.counts)
+
+
+def seed_of(seed: int, replicates: int, number: int) -> int:
+    """What a trial is to seed its random numbers with: the sweep's seed and its replicate's place.
+
+    Below 2^31, which any library takes.
+    """
+    return (seed + (number - 1) % replicates) % 2**31
 
 
 def sweep_state(flag: str, held: str, counts: Counts) -> SweepState:

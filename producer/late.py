@@ -20,6 +20,7 @@ def search_of(spec: SweepSpec) -> Search | None:
         space=spec.space,
         sampler=sampler_of(spec),
         seed=spec.seed,
+        replicates=spec.replicates,
         maximize=metric is not None and metric.goal is Goal.MAXIMIZE,
         metric=metric.name if metric else "",
         take=Take(str(told.get("value", Take.BEST))),

@@ -25,7 +25,7 @@ for band in string.gmatch(redis.call('HGET', s, 'bands') or '', '%d+') do
   redis.call('UNLINK', sweep_key(sid, 'band:' .. band))
 end
 redis.call('UNLINK', s)
-for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'files', 'events', 'restoring'}) do
+for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'means', 'files', 'events', 'restoring'}) do
   redis.call('UNLINK', sweep_key(sid, part))
 end
 return {'ok'}

@@ -55,6 +55,7 @@ class Search:
     space: Space
     sampler: Sampler = Sampler.TPE
     seed: int = 0
+    replicates: int = 1  # trials of each set
     maximize: bool = False
     metric: str = ""
     take: Take = Take.BEST

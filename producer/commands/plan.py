@@ -50,11 +50,14 @@ def plan(
     total, some = count_sets(spec), list(islice(make_sets(spec), first))
     if json:
         fact = {"name": spec.name, "method": spec.method, "trials": total, "sets": some}
+        fact["replicates"] = spec.replicates
         print(jsonlib.dumps({**fact, "code": launch.code, "warnings": list(spec.warnings)}))
         return
     for warning in spec.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     how_many = "open-ended (--count ends it)" if total is None else trials_of(total)
+    if spec.replicates > 1:
+        how_many += f" ({spec.replicates} replicates of each set)"
     print(f"{spec.name}: {spec.method}, {how_many}, class {spec.queue}, seed {spec.seed}")
     what = spec.trainer or spec.program or " ".join(spec.command)
     print(f"runs {what}" + (f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})"))
@@ -64,5 +67,5 @@ def plan(
         print(f"{number:>6}  " + " ".join(f"{k}={v}" for k, v in flat(params).items()))
     if spec.method == "bayes":
         print(f"   ... then by {late.sampler_of(spec)}, from the results")
-    elif total is None or total > len(some):
+    elif total is None or total > len(some) * spec.replicates:
         print("   ...")

@@ -11,6 +11,7 @@ from hpq.snapshot import Snapshot, Worker
 from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
 from producer.look.eta import Estimate
+from producer.look.scores import group_record
 
 
 def finite(value: float | None) -> float | None:
@@ -56,6 +57,7 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         "state": trial.state.value,
         "params": dict(trial.params),
         "objective": finite(trial.objective),
+        **({"replicates": group_record(trial.group)} if trial.group else {}),
         "metrics": {name: finite(value) for name, value in trial.metrics.items()},
         "step": trial.step,
         "attempt": trial.attempt,

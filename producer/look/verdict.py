@@ -12,8 +12,9 @@ from hpq.sweep import Sweep, SweepState
 from hpq.trial import Trial, TrialState
 from producer.look.eta import Estimate, sweep_eta
 from producer.look.flat import pairs
+from producer.look.scores import score
 from producer.look.style import Line, Span, Style, flow
-from producer.look.text import clean, duration, measure, planned
+from producer.look.text import clean, duration, planned
 
 STATE_STYLE = {
     SweepState.RUNNING: Style.GREEN,
@@ -63,7 +64,7 @@ def count_words(sweep: Sweep) -> list[str]:
 def best_items(trial: Trial, sweep: Sweep) -> list[Line]:
     """`best test/acc 0.9426`, `#7`, `lr=0.4`, … for `flow`."""
     name = clean(sweep.metric.name) if sweep.metric else "objective"
-    shown = "-" if trial.objective is None else measure(trial.objective)
+    shown = score(trial) or "-"
     return [
         [Span(f"best {name} "), Span(shown, Style.BOLD)],
         [Span(f"#{trial.id.number}", Style.BOLD)],

@@ -25,8 +25,6 @@ def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
         early.check(data, out)
     if "keep" in data:
         _check_keep(data, out)
-    for key in schema.LATER & data.keys():
-        out.add((key,), "comes with a later version; remove it")
     fit.check_code(data, out)
     if is_list:
         for key in _NOT_BESIDE_A_LIST & data.keys():

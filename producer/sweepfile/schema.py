@@ -87,7 +87,7 @@ TOP: Mapping[str, Check] = {
     "pass_env": listing(_ENV, "names of environment variables"),
     "resident": FLAG,
     "wandb": word(*(kind.value for kind in Wandb)),
-    "replicates": ANYTHING,
+    "replicates": whole(1, 1000),
     "when": ANYTHING,
     "exclude": ANYTHING,
     "points": ANYTHING,
@@ -116,7 +116,6 @@ PARAMETER: Mapping[str, Check] = {
     "b": number(0),
     "parameters": ANYTHING,
 }
-LATER = frozenset({"replicates"})
 REFUSED: Mapping[str, str] = {
     "scheduler": "hpq is the scheduler; remove it",
     "job": "W&B Launch jobs are not run; name a program or a trainer",

@@ -19,6 +19,7 @@ from hpq.history import History
 from hpq.identity import identity
 from hpq.lead import Answer, Lead
 from hpq.search.record import Search
+from hpq.search.replicates import replicated
 from hpq.snapshot import Event
 from hpq.trial import Params
 from hpq.wire import dumps_in_order
@@ -120,9 +121,12 @@ class Suggester:
             if params is None:
                 self._answer = self._lead.append(number, (), no_more="exhausted")
                 break
-            self._answer = self._lead.append(number, [_row(params)])
-            self._known = number
-            self._results.waiting.add(number)
+            sets = replicated(params, self._search.replicates)
+            self._answer = self._lead.append(number, [_row(p, i) for i, p in enumerate(sets)])
+            for again, same in enumerate(sets[1:], number + 1):
+                self._chooser.add(again, same)
+            self._known = number + len(sets) - 1
+            self._results.waiting.update(range(number, self._known + 1))
             self._made_at = time.monotonic()
 
     def _stand_ins(self) -> dict[int, float]:
@@ -146,5 +150,5 @@ class Suggester:
                 log.warning("Redis: %s", error)
 
 
-def _row(params: Params) -> tuple[str, bytes]:
-    return dumps_in_order(params), identity(params)
+def _row(params: Params, replicate: int) -> tuple[str, bytes]:
+    return dumps_in_order(params), identity(params, replicate)

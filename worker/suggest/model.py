@@ -9,11 +9,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from hashlib import blake2b
+from random import Random
 
 import optuna
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, QMCSampler, TPESampler
 from optuna.trial import TrialState
 
+from hpq.search.conditions import MISSING, find
 from hpq.search.record import Sampler, Search
 from hpq.trial import Json, Params
 from worker.suggest.axes import axis_of
@@ -31,6 +33,10 @@ class Model:
         axes = {".".join(path): (path, axis_of(leaf)) for path, leaf in search.space.leaves}
         self._axes = {name: (path, axis) for name, (path, axis) in axes.items() if axis}
         self._distributions = {name: axis.distribution for name, (_, axis) in self._axes.items()}
+        conditional = {condition.path for condition in search.space.when}
+        self._absent = {
+            path: leaf.draw(Random(0)) for path, leaf in search.space.leaves if path in conditional
+        }
         # What has a single value has it in every set.
         self._memory, self._at = Memory(), dict[int, int]()
         sampler = _sampler(search.sampler, _seed(search.seed, begun), search.sampler.startup)
@@ -40,12 +46,18 @@ class Model:
         """A set that waits or runs."""
         try:
             place = {
-                name: axis.find(self._space.value(params, path))
+                name: axis.find(self._value(params, path))
                 for name, (path, axis) in self._axes.items()
             }
         except (KeyError, ValueError, TypeError):  # of another space: a file that was edited since
             return
         self._at[number] = self._memory.add(place, self._distributions)
+
+    def _value(self, params: Params, path: tuple[str, ...]) -> Json:
+        """A parameter's value; its first one where it does not exist in the set."""
+        if path in self._absent and find(params, path) is MISSING:
+            return self._absent[path]
+        return self._space.value(params, path)
 
     def runs(self, number: int) -> None:
         """An ended trial was queued again."""
