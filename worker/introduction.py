@@ -40,6 +40,7 @@ class Introduction:
         fields = {
             "state": "stopping" if stopping.level else "busy" if busy else "idle",
             "trial": busy,
+            "fault": "" if busy else self._slot.refusals.fault,
             "refuses": json.dumps(dict(self._slot.refusals.reasons)),
         }
         return replace(self._who, fields={**self._fixed, **fields}), not busy

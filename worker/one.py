@@ -32,6 +32,7 @@ from worker.slot import Slot
 from worker.stopping import Stopping
 from worker.supervisor import TicketWorker
 from worker.tidying import Shelf, Tidy
+from worker.vitals import Vitals
 
 log = logging.getLogger("hpq.worker")
 
@@ -42,7 +43,7 @@ def _store(settings: Settings, *, retries: int, timeout_s: float) -> Store:
     return Store(redis, keys, Tickets(redis, keys).top_up)
 
 
-def serve(settings: Settings, environ: Mapping[str, str]) -> None:
+def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> None:
     """Work until told to stop.
 
     Raises:
@@ -80,6 +81,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         stopping=stopping,
         tidy=tidy,
         provenance=digest,
+        vitals=vitals,
     )
 
     introduction = Introduction(settings, who, device, access, slot)
@@ -87,6 +89,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         settings,
         _store(settings, retries=1, timeout_s=5.0),
         lambda: introduction.now(stopping),
+        vitals,
     )
     redis = connect(settings.redis_url, retries=1)
     worker = TicketWorker(redis, Tickets(redis, Keys(settings.prefix)), settings.queue, name, slot)
@@ -109,7 +112,7 @@ def main() -> None:
             raise UserError("HPQ_REDIS_URL is not set; start workers with `hpq worker`")
         configure(settings.log)
         try:
-            serve(settings, environ)
+            serve(settings, environ, Vitals.given(sys.argv))
         except RedisError as error:
             raise explain(error, settings.redis_url) from None
     except HpqError as error:

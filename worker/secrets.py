@@ -58,11 +58,19 @@ def _overwrite(names: Collection[bytes]) -> None:
 
 
 def start(
-    words: list[str], environ: Mapping[str, str], hidden: Mapping[str, str]
+    words: list[str],
+    environ: Mapping[str, str],
+    hidden: Mapping[str, str],
+    fds: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a process in a session of its own that `receive`s the hidden variables."""
-    words = [*words, _HIDDEN]
-    process = subprocess.Popen(words, env=environ, stdin=subprocess.PIPE, start_new_session=True)
+    """Start a process in a session of its own that `receive`s the hidden variables, and has fds."""
+    process = subprocess.Popen(
+        [*words, _HIDDEN],
+        env=environ,
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=fds,
+    )
     assert process.stdin is not None
     try:
         process.stdin.write(json.dumps(dict(hidden)).encode())

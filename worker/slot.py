@@ -28,6 +28,7 @@ from worker.refusals import Refusals
 from worker.spool import Spool
 from worker.stopping import Stopping
 from worker.tidying import Tidy
+from worker.vitals import Vitals
 
 log = logging.getLogger("hpq.worker")
 T = TypeVar("T")
@@ -48,10 +49,12 @@ class Slot:
         stopping: Stopping,
         tidy: Tidy,
         provenance: str,
+        vitals: Vitals,
     ) -> None:
         self._settings, self._store, self._who = settings, store, who
         self._access, self._attempts, self._beats = access, attempts, beats
         self._stopping, self._tidy, self._provenance = stopping, tidy, provenance
+        self._vitals = vitals
         self._spool = Spool(settings.home, settings.prefix)
         self.refusals = Refusals(access)
         self.trial = ""  # what it runs now; "" when idle
@@ -197,6 +200,7 @@ class Slot:
         self._beats.end()
         answer: str = ended.word if ended else "on disk"
         _say(claim, outcome, answer)
+        self._vitals.end(outcome, answer)
         self._tidy.later(ended.doomed if ended else ())
         return answer
 
