@@ -16,6 +16,7 @@ from redis.exceptions import ResponseError
 from hpq import wire
 from hpq.books import BooksView
 from hpq.errors import DecodeError, NotFound
+from hpq.events import event_of
 from hpq.fields import Reader, Row
 from hpq.keys import Keys
 from hpq.snapshot import Event, Snapshot, Unreadable, Worker, pace_of
@@ -146,7 +147,7 @@ class View(TrialsView, BooksView):
         """Lifecycle events after an id; waits up to `block_ms` for the first."""
         key = self._keys.sweep(sid, "events")
         answer: Any = self._redis.xread({key: after}, block=block_ms, count=count)
-        return [_event(key, eid, fields) for eid, fields in (answer[0][1] if answer else [])]
+        return [event_of(key, eid, fields) for eid, fields in (answer[0][1] if answer else [])]
 
     def workers(self, worker_class: str | None = None) -> list[Worker]:
         """Live workers, by name; of one class where one is given."""
@@ -196,22 +197,6 @@ class View(TrialsView, BooksView):
             pace=pace_of(*(float(v or 0) for v in row)),
             last_event=events[0][0].decode() if events else "0",
         )
-
-
-def _event(key: str, eid: bytes, fields: dict[bytes, bytes]) -> Event:
-    try:
-        text = {
-            k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in fields.items()
-        }
-        return Event(
-            id=eid.decode(),
-            what=text.pop("e"),
-            trial=int(text.pop("n", "0")),
-            attempt=int(text.pop("a", "0")),
-            fields=text,
-        )
-    except (KeyError, ValueError) as error:
-        raise DecodeError(f"{key}: entry {eid.decode()}: {error}") from None
 
 
 def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float) -> Worker:

@@ -230,6 +230,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         beat_ms=r.whole("beat_ms"),
         ended_ms=r.whole("ended_ms"),
         ran_ms=r.whole("ran_ms"),
+        before_ms=r.whole("before_ms"),
         step=r.whole("step"),
         objective=_finite(r, "objective"),
         metrics={
