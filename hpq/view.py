@@ -216,6 +216,7 @@ def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float) -> Wo
         schema=r.parse("schema", 1, int),
         takes=tuple(r.json("takes", [])),
         key=r.text("key"),
+        store=r.text("store"),
         only=r.text("only"),
         refuses=r.json("refuses", {}),
     )

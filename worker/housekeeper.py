@@ -80,7 +80,7 @@ class Housekeeper:
             log.warning("%s queued again: the worker was lost", _trials(reaped.queued))
         if reaped and reaped.ended:
             log.warning(
-                "%s over: the worker was lost, and it was poison or had been told to stop",
+                "%s over: the worker was lost; poison, or told to stop before",
                 _trials(reaped.ended),
             )
 

@@ -8,7 +8,7 @@ import typer
 
 from hpq.errors import UserError
 from hpq.settings import Settings
-from hpq.signing import is_signed, key_of
+from hpq.signing import fingerprint, is_signed, key_of, keys_apart
 from hpq.sweep import Sweep
 from hpq.trial import TrialId
 from hpq.view import View
@@ -76,9 +76,11 @@ def _signed(settings: Settings, sweep: Sweep) -> str:
     except UserError as error:
         return f"unknown: {error}"
     if key is None:
-        return "unknown: there is no key here"
-    is_ours = is_signed(key, settings.prefix, sweep.id, sweep.launch, sweep.signature)
-    return "yes" if is_ours else "not by your key: by another, or the record was changed since"
+        return f"unknown: there is no key here{keys_apart(sweep, 'none')}"
+    if is_signed(key, settings.prefix, sweep.id, sweep.launch, sweep.signature):
+        return "yes"
+    which = keys_apart(sweep, fingerprint(key))
+    return f"not by your key{which}: by another, or the record was changed since"
 
 
 def _show_trial(view: View, found: TrialId, as_json: bool) -> None:

@@ -104,6 +104,7 @@ def worker_record(worker: Worker) -> dict[str, Any]:
         "version": worker.version,
         "seen": iso(worker.seen_ms),
         "started": iso(worker.started_ms),
+        "store": {"yes": True, "no": False}.get(worker.store),
         "takes": list(worker.takes),
         "refuses": dict(worker.refuses),
     }

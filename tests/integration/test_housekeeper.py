@@ -40,5 +40,5 @@ def test_the_housekeeper_tells_what_is_queued_again_from_what_is_over(
     store.control(sid, "cancel", told.trial.number + 1)
     assert said() == [
         "1 trial is queued again: the worker was lost",
-        "2 trials are over: the worker was lost, and it was poison or had been told to stop",
+        "2 trials are over: the worker was lost; poison, or told to stop before",
     ]
