@@ -23,6 +23,7 @@ from hpq.outcome import (
     Ended,
     Outcome,
     Presence,
+    Reaped,
     Reason,
     Verdict,
 )
@@ -180,11 +181,20 @@ class Store:
     def reap(
         self, worker_class: str, *, lease_ms: int, lost_max: int, as_of_ms: int | None = None
     ) -> int | None:
-        """Give back trials whose lease had ended by then (now): how many, or None if settling."""
+        """Take trials whose lease had ended by then (now): how many, or None if settling."""
+        reaped = self.take_lost(
+            worker_class, lease_ms=lease_ms, lost_max=lost_max, as_of_ms=as_of_ms
+        )
+        return None if reaped is None else reaped.queued + reaped.ended
+
+    def take_lost(
+        self, worker_class: str, *, lease_ms: int, lost_max: int, as_of_ms: int | None = None
+    ) -> Reaped | None:
+        """As `reap`; says also how many of them are queued again, and how many have ended."""
         word, rest = self._scripts.run("reap", worker_class, lease_ms, lost_max, as_of_ms or "")
-        for i in range(1, len(rest), 2):
+        for i in range(2, len(rest), 2):
             self._tickets(rest[i], rest[i + 1])
-        return None if word == "settling" else int(rest[0])
+        return None if word == "settling" else Reaped(queued=int(rest[0]), ended=int(rest[1]))
 
     def present(self, who: Presence, *, idle: bool, lifetime_ms: int) -> int:
         """Say that a worker is there; answers the server's time in ms."""

@@ -129,6 +129,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "digest": sweep.digest,
         "launch": encode_launch(sweep.launch),
         "signature": sweep.signature,
+        "signer": sweep.signer,
         "metric": encode_metric(sweep.metric),
         "goal": sweep.metric.goal if sweep.metric else "",
         "class": sweep.worker_class,
@@ -162,6 +163,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         digest=r.text("digest"),
         launch=r.parse("launch", Launch(), decode_launch),
         signature=r.text("signature"),
+        signer=r.text("signer"),
         metric=r.parse("metric", None, decode_metric),
         worker_class=r.text("class"),
         owner=r.text("owner"),
@@ -230,6 +232,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         beat_ms=r.whole("beat_ms"),
         ended_ms=r.whole("ended_ms"),
         ran_ms=r.whole("ran_ms"),
+        before_ms=r.whole("before_ms"),
         step=r.whole("step"),
         objective=_finite(r, "objective"),
         metrics={

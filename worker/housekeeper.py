@@ -84,11 +84,20 @@ class Housekeeper:
         if now < self._careful_until:
             return
         settings = self._settings
-        reaped = self._store.reap(
+        reaped = self._store.take_lost(
             settings.queue,
             lease_ms=settings.lease_ms,
             lost_max=settings.lost_max,
             as_of_ms=as_of_ms,
         )
-        if reaped:
-            log.warning("%d trials whose worker was lost are queued again", reaped)
+        if reaped and reaped.queued:
+            log.warning("%s queued again: the worker was lost", _trials(reaped.queued))
+        if reaped and reaped.ended:
+            log.warning(
+                "%s over: the worker was lost; poison, or told to stop before",
+                _trials(reaped.ended),
+            )
+
+
+def _trials(count: int) -> str:
+    return "1 trial is" if count == 1 else f"{count} trials are"

@@ -54,7 +54,8 @@ local function take(sid, n)
   -- Without a checkpoint training starts from the beginning, so what earlier attempts reported goes;
   -- with one it goes when this attempt reports the same steps again (beat).
   if not from then forget_points(sid, n) end
-  redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'ran_ms', 'kind', 'error', 'fingerprint',
+  book_time(t)
+  redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'kind', 'error', 'fingerprint',
     'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints')
   if from then redis.call('HSET', t, 'step', from, 'resumes', '\n') end
   redis.call('HSET', t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', int(NOW),
@@ -62,7 +63,7 @@ local function take(sid, n)
   redis.call('HSET', w, 'nonce', nonce, 'claim', sid .. '/' .. n .. '/' .. attempt, 'state', 'busy',
     'trial', sid .. '/' .. n)
   redis.call('ZREM', key('c', class, 'idle'), worker)
-  event(sid, 'claimed', n, attempt, 'worker', worker, 'host', host)
+  event(sid, 'claimed', n, attempt, 'worker', worker, 'host', host, unpack(from and {'from', from} or {}))
   return answer(sid, tonumber(n), attempt)
 end
 

@@ -205,9 +205,13 @@ def test_without_a_store_nothing_is_kept_and_that_is_said(lab) -> None:
     none = lab.hpq("get", sid, "model.txt")
     assert none.returncode == 4 and "its worker had no HPQ_STORE" in none.stderr
     path = lab.write("keep.yaml", SWEEP.format(values="1", more="keep: {best: 1}"))
-    assert "HPQ_STORE is not set here" in lab.hpq("enqueue", path).stderr
+    said = lab.hpq("enqueue", path).stderr
+    assert "note: no live worker has HPQ_STORE: a trial that loses its worker starts again" in said
+    assert "and `keep` keeps nothing; set it to a directory" in said
     plain = lab.write("plain.yaml", SWEEP.format(values="9", more=""))
-    assert "STORE" not in lab.hpq("enqueue", plain).stderr
+    assert "no live worker has HPQ_STORE" in lab.hpq("enqueue", plain).stderr
+    short = lab.write("short.yaml", SWEEP.format(values="8", more="timeout: 5m"))
+    assert "STORE" not in lab.hpq("enqueue", short).stderr
 
 
 def test_hpq_run_keeps_files_under_its_home(lab) -> None:

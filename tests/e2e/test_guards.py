@@ -68,7 +68,9 @@ def test_what_stalls_twice_has_failed_and_nothing_of_it_is_left(lab, launch) -> 
     lab.wait_over(sid)
     failure = lab.trial(sid).failure
     assert (failure.kind.value, lab.trial(sid).attempt) == ("stalled", 2)
-    assert failure.message == "neither reported nor printed; its log has the stacks; see `stall`"
+    assert failure.message.startswith("it neither reported nor printed for 1 s; its log has")
+    assert f"hpq set {sid} stall=2h, lets it be silent longer" in failure.message
+    assert "hpq: neither reported nor printed for 1 s; it is ended" in lab.printed(sid)
     assert "in waits_for_ever" in lab.printed(sid)
     lab.wait_until(lambda: not lab.processes(r"sleep|stalled\.py"), "the end of all below it")
 
@@ -84,10 +86,9 @@ def test_the_rest_of_a_sweep_waits_for_its_canary(lab) -> None:
     waited = lab.hpq("wait", sid)
     assert waited.returncode == 5
     said = " ".join(waited.stderr.split())
-    assert (
-        "held: canary #1 failed, user_error: exit status 1: KeyError: 'gpu'; fix it, then" in said
-    )
-    assert f"hpq retry --failed {sid} (or let the rest run: hpq resume {sid})" in said
+    assert "! held: canary #1 failed, user_error: exit status 1: KeyError: 'gpu' !" in said
+    assert f"if the fault lies elsewhere: hpq retry --failed {sid} !" in said
+    assert f"! or let the others run: hpq resume {sid}" in said
     lab.write("broken", "")
     lab.ok("retry", sid, "--failed")
     lab.wait_over(sid)
@@ -144,6 +145,7 @@ def test_a_sweep_that_fails_alike_is_held_and_one_line_says_what_to_do(lab, rule
     waited = lab.hpq("wait", sid)
     said = " ".join(waited.stderr.split())
     assert waited.returncode == 5
-    assert f"held: {held}; fix it, then hpq retry --failed {sid}" in said
+    remedy = "mend the code and enqueue it anew; if the fault lies elsewhere: hpq retry --failed"
+    assert f"! held: {held} ! {remedy} {sid}" in said
     lab.ok("cancel", sid, "--yes")
     lab.wait_over(sid)

@@ -45,6 +45,10 @@ def test_a_killed_worker_leaves_no_process_and_another_finishes_its_trial(lab) -
     lab.wait_over(sid)
     assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
     assert not lab.processes("time.sleep")
+    began = "hpq: attempt 2 starts from the beginning: there is no HPQ_STORE here\n"
+    assert began in lab.printed(sid)
+    shown = lab.ok("show", f"{sid}/1")
+    assert "1  lost its worker after" in shown and "2  finished after" in shown
 
 
 @pytest.mark.slow

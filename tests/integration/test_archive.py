@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,23 +27,6 @@ from producer.session import Session
 LEASE = 30_000
 SID = "demo-00000"
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def hpq(redis_url: str, tmp_path: Path) -> Hpq:
-    def run(*words: object, **env: str) -> subprocess.CompletedProcess[str]:
-        url = {"HPQ_REDIS_URL": redis_url, "HPQ_USER": "me", "HPQ_HOME": str(tmp_path / "home")}
-        return subprocess.run(
-            [sys.executable, "-m", "producer", *map(str, words)],
-            env={**os.environ, **url, **env},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=50,
-            check=False,
-        )
-
-    return run
 
 
 @pytest.fixture

@@ -7,11 +7,13 @@ import socketserver
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from redis import Redis
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
+DIGITS = Path(__file__).parents[2] / "configs/digits.yaml"
 
 
 class _Old(socketserver.StreamRequestHandler):
@@ -50,7 +52,7 @@ def old_server(request: pytest.FixtureRequest) -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("command", ["ls", "enqueue configs/digits.yaml", "doctor"])
+@pytest.mark.parametrize("command", ["ls", f"enqueue {DIGITS}", "doctor"])
 def test_a_server_that_is_too_old_is_named_with_what_is_needed(
     hpq: Hpq, old_server: str, command: str
 ) -> None:

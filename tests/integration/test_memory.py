@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,27 +37,11 @@ def limit(redis: Redis) -> Iterator[Callable[[int], None]]:
 
 
 @pytest.fixture
-def hpq(redis_url: str, tmp_path: Path) -> Hpq:
+def hpq(hpq: Hpq, tmp_path: Path) -> Hpq:
+    """As of the other tests, where a sweep lies."""
     (tmp_path / "train.py").write_text("print('loss=1')\n")
     (tmp_path / "sweep.yaml").write_text(SWEEP)
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "producer", *words],
-            env={
-                **os.environ,
-                "HPQ_REDIS_URL": redis_url,
-                "HPQ_USER": "me",
-                "HPQ_HOME": str(tmp_path / "home"),
-            },
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=50,
-            check=False,
-        )
-
-    return run
+    return hpq
 
 
 @pytest.fixture
