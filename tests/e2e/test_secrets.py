@@ -16,11 +16,13 @@ SPY = """
 
     def look():
         seen = {}
+        ours = os.environ.get("LAB_ID", "")
         for entry in Path("/proc").iterdir():
             try:
                 line = (entry / "cmdline").read_bytes().replace(b"\\0", b" ").decode()
-                if "worker" in line:
-                    seen[line] = (entry / "environ").read_bytes().decode("latin-1")
+                environ = (entry / "environ").read_bytes().decode("latin-1")
+                if ours in environ if ours else "worker" in line:
+                    seen[line] = environ
             except (OSError, ValueError):
                 pass
         (Path(__file__).parent / "draft").write_text(json.dumps([dict(os.environ), seen]))
@@ -85,6 +87,23 @@ def test_in_a_pod_only_what_is_allowed_and_passed_is_seen(spied, launch) -> None
     text = json.dumps([own, others])
     for secret in (PASSWORD, KEY, "for-nobody", "als0-n0t"):
         assert secret not in text
+
+
+@pytest.mark.parametrize("is_private", [True, False], ids=["private server", "shared server"])
+def test_training_code_of_a_run_reads_no_secret_from_any_process(
+    make_lab, is_private
+) -> None:
+    """B8: a program of `hpq run` looks into /proc/PID/environ of all processes it can read."""
+    lab = make_lab("--requirepass", PASSWORD, url=f"unix://:{PASSWORD}@{{socket}}")
+    lab.env |= {"HPQ_CODE_KEY": KEY}
+    lab.write("spy.py", SPY)
+    path = lab.write("sweep.yaml", f"program: spy.py\n{HEAD}")
+    lab.ok("run", path, "--workers", "1", **({"HPQ_REDIS_URL": ""} if is_private else {}))
+    own, others = json.loads((lab.code / "seen").read_text("utf-8"))
+    assert any("hpq run" in line for line in others), others.keys()
+    assert not is_private or any("keeper.py" in line for line in others)
+    for text in (json.dumps(own), *(line + environ for line, environ in others.items())):
+        assert PASSWORD not in text and KEY not in text, text
 
 
 def test_the_value_of_a_passed_secret_is_masked_also_where_it_comes_in_halves(lab) -> None:
