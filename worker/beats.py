@@ -22,6 +22,7 @@ from worker.collector import Collector
 log = logging.getLogger("hpq.beats")
 _GAP_S = 0.25
 _AFTER_ERROR_S = 1.0
+_NOT_TAKEN = (Verdict.LOST, Verdict.UNKNOWN)
 
 
 class Beats:
@@ -70,9 +71,8 @@ class Beats:
             while claim is not None and collector is not None and not collector.is_empty:
                 batch = collector.batch()
                 verdict = self._store.beat(claim, self._who, batch, lease_ms=self._lease_ms)
-                is_over = verdict in (Verdict.LOST, Verdict.UNKNOWN)
-                collector.acknowledge(not is_over)
-                if is_over:
+                collector.acknowledge(verdict not in _NOT_TAKEN)
+                if verdict in _NOT_TAKEN:
                     return
         finally:
             with self._changed:
@@ -111,7 +111,7 @@ class Beats:
         except RedisError as error:
             log.warning("beat of %s: %s; training goes on", claim.trial, error)
             return False
-        collector.acknowledge(verdict is not Verdict.LOST)
+        collector.acknowledge(verdict not in _NOT_TAKEN)
         self.last_ok_at = time.monotonic()
         if verdict is not Verdict.OK and verdict is not self.verdict:
             self.verdict = verdict

@@ -54,6 +54,7 @@ class Slot:
         self._stopping, self._tidy, self._provenance = stopping, tidy, provenance
         self._spool = Spool(settings.home, settings.prefix)
         self.refusals = Refusals(access)
+        self._has_missed = False  # Redis since the spool was last looked through
         self.trial = ""  # what it runs now; "" when idle
 
     @property
@@ -77,6 +78,9 @@ class Slot:
         return ran
 
     def _claim(self, nonce: str) -> Claim | None:
+        if self._has_missed:  # first what the disk holds: it may be the result of what is claimed
+            self._spool.flush(self._store)
+            self._has_missed = False
         return self._store.claim(
             self._who,
             nonce=nonce,
@@ -108,6 +112,7 @@ class Slot:
             try:
                 return call(nonce)
             except RedisError as error:
+                self._has_missed = True
                 log.warning("Redis: %s; trying again", error)
                 self._stopping.pause(pause_s)
                 pause_s = min(2.0, pause_s * 2)
@@ -192,8 +197,10 @@ class Slot:
         except RedisError as error:
             log.warning("%s: Redis: %s; %s", claim.trial, error, self._keep(claim, outcome, sweep))
             ended = self._insist(lambda _: hand_over())
-            if ended is not None:
-                self._spool.settle(claim, ended.word)
+        if ended is not None:
+            if ended.word is Committed.UNKNOWN:  # only a person may drop it
+                log.warning("%s: unknown; %s", claim.trial, self._keep(claim, outcome, sweep))
+            self._spool.settle(claim, ended.word)
         self._beats.end()
         answer: str = ended.word if ended else "on disk"
         _say(claim, outcome, answer)

@@ -90,9 +90,7 @@ def test_in_a_pod_only_what_is_allowed_and_passed_is_seen(spied, launch) -> None
 
 
 @pytest.mark.parametrize("is_private", [True, False], ids=["private server", "shared server"])
-def test_training_code_of_a_run_reads_no_secret_from_any_process(
-    make_lab, is_private
-) -> None:
+def test_training_code_of_a_run_reads_no_secret_from_any_process(make_lab, is_private) -> None:
     """B8: a program of `hpq run` looks into /proc/PID/environ of all processes it can read."""
     lab = make_lab("--requirepass", PASSWORD, url=f"unix://:{PASSWORD}@{{socket}}")
     lab.env |= {"HPQ_CODE_KEY": KEY}
