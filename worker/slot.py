@@ -54,7 +54,6 @@ class Slot:
         self._stopping, self._tidy, self._provenance = stopping, tidy, provenance
         self._spool = Spool(settings.home, settings.prefix)
         self.refusals = Refusals(access)
-        self._has_missed = False  # Redis since the spool was last looked through
         self.trial = ""  # what it runs now; "" when idle
 
     @property
@@ -78,9 +77,7 @@ class Slot:
         return ran
 
     def _claim(self, nonce: str) -> Claim | None:
-        if self._has_missed:  # first what the disk holds: it may be the result of what is claimed
-            self._spool.flush(self._store)
-            self._has_missed = False
+        self._spool.flush(self._store)  # it may hold the result of what would be claimed
         return self._store.claim(
             self._who,
             nonce=nonce,
@@ -112,7 +109,6 @@ class Slot:
             try:
                 return call(nonce)
             except RedisError as error:
-                self._has_missed = True
                 log.warning("Redis: %s; trying again", error)
                 self._stopping.pause(pause_s)
                 pause_s = min(2.0, pause_s * 2)
@@ -213,10 +209,6 @@ class Slot:
         except OSError as error:
             return f"the result cannot be kept on disk ({error}), only by this process"
         return "the result is on disk until it is back"
-
-    def flush_spool(self) -> None:
-        """Commit what an earlier worker of this machine left on disk."""
-        self._insist(lambda _: self._spool.flush(self._store))
 
 
 def _say(claim: Claim, outcome: Outcome, answer: str) -> None:

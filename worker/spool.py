@@ -28,6 +28,7 @@ class Spool:
 
     def __init__(self, home: Path, prefix: str) -> None:
         self._folder = home / "spool" / prefix
+        self._left: set[Path] = set()  # said to be a newer worker's
 
     def _path(self, claim: Claim) -> Path:
         return self._folder / f"{claim.trial.sweep}.{claim.trial.number}.{claim.attempt}.json"
@@ -77,7 +78,9 @@ class Spool:
             except FileNotFoundError:  # another worker of this machine was quicker
                 continue
             except _Newer as error:
-                log.warning("%s: left for a newer worker: %s", path, error)
+                if path not in self._left:
+                    log.warning("%s: left for a newer worker: %s", path, error)
+                self._left.add(path)
                 continue
             except (ValueError, KeyError, TypeError) as error:
                 log.error("%s: not a result that can be read: %s; set aside", path, error)

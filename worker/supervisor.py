@@ -63,7 +63,6 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
         said = ""
         while stopping.level == 0:
             try:
-                self._slot.flush_spool()
                 self._slot.drain()  # a worker also tries one claim at its start
                 self.work(logging_level="WARNING")
             except RedisError as error:  # R1, R25: no Redis error ends a worker
