@@ -9,7 +9,8 @@ from hpq.sweep import SweepState
 HEAD = "method: grid\nmetric: {name: loss, goal: minimize}\n"
 
 STALLS = """
-    import os, subprocess, threading
+    import os, subprocess, threading, time
+    from pathlib import Path
 
     def waits_for_ever():
         threading.Lock().acquire() or never
@@ -20,6 +21,9 @@ STALLS = """
     def train(params, trial):
         if os.environ.get("HPQ_NODE") == params["only"]:
             return {"loss": 0.25}
+        while not (Path(__file__).parent / "still").exists():
+            print("still training", flush=True)
+            time.sleep(0.05)
         subprocess.Popen(["sleep", "1000"], start_new_session=True)
         waits_for_ever()
 """
@@ -51,6 +55,8 @@ def test_a_stalled_trainer_leaves_its_stacks_and_is_tried_on_another_host(lab) -
     lab.worker(HPQ_NODE="one")
     lab.wait_until(lambda: lab.has_claimed(sid), "the first attempt")
     lab.worker(HPQ_NODE="two")
+    lab.wait_until(lambda: len(lab.view.workers()) == 2, "the other host")
+    lab.write("still", "")
     lab.wait_over(sid)
     trial = lab.trial(sid)
     assert (trial.state.value, trial.attempt, trial.host) == ("finished", 2, "two")
@@ -63,6 +69,7 @@ def test_a_stalled_trainer_leaves_its_stacks_and_is_tried_on_another_host(lab) -
 def test_what_stalls_twice_has_failed_and_nothing_of_it_is_left(lab, launch) -> None:
     lab.write("stalls.py", STALLS)
     lab.write("stalled.py", STALLED_PROGRAM)
+    lab.write("still", "")
     sid = lab.enqueue(f"{launch}\nstall: 1\n{HEAD}parameters: {{only: {{value: nowhere}}}}\n")
     lab.worker()
     lab.wait_over(sid)

@@ -294,9 +294,9 @@ def test_a_host_whose_workers_cannot_take_the_sweep_is_no_elsewhere(
 
 
 def test_on_the_only_host_an_idle_worker_takes_what_another_ran_out_of_memory_with(
-    store, sweep_of, who, redis, keys
+    store, sweep_of, who
 ) -> None:
-    sid = sweep_of(3).id
+    sweep_of(3)
     arrive(store, "w1", "h1")
     idle = arrive(store, "w2", "h1")
     out_of_memory(store, who, "a")
