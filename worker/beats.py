@@ -6,7 +6,6 @@ reports go out at once, at most four times a second; a silent trial beats every 
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from contextlib import suppress
@@ -18,8 +17,8 @@ from hpq.outcome import Presence, Verdict
 from hpq.store import Store
 from hpq.trial import Claim
 from worker.collector import Collector
+from worker.outage import Outage
 
-log = logging.getLogger("hpq.beats")
 _GAP_S = 0.25
 _AFTER_ERROR_S = 1.0
 _NOT_TAKEN = (Verdict.LOST, Verdict.UNKNOWN)
@@ -28,8 +27,11 @@ _NOT_TAKEN = (Verdict.LOST, Verdict.UNKNOWN)
 class Beats:
     """Beats for one attempt at a time; `wake` is a pipe that hears of each verdict but ok."""
 
-    def __init__(self, store: Store, who: Presence, lease_ms: int, wake: int) -> None:
+    def __init__(
+        self, store: Store, who: Presence, lease_ms: int, wake: int, outage: Outage
+    ) -> None:
         self._store, self._who, self._lease_ms, self._wake = store, who, lease_ms, wake
+        self._outage = outage
         self._changed = Condition()
         self._claim: Claim | None = None
         self._collector: Collector | None = None
@@ -56,6 +58,7 @@ class Beats:
         with self._changed:
             self._claim = None
             self._changed.wait_for(lambda: not self._sending)
+        self._outage.left("beats")
 
     def flush(self) -> None:
         """Send what is left, from the calling thread; the lease goes on being extended meanwhile.
@@ -109,8 +112,9 @@ class Beats:
         try:
             verdict = self._store.beat(claim, self._who, batch, lease_ms=self._lease_ms)
         except RedisError as error:
-            log.warning("beat of %s: %s; training goes on", claim.trial, error)
+            self._outage.missed("beats", error)
             return False
+        self._outage.answered("beats")
         collector.acknowledge(verdict not in _NOT_TAKEN)
         self.last_ok_at = time.monotonic()
         if verdict is not Verdict.OK and verdict is not self.verdict:

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 from hpq.outcome import Presence
 from hpq.settings import Settings
 from hpq.store import Store
+from worker.outage import Outage
 
 log = logging.getLogger("hpq.housekeeper")
 
@@ -24,9 +25,14 @@ class Housekeeper:
     """
 
     def __init__(
-        self, settings: Settings, store: Store, describe: Callable[[], tuple[Presence, bool]]
+        self,
+        settings: Settings,
+        store: Store,
+        describe: Callable[[], tuple[Presence, bool]],
+        outage: Outage,
     ) -> None:
         self._settings, self._store, self._describe = settings, store, describe
+        self._outage = outage
         self._stop = Event()
         self._contact_at = time.monotonic()
         self._careful_until = 0.0
@@ -38,7 +44,7 @@ class Housekeeper:
         try:
             self._reap(self._present())
         except RedisError as error:
-            log.warning("Redis: %s", error)
+            self._outage.missed("housekeeper", error)
         self._thread.start()
 
     def stop(self) -> None:
@@ -56,8 +62,9 @@ class Housekeeper:
             try:
                 self._reap(self._present())
                 self._contact_at = time.monotonic()
+                self._outage.answered("housekeeper")
             except RedisError as error:
-                log.warning("Redis: %s", error)
+                self._outage.missed("housekeeper", error)
 
     def _present(self) -> int:
         who, is_idle = self._describe()

@@ -24,6 +24,7 @@ from worker.attempt import Attempts
 from worker.beats import Beats
 from worker.execution import Result
 from worker.judging import Halt
+from worker.outage import Outage
 from worker.refusals import Refusals
 from worker.spool import Spool
 from worker.stopping import Stopping
@@ -47,11 +48,13 @@ class Slot:
         beats: Beats,
         stopping: Stopping,
         tidy: Tidy,
+        outage: Outage,
         provenance: str,
     ) -> None:
         self._settings, self._store, self._who = settings, store, who
         self._access, self._attempts, self._beats = access, attempts, beats
         self._stopping, self._tidy, self._provenance = stopping, tidy, provenance
+        self._outage = outage
         self._spool = Spool(settings.home, settings.prefix)
         self.refusals = Refusals(access)
         self.trial = ""  # what it runs now; "" when idle
@@ -107,11 +110,14 @@ class Slot:
         nonce, pause_s = secrets.token_hex(8), 0.1
         while self._stopping.level == 0:
             try:
-                return call(nonce)
+                answer = call(nonce)
             except RedisError as error:
-                log.warning("Redis: %s; trying again", error)
+                self._outage.missed("claims", error)
                 self._stopping.pause(pause_s)
                 pause_s = min(2.0, pause_s * 2)
+            else:
+                self._outage.answered("claims")
+                return answer
         return None
 
     # --- one trial ----------------------------------------------------------------------------
@@ -191,6 +197,7 @@ class Slot:
         try:
             ended = hand_over()
         except RedisError as error:
+            self._outage.kept()
             log.warning("%s: Redis: %s; %s", claim.trial, error, self._keep(claim, outcome, sweep))
             ended = self._insist(lambda _: hand_over())
         if ended is not None:
