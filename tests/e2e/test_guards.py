@@ -48,6 +48,7 @@ BREAKS = """
 
 
 def test_a_stalled_trainer_leaves_its_stacks_and_is_tried_on_another_host(lab) -> None:
+    """Guards: a trainer waits for ever for a lock, on one of two hosts."""
     lab.write("stalls.py", STALLS)
     sid = lab.enqueue(
         f"trainer: stalls:train\nstall: 1\n{HEAD}parameters: {{only: {{value: two}}}}\n"
@@ -67,6 +68,7 @@ def test_a_stalled_trainer_leaves_its_stacks_and_is_tried_on_another_host(lab) -
 
 @pytest.mark.parametrize("launch", ["trainer: stalls:train", "program: stalled.py"])
 def test_what_stalls_twice_has_failed_and_nothing_of_it_is_left(lab, launch) -> None:
+    """Guards: a trial hangs wherever it runs, with children in sessions of their own."""
     lab.write("stalls.py", STALLS)
     lab.write("stalled.py", STALLED_PROGRAM)
     lab.write("still", "")
@@ -81,6 +83,7 @@ def test_what_stalls_twice_has_failed_and_nothing_of_it_is_left(lab, launch) -> 
 
 
 def test_the_rest_of_a_sweep_waits_for_its_canary(lab) -> None:
+    """Guards: `--canary 1`, and the first trial fails."""
     lab.write("train.py", BREAKS)
     lab.write("broken", "one")
     sid = lab.enqueue(f"program: train.py\n{HEAD}parameters: {{x: {{values: [1, 2, 3, 4]}}}}\n",
@@ -105,6 +108,7 @@ def test_the_rest_of_a_sweep_waits_for_its_canary(lab) -> None:
 
 
 def test_a_worker_that_fails_what_passes_elsewhere_steps_back_and_says_why(lab) -> None:
+    """F24: one of two hosts fails every trial."""
     lab.write("train.py", BREAKS)
     lab.write("broken", "sick")
     values = list(range(40))
@@ -132,6 +136,7 @@ BREAKS_LATER = """
 @pytest.mark.parametrize("workers", [1, 2], ids=["the only worker", "two workers"])
 @pytest.mark.parametrize("rule", ["first five", "eight of ten"])
 def test_a_sweep_that_fails_alike_is_held_and_one_line_says_what_to_do(lab, rule, workers) -> None:
+    """Guards: five of the first five, or eight of ten trials, fail alike."""
     lab.write("train.py", BREAKS_LATER)
     lab.worker(workers)
     lab.wait_until(lambda: len(lab.view.workers()) == workers, "the workers")

@@ -28,7 +28,7 @@ SWEEP = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: 
 
 @pytest.mark.slow
 def test_a_killed_worker_leaves_no_process_and_another_finishes_its_trial(lab) -> None:
-    """F1, F3: kill -9 of the parent; its fleet starts another, nothing of the program is left."""
+    """F1, F3, R14: kill -9 of the parent; its fleet starts another, nothing below it is left."""
     lab.write("train.py", BELOW)
     sid = lab.enqueue(SWEEP)
     lab.worker()
@@ -49,7 +49,7 @@ def test_a_killed_worker_leaves_no_process_and_another_finishes_its_trial(lab) -
 
 @pytest.mark.slow
 def test_a_trial_of_a_killed_worker_goes_to_another_that_lives(lab) -> None:
-    """F1: kill -9 of one of two parents."""
+    """F1, R7: kill -9 of one of two parents, while the other trains."""
     sid = lab.steered(2)
     lab.worker(2)
     lab.wait_for("began-1-1")

@@ -68,6 +68,7 @@ def spied(make_lab):
 
 @pytest.mark.parametrize("launch", ["program: spy.py", "trainer: spy:train"])
 def test_training_code_reads_no_secret_from_the_processes_above_it(spied, launch) -> None:
+    """Security: training code reads its variables and /proc/PID/environ of its worker and fleet."""
     own, others = spied(launch)
     assert any("worker.one" in line for line in others)  # it could look
     text = json.dumps([own, others])
@@ -77,6 +78,7 @@ def test_training_code_reads_no_secret_from_the_processes_above_it(spied, launch
 
 @pytest.mark.parametrize("launch", ["program: spy.py", "trainer: spy:train"])
 def test_in_a_pod_only_what_is_allowed_and_passed_is_seen(spied, launch) -> None:
+    """Security: the same in a pod, whose other variables are secrets, too."""
     own, others = spied(
         launch, "pass_env: [MY_TOKEN, CLUSTER_TOKEN]\n",
         KUBERNETES_SERVICE_HOST="10.0.0.1", HPQ_PASS_ENV="MY_TOKEN",
@@ -105,6 +107,7 @@ def test_training_code_of_a_run_reads_no_secret_from_any_process(make_lab, is_pr
 
 
 def test_the_value_of_a_passed_secret_is_masked_also_where_it_comes_in_halves(lab) -> None:
+    """Security: a program prints a secret in two halves and raises it."""
     lab.write("talks.py", TALKS)
     sid = lab.enqueue(f"program: talks.py\n{HEAD}")
     lab.worker(MY_TOKEN="t0ken-of-mine")
