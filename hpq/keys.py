@@ -17,7 +17,6 @@ P:bulk          zset  sweep id → up to which ended_ms points and logs of its t
 P:w:W           hash  a worker, with its last claim; expires
 P:c:C:open      zset  sweep id → claim order, for sweeps with waiting trials
 P:c:C:idle      zset  W → last seen idle, ms
-P:c:C:hosts     zset  host → last seen, ms
 P:demand:C      list  as long as running + claimable trials (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts
 P:s:S:params    hash  N → parameters, JSON
@@ -119,7 +118,7 @@ class Keys:
         return self._of("w", name)
 
     def worker_class(self, name: str, part: str) -> str:
-        """`part` is open, idle or hosts."""
+        """`part` is open or idle."""
         return self._of("c", name, part)
 
     def demand(self, worker_class: str) -> str:

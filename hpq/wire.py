@@ -173,7 +173,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         timeout_s=r.real("timeout_s"),
         stall_s=r.real("stall_s"),
         canary=r.whole("canary"),
-        keep=r.parse("keep", None, lambda text: Keep(**json.loads(text))),
+        keep=r.parse("keep", None, lambda text: known(Keep, text)),
         method=r.text("method"),
         seed=r.whole("seed"),
         varying=r.parse("varying", (), lambda text: _names(json.loads(text))),

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 from hpq.outcome import Presence
 from hpq.settings import Settings
 from hpq.store import Store
+from worker.outage import Outage
 from worker.vitals import Vitals
 
 log = logging.getLogger("hpq.housekeeper")
@@ -31,9 +32,11 @@ class Housekeeper:
         store: Store,
         describe: Callable[[], tuple[Presence, bool]],
         vitals: Vitals,
+        outage: Outage,
     ) -> None:
         self._settings, self._store, self._describe = settings, store, describe
         self._vitals, self._asked_at = vitals, -_ASK_S
+        self._outage = outage
         self._stop = Event()
         self._contact_at = time.monotonic()
         self._careful_until = 0.0
@@ -61,9 +64,10 @@ class Housekeeper:
         try:
             self._reap(self._present())
             self._contact_at = time.monotonic()
+            self._outage.answered("housekeeper")
             self._vitals.tick(self._ask())
         except RedisError as error:
-            log.warning("Redis: %s", error)
+            self._outage.missed("housekeeper", error)
             self._vitals.error()
 
     def _ask(self) -> Mapping[str, float]:

@@ -27,6 +27,7 @@ from worker.execution import Signals
 from worker.housekeeper import Housekeeper
 from worker.introduction import Introduction
 from worker.logs import configure
+from worker.outage import Outage
 from worker.processes import adopt_orphans, end_with_parent
 from worker.slot import Slot
 from worker.stopping import Stopping
@@ -64,9 +65,9 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
     digest, record = provenance.record(settings, host, device)
     store.keep_provenance(digest, record)
     who = Presence(name=name, host=host, worker_class=settings.queue)
-    beats = Beats(
-        _store(settings, retries=0, timeout_s=3.0), who, settings.lease_ms, stopping.write_end
-    )
+    outage = Outage()
+    beat_store = _store(settings, retries=0, timeout_s=3.0)
+    beats = Beats(beat_store, who, settings.lease_ms, stopping.write_end, outage)
     signals = Signals(wake=stopping.read_end, level=lambda: stopping.level)
     shelf = Shelf(settings)
     attempts = Attempts(settings, environ, access, beats, signals, shelf)
@@ -80,6 +81,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
         beats=beats,
         stopping=stopping,
         tidy=tidy,
+        outage=outage,
         provenance=digest,
         vitals=vitals,
     )
@@ -90,9 +92,11 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
         _store(settings, retries=1, timeout_s=5.0),
         lambda: introduction.now(stopping),
         vitals,
+        outage,
     )
     redis = connect(settings.redis_url, retries=1)
-    worker = TicketWorker(redis, Tickets(redis, Keys(settings.prefix)), settings.queue, name, slot)
+    tickets = Tickets(redis, Keys(settings.prefix))
+    worker = TicketWorker(redis, tickets, settings.queue, name, slot, outage)
     housekeeper.start()
     log.info("%s takes %s on %s", name, settings.queue, device)
     try:

@@ -21,7 +21,6 @@ end
 if NOW - tonumber(settle[2]) < lease then return {'settling', 0, 0} end
 
 local function poison(sid, n, t, f)
-  local of = redis.call('HGET', sweep_key(sid), 'class')
   local step, hosts = tonumber(f[4] or 0), f[6] or ''
   local lost = step > tonumber(f[5] or 0) and 1 or tonumber(f[3] or 0) + 1
   if lost == 1 then hosts = '' end
@@ -29,9 +28,12 @@ local function poison(sid, n, t, f)
     hosts = hosts == '' and f[2] or hosts .. ',' .. f[2]
   end
   redis.call('HSET', t, 'lost', lost, 'lost_step', math.max(step, tonumber(f[5] or 0)), 'lost_hosts', hosts)
-  local live = redis.call('ZCOUNT', key('c', of, 'hosts'), NOW - FRESH_MS, '+inf')
-  local two = string.find(hosts, ',', 1, true) or live <= 1
-  return lost >= lost_max and two
+  if lost < lost_max then return false end
+  if string.find(hosts, ',', 1, true) then return true end
+  for _, other in ipairs(takers(sid)) do
+    if other.host ~= f[2] then return false end
+  end
+  return true
 end
 
 local wanted, back, over = {}, 0, 0

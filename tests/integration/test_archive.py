@@ -203,6 +203,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes, list[str]], bytes], str]] = {
 def test_nothing_is_restored_of_a_file_that_is(
     session: Session, lived, store, redis, tmp_path, damage: str
 ) -> None:
+    """Archive: a file is cut, flipped, edited, newer, or of something else."""
     path = tmp_path / "s.hpq"
     write(session, lived, path, force=False)
     store.remove(lived)
@@ -227,6 +228,7 @@ def test_a_damaged_file_is_one_line_and_exit_code_2(hpq: Hpq, tmp_path) -> None:
 def test_a_restoring_that_dies_is_invisible_and_expires_and_can_be_done_again(
     hpq: Hpq, lived, redis, view, store, who, tmp_path, monkeypatch
 ) -> None:
+    """Archive: a restore dies in its midst."""
     before = dump(redis)
     assert hpq("archive", lived, "s.hpq").returncode == 0
     assert hpq("rm", lived, "--yes").returncode == 0
