@@ -46,7 +46,12 @@ redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
 redis.call('ZADD', key('workers'), int(NOW), worker)
 redis.call('PEXPIRE', key('w', worker), 3 * lease)
 redis.call('HSET', t, 'beat_ms', int(NOW))
-if seq <= tonumber(f[4] or 0) then return {f[5] or 'ok'} end
+local rule = read_rule(sid)
+local function answer()
+  if rule then look_again(sid, n, attempt, rule) end
+  return {redis.call('HGET', t, 'stop') or 'ok'}
+end
+if seq <= tonumber(f[4] or 0) then return answer() end
 
 if full and (ARGV[11] ~= '' or #ARGV > 14) then
   full = make_room(BULK) < BULK
@@ -95,9 +100,10 @@ for i = 15, #ARGV, 3 do
   if f[6] then cut(ARGV[i + 1], points, tonumber(ARGV[i])) end
   redis.call('HSET', t, 'm:' .. ARGV[i + 1], ARGV[i + 2])
   if not full then redis.call('XADD', points, '*', 's', ARGV[i], 'v', ARGV[i + 2]) end
+  if rule and ARGV[i + 1] == rule.metric then log_value(sid, n, attempt, rule, ARGV[i + 2]) end
   if redis.call('XLEN', points) > POINTS then  -- thin: the curve stays whole, every second point goes
     local all = redis.call('XRANGE', points, '-', '+')
     for j = 2, #all - 1, 2 do redis.call('XDEL', points, all[j][1]) end
   end
 end
-return {f[5] or 'ok'}
+return answer()

@@ -54,13 +54,18 @@ local function take(sid, n)
     redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
   end)
   attempt = redis.call('HINCRBY', t, 'attempt', 1)
-  local from = redis.call('HGET', t, 'checkpoint_step')
+  local from, at = unpack(redis.call('HMGET', t, 'checkpoint_step', 'checkpoint'))
   -- Without a checkpoint training starts from the beginning, so what earlier attempts reported goes;
   -- with one it goes when this attempt reports the same steps again (beat).
   if not from then forget_points(sid, n) end
+  if from then
+    local _, told = pcall(cjson.decode, at)
+    told = type(told) == 'table' and told or {}
+    rewind(sid, n, tonumber(told.logged) or 0, tonumber(told.best) and told.best or '')
+  end
   book_time(t)
   redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'kind', 'error', 'fingerprint',
-    'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints')
+    'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints', 'pruning')
   if from then redis.call('HSET', t, 'step', from, 'resumes', '\n') end
   redis.call('HSET', t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', int(NOW),
     'beat_ms', int(NOW), 'provenance', provenance)

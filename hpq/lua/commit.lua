@@ -48,7 +48,7 @@ end
 -- The guards. A sweep's tail is its last ten ends, who saw each and its mark: '+' for a trial that
 -- passed, '-' for one that says nothing, else what failed.
 local TELLING = {user_error = true, killed = true, stalled = true, out_of_memory = true}
-local worker, mark = f[9] or '', outcome == 'finished' and '+' or '-'
+local worker, mark = f[9] or '', (outcome == 'finished' or outcome == 'pruned') and '+' or '-'
 if outcome == 'failed' and TELLING[kind] then
   mark = string.gsub(kind == 'user_error' and fingerprint or kind .. ' ' .. fingerprint, '[\n\t]', ' ')
 end
@@ -114,9 +114,9 @@ local function breaker(last, same, others)
 end
 
 local function pass_canary()
-  local c = redis.call('HMGET', s, 'canary', 'n_finished')
+  local c = redis.call('HMGET', s, 'canary', 'n_finished', 'n_pruned')
   local canary = tonumber(c[1] or 0)
-  if canary > 0 and tonumber(c[2] or 0) >= canary then redis.call('HSET', s, 'canary', '0') end
+  if canary > 0 and tonumber(c[2] or 0) + tonumber(c[3] or 0) >= canary then redis.call('HSET', s, 'canary', '0') end
 end
 
 -- Keeps exactly the newest bytes of the log. Entries keep their ids, by which readers follow.
@@ -207,14 +207,18 @@ local want = changing(sid, function()
   if objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
     redis.call('ZADD', sweep_key(sid, 'rank'), objective, n)
   end
-  if outcome == 'finished' then
+  if outcome == 'finished' or outcome == 'pruned' then
     redis.call('HINCRBY', s, 'dur_n', 1)
     redis.call('HINCRBYFLOAT', s, 'dur_sum', ran)
     redis.call('HINCRBYFLOAT', s, 'dur_sq', int(ran * ran))
+    pass_canary()
   end
-  if outcome == 'finished' then pass_canary() end
   if outcome == 'failed' and kind ~= 'diverged' then mind_canary(sid, n, attempt, kind, message) end
   if is_failure then breaker(last, same, others) end
   gone = doomed()
 end)
+if reply == 'done' and objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
+  local rule = read_rule(sid)  -- a result may come without its reports, from a worker's disk
+  if rule then mind_target(sid, n, attempt, rule, objective) end
+end
 return {reply, want[1], want[2], unpack(gone)}

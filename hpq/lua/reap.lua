@@ -42,18 +42,15 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
   local t, f = sid and trial_key(sid, n), {}
   -- What is no lease, or that of a sweep that is gone, must not keep the others from coming back.
   if sid and is_there(sid) then
-    f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'stop',
-      'beat_ms')
+    f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'beat_ms')
   end
   if not f[1] then
     redis.call('ZREM', key('leases'), id)
   else
     count('leases_expired')
     local want = changing(sid, function()
-      local flag = redis.call('HGET', sweep_key(sid), 'flag')
-      let_go(sid, n, tonumber(f[8]))
-      if f[7] == 'stop' or flag == 'cancelled' or flag == 'stopped' then
-        finish(sid, n, f[1], 'cancelled')
+      let_go(sid, n, tonumber(f[7]))
+      if end_told(sid, n, f[1]) then
         over = over + 1
       elseif poison(sid, n, t, f) then
         local why = 'its worker was lost ' .. lost_max .. ' times without progress'
@@ -61,7 +58,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
         mind_canary(sid, n, f[1], 'poison', why)
         over = over + 1
       else
-        requeue(sid, n, f[1], 'lost', true, 'beat_ms', f[8] or 0)
+        requeue(sid, n, f[1], 'lost', true, 'beat_ms', f[7] or 0)
         back = back + 1
       end
     end)

@@ -17,7 +17,7 @@ from hpq.errors import UserError
 from hpq.outcome import Batch, Outcome, Reason
 from hpq.restoring import Restoring
 from hpq.settings import read
-from hpq.sweep import Launch, Metric
+from hpq.sweep import EarlyTerminate, Launch, Metric, Rule
 from hpq.trial import Failure, FailureKind, Point, TrialState
 from producer.archive.restore import restore
 from producer.archive.write import write
@@ -64,6 +64,7 @@ def lived(store, sweep_of, who, redis, keys) -> str:
         SID,
         launch=Launch(program="a b.py", command=("${env}", "x"), code="d1"),
         metric=Metric(name="a/b c"),
+        early=EarlyTerminate(rule=Rule.HYPERBAND, bands=(1, 30, 900, 2700)),
         spec={"a": [1, {"b": None}], "text": "\x1b[31mé"},
     )
     redis.hset(keys.code, "d1", '{"a b.py":"00"}')
