@@ -61,6 +61,7 @@ class Outcome:
 
     state: TrialState
     objective: float | None = None
+    best: float | None = None  # of all that the attempt reported, whatever the sweep ranks by
     step: int = 0
     failure: Failure | None = None
     ran_ms: int | None = None  # by the worker's clock, which runs on while Redis is away

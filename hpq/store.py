@@ -99,10 +99,12 @@ class Store:
         skip: Sequence[str] = (),
         only: str = "",
         leave: Callable[[str], object] = lambda _: None,
+        feed: Callable[[str], object] = lambda _: None,
     ) -> Claim | None:
         """The next trial for a worker (of one sweep `only`), or None where it may take none.
 
-        `leave` hears of a sweep that was left because a newer version made it.
+        `leave` hears of a sweep that was left because a newer version made it, `feed` of one whose
+        sets nobody makes.
         """
         skipped = f",{','.join(skip)},"
         by = (who.worker_class, who.name, who.host)
@@ -110,6 +112,8 @@ class Store:
             word, rest = self._scripts.run(
                 "claim", *by, nonce, lease_ms, SCHEMA, provenance, skipped, only
             )
+            if rest[-1]:
+                feed(rest[-1].decode())
             if word == "empty":
                 if rest[0]:
                     leave(rest[0].decode())

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hpq import wire_early
+from hpq import wire_early, wire_metric
 from hpq.errors import DecodeError
 from hpq.fields import Reader, Row, known, word
-from hpq.sweep import SCHEMA, Counts, Goal, Keep, Launch, Metric, Sweep, Take
+from hpq.sweep import SCHEMA, Keep, Launch, Sweep
 from hpq.trial import (
     Artifacts,
     Checkpoint,
@@ -94,39 +94,18 @@ def _mapping(text: str) -> dict[str, Json]:
     return data
 
 
-def encode_metric(metric: Metric | None) -> str:
-    """The metric as JSON; empty for none."""
-    if metric is None:
-        return ""
-    data = {"name": metric.name, "goal": metric.goal, "take": metric.take, "target": metric.target}
-    return dumps(data)
-
-
-def decode_metric(text: str) -> Metric | None:
-    """The metric from its JSON (ValueError, KeyError where it is not one).
-
-    None for a goal of a newer version: no ranking is better than a wrong one.
-    """
-    data = _mapping(text)
-    target = data.get("target")
-    if not isinstance(data["name"], str) or not isinstance(target, int | float | None):
-        raise ValueError("not a metric")
-    goal, take = word(Goal, str(data["goal"])), word(Take, str(data["take"]))
-    if goal is None:
-        return None
-    return Metric(name=data["name"], goal=goal, take=take or Take.LAST, target=target)
-
-
 def encode_sweep(sweep: Sweep) -> dict[str, str]:
     """The fields of a sweep's hash that do not change by themselves (counts are the scripts')."""
+    late = {"sampler": sweep.sampler, "search": sweep.search, "run_cap": str(sweep.run_cap)}
     return {
+        **(late if sweep.sampler else {}),
         "schema": str(sweep.schema),
         "name": sweep.name,
         "digest": sweep.digest,
         "launch": encode_launch(sweep.launch),
         "signature": sweep.signature,
         "signer": sweep.signer,
-        "metric": encode_metric(sweep.metric),
+        "metric": wire_metric.encode(sweep.metric),
         "goal": sweep.metric.goal if sweep.metric else "",
         "class": sweep.worker_class,
         "owner": sweep.owner,
@@ -153,6 +132,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         DecodeError: a field is not what this version writes (names it).
     """
     r = Reader(key, row)
+    counts = r.counts(queued, running, dropped)
     return Sweep(
         id=sid,
         schema=r.parse("schema", SCHEMA, int),
@@ -161,7 +141,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         launch=r.parse("launch", Launch(), decode_launch),
         signature=r.text("signature"),
         signer=r.text("signer"),
-        metric=r.parse("metric", None, decode_metric),
+        metric=r.parse("metric", None, wire_metric.decode),
         worker_class=r.text("class"),
         owner=r.text("owner"),
         priority=r.whole("priority"),
@@ -182,15 +162,11 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         held=r.text("held"),
         reached=r.parse("reached", None, wire_early.reached),
         bands=r.parse("bands", (), wire_early.bands),
-        counts=Counts(
-            queued=queued,
-            running=running,
-            finished=r.whole("n_finished"),
-            failed=r.whole("n_failed"),
-            pruned=r.whole("n_pruned"),
-            cancelled=r.whole("n_cancelled") + dropped,
-            diverged=r.whole("n_diverged"),
-        ),
+        sampler=r.text("sampler"),
+        search=r.text("search"),
+        run_cap=r.whole("run_cap"),
+        no_more=r.text("no_more"),
+        counts=counts,
     )
 
 

@@ -25,7 +25,7 @@ def decode_claim(keys: Keys, answer: list[Any]) -> Claim:
     Raises:
         DecodeError: the parameters are not what this version writes.
     """
-    sid, number, attempt, params, checkpoint = answer
+    sid, number, attempt, params, checkpoint, *_ = answer
     trial = TrialId(sweep=sid.decode(), number=int(number))
     where = f"{keys.sweep(trial.sweep, 'params')} field {trial.number}"
     values = wire.decode_params(where, params)
@@ -87,6 +87,7 @@ def outcome_args(outcome: Outcome, sweep_retries: int) -> list[str | int]:
         FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
         "" if outcome.ran_ms is None else outcome.ran_ms,
         _files(outcome.artifacts),
+        "" if outcome.best is None else wire.number(outcome.best),
     ]
 
 

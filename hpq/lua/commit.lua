@@ -4,14 +4,15 @@
 -- ARGV sweep, number, attempt, outcome (finished failed pruned cancelled), objective ('' for none),
 --      step, failure kind, error line, fingerprint, retries allowed, by progress (1: a failure after
 --      the step has risen is not charged), moves (1: rather on another host), log bytes to keep, how
---      long it ran in ms ('' where nobody measured it), artifacts as JSON ('' for none)
+--      long it ran in ms ('' where nobody measured it), artifacts as JSON ('' for none), the best value
+--      that it reported ('' for none)
 -- Replies: done | requeued | suspect (given back uncharged: this worker fails alone) | already |
 --      stale | unknown, then class and tickets, then the trials whose files may go: number/attempt
 --      for checkpoints, with a + for artifacts, too
 
 local sid, n, attempt, outcome, objective = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local step, kind, message, fingerprint = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
-local artifacts = ARGV[15] or ''
+local artifacts, best = ARGV[15] or '', ARGV[16] or ''
 local s, t = sweep_key(sid), trial_key(sid, n)
 
 if is_full() then make_room(65536) end  -- a result is taken all the same
@@ -193,6 +194,9 @@ local want = changing(sid, function()
     return
   end
   local fields = {'objective', objective, 'step', step}
+  if best ~= '' and (redis.call('HGET', s, 'sampler') or '') ~= '' then
+    fields[5], fields[6] = 'best', best
+  end
   for _, pair in ipairs({{'kind', kind}, {'error', message}, {'fingerprint', fingerprint}}) do
     if pair[2] ~= '' then fields[#fields + 1] = pair[1]; fields[#fields + 1] = pair[2] end
   end

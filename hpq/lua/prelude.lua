@@ -13,6 +13,7 @@ local clock = redis.call('TIME')
 local NOW = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 local FRONT = 1000000000  -- a requeued trial waits at its number minus this: before all others
+local COMING = 1000       -- at most so many sets that are yet to be made count
 local FRESH_MS = 30000    -- an idle worker or a host not seen for so long does not count
 
 -- Appends to the sweep's events. A trial that was claimed keeps the ids of its own, the newest ~120,
@@ -32,12 +33,33 @@ local function is_there(sid) return redis.call('HEXISTS', sweep_key(sid), 'class
 
 local function running(sid) return redis.call('ZCARD', sweep_key(sid, 'running')) end
 
--- How many trials of a sweep could be claimed now.
+-- How many sets of a late-bound sweep may still be made; 0 for any other. An open-ended one has no
+-- number, so more than COMING count as COMING.
+local function to_come(sid)
+  local f = redis.call('HMGET', sweep_key(sid), 'sampler', 'run_cap', 'no_more')
+  if (f[1] or '') == '' or (f[3] or '') ~= '' then return 0 end
+  local cap = tonumber(f[2]) or 0
+  if cap == 0 then return COMING end
+  return math.max(0, math.min(COMING, cap - redis.call('HLEN', sweep_key(sid, 'params'))))
+end
+
+-- No further sets of a late-bound sweep are made, for this reason (stopped, cancelled, exhausted, …).
+local function close_search(sid, why)
+  local f = redis.call('HMGET', sweep_key(sid), 'sampler', 'no_more')
+  if (f[1] or '') ~= '' and (f[2] or '') == '' then redis.call('HSET', sweep_key(sid), 'no_more', why) end
+end
+
+-- True where nothing of a sweep waits, runs or may still come.
+local function is_done(sid)
+  return redis.call('ZCARD', sweep_key(sid, 'waiting')) + running(sid) + to_come(sid) == 0
+end
+
+-- How many trials of a sweep could be claimed now, also such as have yet to be made.
 local function claimable(sid)
   local f = redis.call('HMGET', sweep_key(sid), 'flag', 'held', 'max_parallel', 'canary', 'n_finished',
     'n_pruned')
   if (f[1] or '') ~= '' or (f[2] or '') ~= '' then return 0 end
-  local room = redis.call('ZCARD', sweep_key(sid, 'waiting'))
+  local room = redis.call('ZCARD', sweep_key(sid, 'waiting')) + to_come(sid)
   local cap, canary = tonumber(f[3]) or 0, tonumber(f[4]) or 0
   if cap > 0 then room = math.min(room, cap - running(sid)) end
   if canary > 0 then room = math.min(room, canary - (tonumber(f[5]) or 0) - (tonumber(f[6]) or 0) - running(sid)) end
@@ -57,10 +79,19 @@ local function set_demand(class, by)
   end
 end
 
--- How many tickets the class should have because of this sweep.
+-- True where sets may be made and nobody holds the lease for making them.
+local function is_unfed(sid)
+  local ends = tonumber(redis.call('HGET', sweep_key(sid), 'suggest_until') or 0)
+  return ends <= NOW and claimable(sid) > 0 and to_come(sid) > 0
+end
+
+-- How many tickets the class should have because of this sweep: for what waits, and for one who makes
+-- sets where nobody does.
 local function tickets(sid, class)
   local idle = redis.call('ZCOUNT', key('c', class, 'idle'), NOW - FRESH_MS, '+inf')
-  return math.min(claimable(sid), idle + 8)
+  local ready = math.min(claimable(sid), redis.call('ZCARD', sweep_key(sid, 'waiting')))
+  if ready == 0 and is_unfed(sid) then return 1 end
+  return math.min(ready, idle + 8)
 end
 
 -- Runs a change of a sweep and keeps the demand list in step; answers {class, tickets wanted}.
@@ -68,9 +99,7 @@ local function changing(sid, change)
   local class, before = redis.call('HGET', sweep_key(sid), 'class'), demand(sid)
   change()
   set_demand(class, demand(sid) - before)
-  if redis.call('ZCARD', sweep_key(sid, 'waiting')) + running(sid) == 0 then
-    redis.call('ZREM', key('c', class, 'open'), sid)
-  end
+  if is_done(sid) then redis.call('ZREM', key('c', class, 'open'), sid) end
   return {class, tickets(sid, class)}
 end
 

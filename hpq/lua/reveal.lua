@@ -52,6 +52,6 @@ redis.call('ZADD', key('sweeps'), f[2], sid)
 redis.call('HSETNX', key('digests'), f[3], sid)
 redis.call('HSETNX', key('last'), f[4], sid)
 if tonumber(f[5] or 0) > 0 then redis.call('ZADD', key('bulk'), 0, sid) end
-if redis.call('ZCARD', sweep_key(sid, 'waiting')) > 0 then open(sid) end
+if not is_done(sid) then open(sid) end
 set_demand(f[1], demand(sid))
 return {'created', f[1], tickets(sid, f[1])}

@@ -11,8 +11,9 @@ from hpq.hyperparams import SHIPPED
 from hpq.trial import Json
 from producer.sweepfile import early, fit, schema
 from producer.sweepfile.problems import Problems, shown
+from producer.sweepfile.values import Check
 
-_NOT_BESIDE_A_LIST = frozenset({"method", "parameters", "order"})
+_NOT_BESIDE_A_LIST = frozenset({"method", "parameters", "order", "when", "exclude", "points"})
 
 
 def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
@@ -61,7 +62,7 @@ def _check_keep(data: Mapping[str, Json], out: Problems) -> None:
 def _check_mapping(
     data: Mapping[str, Json],
     key: str,
-    table: Mapping[str, schema.Check],
+    table: Mapping[str, Check],
     needs: str,
     out: Problems,
 ) -> None:

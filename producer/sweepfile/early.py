@@ -13,25 +13,25 @@ from itertools import takewhile
 from hpq.hyperparams import SHIPPED
 from hpq.sweep import EarlyTerminate, Rule
 from hpq.trial import Json
-from producer.sweepfile import schema
+from producer.sweepfile import schema, values
 from producer.sweepfile.problems import Problems, shown
 
 _KEY = "early_terminate"
 _ROUNDS = 100  # of min_iter·eta^k; W&B makes so many
 _MOST = 2**53  # exact in a double, which is what Redis's scripts count with
 _LONGEST = 2**20  # values of one trial that the median looks at
-_COUNT = schema.whole(1, 2**31)
-_TYPE: Mapping[str, schema.Check] = {"type": schema.word(*(rule.value for rule in Rule))}
-RULES: Mapping[str, Mapping[str, schema.Check]] = {
+_COUNT = values.whole(1, 2**31)
+_TYPE: Mapping[str, values.Check] = {"type": values.word(*(rule.value for rule in Rule))}
+RULES: Mapping[str, Mapping[str, values.Check]] = {
     Rule.HYPERBAND: {
         **_TYPE,
         "min_iter": _COUNT,
         "max_iter": _COUNT,
-        "s": schema.whole(1, 100),
-        "eta": schema.number(1),
-        "strict": schema.flag,
+        "s": values.whole(1, 100),
+        "eta": values.number(1),
+        "strict": values.FLAG,
     },
-    Rule.ASHA: {**_TYPE, "min_iter": _COUNT, "max_iter": _COUNT, "eta": schema.number(1)},
+    Rule.ASHA: {**_TYPE, "min_iter": _COUNT, "max_iter": _COUNT, "eta": values.number(1)},
     Rule.MEDIAN: {**_TYPE, "min_iter": _COUNT, "min_trials": _COUNT},
 }
 

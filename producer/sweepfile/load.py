@@ -9,18 +9,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path as FilePath
+from random import Random
 
 from hpq import command, hyperparams
 from hpq.errors import SweepFileError
 from hpq.hyperparams import TrainerSpec
 from hpq.identity import MAX_SET_BYTES, canonical
-from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Goal, Keep, Metric, Take
+from hpq.search.conditions import Partial
+from hpq.search.lattice import TooMany
+from hpq.search.samplers import LIMIT
+from hpq.search.space import NothingLeft, Space
+from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Goal, Impute, Keep, Metric, Take
 from hpq.trial import Json
-from producer.sweepfile import checks, early, fit, listed, parameters, schema, sourcefile, yamlfile
+from producer.sweepfile import (
+    checks,
+    conditions,
+    early,
+    fit,
+    listed,
+    parameters,
+    points,
+    schema,
+    sourcefile,
+    values,
+    yamlfile,
+)
 from producer.sweepfile.overrides import Flag, apply, flag, from_set
 from producer.sweepfile.problems import Problems, shown
-from producer.sweepfile.samplers import LIMIT
-from producer.sweepfile.space import Space
 from producer.sweepfile.spec import LIST, SweepSpec
 from producer.sweepfile.spec import count as count_sets
 
@@ -73,8 +88,14 @@ def load(
         space = _space(data, shipped, out)
         spec = _spec(data, path.stem, shipped, out, source=data)
         spec = replace(spec, space=space, varying=space.varying)
-    _check_count(spec, limit, out)
-    _tell_cap(spec, out)
+        if "points" in data and not out.errors:
+            is_grid = spec.method == "grid"
+            spec = replace(spec, points=points.read(data["points"], space, is_grid, out))
+    try:
+        _check_count(spec, limit, out)
+        _tell_cap(spec, out)
+    except TooMany as error:
+        out.add(("exclude" if "exclude" in data else "when",), str(error))
     out.check()
     return replace(spec, warnings=out.warned())
 
@@ -92,7 +113,8 @@ def _space(data: Keys, shipped: TrainerSpec | None, out: Problems) -> Space:
     """The search space, checked against the method and, for a shipped trainer, its limits."""
     if "parameters" not in data:
         return Space.of({})
-    space = parameters.read(data["parameters"], ("parameters",), out)
+    leaves = parameters.read_leaves(data["parameters"], ("parameters",), out)
+    space = _conditioned(data, leaves, out)
     if shipped is not None:
         fit.check_space(shipped, space, out)
     largest = 0
@@ -106,8 +128,34 @@ def _space(data: Keys, shipped: TrainerSpec | None, out: Problems) -> Space:
     return space
 
 
+def _conditioned(data: Keys, leaves: conditions.Leaves, out: Problems) -> Space:
+    """The space with what `when` and `exclude` say of it."""
+    if out.errors:
+        return Space.of(leaves)
+    is_grid = data.get("method") == "grid"
+    when = conditions.read_when(data["when"], leaves, is_grid, out) if "when" in data else ()
+    none: tuple[Partial, ...] = ()
+    rest = data.get("exclude")
+    exclude = conditions.read_exclude(rest, leaves, is_grid, out) if "exclude" in data else none
+    return Space.of(leaves, when, exclude)
+
+
+def _check_left(space: Space, is_grid: bool, out: Problems) -> None:
+    """Note an `exclude` that leaves nothing, found by counting or, where that fails, by drawing."""
+    number = space.size if is_grid else space.outcomes
+    try:
+        if number is None:
+            space.draw(Random(0))
+        elif number == 0:
+            raise NothingLeft
+    except NothingLeft:
+        out.add(("exclude",), "leaves no set at all; remove an entry")
+
+
 def _check_count(spec: SweepSpec, limit: int | None, out: Problems) -> None:
-    """Note a sweep of more sets than are taken; the count is known before any is made."""
+    """Note a sweep of no sets, or of more than are taken; the count is known before any is made."""
+    if spec.space is not None and spec.space.exclude and not out.errors:
+        _check_left(spec.space, spec.method == "grid", out)
     total = None if out.errors else count_sets(spec)
     if total is None or limit is None or total <= limit:
         return
@@ -145,7 +193,7 @@ def _spec(
         return tuple(map(str, value)) if isinstance(value, list) else ()
 
     return SweepSpec(
-        name=text("name", stem if schema.DISPLAY_NAME.match(stem) else "sweep"),
+        name=text("name", "sweep" if schema.NAME(stem) else stem),
         method=text("method"),
         metric=None if out.errors else _metric(data.get("metric"), shipped),
         trainer=text("trainer"),
@@ -164,8 +212,8 @@ def _spec(
         priority=whole("priority"),
         max_parallel=whole("max_parallel"),
         retries=whole("retries"),
-        timeout_s=schema.seconds(data.get("timeout")) if not out.errors else 0.0,
-        stall_s=schema.seconds(data.get("stall")) if not out.errors else 0.0,
+        timeout_s=values.seconds(data.get("timeout")) if not out.errors else 0.0,
+        stall_s=values.seconds(data.get("stall")) if not out.errors else 0.0,
         keep=None if out.errors else _keep(data.get("keep")),
         early=None if out.errors else _early(data.get("early_terminate")),
         run_cap=whole("run_cap") or None,
@@ -190,10 +238,13 @@ def _metric(data: Json, shipped: TrainerSpec | None) -> Metric | None:
     if not isinstance(data, dict):
         return own
     name, target = str(data["name"]), data.get("target")
+    running = data.get("impute_while_running", False)
     goal = own.goal if own and own.name == name else Goal.MINIMIZE
     return Metric(
         name=name,
         goal=Goal(str(data.get("goal", goal))),
         take=Take(str(data.get("value", Take.LAST))),
         target=float(target) if isinstance(target, int | float) else None,
+        impute=Impute(str(data.get("impute", Impute.WORST))),
+        impute_while_running=None if running in (False, "false") else Impute(str(running)),
     )

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from hpq.identity import identity
+from hpq.search import samplers
+from hpq.search.samplers import LIMIT
+from hpq.search.space import Space
 from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric
 from hpq.trial import Json
-from producer.sweepfile import samplers
-from producer.sweepfile.samplers import LIMIT
-from producer.sweepfile.space import Space
 
+Set = dict[str, Json]
 LIST = "list"  # the method of a file that lists its sets
 
 
@@ -32,7 +34,8 @@ class SweepSpec:
     name: str
     method: str
     space: Space | None = None
-    listed: tuple[dict[str, Json], ...] = ()
+    listed: tuple[Set, ...] = ()
+    points: tuple[Set, ...] = ()  # sets of the space that come first
     metric: Metric | None = None
     trainer: str = ""
     program: str = ""
@@ -60,14 +63,22 @@ class SweepSpec:
     warnings: tuple[str, ...] = ()
 
 
-def sets(spec: SweepSpec) -> Iterator[dict[str, Json]]:
+def sets(spec: SweepSpec) -> Iterator[Set]:
     """The sweep's sets in order, made one by one; without end where `count` is None."""
     if spec.space is None:
         return islice(spec.listed, spec.run_cap)
     if spec.method == "grid":
         every = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
-        return islice(every, spec.run_cap)
-    return samplers.random(spec.space, spec.run_cap, spec.seed)
+    else:
+        every = samplers.random(spec.space, None, spec.seed)
+    return islice(_first(spec.points, every), spec.run_cap)
+
+
+def _first(points: tuple[Set, ...], every: Iterator[Set]) -> Iterator[Set]:
+    """The points, then the other sets but for the points."""
+    yield from points
+    known = {identity(point) for point in points}
+    yield from (params for params in every if not known or identity(params) not in known)
 
 
 def count(spec: SweepSpec) -> int | None:
@@ -77,7 +88,7 @@ def count(spec: SweepSpec) -> int | None:
     """
     size = len(spec.listed) if spec.space is None else spec.space.size
     if spec.space is not None and spec.method != "grid":
-        size = size if spec.space.is_even else None
+        size = spec.space.outcomes
         if spec.run_cap is None and size is not None and size > LIMIT:
             return None
     if size is None or spec.run_cap is None:
