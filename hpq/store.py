@@ -27,6 +27,7 @@ from hpq.outcome import (
     Reason,
     Verdict,
 )
+from hpq.pulse import pulse
 from hpq.scripts import Scripts
 from hpq.sweep import SCHEMA, Sweep
 from hpq.trial import Claim
@@ -202,6 +203,10 @@ class Store:
             "presence", who.name, who.worker_class, who.host, int(idle), lifetime_ms, *fields
         )
         return int(rest[0])
+
+    def pulse(self, worker_class: str) -> Mapping[str, float]:
+        """Figures of the server and of a class, for graphs."""
+        return pulse(self._redis, self._keys, worker_class)
 
     def absent(self, who: Presence) -> None:
         """Say that a worker is leaving."""

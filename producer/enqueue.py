@@ -150,6 +150,7 @@ def _sweep(
         timeout_s=spec.timeout_s,
         stall_s=spec.stall_s,
         keep=spec.keep,
+        early=spec.early,
         method=spec.method,
         seed=spec.seed,
         varying=spec.varying,

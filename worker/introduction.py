@@ -40,6 +40,7 @@ class Introduction:
         fields = {
             "state": "stopping" if stopping.level else "busy" if busy else "idle",
             "trial": busy,
+            "fault": "" if busy else self._slot.refusals.fault,
             "key": fingerprint(self._access.key),  # the first enqueue here may make it later
             "refuses": json.dumps(dict(self._slot.refusals.reasons)),
         }

@@ -68,7 +68,7 @@ def _judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
         return None
     if halt is Halt.CANCELLED and not ending.is_finished:
         return _ended(got, TrialState.CANCELLED)
-    if halt is Halt.PRUNED:
+    if halt is Halt.PRUNED and not ending.is_finished:
         return _ended(got, TrialState.PRUNED)
     if halt is Halt.TIMEOUT:
         limit = f"{sweep.timeout_s:g} s"

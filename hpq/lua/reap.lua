@@ -21,7 +21,6 @@ end
 if NOW - tonumber(settle[2]) < lease then return {'settling', 0, 0} end
 
 local function poison(sid, n, t, f)
-  local of = redis.call('HGET', sweep_key(sid), 'class')
   local step, hosts = tonumber(f[4] or 0), f[6] or ''
   local lost = step > tonumber(f[5] or 0) and 1 or tonumber(f[3] or 0) + 1
   if lost == 1 then hosts = '' end
@@ -29,9 +28,12 @@ local function poison(sid, n, t, f)
     hosts = hosts == '' and f[2] or hosts .. ',' .. f[2]
   end
   redis.call('HSET', t, 'lost', lost, 'lost_step', math.max(step, tonumber(f[5] or 0)), 'lost_hosts', hosts)
-  local live = redis.call('ZCOUNT', key('c', of, 'hosts'), NOW - FRESH_MS, '+inf')
-  local two = string.find(hosts, ',', 1, true) or live <= 1
-  return lost >= lost_max and two
+  if lost < lost_max then return false end
+  if string.find(hosts, ',', 1, true) then return true end
+  for _, other in ipairs(takers(sid)) do
+    if other.host ~= f[2] then return false end
+  end
+  return true
 end
 
 local wanted, back, over = {}, 0, 0
@@ -40,18 +42,15 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
   local t, f = sid and trial_key(sid, n), {}
   -- What is no lease, or that of a sweep that is gone, must not keep the others from coming back.
   if sid and is_there(sid) then
-    f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'stop',
-      'beat_ms')
+    f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'beat_ms')
   end
   if not f[1] then
     redis.call('ZREM', key('leases'), id)
   else
     count('leases_expired')
     local want = changing(sid, function()
-      local flag = redis.call('HGET', sweep_key(sid), 'flag')
-      let_go(sid, n, tonumber(f[8]))
-      if f[7] == 'stop' or flag == 'cancelled' or flag == 'stopped' then
-        finish(sid, n, f[1], 'cancelled')
+      let_go(sid, n, tonumber(f[7]))
+      if end_told(sid, n, f[1]) then
         over = over + 1
       elseif poison(sid, n, t, f) then
         local why = 'its worker was lost ' .. lost_max .. ' times without progress'
@@ -59,7 +58,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
         mind_canary(sid, n, f[1], 'poison', why)
         over = over + 1
       else
-        requeue(sid, n, f[1], 'lost', true, 'beat_ms', f[8] or 0)
+        requeue(sid, n, f[1], 'lost', true, 'beat_ms', f[7] or 0)
         back = back + 1
       end
     end)

@@ -93,6 +93,7 @@ def test_what_a_trainer_saves_is_listed_and_taken_out(lab, shelf) -> None:
 
 
 def test_a_name_that_redis_holds_cannot_lead_out_of_the_store(lab, shelf) -> None:
+    """B6: names and pointers of artifacts in Redis are changed to paths with `..`."""
     sid = begin(lab)
     lab.worker()
     lab.wait_over(sid)
@@ -157,6 +158,7 @@ def test_keep_says_whose_files_stay(lab, shelf) -> None:
 
 
 def test_artifacts_are_published_once_and_by_the_attempt_that_commits(lab, shelf) -> None:
+    """F1: kill -9 of a parent whose trial has saved artifacts; the next attempt saves them, too."""
     sid = begin(lab, go=False)
     lab.worker()
     lab.wait_for("began-1-1")
@@ -172,6 +174,7 @@ def test_artifacts_are_published_once_and_by_the_attempt_that_commits(lab, shelf
 
 
 def test_a_result_that_waited_on_disk_still_names_its_artifacts(lab, shelf) -> None:
+    """F11: Redis is gone as a trial with artifacts ends; its worker ends before Redis is back."""
     sid = begin(lab, go=False)
     fleet = lab.worker()
     lab.wait_for("began-1-1")

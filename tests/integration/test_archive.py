@@ -17,7 +17,7 @@ from hpq.errors import UserError
 from hpq.outcome import Batch, Outcome, Reason
 from hpq.restoring import Restoring
 from hpq.settings import read
-from hpq.sweep import Launch, Metric
+from hpq.sweep import EarlyTerminate, Launch, Metric, Rule
 from hpq.trial import Failure, FailureKind, Point, TrialState
 from producer.archive.restore import restore
 from producer.archive.write import write
@@ -64,6 +64,7 @@ def lived(store, sweep_of, who, redis, keys) -> str:
         SID,
         launch=Launch(program="a b.py", command=("${env}", "x"), code="d1"),
         metric=Metric(name="a/b c"),
+        early=EarlyTerminate(rule=Rule.HYPERBAND, bands=(1, 30, 900, 2700)),
         spec={"a": [1, {"b": None}], "text": "\x1b[31mé"},
     )
     redis.hset(keys.code, "d1", '{"a b.py":"00"}')
@@ -203,6 +204,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes, list[str]], bytes], str]] = {
 def test_nothing_is_restored_of_a_file_that_is(
     session: Session, lived, store, redis, tmp_path, damage: str
 ) -> None:
+    """Archive: a file is cut, flipped, edited, newer, or of something else."""
     path = tmp_path / "s.hpq"
     write(session, lived, path, force=False)
     store.remove(lived)
@@ -227,6 +229,7 @@ def test_a_damaged_file_is_one_line_and_exit_code_2(hpq: Hpq, tmp_path) -> None:
 def test_a_restoring_that_dies_is_invisible_and_expires_and_can_be_done_again(
     hpq: Hpq, lived, redis, view, store, who, tmp_path, monkeypatch
 ) -> None:
+    """Archive: a restore dies in its midst."""
     before = dump(redis)
     assert hpq("archive", lived, "s.hpq").returncode == 0
     assert hpq("rm", lived, "--yes").returncode == 0
