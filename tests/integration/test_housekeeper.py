@@ -9,6 +9,8 @@ from hpq.outcome import Presence
 from hpq.settings import read
 from hpq.store import Store
 from worker.housekeeper import Housekeeper
+from worker.outage import Outage
+from worker.vitals import Vitals
 
 LEASE = 30_000
 
@@ -29,7 +31,7 @@ def test_the_housekeeper_tells_what_is_queued_again_from_what_is_over(
     def said() -> list[str]:
         caplog.clear()
         redis.zadd(keys.leases, {name: 0 for name in redis.zrange(keys.leases, 0, -1)})
-        keeper = Housekeeper(settings, store, lambda: (who, False))
+        keeper = Housekeeper(settings, store, lambda: (who, False), Vitals(None), Outage())
         keeper.start()
         keeper.stop()
         return caplog.messages
