@@ -28,7 +28,7 @@ def test_the_housekeeper_tells_what_is_queued_again_from_what_is_over(
 ) -> None:
     sid = sweep_of(3).id
     store.reap("default", lease_ms=LEASE, lost_max=2)
-    busy = replace(who, fields={"state": "busy", "refuses": "{}"})
+    busy = replace(who, fields={"state": "busy", "fault": ""})
     settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_LOST_MAX": "2"})
 
     def said() -> list[str]:
