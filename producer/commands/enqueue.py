@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
-from typing import Annotated
 
 import typer
 
 from hpq.errors import ExitCode
 from producer import enqueue as enqueuing
 from producer.commands.options import (
+    AsJson,
     Canary,
     CodeDir,
     Count,
     File,
     Force,
     Name,
+    New,
     Seed,
     Sets,
     Trainer,
-    read_file,
 )
+from producer.commands.sweep_file import read_file
 from producer.enqueue import Enqueued
 from producer.look.text import trials_of
 from producer.progress import Bar
@@ -43,8 +44,8 @@ def enqueue(
     code: CodeDir = None,
     force: Force = False,
     canary: Canary = 0,
-    new: Annotated[bool, typer.Option(help="A new sweep even where the same is there.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    new: New = False,
+    json: AsJson = False,
 ) -> None:
     """Put a sweep file's trials on the queue."""
     spec = read_file(file, sets, count, seed, name, trainer, force)

@@ -12,6 +12,7 @@ import typer
 
 from producer import launch as launching
 from producer.commands.options import (
+    AsJson,
     CodeDir,
     Count,
     File,
@@ -20,8 +21,8 @@ from producer.commands.options import (
     Seed,
     Sets,
     Trainer,
-    read_file,
 )
+from producer.commands.sweep_file import read_file
 from producer.look.flat import flat
 from producer.look.text import trials_of
 from producer.sweepfile.spec import count as count_sets
@@ -41,7 +42,7 @@ def plan(
     code: CodeDir = None,
     force: Force = False,
     first: Annotated[int, typer.Option(help="How many sets to show.")] = 5,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Show what a sweep file would run, and write nothing."""
     spec = read_file(file, sets, count, seed, name, trainer, force)
