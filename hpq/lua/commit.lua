@@ -200,13 +200,10 @@ local want = changing(sid, function()
   for _, pair in ipairs({{'kind', kind}, {'error', message}, {'fingerprint', fingerprint}}) do
     if pair[2] ~= '' then fields[#fields + 1] = pair[1]; fields[#fields + 1] = pair[2] end
   end
+  if artifacts ~= '' then redis.call('HSET', t, 'artifacts', artifacts) end
   finish(sid, n, attempt, outcome, unpack(fields))
   redis.call('HSET', t, 'ran_ms', ran)
   redis.call('HDEL', t, 'phase', 'resumes')
-  if artifacts ~= '' then redis.call('HSET', t, 'artifacts', artifacts) end
-  if artifacts ~= '' or redis.call('HEXISTS', t, 'checkpoint') == 1 then
-    redis.call('SADD', files, n)
-  end
   if kind == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', 1) end
   if objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
     redis.call('ZADD', sweep_key(sid, 'rank'), objective, n)

@@ -251,6 +251,8 @@ local function finish(sid, n, attempt, state, ...)
   redis.call('HSET', trial_key(sid, n), 'state', state, 'closed', attempt, 'ended_ms', int(NOW), ...)
   redis.call('ZADD', sweep_key(sid, 'ended'), int(NOW), n)
   redis.call('HINCRBY', sweep_key(sid), 'n_' .. state, 1)
+  local files = redis.call('HMGET', trial_key(sid, n), 'checkpoint', 'artifacts')
+  if files[1] or files[2] then redis.call('SADD', sweep_key(sid, 'files'), n) end
   event(sid, state, n, attempt, ...)
   weigh(sid, n)
 end

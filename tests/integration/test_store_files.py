@@ -186,3 +186,20 @@ def test_keep_names_the_others_until_they_are_forgotten(store, view, sweep_of, w
     store.retry(sweep.id, [2])
     again = take(store, who, "and again")
     assert [d.trial.number for d in end(store, again, 0.95, artifacts=left).doomed] == [3, 4]
+
+
+def test_keep_names_also_the_checkpoint_of_a_trial_that_no_commit_has_ended(
+    store, view, sweep_of, who, redis, keys
+) -> None:
+    sweep_of(4, keep=Keep(best=1))
+    for nonce in ("a", "b"):  # poison: its checkpoint is no progress over the one before it
+        claim = take(store, who, nonce)
+        beat(store, who, claim, 1, 2, checkpoint=HERE)
+        expire(store, redis, keys)
+    assert view.trial(claim.trial).state is TrialState.FAILED
+    given = take(store, who, "c")
+    beat(store, who, given, 1, 2, checkpoint=HERE)
+    store.release(given, Reason.STOPPING)
+    store.control(given.trial.sweep, "cancel", given.trial.number)
+    last = take(store, who, "d")
+    assert [d.trial.number for d in end(store, last, 0.5).doomed] == [1, 2]
