@@ -57,8 +57,17 @@ class Attempts:
         self._beats.begin(claim, collector)
         try:
             files = self._shelf.open()
-            keeper = Keeper(files, self._shelf.prefix, claim, place, collector, self._beats.nudge)
-            keeper.restore()
+            keeper = Keeper(
+                files,
+                self._shelf.prefix,
+                claim,
+                place,
+                collector,
+                self._beats.nudge,
+                self._signals,
+            )
+            if not keeper.restore():
+                return Result(outcome=None, halt=Halt.STOPPING, keep_runner=True, is_whole=False)
             env = environment.of_runner(self._settings, sweep, self._environ)
             run = self._describe(claim, sweep, place, env)
             child = self._ready(claim, sweep, env)

@@ -66,7 +66,11 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     beats = Beats(
         _store(settings, retries=0, timeout_s=3.0), who, settings.lease_ms, stopping.write_end
     )
-    signals = Signals(wake=stopping.read_end, level=lambda: stopping.level)
+    signals = Signals(
+        wake=stopping.read_end,
+        level=lambda: stopping.level,
+        is_late=lambda: stopping.is_late(settings.grace_s),
+    )
     shelf = Shelf(settings)
     attempts = Attempts(settings, environ, access, beats, signals, shelf)
     tidy = Tidy(shelf, _store(settings, retries=1, timeout_s=5.0))
