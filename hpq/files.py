@@ -222,8 +222,10 @@ class _Directory:
         return sorted(name for name, _ in regular(root))
 
     def remove(self, folder: str) -> None:
-        with suppress(FileNotFoundError):
-            shutil.rmtree(self._root / checked(folder))
+        path = self._root / checked(folder)
+        while path.exists():
+            with suppress(FileNotFoundError):  # somebody else removes it, too
+                shutil.rmtree(path)
 
 
 def regular(root: Path) -> Iterator[tuple[str, os.stat_result]]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from redis.exceptions import RedisError
 
 from hpq.connection import check_server, connect, explain
+from hpq.doomed import DoomedFiles
 from hpq.errors import HpqError, UserError
 from hpq.keys import Keys
 from hpq.outcome import Presence
@@ -73,7 +74,9 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     )
     shelf = Shelf(settings)
     attempts = Attempts(settings, environ, access, beats, signals, shelf)
-    tidy = Tidy(shelf, _store(settings, retries=1, timeout_s=5.0))
+    keys = Keys(settings.prefix)
+    doomed = DoomedFiles(connect(settings.redis_url, retries=1), keys)
+    tidy = Tidy(settings, shelf, doomed)
     slot = Slot(
         settings,
         store,
@@ -93,14 +96,15 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         lambda: introduction.now(stopping),
     )
     redis = connect(settings.redis_url, retries=1)
-    worker = TicketWorker(redis, Tickets(redis, Keys(settings.prefix)), settings.queue, name, slot)
+    worker = TicketWorker(redis, Tickets(redis, keys), settings.queue, name, slot)
+    tidy.start()
     housekeeper.start()
     log.info("%s takes %s on %s", name, settings.queue, device)
     try:
         worker.serve(stopping)
     finally:
         attempts.close()
-        tidy.close()
+        tidy.close(signals.is_late)
         housekeeper.stop()
 
 

@@ -31,6 +31,7 @@ local function back(n)
   if f[1] == 'finished' or f[1] == 'pruned' or f[2] == 'diverged' then
     redis.call('HDEL', t, 'checkpoint', 'checkpoint_step')
   end
+  doom(sid, n)
   redis.call('HSET', t, 'state', 'queued')
   redis.call('ZADD', sweep_key(sid, 'waiting'), n - FRONT, n)
   return f[3]

@@ -18,7 +18,7 @@ if not is_mine then return {'torn'} end
 -- Calls PERSIST or EXPIRE on every key; answers on how many it had an effect.
 local function each(command, ...)
   local done = 0
-  for _, part in ipairs({'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'files', 'events'}) do
+  for _, part in ipairs({'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'files', 'stores', 'events'}) do
     done = done + redis.call(command, sweep_key(sid, part), ...)
   end
   for n = 1, trials do
