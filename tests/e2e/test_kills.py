@@ -122,8 +122,9 @@ def test_a_living_worker_clears_the_disk_of_what_a_killed_one_has_left(lab) -> N
         for pid in set(lab.processes()) - mine:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        lab.wait_until(lambda: len(list(tmp.iterdir())) == 2, "the end of its directories")
-        assert sorted(p.name for p in work.iterdir()) == [f"{sid}.1.1", f"{sid}.1.1.lock"]
+        stays = {f"{sid}.1.1", f"{sid}.1.1.lock"}
+        lab.wait_until(lambda: {p.name for p in work.iterdir()} == stays, "the end of its files")
+        assert len(list(tmp.iterdir())) == 2
         lab.go()
         lab.wait_over(sid)
         lab.wait_until(lambda: not list(work.iterdir()), "the end of all directories")
