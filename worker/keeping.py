@@ -70,6 +70,9 @@ class Keeper:
         """
         pointer = self._claim.checkpoint
         if pointer is None:
+            if self._claim.attempt > 1:
+                none = "no checkpoint was kept" if self._files else "there is no HPQ_STORE here"
+                self._say(f"attempt {self._claim.attempt} starts from the beginning: {none}")
             return True
         why = in_time(lambda: self._fetch(pointer), self._is_told)
         if why is None or self._is_told():

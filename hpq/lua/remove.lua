@@ -23,6 +23,9 @@ if redis.call('HGET', key('digests'), f[2]) == sid then redis.call('HDEL', key('
 if redis.call('HGET', key('last'), f[3]) == sid then redis.call('HDEL', key('last'), f[3]) end
 redis.call('SADD', key('removing'), sid)
 doom(sid, '')
+for band in string.gmatch(redis.call('HGET', s, 'bands') or '', '%d+') do
+  redis.call('UNLINK', sweep_key(sid, 'band:' .. band))
+end
 redis.call('UNLINK', s)
 for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'files', 'stores', 'events', 'restoring'}) do
   redis.call('UNLINK', sweep_key(sid, part))
