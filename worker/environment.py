@@ -19,6 +19,7 @@ from hpq.hiding import OURS
 from hpq.settings import Settings
 from hpq.sweep import Sweep
 from hpq.trial import Claim
+from worker.ownership import SOCKET, Owned
 from worker.secrets import POD_ALLOWED
 
 
@@ -48,11 +49,6 @@ def of_program(runner: Mapping[str, str], claim: Claim, place: Place) -> dict[st
     }
 
 
-def _drop_copies(work: Path) -> None:
-    for name in ("checkpoint", "frozen"):
-        shutil.rmtree(work / name, ignore_errors=True)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """The directories of one attempt. The socket's path is short: the kernel allows 108 bytes."""
@@ -62,6 +58,7 @@ class Place:
     checkpoint: Path
     params: Path
     socket: str
+    owned: Owned
 
     @classmethod
     def make(cls, home: Path, claim: Claim) -> Place:
@@ -69,26 +66,39 @@ class Place:
         # One flat name: workers of a machine share the folder, and none removes another's parent.
         name = f"{claim.trial.sweep}.{claim.trial.number}.{claim.attempt}"
         work = home / "work" / name
-        shutil.rmtree(work, ignore_errors=True)
-        for older in work.parent.glob(f"{claim.trial.sweep}.{claim.trial.number}.*"):
-            _drop_copies(older)  # of an attempt whose worker was killed: gigabytes, perhaps
-        (work / "out").mkdir(parents=True)
-        (work / "checkpoint").mkdir()
-        params = work / "params.json"
-        params.write_text(json.dumps(dict(claim.params)), "utf-8")
-        short = tempfile.mkdtemp(prefix="hpq-")
+        work.parent.mkdir(parents=True, exist_ok=True)
+        owned = Owned(work)
+        try:
+            shutil.rmtree(work, ignore_errors=True)
+            (work / "out").mkdir(parents=True)
+            (work / "checkpoint").mkdir()
+            params = work / "params.json"
+            params.write_text(json.dumps(dict(claim.params)), "utf-8")
+            short = tempfile.mkdtemp(prefix="hpq-")
+            try:
+                owned.note(short)
+            except OSError:
+                os.rmdir(short)
+                raise
+        except OSError:
+            shutil.rmtree(work, ignore_errors=True)
+            owned.release()
+            raise
         return cls(
             work=work,
             out=work / "out",
             checkpoint=work / "checkpoint",
             params=params,
-            socket=f"{short}/report",
+            socket=f"{short}/{SOCKET}",
+            owned=owned,
         )
 
-    def clear(self) -> None:
-        """Remove them, but for what the program left in HPQ_OUT; never fails."""
+    def clear(self, *, keep_out: bool) -> None:
+        """Remove them, but (`keep_out`) for what the program left in HPQ_OUT; never fails."""
         shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
-        _drop_copies(self.work)
+        for name in ("checkpoint", "frozen"):
+            shutil.rmtree(self.work / name, ignore_errors=True)
         with contextlib.suppress(OSError):
-            if not self.out.exists() or not any(self.out.iterdir()):
+            if not (keep_out and self.out.exists() and any(self.out.iterdir())):
                 shutil.rmtree(self.work, ignore_errors=True)
+            self.owned.release()

@@ -14,7 +14,7 @@ from typing import TypeVar
 from redis.exceptions import RedisError
 
 from hpq.errors import HpqError
-from hpq.outcome import Committed, Ended, Outcome, Presence, Reason
+from hpq.outcome import Committed, Outcome, Presence, Reason
 from hpq.settings import Settings
 from hpq.store import Store
 from hpq.sweep import Sweep
@@ -83,7 +83,8 @@ class Slot:
         return ran
 
     def _claim(self, nonce: str) -> Claim | None:
-        self._spool.flush(self._store)  # it may hold the result of what would be claimed
+        if self._spool.flush(self._store):  # it may hold the result of what would be claimed
+            self._tidy.soon()
         return self._store.claim(
             self._who,
             nonce=nonce,
@@ -192,27 +193,27 @@ class Slot:
     def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> str:
         """Hand over the last reports and then the result; the disk keeps it while Redis is away."""
 
-        def hand_over() -> Ended:
+        def hand_over() -> Committed:
             self._beats.flush()
-            return self._store.end(claim, outcome, sweep.retries)
+            return self._store.commit(claim, outcome, sweep.retries)
 
-        ended: Ended | None = None
+        answer: Committed | None = None
         try:
-            ended = hand_over()
+            answer = hand_over()
         except RedisError as error:
             self._outage.kept()
             log.warning("%s: Redis: %s; %s", claim.trial, error, self._keep(claim, outcome, sweep))
-            ended = self._insist(lambda _: hand_over())
-        if ended is not None:
-            if ended.word is Committed.UNKNOWN:  # only a person may drop it
+            answer = self._insist(lambda _: hand_over())
+        if answer is not None:
+            if answer is Committed.UNKNOWN:  # only a person may drop it
                 log.warning("%s: unknown; %s", claim.trial, self._keep(claim, outcome, sweep))
-            self._spool.settle(claim, ended.word)
+            self._spool.settle(claim, answer)
         self._beats.end()
-        answer: str = ended.word if ended else "on disk"
-        _say(claim, outcome, answer)
-        self._vitals.end(outcome, answer)
-        self._tidy.later(ended.doomed if ended else ())
-        return answer
+        said: str = answer or "on disk"
+        _say(claim, outcome, said)
+        self._vitals.end(outcome, said)
+        self._tidy.soon()
+        return said
 
     def _keep(self, claim: Claim, outcome: Outcome, sweep: Sweep) -> str:
         try:

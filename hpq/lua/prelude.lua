@@ -243,6 +243,25 @@ local function is_full()
   return type(answer) == 'table' and answer.err ~= nil and string.find(answer.err, 'OOM', 1, true) ~= nil
 end
 
+-- The files of an attempt lie in the store that a pointer (JSON) names.
+local function has_files_in(sid, pointer)
+  redis.call('SADD', sweep_key(sid, 'stores'), cjson.decode(pointer).store)
+end
+
+-- Files of a trial (n '': of a sweep) that nothing points to may go, wherever they are: whoever has
+-- the store removes them and takes this down (hpq/doomed.py).
+local function doom(sid, n)
+  for _, store in ipairs(redis.call('SMEMBERS', sweep_key(sid, 'stores'))) do
+    redis.call('XADD', key('doomed', store), '*', 's', sid, 'n', n)
+  end
+end
+
+-- Nothing points to these files of a trial any more.
+local function forget_files(sid, n, ...)
+  redis.call('HDEL', trial_key(sid, n), ...)
+  doom(sid, n)
+end
+
 -- Into a terminal state. `...` are further fields for both the trial's hash and the event.
 local function finish(sid, n, attempt, state, ...)
   let_go(sid, n, NOW)
@@ -255,4 +274,5 @@ local function finish(sid, n, attempt, state, ...)
   if files[1] or files[2] then redis.call('SADD', sweep_key(sid, 'files'), n) end
   event(sid, state, n, attempt, ...)
   weigh(sid, n)
+  doom(sid, n)  -- what earlier attempts have left
 end

@@ -32,6 +32,7 @@ local function back(n)
   if f[1] == 'finished' or f[1] == 'pruned' or f[2] == 'diverged' then
     redis.call('HDEL', t, 'checkpoint', 'checkpoint_step')
   end
+  doom(sid, n)
   if redis.call('HEXISTS', t, 'checkpoint') == 0 then rewind(sid, n, 0, '') end
   redis.call('HSET', t, 'state', 'queued')
   redis.call('ZADD', sweep_key(sid, 'waiting'), n - FRONT, n)
