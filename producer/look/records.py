@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,6 +39,8 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
         "metric": sweep.metric.name if sweep.metric else None,
         "goal": sweep.metric.goal.value if sweep.metric else None,
         "best": finite(best),
+        "target": sweep.metric.target if sweep.metric else None,
+        "reached": asdict(sweep.reached) if sweep.reached else None,
         "created": iso(sweep.created_ms),
         "owner": sweep.owner,
         "class": sweep.worker_class,
@@ -63,6 +66,7 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         "ended": iso(trial.ended_ms),
         "duration_s": trial.duration_ms / 1000,
         "restarted": trial.restarted or None,
+        "pruning": asdict(trial.pruning) if trial.pruning else None,
         "checkpoint": {
             "store": trial.checkpoint.store,
             "path": trial.checkpoint.path,

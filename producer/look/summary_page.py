@@ -5,11 +5,13 @@ Also what `hpq run` ends with.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from hpq.sweep import Sweep
 from hpq.view import View
 from producer.look.bars import scale_of
+from producer.look.early_lines import saved_lines, target_words
 from producer.look.out import show_json, show_lines
 from producer.look.ranking import show_ranking
 from producer.look.records import sweep_record, trial_record
@@ -24,11 +26,14 @@ def print_summary(view: View, sweep: Sweep, *, top: int = 20) -> None:
     tally = Tally(sweep).add(view.all_trials(sweep.id))
     best = view.best(sweep, top)
     show_lines([[Span(f"{sweep.id}  {sweep.state}  {', '.join(count_words(sweep))}")]])
+    if words := target_words(sweep):
+        print(words)
     if best:
         print()
         show_ranking(sweep, best, scale_of(tally.objectives))
         show_lines(rest_line(sweep, tally, len(best)))
     show_lines(effect_lines(tally))
+    show_lines(saved_lines(tally))
     show_lines(failure_lines(tally))
 
 
@@ -48,6 +53,7 @@ def print_summary_json(view: View, sweep: Sweep, *, top: int = 20) -> None:
             "sweep": sweep_record(sweep, best[0].objective if best else None),
             "ranking": [trial_record(t) for t in best],
             "effects": effects,
+            "saved": asdict(tally.saved) if tally.saved else None,
             "failures": [
                 {"kind": f.kind, "trials": f.count, "example": f.example, "message": f.message}
                 for f in tally.failures
