@@ -35,6 +35,15 @@ TRAINER = """
                 return
             time.sleep(0.01)
 """
+DEAF = """
+    import pathlib, time
+
+    def train(params, trial):
+        trial.report({"loss": params["x"]})
+        while params["x"] > 1 and not pathlib.Path(__file__).with_name("go").exists():
+            time.sleep(0.01)
+        return {"loss": 0.5}
+"""
 SPACE = "method: grid\nmetric: {name: loss}\nparameters: {x: {values: [1, 2, 3]}}\n"
 
 
@@ -56,6 +65,18 @@ def test_what_does_badly_is_stopped_early_and_has_time_to_save(lab, launch) -> N
     assert "2 trials stopped early: about" in lab.ok("summary", sid)
     assert lab.events(sid, 2) == ["claimed", "prune", "pruned"]
     assert "hyperband, eta 3, strict, at values 1, 3, 9, 27, …" in lab.ok("show", sid)
+
+
+def test_a_trial_that_comes_to_its_end_all_the_same_is_finished(lab) -> None:
+    lab.write("train.py", DEAF)
+    sid = lab.enqueue(f"trainer: train:train\n{SPACE}early_terminate: {{type: asha}}\n")
+    lab.worker(HPQ_GRACE_S="60")
+    lab.wait_until(lambda: "prune" in lab.events(sid, 2), "the order to stop")
+    lab.go()
+    lab.wait_over(sid)
+    trial = lab.trial(sid, 2)
+    assert (trial.state.value, trial.objective, trial.attempt) == ("finished", 0.5, 1)
+    assert "it ended before it heard" in lab.ok("show", f"{sid}/2")
 
 
 def test_a_target_that_is_reached_ends_the_sweep(lab) -> None:
