@@ -19,7 +19,6 @@ P:c:C:open      zset  sweep id → claim order, for sweeps with waiting trials
 P:c:C:owners    hash  sweep id → owner, of the open ones
 P:c:C:busy      hash  owner with open sweeps → how many trials of theirs run
 P:c:C:idle      zset  W → last seen idle, ms
-P:c:C:hosts     zset  host → last seen, ms
 P:demand:C      list  as long as running + claimable trials (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts
 P:s:S:params    hash  N → parameters, JSON
@@ -127,7 +126,7 @@ class Keys:
         return self._of("w", name)
 
     def worker_class(self, name: str, part: str) -> str:
-        """`part` is open, owners, busy, idle or hosts."""
+        """`part` is open, owners, busy or idle."""
         return self._of("c", name, part)
 
     def demand(self, worker_class: str) -> str:

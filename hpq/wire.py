@@ -1,8 +1,7 @@
 """The only place where bytes of Redis become objects, and objects what is stored.
 
-Both sides import it. Numbers are decimal text, times integer milliseconds, structures JSON with
-sorted keys. A value that no version can have written raises DecodeError with key and field; fields
-and words of a newer version are passed over, so that readers go on while versions change.
+Both sides import it. Numbers are decimal text, times integer ms, structures JSON with sorted keys.
+What no version can have written raises DecodeError with key and field; what is newer is passed over.
 """
 
 from __future__ import annotations
@@ -125,6 +124,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "digest": sweep.digest,
         "launch": encode_launch(sweep.launch),
         "signature": sweep.signature,
+        "signer": sweep.signer,
         "metric": encode_metric(sweep.metric),
         "goal": sweep.metric.goal if sweep.metric else "",
         "class": sweep.worker_class,
@@ -159,6 +159,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         digest=r.text("digest"),
         launch=r.parse("launch", Launch(), decode_launch),
         signature=r.text("signature"),
+        signer=r.text("signer"),
         metric=r.parse("metric", None, decode_metric),
         worker_class=r.text("class"),
         owner=r.text("owner"),
@@ -168,7 +169,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         timeout_s=r.real("timeout_s"),
         stall_s=r.real("stall_s"),
         canary=r.whole("canary"),
-        keep=r.parse("keep", None, lambda text: Keep(**json.loads(text))),
+        keep=r.parse("keep", None, lambda text: known(Keep, text)),
         early=r.parse("early", None, wire_early.decode),
         method=r.text("method"),
         seed=r.whole("seed"),
@@ -230,6 +231,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         beat_ms=r.whole("beat_ms"),
         ended_ms=r.whole("ended_ms"),
         ran_ms=r.whole("ran_ms"),
+        before_ms=r.whole("before_ms"),
         step=r.whole("step"),
         objective=_finite(r, "objective"),
         metrics={

@@ -29,11 +29,15 @@ end
 -- The worker's measure: while Redis was away the server's clock ran on.
 local ran = ARGV[14] ~= '' and ARGV[14] or int(NOW - tonumber(f[5]))
 
--- True where the sweep, and who told the trial to stop, let this failure be tried again.
-local function again()
+-- True where the sweep is to end, or the trial was told to stop: nothing of it starts again.
+local function is_to_end()
   local flag = redis.call('HGET', s, 'flag')
-  if flag == 'stopped' or flag == 'cancelled' or f[8] then return false end
-  if outcome ~= 'failed' then return false end
+  return flag == 'stopped' or flag == 'cancelled' or f[8]
+end
+
+-- True where this failure is tried again.
+local function again()
+  if outcome ~= 'failed' or is_to_end() then return false end
   if ARGV[11] == '1' and step > tonumber(f[7] or 0) then
     redis.call('HSET', t, 'failed_step', step)
     return true
@@ -71,13 +75,10 @@ local function streak()
   return redis.call('HINCRBY', w, 'streak_n', 1)
 end
 
--- True where another live worker of the class might take the sweep.
+-- True where another worker might take the sweep.
 local function has_peer()
-  local class = redis.call('HGET', s, 'class')
-  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('workers'), int(NOW - FRESH_MS), '+inf')) do
-    local w = redis.call('HMGET', key('w', name), 'class', 'state', 'refuses', 'only')
-    local refuses = string.find(w[3] or '', '"' .. sid .. '"', 1, true) or (w[4] or '') ~= '' and w[4] ~= sid
-    if name ~= worker and w[1] == class and w[2] ~= 'stopping' and not refuses then return true end
+  for _, other in ipairs(takers(sid)) do
+    if other.name ~= worker then return true end
   end
   return false
 end
@@ -100,9 +101,7 @@ end
 -- them: it may be the worker that is at fault.
 local function is_suspect(others, passed, in_a_row)
   if others > 0 or not ((in_a_row >= 3 and passed >= 2) or in_a_row >= 5) then return false end
-  local flag = redis.call('HGET', s, 'flag')
-  local ends = flag == 'stopped' or flag == 'cancelled' or f[8]
-  return f[1] == 'running' and not ends and has_peer()
+  return f[1] == 'running' and not is_to_end() and has_peer()
 end
 
 -- The breaker: a sweep whose first five, or eight of the last ten trials fail alike is held, once

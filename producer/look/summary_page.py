@@ -17,7 +17,7 @@ from producer.look.ranking import show_ranking
 from producer.look.records import sweep_record, trial_record
 from producer.look.style import Span
 from producer.look.summary import Tally
-from producer.look.summary_lines import effect_lines, failure_lines, rest_line
+from producer.look.summary_lines import effect_lines, failure_lines, hours_line, rest_line
 from producer.look.verdict import count_words
 
 
@@ -28,6 +28,7 @@ def print_summary(view: View, sweep: Sweep, *, top: int = 20) -> None:
     show_lines([[Span(f"{sweep.id}  {sweep.state}  {', '.join(count_words(sweep))}")]])
     if words := target_words(sweep):
         print(words)
+    show_lines(hours_line(tally))
     if best:
         print()
         show_ranking(sweep, best, scale_of(tally.objectives))
@@ -52,6 +53,8 @@ def print_summary_json(view: View, sweep: Sweep, *, top: int = 20) -> None:
         {
             "sweep": sweep_record(sweep, best[0].objective if best else None),
             "ranking": [trial_record(t) for t in best],
+            "trained_s": tally.total_ms / 1000,
+            "of_earlier_attempts_s": tally.before_ms / 1000,
             "effects": effects,
             "saved": asdict(tally.saved) if tally.saved else None,
             "failures": [
