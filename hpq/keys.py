@@ -18,6 +18,8 @@ P:workers       zset  W → last seen, ms
 P:bulk          zset  sweep id → up to which ended_ms points and logs of its trials were dropped
 P:w:W           hash  a worker, with its last claim; expires
 P:c:C:open      zset  sweep id → claim order, for sweeps with waiting trials
+P:c:C:owners    hash  sweep id → owner, of the open ones
+P:c:C:busy      hash  owner with open sweeps → how many trials of theirs run
 P:c:C:idle      zset  W → last seen idle, ms
 P:demand:C      list  as long as running + claimable trials (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts
@@ -131,7 +133,7 @@ class Keys:
         return self._of("w", name)
 
     def worker_class(self, name: str, part: str) -> str:
-        """`part` is open or idle."""
+        """`part` is open, owners, busy or idle."""
         return self._of("c", name, part)
 
     def demand(self, worker_class: str) -> str:

@@ -18,6 +18,7 @@ from hpq.keys import Keys
 # What some of the scripts share, behind the prelude.
 SHARED: Mapping[str, tuple[str, ...]] = {
     "beat": ("ends", "early"),
+    "claim": ("turns",),
     "commit": ("ends", "early"),
     "control": ("ends",),
     "reap": ("ends",),

@@ -1,8 +1,7 @@
 """The only place where bytes of Redis become objects, and objects what is stored.
 
-Both sides import it. Numbers are decimal text, times integer milliseconds, structures JSON with
-sorted keys. A value that no version can have written raises DecodeError with key and field; fields
-and words of a newer version are passed over, so that readers go on while versions change.
+Both sides import it. Numbers are decimal text, times integer ms, structures JSON with sorted keys.
+What no version can have written raises DecodeError with key and field; what is newer is left out.
 """
 
 from __future__ import annotations

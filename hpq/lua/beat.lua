@@ -37,6 +37,7 @@ if f[1] == 'queued' then  -- reaped, but nobody claimed it since: its hours are 
   changing(sid, function()
     redis.call('ZREM', sweep_key(sid, 'waiting'), n)
     redis.call('ZADD', sweep_key(sid, 'running'), int(NOW), n)
+    book(sid, 1)
   end)
   redis.call('HSET', t, 'state', 'running')
   redis.call('HDEL', t, 'reaped')

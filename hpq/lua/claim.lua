@@ -1,5 +1,5 @@
--- Gives a worker the next trial of its class: by the sweep's priority, then age; in a sweep requeued
--- trials first, then the sweep's order. The same nonce again gets the same answer.
+-- Gives a worker the next trial of its class: by the sweep's priority, then of the owner with the
+-- fewest running trials, then by the sweep's age; in a sweep requeued trials first, then its order. The same nonce again gets the same answer.
 -- KEYS prefix
 -- ARGV class, worker, host, nonce, lease in ms, schema, provenance digest, sweeps to skip (',a,b,'),
 --      the only sweep to look at ('' for all)
@@ -53,6 +53,7 @@ local function take(sid, n)
   changing(sid, function()
     redis.call('ZREM', sweep_key(sid, 'waiting'), n)
     redis.call('ZADD', sweep_key(sid, 'running'), int(NOW), n)
+    book(sid, 1)
     redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
   end)
   attempt = redis.call('HINCRBY', t, 'attempt', 1)
@@ -79,7 +80,7 @@ local function take(sid, n)
 end
 
 local full, newer, only = is_full(), '', ARGV[9] or ''
-local sweeps = only ~= '' and {only} or redis.call('ZRANGE', key('c', class, 'open'), 0, -1)
+local sweeps = only ~= '' and {only} or in_turn(class)
 for _, sid in ipairs(sweeps) do
   if not string.find(skip, ',' .. sid .. ',', 1, true) and claimable(sid) > 0 then
     local of = redis.call('HMGET', sweep_key(sid), 'class', 'schema')

@@ -94,20 +94,35 @@ local function tickets(sid, class)
   return math.min(ready, idle + 8)
 end
 
+-- Nothing of a sweep can be claimed or runs.
+local function close(sid, class)
+  redis.call('ZREM', key('c', class, 'open'), sid)
+  redis.call('HDEL', key('c', class, 'owners'), sid)
+end
+
+-- Books about how many trials of a sweep's owner run in its class; the reaper puts them right.
+local function book(sid, by)
+  local f = redis.call('HMGET', sweep_key(sid), 'class', 'owner')
+  if f[1] and by ~= 0 then redis.call('HINCRBY', key('c', f[1], 'busy'), f[2] or '', by) end
+end
+
 -- Runs a change of a sweep and keeps the demand list in step; answers {class, tickets wanted}.
 local function changing(sid, change)
   local class, before = redis.call('HGET', sweep_key(sid), 'class'), demand(sid)
   change()
   set_demand(class, demand(sid) - before)
-  if is_done(sid) then redis.call('ZREM', key('c', class, 'open'), sid) end
+  if is_done(sid) then close(sid, class) end
   return {class, tickets(sid, class)}
 end
 
 -- Where a sweep stands in its class: priority first, then age. Exact below 2^53.
+local PRIORITY = 1e13  -- ms, more than any time since 1970
 local function open(sid)
-  local f = redis.call('HMGET', sweep_key(sid), 'class', 'priority', 'created_ms')
-  local order = int(tonumber(f[3]) - (tonumber(f[2]) or 0) * 1e13)
+  local f = redis.call('HMGET', sweep_key(sid), 'class', 'priority', 'created_ms', 'owner')
+  local order = int(tonumber(f[3]) - (tonumber(f[2]) or 0) * PRIORITY)
   redis.call('ZADD', key('c', f[1], 'open'), order, sid)
+  redis.call('HSET', key('c', f[1], 'owners'), sid, f[4] or '')
+  redis.call('HINCRBY', key('c', f[1], 'busy'), f[4] or '', 0)
 end
 
 -- Lets nothing more of a sweep start until a person says so.
@@ -141,6 +156,7 @@ end
 local function let_go(sid, n, seen)
   redis.call('ZREM', key('leases'), sid .. '/' .. n)
   if redis.call('ZREM', sweep_key(sid, 'running'), n) == 0 then return end
+  book(sid, -1)
   local t = trial_key(sid, n)
   redis.call('HSET', t, 'ran_ms', int(seen - tonumber(redis.call('HGET', t, 'claimed_ms'))))
 end

@@ -11,6 +11,7 @@ local stores = redis.call('SMEMBERS', sweep_key(sid, 'stores'))
 local f = redis.call('HMGET', s, 'class', 'digest', 'owner')
 if not f[1] then return {'unknown'} end
 set_demand(f[1], -demand(sid))
+book(sid, -running(sid))
 for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
   redis.call('ZREM', key('leases'), sid .. '/' .. n)
   local t = trial_key(sid, n)  -- its worker hears that the attempt is over
@@ -18,7 +19,7 @@ for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
 end
 redis.call('ZREM', key('sweeps'), sid)
 redis.call('ZREM', key('bulk'), sid)
-redis.call('ZREM', key('c', f[1], 'open'), sid)
+close(sid, f[1])
 if redis.call('HGET', key('digests'), f[2]) == sid then redis.call('HDEL', key('digests'), f[2]) end
 if redis.call('HGET', key('last'), f[3]) == sid then redis.call('HDEL', key('last'), f[3]) end
 redis.call('SADD', key('removing'), sid)

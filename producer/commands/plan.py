@@ -23,6 +23,7 @@ from producer.commands.options import (
     Trainer,
 )
 from producer.commands.sweep_file import read_file
+from producer.look.early_lines import rule_words
 from producer.look.flat import flat
 from producer.look.text import trials_of
 from producer.sweepfile.spec import count as count_sets
@@ -60,6 +61,8 @@ def plan(
     print(f"runs {what}" + (f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})"))
     if spec.metric:
         print(f"metric {spec.metric.name}, {spec.metric.goal}")
+    if spec.early:
+        print(f"stops early by {rule_words(spec.early)}")
     for number, params in enumerate(some, 1):
         print(f"{number:>6}  " + " ".join(f"{k}={v}" for k, v in flat(params).items()))
     if total is None or total > len(some):

@@ -9,6 +9,7 @@ from typing import Any
 from hpq.sweep import Sweep
 from hpq.trial import Params, Point, Trial
 from producer.look.attempts import Attempt, attempt_lines
+from producer.look.early_lines import rule_words, target_words, why_ended
 from producer.look.flat import flat
 from producer.look.records import iso
 from producer.look.sparkline import sparkline
@@ -44,6 +45,9 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
             "max parallel": str(sweep.max_parallel or ""),
             "retries": str(sweep.retries or ""),
             "timeout": duration(sweep.timeout_s * 1000) if sweep.timeout_s else "",
+            "early terminate": rule_words(sweep.early) if sweep.early else "",
+            "target": target_words(sweep)
+            or (f"{metric.target:g}" if metric and metric.target is not None else ""),
             "keep": f"best {sweep.keep.best}, last {sweep.keep.last}" if sweep.keep else "",
             "method": f"{sweep.method}, seed {sweep.seed}",
             "varying": " ".join(sweep.varying),
@@ -76,6 +80,8 @@ def trial_lines(
     if trial.failure:
         yield [Span("failed  "), Span(str(trial.failure.kind), Style.RED)]
         yield [Span(f"        {clean(trial.failure.message)}")]
+    if ended := why_ended(trial, sweep):
+        yield [Span("why     "), Span(ended)]
     yield from _pairs(
         {
             "attempt": str(trial.attempt),

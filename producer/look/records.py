@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,6 +39,8 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
         "metric": sweep.metric.name if sweep.metric else None,
         "goal": sweep.metric.goal.value if sweep.metric else None,
         "best": finite(best),
+        "target": sweep.metric.target if sweep.metric else None,
+        "reached": asdict(sweep.reached) if sweep.reached else None,
         "created": iso(sweep.created_ms),
         "owner": sweep.owner,
         "class": sweep.worker_class,
@@ -64,6 +67,7 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         "duration_s": trial.duration_ms / 1000,  # of the latest attempt
         "total_s": trial.total_ms / 1000,  # of all
         "restarted": trial.restarted or None,
+        "pruning": asdict(trial.pruning) if trial.pruning else None,
         "checkpoint": {
             "store": trial.checkpoint.store,
             "path": trial.checkpoint.path,

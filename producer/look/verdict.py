@@ -10,6 +10,7 @@ import textwrap
 from hpq.snapshot import Snapshot
 from hpq.sweep import Sweep, SweepState
 from hpq.trial import Trial, TrialState
+from producer.look.early_lines import target_words
 from producer.look.eta import Estimate, sweep_eta
 from producer.look.flat import pairs
 from producer.look.style import Line, Span, Style, flow
@@ -44,6 +45,8 @@ def verdict(snapshot: Snapshot, columns: int, best_rows: int = 2) -> list[Line]:
     lines = flow(items, columns)
     if snapshot.best and sweep.metric:
         lines += flow(best_items(snapshot.best[0], sweep), columns)[:best_rows]
+    if words := target_words(sweep):
+        lines += flow([[Span(words, Style.BOLD)]], columns)[:1]
     return lines
 
 
@@ -112,7 +115,7 @@ def needs_you(snapshot: Snapshot, not_taken: str | None) -> list[str]:
     elif counts.queued and not_taken and not state.is_over:
         out.append(not_taken)
     if sweep.canary and state is SweepState.RUNNING:
-        passed = f"{counts.finished} of {sweep.canary} canary trials passed"
+        passed = f"{counts.finished + counts.pruned} of {sweep.canary} canary trials passed"
         out.append(f"{passed}; the rest waits (or runs now: hpq resume {sweep.id})")
     if failed := counts.failed - counts.diverged:
         seen = [t for t in snapshot.recent if t.failure and t.failure.kind.counts_as_failure]
