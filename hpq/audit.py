@@ -17,7 +17,7 @@ from hpq.trial import TRANSITIONS, TrialState
 _Q, _R = TrialState.QUEUED, TrialState.RUNNING
 _ENDS = frozenset(s for s in TrialState if s.is_terminal)
 # events that move no trial; `restarted`: the checkpoint of an attempt cannot be had; `prune`: it
-# is told to stop; `target`: its value ends the sweep
+# is told to stop; `target`: its value ends the sweep; `suggested`: sets were made
 NO_STEPS = frozenset(
     "created suggested held pause resume stop cancel set restarted prune target".split()
 )

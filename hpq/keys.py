@@ -30,6 +30,7 @@ P:s:S:ids       set   16-byte identities of the sweep's parameter sets
 P:s:S:running   zset  N → claimed_ms
 P:s:S:ended     zset  N → ended_ms
 P:s:S:rank      zset  N → objective, of finished and pruned trials
+P:s:S:means     zset  first N of a set's replicates → mean of their objectives, where there are any
 P:s:S:band:K    zset  N → K-th value of the metric, where early termination looks at that one
 P:s:S:restoring hash  whose restoring from an archive this is; expires
 P:s:S:files     set   N of ended trials that have checkpoints or artifacts in a store
@@ -58,6 +59,7 @@ SWEEP_PARTS: Mapping[str, str] = {
     "running": "zset",
     "ended": "zset",
     "rank": "zset",
+    "means": "zset",
     "files": "set",
     "stores": "set",
     "events": "stream",

@@ -10,8 +10,10 @@ from enum import StrEnum
 
 from hpq.trial import Json, TrialState
 
-SCHEMA = 2  # a worker leaves a sweep that has a higher number
-EARLY_SCHEMA = 1  # of a sweep whose trials all stand in its rows from the start
+# Stands on each sweep; a worker leaves a sweep whose number is higher. 2: its sets are made while
+# it runs, it ends trials early, has replicates, or its program gets a wandb.
+SCHEMA = 2
+EARLY_SCHEMA = 1  # of a sweep that has nothing of it
 DEFAULT_CLASS = "default"
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
@@ -37,6 +39,14 @@ class Goal(StrEnum):
 
     MINIMIZE = "minimize"
     MAXIMIZE = "maximize"
+
+
+class Wandb(StrEnum):
+    """What `import wandb` gives to a program."""
+
+    STAND_IN = "stand-in"  # hpq's own: everything goes to hpq
+    TEE = "tee"  # the installed one, which feeds hpq as well
+    REAL = "real"  # the installed one
 
 
 class Take(StrEnum):
@@ -122,7 +132,8 @@ class Launch:
 
     `command` is W&B's template (whole-item macros), empty for a trainer. `code_dir` is where local
     code lies and runs ("" for shipped or installed trainers); `code` is the digest of that code, or
-    the distribution and version of an installed trainer.
+    the distribution and version of an installed trainer. `wandb` is for programs; None is what an
+    hpq before schema 2 has enqueued.
     """
 
     trainer: str = ""
@@ -132,6 +143,7 @@ class Launch:
     code_dir: str = ""
     pass_env: tuple[str, ...] = ()
     resident: bool = False
+    wandb: Wandb | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +168,11 @@ class Counts:
     def planned(self) -> float:
         """All that it will have if nothing ends it before; infinite where it is open-ended."""
         return self.total + self.to_come
+
+    @property
+    def waits(self) -> bool:
+        """True where trials wait for a worker, or sets are yet to be made for one."""
+        return self.queued > 0 or self.to_come > 0
 
     @property
     def is_open_ended(self) -> bool:
@@ -204,11 +221,12 @@ class Sweep:
     early: EarlyTerminate | None = None
     method: str = "grid"
     seed: int = 0
+    replicates: int = 1  # trials of each set, in a row
     varying: tuple[str, ...] = ()
     spec: Mapping[str, Json] = field(default_factory=dict)
     provenance: Mapping[str, Json] = field(default_factory=dict)
     created_ms: int = 0
-    schema: int = SCHEMA
+    schema: int = EARLY_SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled
     held: str = ""  # why the breaker holds it, one line
     reached: Reached | None = None
@@ -219,6 +237,14 @@ class Sweep:
     def state(self) -> SweepState:
         """Where the sweep stands."""
         return sweep_state(self.flag, self.held, self.counts)
+
+
+def seed_of(seed: int, replicates: int, number: int) -> int:
+    """What a trial is to seed its random numbers with: the sweep's seed and its replicate's place.
+
+    Below 2^31, which any library takes.
+    """
+    return (seed + (number - 1) % replicates) % 2**31
 
 
 def sweep_state(flag: str, held: str, counts: Counts) -> SweepState:

@@ -15,7 +15,7 @@ from typing import Any
 from hpq import wire_early, wire_metric
 from hpq.errors import DecodeError
 from hpq.fields import Reader, Row, known, word
-from hpq.sweep import SCHEMA, Keep, Launch, Sweep
+from hpq.sweep import SCHEMA, Keep, Launch, Sweep, Wandb
 from hpq.trial import (
     Artifacts,
     Checkpoint,
@@ -48,17 +48,18 @@ def number(value: float) -> str:
 
 def encode_launch(launch: Launch) -> str:
     """The launch record as canonical JSON; the signature covers this text."""
-    return dumps(
-        {
-            "trainer": launch.trainer,
-            "program": launch.program,
-            "command": list(launch.command),
-            "code": launch.code,
-            "code_dir": launch.code_dir,
-            "pass_env": list(launch.pass_env),
-            "resident": launch.resident,
-        }
-    )
+    data: dict[str, Any] = {
+        "trainer": launch.trainer,
+        "program": launch.program,
+        "command": list(launch.command),
+        "code": launch.code,
+        "code_dir": launch.code_dir,
+        "pass_env": list(launch.pass_env),
+        "resident": launch.resident,
+    }
+    if launch.wandb is not None:  # what an older hpq has signed does not have it
+        data["wandb"] = launch.wandb
+    return dumps(data)
 
 
 def decode_launch(text: str) -> Launch:
@@ -77,6 +78,8 @@ def decode_launch(text: str) -> Launch:
     for field in ("trainer", "program", "code", "code_dir"):
         if not isinstance(data.get(field, ""), str):
             raise ValueError(f"{field} is no text")
+    told = data.get("wandb")
+    data["wandb"] = word(Wandb, told) if isinstance(told, str) else None
     return Launch(**{name: data[name] for name in Launch.__slots__ if name in data})
 
 
@@ -118,6 +121,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "early": wire_early.encode(sweep.early),
         "method": sweep.method,
         "seed": str(sweep.seed),
+        **({"replicates": str(sweep.replicates)} if sweep.replicates > 1 else {}),
         "varying": dumps(list(sweep.varying)),
         "spec": dumps(sweep.spec),
         "provenance": dumps(sweep.provenance),
@@ -153,18 +157,19 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         early=r.parse("early", None, wire_early.decode),
         method=r.text("method"),
         seed=r.whole("seed"),
+        replicates=r.whole("replicates") or 1,
         varying=r.parse("varying", (), lambda text: _names(json.loads(text))),
         spec=r.parse("spec", {}, _mapping),
         provenance=r.parse("provenance", {}, _mapping),
         created_ms=r.whole("created_ms"),
         flag=r.text("flag"),
         held=r.text("held"),
-        reached=r.parse("reached", None, wire_early.reached),
-        bands=r.parse("bands", (), wire_early.bands),
         sampler=r.text("sampler"),
         search=r.text("search"),
         run_cap=r.whole("run_cap"),
         no_more=r.text("no_more"),
+        reached=r.parse("reached", None, wire_early.reached),
+        bands=r.parse("bands", (), wire_early.bands),
         counts=counts,
     )
 

@@ -11,8 +11,9 @@ from redis.exceptions import RedisError
 
 from hpq.command import argv
 from hpq.hyperparams import SHIPPED
+from hpq.search.replicates import SEED
 from hpq.settings import Settings
-from hpq.sweep import Sweep
+from hpq.sweep import Sweep, seed_of
 from hpq.trial import Claim
 from worker import environment, secrets
 from worker.access import Access
@@ -115,18 +116,21 @@ class Attempts:
         env = None
         words: tuple[str, ...] = ()
         if launch.program or launch.command:
-            env = environment.of_program(runner, claim, place)
+            env = environment.of_program(runner, sweep, claim, place)
             words = argv(
                 launch.command,
                 launch.program,
                 claim.params,
                 environ=env,
                 params_file=str(place.params),
+                out=str(place.out),
             )
+        seed = seed_of(sweep.seed, sweep.replicates, claim.trial.number)
         return Run(
             trial=str(claim.trial),
             attempt=claim.attempt,
-            params=claim.params,
+            params={SEED: seed, **claim.params} if launch.trainer in SHIPPED else claim.params,
+            seed=seed,
             trainer=launch.trainer,
             argv=words,
             env=env,

@@ -15,12 +15,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
+import hpq
 from hpq.hiding import OURS
 from hpq.settings import Settings
-from hpq.sweep import Sweep
+from hpq.sweep import Sweep, Wandb, seed_of
 from hpq.trial import Claim
 from worker.ownership import SOCKET, Owned
 from worker.secrets import POD_ALLOWED
+
+_ROOT = Path(hpq.__file__).parent
+# What stands on a program's path in wandb's place, for any Python (see hpq/standin).
+_STAND_INS = {
+    Wandb.STAND_IN: str(_ROOT / "standin" / "alone"),
+    Wandb.TEE: str(_ROOT / "standin" / "tee"),
+}
 
 
 def of_runner(settings: Settings, sweep: Sweep, environ: Mapping[str, str]) -> dict[str, str]:
@@ -33,13 +43,23 @@ def of_runner(settings: Settings, sweep: Sweep, environ: Mapping[str, str]) -> d
     return env
 
 
-def of_program(runner: Mapping[str, str], claim: Claim, place: Place) -> dict[str, str]:
-    """The environment of a program: its runner's, and what it is told of its trial."""
+def of_program(
+    runner: Mapping[str, str], sweep: Sweep, claim: Claim, place: Place
+) -> dict[str, str]:
+    """The environment of a program: its runner's, and what it is told of its trial.
+
+    `import hpq` works in it whatever Python it has; `import wandb` gives what the sweep says.
+    """
+    standin = _STAND_INS.get(sweep.launch.wandb or Wandb.REAL, "")
+    paths = [str(place.path), standin, runner.get("PYTHONPATH", "")]
     return {
         "PYTHONFAULTHANDLER": "1",  # stacks in the log where it crashes or is aborted as stalled
         **runner,
+        **_for_wandb(sweep, claim, place),
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "HPQ_SWEEP_ID": claim.trial.sweep,
         "HPQ_TRIAL_ID": str(claim.trial),
+        "HPQ_SEED": str(seed_of(sweep.seed, sweep.replicates, claim.trial.number)),
         "HPQ_ATTEMPT": str(claim.attempt),
         "HPQ_ATTEMPT_ID": f"{claim.trial}/{claim.attempt}",
         "HPQ_PARAMS": str(place.params),
@@ -47,6 +67,16 @@ def of_program(runner: Mapping[str, str], claim: Claim, place: Place) -> dict[st
         "HPQ_CHECKPOINT_DIR": str(place.checkpoint),
         "HPQ_REPORT": place.socket,
     }
+
+
+def _for_wandb(sweep: Sweep, claim: Claim, place: Place) -> dict[str, str]:
+    """What W&B's agent tells the real wandb of the set; the stand-in asks HPQ_PARAMS."""
+    if sweep.launch.wandb not in (Wandb.TEE, Wandb.REAL):
+        return {}
+    values = {name: {"value": value} for name, value in claim.params.items()}
+    told = place.work / "wandb-params.yaml"
+    told.write_text(yaml.safe_dump({"wandb_version": 1, **values}, sort_keys=False), "utf-8")
+    return {"WANDB_SWEEP_PARAM_PATH": str(told)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +87,7 @@ class Place:
     out: Path
     checkpoint: Path
     params: Path
+    path: Path
     socket: str
     owned: Owned
 
@@ -72,6 +103,9 @@ class Place:
             shutil.rmtree(work, ignore_errors=True)
             (work / "out").mkdir(parents=True)
             (work / "checkpoint").mkdir()
+            (work / "path").mkdir()
+            # The package alone: its site-packages would shadow those of the program's Python.
+            (work / "path" / "hpq").symlink_to(_ROOT)
             params = work / "params.json"
             params.write_text(json.dumps(dict(claim.params)), "utf-8")
             short = tempfile.mkdtemp(prefix="hpq-")
@@ -89,6 +123,7 @@ class Place:
             out=work / "out",
             checkpoint=work / "checkpoint",
             params=params,
+            path=work / "path",
             socket=f"{short}/{SOCKET}",
             owned=owned,
         )
@@ -96,7 +131,7 @@ class Place:
     def clear(self, *, keep_out: bool) -> None:
         """Remove them, but (`keep_out`) for what the program left in HPQ_OUT; never fails."""
         shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
-        for name in ("checkpoint", "frozen"):
+        for name in ("checkpoint", "frozen", "path"):
             shutil.rmtree(self.work / name, ignore_errors=True)
         with contextlib.suppress(OSError):
             if not (keep_out and self.out.exists() and any(self.out.iterdir())):

@@ -32,6 +32,7 @@ from worker.outage import Outage
 from worker.processes import adopt_orphans, end_with_parent
 from worker.slot import Slot
 from worker.stopping import Stopping
+from worker.suggesters import Suggesters
 from worker.supervisor import TicketWorker
 from worker.tidying import Shelf, Tidy
 from worker.vitals import Vitals
@@ -79,6 +80,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
     keys = Keys(settings.prefix)
     doomed = DoomedFiles(connect(settings.redis_url, retries=1), keys)
     tidy = Tidy(settings, shelf, doomed)
+    suggesters = Suggesters(environ, name)
     slot = Slot(
         settings,
         store,
@@ -89,6 +91,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
         stopping=stopping,
         tidy=tidy,
         outage=outage,
+        suggesters=suggesters,
         provenance=digest,
         vitals=vitals,
     )
@@ -109,6 +112,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
     try:
         worker.serve(stopping)
     finally:
+        suggesters.close()
         attempts.close()
         tidy.close(signals.is_late)
         housekeeper.stop()

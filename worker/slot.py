@@ -28,6 +28,7 @@ from worker.outage import Outage
 from worker.refusals import Refusals
 from worker.spool import Spool
 from worker.stopping import Stopping
+from worker.suggesters import Suggesters
 from worker.tidying import Tidy
 from worker.vitals import Vitals
 
@@ -50,14 +51,15 @@ class Slot:
         stopping: Stopping,
         tidy: Tidy,
         outage: Outage,
+        suggesters: Suggesters,
         provenance: str,
         vitals: Vitals,
     ) -> None:
         self._settings, self._store, self._who = settings, store, who
         self._access, self._attempts, self._beats = access, attempts, beats
         self._stopping, self._tidy, self._provenance = stopping, tidy, provenance
-        self._vitals = vitals
-        self._outage = outage
+        self._vitals, self._outage = vitals, outage
+        self._suggesters, self._unfed = suggesters, set[str]()
         self._spool = Spool(settings.home, settings.prefix)
         self.refusals = Refusals(access)
         self.trial = ""  # what it runs now; "" when idle
@@ -93,7 +95,20 @@ class Slot:
             skip=self.refusals.current(self._store),
             only=self._settings.sweep,
             leave=self._leave,
+            feed=self._feed,
         )
+
+    def _feed(self, sid: str) -> None:
+        """Let sets be made for a sweep that nobody makes them for."""
+        try:
+            reason = self._suggesters.feed(self._store.sweep(sid))
+        except (HpqError, OSError) as error:
+            reason = str(error)
+        if reason is not None:
+            if sid not in self._unfed:
+                log.warning("sweep %s gets no sets from here: %s", sid, reason)
+            self._unfed.add(sid)
+            self.refusals.refuse(sid, reason)
 
     def _leave(self, sid: str) -> None:
         """Say why a newer version's sweep waits; the next claim skips it."""

@@ -212,7 +212,7 @@ local want = changing(sid, function()
   redis.call('HDEL', t, 'phase', 'resumes')
   if kind == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', 1) end
   if objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
-    redis.call('ZADD', sweep_key(sid, 'rank'), objective, n)
+    place(sid, n, objective)
   end
   if outcome == 'finished' or outcome == 'pruned' then
     redis.call('HINCRBY', s, 'dur_n', 1)

@@ -278,6 +278,23 @@ local function forget_files(sid, n, ...)
   doom(sid, n)
 end
 
+-- Puts a trial into the ranking, or takes it out of it (objective nil). Where a set has replicates,
+-- whose numbers follow each other, the first of them stands in `means` with the mean of all.
+local function place(sid, n, objective)
+  local ranking = sweep_key(sid, 'rank')
+  if objective then redis.call('ZADD', ranking, objective, n) else redis.call('ZREM', ranking, n) end
+  local each = tonumber(redis.call('HGET', sweep_key(sid), 'replicates') or 1)
+  if each < 2 then return end
+  local first, sum, count = n - (n - 1) % each, 0, 0
+  for i = first, first + each - 1 do
+    local score = redis.call('ZSCORE', ranking, i)
+    if score then sum, count = sum + score, count + 1 end
+  end
+  local means = sweep_key(sid, 'means')
+  if count == 0 then redis.call('ZREM', means, first) return end
+  redis.call('ZADD', means, string.format('%.17g', sum / count), first)
+end
+
 -- Into a terminal state. `...` are further fields for both the trial's hash and the event.
 local function finish(sid, n, attempt, state, ...)
   let_go(sid, n, NOW)

@@ -28,7 +28,7 @@ for band in string.gmatch(redis.call('HGET', s, 'bands') or '', '%d+') do
   redis.call('UNLINK', sweep_key(sid, 'band:' .. band))
 end
 redis.call('UNLINK', s)
-for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'files', 'stores', 'events', 'restoring'}) do
+for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'means', 'files', 'stores', 'events', 'restoring'}) do
   redis.call('UNLINK', sweep_key(sid, part))
 end
 return {'ok', unpack(stores)}

@@ -25,6 +25,11 @@ class Sampler(StrEnum):
     QMC = "qmc"
 
     @property
+    def startup(self) -> int:
+        """How many results it wants before it learns from them; until then sets are drawn."""
+        return {Sampler.TPE: 10, Sampler.GP: 10}.get(self, 1)
+
+    @property
     def needs(self) -> tuple[str, ...]:
         """The modules that it is made of, beside hpq's own."""
         return _NEEDS[self]
@@ -50,6 +55,7 @@ class Search:
     space: Space
     sampler: Sampler = Sampler.TPE
     seed: int = 0
+    replicates: int = 1  # trials of each set
     maximize: bool = False
     metric: str = ""
     take: Take = Take.BEST

@@ -6,7 +6,7 @@ while a sweep runs. Nested `parameters` become nested sets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -14,7 +14,7 @@ from random import Random
 from hpq.search.conditions import Condition, Names, Partial, drop_absent, nest
 from hpq.search.distributions import Distribution
 from hpq.search.lattice import Axis, Lattice, TooMany
-from hpq.trial import Json
+from hpq.trial import Json, Params
 
 _TRIES = 10_000
 
@@ -109,3 +109,21 @@ class Space:
             if self.allows(params):
                 return params
         raise NothingLeft("all that was drawn is excluded")
+
+    def assemble(self, values: Sequence[Json]) -> dict[str, Json]:
+        """The set of these values, one for each leaf in order, without those that do not exist."""
+        paths = [path for path, _ in self.leaves]
+        return self.settle(nest(list(zip(paths, values, strict=True))))
+
+    def value(self, params: Params, path: Names) -> Json:
+        """A leaf's value in a set.
+
+        Raises:
+            KeyError: the set has none.
+        """
+        inside: Json = dict(params)
+        for name in path:
+            if not isinstance(inside, dict):
+                raise KeyError(name)
+            inside = inside[name]
+        return inside

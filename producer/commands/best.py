@@ -16,8 +16,9 @@ from producer.look.flat import flat
 from producer.look.out import show_json, show_lines, talk
 from producer.look.ranking import show_ranking
 from producer.look.records import trial_record
+from producer.look.scores import score
 from producer.look.style import Span
-from producer.look.text import clean, measure, value
+from producer.look.text import clean, value
 from producer.session import open_session
 
 app = typer.Typer()
@@ -73,7 +74,7 @@ def _show(
 
 def _show_one(sweep: Sweep, trial: Trial) -> None:
     name = clean(sweep.metric.name) if sweep.metric else "objective"
-    rows = {name: "" if trial.objective is None else measure(trial.objective)}
+    rows = {name: score(trial)}
     rows |= {clean(k): value(v) for k, v in flat(trial.params).items()}
     wide = max(len(key) for key in ("trial", *rows))
     show_lines([Span(f"{k:{wide}}  {v}")] for k, v in {"trial": str(trial.id), **rows}.items())

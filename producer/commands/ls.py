@@ -18,7 +18,7 @@ from producer.look.records import sweep_record
 from producer.look.style import Span, Style
 from producer.look.tables import Column
 from producer.look.takers import why_not_taken
-from producer.look.text import clean, duration, measure, size
+from producer.look.text import clean, duration, measure, planned, size
 from producer.look.verdict import STATE_STYLE
 from producer.session import Session, open_session
 
@@ -116,7 +116,7 @@ def _row(
     return [
         Span(one.id),
         Span("waiting !", Style.YELLOW) if one.id in waits else state,
-        Span(f"{one.counts.ended}/{one.counts.total}"),
+        Span(f"{one.counts.ended}/{planned(one.counts)}"),
         Span(str(one.counts.failed or "")),
         Span("" if leader is None else measure(leader)),
         Span(clean(one.metric.name) if one.metric else ""),

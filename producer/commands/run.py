@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from hpq.errors import ExitCode, Held, NotFound
+from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.hyperparams import SHIPPED
 from hpq.snapshot import Worker
 from hpq.sweep import SweepState
 from producer import enqueue as enqueuing
+from producer import late
 from producer.commands.enqueue import say, warn
 from producer.commands.options import (
     Canary,
@@ -61,6 +62,8 @@ def run(
     spec = read_file(file, sets, count, seed, name, trainer, force)
     for warning in spec.warnings:
         print(f"warning: {warning}", file=sys.stderr)
+    if lacks := late.lacks(spec):
+        raise UserError(lacks)
     with signals_unwind(), open_session() as session:
         try:
             with Bar(count_sets(spec), "writing sets") as bar:

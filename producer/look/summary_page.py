@@ -33,7 +33,8 @@ def print_summary(view: View, sweep: Sweep, *, top: int = 20) -> None:
     if best:
         print()
         show_ranking(sweep, best, scale_of(tally.objectives))
-        show_lines(rest_line(sweep, tally, len(best)), whole=True)
+        shown = sum(len(t.group.objectives) if t.group else 1 for t in best)
+        show_lines(rest_line(sweep, tally, shown), whole=True)
     show_lines(effect_lines(tally))
     show_lines(saved_lines(tally), whole=True)
     show_lines(failure_lines(tally), whole=True)

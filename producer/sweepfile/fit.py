@@ -46,6 +46,8 @@ def _trainer(trainer: str, data: Mapping[str, Json], out: Problems) -> None:
 
 
 def _program(data: Mapping[str, Json], out: Problems) -> None:
+    if "wandb" in data and "program" not in data and "command" not in data:
+        out.add(("wandb",), "only a program can be given another wandb; remove it")
     if data.get("resident") is True:
         out.add(("resident",), "only a trainer can stay between trials; remove it")
     items, space = data.get("command"), data.get("parameters")

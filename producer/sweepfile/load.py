@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path as FilePath
-from random import Random
 
 from hpq import command, hyperparams
 from hpq.errors import SweepFileError
 from hpq.hyperparams import TrainerSpec
 from hpq.identity import MAX_SET_BYTES, canonical
 from hpq.search.conditions import Partial
-from hpq.search.lattice import TooMany
 from hpq.search.samplers import LIMIT
-from hpq.search.space import NothingLeft, Space
-from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Goal, Impute, Keep, Metric, Take
+from hpq.search.space import Space
+from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Goal, Impute, Keep, Metric, Take, Wandb
 from hpq.trial import Json
 from producer.sweepfile import (
     checks,
     conditions,
+    counts,
     early,
     fit,
     listed,
@@ -37,7 +36,6 @@ from producer.sweepfile import (
 from producer.sweepfile.overrides import Flag, apply, flag, from_set
 from producer.sweepfile.problems import Problems, shown
 from producer.sweepfile.spec import LIST, SweepSpec
-from producer.sweepfile.spec import count as count_sets
 
 _LIST_TRAINER = "cifar10"  # the article's list has no place to name its code
 
@@ -91,11 +89,7 @@ def load(
         if "points" in data and not out.errors:
             is_grid = spec.method == "grid"
             spec = replace(spec, points=points.read(data["points"], space, is_grid, out))
-    try:
-        _check_count(spec, limit, out)
-        _tell_cap(spec, out)
-    except TooMany as error:
-        out.add(("exclude" if "exclude" in data else "when",), str(error))
+    counts.check(spec, limit, out)
     out.check()
     return replace(spec, warnings=out.warned())
 
@@ -140,42 +134,6 @@ def _conditioned(data: Keys, leaves: conditions.Leaves, out: Problems) -> Space:
     return Space.of(leaves, when, exclude)
 
 
-def _check_left(space: Space, is_grid: bool, out: Problems) -> None:
-    """Note an `exclude` that leaves nothing, found by counting or, where that fails, by drawing."""
-    number = space.size if is_grid else space.outcomes
-    try:
-        if number is None:
-            space.draw(Random(0))
-        elif number == 0:
-            raise NothingLeft
-    except NothingLeft:
-        out.add(("exclude",), "leaves no set at all; remove an entry")
-
-
-def _check_count(spec: SweepSpec, limit: int | None, out: Problems) -> None:
-    """Note a sweep of no sets, or of more than are taken; the count is known before any is made."""
-    if spec.space is not None and spec.space.exclude and not out.errors:
-        _check_left(spec.space, spec.method == "grid", out)
-    total = None if out.errors else count_sets(spec)
-    if total is None or limit is None or total <= limit:
-        return
-    key = "parameters" if spec.run_cap is None or total < spec.run_cap else "run_cap"
-    out.add((key,), f"{total:,} sets, more than {limit:,}; use fewer values, "
-            "method: random with a smaller run_cap, or --force")  # fmt: skip
-
-
-def _tell_cap(spec: SweepSpec, out: Problems) -> None:
-    """Say it where run_cap leaves sets out, or asks for more than there are."""
-    all_ = None if out.errors else count_sets(replace(spec, run_cap=None))
-    cap = spec.run_cap
-    if cap is None or all_ is None or cap == all_:
-        return
-    if cap > all_:
-        out.warn(("run_cap",), f"{cap:,} is more than the {all_:,} sets there are")
-    elif spec.method in ("grid", LIST):
-        out.warn(("run_cap",), f"the first {cap:,} of {all_:,} sets are taken, the others left out")
-
-
 def _spec(
     data: Keys, stem: str, shipped: TrainerSpec | None, out: Problems, *, source: Keys
 ) -> SweepSpec:
@@ -202,13 +160,16 @@ def _spec(
         code=text("code"),
         pass_env=words("pass_env"),
         resident=data.get("resident") is True,
+        wandb=Wandb.STAND_IN if out.errors else Wandb(text("wandb", Wandb.STAND_IN)),
         description=text("description"),
         project=text("project"),
         entity=text("entity"),
         queue=text("queue", DEFAULT_CLASS),
         owner=text("owner"),
         seed=whole("seed"),
+        replicates=whole("replicates") or 1,
         order=text("order", "grid"),
+        sampler=text("sampler"),
         priority=whole("priority"),
         max_parallel=whole("max_parallel"),
         retries=whole("retries"),

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 
 from hpq.report import METRIC_NAME, METRIC_RULE
-from hpq.sweep import NAME_RULE, Goal, Impute, Take
+from hpq.search.record import Sampler
+from hpq.sweep import NAME_RULE, Goal, Impute, Take, Wandb
 from hpq.trial import Json
 from producer.sweepfile.problems import Path, Problems
 from producer.sweepfile.values import (
@@ -75,6 +76,7 @@ TOP: Mapping[str, Check] = {
     "queue": _QUEUE,
     "owner": text(re.compile(r"[^\x00-\x20\x7f]{1,64}\Z"), "use 1 to 64 characters, no spaces"),
     "seed": whole(0, 2**63 - 1),
+    "sampler": word(*(sampler for sampler in Sampler if sampler is not Sampler.RANDOM)),
     "order": word("grid", "shuffle"),
     "priority": whole(-1000, 1000),
     "max_parallel": whole(0, 100_000),
@@ -84,7 +86,8 @@ TOP: Mapping[str, Check] = {
     "keep": ANYTHING,
     "pass_env": listing(_ENV, "names of environment variables"),
     "resident": FLAG,
-    "replicates": ANYTHING,
+    "wandb": word(*(kind.value for kind in Wandb)),
+    "replicates": whole(1, 1000),
     "when": ANYTHING,
     "exclude": ANYTHING,
     "points": ANYTHING,
@@ -113,7 +116,6 @@ PARAMETER: Mapping[str, Check] = {
     "b": number(0),
     "parameters": ANYTHING,
 }
-LATER = frozenset({"replicates"})
 REFUSED: Mapping[str, str] = {
     "scheduler": "hpq is the scheduler; remove it",
     "job": "W&B Launch jobs are not run; name a program or a trainer",
