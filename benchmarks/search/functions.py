@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 Params = Mapping[str, Any]
@@ -19,7 +20,7 @@ class Function:
     """One function: its name, `parameters:` of a sweep file, and what a set is worth."""
 
     name: str
-    parameters: dict[str, dict[str, Any]]
+    parameters: dict[str, Any]
     call: Callable[[Params], float]
     least: float = 0.0
 
@@ -27,7 +28,7 @@ class Function:
 def _branin(p: Params) -> float:
     x, y = p["x"], p["y"]
     bend = y - 5.1 / (4 * math.pi**2) * x * x + 5 / math.pi * x - 6
-    return bend * bend + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10
+    return float(bend * bend + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10)
 
 
 _ALPHA = (1.0, 1.2, 3.0, 3.2)
@@ -49,24 +50,27 @@ def _hartmann(p: Params) -> float:
     x = [p[f"x{i}"] for i in range(6)]
     total = 0.0
     for alpha, row, at in zip(_ALPHA, _A, _P, strict=True):
-        total += alpha * math.exp(-sum(a * (v - c) ** 2 for a, v, c in zip(row, x, at, strict=True)))
+        total += alpha * math.exp(
+            -sum(a * (v - c) ** 2 for a, v, c in zip(row, x, at, strict=True))
+        )
     return -total
 
 
 def _rosenbrock(p: Params) -> float:
     x = [p[f"x{i}"] for i in range(4)]
-    return sum(100 * (b - a * a) ** 2 + (1 - a) ** 2 for a, b in zip(x, x[1:], strict=False))
+    return float(sum(100 * (b - a * a) ** 2 + (1 - a) ** 2 for a, b in pairwise(x)))
 
 
 def _training(p: Params) -> float:
-    """Like a validation loss: a valley in the logarithm of lr that moves with batch and optimizer."""
+    """Like a validation loss: a valley in log lr that moves with batch and optimizer."""
     best = {"sgd": -1.0, "adam": -2.7, "rmsprop": -3.0}[p["optimizer"]]
     best += 0.3 * math.log2(p["batch"] / 128) * 0.5
     off = math.log10(p["lr"]) - best
     depth = {"sgd": 0.10, "adam": 0.08, "rmsprop": 0.13}[p["optimizer"]]
     decay = math.log10(p["decay"]) + 4
     rest = 0.02 * (p["dropout"] - 0.3) ** 2 + 0.01 * decay * decay
-    return depth + 0.05 * off * off + rest + 0.02 * abs(math.log2(p["batch"] / 64))
+    rest += 0.02 * abs(math.log2(p["batch"] / 64))
+    return float(depth + 0.05 * off * off + rest)
 
 
 def _mixed(p: Params) -> float:
@@ -74,7 +78,8 @@ def _mixed(p: Params) -> float:
     shift = {"a": 0.2, "b": 0.5, "c": 0.8}[p["kind"]]
     x, n, q = p["x"], p["layers"], p["width"] / 64
     wave = 0.1 * math.sin(12 * x) + 0.1
-    return (x - shift) ** 2 + wave + 0.05 * (n - 5) ** 2 + 0.02 * (q - 6) ** 2 + 0.1 * shift
+    steps = 0.05 * (n - 5) ** 2 + 0.02 * (q - 6) ** 2
+    return float((x - shift) ** 2 + wave + steps + 0.1 * shift)
 
 
 FUNCTIONS = (
@@ -87,9 +92,7 @@ FUNCTIONS = (
     Function(
         "Hartmann-6", {f"x{i}": {"min": 0.0, "max": 1.0} for i in range(6)}, _hartmann, -3.32237
     ),
-    Function(
-        "Rosenbrock-4", {f"x{i}": {"min": -2.0, "max": 2.0} for i in range(4)}, _rosenbrock
-    ),
+    Function("Rosenbrock-4", {f"x{i}": {"min": -2.0, "max": 2.0} for i in range(4)}, _rosenbrock),
     Function(
         "training",
         {

@@ -1,7 +1,8 @@
 """hpq's own search and Optuna used by hand, on the same functions, both in this process.
 
-Workers are simulated: trials last about as long as one another, so many run at once, and hpq makes
-one set ahead for each. `python -m benchmarks.search.ours` prints a line of JSON a seed.
+Workers are simulated: trials last about as long as one another, so many run at once; hpq
+makes sets ahead as for trials of a minute. `python -m benchmarks.search.ours` prints a line of
+JSON a seed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 def space_of(function: Function) -> Space:
     """The space of a function, read as a sweep file is."""
     out = Problems(Places(file=function.name))
-    space = parameters.read(function.parameters, ("parameters",), out)
+    space = parameters.read(dict(function.parameters), ("parameters",), out)
     out.check()
     return space
 
@@ -45,7 +46,8 @@ def by_hpq(
 
     def fill() -> None:
         nonlocal made
-        while len(waiting) < workers and made < trials:
+        ahead = workers if chooser.is_drawing else 1
+        while len(waiting) < ahead and made < trials:
             made += 1
             params = chooser.ask(made, {})
             assert params is not None

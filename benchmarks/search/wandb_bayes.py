@@ -1,7 +1,7 @@
 """W&B's bayes on the same functions, as `sweeps` from PyPI has it (it needs numpy < 2).
 
-`python benchmarks/search/wandb_bayes.py TRIALS SEEDS WORKERS NAME…` in an environment with `sweeps`; prints a line
-of JSON a seed. Imports nothing of hpq: functions.py lies beside it.
+`python benchmarks/search/wandb_bayes.py TRIALS SEEDS WORKERS NAME…` in an environment with it;
+prints a line of JSON a seed. Imports nothing of hpq: functions.py lies beside it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from functions import FUNCTIONS, Function
-from sweeps import RunState, SweepRun
+from sweeps import RunState
 from sweeps.bayes_search import bayes_search_next_run
 
 
