@@ -18,10 +18,11 @@ from pathlib import Path
 import yaml
 
 import hpq
+from hpq.hiding import OURS
 from hpq.settings import Settings
 from hpq.sweep import Sweep, Wandb
 from hpq.trial import Claim
-from worker.secrets import OURS, POD_ALLOWED
+from worker.secrets import POD_ALLOWED
 
 _ROOT = Path(hpq.__file__).parent
 # What stands on a program's path in wandb's place, for any Python (see hpq/standin).
