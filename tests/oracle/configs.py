@@ -139,9 +139,7 @@ def _parameters() -> list[dict[str, Any]]:
         entries += [{"min": low, "max": high} for high in POOL["max"]]
     for extra in ("q", "mu", "values", "value", "probabilities", "min", "a"):
         entries += [{**GOOD[n], "distribution": n, extra: POOL[extra][1]} for n in NAMES[::3]]
-        entries += [
-            {**GOOD[n], extra: POOL[extra][1]} for n in ("constant", "categorical", "uniform")
-        ]
+        entries += [{**GOOD[n], extra: POOL[extra][1]} for n in ("constant", "categorical", "uniform")]
     entries += [{**GOOD["uniform"], "distribution": value} for value in POOL["distribution"]]
     entries += [{"values": v} for v in POOL["values"]] + [{"value": v} for v in POOL["value"]]
     entries += [{"values": [1, 2], "probabilities": p} for p in POOL["probabilities"]]
@@ -157,9 +155,7 @@ def _random(number: int) -> list[dict[str, Any]]:
     rng = Random("configs")
     configs = []
     for _ in range(number):
-        space = {
-            name: _entry(rng) for name in rng.sample(["lr", "bs", "opt", "z.x"], rng.randint(1, 3))
-        }
+        space = {name: _entry(rng) for name in rng.sample(["lr", "bs", "opt", "z.x"], rng.randint(1, 3))}
         if rng.random() < 0.3:
             space["nest"] = {"parameters": {"in": _entry(rng), "other": _entry(rng)}}
         config = _whole({"parameters": space, "method": rng.choice(["grid", "random", "bayes"])})

@@ -38,7 +38,7 @@ class Run(Accepted):
         self.sweep_id = os.environ.get("WANDB_SWEEP_ID")
         self.start_time = time.time()
         self.disabled, self.offline, self.resumed, self.starting_step = is_disabled, False, False, 0
-        self.url = self.sweep_url = self.project_url = f"hpq:{trial}"
+        self.url = self.sweep_url = self.project_url = f"hpq://{trial}"
         self.path = f"{self.entity}/{self.project}/{self.id}"
         self.config = config
         self.exit_code = 0
