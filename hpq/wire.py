@@ -15,7 +15,7 @@ from typing import Any
 from hpq import wire_early, wire_metric
 from hpq.errors import DecodeError
 from hpq.fields import Reader, Row, known, word
-from hpq.sweep import SCHEMA, Keep, Launch, Sweep, Wandb
+from hpq.sweep import SCHEMA, Keep, Launch, Sweep
 from hpq.trial import (
     Artifacts,
     Checkpoint,
@@ -27,6 +27,7 @@ from hpq.trial import (
     TrialId,
     TrialState,
 )
+from hpq.wire_launch import decode_launch, encode_launch, names
 
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
@@ -44,49 +45,6 @@ def dumps_in_order(value: Any) -> str:
 def number(value: float) -> str:
     """A float as the shortest text that reads back the same."""
     return repr(float(value))
-
-
-def encode_launch(launch: Launch) -> str:
-    """The launch record as canonical JSON; the signature covers this text."""
-    data: dict[str, Any] = {
-        "trainer": launch.trainer,
-        "program": launch.program,
-        "command": list(launch.command),
-        "code": launch.code,
-        "code_dir": launch.code_dir,
-        "pass_env": list(launch.pass_env),
-        "resident": launch.resident,
-    }
-    if launch.wandb is not None:  # what an older hpq has signed does not have it
-        data["wandb"] = launch.wandb
-    return dumps(data)
-
-
-def decode_launch(text: str) -> Launch:
-    """The launch record from its JSON.
-
-    Fields of a newer version are left out; a signature that covers them does not fit any more.
-
-    Raises:
-        ValueError: the text is not one (also for a wrong type).
-    """
-    data = json.loads(text)
-    if not isinstance(data, dict):
-        raise ValueError("not a mapping")
-    for field in ("command", "pass_env"):
-        data[field] = _names(data.get(field, []), field)
-    for field in ("trainer", "program", "code", "code_dir"):
-        if not isinstance(data.get(field, ""), str):
-            raise ValueError(f"{field} is no text")
-    told = data.get("wandb")
-    data["wandb"] = word(Wandb, told) if isinstance(told, str) else None
-    return Launch(**{name: data[name] for name in Launch.__slots__ if name in data})
-
-
-def _names(data: Any, what: str = "it") -> tuple[str, ...]:
-    if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
-        raise ValueError(f"{what} is no list of texts")
-    return tuple(data)
 
 
 def _mapping(text: str) -> dict[str, Json]:
@@ -158,7 +116,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         method=r.text("method"),
         seed=r.whole("seed"),
         replicates=r.whole("replicates") or 1,
-        varying=r.parse("varying", (), lambda text: _names(json.loads(text))),
+        varying=r.parse("varying", (), lambda text: names(json.loads(text))),
         spec=r.parse("spec", {}, _mapping),
         provenance=r.parse("provenance", {}, _mapping),
         created_ms=r.whole("created_ms"),

@@ -70,8 +70,15 @@ def of_program(
 
 
 def _for_wandb(sweep: Sweep, claim: Claim, place: Place) -> dict[str, str]:
-    """What W&B's agent tells the real wandb of the set; the stand-in asks HPQ_PARAMS."""
-    if sweep.launch.wandb not in (Wandb.TEE, Wandb.REAL):
+    """What W&B's agent tells: the set to the real wandb; to the stand-in, whose run it is.
+
+    The stand-in asks HPQ_PARAMS for the set. A process that takes WANDB_RUN_ID out of its
+    environment wants, as with W&B, a run of its own.
+    """
+    if sweep.launch.wandb is Wandb.STAND_IN:
+        run = f"{claim.trial.sweep}-{claim.trial.number}"
+        return {"WANDB_RUN_ID": run, "WANDB_SWEEP_ID": claim.trial.sweep}
+    if sweep.launch.wandb is None:
         return {}
     values = {name: {"value": value} for name, value in claim.params.items()}
     told = place.work / "wandb-params.yaml"
