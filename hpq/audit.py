@@ -19,8 +19,7 @@ _ENDS = frozenset(s for s in TrialState if s.is_terminal)
 # events that move no trial; `restarted`: the checkpoint of an attempt cannot be had; `prune`: it
 # is told to stop; `target`: its value ends the sweep; `suggested`: sets were made
 NO_STEPS = frozenset(
-    {"created", "suggested", "held", "pause", "resume", "stop", "cancel", "set", "restarted"}
-    | {"prune", "target"}
+    "created suggested held pause resume stop cancel set restarted prune target".split()
 )
 
 # event → the states that it may find a trial in, and the one that it leaves it in

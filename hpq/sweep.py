@@ -203,6 +203,7 @@ class Sweep:
     digest: str
     launch: Launch
     signature: str = ""
+    signer: str = ""  # fingerprint of the key that signed it, as the producer says: for people only
     metric: Metric | None = None
     worker_class: str = DEFAULT_CLASS
     owner: str = ""

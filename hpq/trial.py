@@ -206,6 +206,7 @@ class Trial:
     beat_ms: int = 0
     ended_ms: int = 0
     ran_ms: int = 0  # how long the latest attempt ran, once it is over
+    before_ms: int = 0  # how long all attempts before it ran
     step: int = 0
     objective: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -223,3 +224,8 @@ class Trial:
         """Milliseconds that the latest attempt ran, so far where it still runs."""
         running = self.state is TrialState.RUNNING
         return max(0, self.beat_ms - self.claimed_ms if running else self.ran_ms)
+
+    @property
+    def total_ms(self) -> int:
+        """Milliseconds that all attempts ran together."""
+        return self.before_ms + self.duration_ms

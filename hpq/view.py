@@ -13,9 +13,10 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from hpq import wire, wire_events
+from hpq import wire
 from hpq.books import BooksView
 from hpq.errors import DecodeError, NotFound
+from hpq.events import event_of
 from hpq.fields import Reader, Row
 from hpq.keys import Keys
 from hpq.snapshot import Event, Snapshot, Unreadable, Worker, pace_of
@@ -146,9 +147,7 @@ class View(TrialsView, BooksView):
         """Lifecycle events after an id; waits up to `block_ms` for the first."""
         key = self._keys.sweep(sid, "events")
         answer: Any = self._redis.xread({key: after}, block=block_ms, count=count)
-        return [
-            wire_events.decode(key, eid, fields) for eid, fields in (answer[0][1] if answer else [])
-        ]
+        return [event_of(key, eid, fields) for eid, fields in (answer[0][1] if answer else [])]
 
     def workers(self, worker_class: str | None = None) -> list[Worker]:
         """Live workers, by name; of one class where one is given."""
@@ -216,6 +215,7 @@ def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float) -> Wo
         schema=r.parse("schema", 1, int),
         takes=tuple(r.json("takes", [])),
         key=r.text("key"),
+        store=r.text("store"),
         only=r.text("only"),
         refuses=r.json("refuses", {}),
     )

@@ -1,8 +1,7 @@
 """The only place where bytes of Redis become objects, and objects what is stored.
 
-Both sides import it. Numbers are decimal text, times integer milliseconds, structures JSON with
-sorted keys. A value that no version can have written raises DecodeError with key and field; fields
-and words of a newer version are passed over, so that readers go on while versions change.
+Both sides import it. Numbers are decimal text, times integer ms, structures JSON with sorted keys.
+What no version can have written raises DecodeError with key and field; what is newer is left out.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 from hpq import wire_early, wire_metric
 from hpq.errors import DecodeError
 from hpq.fields import Reader, Row, known, word
-from hpq.sweep import SCHEMA, Keep, Launch, Sweep, Wandb
+from hpq.sweep import SCHEMA, Keep, Launch, Sweep
 from hpq.trial import (
     Artifacts,
     Checkpoint,
@@ -28,6 +27,7 @@ from hpq.trial import (
     TrialId,
     TrialState,
 )
+from hpq.wire_launch import decode_launch, encode_launch, names
 
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
@@ -47,49 +47,6 @@ def number(value: float) -> str:
     return repr(float(value))
 
 
-def encode_launch(launch: Launch) -> str:
-    """The launch record as canonical JSON; the signature covers this text."""
-    data: dict[str, Any] = {
-        "trainer": launch.trainer,
-        "program": launch.program,
-        "command": list(launch.command),
-        "code": launch.code,
-        "code_dir": launch.code_dir,
-        "pass_env": list(launch.pass_env),
-        "resident": launch.resident,
-    }
-    if launch.wandb is not None:  # what an older hpq has signed does not have it
-        data["wandb"] = launch.wandb
-    return dumps(data)
-
-
-def decode_launch(text: str) -> Launch:
-    """The launch record from its JSON.
-
-    Fields of a newer version are left out; a signature that covers them does not fit any more.
-
-    Raises:
-        ValueError: the text is not one (also for a wrong type).
-    """
-    data = json.loads(text)
-    if not isinstance(data, dict):
-        raise ValueError("not a mapping")
-    for field in ("command", "pass_env"):
-        data[field] = _names(data.get(field, []), field)
-    for field in ("trainer", "program", "code", "code_dir"):
-        if not isinstance(data.get(field, ""), str):
-            raise ValueError(f"{field} is no text")
-    told = data.get("wandb")
-    data["wandb"] = word(Wandb, told) if isinstance(told, str) else None
-    return Launch(**{name: data[name] for name in Launch.__slots__ if name in data})
-
-
-def _names(data: Any, what: str = "it") -> tuple[str, ...]:
-    if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
-        raise ValueError(f"{what} is no list of texts")
-    return tuple(data)
-
-
 def _mapping(text: str) -> dict[str, Json]:
     data = json.loads(text)
     if not isinstance(data, dict):
@@ -107,6 +64,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "digest": sweep.digest,
         "launch": encode_launch(sweep.launch),
         "signature": sweep.signature,
+        "signer": sweep.signer,
         "metric": wire_metric.encode(sweep.metric),
         "goal": sweep.metric.goal if sweep.metric else "",
         "class": sweep.worker_class,
@@ -143,6 +101,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         digest=r.text("digest"),
         launch=r.parse("launch", Launch(), decode_launch),
         signature=r.text("signature"),
+        signer=r.text("signer"),
         metric=r.parse("metric", None, wire_metric.decode),
         worker_class=r.text("class"),
         owner=r.text("owner"),
@@ -152,12 +111,12 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         timeout_s=r.real("timeout_s"),
         stall_s=r.real("stall_s"),
         canary=r.whole("canary"),
-        keep=r.parse("keep", None, lambda text: Keep(**json.loads(text))),
+        keep=r.parse("keep", None, lambda text: known(Keep, text)),
         early=r.parse("early", None, wire_early.decode),
         method=r.text("method"),
         seed=r.whole("seed"),
         replicates=r.whole("replicates") or 1,
-        varying=r.parse("varying", (), lambda text: _names(json.loads(text))),
+        varying=r.parse("varying", (), lambda text: names(json.loads(text))),
         spec=r.parse("spec", {}, _mapping),
         provenance=r.parse("provenance", {}, _mapping),
         created_ms=r.whole("created_ms"),
@@ -211,6 +170,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         beat_ms=r.whole("beat_ms"),
         ended_ms=r.whole("ended_ms"),
         ran_ms=r.whole("ran_ms"),
+        before_ms=r.whole("before_ms"),
         step=r.whole("step"),
         objective=_finite(r, "objective"),
         metrics={

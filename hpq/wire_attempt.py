@@ -8,7 +8,7 @@ from typing import Any
 from hpq import wire
 from hpq.errors import DecodeError
 from hpq.keys import Keys
-from hpq.outcome import Batch, Doomed, Outcome
+from hpq.outcome import Batch, Outcome
 from hpq.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, TrialId, TrialState
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
@@ -89,10 +89,3 @@ def outcome_args(outcome: Outcome, sweep_retries: int) -> list[str | int]:
         _files(outcome.artifacts),
         "" if outcome.best is None else wire.number(outcome.best),
     ]
-
-
-def decode_doomed(sid: str, raw: bytes) -> Doomed:
-    """One of the items that `commit` answers: number/attempt, with a + where artifacts go, too."""
-    number, attempt = raw.decode().rstrip("+").split("/")
-    trial = TrialId(sweep=sid, number=int(number))
-    return Doomed(trial=trial, attempt=int(attempt), artifacts=raw.endswith(b"+"))

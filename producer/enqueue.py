@@ -148,6 +148,7 @@ def _sweep(
         digest=mark,
         launch=code.launch,
         signature=signing.sign(key, settings.prefix, sid, code.launch) if key else "",
+        signer=signing.fingerprint(key),
         metric=spec.metric,
         worker_class=spec.queue,
         owner=spec.owner or settings.user,

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from redis.exceptions import RedisError
 
 from hpq.connection import check_server, connect, explain
+from hpq.doomed import DoomedFiles
 from hpq.errors import HpqError, UserError
 from hpq.keys import Keys
 from hpq.outcome import Presence
@@ -27,12 +28,14 @@ from worker.execution import Signals
 from worker.housekeeper import Housekeeper
 from worker.introduction import Introduction
 from worker.logs import configure
+from worker.outage import Outage
 from worker.processes import adopt_orphans, end_with_parent
 from worker.slot import Slot
 from worker.stopping import Stopping
 from worker.suggesters import Suggesters
 from worker.supervisor import TicketWorker
 from worker.tidying import Shelf, Tidy
+from worker.vitals import Vitals
 
 log = logging.getLogger("hpq.worker")
 
@@ -43,7 +46,7 @@ def _store(settings: Settings, *, retries: int, timeout_s: float) -> Store:
     return Store(redis, keys, Tickets(redis, keys).top_up)
 
 
-def serve(settings: Settings, environ: Mapping[str, str]) -> None:
+def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> None:
     """Work until told to stop.
 
     Raises:
@@ -64,13 +67,19 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     digest, record = provenance.record(settings, host, device)
     store.keep_provenance(digest, record)
     who = Presence(name=name, host=host, worker_class=settings.queue)
-    beats = Beats(
-        _store(settings, retries=0, timeout_s=3.0), who, settings.lease_ms, stopping.write_end
+    outage = Outage()
+    beat_store = _store(settings, retries=0, timeout_s=3.0)
+    beats = Beats(beat_store, who, settings.lease_ms, stopping.write_end, outage)
+    signals = Signals(
+        wake=stopping.read_end,
+        level=lambda: stopping.level,
+        is_late=lambda: stopping.is_late(settings.grace_s),
     )
-    signals = Signals(wake=stopping.read_end, level=lambda: stopping.level)
     shelf = Shelf(settings)
     attempts = Attempts(settings, environ, access, beats, signals, shelf)
-    tidy = Tidy(shelf, _store(settings, retries=1, timeout_s=5.0))
+    keys = Keys(settings.prefix)
+    doomed = DoomedFiles(connect(settings.redis_url, retries=1), keys)
+    tidy = Tidy(settings, shelf, doomed)
     suggesters = Suggesters(environ, name)
     slot = Slot(
         settings,
@@ -81,8 +90,10 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         beats=beats,
         stopping=stopping,
         tidy=tidy,
+        outage=outage,
         suggesters=suggesters,
         provenance=digest,
+        vitals=vitals,
     )
 
     introduction = Introduction(settings, who, device, access, slot)
@@ -90,9 +101,12 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         settings,
         _store(settings, retries=1, timeout_s=5.0),
         lambda: introduction.now(stopping),
+        vitals,
+        outage,
     )
     redis = connect(settings.redis_url, retries=1)
-    worker = TicketWorker(redis, Tickets(redis, Keys(settings.prefix)), settings.queue, name, slot)
+    worker = TicketWorker(redis, Tickets(redis, keys), settings.queue, name, slot, outage)
+    tidy.start()
     housekeeper.start()
     log.info("%s takes %s on %s", name, settings.queue, device)
     try:
@@ -100,7 +114,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     finally:
         suggesters.close()
         attempts.close()
-        tidy.close()
+        tidy.close(signals.is_late)
         housekeeper.stop()
 
 
@@ -113,7 +127,7 @@ def main() -> None:
             raise UserError("HPQ_REDIS_URL is not set; start workers with `hpq worker`")
         configure(settings.log)
         try:
-            serve(settings, environ)
+            serve(settings, environ, Vitals.given(sys.argv))
         except RedisError as error:
             raise explain(error, settings.redis_url) from None
     except HpqError as error:

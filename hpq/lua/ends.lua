@@ -34,7 +34,6 @@ local function end_told(sid, n, attempt)
   if f[1] == 'prune' then
     finish(sid, n, attempt, 'pruned', 'objective', f[2] or '', 'step', f[3] or '0')
     if (f[2] or '') ~= '' then place(sid, n, f[2]) end
-    if redis.call('HEXISTS', t, 'checkpoint') == 1 then redis.call('SADD', sweep_key(sid, 'files'), n) end
   elseif f[1] == 'stop' or flag == 'stopped' or flag == 'cancelled' then
     finish(sid, n, attempt, 'cancelled')
   else

@@ -9,6 +9,7 @@ import typer
 from hpq.errors import ExitCode
 from hpq.sweep import Sweep
 from hpq.trial import Trial
+from producer.commands.options import AsJson
 from producer.completion import sweep_ids
 from producer.look.export import to_args, to_yaml
 from producer.look.flat import flat
@@ -30,7 +31,7 @@ def best(
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 1,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="The parameters as YAML.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     as_args: Annotated[bool, typer.Option("--args", help="As --name=value flags.")] = False,
 ) -> None:
     """The winner's parameters, ready to use; with -n the first few."""

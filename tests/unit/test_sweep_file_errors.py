@@ -164,6 +164,7 @@ PARAMETERS = {
 
 @pytest.mark.parametrize("case", PARAMETERS)
 def test_a_bad_parameter_is_one_line(tmp_path: Path, case: str) -> None:
+    """B3, B4: ranges, distributions, steps and choices that cannot be."""
     entry, line = PARAMETERS[case]
     assert complaint(tmp_path, f"{HEAD}  {entry}\n") == [f"s.yaml:{line}"]
 
@@ -272,6 +273,7 @@ def test_a_bad_key_of_the_top_is_one_line(tmp_path: Path, case: str) -> None:
 
 @pytest.mark.parametrize("name", ["-x", " x", "x" * 300, "", "a\x1bb", "\u202ex"])
 def test_a_name_that_is_no_name_is_refused_from_the_flag_too(tmp_path: Path, name: str) -> None:
+    """B5: names with slashes, spaces, leading dashes, 300 characters, accents."""
     (line,) = complaint(tmp_path, GOOD, name=name)
     assert line.startswith("--name ") and ": name: " in line and line.isprintable()
 

@@ -47,10 +47,17 @@ class Chooser:
         if self._model:
             self._model.ends(number, value)
 
+    @property
+    def is_drawing(self) -> bool:
+        """True while sets follow from no result."""
+        if self._model is None:
+            return True
+        startup = self._search.sampler.startup
+        return len(self._seen) < startup or len(self._values) < min(startup, 3)
+
     def ask(self, number: int, stand_ins: Mapping[int, float]) -> dict[str, Json] | None:
         """The next set, which gets this number; None where the space has no more."""
-        is_early = len(self._values) < self._search.sampler.startup
-        if self._model is None or is_early:
+        if self._model is None or self.is_drawing:
             return self._draw(number)
         tries = len(self._seen) + 1 if self._search.sampler is Sampler.QMC else _TRIES
         for _ in range(tries):

@@ -8,6 +8,7 @@ everything anew.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from threading import Event as Flag
@@ -30,6 +31,7 @@ log = logging.getLogger("hpq.suggest")
 _LONGEST_S = 600.0  # for one set; who takes longer has hung, and loses the lease
 _IDLE_S = 600.0  # without anything to make: the memory is better used by others
 _BLOCK_MS = 1_000
+_SHARE = 0.01  # of a worker's time, which it may have to wait for sets
 
 
 class Suggester:
@@ -42,6 +44,9 @@ class Suggester:
         self._known = 0  # the highest number whose set is known
         self._answer = Answer(word="")
         self._busy_since = self._made_at = time.monotonic()
+        self._make_s = 0.0  # to make a set
+        self._gap_s = 0.0  # between two claims
+        self._claimed_ms = 0
 
     def run(self) -> str:
         """Work until the sweep wants no more sets, or another has the lease.
@@ -87,12 +92,27 @@ class Suggester:
             self._see(event)
             is_new = is_new or not event.trial
             if event.what == "claimed":
+                self._pace(event)
                 self._fill()
             if not self._answer.is_ok:
                 return
         if is_new:  # somebody paused it, or set limits; or workers came and went
             self._answer = self._lead.extend()
             self._fill()
+
+    def _pace(self, event: Event) -> None:
+        """Learn how fast sets are claimed."""
+        if self._claimed_ms:
+            self._gap_s = _smooth(self._gap_s, (event.at_ms - self._claimed_ms) / 1000)
+        self._claimed_ms = event.at_ms
+
+    def _ahead(self) -> int:
+        """How many sets should wait: those that no result leads to for every worker, and of others
+        as few as may be, for each misses the results that come while it waits."""
+        most = self._answer.ahead
+        if most < 2 or self._chooser.is_drawing or not self._gap_s:
+            return most
+        return max(1, min(most, math.ceil(self._make_s / (_SHARE * self._gap_s))))
 
     def _see(self, event: Event) -> None:
         if event.what in ("created", "suggested"):
@@ -114,8 +134,8 @@ class Suggester:
 
     def _fill(self) -> None:
         """Make what is missing."""
-        while self._answer.is_ok and len(self._results.waiting) < self._answer.ahead:
-            self._busy_since = time.monotonic()
+        while self._answer.is_ok and len(self._results.waiting) < self._ahead():
+            self._busy_since = begun = time.monotonic()
             number = self._known + 1
             params = self._chooser.ask(number, self._stand_ins())
             if params is None:
@@ -128,6 +148,7 @@ class Suggester:
             self._known = number + len(sets) - 1
             self._results.waiting.update(range(number, self._known + 1))
             self._made_at = time.monotonic()
+            self._make_s = _smooth(self._make_s, self._made_at - begun)
 
     def _stand_ins(self) -> dict[int, float]:
         running = sorted(self._results.running)
@@ -148,6 +169,10 @@ class Suggester:
                     return
             except RedisError as error:
                 log.warning("Redis: %s", error)
+
+
+def _smooth(mean: float, new: float) -> float:
+    return 0.8 * mean + 0.2 * new if mean else new
 
 
 def _row(params: Params, replicate: int) -> tuple[str, bytes]:

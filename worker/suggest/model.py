@@ -22,7 +22,6 @@ from worker.suggest.axes import axis_of
 from worker.suggest.memory import Memory
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
-warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
 
 
 class Model:
@@ -31,15 +30,18 @@ class Model:
     def __init__(self, search: Search, begun: int = 0) -> None:
         self._space = search.space
         axes = {".".join(path): (path, axis_of(leaf)) for path, leaf in search.space.leaves}
+        # What has a single value has it in every set, and no axis.
         self._axes = {name: (path, axis) for name, (path, axis) in axes.items() if axis}
         self._distributions = {name: axis.distribution for name, (_, axis) in self._axes.items()}
         conditional = {condition.path for condition in search.space.when}
         self._absent = {
             path: leaf.draw(Random(0)) for path, leaf in search.space.leaves if path in conditional
         }
-        # What has a single value has it in every set.
+        self._asked = -1  # the trial of the study that `ask` made
         self._memory, self._at = Memory(), dict[int, int]()
-        sampler = _sampler(search.sampler, _seed(search.seed, begun), search.sampler.startup)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = _sampler(search.sampler, _seed(search.seed, begun))
         self._study = optuna.create_study(storage=self._memory, sampler=sampler)
 
     def add(self, number: int, params: Params) -> None:
@@ -90,7 +92,7 @@ class Model:
             if name in self._axes:
                 values.append(self._axes[name][1].value(trial.params[name]))
             else:
-                values.append(next(iter(leaf.known()))[1])
+                values.append(leaf.draw(Random(0)))
         return self._space.assemble(values)
 
     def keep(self, number: int) -> None:
@@ -102,17 +104,18 @@ class Model:
         self._memory.take_back()
 
 
-def _sampler(name: Sampler, seed: int, startup: int) -> BaseSampler:
+def _sampler(name: Sampler, seed: int) -> BaseSampler:
+    # Who asks has drawn the first sets (see Chooser), so none of them does so again.
     if name is Sampler.GP:
-        return GPSampler(seed=seed, n_startup_trials=startup)
+        return GPSampler(seed=seed, n_startup_trials=1)
     if name is Sampler.CMAES:
-        return CmaEsSampler(seed=seed, n_startup_trials=startup, warn_independent_sampling=False)
+        return CmaEsSampler(seed=seed, n_startup_trials=1, warn_independent_sampling=False)
     if name is Sampler.QMC:
         return QMCSampler(
             seed=seed, scramble=True, warn_independent_sampling=False,
             warn_asynchronous_seeding=False,
         )  # fmt: skip
-    return TPESampler(seed=seed, n_startup_trials=startup, multivariate=True, constant_liar=True)
+    return TPESampler(seed=seed, n_startup_trials=1, multivariate=True, constant_liar=True)
 
 
 def _seed(seed: int, begun: int) -> int:

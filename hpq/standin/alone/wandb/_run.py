@@ -18,7 +18,7 @@ from ._rows import Defined, Rows
 from ._say import missing, say
 from ._send import send
 from ._summary import Summary
-from ._values import number_of, split
+from ._values import generate_id, number_of, split
 from .errors import UsageError
 
 
@@ -27,7 +27,7 @@ class Run(Accepted):
 
     def __init__(self, config: Config, *, is_disabled: bool = False, **about: Any) -> None:
         trial = os.environ.get("HPQ_TRIAL_ID", "trial/0")
-        self.id = about.get("id") or trial.replace("/", "-")
+        self.id = os.environ.get("WANDB_RUN_ID") or about.get("id") or generate_id()
         self.name = about.get("name") or self.id
         self.project = about.get("project") or os.environ.get("WANDB_PROJECT") or "hpq"
         self.entity = about.get("entity") or os.environ.get("WANDB_ENTITY") or "hpq"
@@ -35,10 +35,10 @@ class Run(Accepted):
         self.group = about.get("group") or os.environ.get("WANDB_RUN_GROUP") or ""
         self.job_type = about.get("job_type") or ""
         self.settings = about.get("settings")
-        self.sweep_id = os.environ.get("HPQ_SWEEP_ID")
+        self.sweep_id = os.environ.get("WANDB_SWEEP_ID")
         self.start_time = time.time()
         self.disabled, self.offline, self.resumed, self.starting_step = is_disabled, False, False, 0
-        self.url = self.sweep_url = self.project_url = f"hpq:{trial}"
+        self.url = self.sweep_url = self.project_url = f"hpq://{trial}"
         self.path = f"{self.entity}/{self.project}/{self.id}"
         self.config = config
         self.exit_code = 0
@@ -215,10 +215,13 @@ def start(sweep: Mapping[str, Any], given: Any, allow_val_change: Any, about: An
     mode = about.get("mode") or os.environ.get("WANDB_MODE") or ""
     if mode == "disabled":
         say("mode is disabled: nothing is reported to hpq")
+    is_aside = "HPQ_TRIAL_ID" in os.environ and "WANDB_RUN_ID" not in os.environ
+    if is_aside:  # a fold of a cross-validation, as W&B's own example runs them
+        say("a process without WANDB_RUN_ID has a run of its own, which is not the trial's")
     config = Config(sweep)
     exclude = set(about.get("config_exclude_keys") or ())
     include = about.get("config_include_keys")
     for key, value in to_dict(given).items():
         if key not in exclude and (not include or key in include):
             config._put(key, value, allow_val_change is not False)
-    return Run(config, is_disabled=mode == "disabled", **about)
+    return Run(config, is_disabled=is_aside or mode == "disabled", **about)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 import re
+import string
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,6 +49,11 @@ def split(data: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, float], 
         elif value is not None:
             rest[name] = value
     return numbers, rest
+
+
+def generate_id(length: int = 8) -> str:
+    """A random name."""
+    return "".join(random.choice(string.ascii_lowercase + string.digits) for _ in range(length))
 
 
 def plain(value: Any) -> Any:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import random
-import string
 from typing import Any
 
 from ._config import to_dict
 from ._say import missing
-from ._values import plain
-
-
-def generate_id(length: int = 8) -> str:
-    """A random name."""
-    return "".join(random.choice(string.ascii_lowercase + string.digits) for _ in range(length))
+from ._values import generate_id, plain
 
 
 def json_friendly(value: Any) -> tuple[Any, bool]:
@@ -36,3 +29,6 @@ def parse_config(params: Any, exclude: Any = None, include: Any = None) -> dict[
 
 def __getattr__(name: str) -> Any:
     raise AttributeError(missing(f"wandb.util.{name}"))
+
+
+__all__ = ["generate_id", "json_friendly", "json_friendly_val", "parse_config"]
