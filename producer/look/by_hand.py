@@ -22,7 +22,8 @@ def by_hand(view: View, found: TrialId | str) -> str:
     """
     if isinstance(found, str):
         raise UserError(f"{found} is a sweep; name one of its trials, {found}/1")
-    launch = view.sweep(found.sweep).launch
+    sweep = view.sweep(found.sweep)
+    launch, seed = sweep.launch, sweep.seed_of(found.number)
     if not (launch.program or launch.command):
         raise UserError(f"{found} runs the trainer {launch.trainer}, which has no command")
     params = view.trial(found).params
@@ -31,4 +32,5 @@ def by_hand(view: View, found: TrialId | str) -> str:
     steps = [f"cd {shell_line([launch.code_dir])}"] if launch.code_dir else []
     if file in words:
         steps.append(f"printf %s {shell_line([json.dumps(dict(params))])} > {file}")
-    return " && ".join([*steps, shell_line(words)])
+    variable = f"HPQ_SEED={seed} " if seed or sweep.replicates > 1 else ""
+    return " && ".join([*steps, variable + shell_line(words)])

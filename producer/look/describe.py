@@ -41,6 +41,7 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
             "signed": signed,
             "class": sweep.worker_class,
             "owner": sweep.owner,
+            "replicates": str(sweep.replicates) if sweep.replicates > 1 else "",
             "priority": str(sweep.priority or ""),
             "max parallel": str(sweep.max_parallel or ""),
             "retries": str(sweep.retries or ""),
@@ -98,6 +99,7 @@ def trial_lines(
             "time": _time(trial),
             "step": str(trial.step or ""),
             "phase": trial.phase,
+            "replicate": _replicate(trial, sweep),
             "started again": trial.restarted,
             "checkpoint": _checkpoint(trial),
         }
@@ -110,6 +112,14 @@ def trial_lines(
     yield from _block("provenance", {k: v for k, v in provenance.items() if k != "packages"})
     lines = clean_block(log).splitlines()
     yield from _section(f"last of hpq logs {trial.id}", ([Span(line)] for line in lines))
+
+
+def _replicate(trial: Trial, sweep: Sweep) -> str:
+    if sweep.replicates < 2:
+        return ""
+    number = trial.id.number
+    place = (number - 1) % sweep.replicates + 1
+    return f"{place} of {sweep.replicates}, seed {sweep.seed_of(number)}"
 
 
 def _time(trial: Trial) -> str:
