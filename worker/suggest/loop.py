@@ -48,44 +48,48 @@ class Suggester:
         self._claimed_ms = 0
 
     def run(self) -> str:
-        """Work until the sweep wants no more sets, or another has the lease.
-
-        Answers why it ended.
+        """Work until the sweep wants no more sets, or another has the lease; answers why it ended.
 
         Raises:
             redis.RedisError: Redis is away.
             DecodeError: a set or an event of the sweep cannot be read.
         """
-        self._answer = self._lead.take()
-        if not self._answer.is_ok:
+        if not self.take():
             return self._answer.word
         log.info("makes sets, by %s; %d are there", self._search.sampler, self._answer.rows)
         done = Flag()
         keeper = Thread(target=self._keep, args=(done,), name="lease", daemon=True)
         keeper.start()
         try:
-            return self._work()
+            self.begin()
+            while self._answer.is_ok and time.monotonic() - self._made_at < _IDLE_S:
+                self._busy_since = time.monotonic()
+                self.step()
+            return self._answer.word if not self._answer.is_ok else "idle"
         finally:
             done.set()
             keeper.join()
             self._lead.give_back()
 
-    def _work(self) -> str:
+    def take(self) -> bool:
+        """Take the lease; False where there is nothing to do with it, or another holds it."""
+        self._answer = self._lead.take()
+        return self._answer.is_ok
+
+    def begin(self) -> None:
+        """Read what was, making nothing meanwhile; then make what is missing."""
         self._chooser = Chooser(self._search, self._answer.rows)
-        while events := self._history.events():  # what was before: nothing is made meanwhile
+        while events := self._history.events():
             for event in events:
                 self._see(event)
         self._made_at = time.monotonic()
         self._fill()
-        while self._answer.is_ok:
-            if time.monotonic() - self._made_at > _IDLE_S:
-                return "idle"
-            self._busy_since = time.monotonic()
-            self._hear(self._history.events(_BLOCK_MS))
-        return self._answer.word
+
+    def step(self) -> None:
+        """Wait a moment for events; after each that leaves room for a set, make one."""
+        self._hear(self._history.events(_BLOCK_MS))
 
     def _hear(self, events: Sequence[Event]) -> None:
-        """Take events one by one, making a set right after each that leaves room for one."""
         is_new = not events
         for event in events:
             self._see(event)
