@@ -145,7 +145,7 @@ class Theirs:
         self._rng = Random(1)
         for i in range(size):
             trial = optuna.trial.create_trial(
-                params=_SPACE.draw(Random(f"0/{i}")),  # type: ignore[arg-type]
+                params=_SPACE.draw(Random(f"0/{i}")),
                 distributions=self._axes,
                 value=_value(self._rng),
             )
