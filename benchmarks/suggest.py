@@ -95,7 +95,7 @@ class Ours:
             self._end(self._claim())
         self._store = store
         self._is_there()
-        self._suggester = Suggester(search, History(server.redis, keys, "s"), lead, _LEASE_MS)
+        self._suggester = Suggester(search, History(server.redis, keys, "s"), lead)
         begun = time.process_time()
         self._suggester.take()
         self._suggester.begin()

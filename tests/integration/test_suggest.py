@@ -137,14 +137,14 @@ def test_the_cap_holds_whoever_makes_sets(redis_url, redis, store, view, late, l
     clients = [connect(redis_url) for _ in range(8)]
 
     def work(number: int) -> None:
-        lead = lead_of(f"w{number}", 1, clients[number])
+        lead = lead_of(f"w{number}", 3_000, clients[number])
         who = Presence(name=f"w{number}", host="h", worker_class="default")
         other = Store(clients[number], Keys("hpq"), lambda *_: None)
         while view.sweep(SID).counts.planned > view.sweep(SID).counts.ended:
             answer = lead.take()
-            while answer.is_ok:
-                n = answer.rows + 1
-                answer = lead.append(n, rows(n, n))
+            if answer.is_ok:
+                clients[number].hset(Keys("hpq").sweep(SID), "suggest_until", 1)
+                lead.append(answer.rows + 1, rows(answer.rows + 1, answer.rows + 1))
             if (claim := take(other, who)) is not None:
                 finish(other, claim)
 

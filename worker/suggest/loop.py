@@ -36,9 +36,8 @@ _SHARE = 0.01  # of a worker's time, which it may have to wait for sets
 class Suggester:
     """Makes the sets of one sweep while it holds the lease."""
 
-    def __init__(self, search: Search, history: History, lead: Lead, lease_ms: int) -> None:
+    def __init__(self, search: Search, history: History, lead: Lead) -> None:
         self._search, self._history, self._lead = search, history, lead
-        self._lease_s = lease_ms / 1000
         self._results = Results(search)
         self._known = 0  # the highest number whose set is known
         self._answer = Answer(word="")
@@ -160,7 +159,7 @@ class Suggester:
 
     def _keep(self, done: Flag) -> None:
         """Extend the lease while a set takes long to make."""
-        while not done.wait(self._lease_s / 3):
+        while not done.wait(self._lead.lease_s / 3):
             if time.monotonic() - self._busy_since > _LONGEST_S:
                 log.error("a set is not made after %g s", _LONGEST_S)
                 return
