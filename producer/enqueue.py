@@ -13,18 +13,19 @@ from itertools import islice
 from pathlib import Path
 
 from hpq import signing, wire
-from hpq.errors import UserError
 from hpq.identity import digest, identity, slug
 from hpq.store import ROWS, Store
-from hpq.sweep import Launch, Sweep
+from hpq.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
 from hpq.trial import Json, Params
+from hpq.wire_search import encode_search
+from producer import late, provenance
 from producer import launch as launching
-from producer import provenance
 from producer.room import check_room
 from producer.session import Session
-from producer.sweepfile.spec import SweepSpec, count, sets
+from producer.sweepfile.spec import SweepSpec, count, rows, sets
 from producer.writing import store_of
 
+_OPEN_ENDED = 1_000  # sets that an open-ended sweep needs room for to begin with
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 Progress = Callable[[int], None]
 
@@ -55,28 +56,29 @@ def enqueue(
     of it.
 
     Raises:
-        UserError: the sweep has no end, or its code is nowhere.
+        UserError: its code is nowhere.
         OutOfReach: the server has no room for it.
     """
-    wanted = count(spec)
-    if wanted is None:
-        raise UserError(
-            f"{file}: a {spec.method} sweep has no end by itself; say how many: --count 20,"
-            " or run_cap: 20 in the file"
-        )
+    wanted, search = count(spec), late.search_of(spec)
     code = launching.find(spec, file, Path.cwd(), code_dir)
     mark = digest(spec.source, spec.seed, _code_mark(code.launch))
     store = store_of(session)
     there = None if again else session.view.find_digest(mark)
     if there is not None:
         return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
-    for line in check_room(session, wanted):
+    for line in check_room(session, wanted or _OPEN_ENDED):
         warn(line)
     sid = _new_id(session, spec.name)
     key = signing.key_of(session.settings, make=True)
     sweep = replace(_sweep(session, spec, file, sid, mark, code, key), canary=canary)
+    if search is not None:
+        text = encode_search(search)
+        sweep = replace(
+            sweep, schema=SCHEMA, sampler=search.sampler, search=text, run_cap=wanted or 0
+        )
     try:
-        trials = _write_rows(store, sid, sets(spec), progress)
+        first = spec.points if search else sets(spec)  # of a late-bound one no more is known
+        trials = _write_rows(store, sid, rows(first, spec.replicates), progress)
         if code.files is not None:
             store.keep_code(code.launch.code, wire.dumps(code.files))
         other = store.seal(sweep, again=again)
@@ -86,6 +88,12 @@ def enqueue(
     if other is not None:  # somebody enqueued the same in the same moment
         return Enqueued(sid=other, is_new=False, trials=session.view.sweep(other).counts.total)
     return Enqueued(sid=sid, is_new=True, trials=trials)
+
+
+def _is_of_now(spec: SweepSpec, launch: Launch) -> bool:
+    """True for what a worker of schema 1 would do wrong without knowing it."""
+    has_target = spec.metric is not None and spec.metric.target is not None
+    return bool(spec.replicates > 1 or spec.early or has_target or launch.wandb)
 
 
 def _code_mark(launch: Launch) -> str:
@@ -101,20 +109,20 @@ def _new_id(session: Session, name: str) -> str:
 
 
 def _write_rows(
-    store: Store, sid: str, every: Iterator[dict[str, Json]], progress: Progress
+    store: Store, sid: str, every: Iterator[tuple[dict[str, Json], int]], progress: Progress
 ) -> int:
-    """Write the sets in order, each once; answers how many."""
+    """Write the sets with their replicates in order, each once; answers how many."""
     seen: set[bytes] = set()
     first = 1
     while some := list(islice(every, ROWS)):
-        rows = []
-        for params in some:
-            mark = identity(params)
+        new = []
+        for params, replicate in some:
+            mark = identity(params, replicate)
             if mark not in seen:
                 seen.add(mark)
-                rows.append((_text(params), mark))
-        store.add_rows(sid, first, rows)
-        first += len(rows)
+                new.append((_text(params), mark))
+        store.add_rows(sid, first, new)
+        first += len(new)
         progress(first - 1)
     return first - 1
 
@@ -153,6 +161,8 @@ def _sweep(
         early=spec.early,
         method=spec.method,
         seed=spec.seed,
+        replicates=spec.replicates,
+        schema=SCHEMA if _is_of_now(spec, code.launch) else EARLY_SCHEMA,
         varying=spec.varying,
         spec=spec.source,
         provenance=provenance.collect(file, code.launch),

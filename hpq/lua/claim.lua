@@ -3,16 +3,18 @@
 -- KEYS prefix
 -- ARGV class, worker, host, nonce, lease in ms, schema, provenance digest, sweeps to skip (',a,b,'),
 --      the only sweep to look at ('' for all)
--- Replies: trial sweep number attempt params checkpoint ('' for none) | empty [a sweep with a newer schema]
+-- Replies: trial sweep number attempt params checkpoint ('' for none) unfed | empty [a sweep with a newer
+--      schema] unfed, which is a sweep whose sets nobody makes ('' for none)
 
 local class, worker, host, nonce, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local schema, provenance, skip = tonumber(ARGV[6]), ARGV[7], ARGV[8]
-local w = key('w', worker)
+local w, unfed = key('w', worker), ''
 local BRIEF_MS = 10000  -- an idle worker has a ticket within one look of the reaper
 
 local function answer(sid, n, attempt)
+  if is_unfed(sid) then unfed = sid end
   return {'trial', sid, n, attempt, redis.call('HGET', sweep_key(sid, 'params'), n),
-    redis.call('HGET', trial_key(sid, n), 'checkpoint') or ''}
+    redis.call('HGET', trial_key(sid, n), 'checkpoint') or '', unfed}
 end
 
 local last = redis.call('HMGET', w, 'nonce', 'claim')
@@ -86,6 +88,7 @@ for _, sid in ipairs(sweeps) do
       newer = sid
     elseif of[1] == class then  -- the only one it may take may be another's, or not there yet
       local n = pick(sid)
+      if unfed == '' and is_unfed(sid) then unfed = sid end
       if n then
         if full and make_room(65536) < 65536 then  -- results need what is left
           return redis.error_reply('OOM the server is at its maxmemory: no further trial starts')
@@ -97,4 +100,4 @@ for _, sid in ipairs(sweeps) do
 end
 redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)
 redis.call('HSET', w, 'state', 'idle', 'trial', '')
-return {'empty', newer}
+return {'empty', newer, unfed}

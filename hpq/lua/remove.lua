@@ -2,11 +2,12 @@
 -- `removing` holds its id until that is done, so that an interrupted removal can be finished.
 -- KEYS prefix
 -- ARGV sweep
--- Replies: ok | unknown
+-- Replies: ok, then the ids of the stores that have files of it | unknown
 
 local sid = ARGV[1]
 local s = sweep_key(sid)
 is_full()
+local stores = redis.call('SMEMBERS', sweep_key(sid, 'stores'))
 local f = redis.call('HMGET', s, 'class', 'digest', 'owner')
 if not f[1] then return {'unknown'} end
 set_demand(f[1], -demand(sid))
@@ -22,11 +23,12 @@ close(sid, f[1])
 if redis.call('HGET', key('digests'), f[2]) == sid then redis.call('HDEL', key('digests'), f[2]) end
 if redis.call('HGET', key('last'), f[3]) == sid then redis.call('HDEL', key('last'), f[3]) end
 redis.call('SADD', key('removing'), sid)
+doom(sid, '')
 for band in string.gmatch(redis.call('HGET', s, 'bands') or '', '%d+') do
   redis.call('UNLINK', sweep_key(sid, 'band:' .. band))
 end
 redis.call('UNLINK', s)
-for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'files', 'events', 'restoring'}) do
+for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'means', 'files', 'stores', 'events', 'restoring'}) do
   redis.call('UNLINK', sweep_key(sid, part))
 end
-return {'ok'}
+return {'ok', unpack(stores)}

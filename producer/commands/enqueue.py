@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
-from typing import Annotated
 
 import typer
 
 from hpq.errors import ExitCode
+from hpq.sweep import Sweep
 from producer import enqueue as enqueuing
+from producer import late
 from producer.commands.options import (
+    AsJson,
     Canary,
     CodeDir,
     Count,
     File,
     Force,
     Name,
+    New,
     Seed,
     Sets,
     Trainer,
-    read_file,
 )
+from producer.commands.sweep_file import read_file
 from producer.enqueue import Enqueued
 from producer.look.text import trials_of
 from producer.progress import Bar
@@ -43,13 +46,15 @@ def enqueue(
     code: CodeDir = None,
     force: Force = False,
     canary: Canary = 0,
-    new: Annotated[bool, typer.Option(help="A new sweep even where the same is there.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    new: New = False,
+    json: AsJson = False,
 ) -> None:
     """Put a sweep file's trials on the queue."""
     spec = read_file(file, sets, count, seed, name, trainer, force)
     for warning in spec.warnings:
         warn(warning)
+    if lacks := late.lacks(spec):
+        warn(f"{lacks}; it is not installed here, and workers need it")
     with open_session() as session, Bar(count_sets(spec), "writing sets") as bar:
         done = enqueuing.enqueue(
             session,
@@ -71,6 +76,22 @@ def warn(line: str) -> None:
     print(f"warning: {line}", file=sys.stderr)
 
 
+def _size(sweep: Sweep) -> str:
+    counts = sweep.counts
+    if counts.is_open_ended:
+        return f"open-ended, {trials_of(counts.total)} so far"
+    return trials_of(int(counts.planned))
+
+
+def _queued(sweep: Sweep) -> str:
+    """What was enqueued; where sets are made while the sweep runs, by whom."""
+    if not sweep.sampler:
+        return f"{trials_of(sweep.counts.queued)} queued"
+    if sweep.counts.is_open_ended:
+        return f"open-ended, sets by {sweep.sampler} as workers ask; `hpq stop {sweep.id}` ends it"
+    return f"{_size(sweep)}, sets by {sweep.sampler} as workers ask"
+
+
 def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False) -> None:
     """Say what was enqueued: data on stdout, the rest on stderr."""
     sweep = session.view.sweep(done.sid)
@@ -79,19 +100,22 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
         print(jsonlib.dumps(fact))
         return
     if done.is_new:
-        print(f"{done.sid}: {trials_of(done.trials)} queued", file=sys.stderr)
+        print(f"{done.sid}: {_queued(sweep)}", file=sys.stderr)
         if not is_run:  # which has a store of its own
             say_if_not_kept(session, sweep)
         if sweep.launch.code_dir:
             what = sweep.launch.program or sweep.launch.trainer
             print(f"runs {what} in {sweep.launch.code_dir}", file=sys.stderr)
     elif is_run:
-        left = sweep.counts.queued + sweep.counts.running
-        print(f"{done.sid}: goes on, {left} of {trials_of(done.trials)} left", file=sys.stderr)
+        counts = sweep.counts
+        left = "open-ended"
+        if not counts.is_open_ended:
+            left = f"{int(counts.planned) - counts.ended} of {trials_of(int(counts.planned))} left"
+        print(f"{done.sid}: goes on, {left}", file=sys.stderr)
     else:
         print(
             f"{done.sid}: the same file, seed and code are there ({sweep.state},"
-            f" {trials_of(done.trials)}); nothing was added. --new makes another sweep of them",
+            f" {_size(sweep)}); nothing was added. --new makes another sweep of them",
             file=sys.stderr,
         )
     if is_run:

@@ -12,12 +12,13 @@ from hpq.sizes import about_bytes
 from hpq.snapshot import Unreadable
 from hpq.sweep import Sweep, SweepState
 from hpq.view import View
+from producer.commands.options import AsJson
 from producer.look.out import show_json, show_table, talk
 from producer.look.records import sweep_record
 from producer.look.style import Span, Style
 from producer.look.tables import Column
 from producer.look.takers import why_not_taken
-from producer.look.text import clean, duration, measure, size
+from producer.look.text import clean, duration, measure, planned, size
 from producer.look.verdict import STATE_STYLE
 from producer.session import Session, open_session
 
@@ -29,7 +30,7 @@ def ls(
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 20,
     everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
     sizes: Annotated[bool, typer.Option("--size", help="About how many bytes each takes.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Sweeps, newest first."""
     with open_session() as session:
@@ -115,7 +116,7 @@ def _row(
     return [
         Span(one.id),
         Span("waiting !", Style.YELLOW) if one.id in waits else state,
-        Span(f"{one.counts.ended}/{one.counts.total}"),
+        Span(f"{one.counts.ended}/{planned(one.counts)}"),
         Span(str(one.counts.failed or "")),
         Span("" if leader is None else measure(leader)),
         Span(clean(one.metric.name) if one.metric else ""),

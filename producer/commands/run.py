@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from hpq.errors import ExitCode, Held, NotFound
+from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.hyperparams import SHIPPED
 from hpq.snapshot import Worker
 from hpq.sweep import SweepState
 from producer import enqueue as enqueuing
+from producer import late
 from producer.commands.enqueue import say, warn
 from producer.commands.options import (
     Canary,
@@ -21,11 +22,12 @@ from producer.commands.options import (
     File,
     Force,
     Name,
+    New,
     Seed,
     Sets,
     Trainer,
-    read_file,
 )
+from producer.commands.sweep_file import read_file
 from producer.enqueue import Enqueued
 from producer.local import LocalWorkers, signals_unwind
 from producer.look.outcome import exit_code
@@ -54,12 +56,14 @@ def run(
     force: Force = False,
     canary: Canary = 0,
     workers: Annotated[int | None, typer.Option(help="Workers on this machine.")] = None,
-    new: Annotated[bool, typer.Option(help="Start anew, also where one is unfinished.")] = False,
+    new: New = False,
 ) -> None:
     """Enqueue, train and watch on this machine."""
     spec = read_file(file, sets, count, seed, name, trainer, force)
     for warning in spec.warnings:
         print(f"warning: {warning}", file=sys.stderr)
+    if lacks := late.lacks(spec):
+        raise UserError(lacks)
     with signals_unwind(), open_session() as session:
         try:
             with Bar(count_sets(spec), "writing sets") as bar:

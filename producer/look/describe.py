@@ -14,7 +14,7 @@ from producer.look.flat import flat
 from producer.look.records import iso
 from producer.look.sparkline import sparkline
 from producer.look.style import Line, Span, Style
-from producer.look.text import clean, clean_block, duration, measure, size, value, width
+from producer.look.text import clean, clean_block, duration, measure, planned, size, value, width
 from producer.look.trial_rows import STATE_STYLE
 from producer.look.verdict import count_words
 
@@ -49,7 +49,7 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
             "target": target_words(sweep)
             or (f"{metric.target:g}" if metric and metric.target is not None else ""),
             "keep": f"best {sweep.keep.best}, last {sweep.keep.last}" if sweep.keep else "",
-            "method": f"{sweep.method}, seed {sweep.seed}",
+            "method": f"{sweep.method}, seed {sweep.seed}" + _sampling(sweep),
             "varying": " ".join(sweep.varying),
             "created": iso(sweep.created_ms) or "",
             "digest": sweep.digest,
@@ -62,6 +62,13 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
     else:
         yield from _block("file", sweep.spec)
     yield from _block("provenance", origin)
+
+
+def _sampling(sweep: Sweep) -> str:
+    if not sweep.sampler:
+        return ""
+    end = "open-ended" if sweep.counts.is_open_ended else f"to {planned(sweep.counts)} trials"
+    return f"; sets by {sweep.sampler} as workers ask, {sweep.no_more or end}"
 
 
 def trial_lines(

@@ -23,6 +23,8 @@ def event_line(event: Event, trial: Trial | None, sweep: Sweep) -> str:
     """What happened, in one line; `trial` is the trial as it is now, if the event is of one."""
     if event.what == "created":
         count = clean(event.fields.get("count", "?"))
+        if count == "0":
+            return f"{sweep.id}: sets are made as workers ask for them"
         return f"{sweep.id}: {count} trial{'s' * (count != '1')} queued"
     if event.what == "held":
         return f"held: {clean(event.fields.get('why', ''))}"

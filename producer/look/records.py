@@ -12,6 +12,7 @@ from hpq.snapshot import Snapshot, Worker
 from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
 from producer.look.eta import Estimate
+from producer.look.scores import group_record
 
 
 def finite(value: float | None) -> float | None:
@@ -34,6 +35,8 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
         "held": sweep.held or None,
         "canary": sweep.canary or None,
         "total": counts.total,
+        "planned": None if counts.is_open_ended else int(counts.planned),
+        "open_ended": counts.is_open_ended,
         **{state.value: counts.of(state) for state in TrialState},
         "diverged": counts.diverged,
         "metric": sweep.metric.name if sweep.metric else None,
@@ -57,6 +60,7 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         "state": trial.state.value,
         "params": dict(trial.params),
         "objective": finite(trial.objective),
+        **({"replicates": group_record(trial.group)} if trial.group else {}),
         "metrics": {name: finite(value) for name, value in trial.metrics.items()},
         "step": trial.step,
         "attempt": trial.attempt,

@@ -25,17 +25,19 @@ def print_summary(view: View, sweep: Sweep, *, top: int = 20) -> None:
     """Print the page; reads every trial once, keeps few of them."""
     tally = Tally(sweep).add(view.all_trials(sweep.id))
     best = view.best(sweep, top)
-    show_lines([[Span(f"{sweep.id}  {sweep.state}  {', '.join(count_words(sweep))}")]])
+    head = f"{sweep.id}  {sweep.state}  {', '.join(count_words(sweep))}"
+    show_lines([[Span(head)]], whole=True)
     if words := target_words(sweep):
         print(words)
-    show_lines(hours_line(tally))
+    show_lines(hours_line(tally), whole=True)
     if best:
         print()
         show_ranking(sweep, best, scale_of(tally.objectives))
-        show_lines(rest_line(sweep, tally, len(best)))
+        shown = sum(len(t.group.objectives) if t.group else 1 for t in best)
+        show_lines(rest_line(sweep, tally, shown), whole=True)
     show_lines(effect_lines(tally))
-    show_lines(saved_lines(tally))
-    show_lines(failure_lines(tally))
+    show_lines(saved_lines(tally), whole=True)
+    show_lines(failure_lines(tally), whole=True)
 
 
 def print_summary_json(view: View, sweep: Sweep, *, top: int = 20) -> None:
