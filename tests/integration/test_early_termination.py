@@ -154,7 +154,7 @@ def test_asha_keeps_the_best_of_a_rung_as_they_come(bench, sweep_of) -> None:
 def test_the_median_rule_asks_for_enough_others(bench, sweep_of) -> None:
     sweep_of(5, early=rule(rule=Rule.MEDIAN, min_trials=3))
     trials = [bench.claim() for _ in range(5)]
-    for n, value in zip(trials[:3], (0.1, 0.2, 0.3), strict=True):
+    for n, value in zip(trials[:3], (0.3, 0.2, 0.1), strict=True):
         assert bench.log(n, value) is OK
     assert bench.log(trials[3], 0.2) is OK  # as good as the median
     assert bench.log(trials[4], 0.19) is PRUNE  # of 0.1 0.2 0.2 0.3
