@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from hpq import bundle as packing
 from hpq import signing, wire
 from hpq.errors import UserError
 from hpq.identity import digest, identity, slug
@@ -70,22 +71,44 @@ def enqueue(
     there = None if again else session.view.find_digest(mark)
     if there is not None:
         return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
-    for line in check_room(session, wanted):
+    bundle = None if code.files is None else packing.pack(code.folder, code.files)
+    for line in check_room(session, wanted, len(bundle or b"")):
         warn(line)
     sid = _new_id(session, spec.name)
     key = signing.key_of(session.settings, make=True)
-    sweep = replace(_sweep(session, spec, file, sid, mark, code, key), canary=canary)
+    origin, diff = provenance.collect(file, code.launch)
+    sweep = replace(
+        _sweep(session, spec, sid, mark, code, key),
+        canary=canary,
+        provenance=origin,
+        bundle=code.launch.code if bundle is not None else "",
+    )
     try:
         trials = _write_rows(store, sid, sets(spec), progress)
         if code.files is not None:
             store.keep_code(code.launch.code, wire.dumps(code.files))
-        other = store.seal(sweep, again=again)
+        if diff:
+            store.keep_diff(sid, diff)
+        other = _seal(session, store, sweep, bundle, again)
     except BaseException:
         store.discard(sid)
         raise
     if other is not None:  # somebody enqueued the same in the same moment
         return Enqueued(sid=other, is_new=False, trials=session.view.sweep(other).counts.total)
     return Enqueued(sid=sid, is_new=True, trials=trials)
+
+
+def _seal(
+    session: Session, store: Store, sweep: Sweep, bundle: bytes | None, again: bool
+) -> str | None:
+    if bundle is None:
+        return store.seal(sweep, again=again)
+    store.keep_bundle(sweep.bundle, bundle)
+    other = store.seal(sweep, again=again)
+    # The last sweep that had the same code may have been removed between the two.
+    if other is None and not session.redis.exists(session.keys.bundle(sweep.bundle)):
+        store.keep_bundle(sweep.bundle, bundle)
+    return other
 
 
 def _code_mark(launch: Launch) -> str:
@@ -127,7 +150,6 @@ def _text(params: Params) -> str:
 def _sweep(
     session: Session,
     spec: SweepSpec,
-    file: Path,
     sid: str,
     mark: str,
     code: launching.Code,
@@ -155,5 +177,4 @@ def _sweep(
         seed=spec.seed,
         varying=spec.varying,
         spec=spec.source,
-        provenance=provenance.collect(file, code.launch),
     )

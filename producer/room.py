@@ -45,13 +45,13 @@ def room_of(redis: Redis) -> Room:
     )
 
 
-def check_room(session: Session, trials: int) -> Iterator[str]:
-    """Warnings about the server's memory, before `trials` more are written.
+def check_room(session: Session, trials: int, code_bytes: int = 0) -> Iterator[str]:
+    """Warnings about the server's memory, before `trials` more, and their code, are written.
 
     Raises:
         OutOfReach: they do not fit below 80 % of maxmemory (names what to remove).
     """
-    room, more = room_of(session.redis), trials * TRIAL_BYTES
+    room, more = room_of(session.redis), trials * TRIAL_BYTES + code_bytes
     if not room.takes(more):
         raise OutOfReach(
             f"{size(room.used)} of the server's maxmemory of {size(room.limit)} are used, and"

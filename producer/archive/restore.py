@@ -13,6 +13,7 @@ from hpq.tickets import Tickets
 from producer.archive.format import Header, Row, read
 from producer.room import check_room
 from producer.session import Session
+from producer.writing import store_of
 
 
 def restore(session: Session, path: Path) -> Header:
@@ -77,6 +78,10 @@ def _flat(row: Row) -> Iterator[bytes]:
 
 def _share(session: Session, row: Row) -> None:
     """What other sweeps may refer to as well; by its digest it is the same."""
+    if row.part == "bundle":
+        for digest, data in row.items:
+            store_of(session).keep_bundle(digest.decode(), data)
+        return
     name = session.keys.code if row.part == "code" else session.keys.provenance
     for digest, text in row.items:
         session.redis.hsetnx(name, digest.decode(), text.decode())
