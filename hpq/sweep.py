@@ -225,6 +225,7 @@ class Sweep:
     varying: tuple[str, ...] = ()
     spec: Mapping[str, Json] = field(default_factory=dict)
     provenance: Mapping[str, Json] = field(default_factory=dict)
+    bundle: str = ""  # the code digest under which the code itself is kept; "": it is not
     created_ms: int = 0
     schema: int = EARLY_SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled

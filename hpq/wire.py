@@ -83,6 +83,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "varying": dumps(list(sweep.varying)),
         "spec": dumps(sweep.spec),
         "provenance": dumps(sweep.provenance),
+        "bundle": sweep.bundle,
     }
 
 
@@ -119,6 +120,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         varying=r.parse("varying", (), lambda text: names(json.loads(text))),
         spec=r.parse("spec", {}, _mapping),
         provenance=r.parse("provenance", {}, _mapping),
+        bundle=r.text("bundle"),
         created_ms=r.whole("created_ms"),
         flag=r.text("flag"),
         held=r.text("held"),

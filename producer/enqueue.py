@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from hpq import bundle as packing
 from hpq import signing, wire
 from hpq.identity import digest, identity, slug
 from hpq.store import ROWS, Store
@@ -66,11 +67,18 @@ def enqueue(
     there = None if again else session.view.find_digest(mark)
     if there is not None:
         return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
-    for line in check_room(session, wanted or _OPEN_ENDED):
+    bundle = None if code.files is None else packing.pack(code.folder, code.files)
+    for line in check_room(session, wanted or _OPEN_ENDED, code=len(bundle or b"")):
         warn(line)
     sid = _new_id(session, spec.name)
     key = signing.key_of(session.settings, make=True)
-    sweep = replace(_sweep(session, spec, file, sid, mark, code, key), canary=canary)
+    origin, diff = provenance.collect(file, code.launch)
+    sweep = replace(
+        _sweep(session, spec, sid, mark, code, key),
+        canary=canary,
+        provenance=origin,
+        bundle=code.launch.code if bundle is not None else "",
+    )
     if search is not None:
         text = encode_search(search)
         sweep = replace(
@@ -81,7 +89,9 @@ def enqueue(
         trials = _write_rows(store, sid, rows(first, spec.replicates), progress)
         if code.files is not None:
             store.keep_code(code.launch.code, wire.dumps(code.files))
-        other = store.seal(sweep, again=again)
+        if diff:
+            store.keep_diff(sid, diff)
+        other = _seal(session, store, sweep, bundle, again)
     except BaseException:
         store.discard(sid)
         raise
@@ -94,6 +104,19 @@ def _is_of_now(spec: SweepSpec, launch: Launch) -> bool:
     """True for what a worker of schema 1 would do wrong without knowing it."""
     has_target = spec.metric is not None and spec.metric.target is not None
     return bool(spec.replicates > 1 or spec.early or has_target or launch.wandb)
+
+
+def _seal(
+    session: Session, store: Store, sweep: Sweep, bundle: bytes | None, again: bool
+) -> str | None:
+    if bundle is None:
+        return store.seal(sweep, again=again)
+    store.keep_bundle(sweep.bundle, bundle)
+    other = store.seal(sweep, again=again)
+    # The last sweep that had the same code may have been removed between the two.
+    if other is None and not session.redis.exists(session.keys.bundle(sweep.bundle)):
+        store.keep_bundle(sweep.bundle, bundle)
+    return other
 
 
 def _code_mark(launch: Launch) -> str:
@@ -135,7 +158,6 @@ def _text(params: Params) -> str:
 def _sweep(
     session: Session,
     spec: SweepSpec,
-    file: Path,
     sid: str,
     mark: str,
     code: launching.Code,
@@ -165,5 +187,4 @@ def _sweep(
         schema=SCHEMA if _is_of_now(spec, code.launch) else EARLY_SCHEMA,
         varying=spec.varying,
         spec=spec.source,
-        provenance=provenance.collect(file, code.launch),
     )

@@ -222,6 +222,8 @@ def start(sweep: Mapping[str, Any], given: Any, allow_val_change: Any, about: An
     exclude = set(about.get("config_exclude_keys") or ())
     include = about.get("config_include_keys")
     for key, value in to_dict(given).items():
-        if key not in exclude and (not include or key in include):
+        # The sweep's values stand over the script's defaults, and W&B says nothing of it.
+        is_free = str(key).strip("-") not in sweep
+        if is_free and key not in exclude and (not include or key in include):
             config._put(key, value, allow_val_change is not False)
     return Run(config, is_disabled=is_aside or mode == "disabled", **about)
