@@ -21,6 +21,7 @@ from hpq.trial import Json, Params
 from producer import launch as launching
 from producer import provenance
 from producer.room import check_room
+from producer.scaffold.placeholders import refuse_unfilled
 from producer.session import Session
 from producer.sweepfile.spec import SweepSpec, count, sets
 from producer.writing import store_of
@@ -55,9 +56,10 @@ def enqueue(
     of it.
 
     Raises:
-        UserError: the sweep has no end, or its code is nowhere.
+        UserError: the sweep has no end, or a place to fill in, or its code is nowhere.
         OutOfReach: the server has no room for it.
     """
+    refuse_unfilled(spec.source, file)
     wanted = count(spec)
     if wanted is None:
         raise UserError(

@@ -30,6 +30,10 @@ from producer.sweepfile.spec import count as count_sets
 from producer.taking import say_if_not_taken
 
 app = typer.Typer()
+_NO_METRIC = (
+    "it names no metric, so nothing will be ranked; metric: {name: val_loss, goal: minimize} in the"
+    " file does, where trials print val_loss=0.3 or call hpq.report({...})"
+)
 _NO_STORE = (
     "keep: HPQ_STORE is not set here; where workers have none, nothing is kept, and a trial that"
     " is given back trains from its beginning"
@@ -84,6 +88,8 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
         return
     if done.is_new:
         print(f"{done.sid}: {trials_of(done.trials)} queued", file=sys.stderr)
+        if sweep.metric is None:
+            print(_NO_METRIC, file=sys.stderr)
         if sweep.keep and not (session.settings.store or session.is_private or is_run):
             print(_NO_STORE, file=sys.stderr)
         if sweep.launch.code_dir:

@@ -24,6 +24,7 @@ from producer.commands.options import (
 )
 from producer.look.flat import flat
 from producer.look.text import trials_of
+from producer.scaffold.placeholders import unfilled
 from producer.sweepfile.spec import count as count_sets
 from producer.sweepfile.spec import sets as make_sets
 
@@ -59,6 +60,8 @@ def plan(
     print(f"runs {what}" + (f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})"))
     if spec.metric:
         print(f"metric {spec.metric.name}, {spec.metric.goal}")
+    for place in unfilled(spec.source):
+        print(f"! {place} is to be filled in before it can be enqueued", file=sys.stderr)
     for number, params in enumerate(some, 1):
         print(f"{number:>6}  " + " ".join(f"{k}={v}" for k, v in flat(params).items()))
     if total is None or total > len(some):
