@@ -222,6 +222,17 @@ class Store:
         self._tickets(rest[0], rest[1])
         return int(rest[2])
 
+    def cancel(self, sid: str, numbers: Sequence[int] = ()) -> int:
+        """Cancel the trials with these numbers (none: the whole sweep); answers how many.
+
+        Raises:
+            NotFound: there is no such sweep.
+        """
+        if not numbers:
+            return self.control(sid, "cancel")
+        some = (numbers[i : i + ROWS] for i in range(0, len(numbers), ROWS))
+        return sum(self.control(sid, "cancel", *chunk) for chunk in some)
+
     def set(self, sid: str, fields: Mapping[str, str]) -> None:
         """Change limits of a sweep: max_parallel, priority, retries, timeout_s."""
         self.control(sid, "set", *wire.flatten(fields))

@@ -1,21 +1,21 @@
-"""`hpq pause`, `resume`, `stop`, `cancel`, `retry`, `set`, `rm`."""
+"""`hpq pause`, `resume`, `stop`, `retry`, `set`, `rm`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hpq.errors import Forbidden, SettingsError, UserError
+from hpq.errors import SettingsError, UserError
 from hpq.files import location, open_files
 from hpq.sweep import Sweep
-from hpq.trial import TrialId, TrialState
+from hpq.trial import TrialState
 from producer import refs
-from producer.completion import SweepRef, sweep_ids
+from producer.commands.asking import Other, Targets, Yes, ask, ending, mine
+from producer.completion import SweepRef
 from producer.limits import limits
 from producer.look.text import trials_of
 from producer.session import Session, open_session
@@ -23,60 +23,6 @@ from producer.taking import say_if_not_taken
 from producer.writing import store_of
 
 app = typer.Typer()
-
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Other = Annotated[bool, typer.Option("--force", help="Also a sweep of somebody else.")]
-Targets = Annotated[
-    list[str] | None,
-    typer.Argument(
-        help="A sweep, or trials of it: SWEEP/7, or 7 of my last.", autocompletion=sweep_ids
-    ),
-]
-
-
-def _mine(session: Session, ref: str | None, force: bool) -> Sweep:
-    """The sweep that is meant, if I may touch it."""
-    sweep = session.view.sweep(session.view.resolve(ref, session.settings.user))
-    if sweep.owner != session.settings.user and not force:
-        raise Forbidden(f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same")
-    return sweep
-
-
-@contextmanager
-def _ending(
-    ref: str | None, verb: str, force: bool, *, some: bool = False
-) -> Iterator[tuple[Session, Sweep]]:
-    """A session and the sweep to end: named where nobody is asked, and on a server of others.
-
-    There, `some` trials of my last sweep may be meant by their numbers.
-
-    Raises:
-        UserError: it has to be named.
-    """
-    if ref is None and not sys.stdin.isatty():
-        raise _unnamed(verb)
-    with open_session() as session:
-        if ref is None and not session.is_private and not some:
-            raise _unnamed(verb)
-        yield session, _mine(session, ref, force)
-
-
-def _unnamed(verb: str) -> UserError:
-    return UserError(f"say which sweep to {verb}: `hpq ls` lists them")
-
-
-def _ask(question: str, yes: bool) -> None:
-    """Ask for a yes, unless it was said.
-
-    Raises:
-        UserError: there is nobody to ask.
-    """
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UserError(f"{question} There is no terminal to answer at; say --yes")
-    if not typer.confirm(question):
-        raise typer.Abort
 
 
 @app.command()
@@ -97,7 +43,7 @@ def _run_on(running: int) -> str:
 
 def _say_to(verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str]) -> None:
     with open_session() as session:
-        sweep = _mine(session, ref, force)
+        sweep = mine(session, ref, force)
         store_of(session).control(sweep.id, verb)
         print(line(session.view.sweep(sweep.id)), file=sys.stderr)
 
@@ -105,33 +51,11 @@ def _say_to(verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str
 @app.command()
 def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
     """Finish what runs, cancel what waits."""
-    with _ending(sweep, "stop", force) as (session, it):
-        _ask(f"Cancel {trials_of(it.counts.queued, 'queued trial')} of {it.id}?", yes)
+    with ending(sweep, "stop", force) as (session, it):
+        ask(f"Cancel {trials_of(it.counts.queued, 'queued trial')} of {it.id}?", yes)
         touched = store_of(session).control(it.id, "stop")
         rest = _run_on(session.view.sweep(it.id).counts.running)
         print(f"{it.id}: {trials_of(touched, 'queued trial')} cancelled; {rest}", file=sys.stderr)
-
-
-@app.command()
-def cancel(targets: Targets = None, yes: Yes = False, force: Other = False) -> None:
-    """Stop a sweep or some of its trials now."""
-    ref, numbers = refs.parse(targets)
-    with _ending(ref, "cancel", force, some=bool(numbers)) as (session, it):
-        _ask(f"Cancel {_left(session, it, numbers)}?", yes)
-        touched = store_of(session).control(it.id, "cancel", *numbers)
-        are = "is" if touched == 1 else "are"
-        print(f"{it.id}: {trials_of(touched)} {are} cancelled or being stopped", file=sys.stderr)
-
-
-def _left(session: Session, it: Sweep, numbers: list[int]) -> str:
-    """`2 trials of X (1 has ended)`: what a cancel would end."""
-    total, ended = it.counts.total, it.counts.ended
-    if numbers:
-        ids = [TrialId(sweep=it.id, number=n) for n in dict.fromkeys(numbers)]
-        total = len(ids)
-        ended = sum(session.view.trial(one).state.is_terminal for one in ids)
-    have = "has" if ended == 1 else "have"
-    return f"{trials_of(total - ended)} of {it.id}" + (f" ({ended} {have} ended)" if ended else "")
 
 
 @app.command()
@@ -144,7 +68,7 @@ def retry(
     """Queue failed or cancelled trials again."""
     with open_session() as session:
         ref, numbers = refs.parse(targets)
-        it = _mine(session, ref, force)
+        it = mine(session, ref, force)
         if not numbers:
             wanted = {TrialState.CANCELLED} if cancelled else {TrialState.FAILED}
             wanted |= {TrialState.FAILED} if failed else set()
@@ -164,7 +88,7 @@ def set_(
     ref = None if "=" in changes[0] else changes[0]
     fields = limits(changes if ref is None else changes[1:])
     with open_session() as session:
-        it = _mine(session, ref, force)
+        it = mine(session, ref, force)
         store_of(session).set(it.id, fields)
         done = " ".join(f"{name}={value}" for name, value in fields.items())
         print(f"{it.id}: {done}", file=sys.stderr)
@@ -175,10 +99,10 @@ def rm(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
     """Delete a sweep with all its results."""
     if sweep is not None and _finish_removal(sweep):
         return
-    with _ending(sweep, "delete", force) as (session, it):
+    with ending(sweep, "delete", force) as (session, it):
         if it.counts.running and not force:
             raise UserError(f"{it.id} has running trials; `hpq cancel {it.id}` first, or --force")
-        _ask(f"Delete {it.id} with the results of {trials_of(it.counts.ended)}?", yes)
+        ask(f"Delete {it.id} with the results of {trials_of(it.counts.ended)}?", yes)
         store = store_of(session)
         store.remove(it.id)
         print(f"{it.id}: deleted", file=sys.stderr)

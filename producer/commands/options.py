@@ -23,6 +23,10 @@ CodeDir = Annotated[str | None, typer.Option("--code", help="Where the code lies
 Canary = Annotated[
     int, typer.Option(min=0, help="So many trials must finish before the rest may start.")
 ]
+Where_ = Annotated[
+    str | None,
+    typer.Option("--where", metavar="EXPR", help="Only those of which it is so: 'lr > 0.1'."),
+]
 Force = Annotated[bool, typer.Option(help="Take more than 100,000 trials.")]
 
 
