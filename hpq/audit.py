@@ -105,7 +105,7 @@ class Replay:
     def __init__(self) -> None:
         self._wrongs: list[tuple[int, str]] = []
         self._events = self._created = self._late = 0
-        self._may_drop = False  # a stop or a cancel drops what waits without an event of each
+        self._may_drop = False  # stop, cancel and run_cap drop what waits without an event of each
         self._lives: dict[int, _Life] = {}
         self._requeues: Counter[str] = Counter()
         self._unknown: Counter[str] = Counter()
@@ -123,7 +123,7 @@ class Replay:
             self._step(event)
         elif event.what == "created":
             self._created += _whole(event.fields.get("count"))
-        elif event.what in ("stop", "cancel"):
+        elif event.what in ("stop", "cancel") or "run_cap" in event.fields:
             self._may_drop = True
         elif event.what not in NO_STEPS:
             self._unknown[event.what] += 1

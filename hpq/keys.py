@@ -22,7 +22,7 @@ P:demand:C      list  as long as running + claimable trials (autoscalers read LL
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts
 P:s:S:params    hash  N → parameters, JSON
 P:s:S:waiting   zset  N → order; requeued trials are below 0 and so first
-P:s:S:dropped   zset  N → order, of trials cancelled before anyone claimed them
+P:s:S:dropped   zset  N → order, of trials cancelled before anyone claimed them (+ ½: by run_cap)
 P:s:S:ids       set   16-byte identities of the sweep's parameter sets
 P:s:S:running   zset  N → claimed_ms
 P:s:S:ended     zset  N → ended_ms

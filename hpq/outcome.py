@@ -88,6 +88,15 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Capped:
+    """What a new run_cap did: how many it dropped, how many wait again, and how many there are."""
+
+    dropped: int
+    back: int
+    trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Presence:
     """How a worker describes itself to people and to the reaper (see snapshot.Worker)."""
 

@@ -18,6 +18,7 @@ from hpq.errors import DecodeError, NotFound, UserError
 from hpq.keys import Keys
 from hpq.outcome import (
     Batch,
+    Capped,
     Committed,
     Doomed,
     Ended,
@@ -215,10 +216,7 @@ class Store:
             UserError: the sweep is stopped or cancelled, so it cannot be paused or resumed.
         """
         word, rest = self._scripts.run("control", sid, verb, *args)
-        if word == "unknown":
-            raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
-        if word == "over":
-            raise UserError(f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again")
+        self._judge(sid, word)
         self._tickets(rest[0], rest[1])
         return int(rest[2])
 
@@ -237,6 +235,25 @@ class Store:
         """Change limits of a sweep: max_parallel, priority, retries, timeout_s."""
         self.control(sid, "set", *wire.flatten(fields))
 
+    def cap(self, sid: str, most: int) -> Capped:
+        """Bound how many trials a sweep has (0: not at all), also while it runs.
+
+        Raises:
+            NotFound: there is no such sweep.
+            UserError: it is stopped or cancelled.
+        """
+        word, rest = self._scripts.run("cap", sid, most)
+        self._judge(sid, word)
+        self._tickets(rest[0], rest[1])
+        return Capped(dropped=int(rest[2]), back=int(rest[3]), trials=int(rest[4]))
+
+    @staticmethod
+    def _judge(sid: str, word: str) -> None:
+        if word == "unknown":
+            raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
+        if word == "over":
+            raise UserError(f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again")
+
     def retry(self, sid: str, numbers: Sequence[int]) -> int:
         """Queue trials in a terminal state again; answers how many.
 
@@ -246,8 +263,7 @@ class Store:
         touched = 0
         for start in range(0, len(numbers), ROWS):
             word, rest = self._scripts.run("retry", sid, *numbers[start : start + ROWS])
-            if word == "unknown":
-                raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
+            self._judge(sid, word)
             self._tickets(rest[0], rest[1])
             touched += int(rest[2])
         return touched

@@ -44,7 +44,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "pause": ("control", "Let no further trial of a sweep start"),
         "resume": ("control", "Go on with a paused or held sweep"),
         "stop": ("control", "Finish what runs, cancel what waits"),
-        "cancel": ("cancel", "Stop a sweep or a trial now"),
+        "cancel": ("control", "Stop a sweep or a trial now"),
         "retry": ("control", "Queue failed or cancelled trials again"),
         "set": ("control", "Change a sweep's limits"),
         "rm": ("control", "Delete a sweep with all its results"),

@@ -30,6 +30,7 @@ def _seconds(text: str) -> str:
 
 
 _KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {
+    "run_cap": ("run_cap", _whole(0, 2**31)),
     "max_parallel": ("max_parallel", _whole(0, 1_000_000)),
     "priority": ("priority", _whole(-500, 500)),
     "retries": ("retries", _whole(0, 100)),

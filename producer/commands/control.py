@@ -1,28 +1,86 @@
-"""`hpq pause`, `resume`, `stop`, `retry`, `set`, `rm`."""
+"""`hpq pause`, `resume`, `stop`, `cancel`, `retry`, `set`, `rm`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hpq.errors import SettingsError, UserError
+from hpq.errors import Forbidden, SettingsError, UserError
 from hpq.files import location, open_files
 from hpq.sweep import Sweep
-from hpq.trial import TrialState
+from hpq.trial import TrialId, TrialState
 from producer import refs
-from producer.commands.asking import Other, Targets, Yes, ask, ending, mine
-from producer.completion import SweepRef
+from producer.commands.options import Where_
+from producer.completion import SweepRef, sweep_ids
 from producer.limits import limits
 from producer.look.text import trials_of
+from producer.picking import picked
 from producer.session import Session, open_session
 from producer.taking import say_if_not_taken
+from producer.where import Where
+from producer.worst import Share
 from producer.writing import store_of
 
 app = typer.Typer()
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Other = Annotated[bool, typer.Option("--force", help="Also a sweep of somebody else.")]
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="A sweep, or trials of it: SWEEP/7, or 7 of my last.", autocompletion=sweep_ids
+    ),
+]
+
+
+def _mine(session: Session, ref: str | None, force: bool) -> Sweep:
+    """The sweep that is meant, if I may touch it."""
+    sweep = session.view.sweep(session.view.resolve(ref, session.settings.user))
+    if sweep.owner != session.settings.user and not force:
+        raise Forbidden(f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same")
+    return sweep
+
+
+@contextmanager
+def _ending(
+    ref: str | None, verb: str, force: bool, *, some: bool = False
+) -> Iterator[tuple[Session, Sweep]]:
+    """A session and the sweep to end: named where nobody is asked, and on a server of others.
+
+    There, `some` trials of my last sweep may be meant by their numbers.
+
+    Raises:
+        UserError: it has to be named.
+    """
+    if ref is None and not sys.stdin.isatty():
+        raise _unnamed(verb)
+    with open_session() as session:
+        if ref is None and not session.is_private and not some:
+            raise _unnamed(verb)
+        yield session, _mine(session, ref, force)
+
+
+def _unnamed(verb: str) -> UserError:
+    return UserError(f"say which sweep to {verb}: `hpq ls` lists them")
+
+
+def _ask(question: str, yes: bool) -> None:
+    """Ask for a yes, unless it was said.
+
+    Raises:
+        UserError: there is nobody to ask.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UserError(f"{question} There is no terminal to answer at; say --yes")
+    if not typer.confirm(question):
+        raise typer.Abort
 
 
 @app.command()
@@ -43,7 +101,7 @@ def _run_on(running: int) -> str:
 
 def _say_to(verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str]) -> None:
     with open_session() as session:
-        sweep = mine(session, ref, force)
+        sweep = _mine(session, ref, force)
         store_of(session).control(sweep.id, verb)
         print(line(session.view.sweep(sweep.id)), file=sys.stderr)
 
@@ -51,11 +109,53 @@ def _say_to(verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str
 @app.command()
 def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
     """Finish what runs, cancel what waits."""
-    with ending(sweep, "stop", force) as (session, it):
-        ask(f"Cancel {trials_of(it.counts.queued, 'queued trial')} of {it.id}?", yes)
+    with _ending(sweep, "stop", force) as (session, it):
+        _ask(f"Cancel {trials_of(it.counts.queued, 'queued trial')} of {it.id}?", yes)
         touched = store_of(session).control(it.id, "stop")
         rest = _run_on(session.view.sweep(it.id).counts.running)
         print(f"{it.id}: {trials_of(touched, 'queued trial')} cancelled; {rest}", file=sys.stderr)
+
+
+@app.command()
+def cancel(
+    targets: Targets = None,
+    where: Where_ = None,
+    worst: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|P%", help="Of the running ones, the worst few by their newest value."
+        ),
+    ] = None,
+    yes: Yes = False,
+    force: Other = False,
+) -> None:
+    """Stop a sweep or some of its trials now."""
+    ref, numbers = refs.parse(targets)
+    picks = where is not None or worst is not None
+    if picks and numbers:
+        raise UserError("cancel: give numbers of trials, or --where and --worst, not both")
+    expression = Where.of(where) if where is not None else None
+    share = Share.of(worst) if worst is not None else None
+    with _ending(ref, "cancel", force, some=bool(numbers)) as (session, it):
+        if picks:
+            numbers = picked(session, it, expression, share)
+            if not numbers:
+                return
+        _ask(f"Cancel {_left(session, it, numbers)}?", yes)
+        touched = store_of(session).cancel(it.id, numbers)
+        are = "is" if touched == 1 else "are"
+        print(f"{it.id}: {trials_of(touched)} {are} cancelled or being stopped", file=sys.stderr)
+
+
+def _left(session: Session, it: Sweep, numbers: list[int]) -> str:
+    """`2 trials of X (1 has ended)`: what a cancel would end."""
+    total, ended = it.counts.total, it.counts.ended
+    if numbers:
+        ids = [TrialId(sweep=it.id, number=n) for n in dict.fromkeys(numbers)]
+        total = len(ids)
+        ended = sum(session.view.trial(one).state.is_terminal for one in ids)
+    have = "has" if ended == 1 else "have"
+    return f"{trials_of(total - ended)} of {it.id}" + (f" ({ended} {have} ended)" if ended else "")
 
 
 @app.command()
@@ -68,7 +168,7 @@ def retry(
     """Queue failed or cancelled trials again."""
     with open_session() as session:
         ref, numbers = refs.parse(targets)
-        it = mine(session, ref, force)
+        it = _mine(session, ref, force)
         if not numbers:
             wanted = {TrialState.CANCELLED} if cancelled else {TrialState.FAILED}
             wanted |= {TrialState.FAILED} if failed else set()
@@ -84,14 +184,35 @@ def retry(
 def set_(
     changes: Annotated[list[str], typer.Argument(help="[SWEEP] KEY=VALUE …")], force: Other = False
 ) -> None:
-    """Change a sweep's limits: max_parallel, priority, retries, timeout, stall, canary."""
+    """Change a sweep's limits: run_cap, max_parallel, priority, retries, timeout, stall, canary.
+
+    What runs goes on as it is; the next claim minds it. run_cap=0 and max_parallel=0 lift a limit.
+    """
     ref = None if "=" in changes[0] else changes[0]
     fields = limits(changes if ref is None else changes[1:])
     with open_session() as session:
-        it = mine(session, ref, force)
-        store_of(session).set(it.id, fields)
+        it = _mine(session, ref, force)
         done = " ".join(f"{name}={value}" for name, value in fields.items())
-        print(f"{it.id}: {done}", file=sys.stderr)
+        cap = fields.pop("run_cap", None)
+        if fields:
+            store_of(session).set(it.id, fields)
+        capped = _cap(session, it.id, int(cap)) if cap is not None else ""
+        print(f"{it.id}: {done}{capped}", file=sys.stderr)
+
+
+def _cap(session: Session, sid: str, most: int) -> str:
+    """Set run_cap, and say what that did to the trials that are there."""
+    done = store_of(session).cap(sid, most)
+    if done.dropped or done.back:
+        what = f"{trials_of(done.dropped or done.back)} {'cancelled' if done.dropped else 'back'}"
+    else:
+        what = "none cancelled"
+    line = f"; {what}, {done.trials} in all"
+    if done.trials < most and session.view.sweep(sid).method != "bayes":
+        line += f"; `hpq enqueue FILE --count {most} --into {sid}` adds more"
+    elif most and done.trials > most:
+        line += ": what has begun is not undone"
+    return line
 
 
 @app.command()
@@ -99,10 +220,10 @@ def rm(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
     """Delete a sweep with all its results."""
     if sweep is not None and _finish_removal(sweep):
         return
-    with ending(sweep, "delete", force) as (session, it):
+    with _ending(sweep, "delete", force) as (session, it):
         if it.counts.running and not force:
             raise UserError(f"{it.id} has running trials; `hpq cancel {it.id}` first, or --force")
-        ask(f"Delete {it.id} with the results of {trials_of(it.counts.ended)}?", yes)
+        _ask(f"Delete {it.id} with the results of {trials_of(it.counts.ended)}?", yes)
         store = store_of(session)
         store.remove(it.id)
         print(f"{it.id}: deleted", file=sys.stderr)

@@ -14,7 +14,6 @@ _SWEEP = {
     "resume": "resumed",
     "stop": "stopping: waiting trials cancelled: {n}",
     "cancel": "trials cancelled: {n}",
-    "set": "limits changed",
 }
 
 
@@ -26,6 +25,9 @@ def event_line(event: Event, trial: Trial | None, sweep: Sweep) -> str:
     if event.what == "held":
         return f"held: {clean(event.fields.get('why', ''))}"
     if trial is None:
+        if event.what == "set":
+            told = [f"{k}={v}" for k, v in event.fields.items() if k != "touched"]
+            return clean(f"limits changed: {' '.join(told)}" if told else "limits changed")
         if event.what not in _SWEEP:  # a newer version's
             return clean(event.what)
         return _SWEEP[event.what].format(n=clean(event.fields.get("touched", "0")))
