@@ -17,7 +17,9 @@ from hpq.trial import TRANSITIONS, TrialState
 _Q, _R = TrialState.QUEUED, TrialState.RUNNING
 _ENDS = frozenset(s for s in TrialState if s.is_terminal)
 # events that move no trial; `restarted`: the checkpoint of an attempt cannot be had
-NO_STEPS = frozenset({"created", "held", "pause", "resume", "stop", "cancel", "set", "restarted"})
+NO_STEPS = frozenset(
+    {"created", "added", "held", "pause", "resume", "stop", "cancel", "set", "restarted"}
+)
 
 # event → the states that it may find a trial in, and the one that it leaves it in
 STEPS: Mapping[str, tuple[frozenset[TrialState], TrialState]] = {
@@ -25,6 +27,7 @@ STEPS: Mapping[str, tuple[frozenset[TrialState], TrialState]] = {
     "resumed": (frozenset({_Q}), _R),
     "requeued": (frozenset({_R}), _Q),
     "retried": (_ENDS, _Q),
+    "reused": (frozenset({_Q}), TrialState.FINISHED),  # of an older sweep, as if attempt 1
     **{end.value: (frozenset({_Q, _R}), end) for end in _ENDS},
 }
 # where the number of a trial in this state lies
@@ -121,7 +124,7 @@ class Replay:
         self._events += 1
         if event.what in STEPS and event.trial:
             self._step(event)
-        elif event.what == "created":
+        elif event.what in ("created", "added"):
             self._created += _whole(event.fields.get("count"))
         elif event.what in ("stop", "cancel") or "run_cap" in event.fields:
             self._may_drop = True
@@ -147,9 +150,9 @@ class Replay:
 
     def _wrong(self, life: _Life, event: Event) -> str | None:
         what, attempt, latest = event.what, event.attempt, life.attempt
-        if what == "claimed" and attempt != latest + 1:
+        if what in ("claimed", "reused") and attempt != latest + 1:
             return f"attempt {attempt} follows attempt {latest}"
-        if what != "claimed" and attempt != latest:
+        if what not in ("claimed", "reused") and attempt != latest:
             return f"{what} by attempt {attempt}, and the latest is {latest}"
         is_late = life.state is _Q and life.is_reaped
         if what == "requeued" and is_late:  # the lost attempt came back with a failure
@@ -161,7 +164,7 @@ class Replay:
             return f"it ended twice: {life.state}, then {what}"
         if life.state not in sources or target not in TRANSITIONS[life.state]:
             return f"{what} while it was {life.state}"
-        taken_back = what == "resumed" or (target in _ENDS and what != "cancelled")
+        taken_back = what == "resumed" or (target in _ENDS and what not in ("cancelled", "reused"))
         if life.state is _Q and taken_back and not is_late:
             return f"{what} while it was queued, and its lease had not been lost"
         return None

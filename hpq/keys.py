@@ -28,6 +28,7 @@ P:s:S:running   zset  N → claimed_ms
 P:s:S:ended     zset  N → ended_ms
 P:s:S:rank      zset  N → objective, of finished and pruned trials
 P:s:S:restoring hash  whose restoring from an archive this is; expires
+P:s:S:staged    hash  rows that one script call will take into a sweep; expires
 P:s:S:files     set   N of ended trials that have checkpoints or artifacts in a store
 P:s:S:events    stream  lifecycle, never trimmed while the sweep lives
 P:t:S/N         hash  a trial, made at its first claim

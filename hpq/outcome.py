@@ -97,6 +97,14 @@ class Capped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grown:
+    """What a file did that was enqueued into a sweep: trials added, and waiting ones cancelled."""
+
+    added: int
+    cancelled: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Presence:
     """How a worker describes itself to people and to the reaper (see snapshot.Worker)."""
 

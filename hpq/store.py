@@ -14,11 +14,10 @@ from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
 from hpq import removal, wire, wire_attempt
-from hpq.errors import DecodeError, NotFound, UserError
+from hpq.errors import DecodeError, NotFound
 from hpq.keys import Keys
 from hpq.outcome import (
     Batch,
-    Capped,
     Committed,
     Doomed,
     Ended,
@@ -27,11 +26,12 @@ from hpq.outcome import (
     Reason,
     Verdict,
 )
-from hpq.scripts import Scripts
+from hpq.scripts import Scripts, judge
 from hpq.sweep import SCHEMA, Sweep
 from hpq.trial import Claim
 
 UNSEALED_TTL_S = 3_600  # rows of an enqueue that died are gone after an hour
+_ROW_PARTS = ("params", "waiting", "ids", "staged")
 ROWS = 500  # rows in one call; Lua's unpack and the server's patience both want it bounded
 
 TopUp = Callable[[str, int], object]
@@ -75,7 +75,7 @@ class Store:
         """Forget the rows of an enqueue that will not be sealed; those of a sweep stay."""
         if self._redis.exists(self._keys.sweep(sid)):  # sealed, and the answer was lost
             return
-        self._redis.delete(*(self._keys.sweep(sid, part) for part in ("params", "waiting", "ids")))
+        self._redis.delete(*(self._keys.sweep(sid, part) for part in _ROW_PARTS))
 
     def keep_code(self, digest: str, manifest: str) -> None:
         """Keep the manifest (JSON) of a code digest."""
@@ -216,7 +216,7 @@ class Store:
             UserError: the sweep is stopped or cancelled, so it cannot be paused or resumed.
         """
         word, rest = self._scripts.run("control", sid, verb, *args)
-        self._judge(sid, word)
+        judge(sid, word)
         self._tickets(rest[0], rest[1])
         return int(rest[2])
 
@@ -235,25 +235,6 @@ class Store:
         """Change limits of a sweep: max_parallel, priority, retries, timeout_s."""
         self.control(sid, "set", *wire.flatten(fields))
 
-    def cap(self, sid: str, most: int) -> Capped:
-        """Bound how many trials a sweep has (0: not at all), also while it runs.
-
-        Raises:
-            NotFound: there is no such sweep.
-            UserError: it is stopped or cancelled.
-        """
-        word, rest = self._scripts.run("cap", sid, most)
-        self._judge(sid, word)
-        self._tickets(rest[0], rest[1])
-        return Capped(dropped=int(rest[2]), back=int(rest[3]), trials=int(rest[4]))
-
-    @staticmethod
-    def _judge(sid: str, word: str) -> None:
-        if word == "unknown":
-            raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
-        if word == "over":
-            raise UserError(f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again")
-
     def retry(self, sid: str, numbers: Sequence[int]) -> int:
         """Queue trials in a terminal state again; answers how many.
 
@@ -263,7 +244,7 @@ class Store:
         touched = 0
         for start in range(0, len(numbers), ROWS):
             word, rest = self._scripts.run("retry", sid, *numbers[start : start + ROWS])
-            self._judge(sid, word)
+            judge(sid, word)
             self._tickets(rest[0], rest[1])
             touched += int(rest[2])
         return touched

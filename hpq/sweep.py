@@ -114,6 +114,21 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GivenFile:
+    """A further file that was enqueued into a sweep: when, what it did, and what it was.
+
+    `origin` is what `provenance` says of it, its text among it; `spec` its data after the flags.
+    """
+
+    at_ms: int
+    added: int
+    cancelled: int
+    digest: str = ""
+    spec: Mapping[str, Json]
+    origin: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """A sweep as both sides see it. Times are Redis's, in integer milliseconds.
 
@@ -142,6 +157,8 @@ class Sweep:
     varying: tuple[str, ...] = ()
     spec: Mapping[str, Json] = field(default_factory=dict)
     provenance: Mapping[str, Json] = field(default_factory=dict)
+    files: tuple[GivenFile, ...] = ()  # that it grew by, after its own
+    tags: tuple[str, ...] = ()
     created_ms: int = 0
     schema: int = SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled

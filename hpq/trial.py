@@ -174,6 +174,7 @@ class Trial:
     checkpoint: Checkpoint | None = None
     artifacts: Artifacts | None = None
     restarted: str = ""  # why the last attempt could not go on from a checkpoint
+    reused: str = ""  # the trial of an older sweep whose result this is; it never ran here
 
     @property
     def duration_ms(self) -> int:

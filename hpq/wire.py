@@ -27,6 +27,7 @@ from hpq.trial import (
     TrialId,
     TrialState,
 )
+from hpq.wire_growth import decode_files
 
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
@@ -143,6 +144,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "method": sweep.method,
         "seed": str(sweep.seed),
         "varying": dumps(list(sweep.varying)),
+        "tags": dumps(list(sweep.tags)),
         "spec": dumps(sweep.spec),
         "provenance": dumps(sweep.provenance),
     }
@@ -177,6 +179,8 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         varying=r.parse("varying", (), lambda text: _names(json.loads(text))),
         spec=r.parse("spec", {}, _mapping),
         provenance=r.parse("provenance", {}, _mapping),
+        files=decode_files(key, row),
+        tags=r.parse("tags", (), lambda text: _names(json.loads(text))),
         created_ms=r.whole("created_ms"),
         flag=r.text("flag"),
         held=r.text("held"),
@@ -218,7 +222,6 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
     failure = _failure(r)
     if state is None:  # a newer version's: neither running nor ended as far as we know
         state, phase = TrialState.QUEUED, f"{r.text('state')} (a newer hpq's word)"
-    start = len(METRIC_FIELD)
     return Trial(
         id=trial,
         state=TrialState.CANCELLED if dropped else state,
@@ -232,17 +235,14 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         ran_ms=r.whole("ran_ms"),
         step=r.whole("step"),
         objective=_finite(r, "objective"),
-        metrics={
-            name[start:].decode(): r.real(name.decode())
-            for name in row
-            if name.startswith(METRIC_FIELD)
-        },
+        metrics=r.reals(METRIC_FIELD),
         failure=failure,
         phase=phase,
         provenance=r.text("provenance"),
         checkpoint=r.parse("checkpoint", None, lambda text: known(Checkpoint, text)),
         artifacts=r.parse("artifacts", None, lambda text: known(Artifacts, text)),
         restarted=r.text("restarted"),
+        reused=r.text("reused"),
     )
 
 

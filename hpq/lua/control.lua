@@ -12,16 +12,8 @@ local touched, reply = 0, 'ok'
 local flag = redis.call('HGET', s, 'flag')
 local is_over = redis.call('ZCARD', waiting) + running(sid) == 0
 
--- A waiting trial that was claimed before has a hash, and ends as such; one never claimed is dropped.
 local function cancel_waiting(n)
-  local attempt = redis.call('HGET', trial_key(sid, n), 'attempt')
-  if attempt then
-    finish(sid, n, attempt, 'cancelled')
-  else
-    redis.call('ZREM', waiting, n)
-    redis.call('ZADD', dropped, n, n)
-    event(sid, 'cancelled', n, 0)
-  end
+  drop_waiting(sid, n)
   touched = touched + 1
 end
 

@@ -187,3 +187,12 @@ local function finish(sid, n, attempt, state, ...)
   event(sid, state, n, attempt, ...)
   weigh(sid, n)
 end
+
+-- A waiting trial that was claimed before has a hash, and ends as such; one never claimed is dropped.
+local function drop_waiting(sid, n)
+  local attempt = redis.call('HGET', trial_key(sid, n), 'attempt')
+  if attempt then return finish(sid, n, attempt, 'cancelled') end
+  redis.call('ZREM', sweep_key(sid, 'waiting'), n)
+  redis.call('ZADD', sweep_key(sid, 'dropped'), n, n)
+  event(sid, 'cancelled', n, 0)
+end

@@ -24,7 +24,7 @@ local function back(n)
   for _, field in ipairs(redis.call('HKEYS', t)) do
     if string.sub(field, 1, 2) == 'c:' then redis.call('HDEL', t, field) end
   end
-  redis.call('HDEL', t, 'restarted', 'ran_ms', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step', 'lost_hosts', 'failed_step', 'kind', 'error',
+  redis.call('HDEL', t, 'restarted', 'reused', 'ran_ms', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step', 'lost_hosts', 'failed_step', 'kind', 'error',
     'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts')
   redis.call('SREM', sweep_key(sid, 'files'), n)
   -- What came to its end, or diverged, would only come there again from its checkpoint.

@@ -24,7 +24,7 @@ from producer.session import Session, open_session
 from producer.taking import say_if_not_taken
 from producer.where import Where
 from producer.worst import Share
-from producer.writing import store_of
+from producer.writing import growing_of, store_of
 
 app = typer.Typer()
 
@@ -202,7 +202,7 @@ def set_(
 
 def _cap(session: Session, sid: str, most: int) -> str:
     """Set run_cap, and say what that did to the trials that are there."""
-    done = store_of(session).cap(sid, most)
+    done = growing_of(session).cap(sid, most)
     if done.dropped or done.back:
         what = f"{trials_of(done.dropped or done.back)} {'cancelled' if done.dropped else 'back'}"
     else:

@@ -9,6 +9,7 @@ import pytest
 from redis import Redis
 
 from hpq.errors import UserError
+from hpq.growing import Growing
 from hpq.keys import Keys
 from hpq.outcome import Capped, Outcome, Presence
 from hpq.store import Store
@@ -28,45 +29,53 @@ def states(view: View) -> str:
 
 
 def test_a_lower_run_cap_drops_the_last_and_a_higher_one_brings_them_back(
-    store: Store, view: View, redis: Redis, keys: Keys, sweep_of: MakeSweep, take: Take
+    store: Store,
+    growing: Growing,
+    view: View,
+    redis: Redis,
+    keys: Keys,
+    sweep_of: MakeSweep,
+    take: Take,
 ) -> None:
     sweep_of(6, SID)
     first = take()
     assert first is not None
     store.control(SID, "cancel", 3)
     for _ in range(2):  # sent twice
-        done = store.cap(SID, 3)
+        done = growing.cap(SID, 3)
     assert states(view) == "rqcqcc" and done == Capped(dropped=0, back=0, trials=3)
     assert redis.llen(keys.demand("default")) == 3
     store.commit(first, Outcome(state=TrialState.FINISHED, objective=1.0), 0)
-    assert store.cap(SID, 1) == Capped(dropped=2, back=0, trials=1)
+    assert growing.cap(SID, 1) == Capped(dropped=2, back=0, trials=1)
     assert view.sweep(SID).state is SweepState.FINISHED and take() is None
-    assert store.cap(SID, 4) == Capped(dropped=0, back=3, trials=4)
+    assert growing.cap(SID, 4) == Capped(dropped=0, back=3, trials=4)
     assert states(view) == "fqcqqc"  # what a person cancelled stays so
     second = take()
     assert second is not None and second.trial.number == 2
-    assert store.cap(SID, 0) == Capped(dropped=0, back=1, trials=5)
+    assert growing.cap(SID, 0) == Capped(dropped=0, back=1, trials=5)
     assert redis.llen(keys.demand("default")) == 4
     assert hold_audit(view, SID).violations == ()
 
 
 def test_what_has_begun_is_beyond_a_cap(
-    store: Store, view: View, sweep_of: MakeSweep, take: Take
+    store: Store, growing: Growing, view: View, sweep_of: MakeSweep, take: Take
 ) -> None:
     sweep_of(4, SID)
     claims = [take() for _ in range(3)]
     assert claims[2] is not None
     store.release(claims[2], "stopping")  # type: ignore[arg-type]
-    assert store.cap(SID, 1) == Capped(dropped=1, back=0, trials=3)
+    assert growing.cap(SID, 1) == Capped(dropped=1, back=0, trials=3)
     assert states(view) == "rrqc"
     assert hold_audit(view, SID).violations == ()
 
 
-def test_a_sweep_that_was_cancelled_takes_no_cap(store: Store, sweep_of: MakeSweep) -> None:
+def test_a_sweep_that_was_cancelled_takes_no_cap(
+    store: Store, growing: Growing, sweep_of: MakeSweep
+) -> None:
     sweep_of(2, SID)
     store.control(SID, "cancel")
     with pytest.raises(UserError, match="hpq retry"):
-        store.cap(SID, 9)
+        growing.cap(SID, 9)
 
 
 def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
