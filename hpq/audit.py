@@ -81,6 +81,7 @@ class Audit:
     violations: tuple[Violation, ...]
     ends: Mapping[str, int]
     requeues: Mapping[str, int]  # by reason
+    reused: int  # of the ends, results of older sweeps
     late: int  # attempts that came back after their lease was reaped, and were taken
     latencies_ms: tuple[int, ...]
     unknown: Mapping[str, int]  # events that this version does not know
@@ -107,7 +108,7 @@ class Replay:
 
     def __init__(self) -> None:
         self._wrongs: list[tuple[int, str]] = []
-        self._events = self._created = self._late = 0
+        self._events = self._created = self._late = self._reused = 0
         self._may_drop = False  # stop, cancel and run_cap drop what waits without an event of each
         self._lives: dict[int, _Life] = {}
         self._requeues: Counter[str] = Counter()
@@ -140,6 +141,7 @@ class Replay:
             self._wrongs.append((event.trial, wrong))
         if life.state is _Q and life.is_reaped and event.what not in ("claimed", "cancelled"):
             self._late += 1
+        self._reused += event.what == "reused"
         if event.what == "requeued":
             self._requeues[reason] += 1
             if beat_ms := _whole(event.fields.get("beat_ms")):
@@ -229,6 +231,7 @@ class Replay:
             ends={end.value: books.counters.get(end, 0) for end in TrialState if end in _ENDS}
             | {"cancelled": books.counters.get(TrialState.CANCELLED, 0) + books.dropped},
             requeues=dict(sorted(self._requeues.items())),
+            reused=self._reused,
             late=self._late,
             latencies_ms=tuple(sorted(self._latencies_ms)),
             unknown=dict(self._unknown),

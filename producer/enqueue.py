@@ -7,24 +7,26 @@ visible. So an enqueue that dies half-way leaves nothing behind.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from hpq import signing, wire
 from hpq.errors import UserError
+from hpq.growing import Row
 from hpq.identity import digest, identity, slug
 from hpq.store import ROWS, Store
 from hpq.sweep import Launch, Sweep
-from hpq.trial import Json, Params
+from hpq.trial import Json, Trial
 from producer import launch as launching
 from producer import provenance
+from producer.reuse import Reuse, older_results
 from producer.room import check_room
 from producer.scaffold.placeholders import refuse_unfilled
 from producer.session import Session
 from producer.sweepfile.spec import SweepSpec, count, sets
-from producer.writing import store_of
+from producer.writing import growing_of, store_of
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 Progress = Callable[[int], None]
@@ -37,6 +39,7 @@ class Enqueued:
     sid: str
     is_new: bool
     trials: int
+    reused: int = 0  # of them, finished from the start with the result of an older sweep
 
 
 def enqueue(
@@ -47,13 +50,15 @@ def enqueue(
     again: bool = False,
     code_dir: str | None = None,
     canary: int = 0,
+    tags: Sequence[str] = (),
+    reuse: Reuse | None = None,
     progress: Progress = lambda _: None,
     warn: Callable[[str], object] = lambda _: None,
 ) -> Enqueued:
     """Put a sweep's trials on the queue, unless its digest is there already.
 
     The first `canary` trials must finish before the rest may be claimed; the digest knows nothing
-    of it.
+    of it, nor of tags. With `reuse`, trials that an older sweep has finished begin as finished.
 
     Raises:
         UserError: the sweep has no end, or a place to fill in, or its code is nowhere.
@@ -67,7 +72,7 @@ def enqueue(
             " or run_cap: 20 in the file"
         )
     code = launching.find(spec, file, Path.cwd(), code_dir)
-    mark = digest(spec.source, spec.seed, _code_mark(code.launch))
+    mark = digest(spec.source, spec.seed, code_mark(code.launch))
     store = store_of(session)
     there = None if again else session.view.find_digest(mark)
     if there is not None:
@@ -76,9 +81,13 @@ def enqueue(
         warn(line)
     sid = _new_id(session, spec.name)
     key = signing.key_of(session.settings, make=True)
-    sweep = replace(_sweep(session, spec, file, sid, mark, code, key), canary=canary)
+    made = _sweep(session, spec, file, sid, mark, code, key)
+    sweep = replace(made, canary=canary, tags=tuple(tags))
+    older = older_results(session.view, code.launch, spec.metric, reuse) if reuse else {}
+    known: dict[int, Trial] = {}
     try:
-        trials = _write_rows(store, sid, sets(spec), progress)
+        trials = _write_rows(store, sid, _known(sets(spec), older, known), progress)
+        growing_of(session).stage_results(sid, known.items())
         if code.files is not None:
             store.keep_code(code.launch.code, wire.dumps(code.files))
         other = store.seal(sweep, again=again)
@@ -87,10 +96,10 @@ def enqueue(
         raise
     if other is not None:  # somebody enqueued the same in the same moment
         return Enqueued(sid=other, is_new=False, trials=session.view.sweep(other).counts.total)
-    return Enqueued(sid=sid, is_new=True, trials=trials)
+    return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(known))
 
 
-def _code_mark(launch: Launch) -> str:
+def code_mark(launch: Launch) -> str:
     """The code as identity has it: what runs in its directory is other code in another one."""
     return f"{launch.code} in {launch.code_dir}" if launch.code_dir else launch.code
 
@@ -102,28 +111,29 @@ def _new_id(session: Session, name: str) -> str:
             return sid
 
 
-def _write_rows(
-    store: Store, sid: str, every: Iterator[dict[str, Json]], progress: Progress
-) -> int:
-    """Write the sets in order, each once; answers how many."""
+def _known(
+    every: Iterator[dict[str, Json]], older: Mapping[bytes, Trial], known: dict[int, Trial]
+) -> Iterator[Row]:
+    """The sets as rows, each once; an older result of one is noted under its number."""
     seen: set[bytes] = set()
+    for params in every:
+        mark = identity(params)
+        if mark not in seen:
+            seen.add(mark)
+            if mark in older:
+                known[len(seen)] = older[mark]
+            # Not sorted: the order of the file is the order of the arguments on a command line.
+            yield wire.dumps_in_order(params), mark
+
+
+def _write_rows(store: Store, sid: str, every: Iterator[Row], progress: Progress) -> int:
+    """Write the rows in order; answers how many."""
     first = 1
     while some := list(islice(every, ROWS)):
-        rows = []
-        for params in some:
-            mark = identity(params)
-            if mark not in seen:
-                seen.add(mark)
-                rows.append((_text(params), mark))
-        store.add_rows(sid, first, rows)
-        first += len(rows)
+        store.add_rows(sid, first, some)
+        first += len(some)
         progress(first - 1)
     return first - 1
-
-
-def _text(params: Params) -> str:
-    # Not sorted: the order of the file is the order of the arguments on a command line.
-    return wire.dumps_in_order(params)
 
 
 def _sweep(

@@ -10,11 +10,13 @@ from typing import Annotated
 
 import typer
 
-from hpq.errors import Forbidden, SettingsError, UserError
+from hpq.errors import SettingsError, UserError
 from hpq.files import location, open_files
 from hpq.sweep import Sweep
 from hpq.trial import TrialId, TrialState
 from producer import refs
+from producer.asking import ask as _ask
+from producer.asking import mine as _mine
 from producer.commands.options import Where_
 from producer.completion import SweepRef, sweep_ids
 from producer.limits import limits
@@ -38,14 +40,6 @@ Targets = Annotated[
 ]
 
 
-def _mine(session: Session, ref: str | None, force: bool) -> Sweep:
-    """The sweep that is meant, if I may touch it."""
-    sweep = session.view.sweep(session.view.resolve(ref, session.settings.user))
-    if sweep.owner != session.settings.user and not force:
-        raise Forbidden(f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same")
-    return sweep
-
-
 @contextmanager
 def _ending(
     ref: str | None, verb: str, force: bool, *, some: bool = False
@@ -67,20 +61,6 @@ def _ending(
 
 def _unnamed(verb: str) -> UserError:
     return UserError(f"say which sweep to {verb}: `hpq ls` lists them")
-
-
-def _ask(question: str, yes: bool) -> None:
-    """Ask for a yes, unless it was said.
-
-    Raises:
-        UserError: there is nobody to ask.
-    """
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UserError(f"{question} There is no terminal to answer at; say --yes")
-    if not typer.confirm(question):
-        raise typer.Abort
 
 
 @app.command()
@@ -184,7 +164,7 @@ def retry(
 def set_(
     changes: Annotated[list[str], typer.Argument(help="[SWEEP] KEY=VALUE …")], force: Other = False
 ) -> None:
-    """Change a sweep's limits: run_cap, max_parallel, priority, retries, timeout, stall, canary.
+    """Change a sweep's limits: run_cap, max_parallel, priority, timeout …, and its tags.
 
     What runs goes on as it is; the next claim minds it. run_cap=0 and max_parallel=0 lift a limit.
     """

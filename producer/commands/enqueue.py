@@ -8,20 +8,27 @@ from typing import Annotated
 
 import typer
 
-from hpq.errors import ExitCode
+from hpq.errors import ExitCode, UserError
 from producer import enqueue as enqueuing
+from producer.commands import growing
 from producer.commands.options import (
+    AnyCode,
     Canary,
     CodeDir,
     Count,
     File,
     Force,
     Name,
+    ReuseFlag,
     Seed,
     Sets,
+    Tags,
     Trainer,
     read_file,
+    reuse_of,
+    tags_of,
 )
+from producer.completion import sweep_ids
 from producer.enqueue import Enqueued
 from producer.look.text import trials_of
 from producer.progress import Bar
@@ -52,12 +59,38 @@ def enqueue(
     force: Force = False,
     canary: Canary = 0,
     new: Annotated[bool, typer.Option(help="A new sweep even where the same is there.")] = False,
+    tag: Tags = None,
+    reuse: ReuseFlag = False,
+    any_code: AnyCode = False,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SWEEP",
+            help="Add what is new in the file to a sweep.",
+            autocompletion=sweep_ids,
+        ),
+    ] = None,
+    leave: Annotated[
+        bool, typer.Option("--leave", help="With --into: what the file leaves out goes on waiting.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --into: do not ask.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Put a sweep file's trials on the queue."""
     spec = read_file(file, sets, count, seed, name, trainer, force)
     for warning in spec.warnings:
         warn(warning)
+    tags, which = tags_of(tag), reuse_of(reuse, any_code)
+    if into is not None:
+        if new or canary or tags or which or name is not None:
+            raise UserError("--into: --new, --canary, --tag, --reuse and --name are a new sweep's")
+        with open_session() as session:
+            growing.enqueue_into(
+                session, into, spec, file, code, leave=leave, yes=yes, force=force, as_json=json
+            )
+        return
+    if leave or yes:
+        raise UserError("--leave and --yes go with --into")
     with open_session() as session, Bar(count_sets(spec), "writing sets") as bar:
         done = enqueuing.enqueue(
             session,
@@ -66,6 +99,8 @@ def enqueue(
             again=new,
             code_dir=code,
             canary=canary,
+            tags=tags,
+            reuse=which,
             progress=bar.at,
             warn=warn,
         )
@@ -84,10 +119,14 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
     sweep = session.view.sweep(done.sid)
     if as_json:
         fact = {"sweep": done.sid, "new": done.is_new, "trials": done.trials, "state": sweep.state}
+        fact["reused"] = done.reused
         print(jsonlib.dumps(fact))
         return
     if done.is_new:
-        print(f"{done.sid}: {trials_of(done.trials)} queued", file=sys.stderr)
+        print(f"{done.sid}: {trials_of(done.trials - done.reused)} queued", file=sys.stderr)
+        if done.reused:
+            what = trials_of(done.reused, "result")
+            print(f"{what} taken from older sweeps: never trained here", file=sys.stderr)
         if sweep.metric is None:
             print(_NO_METRIC, file=sys.stderr)
         if sweep.keep and not (session.settings.store or session.is_private or is_run):

@@ -42,6 +42,7 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
         "owner": sweep.owner,
         "class": sweep.worker_class,
         "priority": sweep.priority,
+        "tags": list(sweep.tags),
     }
 
 
@@ -63,6 +64,7 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         "ended": iso(trial.ended_ms),
         "duration_s": trial.duration_ms / 1000,
         "restarted": trial.restarted or None,
+        "reused": trial.reused or None,
         "checkpoint": {
             "store": trial.checkpoint.store,
             "path": trial.checkpoint.path,

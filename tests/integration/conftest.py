@@ -9,6 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from redis import Redis
+
+from hpq.view import View
+from tests.desk import Desk
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 30.0
@@ -38,3 +42,11 @@ def hpq(environ: dict[str, str]) -> Hpq:
         )
 
     return run
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, redis: Redis, redis_url: str, view: View, monkeypatch: pytest.MonkeyPatch
+) -> Desk:
+    """A user's directory, on an empty server."""
+    return Desk(tmp_path, redis_url, view, monkeypatch)
