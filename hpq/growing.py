@@ -19,7 +19,7 @@ from hpq.errors import UserError
 from hpq.keys import Keys
 from hpq.outcome import Capped, Grown
 from hpq.scripts import Scripts, judge
-from hpq.store import ROWS, UNSEALED_TTL_S, TopUp
+from hpq.store import ROWS, UNSEALED_TTL_S, Store, TopUp
 from hpq.trial import Trial
 from hpq.wire_growth import encode_result
 
@@ -30,6 +30,7 @@ class Growing:
     """Changes how many trials sweeps of one prefix have."""
 
     def __init__(self, redis: Redis, keys: Keys, top_up: TopUp) -> None:
+        self._store = Store(redis, keys, top_up)
         self._redis, self._keys, self._top_up = redis, keys, top_up
         self._scripts = Scripts(redis, keys)
 
@@ -49,6 +50,17 @@ class Growing:
         judge(sid, word)
         self._tickets(rest[0], rest[1])
         return Capped(dropped=int(rest[2]), back=int(rest[3]), trials=int(rest[4]))
+
+    def cancel(self, sid: str, numbers: Sequence[int] = ()) -> int:
+        """Cancel the trials with these numbers (none: the whole sweep); answers how many.
+
+        Raises:
+            NotFound: there is no such sweep.
+        """
+        if not numbers:
+            return self._store.control(sid, "cancel")
+        some = (numbers[i : i + ROWS] for i in range(0, len(numbers), ROWS))
+        return sum(self._store.control(sid, "cancel", *chunk) for chunk in some)
 
     def grow(
         self,

@@ -17,7 +17,6 @@ P:bulk          zset  sweep id → up to which ended_ms points and logs of its t
 P:w:W           hash  a worker, with its last claim; expires
 P:c:C:open      zset  sweep id → claim order, for sweeps with waiting trials
 P:c:C:idle      zset  W → last seen idle, ms
-P:c:C:hosts     zset  host → last seen, ms
 P:demand:C      list  as long as running + claimable trials (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts
 P:s:S:params    hash  N → parameters, JSON
@@ -27,6 +26,7 @@ P:s:S:ids       set   16-byte identities of the sweep's parameter sets
 P:s:S:running   zset  N → claimed_ms
 P:s:S:ended     zset  N → ended_ms
 P:s:S:rank      zset  N → objective, of finished and pruned trials
+P:s:S:band:K    zset  N → K-th value of the metric, where early termination looks at that one
 P:s:S:restoring hash  whose restoring from an archive this is; expires
 P:s:S:staged    hash  rows that one script call will take into a sweep; expires
 P:s:S:files     set   N of ended trials that have checkpoints or artifacts in a store
@@ -40,7 +40,7 @@ A prefix isolates names, not permissions. No code of hpq scans for keys.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hpq.trial import TrialId
@@ -57,6 +57,11 @@ SWEEP_PARTS: Mapping[str, str] = {
     "files": "set",
     "events": "stream",
 }
+
+
+def sweep_parts(bands: Iterable[int]) -> dict[str, str]:
+    """SWEEP_PARTS, and the bands of a sweep that has early termination."""
+    return {**SWEEP_PARTS, **{f"band:{band}": "zset" for band in bands}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +125,14 @@ class Keys:
         return self._of("w", name)
 
     def worker_class(self, name: str, part: str) -> str:
-        """`part` is open, idle or hosts."""
+        """`part` is open or idle."""
         return self._of("c", name, part)
 
     def demand(self, worker_class: str) -> str:
         return self._of("demand", worker_class)
 
     def sweep(self, sweep: str, part: str = "") -> str:
-        """The sweep's hash, or one of SWEEP_PARTS."""
+        """The sweep's hash, or one of its `sweep_parts`."""
         return self._of("s", sweep, part) if part else self._of("s", sweep)
 
     def trial(self, trial: TrialId, part: str = "") -> str:

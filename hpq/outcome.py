@@ -105,6 +105,14 @@ class Grown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reaped:
+    """How many trials lost their worker and are queued again, or came to their end."""
+
+    queued: int
+    ended: int  # poison, or told to stop before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Presence:
     """How a worker describes itself to people and to the reaper (see snapshot.Worker)."""
 

@@ -23,9 +23,11 @@ from hpq.outcome import (
     Ended,
     Outcome,
     Presence,
+    Reaped,
     Reason,
     Verdict,
 )
+from hpq.pulse import pulse
 from hpq.scripts import Scripts, judge
 from hpq.sweep import SCHEMA, Sweep
 from hpq.trial import Claim
@@ -180,11 +182,20 @@ class Store:
     def reap(
         self, worker_class: str, *, lease_ms: int, lost_max: int, as_of_ms: int | None = None
     ) -> int | None:
-        """Give back trials whose lease had ended by then (now): how many, or None if settling."""
+        """Take trials whose lease had ended by then (now): how many, or None if settling."""
+        reaped = self.take_lost(
+            worker_class, lease_ms=lease_ms, lost_max=lost_max, as_of_ms=as_of_ms
+        )
+        return None if reaped is None else reaped.queued + reaped.ended
+
+    def take_lost(
+        self, worker_class: str, *, lease_ms: int, lost_max: int, as_of_ms: int | None = None
+    ) -> Reaped | None:
+        """As `reap`; says also how many of them are queued again, and how many have ended."""
         word, rest = self._scripts.run("reap", worker_class, lease_ms, lost_max, as_of_ms or "")
-        for i in range(1, len(rest), 2):
+        for i in range(2, len(rest), 2):
             self._tickets(rest[i], rest[i + 1])
-        return None if word == "settling" else int(rest[0])
+        return None if word == "settling" else Reaped(queued=int(rest[0]), ended=int(rest[1]))
 
     def present(self, who: Presence, *, idle: bool, lifetime_ms: int) -> int:
         """Say that a worker is there; answers the server's time in ms."""
@@ -193,6 +204,10 @@ class Store:
             "presence", who.name, who.worker_class, who.host, int(idle), lifetime_ms, *fields
         )
         return int(rest[0])
+
+    def pulse(self, worker_class: str) -> Mapping[str, float]:
+        """Figures of the server and of a class, for graphs."""
+        return pulse(self._redis, self._keys, worker_class)
 
     def absent(self, who: Presence) -> None:
         """Say that a worker is leaving."""
@@ -219,17 +234,6 @@ class Store:
         judge(sid, word)
         self._tickets(rest[0], rest[1])
         return int(rest[2])
-
-    def cancel(self, sid: str, numbers: Sequence[int] = ()) -> int:
-        """Cancel the trials with these numbers (none: the whole sweep); answers how many.
-
-        Raises:
-            NotFound: there is no such sweep.
-        """
-        if not numbers:
-            return self.control(sid, "cancel")
-        some = (numbers[i : i + ROWS] for i in range(0, len(numbers), ROWS))
-        return sum(self.control(sid, "cancel", *chunk) for chunk in some)
 
     def set(self, sid: str, fields: Mapping[str, str]) -> None:
         """Change limits of a sweep: max_parallel, priority, retries, timeout_s."""

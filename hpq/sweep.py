@@ -60,6 +60,38 @@ class Metric:
         return b != b or (a < b if self.goal is Goal.MINIMIZE else a > b)
 
 
+class Rule(StrEnum):
+    """How trials that do badly are told to stop (`early_terminate: {type: …}`)."""
+
+    HYPERBAND = "hyperband"
+    ASHA = "asha"
+    MEDIAN = "median"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlyTerminate:
+    """A rule and the values that it looks at, counted in finite values of the metric from 1.
+
+    `eta` and `strict` are hyperband's (asha has eta, too), `min_trials` is the median's: so many
+    others must have reached a band before it is looked at.
+    """
+
+    rule: Rule
+    bands: tuple[int, ...]
+    eta: float = 3.0
+    strict: bool = True
+    min_trials: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """The trial whose value ended the sweep, as it was at least as good as the metric's target."""
+
+    trial: int
+    value: float
+    target: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
     """Whose checkpoints and artifacts stay: of the best trials, and of those that ended last."""
@@ -142,6 +174,7 @@ class Sweep:
     digest: str
     launch: Launch
     signature: str = ""
+    signer: str = ""  # fingerprint of the key that signed it, as the producer says: for people only
     metric: Metric | None = None
     worker_class: str = DEFAULT_CLASS
     owner: str = ""
@@ -152,6 +185,7 @@ class Sweep:
     stall_s: float = 0.0  # 0 = by default
     canary: int = 0  # so many must finish before the rest may be claimed; 0 = none, or passed
     keep: Keep | None = None  # None: all artifacts, and no checkpoint of what is finished
+    early: EarlyTerminate | None = None
     method: str = "grid"
     seed: int = 0
     varying: tuple[str, ...] = ()
@@ -163,6 +197,8 @@ class Sweep:
     schema: int = SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled
     held: str = ""  # why the breaker holds it, one line
+    reached: Reached | None = None
+    bands: tuple[int, ...] = ()  # of early termination, those that some trial has reached
     counts: Counts = field(default_factory=Counts)
 
     @property

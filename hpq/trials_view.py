@@ -13,7 +13,9 @@ from redis import Redis
 
 from hpq import wire
 from hpq.errors import NotFound
+from hpq.events import event_of
 from hpq.keys import Keys
+from hpq.snapshot import Event
 from hpq.sweep import Goal, Sweep
 from hpq.trial import Params, Point, Trial, TrialId
 
@@ -88,6 +90,15 @@ class TrialsView:
             desc = sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE
             pipe.zrange(self._keys.sweep(sweep.id, "rank"), 0, 0, desc=desc, withscores=True)
         return [float(rows[0][1]) if rows else None for rows in pipe.execute()]
+
+    def story(self, trial: TrialId) -> list[Event]:
+        """The newest hundred or so events of one trial, oldest first; none of an older hpq's."""
+        raw: Any = self._redis.hget(self._keys.trial(trial), "told")
+        ids, events = (raw or b"").decode().split(), self._keys.sweep(trial.sweep, "events")
+        pipe = self._redis.pipeline(transaction=False)
+        for eid in ids:
+            pipe.xrange(events, eid, eid)
+        return [event_of(events, *row) for rows in pipe.execute() for row in rows]
 
     def provenance(self, digest: str) -> Params:
         """What an attempt ran on, by the digest that the trial carries; empty where it is gone."""

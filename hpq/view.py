@@ -16,6 +16,7 @@ from redis.exceptions import ResponseError
 from hpq import wire
 from hpq.books import BooksView
 from hpq.errors import DecodeError, NotFound
+from hpq.events import event_of
 from hpq.fields import Reader, Row
 from hpq.keys import Keys
 from hpq.snapshot import Event, Snapshot, Unreadable, Worker, pace_of
@@ -146,7 +147,7 @@ class View(TrialsView, BooksView):
         """Lifecycle events after an id; waits up to `block_ms` for the first."""
         key = self._keys.sweep(sid, "events")
         answer: Any = self._redis.xread({key: after}, block=block_ms, count=count)
-        return [_event(key, eid, fields) for eid, fields in (answer[0][1] if answer else [])]
+        return [event_of(key, eid, fields) for eid, fields in (answer[0][1] if answer else [])]
 
     def workers(self, worker_class: str | None = None) -> list[Worker]:
         """Live workers, by name; of one class where one is given."""
@@ -198,22 +199,6 @@ class View(TrialsView, BooksView):
         )
 
 
-def _event(key: str, eid: bytes, fields: dict[bytes, bytes]) -> Event:
-    try:
-        text = {
-            k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in fields.items()
-        }
-        return Event(
-            id=eid.decode(),
-            what=text.pop("e"),
-            trial=int(text.pop("n", "0")),
-            attempt=int(text.pop("a", "0")),
-            fields=text,
-        )
-    except (KeyError, ValueError) as error:
-        raise DecodeError(f"{key}: entry {eid.decode()}: {error}") from None
-
-
 def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float) -> Worker:
     r = Reader(keys.worker(name), row)
     state = r.text("state")
@@ -231,6 +216,7 @@ def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float) -> Wo
         schema=r.parse("schema", 1, int),
         takes=tuple(r.json("takes", [])),
         key=r.text("key"),
+        store=r.text("store"),
         only=r.text("only"),
         refuses=r.json("refuses", {}),
     )

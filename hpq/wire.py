@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from hpq import wire_early, wire_growth
 from hpq.errors import DecodeError
 from hpq.fields import Reader, Row, known, word
 from hpq.sweep import SCHEMA, Counts, Goal, Keep, Launch, Metric, Sweep, Take
@@ -27,7 +28,6 @@ from hpq.trial import (
     TrialId,
     TrialState,
 )
-from hpq.wire_growth import decode_files
 
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
@@ -45,11 +45,6 @@ def dumps_in_order(value: Any) -> str:
 def number(value: float) -> str:
     """A float as the shortest text that reads back the same."""
     return repr(float(value))
-
-
-def encode_files(record: Checkpoint | Artifacts | None) -> str:
-    """A pointer into a store of files as JSON; empty for none."""
-    return dumps(asdict(record)) if record else ""
 
 
 def encode_launch(launch: Launch) -> str:
@@ -130,6 +125,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "digest": sweep.digest,
         "launch": encode_launch(sweep.launch),
         "signature": sweep.signature,
+        "signer": sweep.signer,
         "metric": encode_metric(sweep.metric),
         "goal": sweep.metric.goal if sweep.metric else "",
         "class": sweep.worker_class,
@@ -141,6 +137,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "stall_s": number(sweep.stall_s),
         "canary": str(sweep.canary),
         "keep": dumps(asdict(sweep.keep)) if sweep.keep else "",
+        "early": wire_early.encode(sweep.early),
         "method": sweep.method,
         "seed": str(sweep.seed),
         "varying": dumps(list(sweep.varying)),
@@ -164,6 +161,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         digest=r.text("digest"),
         launch=r.parse("launch", Launch(), decode_launch),
         signature=r.text("signature"),
+        signer=r.text("signer"),
         metric=r.parse("metric", None, decode_metric),
         worker_class=r.text("class"),
         owner=r.text("owner"),
@@ -173,17 +171,20 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         timeout_s=r.real("timeout_s"),
         stall_s=r.real("stall_s"),
         canary=r.whole("canary"),
-        keep=r.parse("keep", None, lambda text: Keep(**json.loads(text))),
+        keep=r.parse("keep", None, lambda text: known(Keep, text)),
+        early=r.parse("early", None, wire_early.decode),
         method=r.text("method"),
         seed=r.whole("seed"),
         varying=r.parse("varying", (), lambda text: _names(json.loads(text))),
         spec=r.parse("spec", {}, _mapping),
         provenance=r.parse("provenance", {}, _mapping),
-        files=decode_files(key, row),
+        files=wire_growth.decode_files(key, row),
         tags=r.parse("tags", (), lambda text: _names(json.loads(text))),
         created_ms=r.whole("created_ms"),
         flag=r.text("flag"),
         held=r.text("held"),
+        reached=r.parse("reached", None, wire_early.reached),
+        bands=r.parse("bands", (), wire_early.bands),
         counts=Counts(
             queued=queued,
             running=running,
@@ -233,6 +234,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         beat_ms=r.whole("beat_ms"),
         ended_ms=r.whole("ended_ms"),
         ran_ms=r.whole("ran_ms"),
+        before_ms=r.whole("before_ms"),
         step=r.whole("step"),
         objective=_finite(r, "objective"),
         metrics=r.reals(METRIC_FIELD),
@@ -243,6 +245,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         artifacts=r.parse("artifacts", None, lambda text: known(Artifacts, text)),
         restarted=r.text("restarted"),
         reused=r.text("reused"),
+        pruning=r.parse("pruning", None, wire_early.pruning),
     )
 
 

@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpq.hiding import OURS
 from hpq.settings import Settings
 from hpq.sweep import Sweep
 from hpq.trial import Claim
-from worker.secrets import OURS, POD_ALLOWED
+from worker.secrets import POD_ALLOWED
 
 
 def of_runner(settings: Settings, sweep: Sweep, environ: Mapping[str, str]) -> dict[str, str]:

@@ -69,6 +69,7 @@ class Execution:
         self._tail = bytearray()
         self._halt: Halt | None = None
         self._kill_at = math.inf
+        self._silent_s = 0.0  # how long it could be silent, when it was told to stop
         self._end: End | None = None
         self._run_id = ""
         self._is_gone = self._is_garbled = False
@@ -124,6 +125,10 @@ class Execution:
         if self._halt is not None:
             return
         self._halt = why
+        if why is Halt.STALLED:
+            self._silent_s = self._rhythm.limit_s
+            line = f"hpq: neither reported nor printed for {self._silent_s:.0f} s; it is ended\n"
+            self._collector.log(line.encode())
         if why is Halt.STALLED and not self._prints_metrics:
             self._child.dump()
         self._child.stop(why)
@@ -188,7 +193,14 @@ class Execution:
         self._parse([self._printed.rest()])
         tail = self._tail.decode("utf-8", "replace")
         ran_ms = round(1000 * (time.monotonic() - self._started_at))
-        ending = Ending(halt=self._halt, end=self._end, status=status, tail=tail, ran_ms=ran_ms)
+        ending = Ending(
+            halt=self._halt,
+            end=self._end,
+            status=status,
+            tail=tail,
+            ran_ms=ran_ms,
+            silent_s=self._silent_s,
+        )
         outcome = judge(ending, self._sweep, self._collector)
         failure = outcome.failure if outcome else None
         # What ran out of memory or stalled leaves a process that nobody should train in again.

@@ -77,6 +77,9 @@ class Keeper:
         """
         pointer = self._claim.checkpoint
         if pointer is None:
+            if self._claim.attempt > 1:
+                why = "no checkpoint was kept" if self._files else "there is no HPQ_STORE here"
+                self._say(f"attempt {self._claim.attempt} starts from the beginning: {why}")
             return
         why = self._fetch(pointer)
         if why:

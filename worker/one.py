@@ -27,11 +27,13 @@ from worker.execution import Signals
 from worker.housekeeper import Housekeeper
 from worker.introduction import Introduction
 from worker.logs import configure
+from worker.outage import Outage
 from worker.processes import adopt_orphans, end_with_parent
 from worker.slot import Slot
 from worker.stopping import Stopping
 from worker.supervisor import TicketWorker
 from worker.tidying import Shelf, Tidy
+from worker.vitals import Vitals
 
 log = logging.getLogger("hpq.worker")
 
@@ -42,7 +44,7 @@ def _store(settings: Settings, *, retries: int, timeout_s: float) -> Store:
     return Store(redis, keys, Tickets(redis, keys).top_up)
 
 
-def serve(settings: Settings, environ: Mapping[str, str]) -> None:
+def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> None:
     """Work until told to stop.
 
     Raises:
@@ -63,9 +65,9 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     digest, record = provenance.record(settings, host, device)
     store.keep_provenance(digest, record)
     who = Presence(name=name, host=host, worker_class=settings.queue)
-    beats = Beats(
-        _store(settings, retries=0, timeout_s=3.0), who, settings.lease_ms, stopping.write_end
-    )
+    outage = Outage()
+    beat_store = _store(settings, retries=0, timeout_s=3.0)
+    beats = Beats(beat_store, who, settings.lease_ms, stopping.write_end, outage)
     signals = Signals(wake=stopping.read_end, level=lambda: stopping.level)
     shelf = Shelf(settings)
     attempts = Attempts(settings, environ, access, beats, signals, shelf)
@@ -79,7 +81,9 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         beats=beats,
         stopping=stopping,
         tidy=tidy,
+        outage=outage,
         provenance=digest,
+        vitals=vitals,
     )
 
     introduction = Introduction(settings, who, device, access, slot)
@@ -87,9 +91,12 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         settings,
         _store(settings, retries=1, timeout_s=5.0),
         lambda: introduction.now(stopping),
+        vitals,
+        outage,
     )
     redis = connect(settings.redis_url, retries=1)
-    worker = TicketWorker(redis, Tickets(redis, Keys(settings.prefix)), settings.queue, name, slot)
+    tickets = Tickets(redis, Keys(settings.prefix))
+    worker = TicketWorker(redis, tickets, settings.queue, name, slot, outage)
     housekeeper.start()
     log.info("%s takes %s on %s", name, settings.queue, device)
     try:
@@ -109,7 +116,7 @@ def main() -> None:
             raise UserError("HPQ_REDIS_URL is not set; start workers with `hpq worker`")
         configure(settings.log)
         try:
-            serve(settings, environ)
+            serve(settings, environ, Vitals.given(sys.argv))
         except RedisError as error:
             raise explain(error, settings.redis_url) from None
     except HpqError as error:

@@ -24,10 +24,12 @@ from worker.attempt import Attempts
 from worker.beats import Beats
 from worker.execution import Result
 from worker.judging import Halt
+from worker.outage import Outage
 from worker.refusals import Refusals
 from worker.spool import Spool
 from worker.stopping import Stopping
 from worker.tidying import Tidy
+from worker.vitals import Vitals
 
 log = logging.getLogger("hpq.worker")
 T = TypeVar("T")
@@ -47,11 +49,15 @@ class Slot:
         beats: Beats,
         stopping: Stopping,
         tidy: Tidy,
+        outage: Outage,
         provenance: str,
+        vitals: Vitals,
     ) -> None:
         self._settings, self._store, self._who = settings, store, who
         self._access, self._attempts, self._beats = access, attempts, beats
         self._stopping, self._tidy, self._provenance = stopping, tidy, provenance
+        self._vitals = vitals
+        self._outage = outage
         self._spool = Spool(settings.home, settings.prefix)
         self.refusals = Refusals(access)
         self.trial = ""  # what it runs now; "" when idle
@@ -77,6 +83,7 @@ class Slot:
         return ran
 
     def _claim(self, nonce: str) -> Claim | None:
+        self._spool.flush(self._store)  # it may hold the result of what would be claimed
         return self._store.claim(
             self._who,
             nonce=nonce,
@@ -106,11 +113,14 @@ class Slot:
         nonce, pause_s = secrets.token_hex(8), 0.1
         while self._stopping.level == 0:
             try:
-                return call(nonce)
+                answer = call(nonce)
             except RedisError as error:
-                log.warning("Redis: %s; trying again", error)
+                self._outage.missed("claims", error)
                 self._stopping.pause(pause_s)
                 pause_s = min(2.0, pause_s * 2)
+            else:
+                self._outage.answered("claims")
+                return answer
         return None
 
     # --- one trial ----------------------------------------------------------------------------
@@ -190,13 +200,17 @@ class Slot:
         try:
             ended = hand_over()
         except RedisError as error:
+            self._outage.kept()
             log.warning("%s: Redis: %s; %s", claim.trial, error, self._keep(claim, outcome, sweep))
             ended = self._insist(lambda _: hand_over())
-            if ended is not None:
-                self._spool.settle(claim, ended.word)
+        if ended is not None:
+            if ended.word is Committed.UNKNOWN:  # only a person may drop it
+                log.warning("%s: unknown; %s", claim.trial, self._keep(claim, outcome, sweep))
+            self._spool.settle(claim, ended.word)
         self._beats.end()
         answer: str = ended.word if ended else "on disk"
         _say(claim, outcome, answer)
+        self._vitals.end(outcome, answer)
         self._tidy.later(ended.doomed if ended else ())
         return answer
 
@@ -206,10 +220,6 @@ class Slot:
         except OSError as error:
             return f"the result cannot be kept on disk ({error}), only by this process"
         return "the result is on disk until it is back"
-
-    def flush_spool(self) -> None:
-        """Commit what an earlier worker of this machine left on disk."""
-        self._insist(lambda _: self._spool.flush(self._store))
 
 
 def _say(claim: Claim, outcome: Outcome, answer: str) -> None:

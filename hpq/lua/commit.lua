@@ -29,11 +29,15 @@ end
 -- The worker's measure: while Redis was away the server's clock ran on.
 local ran = ARGV[14] ~= '' and ARGV[14] or int(NOW - tonumber(f[5]))
 
--- True where the sweep, and who told the trial to stop, let this failure be tried again.
-local function again()
+-- True where the sweep is to end, or the trial was told to stop: nothing of it starts again.
+local function is_to_end()
   local flag = redis.call('HGET', s, 'flag')
-  if flag == 'stopped' or flag == 'cancelled' or f[8] == 'stop' then return false end
-  if outcome ~= 'failed' then return false end
+  return flag == 'stopped' or flag == 'cancelled' or f[8]
+end
+
+-- True where this failure is tried again.
+local function again()
+  if outcome ~= 'failed' or is_to_end() then return false end
   if ARGV[11] == '1' and step > tonumber(f[7] or 0) then
     redis.call('HSET', t, 'failed_step', step)
     return true
@@ -44,7 +48,7 @@ end
 -- The guards. A sweep's tail is its last ten ends, who saw each and its mark: '+' for a trial that
 -- passed, '-' for one that says nothing, else what failed.
 local TELLING = {user_error = true, killed = true, stalled = true, out_of_memory = true}
-local worker, mark = f[9] or '', outcome == 'finished' and '+' or '-'
+local worker, mark = f[9] or '', (outcome == 'finished' or outcome == 'pruned') and '+' or '-'
 if outcome == 'failed' and TELLING[kind] then
   mark = string.gsub(kind == 'user_error' and fingerprint or kind .. ' ' .. fingerprint, '[\n\t]', ' ')
 end
@@ -71,13 +75,10 @@ local function streak()
   return redis.call('HINCRBY', w, 'streak_n', 1)
 end
 
--- True where another live worker of the class might take the sweep.
+-- True where another worker might take the sweep.
 local function has_peer()
-  local class = redis.call('HGET', s, 'class')
-  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('workers'), int(NOW - FRESH_MS), '+inf')) do
-    local w = redis.call('HMGET', key('w', name), 'class', 'state', 'refuses', 'only')
-    local refuses = string.find(w[3] or '', '"' .. sid .. '"', 1, true) or (w[4] or '') ~= '' and w[4] ~= sid
-    if name ~= worker and w[1] == class and w[2] ~= 'stopping' and not refuses then return true end
+  for _, other in ipairs(takers(sid)) do
+    if other.name ~= worker then return true end
   end
   return false
 end
@@ -100,9 +101,7 @@ end
 -- them: it may be the worker that is at fault.
 local function is_suspect(others, passed, in_a_row)
   if others > 0 or not ((in_a_row >= 3 and passed >= 2) or in_a_row >= 5) then return false end
-  local flag = redis.call('HGET', s, 'flag')
-  local ends = flag == 'stopped' or flag == 'cancelled' or f[8]
-  return f[1] == 'running' and not ends and has_peer()
+  return f[1] == 'running' and not is_to_end() and has_peer()
 end
 
 -- The breaker: a sweep whose first five, or eight of the last ten trials fail alike is held, once
@@ -115,9 +114,9 @@ local function breaker(last, same, others)
 end
 
 local function pass_canary()
-  local c = redis.call('HMGET', s, 'canary', 'n_finished')
+  local c = redis.call('HMGET', s, 'canary', 'n_finished', 'n_pruned')
   local canary = tonumber(c[1] or 0)
-  if canary > 0 and tonumber(c[2] or 0) >= canary then redis.call('HSET', s, 'canary', '0') end
+  if canary > 0 and tonumber(c[2] or 0) + tonumber(c[3] or 0) >= canary then redis.call('HSET', s, 'canary', '0') end
 end
 
 -- Keeps exactly the newest bytes of the log. Entries keep their ids, by which readers follow.
@@ -208,14 +207,18 @@ local want = changing(sid, function()
   if objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
     redis.call('ZADD', sweep_key(sid, 'rank'), objective, n)
   end
-  if outcome == 'finished' then
+  if outcome == 'finished' or outcome == 'pruned' then
     redis.call('HINCRBY', s, 'dur_n', 1)
     redis.call('HINCRBYFLOAT', s, 'dur_sum', ran)
     redis.call('HINCRBYFLOAT', s, 'dur_sq', int(ran * ran))
+    pass_canary()
   end
-  if outcome == 'finished' then pass_canary() end
   if outcome == 'failed' and kind ~= 'diverged' then mind_canary(sid, n, attempt, kind, message) end
   if is_failure then breaker(last, same, others) end
   gone = doomed()
 end)
+if reply == 'done' and objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
+  local rule = read_rule(sid)  -- a result may come without its reports, from a worker's disk
+  if rule then mind_target(sid, n, attempt, rule, objective) end
+end
 return {reply, want[1], want[2], unpack(gone)}

@@ -37,7 +37,7 @@ end
 local function drop()
   for i = 7, #ARGV do
     if redis.call('ZSCORE', sweep_key(sid, 'waiting'), ARGV[i]) then
-      drop_waiting(sid, ARGV[i])
+      cancel_waiting(sid, ARGV[i])
       cancelled = cancelled + 1
     end
   end

@@ -15,8 +15,14 @@ local NOW = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local FRONT = 1000000000  -- a requeued trial waits at its number minus this: before all others
 local FRESH_MS = 30000    -- an idle worker or a host not seen for so long does not count
 
+-- Appends to the sweep's events. A trial that was claimed keeps the ids of its own, the newest ~120,
+-- so that nobody has to read the events of all others to tell its story.
 local function event(sid, what, n, attempt, ...)
-  redis.call('XADD', sweep_key(sid, 'events'), '*', 'e', what, 'n', n, 'a', attempt, ...)
+  local id = redis.call('XADD', sweep_key(sid, 'events'), '*', 'e', what, 'n', n, 'a', attempt, ...)
+  if tonumber(n) == 0 or tonumber(attempt) == 0 or what == 'held' then return end
+  local told = (redis.call('HGET', trial_key(sid, n), 'told') or '') .. id .. ' '
+  if #told > 2000 then told = string.sub(told, string.find(told, ' ', #told - 2000, true) + 1) end
+  redis.call('HSET', trial_key(sid, n), 'told', told)
 end
 
 local function count(what) redis.call('HINCRBY', key('counters'), what, 1) end
@@ -28,12 +34,13 @@ local function running(sid) return redis.call('ZCARD', sweep_key(sid, 'running')
 
 -- How many trials of a sweep could be claimed now.
 local function claimable(sid)
-  local f = redis.call('HMGET', sweep_key(sid), 'flag', 'held', 'max_parallel', 'canary', 'n_finished')
+  local f = redis.call('HMGET', sweep_key(sid), 'flag', 'held', 'max_parallel', 'canary', 'n_finished',
+    'n_pruned')
   if (f[1] or '') ~= '' or (f[2] or '') ~= '' then return 0 end
   local room = redis.call('ZCARD', sweep_key(sid, 'waiting'))
   local cap, canary = tonumber(f[3]) or 0, tonumber(f[4]) or 0
   if cap > 0 then room = math.min(room, cap - running(sid)) end
-  if canary > 0 then room = math.min(room, canary - (tonumber(f[5]) or 0) - running(sid)) end
+  if canary > 0 then room = math.min(room, canary - (tonumber(f[5]) or 0) - (tonumber(f[6]) or 0) - running(sid)) end
   return math.max(0, room)
 end
 
@@ -88,12 +95,32 @@ local function mind_canary(sid, n, attempt, kind, why)
   end
 end
 
+-- The live workers that might take a sweep's trials: {name, host, idle} each.
+local function takers(sid)
+  local class, found = redis.call('HGET', sweep_key(sid), 'class'), {}
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('workers'), int(NOW - FRESH_MS), '+inf')) do
+    local w = redis.call('HMGET', key('w', name), 'class', 'state', 'refuses', 'only', 'host')
+    local refuses = string.find(w[3] or '', '"' .. sid .. '"', 1, true) or (w[4] or '') ~= '' and w[4] ~= sid
+    if w[1] == class and w[2] ~= 'stopping' and not refuses then
+      found[#found + 1] = {name = name, host = w[5], idle = w[2] == 'idle'}
+    end
+  end
+  return found
+end
+
 -- The running attempt is over, one way or the other; `seen` is when it was last known to run.
 local function let_go(sid, n, seen)
   redis.call('ZREM', key('leases'), sid .. '/' .. n)
   if redis.call('ZREM', sweep_key(sid, 'running'), n) == 0 then return end
   local t = trial_key(sid, n)
   redis.call('HSET', t, 'ran_ms', int(seen - tonumber(redis.call('HGET', t, 'claimed_ms'))))
+end
+
+-- An attempt that is over and will be followed by another: its time goes to that of those before.
+local function book_time(t)
+  local ran = redis.call('HGET', t, 'ran_ms')
+  if ran then redis.call('HINCRBY', t, 'before_ms', ran) end
+  redis.call('HDEL', t, 'ran_ms')
 end
 
 -- Back to the front of the queue. The attempt is closed unless its lease was reaped, in which case
@@ -116,9 +143,20 @@ local function metrics(t)
   return names
 end
 
+-- Of the values that early termination counts, a trial keeps so many, the best of which is given.
+local function rewind(sid, n, logged, best)
+  local t = trial_key(sid, n)
+  if redis.call('HEXISTS', t, 'logged') == 0 then return end
+  for band in string.gmatch(redis.call('HGET', sweep_key(sid), 'bands') or '', '%d+') do
+    if tonumber(band) > logged then redis.call('ZREM', sweep_key(sid, 'band:' .. band), n) end
+  end
+  redis.call('HSET', t, 'logged', int(logged), 'best', best)
+end
+
 -- Nothing of what a trial reported stays.
 local function forget_points(sid, n)
   local t = trial_key(sid, n)
+  rewind(sid, n, 0, '')
   for _, name in ipairs(metrics(t)) do
     redis.call('DEL', trial_key(sid, n, 'p', name))
     redis.call('HDEL', t, 'm:' .. name)
@@ -186,13 +224,4 @@ local function finish(sid, n, attempt, state, ...)
   redis.call('HINCRBY', sweep_key(sid), 'n_' .. state, 1)
   event(sid, state, n, attempt, ...)
   weigh(sid, n)
-end
-
--- A waiting trial that was claimed before has a hash, and ends as such; one never claimed is dropped.
-local function drop_waiting(sid, n)
-  local attempt = redis.call('HGET', trial_key(sid, n), 'attempt')
-  if attempt then return finish(sid, n, attempt, 'cancelled') end
-  redis.call('ZREM', sweep_key(sid, 'waiting'), n)
-  redis.call('ZADD', sweep_key(sid, 'dropped'), n, n)
-  event(sid, 'cancelled', n, 0)
 end

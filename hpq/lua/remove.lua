@@ -27,6 +27,9 @@ for _, field in ipairs(redis.call('HKEYS', s)) do  -- files that were added to i
 end
 if redis.call('HGET', key('last'), f[3]) == sid then redis.call('HDEL', key('last'), f[3]) end
 redis.call('SADD', key('removing'), sid)
+for band in string.gmatch(redis.call('HGET', s, 'bands') or '', '%d+') do
+  redis.call('UNLINK', sweep_key(sid, 'band:' .. band))
+end
 redis.call('UNLINK', s)
 for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'files', 'events', 'restoring'}) do
   redis.call('UNLINK', sweep_key(sid, part))

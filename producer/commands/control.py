@@ -32,6 +32,9 @@ app = typer.Typer()
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Other = Annotated[bool, typer.Option("--force", help="Also a sweep of somebody else.")]
+Anyway = Annotated[
+    bool, typer.Option("--force", help="Also with running trials, and of somebody else.")
+]
 Targets = Annotated[
     list[str] | None,
     typer.Argument(
@@ -122,7 +125,7 @@ def cancel(
             if not numbers:
                 return
         _ask(f"Cancel {_left(session, it, numbers)}?", yes)
-        touched = store_of(session).cancel(it.id, numbers)
+        touched = growing_of(session).cancel(it.id, numbers)
         are = "is" if touched == 1 else "are"
         print(f"{it.id}: {trials_of(touched)} {are} cancelled or being stopped", file=sys.stderr)
 
@@ -143,9 +146,10 @@ def retry(
     targets: Targets = None,
     failed: Annotated[bool, typer.Option(help="All failed trials (the default).")] = False,
     cancelled: Annotated[bool, typer.Option(help="All cancelled trials.")] = False,
+    yes: Yes = False,
     force: Other = False,
 ) -> None:
-    """Queue failed or cancelled trials again."""
+    """Queue failed or cancelled trials again; a finished one asks, as its result goes."""
     with open_session() as session:
         ref, numbers = refs.parse(targets)
         it = _mine(session, ref, force)
@@ -154,10 +158,19 @@ def retry(
             wanted |= {TrialState.FAILED} if failed else set()
             trials = session.view.all_trials(it.id)
             numbers = [t.id.number for t in trials if t.state in wanted]
+        elif results := _with_results(session, it, numbers):
+            question = f"Drop the results of {trials_of(results, 'finished trial')} of {it.id}?"
+            _ask(question, yes)
         touched = store_of(session).retry(it.id, numbers)
         print(f"{it.id}: {trials_of(touched)} queued again", file=sys.stderr)
         if touched:
             say_if_not_taken(session, it.id)
+
+
+def _with_results(session: Session, it: Sweep, numbers: list[int]) -> int:
+    """How many of these trials have a result that a retry drops."""
+    trials = [session.view.trial(TrialId(sweep=it.id, number=n)) for n in dict.fromkeys(numbers)]
+    return sum(t.state in (TrialState.FINISHED, TrialState.PRUNED) for t in trials)
 
 
 @app.command("set")
@@ -196,7 +209,7 @@ def _cap(session: Session, sid: str, most: int) -> str:
 
 
 @app.command()
-def rm(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
+def rm(sweep: SweepRef = None, yes: Yes = False, force: Anyway = False) -> None:
     """Delete a sweep with all its results."""
     if sweep is not None and _finish_removal(sweep):
         return

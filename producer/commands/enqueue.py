@@ -34,16 +34,12 @@ from producer.look.text import trials_of
 from producer.progress import Bar
 from producer.session import Session, open_session
 from producer.sweepfile.spec import count as count_sets
-from producer.taking import say_if_not_taken
+from producer.taking import say_if_not_kept, say_if_not_taken
 
 app = typer.Typer()
 _NO_METRIC = (
     "it names no metric, so nothing will be ranked; metric: {name: val_loss, goal: minimize} in the"
     " file does, where trials print val_loss=0.3 or call hpq.report({...})"
-)
-_NO_STORE = (
-    "keep: HPQ_STORE is not set here; where workers have none, nothing is kept, and a trial that"
-    " is given back trains from its beginning"
 )
 
 
@@ -129,8 +125,8 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
             print(f"{what} taken from older sweeps: never trained here", file=sys.stderr)
         if sweep.metric is None:
             print(_NO_METRIC, file=sys.stderr)
-        if sweep.keep and not (session.settings.store or session.is_private or is_run):
-            print(_NO_STORE, file=sys.stderr)
+        if not is_run:  # which has a store of its own
+            say_if_not_kept(session, sweep)
         if sweep.launch.code_dir:
             what = sweep.launch.program or sweep.launch.trainer
             print(f"runs {what} in {sweep.launch.code_dir}", file=sys.stderr)

@@ -8,6 +8,7 @@ from typing import Any
 
 from hpq.sweep import GivenFile, Sweep
 from hpq.trial import Params, Point, Trial
+from producer.look.attempts import Attempt, attempt_lines
 from producer.look.flat import flat
 from producer.look.records import iso
 from producer.look.sparkline import sparkline
@@ -16,7 +17,7 @@ from producer.look.text import clean, clean_block, duration, measure, size, valu
 from producer.look.trial_rows import STATE_STYLE
 from producer.look.verdict import count_words
 
-_CURVE = 60  # columns
+_CURVE, _LEAST_CURVE = 60, 8  # columns
 _INDENT = "  "
 
 
@@ -79,6 +80,9 @@ def trial_lines(
     curves: Mapping[str, Sequence[Point]],
     provenance: Params,
     log: str,
+    *,
+    attempts: Sequence[Attempt] = (),
+    columns: int = 80,
 ) -> Iterator[Line]:
     """Everything that is known of a trial; `curves` by metric, `log` its last lines."""
     yield [Span("trial   "), Span(str(trial.id), Style.BOLD)]
@@ -92,7 +96,7 @@ def trial_lines(
             "worker": f"{trial.worker} on {trial.host}" if trial.worker else "",
             "started": iso(trial.claimed_ms) or "",
             "ended": iso(trial.ended_ms) or "",
-            "time": duration(trial.duration_ms) if trial.duration_ms else "",
+            "time": _time(trial),
             "step": str(trial.step or ""),
             "phase": trial.phase,
             "started again": trial.restarted,
@@ -100,8 +104,9 @@ def trial_lines(
             "checkpoint": _checkpoint(trial),
         }
     )
+    yield from _section("attempts", attempt_lines(attempts))
     yield from _section("parameters", _pairs({k: value(v) for k, v in flat(trial.params).items()}))
-    yield from _section("metrics", _metrics(trial, sweep, curves))
+    yield from _section("metrics", _metrics(trial, sweep, curves, columns))
     yield from _section("artifacts", artifact_lines(trial))
     # The versions of all packages are for --json: they would push the log off the screen.
     yield from _block("provenance", {k: v for k, v in provenance.items() if k != "packages"})
@@ -109,11 +114,22 @@ def trial_lines(
     yield from _section(f"last of hpq logs {trial.id}", ([Span(line)] for line in lines))
 
 
-def _metrics(trial: Trial, sweep: Sweep, curves: Mapping[str, Sequence[Point]]) -> Iterator[Line]:
+def _time(trial: Trial) -> str:
+    """How long the latest attempt ran, and how long all of them where there were others."""
+    if not trial.before_ms:
+        return duration(trial.duration_ms) if trial.duration_ms else ""
+    last = f"{duration(trial.duration_ms)} in attempt {trial.attempt}, "
+    return (last if trial.duration_ms else "") + f"{duration(trial.total_ms)} in all"
+
+
+def _metrics(
+    trial: Trial, sweep: Sweep, curves: Mapping[str, Sequence[Point]], columns: int
+) -> Iterator[Line]:
     objective = sweep.metric.name if sweep.metric else ""
     wide = max((width(clean(name)) for name in trial.metrics), default=0)
     for name, last in sorted(trial.metrics.items(), key=lambda kv: (kv[0] != objective, kv[0])):
-        curve = sparkline([p.value for p in curves.get(name, ())], _CURVE)
+        room = max(_LEAST_CURVE, min(_CURVE, columns - wide - 2 - 9 - 2 - len(_INDENT)))
+        curve = sparkline([p.value for p in curves.get(name, ())], room)
         style = Style.BOLD if name == objective else Style.PLAIN
         shown = clean(name)
         blanks = " " * (wide - width(shown))

@@ -62,7 +62,8 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         "host": trial.host or None,
         "started": iso(trial.claimed_ms),
         "ended": iso(trial.ended_ms),
-        "duration_s": trial.duration_ms / 1000,
+        "duration_s": trial.duration_ms / 1000,  # of the latest attempt
+        "total_s": trial.total_ms / 1000,  # of all
         "restarted": trial.restarted or None,
         "reused": trial.reused or None,
         "checkpoint": {
@@ -105,6 +106,7 @@ def worker_record(worker: Worker) -> dict[str, Any]:
         "version": worker.version,
         "seen": iso(worker.seen_ms),
         "started": iso(worker.started_ms),
+        "store": {"yes": True, "no": False}.get(worker.store),
         "takes": list(worker.takes),
         "refuses": dict(worker.refuses),
     }

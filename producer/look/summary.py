@@ -57,12 +57,16 @@ class Tally:
 
     sweep: Sweep
     objectives: list[float] = field(default_factory=list)
+    total_ms: int = 0  # of all attempts
+    before_ms: int = 0  # of those that another attempt followed
     _values: dict[str, list[Json]] = field(default_factory=dict)
     _failed: dict[str, Failed] = field(default_factory=dict)
 
     def add(self, trials: Iterable[Trial]) -> Tally:
         """Count these trials in."""
         for trial in trials:
+            self.total_ms += trial.total_ms
+            self.before_ms += trial.before_ms
             if trial.objective is not None and trial.state in _RANKED:
                 self.objectives.append(trial.objective)
                 for name in self.sweep.varying:

@@ -15,7 +15,7 @@ from producer.look.ranking import show_ranking
 from producer.look.records import sweep_record, trial_record
 from producer.look.style import Span
 from producer.look.summary import Tally
-from producer.look.summary_lines import effect_lines, failure_lines, rest_line
+from producer.look.summary_lines import effect_lines, failure_lines, hours_line, rest_line
 from producer.look.verdict import count_words
 
 
@@ -24,6 +24,7 @@ def print_summary(view: View, sweep: Sweep, *, top: int = 20) -> None:
     tally = Tally(sweep).add(view.all_trials(sweep.id))
     best = view.best(sweep, top)
     show_lines([[Span(f"{sweep.id}  {sweep.state}  {', '.join(count_words(sweep))}")]])
+    show_lines(hours_line(tally))
     if best:
         print()
         show_ranking(sweep, best, scale_of(tally.objectives))
@@ -47,6 +48,8 @@ def print_summary_json(view: View, sweep: Sweep, *, top: int = 20) -> None:
         {
             "sweep": sweep_record(sweep, best[0].objective if best else None),
             "ranking": [trial_record(t) for t in best],
+            "trained_s": tally.total_ms / 1000,
+            "of_earlier_attempts_s": tally.before_ms / 1000,
             "effects": effects,
             "failures": [
                 {"kind": f.kind, "trials": f.count, "example": f.example, "message": f.message}

@@ -13,7 +13,7 @@ from hpq.trial import Trial, TrialState
 from producer.look.eta import Estimate, sweep_eta
 from producer.look.flat import pairs
 from producer.look.style import Line, Span, Style, flow
-from producer.look.text import clean, duration, measure
+from producer.look.text import clean, duration, fit, measure
 
 STATE_STYLE = {
     SweepState.RUNNING: Style.GREEN,
@@ -104,9 +104,9 @@ def needs_you(snapshot: Snapshot, not_taken: str | None) -> list[str]:
     sweep, out = snapshot.sweep, []
     state, counts = sweep.state, sweep.counts
     if state is SweepState.HELD:
-        out.append(f"held: {clean(sweep.held)}; fix it, then hpq retry --failed {sweep.id}")
+        out += [f"held: {clean(sweep.held)}", _way_on(sweep)]
         if sweep.canary:
-            out[-1] += f" (or let the rest run: hpq resume {sweep.id})"
+            out.append(f"or let the others run: hpq resume {sweep.id}")
     elif state is SweepState.PAUSED:
         out.append(f"paused; hpq resume {sweep.id} goes on")
     elif counts.queued and not_taken and not state.is_over:
@@ -124,9 +124,21 @@ def needs_you(snapshot: Snapshot, not_taken: str | None) -> list[str]:
     return out
 
 
-def note(text: str, columns: int) -> list[Line]:
-    """Something that the user has to know, in as many lines as it needs."""
+def _way_on(sweep: Sweep) -> str:
+    """What to do about a sweep that is held: edited code is another sweep, and leaves this one."""
+    again = f"hpq retry --failed {sweep.id}"
+    if not sweep.launch.code_dir:
+        return f"fix it, then {again}"
+    return f"mend the code and enqueue it anew; if the fault lies elsewhere: {again}"
+
+
+def note(text: str, columns: int, most: int | None = None) -> list[Line]:
+    """Something that the user has to know, in as many lines as it needs, or in at most so many."""
+    room = max(10, columns - 2)
+    parts = textwrap.wrap(clean(text), room)
+    if most is not None and len(parts) > most:
+        parts = [*parts[: most - 1], fit(" ".join(parts[most - 1 :]), room)] if most else []
     return [
         [Span("! " if i == 0 else "  ", Style.YELLOW), Span(part, Style.YELLOW)]
-        for i, part in enumerate(textwrap.wrap(clean(text), max(10, columns - 2)))
+        for i, part in enumerate(parts)
     ]

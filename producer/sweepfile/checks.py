@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from hpq.hyperparams import SHIPPED
 from hpq.trial import Json
-from producer.sweepfile import fit, schema
+from producer.sweepfile import early, fit, schema
 from producer.sweepfile.problems import Problems, shown
 
 _NOT_BESIDE_A_LIST = frozenset({"method", "parameters", "order"})
@@ -21,7 +21,7 @@ def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
     if "metric" in data:
         _check_mapping(data, "metric", schema.METRIC, "name", out)
     if "early_terminate" in data:
-        _check_mapping(data, "early_terminate", schema.EARLY_TERMINATE, "type", out)
+        early.check(data, out)
     if "keep" in data:
         _check_keep(data, out)
     for key in schema.LATER & data.keys():

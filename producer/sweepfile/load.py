@@ -14,9 +14,9 @@ from hpq import command, hyperparams
 from hpq.errors import SweepFileError
 from hpq.hyperparams import TrainerSpec
 from hpq.identity import MAX_SET_BYTES, canonical
-from hpq.sweep import DEFAULT_CLASS, Goal, Keep, Metric, Take
+from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Goal, Keep, Metric, Take
 from hpq.trial import Json
-from producer.sweepfile import checks, fit, listed, parameters, schema, sourcefile, yamlfile
+from producer.sweepfile import checks, early, fit, listed, parameters, schema, sourcefile, yamlfile
 from producer.sweepfile.overrides import Flag, apply, flag, from_set
 from producer.sweepfile.problems import Problems, shown
 from producer.sweepfile.samplers import LIMIT
@@ -167,6 +167,7 @@ def _spec(
         timeout_s=schema.seconds(data.get("timeout")) if not out.errors else 0.0,
         stall_s=schema.seconds(data.get("stall")) if not out.errors else 0.0,
         keep=None if out.errors else _keep(data.get("keep")),
+        early=None if out.errors else _early(data.get("early_terminate")),
         run_cap=whole("run_cap") or None,
         source=source,
     )
@@ -174,6 +175,10 @@ def _spec(
 
 def _keep(data: Json) -> Keep | None:
     return Keep(**data) if isinstance(data, dict) else None  # type: ignore[arg-type]
+
+
+def _early(data: Json) -> EarlyTerminate | None:
+    return early.read(data) if isinstance(data, dict) else None
 
 
 def _metric(data: Json, shipped: TrainerSpec | None) -> Metric | None:

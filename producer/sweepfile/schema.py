@@ -183,14 +183,6 @@ METRIC: Mapping[str, Check] = {
     "value": word(*(take.value for take in Take)),
 }
 KEEP: Mapping[str, Check] = {"best": whole(0, 10_000), "last": whole(0, 10_000)}
-EARLY_TERMINATE: Mapping[str, Check] = {
-    "type": word("hyperband"),
-    "min_iter": whole(1, 2**31),
-    "max_iter": whole(1, 2**31),
-    "s": whole(1, 100),
-    "eta": number(1),
-    "strict": flag,
-}
 PARAMETER: Mapping[str, Check] = {
     "distribution": anything,
     "value": anything,
@@ -205,7 +197,7 @@ PARAMETER: Mapping[str, Check] = {
     "b": number(0),
     "parameters": anything,
 }
-LATER = frozenset({"early_terminate", "replicates", "when", "exclude", "points"})
+LATER = frozenset({"replicates", "when", "exclude", "points"})
 REFUSED: Mapping[str, str] = {
     "scheduler": "hpq is the scheduler; remove it",
     "job": "W&B Launch jobs are not run; name a program or a trainer",

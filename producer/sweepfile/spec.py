@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from hpq.sweep import DEFAULT_CLASS, Keep, Metric
+from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric
 from hpq.trial import Json
 from producer.sweepfile import samplers
 from producer.sweepfile.samplers import LIMIT
@@ -53,6 +53,7 @@ class SweepSpec:
     timeout_s: float = 0.0  # 0 = none
     stall_s: float = 0.0  # 0 = by default
     keep: Keep | None = None
+    early: EarlyTerminate | None = None
     run_cap: int | None = None
     varying: tuple[str, ...] = ()
     source: Mapping[str, Json] = field(default_factory=dict)

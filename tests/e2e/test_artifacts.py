@@ -93,6 +93,7 @@ def test_what_a_trainer_saves_is_listed_and_taken_out(lab, shelf) -> None:
 
 
 def test_a_name_that_redis_holds_cannot_lead_out_of_the_store(lab, shelf) -> None:
+    """B6: names and pointers of artifacts in Redis are changed to paths with `..`."""
     sid = begin(lab)
     lab.worker()
     lab.wait_over(sid)
@@ -157,6 +158,7 @@ def test_keep_says_whose_files_stay(lab, shelf) -> None:
 
 
 def test_artifacts_are_published_once_and_by_the_attempt_that_commits(lab, shelf) -> None:
+    """F1: kill -9 of a parent whose trial has saved artifacts; the next attempt saves them, too."""
     sid = begin(lab, go=False)
     lab.worker()
     lab.wait_for("began-1-1")
@@ -172,6 +174,7 @@ def test_artifacts_are_published_once_and_by_the_attempt_that_commits(lab, shelf
 
 
 def test_a_result_that_waited_on_disk_still_names_its_artifacts(lab, shelf) -> None:
+    """F11: Redis is gone as a trial with artifacts ends; its worker ends before Redis is back."""
     sid = begin(lab, go=False)
     fleet = lab.worker()
     lab.wait_for("began-1-1")
@@ -205,9 +208,13 @@ def test_without_a_store_nothing_is_kept_and_that_is_said(lab) -> None:
     none = lab.hpq("get", sid, "model.txt")
     assert none.returncode == 4 and "its worker had no HPQ_STORE" in none.stderr
     path = lab.write("keep.yaml", SWEEP.format(values="1", more="keep: {best: 1}"))
-    assert "HPQ_STORE is not set here" in lab.hpq("enqueue", path).stderr
+    said = lab.hpq("enqueue", path).stderr
+    assert "note: no live worker has HPQ_STORE: a trial that loses its worker starts again" in said
+    assert "and `keep` keeps nothing; set it to a directory" in said
     plain = lab.write("plain.yaml", SWEEP.format(values="9", more=""))
-    assert "STORE" not in lab.hpq("enqueue", plain).stderr
+    assert "no live worker has HPQ_STORE" in lab.hpq("enqueue", plain).stderr
+    short = lab.write("short.yaml", SWEEP.format(values="8", more="timeout: 5m"))
+    assert "STORE" not in lab.hpq("enqueue", short).stderr
 
 
 def test_hpq_run_keeps_files_under_its_home(lab) -> None:

@@ -134,7 +134,7 @@ def test_connections_that_die_in_a_trial_are_made_anew(lab, proxy, harm) -> None
 
 
 def test_a_cancel_said_while_the_worker_is_cut_off_is_heard_at_its_next_beat(lab, proxy) -> None:
-    """F29: stop and cancel lie in Redis; they are no message that can be missed."""
+    """F29, R17: stop and cancel lie in Redis; they are no message that can be missed."""
     sid = lab.steered(2)
     lab.worker(**through(proxy, HPQ_LEASE_S="12"))
     lab.wait_for("began-1-1")

@@ -58,6 +58,7 @@ def test_the_default_command_is_wandbs() -> None:
     ],
 )
 def test_a_macro_becomes_words_and_never_a_shell(macro: str, expected: list[str]) -> None:
+    """B6: `$(id); rm -rf /`, spaces and quotes in a command's parameters."""
     assert words(macro, params={"a": 1, "b": "x y"}) == expected
 
 
