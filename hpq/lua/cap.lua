@@ -39,7 +39,7 @@ local function take_back()
 end
 
 local want = changing(sid, function()
-  redis.call('HSET', s, 'run_cap', cap)
+  if (redis.call('HGET', s, 'sampler') or '') ~= '' then redis.call('HSET', s, 'run_cap', cap) end
   if cap > 0 and there() > cap then drop() else take_back() end
   event(sid, 'set', 0, 0, 'run_cap', cap, 'touched', gone + back)
   open(sid)

@@ -62,8 +62,9 @@ def _show(sweep: Sweep, change: Change, outside: int) -> None:
     """What would be added and cancelled: the first few of each."""
     for note in change.notes:
         talk(clean(note))
-    some = [pairs(params, params) for params in change.new[:_SHOWN]]
-    _list(f"{trials_of(len(change.new))} to add", "+", some, len(change.new))
+    if change.new:
+        some = [pairs(params, params) for params in change.new[:_SHOWN]]
+        _list(f"{trials_of(len(change.new))} to add", "+", some, len(change.new))
     if outside:
         gone = [f"#{t.id.number} {pairs(t.params, sweep.varying)}" for t in change.outside[:_SHOWN]]
         _list(f"{trials_of(outside, 'queued trial')} left out", "-", gone, outside)

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from producer import launch as launching
+from producer import past
 from producer.commands.options import (
     CodeDir,
     Count,
@@ -23,6 +24,7 @@ from producer.commands.options import (
     read_file,
 )
 from producer.look.flat import flat
+from producer.look.planned import early_line, early_record, hours_line, past_record
 from producer.look.text import trials_of
 from producer.scaffold.placeholders import unfilled
 from producer.sweepfile.spec import count as count_sets
@@ -48,9 +50,14 @@ def plan(
     spec = read_file(file, sets, count, seed, name, trainer, force)
     launch = launching.find(spec, file, Path.cwd(), code).launch
     total, some = count_sets(spec), list(islice(make_sets(spec), first))
+    known = past.past(launch)
     if json:
         fact = {"name": spec.name, "method": spec.method, "trials": total, "sets": some}
-        print(jsonlib.dumps({**fact, "code": launch.code, "warnings": list(spec.warnings)}))
+        more = {
+            "early_terminate": early_record(spec.early) if spec.early else None,
+            "past": past_record(known, total) if isinstance(known, past.Past) else None,
+        }
+        print(jsonlib.dumps({**fact, **more, "code": launch.code, "warnings": list(spec.warnings)}))
         return
     for warning in spec.warnings:
         print(f"warning: {warning}", file=sys.stderr)
@@ -60,6 +67,12 @@ def plan(
     print(f"runs {what}" + (f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})"))
     if spec.metric:
         print(f"metric {spec.metric.name}, {spec.metric.goal}")
+    if spec.early:
+        print(early_line(spec.early))
+    if isinstance(known, past.Past):
+        print(hours_line(known, total, at_most=spec.early is not None))
+    elif known:
+        print(f"past trials: {known}", file=sys.stderr)
     for place in unfilled(spec.source):
         print(f"! {place} is to be filled in before it can be enqueued", file=sys.stderr)
     for number, params in enumerate(some, 1):

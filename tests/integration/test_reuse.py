@@ -117,6 +117,32 @@ def test_canaries_have_to_pass_here(desk: Desk, store: Store, who: Presence, tak
     assert desk.view.sweep(new).canary == 0
 
 
+def test_plan_tells_hours_from_trials_of_the_same_code_and_the_bands(
+    desk: Desk, store: Store, take: Take, redis: Redis
+) -> None:
+    desk.sweep(GRID)
+    assert "median" not in desk.hpq("plan", "sweep.yaml").stdout
+    for minutes in (10, 40, 30):
+        claim = take()
+        assert claim is not None
+        outcome = Outcome(state=TrialState.FINISHED, objective=0.5, ran_ms=minutes * 60_000)
+        store.commit(claim, outcome, 0)
+    desk.sweep(WIDER, "--reuse")  # what was taken over took no time
+    said = desk.hpq("plan", "sweep.yaml").stdout
+    assert "about 2h00m of one worker: 4 trials of 30m00s (median of 3 finished, same code)" in said
+    store.keep_provenance("gpu", '{"gpus":["H100"]}')
+    for key in redis.keys("hpq:t:*"):
+        redis.hset(key, "provenance", "gpu")
+    (desk.folder / "train.py").write_text("print('edited')\n")
+    early = ("--set", "early_terminate={type: hyperband, max_iter: 27, s: 2}")
+    said = desk.hpq("plan", "sweep.yaml", *early).stdout
+    assert "at most 2 GPU-hours: 4 trials of 30m00s (median of 3 finished, same program, e" in said
+    assert "early_terminate hyperband (eta 3, strict): looks at value 3, 9" in said
+    fact = json.loads(desk.hpq("plan", "sweep.yaml", "--json", *early).stdout)
+    assert (fact["past"]["trials"], fact["past"]["hours"]) == (3, 2.0)
+    assert fact["early_terminate"]["bands"] == [3, 9]
+
+
 def test_tags_are_kept_shown_and_found(desk: Desk) -> None:
     tagged = desk.sweep(GRID, "--tag", "paper", "--tag", "v2", "--tag", "v2")
     plain = desk.sweep(WIDER)
