@@ -17,21 +17,9 @@ from hpq.trial import TRANSITIONS, TrialState
 _Q, _R = TrialState.QUEUED, TrialState.RUNNING
 _ENDS = frozenset(s for s in TrialState if s.is_terminal)
 # events that move no trial; `restarted`: the checkpoint of an attempt cannot be had; `prune`: it
-# is told to stop; `target`: its value ends the sweep
+# is told to stop; `target`: its value ends the sweep; `suggested`: sets were made
 NO_STEPS = frozenset(
-    {
-        "created",
-        "added",
-        "held",
-        "pause",
-        "resume",
-        "stop",
-        "cancel",
-        "set",
-        "restarted",
-        "prune",
-        "target",
-    }
+    "created added suggested held pause resume stop cancel set restarted prune target".split()
 )
 
 # event → the states that it may find a trial in, and the one that it leaves it in
@@ -138,7 +126,7 @@ class Replay:
         self._events += 1
         if event.what in STEPS and event.trial:
             self._step(event)
-        elif event.what in ("created", "added"):
+        elif event.what in ("created", "added", "suggested"):
             self._created += _whole(event.fields.get("count"))
         elif event.what in ("stop", "cancel", "target") or "run_cap" in event.fields:
             self._may_drop = True

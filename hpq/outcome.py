@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hpq.trial import Artifacts, Checkpoint, Failure, Point, TrialId, TrialState
+from hpq.trial import Artifacts, Checkpoint, Failure, Point, TrialState
 
 
 class Verdict(StrEnum):
@@ -61,30 +61,11 @@ class Outcome:
 
     state: TrialState
     objective: float | None = None
+    best: float | None = None  # of all that the attempt reported, whatever the sweep ranks by
     step: int = 0
     failure: Failure | None = None
     ran_ms: int | None = None  # by the worker's clock, which runs on while Redis is away
     artifacts: Artifacts | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doomed:
-    """What may be removed from the store of files: of a trial, up to and with an attempt.
-
-    `artifacts`: these, too, and not its checkpoints alone.
-    """
-
-    trial: TrialId
-    attempt: int
-    artifacts: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """What a commit answers: the word, and what nobody needs any more."""
-
-    word: Committed
-    doomed: tuple[Doomed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Loads lua/*.lua, one transition a file, each behind the shared prelude; runs them by SHA.
 
-Only `store`, `growing` and `restoring` use it. A script answers a list whose first item is a word;
-what the words mean stands at the head of each file.
+Only `store`, `growing`, `restoring` and `doomed` use it. A script answers a list that begins with
+a word; what the words mean stands at the head of each file.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from hpq.keys import Keys
 # What some of the scripts share, behind the prelude.
 SHARED: Mapping[str, tuple[str, ...]] = {
     "beat": ("ends", "early"),
+    "claim": ("turns",),
     "commit": ("ends", "early"),
     "control": ("ends",),
     "grow": ("ends",),

@@ -18,7 +18,8 @@ from pathlib import Path
 from hpq.errors import UserError
 from hpq.settings import Settings
 from hpq.sweep import Launch, Sweep
-from hpq.wire import dumps, encode_launch
+from hpq.wire import dumps
+from hpq.wire_launch import encode_launch
 
 _FINGERPRINT = re.compile("[0-9a-f]{12}")
 

@@ -19,8 +19,6 @@ from hpq.keys import Keys
 from hpq.outcome import (
     Batch,
     Committed,
-    Doomed,
-    Ended,
     Outcome,
     Presence,
     Reaped,
@@ -100,10 +98,12 @@ class Store:
         skip: Sequence[str] = (),
         only: str = "",
         leave: Callable[[str], object] = lambda _: None,
+        feed: Callable[[str], object] = lambda _: None,
     ) -> Claim | None:
         """The next trial for a worker (of one sweep `only`), or None where it may take none.
 
-        `leave` hears of a sweep that was left because a newer version made it.
+        `leave` hears of a sweep that was left because a newer version made it, `feed` of one whose
+        sets nobody makes.
         """
         skipped = f",{','.join(skip)},"
         by = (who.worker_class, who.name, who.host)
@@ -111,6 +111,8 @@ class Store:
             word, rest = self._scripts.run(
                 "claim", *by, nonce, lease_ms, SCHEMA, provenance, skipped, only
             )
+            if rest[-1]:
+                feed(rest[-1].decode())
             if word == "empty":
                 if rest[0]:
                     leave(rest[0].decode())
@@ -149,10 +151,6 @@ class Store:
 
     def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> Committed:
         """Record the end of an attempt, once."""
-        return self.end(claim, outcome, sweep_retries).word
-
-    def end(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> Ended:
-        """As `commit`; says also whose files may be removed now."""
         word, rest = self._scripts.run(
             "commit",
             claim.trial.sweep,
@@ -161,15 +159,7 @@ class Store:
             *wire_attempt.outcome_args(outcome, sweep_retries),
         )
         self._tickets(rest[0], rest[1])
-        doomed = [wire_attempt.decode_doomed(claim.trial.sweep, raw) for raw in rest[2:]]
-        return Ended(word=Committed(word), doomed=tuple(doomed))
-
-    def forget_files(self, doomed: Doomed) -> None:
-        """The files of an ended trial were removed; nothing happens if it has begun again since."""
-        trial = doomed.trial
-        self._scripts.run(
-            "forget", trial.sweep, trial.number, doomed.attempt, int(doomed.artifacts)
-        )
+        return Committed(word)
 
     def release(self, claim: Claim, reason: Reason) -> str:
         """Give a running trial back uncharged; answers released, already, stale or unknown."""
@@ -253,11 +243,15 @@ class Store:
             touched += int(rest[2])
         return touched
 
-    def remove(self, sid: str) -> None:
-        """Delete a sweep with everything it holds, and what an interrupted call left."""
-        self._scripts.run("remove", sid)
+    def remove(self, sid: str) -> list[str]:
+        """Delete a sweep with everything it holds, and what an interrupted call left.
+
+        Answers the ids of the stores that have files of it; these go as `hpq.doomed` says.
+        """
+        _, stores = self._scripts.run("remove", sid)
         for half in self.half_removed():
             removal.finish(self._redis, self._keys, half)
+        return [raw.decode() for raw in stores]
 
     def half_removed(self) -> frozenset[str]:
         """Ids of sweeps whose removal was interrupted, or goes on elsewhere."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from hpq.errors import DecodeError
 from hpq.fields import Row
-from hpq.sweep import GivenFile
+from hpq.given import GivenFile
 from hpq.trial import Json, Trial
 
 _FIELD = b"file:"  # a sweep's hash holds each file that grew it under file:STAGE

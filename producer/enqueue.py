@@ -17,17 +17,19 @@ from hpq.errors import UserError
 from hpq.growing import Row
 from hpq.identity import digest, identity, slug
 from hpq.store import ROWS, Store
-from hpq.sweep import Launch, Sweep
+from hpq.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
 from hpq.trial import Json, Trial
+from hpq.wire_search import encode_search
+from producer import late, provenance
 from producer import launch as launching
-from producer import provenance
 from producer.reuse import Reuse, older_results
 from producer.room import check_room
 from producer.scaffold.placeholders import refuse_unfilled
 from producer.session import Session
-from producer.sweepfile.spec import SweepSpec, count, sets
+from producer.sweepfile.spec import SweepSpec, count, rows, sets
 from producer.writing import growing_of, store_of
 
+_OPEN_ENDED = 1_000  # sets that an open-ended sweep needs room for to begin with
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 Progress = Callable[[int], None]
 
@@ -61,23 +63,20 @@ def enqueue(
     of it, nor of tags. With `reuse`, trials that an older sweep has finished begin as finished.
 
     Raises:
-        UserError: the sweep has no end, or a place to fill in, or its code is nowhere.
+        UserError: its code is nowhere, or a place of the file is still to be filled in.
         OutOfReach: the server has no room for it.
     """
     refuse_unfilled(spec.source, file)
-    wanted = count(spec)
-    if wanted is None:
-        raise UserError(
-            f"{file}: a {spec.method} sweep has no end by itself; say how many: --count 20,"
-            " or run_cap: 20 in the file"
-        )
+    wanted, search = count(spec), late.search_of(spec)
+    if search is not None and reuse is not None:
+        raise UserError(f"{file}: --reuse: its sets are made while it runs, and not known before")
     code = launching.find(spec, file, Path.cwd(), code_dir)
     mark = digest(spec.source, spec.seed, code_mark(code.launch))
     store = store_of(session)
     there = None if again else session.view.find_digest(mark)
     if there is not None:
         return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
-    for line in check_room(session, wanted):
+    for line in check_room(session, wanted or _OPEN_ENDED):
         warn(line)
     sid = _new_id(session, spec.name)
     key = signing.key_of(session.settings, make=True)
@@ -85,8 +84,15 @@ def enqueue(
     sweep = replace(made, canary=canary, tags=tuple(tags))
     older = older_results(session.view, code.launch, spec.metric, reuse) if reuse else {}
     known: dict[int, Trial] = {}
+    if search is not None:
+        text = encode_search(search)
+        sweep = replace(
+            sweep, schema=SCHEMA, sampler=search.sampler, search=text, run_cap=wanted or 0
+        )
     try:
-        trials = _write_rows(store, sid, _known(sets(spec), older, known), progress)
+        first = spec.points if search else sets(spec)  # of a late-bound one no more is known
+        every = _known(rows(first, spec.replicates), older, known)
+        trials = _write_rows(store, sid, every, progress)
         growing_of(session).stage_results(sid, known.items())
         if code.files is not None:
             store.keep_code(code.launch.code, wire.dumps(code.files))
@@ -97,6 +103,12 @@ def enqueue(
     if other is not None:  # somebody enqueued the same in the same moment
         return Enqueued(sid=other, is_new=False, trials=session.view.sweep(other).counts.total)
     return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(known))
+
+
+def _is_of_now(spec: SweepSpec, launch: Launch) -> bool:
+    """True for what a worker of schema 1 would do wrong without knowing it."""
+    has_target = spec.metric is not None and spec.metric.target is not None
+    return bool(spec.replicates > 1 or spec.early or has_target or launch.wandb)
 
 
 def code_mark(launch: Launch) -> str:
@@ -112,12 +124,14 @@ def _new_id(session: Session, name: str) -> str:
 
 
 def _known(
-    every: Iterator[dict[str, Json]], older: Mapping[bytes, Trial], known: dict[int, Trial]
+    every: Iterator[tuple[dict[str, Json], int]],
+    older: Mapping[bytes, Trial],
+    known: dict[int, Trial],
 ) -> Iterator[Row]:
-    """The sets as rows, each once; an older result of one is noted under its number."""
+    """Sets with their replicates as rows, each once; an older result is noted under its number."""
     seen: set[bytes] = set()
-    for params in every:
-        mark = identity(params)
+    for params, replicate in every:
+        mark = identity(params, replicate)
         if mark not in seen:
             seen.add(mark)
             if mark in older:
@@ -165,6 +179,8 @@ def _sweep(
         early=spec.early,
         method=spec.method,
         seed=spec.seed,
+        replicates=spec.replicates,
+        schema=SCHEMA if _is_of_now(spec, code.launch) else EARLY_SCHEMA,
         varying=spec.varying,
         spec=spec.source,
         provenance=provenance.collect(file, code.launch),

@@ -14,6 +14,7 @@ from hpq import wire
 from hpq.errors import UserError
 from hpq.identity import digest, identity
 from hpq.outcome import Grown
+from hpq.search.replicates import first_of
 from hpq.store import ROWS
 from hpq.sweep import Launch, Sweep
 from hpq.trial import Json, Params, Trial
@@ -22,9 +23,10 @@ from producer import launch as launching
 from producer import provenance
 from producer.enqueue import code_mark
 from producer.inside import is_inside
+from producer.look.text import trials_of
 from producer.room import check_room
 from producer.session import Session
-from producer.sweepfile.spec import LIST, SweepSpec, count, sets
+from producer.sweepfile.spec import LIST, SweepSpec, count, is_late, rows, sets
 from producer.writing import growing_of
 
 # Keys whose edit is what --into is for, or changes nothing that runs.
@@ -32,13 +34,14 @@ _OF_GROWTH = frozenset(
     {"parameters", "run_cap", "seed", "order", "method", LIST, "points", "exclude", "when"}
     | {"name", "description", "project", "entity"}
 )
+_OF_THE_SPACE = ("parameters", "when", "exclude", "points")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """What a file would do to a sweep; `there` of its sets are in the sweep already."""
 
-    new: tuple[Params, ...]
+    new: tuple[tuple[Params, int], ...]  # each with its replicate
     there: int
     outside: tuple[Trial, ...]
     launch: Launch
@@ -55,19 +58,13 @@ def change_of(
     """
     launch = launching.find(spec, file, Path.cwd(), code_dir).launch
     _check_same(sweep, spec, launch, file)
-    if count(spec) is None or "bayes" in (spec.method, sweep.method):
+    if sweep.sampler or is_late(spec):
         raise UserError(
             f"{file}: its sets are made while it runs; `hpq set {sweep.id} run_cap=N` lets it run"
             " on, and a space of its own is a new sweep"
         )
     waiting = list(_waiting(session, sweep.id))
-    if spec.method == LIST:
-        listed = {identity(params) for params in sets(spec)}
-        outside = [t for t in waiting if identity(t.params) not in listed]
-    else:
-        space = spec.source.get("parameters")
-        inside = space if isinstance(space, dict) else {}
-        outside = [t for t in waiting if not is_inside(t.params, inside)]
+    outside = list(_outside(spec, waiting))
     new, there, notes = _new(session, sweep, spec, len(outside))
     edited = _edited(sweep, spec)
     if edited:
@@ -98,10 +95,10 @@ def apply(
         warn(line)
     mark = digest(spec.source, spec.seed, code_mark(change.launch))
     origin = provenance.collect(file, change.launch)
-    rows = ((wire.dumps_in_order(params), identity(params)) for params in change.new)
+    staged = ((wire.dumps_in_order(params), identity(params, i)) for params, i in change.new)
     return growing_of(session).grow(
         sweep.id,
-        rows,
+        staged,
         encode_file(mark, spec.source, origin),
         varying=list(dict.fromkeys((*spec.varying, *sweep.varying))),
         digest=mark,
@@ -127,6 +124,8 @@ def _check_same(sweep: Sweep, spec: SweepSpec, launch: Launch, file: Path) -> No
         other = f"the code lies in {launch.code_dir}, and the sweep's in {was.code_dir}"
     elif launch != was:
         other = "the command is another"
+    elif spec.replicates != sweep.replicates:
+        other = f"it has {spec.replicates} replicates of a set, and the sweep {sweep.replicates}"
     elif spec.metric != sweep.metric:
         other = "the metric is another"
     if other:
@@ -146,53 +145,67 @@ def _edited(sweep: Sweep, spec: SweepSpec) -> list[str]:
 # --- the sets ---------------------------------------------------------------------------------
 
 
+def _outside(spec: SweepSpec, waiting: Iterable[Trial]) -> Iterator[Trial]:
+    """The waiting trials that the file leaves out."""
+    listed = {identity(params, i) for params, i in rows(spec.listed, spec.replicates)}
+    space = spec.source.get("parameters")
+    for trial in waiting:
+        replicate = (trial.id.number - 1) % spec.replicates
+        if spec.space is None:
+            is_there = identity(trial.params, replicate) in listed
+        else:
+            first = first_of(dict(trial.params), replicate)
+            is_there = isinstance(space, dict) and is_inside(first, space, spec.space)
+        if not is_there:
+            yield trial
+
+
 def _new(
     session: Session, sweep: Sweep, spec: SweepSpec, outside: int
-) -> tuple[list[Params], int, list[str]]:
-    """The sets that the sweep lacks, how many it has, and what to say of it."""
+) -> tuple[list[tuple[Params, int]], int, list[str]]:
+    """The trials that the sweep lacks, how many it has, and what to say of it."""
     if spec.method in ("grid", LIST):
-        new, there = _unseen(session, sweep.id, sets(spec))
+        new, there = _unseen(session, sweep.id, sets(spec), spec.replicates)
         return new, there, []
     # Random: so many in all, whatever has become of those that ran.
     total = sweep.counts.total
     stay = total - sweep.counts.cancelled - outside
     wanted = (count(spec) or 0) - stay
     if wanted <= 0:
-        line = f"{stay} trials stay, and the file asks for {count(spec)}: none is added"
+        line = f"{trials_of(stay)} stay, and the file asks for {count(spec)}: none is added"
         return [], stay, [line]
     before = latest_spec(sweep)
-    is_same = (before.get("parameters"), before.get("seed", 0)) == (
-        spec.source.get("parameters"),
-        spec.source.get("seed", 0),
-    )
-    every: Iterator[dict[str, Json]] = sets(replace(spec, run_cap=total + wanted))
-    if is_same:
+    same = all(before.get(key) == spec.source.get(key) for key in _OF_THE_SPACE)
+    same = same and before.get("seed", 0) == spec.seed
+    every = sets(replace(spec, run_cap=total + wanted))
+    if same:
         note = f"{wanted} more of the same sequence"
     else:
-        note = f"another space or seed: {stay} trials stay, {wanted} are drawn from the new one"
-        if spec.space is not None and not spec.space.is_even:
-            every = islice(every, total, None)  # not the same quantiles again
-    new, _ = _unseen(session, sweep.id, every, wanted)
+        note = f"another space or seed: {trials_of(stay)} stay, {wanted} are drawn from the new one"
+        if spec.space is not None and spec.space.outcomes is None:
+            every = islice(every, total // spec.replicates, None)  # not the same quantiles again
+    new, _ = _unseen(session, sweep.id, every, spec.replicates, wanted)
     return new, stay, [note]
 
 
 def _unseen(
-    session: Session, sid: str, every: Iterable[dict[str, Json]], most: int | None = None
-) -> tuple[list[Params], int]:
-    """Sets whose identity the sweep does not have, and how many it has."""
+    session: Session,
+    sid: str,
+    every: Iterable[dict[str, Json]],
+    replicates: int,
+    most: int | None = None,
+) -> tuple[list[tuple[Params, int]], int]:
+    """Trials of the sets that the sweep does not have, and how many it has."""
     source, there = iter(every), 0
-    new: list[Params] = []
-    seen: set[bytes] = set()
-    while (most is None or len(new) < most) and (some := list(islice(source, ROWS))):
+    new: dict[bytes, dict[str, Json]] = {}
+    room = None if most is None else most // replicates
+    while (room is None or len(new) < room) and (some := list(islice(source, ROWS))):
         marks = [identity(params) for params in some]
-        for params, mark, is_there in zip(
-            some, marks, session.view.has_sets(sid, marks), strict=True
-        ):
-            there += is_there
-            if not is_there and mark not in seen:
-                seen.add(mark)
-                new.append(params)
-    return new[:most], there
+        known = session.view.has_sets(sid, marks)
+        there += sum(known)
+        fresh = zip(some, marks, known, strict=True)
+        new |= {mark: params for params, mark, is_there in fresh if not is_there}
+    return list(rows(islice(new.values(), room), replicates)), there * replicates
 
 
 def _waiting(session: Session, sid: str) -> Iterator[Trial]:

@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping
 
 from hpq.identity import identity
+from hpq.search.conditions import MISSING, find
+from hpq.search.space import Space
 from hpq.trial import Json, Params
 
 _ANY_NUMBER = ("normal", "log_normal", "q_normal", "q_log_normal", "beta", "q_beta")
@@ -16,20 +18,31 @@ _EXPONENTS = ("log_uniform", "q_log_uniform")
 _NEAR = 1e-9  # of a limit: draws reach it through logarithms and back
 
 
-def is_inside(params: Params, space: Mapping[str, Json]) -> bool:
-    """True where every parameter of the space has a value that it allows, and there is no other."""
-    names = {name for name, entry in space.items() if isinstance(entry, dict)}
-    if set(params) != names:
+def is_inside(params: Params, entries: Mapping[str, Json], space: Space) -> bool:
+    """True where every parameter of the space has a value that it allows, and there is no other.
+
+    `entries` are the file's, and `space` what they come to with its conditions and exclusions.
+    """
+    for condition in space.when:
+        is_absent = find(params, condition.path) is MISSING
+        if is_absent == condition.wanted.matches(params):
+            return False
+    return space.allows(params) and _fits(params, entries, bool(space.when))
+
+
+def _fits(params: Params, entries: Mapping[str, Json], may_lack: bool) -> bool:
+    names = {name for name, entry in entries.items() if isinstance(entry, dict)}
+    if not (set(params) <= names if may_lack else set(params) == names):
         return False
-    return all(_allows(space[name], value) for name, value in params.items())
+    return all(_allows(entries[name], value, may_lack) for name, value in params.items())
 
 
-def _allows(entry: Json, value: Json) -> bool:
+def _allows(entry: Json, value: Json, may_lack: bool) -> bool:
     if not isinstance(entry, dict):
         return False
     inner = entry.get("parameters")
     if isinstance(inner, dict):
-        return isinstance(value, dict) and is_inside(value, inner)
+        return isinstance(value, dict) and _fits(value, inner, may_lack)
     if "value" in entry:
         return _same(entry["value"], value)
     values = entry.get("values")

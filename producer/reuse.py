@@ -23,14 +23,15 @@ class Reuse(Enum):
 def older_results(
     view: View, launch: Launch, metric: Metric | None, which: Reuse
 ) -> dict[bytes, Trial]:
-    """Finished trials by the identity of their parameters; the newest sweep's where several fit."""
+    """Finished trials by the identity of their set; the newest sweep's where several fit."""
     found: dict[bytes, Trial] = {}
     for sweep in comparable(view, launch, metric, which):
         for trial in view.all_trials(sweep.id):
             if trial.state is not TrialState.FINISHED:
                 continue
             if metric is None or trial.objective is not None:
-                found.setdefault(identity(trial.params), trial)
+                replicate = (trial.id.number - 1) % sweep.replicates
+                found.setdefault(identity(trial.params, replicate), trial)
     return found
 
 

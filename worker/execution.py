@@ -38,6 +38,7 @@ class Signals:
 
     wake: int
     level: Callable[[], int]  # 0 go on, 1 stop within the grace, 2 stop at once
+    is_late: Callable[[], bool]  # nothing may be waited for any more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,7 @@ class Execution:
         self._claim, self._sweep, self._child, self._collector = claim, sweep, child, collector
         self._mask, self._grace_s = mask, grace_s
         self._prints_metrics = bool(sweep.launch.program)
+        self._reported: set[str] = set()  # what comes through the socket is not read twice
         self._printed = Lines(longest_bytes=_LONGEST_BYTES + 1)
         self._tail = bytearray()
         self._halt: Halt | None = None
@@ -151,6 +153,7 @@ class Execution:
                 continue
             if "report" in message:
                 self._collector.report(message["report"], message["step"])
+                self._reported.update(message["report"])
             elif "phase" in message:
                 self._collector.phase(self._mask.text(message["phase"]))
             elif "end" in message:
@@ -176,7 +179,7 @@ class Execution:
             if len(line) > _LONGEST_BYTES:
                 continue
             found = parse_printed(line.decode("utf-8", "replace"), self._claim.params)
-            if found is not None:
+            if found is not None and found[0] not in self._reported:
                 self._collector.report({found[0]: found[1]}, None)
 
     # --- the end ------------------------------------------------------------------------------

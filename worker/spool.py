@@ -126,6 +126,7 @@ def _decode(data: dict[str, object]) -> tuple[Claim, Outcome, int]:
     outcome = Outcome(
         state=state,
         objective=raw["objective"],
+        best=raw.get("best"),
         step=int(raw["step"]),
         failure=_failure(raw["failure"]),
         ran_ms=raw.get("ran_ms"),

@@ -33,8 +33,7 @@ local function end_told(sid, n, attempt)
   local f = redis.call('HMGET', t, 'stop', 'objective', 'step')
   if f[1] == 'prune' then
     finish(sid, n, attempt, 'pruned', 'objective', f[2] or '', 'step', f[3] or '0')
-    if (f[2] or '') ~= '' then redis.call('ZADD', sweep_key(sid, 'rank'), f[2], n) end
-    if redis.call('HEXISTS', t, 'checkpoint') == 1 then redis.call('SADD', sweep_key(sid, 'files'), n) end
+    if (f[2] or '') ~= '' then place(sid, n, f[2]) end
   elseif f[1] == 'stop' or flag == 'stopped' or flag == 'cancelled' then
     finish(sid, n, attempt, 'cancelled')
   else

@@ -84,8 +84,12 @@ local function bound_bulk()
 end
 bound_bulk()
 
-local sum, want = 0, 0
+local sum, want, busy = 0, 0, key('c', class, 'busy')
+redis.call('DEL', busy, key('c', class, 'owners'))
 for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
+  local owner = redis.call('HGET', sweep_key(sid), 'owner') or ''
+  redis.call('HSET', key('c', class, 'owners'), sid, owner)
+  redis.call('HINCRBY', busy, owner, running(sid))
   sum = sum + demand(sid)
   want = want + tickets(sid, class)
 end

@@ -26,12 +26,11 @@ redis.call('HSET', key('last'), owner, sid)
 event(sid, 'created', 0, 0, 'count', redis.call('ZCARD', rows[2]), 'owner', owner)
 
 local function take_result(n, result)
-  local of = redis.call('HGET', s, 'goal') ~= '' and result.objective or ''
   redis.call('ZREM', rows[2], n)
   redis.call('HSET', trial_key(sid, n), 'state', 'finished', 'attempt', 1, 'closed', 1, 'ended_ms', int(NOW),
     'objective', result.objective, 'step', result.step, 'reused', result.from, unpack(result.metrics))
   redis.call('ZADD', sweep_key(sid, 'ended'), int(NOW), n)
-  if of ~= '' then redis.call('ZADD', sweep_key(sid, 'rank'), of, n) end
+  if redis.call('HGET', s, 'goal') ~= '' and result.objective ~= '' then place(sid, n, result.objective) end
   redis.call('HINCRBY', s, 'n_finished', 1)
   event(sid, 'reused', n, 1, 'from', result.from, 'objective', result.objective)
 end
@@ -44,6 +43,6 @@ end
 redis.call('DEL', staged)
 -- So many have to finish here, whatever did elsewhere.
 if tonumber(redis.call('HGET', s, 'canary') or 0) > 0 then redis.call('HINCRBY', s, 'canary', count) end
-if redis.call('ZCARD', rows[2]) > 0 then open(sid) end
+if not is_done(sid) then open(sid) end
 set_demand(class, claimable(sid))
 return {'created', class, tickets(sid, class)}

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from hpq.doomed import DoomedFiles
 from hpq.errors import SettingsError, UserError
 from hpq.files import location, open_files
 from hpq.sweep import Sweep
@@ -20,7 +21,7 @@ from producer.asking import mine as _mine
 from producer.commands.options import Where_
 from producer.completion import SweepRef, sweep_ids
 from producer.limits import limits
-from producer.look.text import trials_of
+from producer.look.text import clean, trials_of
 from producer.picking import picked
 from producer.session import Session, open_session
 from producer.taking import say_if_not_taken
@@ -189,21 +190,23 @@ def set_(
         cap = fields.pop("run_cap", None)
         if fields:
             store_of(session).set(it.id, fields)
-        capped = _cap(session, it.id, int(cap)) if cap is not None else ""
+        capped = _cap(session, it, int(cap)) if cap is not None else ""
         print(f"{it.id}: {done}{capped}", file=sys.stderr)
 
 
-def _cap(session: Session, sid: str, most: int) -> str:
+def _cap(session: Session, it: Sweep, most: int) -> str:
     """Set run_cap, and say what that did to the trials that are there."""
-    done = growing_of(session).cap(sid, most)
+    done = growing_of(session).cap(it.id, most)
     if done.dropped or done.back:
         what = f"{trials_of(done.dropped or done.back)} {'cancelled' if done.dropped else 'back'}"
     else:
         what = "none cancelled"
     line = f"; {what}, {done.trials} in all"
-    if done.trials < most and session.view.sweep(sid).method != "bayes":
-        line += f"; `hpq enqueue FILE --count {most} --into {sid}` adds more"
-    elif most and done.trials > most:
+    if it.sampler:
+        line = f"; {what}, {done.trials} so far"
+    elif done.trials < most:
+        line += f"; `hpq enqueue FILE --count {most} --into {it.id}` adds more"
+    if most and done.trials > most:
         line += ": what has begun is not undone"
     return line
 
@@ -217,28 +220,40 @@ def rm(sweep: SweepRef = None, yes: Yes = False, force: Anyway = False) -> None:
         if it.counts.running and not force:
             raise UserError(f"{it.id} has running trials; `hpq cancel {it.id}` first, or --force")
         _ask(f"Delete {it.id} with the results of {trials_of(it.counts.ended)}?", yes)
-        store = store_of(session)
-        store.remove(it.id)
-        print(f"{it.id}: deleted", file=sys.stderr)
-        _remove_files(session, it)
+        _remove(session, it.id)
 
 
 def _finish_removal(sid: str) -> bool:
     with open_session() as session:
-        store = store_of(session)
-        if sid not in store.half_removed():
+        if sid not in store_of(session).half_removed():
             return False
-        store.remove(sid)
-        print(f"{sid}: deleted", file=sys.stderr)
+        _remove(session, sid)
         return True
 
 
-def _remove_files(session: Session, sweep: Sweep) -> None:
+def _remove(session: Session, sid: str) -> None:
+    stores = store_of(session).remove(sid)
+    print(f"{sid}: deleted", file=sys.stderr)
+    removed_from = _remove_files(session, sid)
+    for store in sorted(set(stores) - {removed_from}):
+        print(
+            f"{sid}: its files in store {clean(store)} stay until a worker that has this store as"
+            " its HPQ_STORE removes them",
+            file=sys.stderr,
+        )
+
+
+def _remove_files(session: Session, sid: str) -> str:
+    """The id of the store that this shell can reach and that has none of its files now."""
     settings = session.settings
     place = location(settings)
     if not settings.store and not Path(place).exists():
-        return  # never used here: not made now
+        return ""  # never used here: not made now
     try:
-        open_files(place).remove(f"{settings.prefix}/{sweep.id}")
+        files = open_files(place)
+        files.remove(f"{settings.prefix}/{sid}")
+        DoomedFiles(session.redis, session.keys).work_off(files, sid)
     except (OSError, SettingsError) as error:
-        print(f"{sweep.id}: its files stay in {place}: {error}", file=sys.stderr)
+        print(f"{sid}: its files may stay in {place}: {error}", file=sys.stderr)
+        return ""
+    return files.id

@@ -9,25 +9,27 @@ from typing import Annotated
 import typer
 
 from hpq.errors import ExitCode, UserError
+from hpq.sweep import Sweep
 from producer import enqueue as enqueuing
+from producer import late
 from producer.commands import growing
 from producer.commands.options import (
     AnyCode,
+    AsJson,
     Canary,
     CodeDir,
     Count,
     File,
     Force,
     Name,
+    New,
     ReuseFlag,
     Seed,
     Sets,
     Tags,
     Trainer,
-    read_file,
-    reuse_of,
-    tags_of,
 )
+from producer.commands.sweep_file import read_file, reuse_of, tags_of
 from producer.completion import sweep_ids
 from producer.enqueue import Enqueued
 from producer.look.text import trials_of
@@ -54,7 +56,7 @@ def enqueue(
     code: CodeDir = None,
     force: Force = False,
     canary: Canary = 0,
-    new: Annotated[bool, typer.Option(help="A new sweep even where the same is there.")] = False,
+    new: New = False,
     tag: Tags = None,
     reuse: ReuseFlag = False,
     any_code: AnyCode = False,
@@ -70,7 +72,7 @@ def enqueue(
         bool, typer.Option("--leave", help="With --into: what the file leaves out goes on waiting.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --into: do not ask.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Put a sweep file's trials on the queue."""
     spec = read_file(file, sets, count, seed, name, trainer, force)
@@ -87,6 +89,8 @@ def enqueue(
         return
     if leave or yes:
         raise UserError("--leave and --yes go with --into")
+    if lacks := late.lacks(spec):
+        warn(f"{lacks}; it is not installed here, and workers need it")
     with open_session() as session, Bar(count_sets(spec), "writing sets") as bar:
         done = enqueuing.enqueue(
             session,
@@ -110,16 +114,31 @@ def warn(line: str) -> None:
     print(f"warning: {line}", file=sys.stderr)
 
 
+def _size(sweep: Sweep) -> str:
+    counts = sweep.counts
+    if counts.is_open_ended:
+        return f"open-ended, {trials_of(counts.total)} so far"
+    return trials_of(int(counts.planned))
+
+
+def _queued(sweep: Sweep) -> str:
+    """What was enqueued; where sets are made while the sweep runs, by whom."""
+    if not sweep.sampler:
+        return f"{trials_of(sweep.counts.queued)} queued"
+    if sweep.counts.is_open_ended:
+        return f"open-ended, sets by {sweep.sampler} as workers ask; `hpq stop {sweep.id}` ends it"
+    return f"{_size(sweep)}, sets by {sweep.sampler} as workers ask"
+
+
 def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False) -> None:
     """Say what was enqueued: data on stdout, the rest on stderr."""
     sweep = session.view.sweep(done.sid)
     if as_json:
         fact = {"sweep": done.sid, "new": done.is_new, "trials": done.trials, "state": sweep.state}
-        fact["reused"] = done.reused
-        print(jsonlib.dumps(fact))
+        print(jsonlib.dumps({**fact, "reused": done.reused}))
         return
     if done.is_new:
-        print(f"{done.sid}: {trials_of(done.trials - done.reused)} queued", file=sys.stderr)
+        print(f"{done.sid}: {_queued(sweep)}", file=sys.stderr)
         if done.reused:
             what = trials_of(done.reused, "result")
             print(f"{what} taken from older sweeps: never trained here", file=sys.stderr)
@@ -131,12 +150,15 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
             what = sweep.launch.program or sweep.launch.trainer
             print(f"runs {what} in {sweep.launch.code_dir}", file=sys.stderr)
     elif is_run:
-        left = sweep.counts.queued + sweep.counts.running
-        print(f"{done.sid}: goes on, {left} of {trials_of(done.trials)} left", file=sys.stderr)
+        counts = sweep.counts
+        left = "open-ended"
+        if not counts.is_open_ended:
+            left = f"{int(counts.planned) - counts.ended} of {trials_of(int(counts.planned))} left"
+        print(f"{done.sid}: goes on, {left}", file=sys.stderr)
     else:
         print(
             f"{done.sid}: the same file, seed and code are there ({sweep.state},"
-            f" {trials_of(done.trials)}); nothing was added. --new makes another sweep of them",
+            f" {_size(sweep)}); nothing was added. --new makes another sweep of them",
             file=sys.stderr,
         )
     if is_run:

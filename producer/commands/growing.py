@@ -54,6 +54,26 @@ def enqueue_into(
     _say(session, sweep.id, done, change, as_json)
 
 
+def preview(
+    session: Session, ref: str, spec: SweepSpec, file: Path, code_dir: str | None, *, as_json: bool
+) -> None:
+    """Show what `enqueue --into` would do, and write nothing.
+
+    Raises:
+        UserError: the file is not of this sweep.
+    """
+    sweep = session.view.sweep(session.view.resolve(ref, session.settings.user))
+    change = change_of(session, sweep, spec, file, code_dir)
+    if as_json:
+        fact = {"sweep": sweep.id, "there": change.there}
+        added = [dict(params) for params, _ in change.new]
+        print(json.dumps({**fact, "add": added, "cancel": [t.id.number for t in change.outside]}))
+        return
+    _show(sweep, change, len(change.outside))
+    if not change.new and not change.outside:
+        talk(f"{sweep.id}: nothing new in the file")
+
+
 def _warn(line: str) -> None:
     print(f"warning: {line}", file=sys.stderr)
 
@@ -63,7 +83,7 @@ def _show(sweep: Sweep, change: Change, outside: int) -> None:
     for note in change.notes:
         talk(clean(note))
     if change.new:
-        some = [pairs(params, params) for params in change.new[:_SHOWN]]
+        some = [pairs(params, params) for params, _ in change.new[:_SHOWN]]
         _list(f"{trials_of(len(change.new))} to add", "+", some, len(change.new))
     if outside:
         gone = [f"#{t.id.number} {pairs(t.params, sweep.varying)}" for t in change.outside[:_SHOWN]]

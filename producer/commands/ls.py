@@ -12,13 +12,13 @@ from hpq.sizes import about_bytes
 from hpq.snapshot import Unreadable
 from hpq.sweep import Sweep, SweepState
 from hpq.view import View
-from producer.commands.options import Where_
+from producer.commands.options import AsJson, Where_
 from producer.look.out import show_json, show_table, talk
 from producer.look.records import sweep_record
 from producer.look.style import Span, Style
 from producer.look.tables import Column
 from producer.look.takers import why_not_taken
-from producer.look.text import clean, duration, measure, size
+from producer.look.text import clean, duration, measure, planned, size
 from producer.look.verdict import STATE_STYLE
 from producer.session import Session, open_session
 from producer.where import Where
@@ -33,7 +33,7 @@ def ls(
     sizes: Annotated[bool, typer.Option("--size", help="About how many bytes each takes.")] = False,
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
     where: Where_ = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Sweeps, newest first."""
     only = Where.of(where) if where is not None else None
@@ -138,7 +138,7 @@ def _row(
     return [
         Span(one.id),
         Span("waiting !", Style.YELLOW) if one.id in waits else state,
-        Span(f"{one.counts.ended}/{one.counts.total}"),
+        Span(f"{one.counts.ended}/{planned(one.counts)}"),
         Span(str(one.counts.failed or "")),
         Span("" if leader is None else measure(leader)),
         Span(clean(one.metric.name) if one.metric else ""),

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from hpq.errors import ExitCode, Held, NotFound
+from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.hyperparams import SHIPPED
 from hpq.snapshot import Worker
 from hpq.sweep import SweepState
 from producer import enqueue as enqueuing
+from producer import late
 from producer.commands.enqueue import say, warn
 from producer.commands.options import (
     AnyCode,
@@ -23,15 +24,14 @@ from producer.commands.options import (
     File,
     Force,
     Name,
+    New,
     ReuseFlag,
     Seed,
     Sets,
     Tags,
     Trainer,
-    read_file,
-    reuse_of,
-    tags_of,
 )
+from producer.commands.sweep_file import read_file, reuse_of, tags_of
 from producer.enqueue import Enqueued
 from producer.local import LocalWorkers, signals_unwind
 from producer.look.outcome import exit_code
@@ -60,7 +60,7 @@ def run(
     force: Force = False,
     canary: Canary = 0,
     workers: Annotated[int | None, typer.Option(help="Workers on this machine.")] = None,
-    new: Annotated[bool, typer.Option(help="Start anew, also where one is unfinished.")] = False,
+    new: New = False,
     tag: Tags = None,
     reuse: ReuseFlag = False,
     any_code: AnyCode = False,
@@ -69,7 +69,9 @@ def run(
     spec = read_file(file, sets, count, seed, name, trainer, force)
     for warning in spec.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    more = {"tags": tags_of(tag), "reuse": reuse_of(reuse, any_code)}
+    if lacks := late.lacks(spec):
+        raise UserError(lacks)
+    more: dict[str, Any] = {"tags": tags_of(tag), "reuse": reuse_of(reuse, any_code)}
     with signals_unwind(), open_session() as session:
         try:
             with Bar(count_sets(spec), "writing sets") as bar:

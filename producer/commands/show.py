@@ -12,6 +12,7 @@ from hpq.signing import fingerprint, is_signed, key_of, keys_apart
 from hpq.sweep import Sweep
 from hpq.trial import TrialId
 from hpq.view import View
+from producer.commands.options import AsJson
 from producer.completion import sweep_ids
 from producer.look.attempts import attempt_record, attempts_of
 from producer.look.by_hand import by_hand
@@ -32,7 +33,7 @@ def show(
         str | None,
         typer.Argument(help="SWEEP, SWEEP/7, or 7 of my last.", autocompletion=sweep_ids),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     as_command: Annotated[
         bool, typer.Option("--command", help="How to run the trial's program by hand.")
     ] = False,

@@ -1,26 +1,11 @@
-"""What `hpq plan` says beside the sets: early termination's bands, and hours to expect. Pure."""
+"""The hours that `hpq plan` expects, from what trials took before. Pure."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from hpq.sweep import EarlyTerminate, Rule
 from producer.look.text import duration, trials_of
 from producer.past import Past
-
-_BANDS = 6
-
-
-def early_line(early: EarlyTerminate) -> str:
-    """The rule and the values of the metric that it looks at."""
-    some = ", ".join(map(str, early.bands[:_BANDS]))
-    more = ", …" if len(early.bands) > _BANDS else ""
-    how = {
-        Rule.HYPERBAND: f"eta {early.eta:g}, {'' if early.strict else 'not '}strict",
-        Rule.ASHA: f"eta {early.eta:g}",
-        Rule.MEDIAN: f"once {early.min_trials} others came so far",
-    }
-    return f"early_terminate {early.rule} ({how[early.rule]}): looks at value {some}{more}"
 
 
 def hours_line(past: Past, count: int | None, *, at_most: bool) -> str:
@@ -46,15 +31,4 @@ def past_record(past: Past, count: int | None) -> dict[str, Any]:
         "median_s": past.median_ms / 1000,
         "gpus": past.gpus,
         "hours": None if count is None else past.hours(count),
-    }
-
-
-def early_record(early: EarlyTerminate) -> dict[str, Any]:
-    """The rule as data, with all its bands."""
-    return {
-        "type": early.rule.value,
-        "bands": list(early.bands),
-        "eta": early.eta,
-        "strict": early.strict,
-        "min_trials": early.min_trials,
     }

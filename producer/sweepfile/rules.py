@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from producer.sweepfile.continuous import Beta, LogUniform, Normal, Uniform
-from producer.sweepfile.distributions import Distribution, IntUniform
+from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
+from hpq.search.distributions import Distribution, IntUniform
 from producer.sweepfile.problems import shown
 
 Num = Mapping[str, float]

@@ -11,6 +11,7 @@ from redis import Redis
 from hpq.growing import Growing
 from hpq.keys import Keys
 from hpq.outcome import Grown, Outcome
+from hpq.search.space import Space
 from hpq.store import Store
 from hpq.sweep import Sweep, SweepState
 from hpq.trial import Claim, TrialState
@@ -185,6 +186,7 @@ def _stage(redis: Redis, keys: Keys, sid: str) -> str:
 def test_a_set_is_inside_a_space_that_might_have_given_it(
     entry: Any, inside: list[Any], outside: list[Any]
 ) -> None:
-    assert all(is_inside({"x": v}, {"x": entry}) for v in inside)
-    assert not any(is_inside({"x": v}, {"x": entry}) for v in outside)
-    assert not is_inside({}, {"x": entry}) and not is_inside({"x": 1, "y": 1}, {"x": entry})
+    entries, plain = {"x": entry}, Space.of({})
+    assert all(is_inside({"x": v}, entries, plain) for v in inside)
+    assert not any(is_inside({"x": v}, entries, plain) for v in outside)
+    assert not any(is_inside(params, entries, plain) for params in ({}, {"x": 1, "y": 1}))

@@ -228,3 +228,15 @@ def test_cores_are_shared_by_slots_unless_the_user_has_said() -> None:
 def test_what_a_worker_logs_acts_on_no_terminal() -> None:
     record = logging.LogRecord("hpq", logging.INFO, "", 0, "\x1b[31m%s\nnext", ("\u202e",), None)
     assert Inert("%(message)s").format(record) == "\\x1b[31m\\u202e\nnext"
+
+
+def test_a_checkpoint_says_how_many_finite_values_of_the_metric_it_has_behind_it() -> None:
+    got = Collector(Metric(name="loss"))
+    for value in (0.5, float("nan"), float("inf"), 0.25):
+        got.report({"loss": value, "other": 1.0}, None)
+    mark = got.mark()
+    assert (mark.logged, mark.counts["loss"], mark.best) == (2, 4, 0.25)
+    again = Collector(Metric(name="loss"))
+    again.resume(mark)
+    again.report({"loss": 0.1}, None)
+    assert again.mark().logged == 3
