@@ -190,3 +190,48 @@ def test_a_set_is_inside_a_space_that_might_have_given_it(
     assert all(is_inside({"x": v}, entries, plain) for v in inside)
     assert not any(is_inside({"x": v}, entries, plain) for v in outside)
     assert not any(is_inside(params, entries, plain) for params in ({}, {"x": 1, "y": 1}))
+
+
+def test_replicates_come_with_their_set_and_keep_their_places(desk: Desk) -> None:
+    text = GRID + "  seed: {value: 7}\nreplicates: 2\n"
+    sid = desk.sweep(text)
+    done = desk.into(sid, text.replace("[1, 2, 3]", "[3, 4]"), "--yes")
+    assert (done["added"], done["cancelled"], done["there"]) == (2, 4, 2)
+    trials = list(desk.view.all_trials(sid))
+    assert [(t.params["x"], t.params["seed"], t.state.value) for t in trials[4:]] == [
+        (3, 7, "queued"), (3, 8, "queued"), (4, 7, "queued"), (4, 8, "queued"),
+    ]  # fmt: skip
+    fewer = desk.put(text.replace("replicates: 2", "replicates: 3"), "--into", sid)
+    assert fewer.returncode == 2 and "replicates" in fewer.stderr
+
+
+def test_conditions_and_exclusions_say_what_is_left_out(desk: Desk) -> None:
+    text = GRID + "  y: {values: [1, 2]}\n"
+    sid = desk.sweep(text)
+    edited = text + "when: {y: {x: [1, 2]}}\nexclude: [{x: 1, y: 2}]\n"
+    done = desk.into(sid, edited, "--yes")
+    sets = [(dict(t.params), t.state.value) for t in desk.view.all_trials(sid)]
+    left = [params for params, state in sets if state == "queued"]
+    assert (done["added"], done["cancelled"], done["there"]) == (1, 3, 3)
+    assert left == [{"x": 1, "y": 1}, {"x": 2, "y": 1}, {"x": 2, "y": 2}, {"x": 3}]
+
+
+def test_what_enqueue_into_would_do_is_shown_by_plan(desk: Desk) -> None:
+    sid = desk.sweep(GRID)
+    (desk.folder / "sweep.yaml").write_text(GRID.replace("[1, 2, 3]", "[1, 2, 9]"))
+    said = desk.hpq("plan", "sweep.yaml", "--into", sid)
+    assert said.returncode == 0 and "+ x=9" in said.stderr and "- #3 x=3" in said.stderr
+    assert desk.trials(sid) == [(1, "queued"), (2, "queued"), (3, "queued")]
+
+
+def test_a_sweep_whose_sets_are_made_while_it_runs_grows_by_its_cap(desk: Desk) -> None:
+    endless = RANDOM.replace("run_cap: 4\n", "")
+    sid = desk.sweep(endless)
+    assert desk.view.sweep(sid).counts.is_open_ended
+    assert desk.hpq("set", sid, "run_cap=3").returncode == 0
+    assert desk.view.sweep(sid).counts.planned == 3
+    done = desk.put(endless, "--into", sid)
+    assert done.returncode == 2 and f"hpq set {sid} run_cap=N" in done.stderr
+    assert desk.hpq("set", sid, "run_cap=0").returncode == 0
+    assert desk.view.sweep(sid).counts.is_open_ended
+    assert desk.put(endless, "--reuse", "--new").returncode == 2

@@ -142,6 +142,21 @@ def test_plan_tells_hours_from_trials_of_the_same_code(
     assert fact["early_terminate"]["bands"] == [3, 9]
 
 
+def test_replicates_are_taken_each_for_itself_and_ranked_by_their_mean(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    text = GRID.replace("[1, 2, 3]", "[1, 2]") + "replicates: 2\n"
+    old = desk.sweep(text)
+    for objective in (0.1, 0.3, 0.4):
+        finish(store, who, take(), objective)
+    new = desk.sweep(text.replace("[1, 2]", "[3, 1, 2]"), "--reuse")
+    trials = list(desk.view.all_trials(new))
+    assert [t.reused for t in trials] == ["", "", f"{old}/1", f"{old}/2", f"{old}/3", ""]
+    best = desk.view.best(desk.view.sweep(new), 9)
+    assert [(t.id.number, t.objective) for t in best] == [(5, 0.4), (3, 0.2)]
+    assert hold_audit(desk.view, new).violations == ()
+
+
 def test_tags_are_kept_shown_and_found(desk: Desk) -> None:
     tagged = desk.sweep(GRID, "--tag", "paper", "--tag", "v2", "--tag", "v2")
     plain = desk.sweep(WIDER)
