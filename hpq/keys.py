@@ -27,7 +27,7 @@ P:demand:C      list  as long as running + claimable trials (autoscalers read LL
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts
 P:s:S:params    hash  N → parameters, JSON
 P:s:S:waiting   zset  N → order; requeued trials are below 0 and so first
-P:s:S:dropped   zset  N → order, of trials cancelled before anyone claimed them
+P:s:S:dropped   zset  N → order, of trials cancelled before anyone claimed them (+ ½: by run_cap)
 P:s:S:ids       set   16-byte identities of the sweep's parameter sets
 P:s:S:running   zset  N → claimed_ms
 P:s:S:ended     zset  N → ended_ms
@@ -35,6 +35,7 @@ P:s:S:rank      zset  N → objective, of finished and pruned trials
 P:s:S:means     zset  first N of a set's replicates → mean of their objectives, where there are any
 P:s:S:band:K    zset  N → K-th value of the metric, where early termination looks at that one
 P:s:S:restoring hash  whose restoring from an archive this is; expires
+P:s:S:staged    hash  rows that one script call will take into a sweep; expires
 P:s:S:files     set   N of ended trials that have checkpoints or artifacts in a store
 P:s:S:stores    set   ids of the stores that its files ever went to
 P:s:S:events    stream  lifecycle, never trimmed while the sweep lives

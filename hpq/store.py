@@ -14,7 +14,7 @@ from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
 from hpq import removal, wire, wire_attempt
-from hpq.errors import DecodeError, NotFound, UserError
+from hpq.errors import DecodeError, NotFound
 from hpq.keys import Keys
 from hpq.outcome import (
     Batch,
@@ -26,10 +26,12 @@ from hpq.outcome import (
     Verdict,
 )
 from hpq.pulse import pulse
+from hpq.scripts import judge
 from hpq.store_code import UNSEALED_TTL_S, CodeStore
 from hpq.sweep import SCHEMA, Sweep
 from hpq.trial import Claim
 
+_ROW_PARTS = ("params", "waiting", "ids", "staged", "origin")
 ROWS = 500  # rows in one call; Lua's unpack and the server's patience both want it bounded
 
 TopUp = Callable[[str, int], object]
@@ -73,8 +75,7 @@ class Store(CodeStore):
         """Forget the rows of an enqueue that will not be sealed; those of a sweep stay."""
         if self._redis.exists(self._keys.sweep(sid)):  # sealed, and the answer was lost
             return
-        parts = ("params", "waiting", "ids", "origin")
-        self._redis.delete(*(self._keys.sweep(sid, part) for part in parts))
+        self._redis.delete(*(self._keys.sweep(sid, part) for part in _ROW_PARTS))
 
     # --- a worker's ---------------------------------------------------------------------------
 
@@ -207,10 +208,7 @@ class Store(CodeStore):
             UserError: the sweep is stopped or cancelled, so it cannot be paused or resumed.
         """
         word, rest = self._scripts.run("control", sid, verb, *args)
-        if word == "unknown":
-            raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
-        if word == "over":
-            raise UserError(f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again")
+        judge(sid, word)
         self._tickets(rest[0], rest[1])
         return int(rest[2])
 
@@ -227,8 +225,7 @@ class Store(CodeStore):
         touched = 0
         for start in range(0, len(numbers), ROWS):
             word, rest = self._scripts.run("retry", sid, *numbers[start : start + ROWS])
-            if word == "unknown":
-                raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
+            judge(sid, word)
             self._tickets(rest[0], rest[1])
             touched += int(rest[2])
         return touched

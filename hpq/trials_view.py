@@ -67,6 +67,17 @@ class TrialsView:
             raise NotFound(f"trial {trial} is not there; `hpq results {trial.sweep}` lists them")
         return self.trials(trial.sweep, [trial.number])[0]
 
+    def waiting(self, sid: str) -> list[int]:
+        """The numbers of the trials that wait, in the order in which they will be claimed."""
+        found: Any = self._redis.zrange(self._keys.sweep(sid, "waiting"), 0, -1)
+        return [int(n) for n in found]
+
+    def has_sets(self, sid: str, identities: Sequence[bytes]) -> list[bool]:
+        """Which of these sets the sweep has, whatever became of them."""
+        key = self._keys.sweep(sid, "ids")
+        found: Any = self._redis.smismember(key, list(identities)) if identities else []
+        return [bool(one) for one in found]
+
     def all_trials(self, sid: str, chunk: int = 500) -> Iterator[Trial]:
         """Every trial of a sweep in order of number, read in chunks."""
         total: Any = self._redis.hlen(self._keys.sweep(sid, "params"))

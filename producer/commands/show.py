@@ -23,7 +23,7 @@ from producer.look.describe import sweep_lines, trial_lines
 from producer.look.logs import read_log
 from producer.look.origin import origin_of
 from producer.look.out import show_json, show_lines, stdout_look
-from producer.look.records import finite, sweep_record, trial_record
+from producer.look.records import finite, iso, sweep_record, trial_record
 from producer.lookup import find
 from producer.session import Session, open_session
 
@@ -80,6 +80,17 @@ def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
         "digest": sweep.digest,
         "spec": dict(sweep.spec),
         "provenance": dict(sweep.provenance),
+        "files": [
+            {
+                "at": iso(file.at_ms),
+                "added": file.added,
+                "cancelled": file.cancelled,
+                "digest": file.digest,
+                "spec": dict(file.spec),
+                "provenance": dict(file.origin),
+            }
+            for file in sweep.files
+        ],
     }
     show_json(sweep_record(sweep, view.leaders([sweep])[0]) | more)
 
