@@ -16,9 +16,10 @@ from hpq.trial import TRANSITIONS, TrialState
 
 _Q, _R = TrialState.QUEUED, TrialState.RUNNING
 _ENDS = frozenset(s for s in TrialState if s.is_terminal)
-# events that move no trial; `restarted`: the checkpoint of an attempt cannot be had
+# events that move no trial; `restarted`: the checkpoint of an attempt cannot be had; `prune`: it
+# is told to stop; `target`: its value ends the sweep; `suggested`: sets were made
 NO_STEPS = frozenset(
-    {"created", "suggested", "held", "pause", "resume", "stop", "cancel", "set", "restarted"}
+    "created suggested held pause resume stop cancel set restarted prune target".split()
 )
 
 # event → the states that it may find a trial in, and the one that it leaves it in
@@ -125,7 +126,7 @@ class Replay:
             self._step(event)
         elif event.what in ("created", "suggested"):
             self._created += _whole(event.fields.get("count"))
-        elif event.what in ("stop", "cancel"):
+        elif event.what in ("stop", "cancel", "target"):
             self._may_drop = True
         elif event.what not in NO_STEPS:
             self._unknown[event.what] += 1

@@ -80,7 +80,14 @@ def word(words: type[W], text: str) -> W | None:
         raise
 
 
-def known(kind: type[T], text: str) -> T:
-    """A dataclass from its JSON; fields that a newer version has written are left out."""
+def known(kind: type[T], data: str | Mapping[str, Any]) -> T:
+    """A dataclass from its JSON or mapping; fields that a newer version has written are left out.
+
+    Raises:
+        ValueError, TypeError: the data are not one.
+    """
+    read = json.loads(data) if isinstance(data, str) else data
+    if not isinstance(read, Mapping):
+        raise ValueError("not a mapping")
     names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in json.loads(text).items() if name in names})
+    return kind(**{name: value for name, value in read.items() if name in names})

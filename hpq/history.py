@@ -10,7 +10,8 @@ from typing import Any
 
 from redis import Redis
 
-from hpq import wire, wire_events
+from hpq import wire
+from hpq.events import event_of
 from hpq.keys import Keys
 from hpq.snapshot import Event
 from hpq.trial import Params, TrialId
@@ -34,7 +35,7 @@ class History:
         key = self._keys.sweep(self._sid, "events")
         answer: Any = self._redis.xread({key: self._after}, block=block_ms, count=_SOME)
         found = answer[0][1] if answer else []
-        events = [wire_events.decode(key, eid, fields) for eid, fields in found]
+        events = [event_of(key, eid, fields) for eid, fields in found]
         if events:
             self._after = events[-1].id
         return events

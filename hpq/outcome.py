@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hpq.trial import Artifacts, Checkpoint, Failure, Point, TrialId, TrialState
+from hpq.trial import Artifacts, Checkpoint, Failure, Point, TrialState
 
 
 class Verdict(StrEnum):
@@ -69,23 +69,11 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doomed:
-    """What may be removed from the store of files: of a trial, up to and with an attempt.
+class Reaped:
+    """How many trials lost their worker and are queued again, or came to their end."""
 
-    `artifacts`: these, too, and not its checkpoints alone.
-    """
-
-    trial: TrialId
-    attempt: int
-    artifacts: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """What a commit answers: the word, and what nobody needs any more."""
-
-    word: Committed
-    doomed: tuple[Doomed, ...] = ()
+    queued: int
+    ended: int  # poison, or told to stop before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

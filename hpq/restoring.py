@@ -80,4 +80,5 @@ class Restoring:
         if token != self._token.encode() or self._redis.exists(self._keys.sweep(self._sid)):
             return
         removal.remove_trials(self._redis, self._keys, self._sid, self._trials)
-        self._redis.unlink(*(self._keys.sweep(self._sid, part) for part in SWEEP_PARTS), mark)
+        parts = {*SWEEP_PARTS, *(part for trial, part in self._begun if not trial)}
+        self._redis.unlink(*(self._keys.sweep(self._sid, part) for part in parts), mark)

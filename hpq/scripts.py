@@ -1,11 +1,12 @@
 """Loads lua/*.lua, one transition a file, each behind the shared prelude; runs them by SHA.
 
-Only `store` and `restoring` use it. A script answers a list whose first item is a word; what the
-words mean stands at the head of each file.
+Only `store`, `restoring` and `doomed` use it. A script answers a list whose first item is a word;
+what the words mean stands at the head of each file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -14,13 +15,23 @@ from redis import Redis
 
 from hpq.keys import Keys
 
+# What some of the scripts share, behind the prelude.
+SHARED: Mapping[str, tuple[str, ...]] = {
+    "beat": ("ends", "early"),
+    "claim": ("turns",),
+    "commit": ("ends", "early"),
+    "control": ("ends",),
+    "reap": ("ends",),
+    "release": ("ends",),
+}
+
 
 @cache
 def source(name: str) -> str:
-    """The text of one script, prelude included."""
+    """The text of one script, with all that it shares before it."""
     folder = files("hpq").joinpath("lua")
-    parts = (folder.joinpath(f"{part}.lua").read_text("utf-8") for part in ("prelude", name))
-    return "\n".join(parts)
+    parts = ("prelude", *SHARED.get(name, ()), name)
+    return "\n".join(folder.joinpath(f"{part}.lua").read_text("utf-8") for part in parts)
 
 
 class Scripts:

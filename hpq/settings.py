@@ -160,7 +160,7 @@ ABOUT: Mapping[str, str] = {
     "code": "where an image has its programs",
     "code_key": "signs and checks code; unset: the key under HPQ_HOME",
     "pass_env": "variables that a sweep's pass_env may ask for, in a pod",
-    "port": "of /livez, /readyz and /metrics; nothing is served yet",
+    "port": "of /livez, /readyz and /metrics; 0: none",
     "image": "the image's name, kept with each attempt",
     "node": "this machine's name in tables; unset: its host name",
     "log": "debug, info, warning or error",

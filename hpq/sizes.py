@@ -12,7 +12,7 @@ from typing import Any
 from redis import Redis
 
 from hpq import wire
-from hpq.keys import SWEEP_PARTS, Keys
+from hpq.keys import Keys, sweep_parts
 from hpq.sweep import Sweep
 from hpq.trial import TrialId
 
@@ -22,15 +22,16 @@ _KINDS = ("ended", "running", "waiting")  # of waiting ones those that were clai
 
 def about_bytes(redis: Redis, keys: Keys, sweeps: Sequence[Sweep]) -> list[int]:
     """The bytes that each of these sweeps takes, about."""
-    return [_about(redis, keys, sweep.id) for sweep in sweeps]
+    return [_about(redis, keys, sweep) for sweep in sweeps]
 
 
-def _about(redis: Redis, keys: Keys, sid: str) -> int:
+def _about(redis: Redis, keys: Keys, sweep: Sweep) -> int:
+    sid = sweep.id
     pipe = redis.pipeline(transaction=False)
     for kind in _KINDS:
         top = "0" if kind == "waiting" else "+inf"
         pipe.zcount(keys.sweep(sid, kind), "-inf", top)
-    for key in (keys.sweep(sid), *(keys.sweep(sid, part) for part in SWEEP_PARTS)):
+    for key in (keys.sweep(sid), *(keys.sweep(sid, part) for part in sweep_parts(sweep.bands))):
         pipe.memory_usage(key)
     ended, running, again, *own = pipe.execute()
     total = sum(size or 0 for size in own)

@@ -19,13 +19,13 @@ from hpq.keys import Keys
 from hpq.outcome import (
     Batch,
     Committed,
-    Doomed,
-    Ended,
     Outcome,
     Presence,
+    Reaped,
     Reason,
     Verdict,
 )
+from hpq.pulse import pulse
 from hpq.scripts import Scripts
 from hpq.sweep import SCHEMA, Sweep
 from hpq.trial import Claim
@@ -150,10 +150,6 @@ class Store:
 
     def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> Committed:
         """Record the end of an attempt, once."""
-        return self.end(claim, outcome, sweep_retries).word
-
-    def end(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> Ended:
-        """As `commit`; says also whose files may be removed now."""
         word, rest = self._scripts.run(
             "commit",
             claim.trial.sweep,
@@ -162,15 +158,7 @@ class Store:
             *wire_attempt.outcome_args(outcome, sweep_retries),
         )
         self._tickets(rest[0], rest[1])
-        doomed = [wire_attempt.decode_doomed(claim.trial.sweep, raw) for raw in rest[2:]]
-        return Ended(word=Committed(word), doomed=tuple(doomed))
-
-    def forget_files(self, doomed: Doomed) -> None:
-        """The files of an ended trial were removed; nothing happens if it has begun again since."""
-        trial = doomed.trial
-        self._scripts.run(
-            "forget", trial.sweep, trial.number, doomed.attempt, int(doomed.artifacts)
-        )
+        return Committed(word)
 
     def release(self, claim: Claim, reason: Reason) -> str:
         """Give a running trial back uncharged; answers released, already, stale or unknown."""
@@ -183,11 +171,20 @@ class Store:
     def reap(
         self, worker_class: str, *, lease_ms: int, lost_max: int, as_of_ms: int | None = None
     ) -> int | None:
-        """Give back trials whose lease had ended by then (now): how many, or None if settling."""
+        """Take trials whose lease had ended by then (now): how many, or None if settling."""
+        reaped = self.take_lost(
+            worker_class, lease_ms=lease_ms, lost_max=lost_max, as_of_ms=as_of_ms
+        )
+        return None if reaped is None else reaped.queued + reaped.ended
+
+    def take_lost(
+        self, worker_class: str, *, lease_ms: int, lost_max: int, as_of_ms: int | None = None
+    ) -> Reaped | None:
+        """As `reap`; says also how many of them are queued again, and how many have ended."""
         word, rest = self._scripts.run("reap", worker_class, lease_ms, lost_max, as_of_ms or "")
-        for i in range(1, len(rest), 2):
+        for i in range(2, len(rest), 2):
             self._tickets(rest[i], rest[i + 1])
-        return None if word == "settling" else int(rest[0])
+        return None if word == "settling" else Reaped(queued=int(rest[0]), ended=int(rest[1]))
 
     def present(self, who: Presence, *, idle: bool, lifetime_ms: int) -> int:
         """Say that a worker is there; answers the server's time in ms."""
@@ -196,6 +193,10 @@ class Store:
             "presence", who.name, who.worker_class, who.host, int(idle), lifetime_ms, *fields
         )
         return int(rest[0])
+
+    def pulse(self, worker_class: str) -> Mapping[str, float]:
+        """Figures of the server and of a class, for graphs."""
+        return pulse(self._redis, self._keys, worker_class)
 
     def absent(self, who: Presence) -> None:
         """Say that a worker is leaving."""
@@ -245,11 +246,15 @@ class Store:
             touched += int(rest[2])
         return touched
 
-    def remove(self, sid: str) -> None:
-        """Delete a sweep with everything it holds, and what an interrupted call left."""
-        self._scripts.run("remove", sid)
+    def remove(self, sid: str) -> list[str]:
+        """Delete a sweep with everything it holds, and what an interrupted call left.
+
+        Answers the ids of the stores that have files of it; these go as `hpq.doomed` says.
+        """
+        _, stores = self._scripts.run("remove", sid)
         for half in self.half_removed():
             removal.finish(self._redis, self._keys, half)
+        return [raw.decode() for raw in stores]
 
     def half_removed(self) -> frozenset[str]:
         """Ids of sweeps whose removal was interrupted, or goes on elsewhere."""

@@ -10,8 +10,10 @@ from enum import StrEnum
 
 from hpq.trial import Json, TrialState
 
-SCHEMA = 2  # a worker leaves a sweep that has a higher number
-EARLY_SCHEMA = 1  # of a sweep whose trials all stand in its rows from the start
+# Stands on each sweep; a worker leaves a sweep whose number is higher. 2: its sets are made while
+# it runs, it ends trials early, has replicates, or its program gets a wandb.
+SCHEMA = 2
+EARLY_SCHEMA = 1  # of a sweep that has nothing of it
 DEFAULT_CLASS = "default"
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
@@ -39,6 +41,14 @@ class Goal(StrEnum):
     MAXIMIZE = "maximize"
 
 
+class Wandb(StrEnum):
+    """What `import wandb` gives to a program."""
+
+    STAND_IN = "stand-in"  # hpq's own: everything goes to hpq
+    TEE = "tee"  # the installed one, which feeds hpq as well
+    REAL = "real"  # the installed one
+
+
 class Take(StrEnum):
     """Which of a trial's values is its objective (`metric: {value: …}`)."""
 
@@ -46,20 +56,66 @@ class Take(StrEnum):
     BEST = "best"
 
 
+class Impute(StrEnum):
+    """Which value stands for that of a trial that has none of its own yet, or never will."""
+
+    LATEST = "latest"
+    BEST = "best"
+    WORST = "worst"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """The name that trials report and the way it is better."""
+    """The name that trials report and the way it is better.
+
+    `impute` and `impute_while_running` are for searches that learn: what a failed trial counts as,
+    and a running one (None = it is not counted).
+    """
 
     name: str
     goal: Goal = Goal.MINIMIZE
     take: Take = Take.LAST
     target: float | None = None
+    impute: Impute = Impute.WORST
+    impute_while_running: Impute | None = None
 
     def better(self, a: float, b: float) -> bool:
         """True where a is better than b; NaN is better than nothing."""
         if a != a:
             return False
         return b != b or (a < b if self.goal is Goal.MINIMIZE else a > b)
+
+
+class Rule(StrEnum):
+    """How trials that do badly are told to stop (`early_terminate: {type: …}`)."""
+
+    HYPERBAND = "hyperband"
+    ASHA = "asha"
+    MEDIAN = "median"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlyTerminate:
+    """A rule and the values that it looks at, counted in finite values of the metric from 1.
+
+    `eta` and `strict` are hyperband's (asha has eta, too), `min_trials` is the median's: so many
+    others must have reached a band before it is looked at.
+    """
+
+    rule: Rule
+    bands: tuple[int, ...]
+    eta: float = 3.0
+    strict: bool = True
+    min_trials: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """The trial whose value ended the sweep, as it was at least as good as the metric's target."""
+
+    trial: int
+    value: float
+    target: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +132,8 @@ class Launch:
 
     `command` is W&B's template (whole-item macros), empty for a trainer. `code_dir` is where local
     code lies and runs ("" for shipped or installed trainers); `code` is the digest of that code, or
-    the distribution and version of an installed trainer.
+    the distribution and version of an installed trainer. `wandb` is for programs; None is what an
+    hpq before schema 2 has enqueued.
     """
 
     trainer: str = ""
@@ -86,6 +143,7 @@ class Launch:
     code_dir: str = ""
     pass_env: tuple[str, ...] = ()
     resident: bool = False
+    wandb: Wandb | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +203,7 @@ class Sweep:
     digest: str
     launch: Launch
     signature: str = ""
+    signer: str = ""  # fingerprint of the key that signed it, as the producer says: for people only
     metric: Metric | None = None
     worker_class: str = DEFAULT_CLASS
     owner: str = ""
@@ -159,8 +218,10 @@ class Sweep:
     run_cap: int = 0  # the most sets that are made so; 0 = no end
     no_more: str = ""  # why no further ones are made: stopped, cancelled, exhausted, …
     keep: Keep | None = None  # None: all artifacts, and no checkpoint of what is finished
+    early: EarlyTerminate | None = None
     method: str = "grid"
     seed: int = 0
+    replicates: int = 1  # trials of each set, in a row
     varying: tuple[str, ...] = ()
     spec: Mapping[str, Json] = field(default_factory=dict)
     provenance: Mapping[str, Json] = field(default_factory=dict)
@@ -168,12 +229,22 @@ class Sweep:
     schema: int = EARLY_SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled
     held: str = ""  # why the breaker holds it, one line
+    reached: Reached | None = None
+    bands: tuple[int, ...] = ()  # of early termination, those that some trial has reached
     counts: Counts = field(default_factory=Counts)
 
     @property
     def state(self) -> SweepState:
         """Where the sweep stands."""
         return sweep_state(self.flag, self.held, self.counts)
+
+
+def seed_of(seed: int, replicates: int, number: int) -> int:
+    """What a trial is to seed its random numbers with: the sweep's seed and its replicate's place.
+
+    Below 2^31, which any library takes.
+    """
+    return (seed + (number - 1) % replicates) % 2**31
 
 
 def sweep_state(flag: str, held: str, counts: Counts) -> SweepState:

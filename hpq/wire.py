@@ -1,8 +1,7 @@
 """The only place where bytes of Redis become objects, and objects what is stored.
 
-Both sides import it. Numbers are decimal text, times integer milliseconds, structures JSON with
-sorted keys. A value that no version can have written raises DecodeError with key and field; fields
-and words of a newer version are passed over, so that readers go on while versions change.
+Both sides import it. Numbers are decimal text, times integer ms, structures JSON with sorted keys.
+What no version can have written raises DecodeError with key and field; what is newer is left out.
 """
 
 from __future__ import annotations
@@ -13,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from hpq import wire_early, wire_metric
 from hpq.errors import DecodeError
 from hpq.fields import Reader, Row, known, word
-from hpq.sweep import SCHEMA, Goal, Keep, Launch, Metric, Sweep, Take
+from hpq.sweep import SCHEMA, Keep, Launch, Sweep
 from hpq.trial import (
     Artifacts,
     Checkpoint,
@@ -27,6 +27,7 @@ from hpq.trial import (
     TrialId,
     TrialState,
 )
+from hpq.wire_launch import decode_launch, encode_launch, names
 
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
@@ -46,79 +47,11 @@ def number(value: float) -> str:
     return repr(float(value))
 
 
-def encode_files(record: Checkpoint | Artifacts | None) -> str:
-    """A pointer into a store of files as JSON; empty for none."""
-    return dumps(asdict(record)) if record else ""
-
-
-def encode_launch(launch: Launch) -> str:
-    """The launch record as canonical JSON; the signature covers this text."""
-    return dumps(
-        {
-            "trainer": launch.trainer,
-            "program": launch.program,
-            "command": list(launch.command),
-            "code": launch.code,
-            "code_dir": launch.code_dir,
-            "pass_env": list(launch.pass_env),
-            "resident": launch.resident,
-        }
-    )
-
-
-def decode_launch(text: str) -> Launch:
-    """The launch record from its JSON.
-
-    Fields of a newer version are left out; a signature that covers them does not fit any more.
-
-    Raises:
-        ValueError: the text is not one (also for a wrong type).
-    """
-    data = json.loads(text)
-    if not isinstance(data, dict):
-        raise ValueError("not a mapping")
-    for field in ("command", "pass_env"):
-        data[field] = _names(data.get(field, []), field)
-    for field in ("trainer", "program", "code", "code_dir"):
-        if not isinstance(data.get(field, ""), str):
-            raise ValueError(f"{field} is no text")
-    return Launch(**{name: data[name] for name in Launch.__slots__ if name in data})
-
-
-def _names(data: Any, what: str = "it") -> tuple[str, ...]:
-    if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
-        raise ValueError(f"{what} is no list of texts")
-    return tuple(data)
-
-
 def _mapping(text: str) -> dict[str, Json]:
     data = json.loads(text)
     if not isinstance(data, dict):
         raise ValueError("not a mapping")
     return data
-
-
-def encode_metric(metric: Metric | None) -> str:
-    """The metric as JSON; empty for none."""
-    if metric is None:
-        return ""
-    data = {"name": metric.name, "goal": metric.goal, "take": metric.take, "target": metric.target}
-    return dumps(data)
-
-
-def decode_metric(text: str) -> Metric | None:
-    """The metric from its JSON (ValueError, KeyError where it is not one).
-
-    None for a goal of a newer version: no ranking is better than a wrong one.
-    """
-    data = _mapping(text)
-    target = data.get("target")
-    if not isinstance(data["name"], str) or not isinstance(target, int | float | None):
-        raise ValueError("not a metric")
-    goal, take = word(Goal, str(data["goal"])), word(Take, str(data["take"]))
-    if goal is None:
-        return None
-    return Metric(name=data["name"], goal=goal, take=take or Take.LAST, target=target)
 
 
 def encode_sweep(sweep: Sweep) -> dict[str, str]:
@@ -131,7 +64,8 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "digest": sweep.digest,
         "launch": encode_launch(sweep.launch),
         "signature": sweep.signature,
-        "metric": encode_metric(sweep.metric),
+        "signer": sweep.signer,
+        "metric": wire_metric.encode(sweep.metric),
         "goal": sweep.metric.goal if sweep.metric else "",
         "class": sweep.worker_class,
         "owner": sweep.owner,
@@ -142,8 +76,10 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "stall_s": number(sweep.stall_s),
         "canary": str(sweep.canary),
         "keep": dumps(asdict(sweep.keep)) if sweep.keep else "",
+        "early": wire_early.encode(sweep.early),
         "method": sweep.method,
         "seed": str(sweep.seed),
+        **({"replicates": str(sweep.replicates)} if sweep.replicates > 1 else {}),
         "varying": dumps(list(sweep.varying)),
         "spec": dumps(sweep.spec),
         "provenance": dumps(sweep.provenance),
@@ -165,7 +101,8 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         digest=r.text("digest"),
         launch=r.parse("launch", Launch(), decode_launch),
         signature=r.text("signature"),
-        metric=r.parse("metric", None, decode_metric),
+        signer=r.text("signer"),
+        metric=r.parse("metric", None, wire_metric.decode),
         worker_class=r.text("class"),
         owner=r.text("owner"),
         priority=r.whole("priority"),
@@ -174,10 +111,12 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         timeout_s=r.real("timeout_s"),
         stall_s=r.real("stall_s"),
         canary=r.whole("canary"),
-        keep=r.parse("keep", None, lambda text: Keep(**json.loads(text))),
+        keep=r.parse("keep", None, lambda text: known(Keep, text)),
+        early=r.parse("early", None, wire_early.decode),
         method=r.text("method"),
         seed=r.whole("seed"),
-        varying=r.parse("varying", (), lambda text: _names(json.loads(text))),
+        replicates=r.whole("replicates") or 1,
+        varying=r.parse("varying", (), lambda text: names(json.loads(text))),
         spec=r.parse("spec", {}, _mapping),
         provenance=r.parse("provenance", {}, _mapping),
         created_ms=r.whole("created_ms"),
@@ -187,6 +126,8 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         search=r.text("search"),
         run_cap=r.whole("run_cap"),
         no_more=r.text("no_more"),
+        reached=r.parse("reached", None, wire_early.reached),
+        bands=r.parse("bands", (), wire_early.bands),
         counts=counts,
     )
 
@@ -229,6 +170,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         beat_ms=r.whole("beat_ms"),
         ended_ms=r.whole("ended_ms"),
         ran_ms=r.whole("ran_ms"),
+        before_ms=r.whole("before_ms"),
         step=r.whole("step"),
         objective=_finite(r, "objective"),
         metrics={
@@ -242,6 +184,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         checkpoint=r.parse("checkpoint", None, lambda text: known(Checkpoint, text)),
         artifacts=r.parse("artifacts", None, lambda text: known(Artifacts, text)),
         restarted=r.text("restarted"),
+        pruning=r.parse("pruning", None, wire_early.pruning),
     )
 
 

@@ -8,11 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 from hpq.errors import DecodeError
+from hpq.search.conditions import Condition, Partial, Test
 from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
 from hpq.search.distributions import Categorical, Distribution, IntUniform, Weighted
-from hpq.search.record import Impute, Sampler, Search
+from hpq.search.record import Sampler, Search
 from hpq.search.space import Space
-from hpq.sweep import Take
+from hpq.sweep import Impute, Take
 from hpq.trial import Json
 from hpq.wire import dumps_in_order
 
@@ -52,6 +53,9 @@ def encode_search(search: Search) -> str:
         "impute_while_running": search.impute_while_running,
         "varying": list(search.space.varying),
         "leaves": leaves,
+        "when": [{"at": list(c.path), "tests": _tests(c.wanted)} for c in search.space.when],
+        "exclude": [_tests(partial) for partial in search.space.exclude],
+        "replicates": search.replicates,
     }
     return dumps_in_order(data)
 
@@ -68,10 +72,13 @@ def decode_search(key: str, text: str) -> Search:
         space = Space(
             tuple(_leaf(leaf) for leaf in data["leaves"]),
             tuple(str(name) for name in data["varying"]),
+            tuple(Condition(tuple(c["at"]), _partial(c["tests"])) for c in data.get("when", [])),
+            tuple(_partial(tests) for tests in data.get("exclude", [])),
         )
         return Search(
             space=space,
             sampler=Sampler(data["sampler"]),
+            replicates=int(data.get("replicates", 1)),
             seed=int(data["seed"]),
             maximize=bool(data["maximize"]),
             metric=str(data["metric"]),
@@ -81,6 +88,24 @@ def decode_search(key: str, text: str) -> Search:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DecodeError(f"{key}: field search: {text[:60]!r}: {error!r}") from None
+
+
+def _tests(partial: Partial) -> list[dict[str, Any]]:
+    return [asdict(test) for test in partial.tests]
+
+
+def _partial(tests: list[dict[str, Any]]) -> Partial:
+    return Partial(
+        tuple(
+            Test(
+                path=tuple(test["path"]),
+                values=tuple(test["values"]),
+                low=test["low"],
+                high=test["high"],
+            )
+            for test in tests
+        )
+    )
 
 
 def _leaf(data: dict[str, Json]) -> tuple[tuple[str, ...], Distribution]:

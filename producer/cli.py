@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from hpq import __version__
+from hpq import __version__, hiding
 from hpq.errors import ExitCode, HpqError, UserError
 
 # group → command → (module under producer.commands, one line)
@@ -160,4 +160,5 @@ def root(
 
 def main() -> None:
     """Run the command line; what hpq knows as an error is one line on stderr and an exit code."""
+    hiding.overwrite()  # training code of this machine may run beside any command
     app(prog_name="hpq")

@@ -15,14 +15,14 @@ from pathlib import Path
 from hpq import signing, wire
 from hpq.identity import digest, identity, slug
 from hpq.store import ROWS, Store
-from hpq.sweep import SCHEMA, Launch, Sweep
+from hpq.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
 from hpq.trial import Json, Params
 from hpq.wire_search import encode_search
 from producer import late, provenance
 from producer import launch as launching
 from producer.room import check_room
 from producer.session import Session
-from producer.sweepfile.spec import SweepSpec, count, sets
+from producer.sweepfile.spec import SweepSpec, count, rows, sets
 from producer.writing import store_of
 
 _OPEN_ENDED = 1_000  # sets that an open-ended sweep needs room for to begin with
@@ -77,7 +77,8 @@ def enqueue(
             sweep, schema=SCHEMA, sampler=search.sampler, search=text, run_cap=wanted or 0
         )
     try:
-        trials = 0 if search else _write_rows(store, sid, sets(spec), progress)
+        first = spec.points if search else sets(spec)  # of a late-bound one no more is known
+        trials = _write_rows(store, sid, rows(first, spec.replicates), progress)
         if code.files is not None:
             store.keep_code(code.launch.code, wire.dumps(code.files))
         other = store.seal(sweep, again=again)
@@ -87,6 +88,12 @@ def enqueue(
     if other is not None:  # somebody enqueued the same in the same moment
         return Enqueued(sid=other, is_new=False, trials=session.view.sweep(other).counts.total)
     return Enqueued(sid=sid, is_new=True, trials=trials)
+
+
+def _is_of_now(spec: SweepSpec, launch: Launch) -> bool:
+    """True for what a worker of schema 1 would do wrong without knowing it."""
+    has_target = spec.metric is not None and spec.metric.target is not None
+    return bool(spec.replicates > 1 or spec.early or has_target or launch.wandb)
 
 
 def _code_mark(launch: Launch) -> str:
@@ -102,20 +109,20 @@ def _new_id(session: Session, name: str) -> str:
 
 
 def _write_rows(
-    store: Store, sid: str, every: Iterator[dict[str, Json]], progress: Progress
+    store: Store, sid: str, every: Iterator[tuple[dict[str, Json], int]], progress: Progress
 ) -> int:
-    """Write the sets in order, each once; answers how many."""
+    """Write the sets with their replicates in order, each once; answers how many."""
     seen: set[bytes] = set()
     first = 1
     while some := list(islice(every, ROWS)):
-        rows = []
-        for params in some:
-            mark = identity(params)
+        new = []
+        for params, replicate in some:
+            mark = identity(params, replicate)
             if mark not in seen:
                 seen.add(mark)
-                rows.append((_text(params), mark))
-        store.add_rows(sid, first, rows)
-        first += len(rows)
+                new.append((_text(params), mark))
+        store.add_rows(sid, first, new)
+        first += len(new)
         progress(first - 1)
     return first - 1
 
@@ -141,6 +148,7 @@ def _sweep(
         digest=mark,
         launch=code.launch,
         signature=signing.sign(key, settings.prefix, sid, code.launch) if key else "",
+        signer=signing.fingerprint(key),
         metric=spec.metric,
         worker_class=spec.queue,
         owner=spec.owner or settings.user,
@@ -150,8 +158,11 @@ def _sweep(
         timeout_s=spec.timeout_s,
         stall_s=spec.stall_s,
         keep=spec.keep,
+        early=spec.early,
         method=spec.method,
         seed=spec.seed,
+        replicates=spec.replicates,
+        schema=SCHEMA if _is_of_now(spec, code.launch) else EARLY_SCHEMA,
         varying=spec.varying,
         spec=spec.source,
         provenance=provenance.collect(file, code.launch),

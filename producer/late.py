@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 
-from hpq.search.record import Impute, Sampler, Search, missing
-from hpq.sweep import Goal, Take
+from hpq.search.record import Sampler, Search, missing
+from hpq.sweep import Goal, Impute, Take
 from producer.sweepfile.spec import SweepSpec, is_late
 
 
@@ -16,16 +16,16 @@ def search_of(spec: SweepSpec) -> Search | None:
     metric = spec.metric
     keys = spec.source.get("metric")
     told = keys if isinstance(keys, dict) else {}
-    running = told.get("impute_while_running")
     return Search(
         space=spec.space,
         sampler=sampler_of(spec),
         seed=spec.seed,
+        replicates=spec.replicates,
         maximize=metric is not None and metric.goal is Goal.MAXIMIZE,
         metric=metric.name if metric else "",
         take=Take(str(told.get("value", Take.BEST))),
-        impute=Impute(str(told.get("impute", Impute.WORST))),
-        impute_while_running=Impute(str(running)) if running and running != "false" else None,
+        impute=metric.impute if metric else Impute.WORST,
+        impute_while_running=metric.impute_while_running if metric else None,
     )
 
 

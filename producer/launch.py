@@ -60,6 +60,7 @@ def _launch(spec: SweepSpec, digest: str, code_dir: str = "") -> Launch:
         code_dir=code_dir,
         pass_env=spec.pass_env,
         resident=spec.resident,
+        wandb=None if spec.trainer else spec.wandb,
     )
 
 

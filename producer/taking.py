@@ -1,12 +1,23 @@
-"""Says why nobody takes a sweep; what made trials wait calls it (enqueue, retry)."""
+"""Says why nobody takes a sweep, or keeps what it saves; what made trials wait calls it."""
 
 from __future__ import annotations
 
 import sys
 
 from hpq.hyperparams import SHIPPED
+from hpq.sweep import Sweep
+from producer.look.stores import why_not_kept
 from producer.look.takers import why_not_taken
 from producer.session import Session
+
+
+def say_if_not_kept(session: Session, sweep: Sweep) -> None:
+    """Say that trials may lose hours where there is no store."""
+    # On the private server `hpq run` comes next, most often, and has a store.
+    is_set = bool(session.settings.store) or session.is_private
+    reason = why_not_kept(sweep, session.view.workers(sweep.worker_class), is_set_here=is_set)
+    if reason:
+        print(f"note: {reason}", file=sys.stderr)
 
 
 def say_if_not_taken(session: Session, sid: str) -> None:

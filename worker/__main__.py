@@ -12,6 +12,7 @@ from worker import secrets
 from worker.devices import slots, visible
 from worker.fleet import Fleet
 from worker.logs import configure
+from worker.monitor import Monitor
 
 
 def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
@@ -40,7 +41,8 @@ def main() -> None:
         configure(settings.log)
         found = _slots(settings, args.workers, args.workers_on_cpu)
         hidden = secrets.take(settings.in_pod)
-        code = Fleet(found, os.environ, hidden, args.end_with).run()
+        monitor = Monitor(settings.port, settings.queue, len(found))
+        code = Fleet(found, os.environ, hidden, monitor, args.end_with).run()
     except HpqError as error:
         print(f"hpq worker: {error}", file=sys.stderr)
         code = int(error.exit_code)

@@ -15,8 +15,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from hpq.errors import ExitCode
-from worker import secrets
+from worker import secrets, vitals
 from worker.devices import threads
+from worker.monitor import Monitor
 from worker.processes import adopt_orphans, kill_orphans
 from worker.stopping import Stopping
 
@@ -34,9 +35,11 @@ class Fleet:
         slots: Sequence[str],
         environ: Mapping[str, str],
         hidden: Mapping[str, str],
+        monitor: Monitor,
         parent: int | None = None,
     ) -> None:
         self._slots, self._environ, self._hidden = slots, environ, hidden
+        self._monitor = monitor
         self._parent = parent  # the process to end with
         self._stopping = Stopping()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
@@ -55,8 +58,10 @@ class Fleet:
             while passed_on < self._stopping.level:
                 passed_on += 1
                 self._signal()
+            self._monitor.turn()
             code = self._look()
             if code is not None:
+                self._monitor.close()
                 return code
             self._stopping.pause(0.2) if self._stopping.level == 0 else time.sleep(0.05)
 
@@ -66,6 +71,7 @@ class Fleet:
             if status is None:
                 continue
             del self._workers[slot]
+            self._monitor.died(slot)
             self._clear()
             if self._stopping.level == 0 and status in _FATAL:
                 self._end_all()
@@ -91,9 +97,11 @@ class Fleet:
         if not self._slots[slot] and "CUDA_VISIBLE_DEVICES" not in self._environ:
             del env["CUDA_VISIBLE_DEVICES"]
         # A session of its own: Ctrl-C in the terminal reaches the fleet alone, which passes it on.
-        self._workers[slot] = secrets.start(
-            [sys.executable, "-P", "-m", "worker.one"], env, self._hidden
-        )
+        fds = self._monitor.pipe(slot)
+        words = [sys.executable, "-P", "-m", "worker.one", *(f"{vitals.OPTION}{fd}" for fd in fds)]
+        self._workers[slot] = secrets.start(words, env, self._hidden, fds)
+        for fd in fds:
+            os.close(fd)
         self._started_at[slot] = time.monotonic()
 
     def _again_later(self, slot: int, status: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Event, Thread
 
 from redis.exceptions import RedisError
@@ -12,8 +12,11 @@ from redis.exceptions import RedisError
 from hpq.outcome import Presence
 from hpq.settings import Settings
 from hpq.store import Store
+from worker.outage import Outage
+from worker.vitals import Vitals
 
 log = logging.getLogger("hpq.housekeeper")
+_ASK_S = 30.0  # between two looks at the figures of the server
 
 
 class Housekeeper:
@@ -24,21 +27,24 @@ class Housekeeper:
     """
 
     def __init__(
-        self, settings: Settings, store: Store, describe: Callable[[], tuple[Presence, bool]]
+        self,
+        settings: Settings,
+        store: Store,
+        describe: Callable[[], tuple[Presence, bool]],
+        vitals: Vitals,
+        outage: Outage,
     ) -> None:
         self._settings, self._store, self._describe = settings, store, describe
+        self._vitals, self._asked_at = vitals, -_ASK_S
+        self._outage = outage
         self._stop = Event()
         self._contact_at = time.monotonic()
         self._careful_until = 0.0
-        self.tick_at = time.monotonic()  # /livez looks at this: it never depends on Redis
         self._thread = Thread(target=self._loop, name="housekeeper", daemon=True)
 
     def start(self) -> None:
         """Say that the worker is there, give back what is lost already, then go on doing so."""
-        try:
-            self._reap(self._present())
-        except RedisError as error:
-            log.warning("Redis: %s", error)
+        self._look()
         self._thread.start()
 
     def stop(self) -> None:
@@ -52,15 +58,28 @@ class Housekeeper:
 
     def _loop(self) -> None:
         while not self._stop.wait(self._settings.reap_s):
-            self.tick_at = time.monotonic()
-            try:
-                self._reap(self._present())
-                self._contact_at = time.monotonic()
-            except RedisError as error:
-                log.warning("Redis: %s", error)
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            self._reap(self._present())
+            self._contact_at = time.monotonic()
+            self._outage.answered("housekeeper")
+            self._vitals.tick(self._ask())
+        except RedisError as error:
+            self._outage.missed("housekeeper", error)
+            self._vitals.error()
+
+    def _ask(self) -> Mapping[str, float]:
+        if not self._vitals.is_heard or time.monotonic() - self._asked_at < _ASK_S:
+            return {}
+        self._asked_at = time.monotonic()
+        return self._store.pulse(self._settings.queue)
 
     def _present(self) -> int:
         who, is_idle = self._describe()
+        if self._vitals.is_heard:
+            self._vitals.state(who.fields["state"], who.fields["fault"])
         return self._store.present(who, idle=is_idle, lifetime_ms=3 * self._settings.lease_ms)
 
     def _reap(self, as_of_ms: int) -> None:
@@ -70,11 +89,20 @@ class Housekeeper:
         if now < self._careful_until:
             return
         settings = self._settings
-        reaped = self._store.reap(
+        reaped = self._store.take_lost(
             settings.queue,
             lease_ms=settings.lease_ms,
             lost_max=settings.lost_max,
             as_of_ms=as_of_ms,
         )
-        if reaped:
-            log.warning("%d trials whose worker was lost are queued again", reaped)
+        if reaped and reaped.queued:
+            log.warning("%s queued again: the worker was lost", _trials(reaped.queued))
+        if reaped and reaped.ended:
+            log.warning(
+                "%s over: the worker was lost; poison, or told to stop before",
+                _trials(reaped.ended),
+            )
+
+
+def _trials(count: int) -> str:
+    return "1 trial is" if count == 1 else f"{count} trials are"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from redis.exceptions import RedisError
 
 from hpq.connection import check_server, connect, explain
+from hpq.doomed import DoomedFiles
 from hpq.errors import HpqError, UserError
 from hpq.keys import Keys
 from hpq.lead import Lead
@@ -28,12 +29,14 @@ from worker.execution import Signals
 from worker.housekeeper import Housekeeper
 from worker.introduction import Introduction
 from worker.logs import configure
+from worker.outage import Outage
 from worker.processes import adopt_orphans, end_with_parent
 from worker.slot import Slot
 from worker.stopping import Stopping
 from worker.suggesters import Suggesters
 from worker.supervisor import TicketWorker
 from worker.tidying import Shelf, Tidy
+from worker.vitals import Vitals
 
 log = logging.getLogger("hpq.worker")
 
@@ -51,7 +54,7 @@ def _leads(settings: Settings, who: str) -> Callable[[str], Lead]:
     return lambda sid: Lead(redis, keys, top_up, sid, who, settings.lease_ms)
 
 
-def serve(settings: Settings, environ: Mapping[str, str]) -> None:
+def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> None:
     """Work until told to stop.
 
     Raises:
@@ -72,13 +75,19 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     digest, record = provenance.record(settings, host, device)
     store.keep_provenance(digest, record)
     who = Presence(name=name, host=host, worker_class=settings.queue)
-    beats = Beats(
-        _store(settings, retries=0, timeout_s=3.0), who, settings.lease_ms, stopping.write_end
+    outage = Outage()
+    beat_store = _store(settings, retries=0, timeout_s=3.0)
+    beats = Beats(beat_store, who, settings.lease_ms, stopping.write_end, outage)
+    signals = Signals(
+        wake=stopping.read_end,
+        level=lambda: stopping.level,
+        is_late=lambda: stopping.is_late(settings.grace_s),
     )
-    signals = Signals(wake=stopping.read_end, level=lambda: stopping.level)
     shelf = Shelf(settings)
     attempts = Attempts(settings, environ, access, beats, signals, shelf)
-    tidy = Tidy(shelf, _store(settings, retries=1, timeout_s=5.0))
+    keys = Keys(settings.prefix)
+    doomed = DoomedFiles(connect(settings.redis_url, retries=1), keys)
+    tidy = Tidy(settings, shelf, doomed)
     suggesters = Suggesters(environ, name, _leads(settings, name))
     slot = Slot(
         settings,
@@ -89,8 +98,10 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         beats=beats,
         stopping=stopping,
         tidy=tidy,
+        outage=outage,
         suggesters=suggesters,
         provenance=digest,
+        vitals=vitals,
     )
 
     introduction = Introduction(settings, who, device, access, slot)
@@ -98,9 +109,12 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         settings,
         _store(settings, retries=1, timeout_s=5.0),
         lambda: introduction.now(stopping),
+        vitals,
+        outage,
     )
     redis = connect(settings.redis_url, retries=1)
-    worker = TicketWorker(redis, Tickets(redis, Keys(settings.prefix)), settings.queue, name, slot)
+    worker = TicketWorker(redis, Tickets(redis, keys), settings.queue, name, slot, outage)
+    tidy.start()
     housekeeper.start()
     log.info("%s takes %s on %s", name, settings.queue, device)
     try:
@@ -108,7 +122,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     finally:
         suggesters.close()
         attempts.close()
-        tidy.close()
+        tidy.close(signals.is_late)
         housekeeper.stop()
 
 
@@ -121,7 +135,7 @@ def main() -> None:
             raise UserError("HPQ_REDIS_URL is not set; start workers with `hpq worker`")
         configure(settings.log)
         try:
-            serve(settings, environ)
+            serve(settings, environ, Vitals.given(sys.argv))
         except RedisError as error:
             raise explain(error, settings.redis_url) from None
     except HpqError as error:

@@ -31,6 +31,11 @@ class Refusals:
         """Why, by sweep id."""
         return dict(self._reasons)
 
+    @property
+    def fault(self) -> str:
+        """What went wrong here lately, where something did; "" where this worker is well."""
+        return next((self._reasons[sid] for sid in self._waits_s if sid in self._reasons), "")
+
     def refuse(self, sid: str, reason: str) -> None:
         """Leave a sweep alone for what it is."""
         self._reasons[sid], self._again_at[sid] = reason, time.monotonic() + _LOOK_AGAIN_S

@@ -1,25 +1,23 @@
 """Keeps a worker's secrets from the training code that runs as the same user.
 
-A process's first environment stays readable in /proc/PID/environ, for root and for the same user,
-whatever it does to its variables later. So what training code must not see is overwritten where it
-lies, and goes from the fleet to its workers through a pipe.
+What it must not see is overwritten where /proc shows it, and goes from the fleet to its workers
+through a pipe.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hpq import passwords
-from hpq.settings import SECRETS, Settings, variable
+from hpq import hiding, passwords
+from hpq.hiding import OURS
+from hpq.settings import Settings
 
-OURS = frozenset(variable(name) for name in SECRETS)
 # In a pod, what programs see beside what is passed; everything else is a secret there.
 POD_ALLOWED = frozenset(
     "PATH HOME USER LOGNAME LANG LC_ALL TZ TMPDIR SHELL LD_LIBRARY_PATH VIRTUAL_ENV CONDA_PREFIX "
@@ -39,30 +37,26 @@ def take(in_pod: bool) -> dict[str, str]:
     """Take out of this process's environment what training code must not see, and answer it."""
     names = [n for n in os.environ if n in OURS or (in_pod and n not in POD_ALLOWED)]
     taken = {name: os.environ[name] for name in names}
-    _overwrite({os.fsencode(name) for name in names})
+    hiding.overwrite(names)
     for name in names:
         del os.environ[name]
     return taken
 
 
-def _overwrite(names: Collection[bytes]) -> None:
-    if sys.platform != "linux":
-        return
-    entries = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
-    i = 0
-    while (at := entries[i]) is not None:
-        text = ctypes.string_at(at)
-        if text.partition(b"=")[0] in names:
-            ctypes.memset(at, 0, len(text))
-        i += 1
-
-
 def start(
-    words: list[str], environ: Mapping[str, str], hidden: Mapping[str, str]
+    words: list[str],
+    environ: Mapping[str, str],
+    hidden: Mapping[str, str],
+    fds: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a process in a session of its own that `receive`s the hidden variables."""
-    words = [*words, _HIDDEN]
-    process = subprocess.Popen(words, env=environ, stdin=subprocess.PIPE, start_new_session=True)
+    """Start a process in a session of its own that `receive`s the hidden variables, and has fds."""
+    process = subprocess.Popen(
+        [*words, _HIDDEN],
+        env=environ,
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=fds,
+    )
     assert process.stdin is not None
     try:
         process.stdin.write(json.dumps(dict(hidden)).encode())

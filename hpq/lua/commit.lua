@@ -7,8 +7,7 @@
 --      long it ran in ms ('' where nobody measured it), artifacts as JSON ('' for none), the best value
 --      that it reported ('' for none)
 -- Replies: done | requeued | suspect (given back uncharged: this worker fails alone) | already |
---      stale | unknown, then class and tickets, then the trials whose files may go: number/attempt
---      for checkpoints, with a + for artifacts, too
+--      stale | unknown, then class and tickets
 
 local sid, n, attempt, outcome, objective = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local step, kind, message, fingerprint = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
@@ -30,11 +29,15 @@ end
 -- The worker's measure: while Redis was away the server's clock ran on.
 local ran = ARGV[14] ~= '' and ARGV[14] or int(NOW - tonumber(f[5]))
 
--- True where the sweep, and who told the trial to stop, let this failure be tried again.
-local function again()
+-- True where the sweep is to end, or the trial was told to stop: nothing of it starts again.
+local function is_to_end()
   local flag = redis.call('HGET', s, 'flag')
-  if flag == 'stopped' or flag == 'cancelled' or f[8] == 'stop' then return false end
-  if outcome ~= 'failed' then return false end
+  return flag == 'stopped' or flag == 'cancelled' or f[8]
+end
+
+-- True where this failure is tried again.
+local function again()
+  if outcome ~= 'failed' or is_to_end() then return false end
   if ARGV[11] == '1' and step > tonumber(f[7] or 0) then
     redis.call('HSET', t, 'failed_step', step)
     return true
@@ -45,7 +48,7 @@ end
 -- The guards. A sweep's tail is its last ten ends, who saw each and its mark: '+' for a trial that
 -- passed, '-' for one that says nothing, else what failed.
 local TELLING = {user_error = true, killed = true, stalled = true, out_of_memory = true}
-local worker, mark = f[9] or '', outcome == 'finished' and '+' or '-'
+local worker, mark = f[9] or '', (outcome == 'finished' or outcome == 'pruned') and '+' or '-'
 if outcome == 'failed' and TELLING[kind] then
   mark = string.gsub(kind == 'user_error' and fingerprint or kind .. ' ' .. fingerprint, '[\n\t]', ' ')
 end
@@ -72,11 +75,10 @@ local function streak()
   return redis.call('HINCRBY', w, 'streak_n', 1)
 end
 
--- True where another live worker of the class might take the sweep.
+-- True where another worker might take the sweep.
 local function has_peer()
-  local class = redis.call('HGET', s, 'class')
-  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('workers'), int(NOW - FRESH_MS), '+inf')) do
-    if name ~= worker and may_take(name, class, sid) then return true end
+  for _, other in ipairs(takers(sid)) do
+    if other.name ~= worker then return true end
   end
   return false
 end
@@ -99,9 +101,7 @@ end
 -- them: it may be the worker that is at fault.
 local function is_suspect(others, passed, in_a_row)
   if others > 0 or not ((in_a_row >= 3 and passed >= 2) or in_a_row >= 5) then return false end
-  local flag = redis.call('HGET', s, 'flag')
-  local ends = flag == 'stopped' or flag == 'cancelled' or f[8]
-  return f[1] == 'running' and not ends and has_peer()
+  return f[1] == 'running' and not is_to_end() and has_peer()
 end
 
 -- The breaker: a sweep whose first five, or eight of the last ten trials fail alike is held, once
@@ -114,9 +114,9 @@ local function breaker(last, same, others)
 end
 
 local function pass_canary()
-  local c = redis.call('HMGET', s, 'canary', 'n_finished')
+  local c = redis.call('HMGET', s, 'canary', 'n_finished', 'n_pruned')
   local canary = tonumber(c[1] or 0)
-  if canary > 0 and tonumber(c[2] or 0) >= canary then redis.call('HSET', s, 'canary', '0') end
+  if canary > 0 and tonumber(c[2] or 0) + tonumber(c[3] or 0) >= canary then redis.call('HSET', s, 'canary', '0') end
 end
 
 -- Keeps exactly the newest bytes of the log. Entries keep their ids, by which readers follow.
@@ -157,25 +157,29 @@ local function kept(keep)
   return stays
 end
 
--- Trials whose files nobody needs any more. They are named again until `forget` says they are gone.
-local function doomed()
-  local keep, found = redis.call('HGET', s, 'keep'), {}
+-- Nobody needs the checkpoint of a trial that came to its end, nor files that `keep` lets go.
+local function let_files_go()
+  local keep = redis.call('HGET', s, 'keep')
   if not keep or keep == '' then
-    local over = outcome == 'finished' or outcome == 'pruned' or kind == 'diverged'
-    if over and redis.call('HEXISTS', t, 'checkpoint') == 1 then found[1] = n .. '/' .. attempt end
-    return found
-  end
-  local stays = kept(cjson.decode(keep))
-  for _, one in ipairs(redis.call('SMEMBERS', files)) do
-    if not stays[one] and #found < 100 and redis.call('ZSCORE', sweep_key(sid, 'ended'), one) then
-      found[#found + 1] = one .. '/' .. redis.call('HGET', trial_key(sid, one), 'attempt') .. '+'
+    if outcome == 'finished' or outcome == 'pruned' or kind == 'diverged' then
+      forget_files(sid, n, 'checkpoint', 'checkpoint_step')
     end
   end
-  return found
+  if redis.call('HEXISTS', t, 'artifacts') + redis.call('HEXISTS', t, 'checkpoint') > 0 then
+    redis.call('SADD', files, n)
+  end
+  if not keep or keep == '' then return end
+  local stays = kept(cjson.decode(keep))
+  for _, one in ipairs(redis.call('SMEMBERS', files)) do
+    if not stays[one] and redis.call('ZSCORE', sweep_key(sid, 'ended'), one) then
+      forget_files(sid, one, 'checkpoint', 'checkpoint_step', 'artifacts')
+      redis.call('SREM', files, one)
+    end
+  end
 end
 
 keep_log(tonumber(ARGV[13]))  -- before the trial ends: then it is weighed
-local reply, gone = 'done', {}
+local reply = 'done'
 local want = changing(sid, function()
   local last, in_a_row = tail(), streak()
   local same, others, passed = compare(last)
@@ -199,25 +203,29 @@ local want = changing(sid, function()
   for _, pair in ipairs({{'kind', kind}, {'error', message}, {'fingerprint', fingerprint}}) do
     if pair[2] ~= '' then fields[#fields + 1] = pair[1]; fields[#fields + 1] = pair[2] end
   end
+  if artifacts ~= '' then
+    has_files_in(sid, artifacts)
+    redis.call('HSET', t, 'artifacts', artifacts)
+  end
   finish(sid, n, attempt, outcome, unpack(fields))
   redis.call('HSET', t, 'ran_ms', ran)
   redis.call('HDEL', t, 'phase', 'resumes')
-  if artifacts ~= '' then redis.call('HSET', t, 'artifacts', artifacts) end
-  if artifacts ~= '' or redis.call('HEXISTS', t, 'checkpoint') == 1 then
-    redis.call('SADD', files, n)
-  end
   if kind == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', 1) end
   if objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
-    redis.call('ZADD', sweep_key(sid, 'rank'), objective, n)
+    place(sid, n, objective)
   end
-  if outcome == 'finished' then
+  if outcome == 'finished' or outcome == 'pruned' then
     redis.call('HINCRBY', s, 'dur_n', 1)
     redis.call('HINCRBYFLOAT', s, 'dur_sum', ran)
     redis.call('HINCRBYFLOAT', s, 'dur_sq', int(ran * ran))
+    pass_canary()
   end
-  if outcome == 'finished' then pass_canary() end
   if outcome == 'failed' and kind ~= 'diverged' then mind_canary(sid, n, attempt, kind, message) end
   if is_failure then breaker(last, same, others) end
-  gone = doomed()
+  let_files_go()
 end)
-return {reply, want[1], want[2], unpack(gone)}
+if reply == 'done' and objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
+  local rule = read_rule(sid)  -- a result may come without its reports, from a worker's disk
+  if rule then mind_target(sid, n, attempt, rule, objective) end
+end
+return {reply, want[1], want[2]}

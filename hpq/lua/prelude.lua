@@ -16,8 +16,14 @@ local FRONT = 1000000000  -- a requeued trial waits at its number minus this: be
 local COMING = 1000       -- at most so many sets that are yet to be made count
 local FRESH_MS = 30000    -- an idle worker or a host not seen for so long does not count
 
+-- Appends to the sweep's events. A trial that was claimed keeps the ids of its own, the newest ~120,
+-- so that nobody has to read the events of all others to tell its story.
 local function event(sid, what, n, attempt, ...)
-  redis.call('XADD', sweep_key(sid, 'events'), '*', 'e', what, 'n', n, 'a', attempt, ...)
+  local id = redis.call('XADD', sweep_key(sid, 'events'), '*', 'e', what, 'n', n, 'a', attempt, ...)
+  if tonumber(n) == 0 or tonumber(attempt) == 0 or what == 'held' then return end
+  local told = (redis.call('HGET', trial_key(sid, n), 'told') or '') .. id .. ' '
+  if #told > 2000 then told = string.sub(told, string.find(told, ' ', #told - 2000, true) + 1) end
+  redis.call('HSET', trial_key(sid, n), 'told', told)
 end
 
 local function count(what) redis.call('HINCRBY', key('counters'), what, 1) end
@@ -50,12 +56,13 @@ end
 
 -- How many trials of a sweep could be claimed now, also such as have yet to be made.
 local function claimable(sid)
-  local f = redis.call('HMGET', sweep_key(sid), 'flag', 'held', 'max_parallel', 'canary', 'n_finished')
+  local f = redis.call('HMGET', sweep_key(sid), 'flag', 'held', 'max_parallel', 'canary', 'n_finished',
+    'n_pruned')
   if (f[1] or '') ~= '' or (f[2] or '') ~= '' then return 0 end
   local room = redis.call('ZCARD', sweep_key(sid, 'waiting')) + to_come(sid)
   local cap, canary = tonumber(f[3]) or 0, tonumber(f[4]) or 0
   if cap > 0 then room = math.min(room, cap - running(sid)) end
-  if canary > 0 then room = math.min(room, canary - (tonumber(f[5]) or 0) - running(sid)) end
+  if canary > 0 then room = math.min(room, canary - (tonumber(f[5]) or 0) - (tonumber(f[6]) or 0) - running(sid)) end
   return math.max(0, room)
 end
 
@@ -87,11 +94,16 @@ local function tickets(sid, class)
   return math.min(ready, idle + 8)
 end
 
--- True for a live worker of the class that might take the sweep.
-local function may_take(name, class, sid)
-  local w = redis.call('HMGET', key('w', name), 'class', 'state', 'refuses', 'only')
-  local refuses = string.find(w[3] or '', '"' .. sid .. '"', 1, true) or (w[4] or '') ~= '' and w[4] ~= sid
-  return w[1] == class and w[2] ~= 'stopping' and not refuses
+-- Nothing of a sweep can be claimed or runs.
+local function close(sid, class)
+  redis.call('ZREM', key('c', class, 'open'), sid)
+  redis.call('HDEL', key('c', class, 'owners'), sid)
+end
+
+-- Books about how many trials of a sweep's owner run in its class; the reaper puts them right.
+local function book(sid, by)
+  local f = redis.call('HMGET', sweep_key(sid), 'class', 'owner')
+  if f[1] and by ~= 0 then redis.call('HINCRBY', key('c', f[1], 'busy'), f[2] or '', by) end
 end
 
 -- Runs a change of a sweep and keeps the demand list in step; answers {class, tickets wanted}.
@@ -99,15 +111,18 @@ local function changing(sid, change)
   local class, before = redis.call('HGET', sweep_key(sid), 'class'), demand(sid)
   change()
   set_demand(class, demand(sid) - before)
-  if is_done(sid) then redis.call('ZREM', key('c', class, 'open'), sid) end
+  if is_done(sid) then close(sid, class) end
   return {class, tickets(sid, class)}
 end
 
 -- Where a sweep stands in its class: priority first, then age. Exact below 2^53.
+local PRIORITY = 1e13  -- ms, more than any time since 1970
 local function open(sid)
-  local f = redis.call('HMGET', sweep_key(sid), 'class', 'priority', 'created_ms')
-  local order = int(tonumber(f[3]) - (tonumber(f[2]) or 0) * 1e13)
+  local f = redis.call('HMGET', sweep_key(sid), 'class', 'priority', 'created_ms', 'owner')
+  local order = int(tonumber(f[3]) - (tonumber(f[2]) or 0) * PRIORITY)
   redis.call('ZADD', key('c', f[1], 'open'), order, sid)
+  redis.call('HSET', key('c', f[1], 'owners'), sid, f[4] or '')
+  redis.call('HINCRBY', key('c', f[1], 'busy'), f[4] or '', 0)
 end
 
 -- Lets nothing more of a sweep start until a person says so.
@@ -124,12 +139,33 @@ local function mind_canary(sid, n, attempt, kind, why)
   end
 end
 
+-- The live workers that might take a sweep's trials: {name, host, idle} each.
+local function takers(sid)
+  local class, found = redis.call('HGET', sweep_key(sid), 'class'), {}
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('workers'), int(NOW - FRESH_MS), '+inf')) do
+    local w = redis.call('HMGET', key('w', name), 'class', 'state', 'refuses', 'only', 'host')
+    local refuses = string.find(w[3] or '', '"' .. sid .. '"', 1, true) or (w[4] or '') ~= '' and w[4] ~= sid
+    if w[1] == class and w[2] ~= 'stopping' and not refuses then
+      found[#found + 1] = {name = name, host = w[5], idle = w[2] == 'idle'}
+    end
+  end
+  return found
+end
+
 -- The running attempt is over, one way or the other; `seen` is when it was last known to run.
 local function let_go(sid, n, seen)
   redis.call('ZREM', key('leases'), sid .. '/' .. n)
   if redis.call('ZREM', sweep_key(sid, 'running'), n) == 0 then return end
+  book(sid, -1)
   local t = trial_key(sid, n)
   redis.call('HSET', t, 'ran_ms', int(seen - tonumber(redis.call('HGET', t, 'claimed_ms'))))
+end
+
+-- An attempt that is over and will be followed by another: its time goes to that of those before.
+local function book_time(t)
+  local ran = redis.call('HGET', t, 'ran_ms')
+  if ran then redis.call('HINCRBY', t, 'before_ms', ran) end
+  redis.call('HDEL', t, 'ran_ms')
 end
 
 -- Back to the front of the queue. The attempt is closed unless its lease was reaped, in which case
@@ -152,9 +188,20 @@ local function metrics(t)
   return names
 end
 
+-- Of the values that early termination counts, a trial keeps so many, the best of which is given.
+local function rewind(sid, n, logged, best)
+  local t = trial_key(sid, n)
+  if redis.call('HEXISTS', t, 'logged') == 0 then return end
+  for band in string.gmatch(redis.call('HGET', sweep_key(sid), 'bands') or '', '%d+') do
+    if tonumber(band) > logged then redis.call('ZREM', sweep_key(sid, 'band:' .. band), n) end
+  end
+  redis.call('HSET', t, 'logged', int(logged), 'best', best)
+end
+
 -- Nothing of what a trial reported stays.
 local function forget_points(sid, n)
   local t = trial_key(sid, n)
+  rewind(sid, n, 0, '')
   for _, name in ipairs(metrics(t)) do
     redis.call('DEL', trial_key(sid, n, 'p', name))
     redis.call('HDEL', t, 'm:' .. name)
@@ -212,6 +259,42 @@ local function is_full()
   return type(answer) == 'table' and answer.err ~= nil and string.find(answer.err, 'OOM', 1, true) ~= nil
 end
 
+-- The files of an attempt lie in the store that a pointer (JSON) names.
+local function has_files_in(sid, pointer)
+  redis.call('SADD', sweep_key(sid, 'stores'), cjson.decode(pointer).store)
+end
+
+-- Files of a trial (n '': of a sweep) that nothing points to may go, wherever they are: whoever has
+-- the store removes them and takes this down (hpq/doomed.py).
+local function doom(sid, n)
+  for _, store in ipairs(redis.call('SMEMBERS', sweep_key(sid, 'stores'))) do
+    redis.call('XADD', key('doomed', store), '*', 's', sid, 'n', n)
+  end
+end
+
+-- Nothing points to these files of a trial any more.
+local function forget_files(sid, n, ...)
+  redis.call('HDEL', trial_key(sid, n), ...)
+  doom(sid, n)
+end
+
+-- Puts a trial into the ranking, or takes it out of it (objective nil). Where a set has replicates,
+-- whose numbers follow each other, the first of them stands in `means` with the mean of all.
+local function place(sid, n, objective)
+  local ranking = sweep_key(sid, 'rank')
+  if objective then redis.call('ZADD', ranking, objective, n) else redis.call('ZREM', ranking, n) end
+  local each = tonumber(redis.call('HGET', sweep_key(sid), 'replicates') or 1)
+  if each < 2 then return end
+  local first, sum, count = n - (n - 1) % each, 0, 0
+  for i = first, first + each - 1 do
+    local score = redis.call('ZSCORE', ranking, i)
+    if score then sum, count = sum + score, count + 1 end
+  end
+  local means = sweep_key(sid, 'means')
+  if count == 0 then redis.call('ZREM', means, first) return end
+  redis.call('ZADD', means, string.format('%.17g', sum / count), first)
+end
+
 -- Into a terminal state. `...` are further fields for both the trial's hash and the event.
 local function finish(sid, n, attempt, state, ...)
   let_go(sid, n, NOW)
@@ -220,6 +303,9 @@ local function finish(sid, n, attempt, state, ...)
   redis.call('HSET', trial_key(sid, n), 'state', state, 'closed', attempt, 'ended_ms', int(NOW), ...)
   redis.call('ZADD', sweep_key(sid, 'ended'), int(NOW), n)
   redis.call('HINCRBY', sweep_key(sid), 'n_' .. state, 1)
+  local files = redis.call('HMGET', trial_key(sid, n), 'checkpoint', 'artifacts')
+  if files[1] or files[2] then redis.call('SADD', sweep_key(sid, 'files'), n) end
   event(sid, state, n, attempt, ...)
   weigh(sid, n)
+  doom(sid, n)  -- what earlier attempts have left
 end

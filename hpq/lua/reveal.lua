@@ -15,10 +15,17 @@ if redis.call('EXISTS', s) == 1 then
 end
 if not is_mine then return {'torn'} end
 
+local parts = {'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'means', 'files', 'stores', 'events'}
+for i = 6, #ARGV, 2 do
+  if ARGV[i] == 'bands' then
+    for band in string.gmatch(ARGV[i + 1], '%d+') do parts[#parts + 1] = 'band:' .. band end
+  end
+end
+
 -- Calls PERSIST or EXPIRE on every key; answers on how many it had an effect.
 local function each(command, ...)
   local done = 0
-  for _, part in ipairs({'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'files', 'events'}) do
+  for _, part in ipairs(parts) do
     done = done + redis.call(command, sweep_key(sid, part), ...)
   end
   for n = 1, trials do

@@ -60,10 +60,7 @@ end
 -- One for each worker that may take it, but no more than may run at once; none while nothing may.
 local function ahead()
   if (f[5] or '') ~= '' or (f[6] or '') ~= '' then return 0 end
-  local live, cap = 0, tonumber(f[7]) or 0
-  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('workers'), int(NOW - FRESH_MS), '+inf')) do
-    if may_take(name, f[4], sid) then live = live + 1 end
-  end
+  local live, cap = #takers(sid), tonumber(f[7]) or 0
   return cap > 0 and math.min(live, cap) or live
 end
 return {'ok', token, want[1], want[2], ahead(), redis.call('HLEN', params)}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hpq.search.space import Space
-from hpq.sweep import Take
+from hpq.sweep import Impute, Take
 
 OPTUNA = "pip install 'hpq[bayes]'"
 
@@ -44,14 +44,6 @@ _NEEDS: dict[Sampler, tuple[str, ...]] = {
 }
 
 
-class Impute(StrEnum):
-    """The value that a trial without a result counts as: the worst of all, or its own."""
-
-    WORST = "worst"
-    BEST = "best"
-    LATEST = "latest"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
     """The space and how it is searched.
@@ -63,6 +55,7 @@ class Search:
     space: Space
     sampler: Sampler = Sampler.TPE
     seed: int = 0
+    replicates: int = 1  # trials of each set
     maximize: bool = False
     metric: str = ""
     take: Take = Take.BEST

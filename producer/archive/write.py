@@ -13,7 +13,7 @@ from redis import Redis
 
 from hpq import __version__, wire
 from hpq.errors import UserError
-from hpq.keys import SWEEP_PARTS, Keys
+from hpq.keys import Keys, sweep_parts
 from hpq.sweep import SCHEMA, Sweep
 from hpq.trial import TrialId
 from producer.archive.format import Header, Row, encode_end, encode_header, encode_row
@@ -73,7 +73,7 @@ def _rows(redis: Redis, keys: Keys, sweep: Sweep) -> Iterator[Row]:
     """Every key of the sweep; an event during it means that the rows are not of one moment."""
     sid, before = sweep.id, _last_event(redis, keys, sweep.id)
     yield from _cut(0, "", "hash", _hash(redis.hgetall(keys.sweep(sid))))
-    for part, kind in SWEEP_PARTS.items():
+    for part, kind in sweep_parts(sweep.bands).items():
         yield from _cut(0, part, kind, _items(redis, keys.sweep(sid, part), kind))
     ran_on: set[bytes] = set()
     yield from _trials(redis, keys, sid, sweep.counts.total, ran_on)

@@ -9,14 +9,16 @@ import typer
 from hpq.errors import ExitCode
 from hpq.sweep import Sweep
 from hpq.trial import Trial
+from producer.commands.options import AsJson
 from producer.completion import sweep_ids
 from producer.look.export import to_args, to_yaml
 from producer.look.flat import flat
 from producer.look.out import show_json, show_lines, talk
 from producer.look.ranking import show_ranking
 from producer.look.records import trial_record
+from producer.look.scores import score
 from producer.look.style import Span
-from producer.look.text import clean, measure, value
+from producer.look.text import clean, value
 from producer.session import open_session
 
 app = typer.Typer()
@@ -29,7 +31,7 @@ def best(
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 1,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="The parameters as YAML.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     as_args: Annotated[bool, typer.Option("--args", help="As --name=value flags.")] = False,
 ) -> None:
     """The winner's parameters, ready to use; with -n the first few."""
@@ -72,7 +74,7 @@ def _show(
 
 def _show_one(sweep: Sweep, trial: Trial) -> None:
     name = clean(sweep.metric.name) if sweep.metric else "objective"
-    rows = {name: "" if trial.objective is None else measure(trial.objective)}
+    rows = {name: score(trial)}
     rows |= {clean(k): value(v) for k, v in flat(trial.params).items()}
     wide = max(len(key) for key in ("trial", *rows))
     show_lines([Span(f"{k:{wide}}  {v}")] for k, v in {"trial": str(trial.id), **rows}.items())

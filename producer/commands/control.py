@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from hpq.doomed import DoomedFiles
 from hpq.errors import Forbidden, SettingsError, UserError
 from hpq.files import location, open_files
 from hpq.sweep import Sweep
@@ -17,7 +18,7 @@ from hpq.trial import TrialId, TrialState
 from producer import refs
 from producer.completion import SweepRef, sweep_ids
 from producer.limits import limits
-from producer.look.text import trials_of
+from producer.look.text import clean, trials_of
 from producer.session import Session, open_session
 from producer.taking import say_if_not_taken
 from producer.writing import store_of
@@ -26,6 +27,9 @@ app = typer.Typer()
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Other = Annotated[bool, typer.Option("--force", help="Also a sweep of somebody else.")]
+Anyway = Annotated[
+    bool, typer.Option("--force", help="Also with running trials, and of somebody else.")
+]
 Targets = Annotated[
     list[str] | None,
     typer.Argument(
@@ -139,9 +143,10 @@ def retry(
     targets: Targets = None,
     failed: Annotated[bool, typer.Option(help="All failed trials (the default).")] = False,
     cancelled: Annotated[bool, typer.Option(help="All cancelled trials.")] = False,
+    yes: Yes = False,
     force: Other = False,
 ) -> None:
-    """Queue failed or cancelled trials again."""
+    """Queue failed or cancelled trials again; a finished one asks, as its result goes."""
     with open_session() as session:
         ref, numbers = refs.parse(targets)
         it = _mine(session, ref, force)
@@ -150,10 +155,19 @@ def retry(
             wanted |= {TrialState.FAILED} if failed else set()
             trials = session.view.all_trials(it.id)
             numbers = [t.id.number for t in trials if t.state in wanted]
+        elif results := _with_results(session, it, numbers):
+            question = f"Drop the results of {trials_of(results, 'finished trial')} of {it.id}?"
+            _ask(question, yes)
         touched = store_of(session).retry(it.id, numbers)
         print(f"{it.id}: {trials_of(touched)} queued again", file=sys.stderr)
         if touched:
             say_if_not_taken(session, it.id)
+
+
+def _with_results(session: Session, it: Sweep, numbers: list[int]) -> int:
+    """How many of these trials have a result that a retry drops."""
+    trials = [session.view.trial(TrialId(sweep=it.id, number=n)) for n in dict.fromkeys(numbers)]
+    return sum(t.state in (TrialState.FINISHED, TrialState.PRUNED) for t in trials)
 
 
 @app.command("set")
@@ -171,7 +185,7 @@ def set_(
 
 
 @app.command()
-def rm(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
+def rm(sweep: SweepRef = None, yes: Yes = False, force: Anyway = False) -> None:
     """Delete a sweep with all its results."""
     if sweep is not None and _finish_removal(sweep):
         return
@@ -179,28 +193,40 @@ def rm(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
         if it.counts.running and not force:
             raise UserError(f"{it.id} has running trials; `hpq cancel {it.id}` first, or --force")
         _ask(f"Delete {it.id} with the results of {trials_of(it.counts.ended)}?", yes)
-        store = store_of(session)
-        store.remove(it.id)
-        print(f"{it.id}: deleted", file=sys.stderr)
-        _remove_files(session, it)
+        _remove(session, it.id)
 
 
 def _finish_removal(sid: str) -> bool:
     with open_session() as session:
-        store = store_of(session)
-        if sid not in store.half_removed():
+        if sid not in store_of(session).half_removed():
             return False
-        store.remove(sid)
-        print(f"{sid}: deleted", file=sys.stderr)
+        _remove(session, sid)
         return True
 
 
-def _remove_files(session: Session, sweep: Sweep) -> None:
+def _remove(session: Session, sid: str) -> None:
+    stores = store_of(session).remove(sid)
+    print(f"{sid}: deleted", file=sys.stderr)
+    removed_from = _remove_files(session, sid)
+    for store in sorted(set(stores) - {removed_from}):
+        print(
+            f"{sid}: its files in store {clean(store)} stay until a worker that has this store as"
+            " its HPQ_STORE removes them",
+            file=sys.stderr,
+        )
+
+
+def _remove_files(session: Session, sid: str) -> str:
+    """The id of the store that this shell can reach and that has none of its files now."""
     settings = session.settings
     place = location(settings)
     if not settings.store and not Path(place).exists():
-        return  # never used here: not made now
+        return ""  # never used here: not made now
     try:
-        open_files(place).remove(f"{settings.prefix}/{sweep.id}")
+        files = open_files(place)
+        files.remove(f"{settings.prefix}/{sid}")
+        DoomedFiles(session.redis, session.keys).work_off(files, sid)
     except (OSError, SettingsError) as error:
-        print(f"{sweep.id}: its files stay in {place}: {error}", file=sys.stderr)
+        print(f"{sid}: its files may stay in {place}: {error}", file=sys.stderr)
+        return ""
+    return files.id

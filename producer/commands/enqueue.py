@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
-from typing import Annotated
 
 import typer
 
@@ -13,29 +12,27 @@ from hpq.sweep import Sweep
 from producer import enqueue as enqueuing
 from producer import late
 from producer.commands.options import (
+    AsJson,
     Canary,
     CodeDir,
     Count,
     File,
     Force,
     Name,
+    New,
     Seed,
     Sets,
     Trainer,
-    read_file,
 )
+from producer.commands.sweep_file import read_file
 from producer.enqueue import Enqueued
 from producer.look.text import trials_of
 from producer.progress import Bar
 from producer.session import Session, open_session
 from producer.sweepfile.spec import count as count_sets
-from producer.taking import say_if_not_taken
+from producer.taking import say_if_not_kept, say_if_not_taken
 
 app = typer.Typer()
-_NO_STORE = (
-    "keep: HPQ_STORE is not set here; where workers have none, nothing is kept, and a trial that"
-    " is given back trains from its beginning"
-)
 
 
 @app.command()
@@ -49,8 +46,8 @@ def enqueue(
     code: CodeDir = None,
     force: Force = False,
     canary: Canary = 0,
-    new: Annotated[bool, typer.Option(help="A new sweep even where the same is there.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    new: New = False,
+    json: AsJson = False,
 ) -> None:
     """Put a sweep file's trials on the queue."""
     spec = read_file(file, sets, count, seed, name, trainer, force)
@@ -104,8 +101,8 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
         return
     if done.is_new:
         print(f"{done.sid}: {_queued(sweep)}", file=sys.stderr)
-        if sweep.keep and not (session.settings.store or session.is_private or is_run):
-            print(_NO_STORE, file=sys.stderr)
+        if not is_run:  # which has a store of its own
+            say_if_not_kept(session, sweep)
         if sweep.launch.code_dir:
             what = sweep.launch.program or sweep.launch.trainer
             print(f"runs {what} in {sweep.launch.code_dir}", file=sys.stderr)

@@ -12,6 +12,7 @@ from hpq.sizes import about_bytes
 from hpq.snapshot import Unreadable
 from hpq.sweep import Sweep, SweepState
 from hpq.view import View
+from producer.commands.options import AsJson
 from producer.look.out import show_json, show_table, talk
 from producer.look.records import sweep_record
 from producer.look.style import Span, Style
@@ -29,7 +30,7 @@ def ls(
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 20,
     everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
     sizes: Annotated[bool, typer.Option("--size", help="About how many bytes each takes.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Sweeps, newest first."""
     with open_session() as session:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hpq.trial import TrialState
+from producer.commands.options import AsJson
 from producer.completion import sweep_ids
 from producer.look.export import write_csv
 from producer.look.out import show_json_rows, show_table
@@ -25,7 +26,7 @@ def results(
         str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, all parameters.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     sort: Annotated[
         str, typer.Option(help="objective, duration, a metric or parameter; -NAME turns it.")
     ] = "",

@@ -22,11 +22,12 @@ from producer.commands.options import (
     File,
     Force,
     Name,
+    New,
     Seed,
     Sets,
     Trainer,
-    read_file,
 )
+from producer.commands.sweep_file import read_file
 from producer.enqueue import Enqueued
 from producer.local import LocalWorkers, signals_unwind
 from producer.look.outcome import exit_code
@@ -55,7 +56,7 @@ def run(
     force: Force = False,
     canary: Canary = 0,
     workers: Annotated[int | None, typer.Option(help="Workers on this machine.")] = None,
-    new: Annotated[bool, typer.Option(help="Start anew, also where one is unfinished.")] = False,
+    new: New = False,
 ) -> None:
     """Enqueue, train and watch on this machine."""
     spec = read_file(file, sets, count, seed, name, trainer, force)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hpq.snapshot import Event
 from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
+from producer.look.early_lines import told_words
 from producer.look.flat import pairs
 from producer.look.text import clean, duration, number
 
@@ -50,6 +51,11 @@ def _trial_words(event: Event, trial: Trial, sweep: Sweep) -> list[str]:
         return [f"started on {fields.get('worker', '?')}{again}"]
     if event.what == "requeued":
         return [f"back in the queue: {fields.get('reason', '')}"]
+    if event.what == "prune":
+        return [told_words(event, sweep)]
+    if event.what == "target":
+        cancelled = fields.get("touched", "0")
+        return [f"has reached the target; waiting trials cancelled: {cancelled}"]
     if event.what == "restarted":
         return [f"starts again: {fields.get('why', '')}"]
     if event.what in _ENDS:

@@ -9,6 +9,7 @@ from hpq.trial import Trial
 from producer.look.bars import Scale, bar
 from producer.look.flat import cell
 from producer.look.out import show_lines, show_table
+from producer.look.scores import score
 from producer.look.style import Span, Style
 from producer.look.tables import Column
 from producer.look.text import clean, duration, measure
@@ -67,7 +68,7 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
             Span(str(trial.id.number)),
             *(Span(cell(trial.params, p)) for p in sweep.varying),
             Span(duration(trial.duration_ms)),
-            Span("" if objective is None else measure(objective), Style.BOLD),
+            Span(score(trial), Style.BOLD),
         ]
         if scale:
             row.append(Span("" if objective is None else bar(objective, scale, _BAR), Style.GREEN))

@@ -8,10 +8,18 @@ from hpq.sweep import Goal, Sweep
 from producer.look.bars import Scale, bar, scale_of
 from producer.look.style import Line, Span, Style
 from producer.look.summary import Effect, Tally
-from producer.look.text import clean, measure, pad, width
+from producer.look.text import clean, duration, measure, pad, width
 
 _BAR = 20
 _MOST_EFFECTS = 8  # parameters
+
+
+def hours_line(tally: Tally) -> Iterator[Line]:
+    """How long the workers trained in all, where some of it was of attempts before the last."""
+    if tally.before_ms:
+        all_, before = duration(tally.total_ms), duration(tally.before_ms)
+        text = f"trained {all_} in all, {before} of it in attempts that another followed"
+        yield [Span(text, Style.DIM)]
 
 
 def rest_line(sweep: Sweep, tally: Tally, shown: int) -> Iterator[Line]:

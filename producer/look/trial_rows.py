@@ -9,6 +9,7 @@ from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
 from producer.look.eta import trial_left_ms
 from producer.look.flat import cell
+from producer.look.scores import spread
 from producer.look.sparkline import sparkline
 from producer.look.style import Span, Style
 from producer.look.tables import Column
@@ -58,7 +59,7 @@ def trial_row(
         Span(str(trial.id.number)),
         *(Span(cell(trial.params, name)) for name in sweep.varying),
         Span(str(trial.step) if trial.step else ""),
-        Span("" if shown is None else measure(shown), Style.BOLD),
+        Span("" if shown is None else measure(shown) + spread(trial.group), Style.BOLD),
         Span(sparkline(curve, CURVE_WIDE if columns >= WIDE else CURVE), Style.CYAN),
         Span(duration(taken) if taken or running else ""),
         Span(_state(trial, snapshot, taken), STATE_STYLE[trial.state]),

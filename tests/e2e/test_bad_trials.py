@@ -7,6 +7,8 @@ import pytest
 from hpq.sweep import SweepState
 from hpq.trial import TrialState
 
+pytestmark = pytest.mark.usefixtures("no_lease_ends")
+
 PROGRAM = """
     import argparse, os, shutil, signal, subprocess, sys, time
 
@@ -218,6 +220,7 @@ def test_a_trainer_that_returns_nan_diverged(lab) -> None:
 
 @pytest.mark.slow
 def test_a_trial_past_its_timeout_fails_whatever_it_does(lab) -> None:
+    """Guards: programs past their timeout sleep, ignore SIGTERM, or print without end."""
     lab.write(
         "slow.py",
         """
@@ -273,6 +276,7 @@ def test_a_trainer_that_is_not_there_says_so(lab) -> None:
 
 
 def test_five_equal_failures_hold_the_sweep_and_retry_goes_on(lab) -> None:
+    """Guards: a program with a fault in its code, in every trial."""
     lab.write(
         "train.py",
         """

@@ -42,6 +42,8 @@ def test_a_result_that_comes_while_redis_is_away_is_kept_and_committed_when_it_i
     assert [p.value for p in lab.view.history(lab.trial(sid).id, "loss")] == [1, 1, 0.1]
     assert not list(spool.rglob("*.json"))
     assert "Traceback" not in lab.log(), lab.log()
+    lab.wait_until(lambda: "results that waited: 1" in lab.log(), "the line that it is over")
+    assert lab.log().count("trying again") == 1, lab.log()
 
 
 @pytest.mark.slow

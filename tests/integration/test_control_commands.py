@@ -14,6 +14,7 @@ from hpq.outcome import Outcome, Presence
 from hpq.store import Store
 from hpq.sweep import Sweep
 from hpq.trial import TrialState
+from hpq.view import View
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
@@ -81,3 +82,25 @@ def test_retry_says_why_nobody_takes_the_trials(
         "demo-00000: 1 trial queued again",
         "no worker of class 'default' is alive; start one: hpq worker",
     ]
+
+
+def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
+    hpq: Hpq, store: Store, view: View, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(2)
+    finish_one(store, who)
+    finish_one(store, who)
+    silent = hpq("retry", "demo-00000/1", "demo-00000/2")
+    assert silent.returncode == 2 and silent.stderr.endswith("say --yes\n")
+    assert "Drop the results of 2 finished trials of demo-00000?" in silent.stderr
+    assert view.sweep("demo-00000").counts.finished == 2
+    assert hpq("retry", "demo-00000/1", "--yes").returncode == 0
+    assert view.sweep("demo-00000").counts.finished == 1
+    store.control("demo-00000", "cancel")
+    assert hpq("retry", "demo-00000/1").returncode == 0  # without a result nobody asks
+
+
+def test_the_force_of_rm_is_not_only_of_somebody_elses_sweeps(hpq: Hpq) -> None:
+    said = " ".join(hpq("rm", "--help", COLUMNS="200").stdout.split())
+    assert "Also with running trials, and of somebody else." in said
+    assert "Also a sweep of somebody else." in hpq("cancel", "--help", COLUMNS="200").stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections import Counter
 from dataclasses import replace
@@ -18,11 +19,12 @@ from hpq.keys import Keys
 from hpq.lead import Lead
 from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
 from hpq.store import Store
-from hpq.sweep import SCHEMA, Goal, Launch, Metric, Sweep
+from hpq.sweep import SCHEMA, EarlyTerminate, Goal, Launch, Metric, Rule, Sweep
 from hpq.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.view import View
 
 TRIALS, LEASE = 4, 30_000
+BANDS = (1, 2)
 SID = "machine-00000"
 GOOD = [TrialState.FINISHED, TrialState.PRUNED, TrialState.CANCELLED]
 KINDS = [FailureKind.USER_ERROR, FailureKind.KILLED, FailureKind.OUT_OF_MEMORY]
@@ -48,15 +50,9 @@ class Machine(RuleBasedStateMachine):
         self.workers = [
             Presence(name=f"w{i}", host=f"h{i % 2}", worker_class="default") for i in range(3)
         ]
-        self.enqueue(
-            Sweep(
-                id=SID,
-                name="m",
-                digest="d",
-                launch=Launch(trainer="digits"),
-                metric=Metric(name="acc", goal=Goal.MAXIMIZE),
-            )
-        )
+        metric = Metric(name="acc", goal=Goal.MAXIMIZE)
+        launch, early = Launch(trainer="digits"), EarlyTerminate(rule=Rule.ASHA, bands=BANDS, eta=2)
+        self.enqueue(Sweep(id=SID, name="m", digest="d", launch=launch, metric=metric, early=early))
         self.store.reap("default", lease_ms=LEASE, lost_max=3)
         self.held: list[tuple[Presence, Claim]] = []  # every claim ever answered
         self.asked: dict[int, tuple[str, Claim | None]] = {}  # the last claim of each worker
@@ -100,17 +96,19 @@ class Machine(RuleBasedStateMachine):
         return data.draw(st.sampled_from(self.held))
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data(), step=st.integers(0, 5))
-    def beat(self, data: st.DataObject, step: int) -> None:
+    @rule(data=st.data(), step=st.integers(0, 5), value=st.sampled_from([0.1, 0.5, math.nan]))
+    def beat(self, data: st.DataObject, step: int, value: float) -> None:
         worker, claim = self.pick(data)
         self.seq += 1
-        points = (Point(step=step, name="acc", value=0.5),)
-        batch = Batch(seq=self.seq, step=step, points=points, log=b"x")
+        points = (Point(step=step, name="acc", value=value),)
+        batch = Batch(seq=self.seq, step=step, objective=0.5, points=points, log=b"x")
         answers = {self.store.beat(claim, worker, batch, lease_ms=LEASE) for _ in range(2)}
         assert len(answers) == 1
         now = self.view.trial(claim.trial)
         if answers != {Verdict.LOST}:
             assert now.state is TrialState.RUNNING and now.attempt == claim.attempt
+            told = self.redis.hget(self.keys.trial(claim.trial), "stop")
+            assert answers == {Verdict((told or b"ok").decode())}
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), value=st.floats(-1, 1), kind=st.sampled_from([*GOOD, *KINDS]))
@@ -204,8 +202,23 @@ class Machine(RuleBasedStateMachine):
         else:
             claimable = queued
         assert self.redis.llen(self.keys.demand("default")) == running + claimable
+        busy = self.redis.hget(self.keys.worker_class("default", "busy"), "")
+        assert int(busy or 0) == running
         is_open = self.redis.zscore(self.keys.worker_class("default", "open"), SID) is not None
         assert is_open == (queued + running > 0)
+
+    @invariant()
+    def a_band_holds_who_logged_so_many(self) -> None:
+        numbers = range(1, TRIALS + 1)
+        pipe = self.redis.pipeline(transaction=False)
+        for n in numbers:
+            pipe.hget(self.keys.trial(TrialId(sweep=SID, number=n)), "logged")
+        for band in BANDS:
+            pipe.zrange(self.keys.sweep(SID, f"band:{band}"), 0, -1)
+        logged, there = (answers := pipe.execute())[:TRIALS], answers[TRIALS:]
+        for band, found in zip(BANDS, there, strict=True):
+            reached = {n for n in numbers if int(logged[n - 1] or 0) >= band}
+            assert {int(n) for n in found} == reached
 
     @invariant()
     def every_end_has_its_event(self) -> None:

@@ -101,6 +101,7 @@ def test_any_data_is_a_sweep_or_lines_that_say_why_not(data: object) -> None:
     st.binary(max_size=60) | st.text("[]{}:,-&*!|>'\"#%@` \t\nab1<~?", max_size=60).map(str.encode)
 )
 def test_any_bytes_are_a_sweep_or_a_line(raw: bytes) -> None:
+    """B1: random bytes as a sweep file."""
     loaded(raw)
 
 

@@ -57,6 +57,7 @@ def complaint(raw: bytes) -> str:
     ],
 )
 def test_a_word_means_what_yaml_1_2_says_but_for_the_old_booleans(text: str, value: object) -> None:
+    """B3: 1e-3, 010, 1:30, dates, on and off."""
     got = data(f"a: {text}\n")
     assert got == {"a": value}
     assert isinstance(got, dict) and type(got["a"]) is type(value)
@@ -151,6 +152,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_no_sweep_file_needs_is_refused_in_one_line(case: str) -> None:
+    """B1, B2, B3: empty, tabs, UTF-16, binary, tags, merge keys, doubled keys, 1e400, …"""
     raw, line = REFUSED[case]
     assert complaint(raw) == f"s.yaml:{line}"
 
@@ -163,6 +165,7 @@ def test_what_is_not_yaml_is_one_line_with_its_place() -> None:
 
 @pytest.mark.parametrize("case", ["bomb", "brackets", "more brackets", "itself"])
 def test_bombs_cost_no_time(case: str) -> None:
+    """B2: alias bombs and a million brackets."""
     start = time.process_time()
     complaint(REFUSED[case][0])
     assert time.process_time() - start < 0.5

@@ -63,7 +63,7 @@ class Chooser:
         for _ in range(tries):
             params = self._model.ask(stand_ins)
             mark = identity(params)
-            if mark not in self._seen:
+            if mark not in self._seen and self._search.space.allows(params):
                 self._seen.add(mark)
                 self._model.keep(number)
                 return params

@@ -20,6 +20,7 @@ from hpq.history import History
 from hpq.identity import identity
 from hpq.lead import Answer, Lead
 from hpq.search.record import Search
+from hpq.search.replicates import replicated
 from hpq.snapshot import Event
 from hpq.trial import Params
 from hpq.wire import dumps_in_order
@@ -143,9 +144,12 @@ class Suggester:
             if params is None:
                 self._answer = self._lead.append(number, (), no_more="exhausted")
                 break
-            self._answer = self._lead.append(number, [_row(params)])
-            self._known = number
-            self._results.waiting.add(number)
+            sets = replicated(params, self._search.replicates)
+            self._answer = self._lead.append(number, [_row(p, i) for i, p in enumerate(sets)])
+            for again, same in enumerate(sets[1:], number + 1):
+                self._chooser.add(again, same)
+            self._known = number + len(sets) - 1
+            self._results.waiting.update(range(number, self._known + 1))
             self._made_at = time.monotonic()
             self._make_s = _smooth(self._make_s, self._made_at - begun)
 
@@ -174,5 +178,5 @@ def _smooth(mean: float, new: float) -> float:
     return 0.8 * mean + 0.2 * new if mean else new
 
 
-def _row(params: Params) -> tuple[str, bytes]:
-    return dumps_in_order(params), identity(params)
+def _row(params: Params, replicate: int) -> tuple[str, bytes]:
+    return dumps_in_order(params), identity(params, replicate)

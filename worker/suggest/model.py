@@ -15,6 +15,7 @@ import optuna
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, QMCSampler, TPESampler
 from optuna.trial import TrialState
 
+from hpq.search.conditions import MISSING, find
 from hpq.search.record import Sampler, Search
 from hpq.trial import Json, Params
 from worker.suggest.axes import axis_of
@@ -32,6 +33,10 @@ class Model:
         # What has a single value has it in every set, and no axis.
         self._axes = {name: (path, axis) for name, (path, axis) in axes.items() if axis}
         self._distributions = {name: axis.distribution for name, (_, axis) in self._axes.items()}
+        conditional = {condition.path for condition in search.space.when}
+        self._absent = {
+            path: leaf.draw(Random(0)) for path, leaf in search.space.leaves if path in conditional
+        }
         self._asked = -1  # the trial of the study that `ask` made
         self._memory, self._at = Memory(), dict[int, int]()
         with warnings.catch_warnings():
@@ -43,12 +48,18 @@ class Model:
         """A set that waits or runs."""
         try:
             place = {
-                name: axis.find(self._space.value(params, path))
+                name: axis.find(self._value(params, path))
                 for name, (path, axis) in self._axes.items()
             }
         except (KeyError, ValueError, TypeError):  # of another space: a file that was edited since
             return
         self._at[number] = self._memory.add(place, self._distributions)
+
+    def _value(self, params: Params, path: tuple[str, ...]) -> Json:
+        """A parameter's value; its first one where it does not exist in the set."""
+        if path in self._absent and find(params, path) is MISSING:
+            return self._absent[path]
+        return self._space.value(params, path)
 
     def runs(self, number: int) -> None:
         """An ended trial was queued again."""

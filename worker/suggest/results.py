@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from hpq.search.record import Impute, Search
+from hpq.search.record import Search
 from hpq.snapshot import Event
-from hpq.sweep import Take
+from hpq.sweep import Impute, Take
 from hpq.trial import TrialState
 
 WORST = math.inf

@@ -1,4 +1,4 @@
-"""The part of `wire` that reads a sweep's events."""
+"""A lifecycle event of a sweep out of its stream. Readers only; the scripts write them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from hpq.errors import DecodeError
 from hpq.snapshot import Event
 
 
-def decode(key: str, eid: bytes, fields: Mapping[bytes, bytes]) -> Event:
-    """An event from an entry of the stream.
+def event_of(key: str, eid: bytes, fields: Mapping[bytes, bytes]) -> Event:
+    """An entry of a stream of events.
 
     Raises:
-        DecodeError: it is not what this version writes.
+        DecodeError: it is none (names the key and the entry).
     """
     try:
         text = {

@@ -1,0 +1,30 @@
+"""Keeps variables out of /proc/PID/environ, which shows a process's first environment for good.
+
+Root and the same user read it, training code therefore, too, whatever the process does to its
+variables later. So their text is overwritten where it lies. Standard library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Collection
+
+from hpq.settings import SECRETS, variable
+
+OURS = frozenset(variable(name) for name in SECRETS)
+
+
+def overwrite(names: Collection[str] = OURS) -> None:
+    """Blank these variables where /proc shows them (Linux); `os.environ` keeps its copy."""
+    if sys.platform != "linux":
+        return
+    wanted = {os.fsencode(name) for name in names}
+    entries = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
+    i = 0
+    while (at := entries[i]) is not None:
+        text = ctypes.string_at(at)
+        if text.partition(b"=")[0] in wanted:
+            ctypes.memset(at, 0, len(text))
+        i += 1

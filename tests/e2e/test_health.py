@@ -1,0 +1,79 @@
+"""HPQ_PORT: what a kubelet, a rollout and Prometheus are told."""
+
+from __future__ import annotations
+
+import os
+import socket
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.e2e.conftest import Lab
+
+pytest.importorskip("prometheus_client", reason="pip install 'hpq[worker]'")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def ask(port: int, page: str) -> tuple[int, str]:
+    """The status and the text; 0 where nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
+
+
+def figure(port: int, name: str) -> float:
+    lines = [line for line in ask(port, "metrics")[1].splitlines() if line.startswith(f"{name} ")]
+    return float(lines[0].split()[-1]) if lines else -1.0
+
+
+def test_a_pod_is_alive_without_redis_and_ready_only_with_it(lab: Lab) -> None:
+    port = free_port()
+    lab.worker(HPQ_PORT=str(port))
+    lab.wait_until(lambda: ask(port, "readyz")[0] == 200, "ready")
+    lab.server.kill()
+    lab.wait_until(lambda: figure(port, "hpq_redis_errors_total") >= 1, "an error of Redis")
+    assert ask(port, "livez") == (200, "ok\n")
+    assert ask(port, "elsewhere")[0] == 404
+
+
+def test_what_ended_in_a_pod_is_counted_also_after_its_worker_was_killed(lab: Lab) -> None:
+    port = free_port()
+    lab.write("ends.py", "def train(params, trial):\n    return {'loss': 1 / params['x']}\n")
+    sid = lab.enqueue(
+        "trainer: ends:train\nmethod: grid\nmetric: {name: loss}\n"
+        "parameters: {x: {values: [0, 1, 2]}}\n"
+    )
+    lab.worker(HPQ_PORT=str(port))
+    lab.wait_over(sid)
+    done = 'hpq_trial_attempts_total{kind="",outcome="finished"}'
+    lab.wait_until(lambda: figure(port, done) == 2, "two that finished")
+    assert figure(port, 'hpq_trial_attempts_total{kind="user_error",outcome="failed"}') == 1
+    assert figure(port, "hpq_trial_duration_seconds_count") == 3
+    assert figure(port, "hpq_demand") >= 0  # as of the last look, up to half a minute old
+    assert figure(port, "hpq_redis_aof_ok") == 1
+
+    os.kill(lab.parent(), 9)
+    lab.wait_until(lambda: figure(port, "hpq_worker_starts_total") == 2, "another worker")
+    lab.wait_until(lambda: figure(port, 'hpq_workers{state="idle"}') == 1, "it being idle")
+    assert figure(port, done) == 2
+
+
+def test_a_port_that_is_taken_ends_the_worker_with_one_line(lab: Lab) -> None:
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        worker = lab.worker(HPQ_PORT=str(taken.getsockname()[1]))
+        assert worker.wait(50) == 2
+    assert "cannot be used: Address already in use" in lab.log()
+    assert "Traceback" not in lab.log()
