@@ -34,7 +34,12 @@ def test_a_search_comes_back_as_it_was() -> None:
 
 def test_nothing_of_a_space_or_a_search_is_left_out() -> None:
     """Whoever adds a field has to write it, too: the worker searches what it is told."""
-    assert [field.name for field in fields(SPACE)] == ["leaves", "varying"]
+    assert [field.name for field in fields(SPACE)] == [
+        "leaves",
+        "varying",
+        "when",
+        "exclude",
+    ]
     written = json.loads(encode_search(Search(space=SPACE)))
     assert {field.name for field in fields(Search)} - {"space"} <= written.keys()
 
