@@ -98,7 +98,10 @@ KERAS = """
 def test_a_librarys_integration_reports_to_hpq(
     lab, library: str, script: str, metric: str, step: int
 ) -> None:
-    done = subprocess.run([PYTHON, "-c", f"import {library}"], capture_output=True)
+    done = subprocess.run(
+        [PYTHON, "-c", f"import importlib.util as u; u.find_spec('{library}').origin"],
+        capture_output=True,
+    )
     if done.returncode:
         pytest.skip(f"{library} is not installed (ML_PYTHON names a Python that has it)")
     lab.write("train.py", script)

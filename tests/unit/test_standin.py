@@ -89,6 +89,11 @@ def test_a_metric_may_have_another_axis_and_keep_its_extremes(wandb: ModuleType)
     assert seen == [(10, 3.0), (20, 1.0), (30, 2.0)]
     assert [v["val/loss.min"] for _, v in wandb.reports if "val/loss.min" in v] == [3.0, 1.0]
     assert [s for s, v in wandb.reports if "batch" in v] == [0, 1, 2]
+    assert [(s, v["epoch"]) for s, v in wandb.reports if "epoch" in v] == [
+        (10, 10),
+        (20, 20),
+        (30, 30),
+    ]
 
 
 def test_what_is_set_in_the_summary_is_the_value_that_counts(wandb: ModuleType) -> None:
@@ -135,3 +140,33 @@ def test_ranks_but_the_first_report_nothing(wandb: ModuleType, monkeypatch) -> N
     monkeypatch.setenv("RANK", "1")
     wandb.init().log({"a": 1})
     assert wandb.reports == []
+
+
+def test_a_process_without_the_runs_id_has_a_run_of_its_own(wandb: ModuleType, monkeypatch) -> None:
+    monkeypatch.setenv("HPQ_TRIAL_ID", "s/1")
+    monkeypatch.delenv("WANDB_RUN_ID", raising=False)
+    wandb.init().log({"a": 1})
+    assert wandb.reports == [] and wandb.run.sweep_id is None
+    wandb.finish()
+    monkeypatch.setenv("WANDB_RUN_ID", "s-1")
+    assert wandb.init().id == "s-1"
+    wandb.log({"a": 1})
+    assert wandb.reports == [(0, {"a": 1.0})]
+
+
+def test_what_is_written_for_tensorboard_is_reported_as_well(wandb, monkeypatch) -> None:
+    class SummaryWriter:
+        def add_scalar(self, tag, scalar_value, global_step=None, walltime=None):
+            written.append((tag, scalar_value, global_step))
+
+    written: list[object] = []
+    library, writer = ModuleType("tensorboardX"), ModuleType("tensorboardX.writer")
+    writer.SummaryWriter = SummaryWriter  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tensorboardX", library)
+    monkeypatch.setitem(sys.modules, "tensorboardX.writer", writer)
+    wandb.init(sync_tensorboard=True)
+    SummaryWriter().add_scalar("charts/return", 5, 70)
+    wandb.finish()
+    SummaryWriter().add_scalar("charts/return", 6, 80)
+    assert wandb.reports == [(70, {"charts/return": 5.0})]
+    assert written == [("charts/return", 5, 70), ("charts/return", 6, 80)]
