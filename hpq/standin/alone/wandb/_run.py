@@ -135,12 +135,17 @@ class Run(Accepted):
         return self.dir
 
     def save(
-        self, glob_str: Any = None, base_path: Any = None, policy: str = "live"
+        self,
+        glob_str: Any = None,
+        base_path: Any = None,
+        policy: str = "live",
+        glob: Any = None,
     ) -> list[str] | bool:
         """Keep files, and what they have become by the end."""
-        if glob_str is None:
+        wanted = glob_str if glob is None else glob
+        if wanted is None:
             return True
-        pattern, base = os.fspath(glob_str), base_path and os.fspath(base_path)
+        pattern, base = os.fspath(wanted), base_path and os.fspath(base_path)
         found = sorted(globbing.glob(pattern)) if not os.path.exists(pattern) else [pattern]
         kept = []
         for path in found:
@@ -159,6 +164,7 @@ class Run(Accepted):
         type: str | None = None,
         aliases: Sequence[str] | None = None,
         tags: Sequence[str] | None = None,
+        distributed_id: str | None = None,
     ) -> Artifact:
         """Keep an artifact's files."""
         artifact = artifact_or_path
@@ -191,6 +197,9 @@ class Run(Accepted):
         if not path.exists():
             raise ValueError(f"{name}: this trial has kept no such file; hpq has no W&B server")
         return path.open()
+
+    def __deepcopy__(self, memo: Any) -> Run:
+        return self
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(missing(f"run.{name}"))
