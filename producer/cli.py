@@ -22,6 +22,7 @@ from hpq.errors import ExitCode, HpqError, UserError
 # group → command → (module under producer.commands, one line)
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
+        "init": ("init", "Write a first sweep file from a script's options"),
         "enqueue": ("enqueue", "Put a sweep file's trials on the queue"),
         "run": ("run", "Enqueue, train and watch on this machine"),
         "plan": ("plan", "Show what a sweep file would run, and write nothing"),
