@@ -42,11 +42,15 @@ def test_replicates_have_seeds_of_their_own_and_sets_are_ranked_by_their_mean(la
     assert record["objective"] == pytest.approx(0.5)
     assert record["replicates"]["trials"] == [4, 5, 6]
     assert "0.7000 ± 0.5196 (3 of 3)" in lab.ok("summary", sid)
+    assert "2 of 3, seed 8" in lab.ok("show", f"{sid}/5")
+    assert "HPQ_SEED=8 " in lab.ok("show", f"{sid}/5", "--command")
+    rows = lab.ok("results", sid).splitlines()
+    assert rows[0].split()[3] == "seed" and [row.split()[3] for row in rows[1:4]] == ["7", "8", "9"]
     assert "best loss 0.5000 ± 0.1000 (3 of 3)" in lab.ok("watch", sid, "--once")
     # A replicate that is tried again counts only once it has ended again.
     lab.workers[0].terminate()
     lab.workers[0].wait()
-    lab.ok("retry", f"{sid}/5", f"{sid}/6")
+    lab.ok("retry", f"{sid}/5", f"{sid}/6", "--yes")
     assert "0.5000 (1 of 3)" in lab.ok("best", sid)
 
 
