@@ -1,4 +1,4 @@
-"""A sweep: what is searched, by which code, and where it stands. Of hpq it imports trial only."""
+"""A sweep: what is searched, by which code, and where it stands. Imports trial and given only."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from hpq.given import GivenFile
 from hpq.trial import Json, TrialState
 
 # Stands on each sweep; a worker leaves a sweep whose number is higher. 2: its sets are made while
@@ -225,6 +226,9 @@ class Sweep:
     varying: tuple[str, ...] = ()
     spec: Mapping[str, Json] = field(default_factory=dict)
     provenance: Mapping[str, Json] = field(default_factory=dict)
+    bundle: str = ""  # the code digest under which the code itself is kept; "": it is not
+    files: tuple[GivenFile, ...] = ()  # that it grew by, after its own
+    tags: tuple[str, ...] = ()
     created_ms: int = 0
     schema: int = EARLY_SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hpq.given import GivenFile
 from hpq.sweep import Sweep
 from hpq.trial import Params, Point, Trial
 from producer.look.attempts import Attempt, attempt_lines
@@ -38,9 +39,11 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
             "code": launch.code,
             "code directory": launch.code_dir,
             "environment": " ".join(launch.pass_env),
+            "wandb": launch.wandb.value if launch.wandb else "",
             "signed": signed,
             "class": sweep.worker_class,
             "owner": sweep.owner,
+            "tags": " ".join(sweep.tags),
             "priority": str(sweep.priority or ""),
             "max parallel": str(sweep.max_parallel or ""),
             "retries": str(sweep.retries or ""),
@@ -61,7 +64,20 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
         yield from _section("file", ([Span(line)] for line in clean_block(text).splitlines()))
     else:
         yield from _block("file", sweep.spec)
+    for file in sweep.files:
+        yield from _section(_grown(file), _file(file))
     yield from _block("provenance", origin)
+
+
+def _grown(file: GivenFile) -> str:
+    what = f"{file.added} added" + (f", {file.cancelled} cancelled" if file.cancelled else "")
+    return f"file of {iso(file.at_ms)}: {what}"
+
+
+def _file(file: GivenFile) -> Iterator[Line]:
+    text = file.origin.get("text")
+    shown = clean_block(text) if isinstance(text, str) else json.dumps(dict(file.spec), indent=2)
+    return ([Span(line)] for line in shown.splitlines())
 
 
 def _sampling(sweep: Sweep) -> str:
@@ -99,6 +115,7 @@ def trial_lines(
             "step": str(trial.step or ""),
             "phase": trial.phase,
             "started again": trial.restarted,
+            "result of": f"{trial.reused}: it never ran here" if trial.reused else "",
             "checkpoint": _checkpoint(trial),
         }
     )

@@ -37,6 +37,7 @@ def result_row(trial: Trial, sweep: Sweep, metrics: Sequence[str] = ()) -> list[
     """A trial as cells: what varies, what came out, and why it failed."""
     failure = trial.failure
     why = f"{failure.kind}: {clean(failure.message)}" if failure else ""
+    why = why or (f"of {clean(trial.reused)}" if trial.reused else "")
     return [
         Span(str(trial.id.number)),
         Span(trial.state.value, STATE_STYLE[trial.state]),
