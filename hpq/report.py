@@ -14,7 +14,8 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-METRIC_NAME = re.compile(r"[A-Za-z0-9_./ -]{1,64}\Z")
+METRIC_NAME = re.compile(r"[A-Za-z0-9_./ @()%:+-]{1,64}\Z")
+METRIC_RULE = "use 1 to 64 of A-Z a-z 0-9 _ . / - @ ( ) % : + and space"
 MAX_NAMES = 50  # different metric names of one trial
 MAX_STEP = 2**53  # exact in a double, which is what Redis's scripts count with
 
@@ -56,7 +57,7 @@ def flatten(metrics: Mapping[str, object], prefix: str = "") -> dict[str, float]
             flat.update(flatten(value, f"{name}."))
             continue
         if not METRIC_NAME.match(name):
-            raise ValueError(f"metric name {name!r}: use 1 to 64 of A-Z a-z 0-9 _ . / - and space")
+            raise ValueError(f"metric name {name!r}: {METRIC_RULE}")
         try:
             flat[name] = float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):

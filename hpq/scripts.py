@@ -1,7 +1,7 @@
 """Loads lua/*.lua, one transition a file, each behind the shared prelude; runs them by SHA.
 
-Only `store` and `restoring` use it. A script answers a list whose first item is a word; what the
-words mean stands at the head of each file.
+Only `store`, `growing`, `restoring` and `doomed` use it. A script answers a list that begins with
+a word; what the words mean stands at the head of each file.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from typing import Any
 
 from redis import Redis
 
+from hpq.errors import NotFound, UserError
 from hpq.keys import Keys
 
 # What some of the scripts share, behind the prelude.
 SHARED: Mapping[str, tuple[str, ...]] = {
     "beat": ("ends", "early"),
+    "claim": ("turns",),
     "commit": ("ends", "early"),
     "control": ("ends",),
+    "grow": ("ends",),
     "reap": ("ends",),
     "release": ("ends",),
 }
@@ -47,3 +50,16 @@ class Scripts:
             script = self._loaded[name] = self._redis.register_script(source(name))
         answer = script(keys=[self._prefix], args=args)
         return answer[0].decode(), answer[1:]
+
+
+def judge(sid: str, word: str) -> None:
+    """Nothing where a script did what a person said to a sweep.
+
+    Raises:
+        NotFound: the sweep is gone.
+        UserError: it was stopped or cancelled.
+    """
+    if word == "unknown":
+        raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
+    if word == "over":
+        raise UserError(f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again")

@@ -14,13 +14,11 @@ from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
 from hpq import removal, wire, wire_attempt
-from hpq.errors import DecodeError, NotFound, UserError
+from hpq.errors import DecodeError, NotFound
 from hpq.keys import Keys
 from hpq.outcome import (
     Batch,
     Committed,
-    Doomed,
-    Ended,
     Outcome,
     Presence,
     Reaped,
@@ -28,10 +26,12 @@ from hpq.outcome import (
     Verdict,
 )
 from hpq.pulse import pulse
+from hpq.scripts import judge
 from hpq.store_code import UNSEALED_TTL_S, CodeStore
 from hpq.sweep import SCHEMA, Sweep
 from hpq.trial import Claim
 
+_ROW_PARTS = ("params", "waiting", "ids", "staged", "origin")
 ROWS = 500  # rows in one call; Lua's unpack and the server's patience both want it bounded
 
 TopUp = Callable[[str, int], object]
@@ -75,8 +75,7 @@ class Store(CodeStore):
         """Forget the rows of an enqueue that will not be sealed; those of a sweep stay."""
         if self._redis.exists(self._keys.sweep(sid)):  # sealed, and the answer was lost
             return
-        parts = ("params", "waiting", "ids", "origin")
-        self._redis.delete(*(self._keys.sweep(sid, part) for part in parts))
+        self._redis.delete(*(self._keys.sweep(sid, part) for part in _ROW_PARTS))
 
     # --- a worker's ---------------------------------------------------------------------------
 
@@ -90,10 +89,12 @@ class Store(CodeStore):
         skip: Sequence[str] = (),
         only: str = "",
         leave: Callable[[str], object] = lambda _: None,
+        feed: Callable[[str], object] = lambda _: None,
     ) -> Claim | None:
         """The next trial for a worker (of one sweep `only`), or None where it may take none.
 
-        `leave` hears of a sweep that was left because a newer version made it.
+        `leave` hears of a sweep that was left because a newer version made it, `feed` of one whose
+        sets nobody makes.
         """
         skipped = f",{','.join(skip)},"
         by = (who.worker_class, who.name, who.host)
@@ -101,6 +102,8 @@ class Store(CodeStore):
             word, rest = self._scripts.run(
                 "claim", *by, nonce, lease_ms, SCHEMA, provenance, skipped, only
             )
+            if rest[-1]:
+                feed(rest[-1].decode())
             if word == "empty":
                 if rest[0]:
                     leave(rest[0].decode())
@@ -139,10 +142,6 @@ class Store(CodeStore):
 
     def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> Committed:
         """Record the end of an attempt, once."""
-        return self.end(claim, outcome, sweep_retries).word
-
-    def end(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> Ended:
-        """As `commit`; says also whose files may be removed now."""
         word, rest = self._scripts.run(
             "commit",
             claim.trial.sweep,
@@ -151,15 +150,7 @@ class Store(CodeStore):
             *wire_attempt.outcome_args(outcome, sweep_retries),
         )
         self._tickets(rest[0], rest[1])
-        doomed = [wire_attempt.decode_doomed(claim.trial.sweep, raw) for raw in rest[2:]]
-        return Ended(word=Committed(word), doomed=tuple(doomed))
-
-    def forget_files(self, doomed: Doomed) -> None:
-        """The files of an ended trial were removed; nothing happens if it has begun again since."""
-        trial = doomed.trial
-        self._scripts.run(
-            "forget", trial.sweep, trial.number, doomed.attempt, int(doomed.artifacts)
-        )
+        return Committed(word)
 
     def release(self, claim: Claim, reason: Reason) -> str:
         """Give a running trial back uncharged; answers released, already, stale or unknown."""
@@ -217,10 +208,7 @@ class Store(CodeStore):
             UserError: the sweep is stopped or cancelled, so it cannot be paused or resumed.
         """
         word, rest = self._scripts.run("control", sid, verb, *args)
-        if word == "unknown":
-            raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
-        if word == "over":
-            raise UserError(f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again")
+        judge(sid, word)
         self._tickets(rest[0], rest[1])
         return int(rest[2])
 
@@ -237,17 +225,20 @@ class Store(CodeStore):
         touched = 0
         for start in range(0, len(numbers), ROWS):
             word, rest = self._scripts.run("retry", sid, *numbers[start : start + ROWS])
-            if word == "unknown":
-                raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
+            judge(sid, word)
             self._tickets(rest[0], rest[1])
             touched += int(rest[2])
         return touched
 
-    def remove(self, sid: str) -> None:
-        """Delete a sweep with everything it holds, and what an interrupted call left."""
-        self._scripts.run("remove", sid)
+    def remove(self, sid: str) -> list[str]:
+        """Delete a sweep with everything it holds, and what an interrupted call left.
+
+        Answers the ids of the stores that have files of it; these go as `hpq.doomed` says.
+        """
+        _, stores = self._scripts.run("remove", sid)
         for half in self.half_removed():
             removal.finish(self._redis, self._keys, half)
+        return [raw.decode() for raw in stores]
 
     def half_removed(self) -> frozenset[str]:
         """Ids of sweeps whose removal was interrupted, or goes on elsewhere."""

@@ -1,17 +1,20 @@
-"""A sweep: what is searched, by which code, and where it stands. Imports nothing but trial."""
+"""A sweep: what is searched, by which code, and where it stands. Imports trial and given only."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from hpq.given import GivenFile
 from hpq.trial import Json, TrialState
 
-# Stands on each sweep; a worker leaves a sweep whose number is higher. 2: a launch record says
-# which wandb a program gets; a worker that does not know that would start it without.
+# Stands on each sweep; a worker leaves a sweep whose number is higher. 2: its sets are made while
+# it runs, it ends trials early, has replicates, or its program gets a wandb.
 SCHEMA = 2
+EARLY_SCHEMA = 1  # of a sweep that has nothing of it
 DEFAULT_CLASS = "default"
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
@@ -54,14 +57,28 @@ class Take(StrEnum):
     BEST = "best"
 
 
+class Impute(StrEnum):
+    """Which value stands for that of a trial that has none of its own yet, or never will."""
+
+    LATEST = "latest"
+    BEST = "best"
+    WORST = "worst"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """The name that trials report and the way it is better."""
+    """The name that trials report and the way it is better.
+
+    `impute` and `impute_while_running` are for searches that learn: what a failed trial counts as,
+    and a running one (None = it is not counted).
+    """
 
     name: str
     goal: Goal = Goal.MINIMIZE
     take: Take = Take.LAST
     target: float | None = None
+    impute: Impute = Impute.WORST
+    impute_while_running: Impute | None = None
 
     def better(self, a: float, b: float) -> bool:
         """True where a is better than b; NaN is better than nothing."""
@@ -141,11 +158,27 @@ class Counts:
     pruned: int = 0
     cancelled: int = 0
     diverged: int = 0  # of the failed ones
+    to_come: float = 0  # sets that are yet to be made; infinite where the sweep is open-ended
 
     @property
     def total(self) -> int:
-        """All trials of the sweep."""
+        """All trials that the sweep has so far."""
         return self.queued + self.running + self.ended
+
+    @property
+    def planned(self) -> float:
+        """All that it will have if nothing ends it before; infinite where it is open-ended."""
+        return self.total + self.to_come
+
+    @property
+    def waits(self) -> bool:
+        """True where trials wait for a worker, or sets are yet to be made for one."""
+        return self.queued > 0 or self.to_come > 0
+
+    @property
+    def is_open_ended(self) -> bool:
+        """True where sets are made until somebody stops the sweep."""
+        return math.isinf(self.to_come)
 
     @property
     def ended(self) -> int:
@@ -181,16 +214,23 @@ class Sweep:
     timeout_s: float = 0.0  # 0 = none
     stall_s: float = 0.0  # 0 = by default
     canary: int = 0  # so many must finish before the rest may be claimed; 0 = none, or passed
+    sampler: str = ""  # who makes its sets while it runs; "" where all are made at enqueue
+    search: str = ""  # what that one needs to know (wire_search); "" likewise
+    run_cap: int = 0  # the most sets that are made so; 0 = no end
+    no_more: str = ""  # why no further ones are made: stopped, cancelled, exhausted, …
     keep: Keep | None = None  # None: all artifacts, and no checkpoint of what is finished
     early: EarlyTerminate | None = None
     method: str = "grid"
     seed: int = 0
+    replicates: int = 1  # trials of each set, in a row
     varying: tuple[str, ...] = ()
     spec: Mapping[str, Json] = field(default_factory=dict)
     provenance: Mapping[str, Json] = field(default_factory=dict)
     bundle: str = ""  # the code digest under which the code itself is kept; "": it is not
+    files: tuple[GivenFile, ...] = ()  # that it grew by, after its own
+    tags: tuple[str, ...] = ()
     created_ms: int = 0
-    schema: int = SCHEMA
+    schema: int = EARLY_SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled
     held: str = ""  # why the breaker holds it, one line
     reached: Reached | None = None
@@ -203,11 +243,19 @@ class Sweep:
         return sweep_state(self.flag, self.held, self.counts)
 
 
+def seed_of(seed: int, replicates: int, number: int) -> int:
+    """What a trial is to seed its random numbers with: the sweep's seed and its replicate's place.
+
+    Below 2^31, which any library takes.
+    """
+    return (seed + (number - 1) % replicates) % 2**31
+
+
 def sweep_state(flag: str, held: str, counts: Counts) -> SweepState:
     """Where a sweep stands, from its flag, its hold and its counts alone."""
     if flag == "cancelled":
         return SweepState.CANCELLED if counts.running == 0 else SweepState.STOPPING
-    if counts.queued == 0 and counts.running == 0:
+    if counts.queued == 0 and counts.running == 0 and not counts.to_come:
         return SweepState.FINISHED
     if flag == "stopped":
         return SweepState.STOPPING

@@ -6,6 +6,7 @@ implement; a test drives every (from, to) pair through them and compares.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -170,6 +171,28 @@ class Pruning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What the replicates of a set came to: how many of them, their mean and spread."""
+
+    first: int  # the number of the first
+    of: int
+    objectives: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean of those that have a result."""
+        return math.fsum(self.objectives) / len(self.objectives)
+
+    @property
+    def spread(self) -> float:
+        """Their standard deviation (n - 1); 0 for one."""
+        if len(self.objectives) < 2:
+            return 0.0
+        squares = ((value - self.mean) ** 2 for value in self.objectives)
+        return math.sqrt(math.fsum(squares) / (len(self.objectives) - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """A trial as a reader sees it. Times are Redis's, in integer milliseconds; 0 = not yet."""
 
@@ -193,6 +216,8 @@ class Trial:
     checkpoint: Checkpoint | None = None
     artifacts: Artifacts | None = None
     restarted: str = ""  # why the last attempt could not go on from a checkpoint
+    reused: str = ""  # the trial of an older sweep whose result this is; it never ran here
+    group: Group | None = None  # in a ranking of sets with replicates: what they came to
     pruning: Pruning | None = None  # also of a trial that came to its end before it heard
 
     @property

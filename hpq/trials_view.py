@@ -7,6 +7,7 @@ bounded number of them for each question.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from redis import Redis
@@ -17,7 +18,11 @@ from hpq.events import event_of
 from hpq.keys import Keys
 from hpq.snapshot import Event
 from hpq.sweep import Goal, Sweep
-from hpq.trial import Params, Point, Trial, TrialId
+from hpq.trial import Group, Params, Point, Trial, TrialId
+
+
+def _ranking(sweep: Sweep) -> str:
+    return "rank" if sweep.replicates < 2 else "means"
 
 
 class TrialsView:
@@ -62,6 +67,17 @@ class TrialsView:
             raise NotFound(f"trial {trial} is not there; `hpq results {trial.sweep}` lists them")
         return self.trials(trial.sweep, [trial.number])[0]
 
+    def waiting(self, sid: str) -> list[int]:
+        """The numbers of the trials that wait, in the order in which they will be claimed."""
+        found: Any = self._redis.zrange(self._keys.sweep(sid, "waiting"), 0, -1)
+        return [int(n) for n in found]
+
+    def has_sets(self, sid: str, identities: Sequence[bytes]) -> list[bool]:
+        """Which of these sets the sweep has, whatever became of them."""
+        key = self._keys.sweep(sid, "ids")
+        found: Any = self._redis.smismember(key, list(identities)) if identities else []
+        return [bool(one) for one in found]
+
     def all_trials(self, sid: str, chunk: int = 500) -> Iterator[Trial]:
         """Every trial of a sweep in order of number, read in chunks."""
         total: Any = self._redis.hlen(self._keys.sweep(sid, "params"))
@@ -69,15 +85,44 @@ class TrialsView:
             yield from self.trials(sid, range(start, min(start + chunk, total + 1)))
 
     def best(self, sweep: Sweep, top: int) -> list[Trial]:
-        """The trials with the best objectives, best first; of equal ones, the lower number."""
-        return self.trials(sweep.id, self._ranked(sweep, top))
+        """The trials with the best objectives, best first; of equal ones, the lower number.
+
+        Where sets have replicates, one trial stands for those of each set: ranked by their mean,
+        which is its objective here, with its `group`.
+        """
+        numbers = self._ranked(sweep, top)
+        if sweep.replicates < 2:
+            return self.trials(sweep.id, numbers)
+        return self._groups(sweep, numbers)
+
+    def _groups(self, sweep: Sweep, firsts: Sequence[int]) -> list[Trial]:
+        pipe = self._redis.pipeline(transaction=False)
+        for first in firsts:
+            members = [str(first + i) for i in range(sweep.replicates)]
+            pipe.zmscore(self._keys.sweep(sweep.id, "rank"), members)
+        groups = [
+            Group(
+                first=first,
+                of=sweep.replicates,
+                objectives=tuple(s for s in scores if s is not None),
+            )
+            for first, scores in zip(firsts, pipe.execute(), strict=True)
+        ]
+        # A retry may have come between the two reads: then the group has nothing to show now.
+        groups = [group for group in groups if group.objectives]
+        trials = self.trials(sweep.id, [group.first for group in groups])
+        return [
+            replace(trial, objective=group.mean, group=group)
+            for trial, group in zip(trials, groups, strict=True)
+        ]
 
     def leaders(self, sweeps: Sequence[Sweep]) -> list[float | None]:
         """The best objective of each sweep, in one round trip; None where there is none."""
         pipe = self._redis.pipeline(transaction=False)
         for sweep in sweeps:
             desc = sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE
-            pipe.zrange(self._keys.sweep(sweep.id, "rank"), 0, 0, desc=desc, withscores=True)
+            key = self._keys.sweep(sweep.id, _ranking(sweep))
+            pipe.zrange(key, 0, 0, desc=desc, withscores=True)
         return [float(rows[0][1]) if rows else None for rows in pipe.execute()]
 
     def story(self, trial: TrialId) -> list[Event]:
@@ -115,7 +160,7 @@ class TrialsView:
         if sweep.metric is None or top < 1:
             return []
         desc = sweep.metric.goal is Goal.MAXIMIZE
-        key = self._keys.sweep(sweep.id, "rank")
+        key = self._keys.sweep(sweep.id, _ranking(sweep))
         rows: Any = self._redis.zrange(key, 0, top - 1, desc=desc, withscores=True)
         if rows:  # all that tie with the last row, so that the lowest numbers win
             rows = rows + [(n, rows[-1][1]) for n in self._redis.zrangebyscore(

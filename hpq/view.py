@@ -182,8 +182,7 @@ class View(TrialsView, BooksView):
             self._redis.zrange(f"{key}:running", skip, skip + rows - 1) if rows > 0 else []
         )
         ended: Any = self._redis.zrange(f"{key}:ended", 0, recent - 1, desc=True) if recent else []
-        best = self._ranked(sweep, top)
-        parts = [[int(n) for n in running], best, [int(n) for n in ended]]
+        parts = [[int(n) for n in running], [int(n) for n in ended]]
         trials = iter(self.trials(sid, [n for part in parts for n in part]))
         shown = [tuple(islice(trials, len(part))) for part in parts]
         row: Any = self._redis.hmget(key, "dur_n", "dur_sum", "dur_sq")
@@ -191,8 +190,8 @@ class View(TrialsView, BooksView):
             sweep=sweep,
             at_ms=self.now_ms(),
             running=shown[0],
-            best=shown[1],
-            recent=shown[2],
+            best=tuple(self.best(sweep, top)),
+            recent=shown[1],
             workers=tuple(self.workers(sweep.worker_class)),
             pace=pace_of(*(float(v or 0) for v in row)),
             last_event=events[0][0].decode() if events else "0",

@@ -1,8 +1,7 @@
 """The only place where bytes of Redis become objects, and objects what is stored.
 
-Both sides import it. Numbers are decimal text, times integer milliseconds, structures JSON with
-sorted keys. A value that no version can have written raises DecodeError with key and field; fields
-and words of a newer version are passed over, so that readers go on while versions change.
+Both sides import it. Numbers are decimal text, times integer ms, structures JSON with sorted keys.
+What no version can have written raises DecodeError with key and field; what is newer is left out.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hpq import wire_early
+from hpq import wire_early, wire_growth, wire_metric
 from hpq.errors import DecodeError
 from hpq.fields import Reader, Row, known, word
-from hpq.sweep import SCHEMA, Counts, Goal, Keep, Launch, Metric, Sweep, Take
+from hpq.sweep import SCHEMA, Keep, Launch, Sweep
 from hpq.trial import (
     Artifacts,
     Checkpoint,
@@ -55,39 +54,18 @@ def _mapping(text: str) -> dict[str, Json]:
     return data
 
 
-def encode_metric(metric: Metric | None) -> str:
-    """The metric as JSON; empty for none."""
-    if metric is None:
-        return ""
-    data = {"name": metric.name, "goal": metric.goal, "take": metric.take, "target": metric.target}
-    return dumps(data)
-
-
-def decode_metric(text: str) -> Metric | None:
-    """The metric from its JSON (ValueError, KeyError where it is not one).
-
-    None for a goal of a newer version: no ranking is better than a wrong one.
-    """
-    data = _mapping(text)
-    target = data.get("target")
-    if not isinstance(data["name"], str) or not isinstance(target, int | float | None):
-        raise ValueError("not a metric")
-    goal, take = word(Goal, str(data["goal"])), word(Take, str(data["take"]))
-    if goal is None:
-        return None
-    return Metric(name=data["name"], goal=goal, take=take or Take.LAST, target=target)
-
-
 def encode_sweep(sweep: Sweep) -> dict[str, str]:
     """The fields of a sweep's hash that do not change by themselves (counts are the scripts')."""
+    late = {"sampler": sweep.sampler, "search": sweep.search, "run_cap": str(sweep.run_cap)}
     return {
+        **(late if sweep.sampler else {}),
         "schema": str(sweep.schema),
         "name": sweep.name,
         "digest": sweep.digest,
         "launch": encode_launch(sweep.launch),
         "signature": sweep.signature,
         "signer": sweep.signer,
-        "metric": encode_metric(sweep.metric),
+        "metric": wire_metric.encode(sweep.metric),
         "goal": sweep.metric.goal if sweep.metric else "",
         "class": sweep.worker_class,
         "owner": sweep.owner,
@@ -101,7 +79,9 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "early": wire_early.encode(sweep.early),
         "method": sweep.method,
         "seed": str(sweep.seed),
+        **({"replicates": str(sweep.replicates)} if sweep.replicates > 1 else {}),
         "varying": dumps(list(sweep.varying)),
+        "tags": dumps(list(sweep.tags)),
         "spec": dumps(sweep.spec),
         "provenance": dumps(sweep.provenance),
         "bundle": sweep.bundle,
@@ -115,6 +95,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         DecodeError: a field is not what this version writes (names it).
     """
     r = Reader(key, row)
+    counts = r.counts(queued, running, dropped)
     return Sweep(
         id=sid,
         schema=r.parse("schema", SCHEMA, int),
@@ -123,7 +104,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         launch=r.parse("launch", Launch(), decode_launch),
         signature=r.text("signature"),
         signer=r.text("signer"),
-        metric=r.parse("metric", None, decode_metric),
+        metric=r.parse("metric", None, wire_metric.decode),
         worker_class=r.text("class"),
         owner=r.text("owner"),
         priority=r.whole("priority"),
@@ -136,24 +117,23 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         early=r.parse("early", None, wire_early.decode),
         method=r.text("method"),
         seed=r.whole("seed"),
+        replicates=r.whole("replicates") or 1,
         varying=r.parse("varying", (), lambda text: names(json.loads(text))),
         spec=r.parse("spec", {}, _mapping),
         provenance=r.parse("provenance", {}, _mapping),
         bundle=r.text("bundle"),
+        files=wire_growth.decode_files(key, row),
+        tags=r.parse("tags", (), lambda text: names(json.loads(text))),
         created_ms=r.whole("created_ms"),
         flag=r.text("flag"),
         held=r.text("held"),
+        sampler=r.text("sampler"),
+        search=r.text("search"),
+        run_cap=r.whole("run_cap"),
+        no_more=r.text("no_more"),
         reached=r.parse("reached", None, wire_early.reached),
         bands=r.parse("bands", (), wire_early.bands),
-        counts=Counts(
-            queued=queued,
-            running=running,
-            finished=r.whole("n_finished"),
-            failed=r.whole("n_failed"),
-            pruned=r.whole("n_pruned"),
-            cancelled=r.whole("n_cancelled") + dropped,
-            diverged=r.whole("n_diverged"),
-        ),
+        counts=counts,
     )
 
 
@@ -183,7 +163,6 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
     failure = _failure(r)
     if state is None:  # a newer version's: neither running nor ended as far as we know
         state, phase = TrialState.QUEUED, f"{r.text('state')} (a newer hpq's word)"
-    start = len(METRIC_FIELD)
     return Trial(
         id=trial,
         state=TrialState.CANCELLED if dropped else state,
@@ -198,17 +177,14 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         before_ms=r.whole("before_ms"),
         step=r.whole("step"),
         objective=_finite(r, "objective"),
-        metrics={
-            name[start:].decode(): r.real(name.decode())
-            for name in row
-            if name.startswith(METRIC_FIELD)
-        },
+        metrics=r.reals(METRIC_FIELD),
         failure=failure,
         phase=phase,
         provenance=r.text("provenance"),
         checkpoint=r.parse("checkpoint", None, lambda text: known(Checkpoint, text)),
         artifacts=r.parse("artifacts", None, lambda text: known(Artifacts, text)),
         restarted=r.text("restarted"),
+        reused=r.text("reused"),
         pruning=r.parse("pruning", None, wire_early.pruning),
     )
 

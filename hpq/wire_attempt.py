@@ -8,7 +8,7 @@ from typing import Any
 from hpq import wire
 from hpq.errors import DecodeError
 from hpq.keys import Keys
-from hpq.outcome import Batch, Doomed, Outcome
+from hpq.outcome import Batch, Outcome
 from hpq.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, TrialId, TrialState
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
@@ -25,7 +25,7 @@ def decode_claim(keys: Keys, answer: list[Any]) -> Claim:
     Raises:
         DecodeError: the parameters are not what this version writes.
     """
-    sid, number, attempt, params, checkpoint = answer
+    sid, number, attempt, params, checkpoint, *_ = answer
     trial = TrialId(sweep=sid.decode(), number=int(number))
     where = f"{keys.sweep(trial.sweep, 'params')} field {trial.number}"
     values = wire.decode_params(where, params)
@@ -87,11 +87,5 @@ def outcome_args(outcome: Outcome, sweep_retries: int) -> list[str | int]:
         FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
         "" if outcome.ran_ms is None else outcome.ran_ms,
         _files(outcome.artifacts),
+        "" if outcome.best is None else wire.number(outcome.best),
     ]
-
-
-def decode_doomed(sid: str, raw: bytes) -> Doomed:
-    """One of the items that `commit` answers: number/attempt, with a + where artifacts go, too."""
-    number, attempt = raw.decode().rstrip("+").split("/")
-    trial = TrialId(sweep=sid, number=int(number))
-    return Doomed(trial=trial, attempt=int(attempt), artifacts=raw.endswith(b"+"))

@@ -151,6 +151,11 @@ class Collector:
         return value if math.isfinite(value) else None
 
     @property
+    def best(self) -> float | None:
+        """The best value of the metric so far, whatever the sweep ranks by."""
+        return self._best if math.isfinite(self._best) else None
+
+    @property
     def is_empty(self) -> bool:
         """True where there is nothing that the store has not taken."""
         with self._lock:

@@ -35,6 +35,11 @@ class Trial:
         """1 for the first execution of this trial, then 2, …"""
         return self._run.attempt
 
+    @property
+    def seed(self) -> int:
+        """What to seed random numbers with: another one for each replicate of a set."""
+        return self._run.seed
+
     def report(self, metrics: Mapping[str, object], step: int | None = None) -> None:
         """Report values at a step; without a step, the n-th value of each metric.
 

@@ -20,8 +20,9 @@ import yaml
 import hpq
 from hpq.hiding import OURS
 from hpq.settings import Settings
-from hpq.sweep import Sweep, Wandb
+from hpq.sweep import Sweep, Wandb, seed_of
 from hpq.trial import Claim
+from worker.ownership import SOCKET, Owned
 from worker.secrets import POD_ALLOWED
 
 _ROOT = Path(hpq.__file__).parent
@@ -58,6 +59,7 @@ def of_program(
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "HPQ_SWEEP_ID": claim.trial.sweep,
         "HPQ_TRIAL_ID": str(claim.trial),
+        "HPQ_SEED": str(seed_of(sweep.seed, sweep.replicates, claim.trial.number)),
         "HPQ_ATTEMPT": str(claim.attempt),
         "HPQ_ATTEMPT_ID": f"{claim.trial}/{claim.attempt}",
         "HPQ_PARAMS": str(place.params),
@@ -84,11 +86,6 @@ def _for_wandb(sweep: Sweep, claim: Claim, place: Place) -> dict[str, str]:
     return {"WANDB_SWEEP_PARAM_PATH": str(told)}
 
 
-def _drop_copies(work: Path) -> None:
-    for name in ("checkpoint", "frozen", "path"):
-        shutil.rmtree(work / name, ignore_errors=True)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """The directories of one attempt. The socket's path is short: the kernel allows 108 bytes."""
@@ -99,6 +96,7 @@ class Place:
     params: Path
     path: Path
     socket: str
+    owned: Owned
 
     @classmethod
     def make(cls, home: Path, claim: Claim) -> Place:
@@ -106,30 +104,43 @@ class Place:
         # One flat name: workers of a machine share the folder, and none removes another's parent.
         name = f"{claim.trial.sweep}.{claim.trial.number}.{claim.attempt}"
         work = home / "work" / name
-        shutil.rmtree(work, ignore_errors=True)
-        for older in work.parent.glob(f"{claim.trial.sweep}.{claim.trial.number}.*"):
-            _drop_copies(older)  # of an attempt whose worker was killed: gigabytes, perhaps
-        (work / "out").mkdir(parents=True)
-        (work / "checkpoint").mkdir()
-        (work / "path").mkdir()
-        # The package alone: its site-packages would shadow those of the program's Python.
-        (work / "path" / "hpq").symlink_to(_ROOT)
-        params = work / "params.json"
-        params.write_text(json.dumps(dict(claim.params)), "utf-8")
-        short = tempfile.mkdtemp(prefix="hpq-")
+        work.parent.mkdir(parents=True, exist_ok=True)
+        owned = Owned(work)
+        try:
+            shutil.rmtree(work, ignore_errors=True)
+            (work / "out").mkdir(parents=True)
+            (work / "checkpoint").mkdir()
+            (work / "path").mkdir()
+            # The package alone: its site-packages would shadow those of the program's Python.
+            (work / "path" / "hpq").symlink_to(_ROOT)
+            params = work / "params.json"
+            params.write_text(json.dumps(dict(claim.params)), "utf-8")
+            short = tempfile.mkdtemp(prefix="hpq-")
+            try:
+                owned.note(short)
+            except OSError:
+                os.rmdir(short)
+                raise
+        except OSError:
+            shutil.rmtree(work, ignore_errors=True)
+            owned.release()
+            raise
         return cls(
             work=work,
             out=work / "out",
             checkpoint=work / "checkpoint",
             params=params,
             path=work / "path",
-            socket=f"{short}/report",
+            socket=f"{short}/{SOCKET}",
+            owned=owned,
         )
 
-    def clear(self) -> None:
-        """Remove them, but for what the program left in HPQ_OUT; never fails."""
+    def clear(self, *, keep_out: bool) -> None:
+        """Remove them, but (`keep_out`) for what the program left in HPQ_OUT; never fails."""
         shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
-        _drop_copies(self.work)
+        for name in ("checkpoint", "frozen", "path"):
+            shutil.rmtree(self.work / name, ignore_errors=True)
         with contextlib.suppress(OSError):
-            if not self.out.exists() or not any(self.out.iterdir()):
+            if not (keep_out and self.out.exists() and any(self.out.iterdir())):
                 shutil.rmtree(self.work, ignore_errors=True)
+            self.owned.release()

@@ -38,6 +38,7 @@ class Signals:
 
     wake: int
     level: Callable[[], int]  # 0 go on, 1 stop within the grace, 2 stop at once
+    is_late: Callable[[], bool]  # nothing may be waited for any more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

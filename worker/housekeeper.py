@@ -78,7 +78,8 @@ class Housekeeper:
 
     def _present(self) -> int:
         who, is_idle = self._describe()
-        self._vitals.state(who.fields["state"], who.fields["fault"])
+        if self._vitals.is_heard:
+            self._vitals.state(who.fields["state"], who.fields["fault"])
         return self._store.present(who, idle=is_idle, lifetime_ms=3 * self._settings.lease_ms)
 
     def _reap(self, as_of_ms: int) -> None:

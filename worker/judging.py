@@ -134,4 +134,4 @@ def _failed(got: Collector, kind: FailureKind, message: str) -> Outcome:
 
 def _ended(got: Collector, state: TrialState, failure: Failure | None = None) -> Outcome:
     base = Outcome(state=state, step=got.step, failure=failure)
-    return replace(base, objective=got.objective)
+    return replace(base, objective=got.objective, best=got.best)

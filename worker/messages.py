@@ -22,6 +22,7 @@ class Run:
     trial: str
     attempt: int
     params: Mapping[str, Json]
+    seed: int = 0
     trainer: str = ""
     argv: tuple[str, ...] = ()
     env: Mapping[str, str] | None = None  # of a program; None for a trainer

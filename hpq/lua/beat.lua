@@ -37,6 +37,7 @@ if f[1] == 'queued' then  -- reaped, but nobody claimed it since: its hours are 
   changing(sid, function()
     redis.call('ZREM', sweep_key(sid, 'waiting'), n)
     redis.call('ZADD', sweep_key(sid, 'running'), int(NOW), n)
+    book(sid, 1)
   end)
   redis.call('HSET', t, 'state', 'running')
   redis.call('HDEL', t, 'reaped')
@@ -65,7 +66,8 @@ if ARGV[11] ~= '' and not full then
 end
 if ARGV[14] ~= '' then
   forget_points(sid, n)
-  redis.call('HDEL', t, 'checkpoint', 'checkpoint_step', 'resumes')
+  redis.call('HDEL', t, 'resumes')
+  forget_files(sid, n, 'checkpoint', 'checkpoint_step')
   redis.call('HSET', t, 'restarted', ARGV[14])
   event(sid, 'restarted', n, attempt, 'why', ARGV[14])
   f[6], f[7] = false, false
@@ -73,6 +75,7 @@ end
 if ARGV[12] ~= '' then
   -- Progress, which forgives earlier losses, is a checkpoint of a step beyond all before it. Without
   -- steps it is the second one of an attempt: the first may be what it saves before it trains.
+  has_files_in(sid, ARGV[12])
   local nth = redis.call('HINCRBY', t, 'checkpoints', 1)
   local mark, at = tonumber(redis.call('HGET', t, 'checkpoint_mark') or 0), tonumber(ARGV[13])
   if at > mark then redis.call('HSET', t, 'checkpoint_mark', int(at)) end

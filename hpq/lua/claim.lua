@@ -1,18 +1,20 @@
--- Gives a worker the next trial of its class: by the sweep's priority, then age; in a sweep requeued
--- trials first, then the sweep's order. The same nonce again gets the same answer.
+-- Gives a worker the next trial of its class: by the sweep's priority, then of the owner with the
+-- fewest running trials, then by the sweep's age; in a sweep requeued trials first, then its order. The same nonce again gets the same answer.
 -- KEYS prefix
 -- ARGV class, worker, host, nonce, lease in ms, schema, provenance digest, sweeps to skip (',a,b,'),
 --      the only sweep to look at ('' for all)
--- Replies: trial sweep number attempt params checkpoint ('' for none) | empty [a sweep with a newer schema]
+-- Replies: trial sweep number attempt params checkpoint ('' for none) unfed | empty [a sweep with a newer
+--      schema] unfed, which is a sweep whose sets nobody makes ('' for none)
 
 local class, worker, host, nonce, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local schema, provenance, skip = tonumber(ARGV[6]), ARGV[7], ARGV[8]
-local w = key('w', worker)
+local w, unfed = key('w', worker), ''
 local BRIEF_MS = 10000  -- an idle worker has a ticket within one look of the reaper
 
 local function answer(sid, n, attempt)
+  if is_unfed(sid) then unfed = sid end
   return {'trial', sid, n, attempt, redis.call('HGET', sweep_key(sid, 'params'), n),
-    redis.call('HGET', trial_key(sid, n), 'checkpoint') or ''}
+    redis.call('HGET', trial_key(sid, n), 'checkpoint') or '', unfed}
 end
 
 local last = redis.call('HMGET', w, 'nonce', 'claim')
@@ -51,6 +53,7 @@ local function take(sid, n)
   changing(sid, function()
     redis.call('ZREM', sweep_key(sid, 'waiting'), n)
     redis.call('ZADD', sweep_key(sid, 'running'), int(NOW), n)
+    book(sid, 1)
     redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
   end)
   attempt = redis.call('HINCRBY', t, 'attempt', 1)
@@ -78,7 +81,7 @@ local function take(sid, n)
 end
 
 local full, newer, only = is_full(), '', ARGV[9] or ''
-local sweeps = only ~= '' and {only} or redis.call('ZRANGE', key('c', class, 'open'), 0, -1)
+local sweeps = only ~= '' and {only} or in_turn(class)
 for _, sid in ipairs(sweeps) do
   if not string.find(skip, ',' .. sid .. ',', 1, true) and claimable(sid) > 0 then
     local of = redis.call('HMGET', sweep_key(sid), 'class', 'schema')
@@ -86,6 +89,7 @@ for _, sid in ipairs(sweeps) do
       newer = sid
     elseif of[1] == class then  -- the only one it may take may be another's, or not there yet
       local n = pick(sid)
+      if unfed == '' and is_unfed(sid) then unfed = sid end
       if n then
         if full and make_room(65536) < 65536 then  -- results need what is left
           return redis.error_reply('OOM the server is at its maxmemory: no further trial starts')
@@ -97,4 +101,4 @@ for _, sid in ipairs(sweeps) do
 end
 redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)
 redis.call('HSET', w, 'state', 'idle', 'trial', '')
-return {'empty', newer}
+return {'empty', newer, unfed}

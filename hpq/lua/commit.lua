@@ -4,14 +4,14 @@
 -- ARGV sweep, number, attempt, outcome (finished failed pruned cancelled), objective ('' for none),
 --      step, failure kind, error line, fingerprint, retries allowed, by progress (1: a failure after
 --      the step has risen is not charged), moves (1: rather on another host), log bytes to keep, how
---      long it ran in ms ('' where nobody measured it), artifacts as JSON ('' for none)
+--      long it ran in ms ('' where nobody measured it), artifacts as JSON ('' for none), the best value
+--      that it reported ('' for none)
 -- Replies: done | requeued | suspect (given back uncharged: this worker fails alone) | already |
---      stale | unknown, then class and tickets, then the trials whose files may go: number/attempt
---      for checkpoints, with a + for artifacts, too
+--      stale | unknown, then class and tickets
 
 local sid, n, attempt, outcome, objective = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local step, kind, message, fingerprint = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
-local artifacts = ARGV[15] or ''
+local artifacts, best = ARGV[15] or '', ARGV[16] or ''
 local s, t = sweep_key(sid), trial_key(sid, n)
 
 if is_full() then make_room(65536) end  -- a result is taken all the same
@@ -157,25 +157,29 @@ local function kept(keep)
   return stays
 end
 
--- Trials whose files nobody needs any more. They are named again until `forget` says they are gone.
-local function doomed()
-  local keep, found = redis.call('HGET', s, 'keep'), {}
+-- Nobody needs the checkpoint of a trial that came to its end, nor files that `keep` lets go.
+local function let_files_go()
+  local keep = redis.call('HGET', s, 'keep')
   if not keep or keep == '' then
-    local over = outcome == 'finished' or outcome == 'pruned' or kind == 'diverged'
-    if over and redis.call('HEXISTS', t, 'checkpoint') == 1 then found[1] = n .. '/' .. attempt end
-    return found
-  end
-  local stays = kept(cjson.decode(keep))
-  for _, one in ipairs(redis.call('SMEMBERS', files)) do
-    if not stays[one] and #found < 100 and redis.call('ZSCORE', sweep_key(sid, 'ended'), one) then
-      found[#found + 1] = one .. '/' .. redis.call('HGET', trial_key(sid, one), 'attempt') .. '+'
+    if outcome == 'finished' or outcome == 'pruned' or kind == 'diverged' then
+      forget_files(sid, n, 'checkpoint', 'checkpoint_step')
     end
   end
-  return found
+  if redis.call('HEXISTS', t, 'artifacts') + redis.call('HEXISTS', t, 'checkpoint') > 0 then
+    redis.call('SADD', files, n)
+  end
+  if not keep or keep == '' then return end
+  local stays = kept(cjson.decode(keep))
+  for _, one in ipairs(redis.call('SMEMBERS', files)) do
+    if not stays[one] and redis.call('ZSCORE', sweep_key(sid, 'ended'), one) then
+      forget_files(sid, one, 'checkpoint', 'checkpoint_step', 'artifacts')
+      redis.call('SREM', files, one)
+    end
+  end
 end
 
 keep_log(tonumber(ARGV[13]))  -- before the trial ends: then it is weighed
-local reply, gone = 'done', {}
+local reply = 'done'
 local want = changing(sid, function()
   local last, in_a_row = tail(), streak()
   local same, others, passed = compare(last)
@@ -193,19 +197,22 @@ local want = changing(sid, function()
     return
   end
   local fields = {'objective', objective, 'step', step}
+  if best ~= '' and (redis.call('HGET', s, 'sampler') or '') ~= '' then
+    fields[5], fields[6] = 'best', best
+  end
   for _, pair in ipairs({{'kind', kind}, {'error', message}, {'fingerprint', fingerprint}}) do
     if pair[2] ~= '' then fields[#fields + 1] = pair[1]; fields[#fields + 1] = pair[2] end
+  end
+  if artifacts ~= '' then
+    has_files_in(sid, artifacts)
+    redis.call('HSET', t, 'artifacts', artifacts)
   end
   finish(sid, n, attempt, outcome, unpack(fields))
   redis.call('HSET', t, 'ran_ms', ran)
   redis.call('HDEL', t, 'phase', 'resumes')
-  if artifacts ~= '' then redis.call('HSET', t, 'artifacts', artifacts) end
-  if artifacts ~= '' or redis.call('HEXISTS', t, 'checkpoint') == 1 then
-    redis.call('SADD', files, n)
-  end
   if kind == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', 1) end
   if objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
-    redis.call('ZADD', sweep_key(sid, 'rank'), objective, n)
+    place(sid, n, objective)
   end
   if outcome == 'finished' or outcome == 'pruned' then
     redis.call('HINCRBY', s, 'dur_n', 1)
@@ -215,10 +222,10 @@ local want = changing(sid, function()
   end
   if outcome == 'failed' and kind ~= 'diverged' then mind_canary(sid, n, attempt, kind, message) end
   if is_failure then breaker(last, same, others) end
-  gone = doomed()
+  let_files_go()
 end)
 if reply == 'done' and objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
   local rule = read_rule(sid)  -- a result may come without its reports, from a worker's disk
   if rule then mind_target(sid, n, attempt, rule, objective) end
 end
-return {reply, want[1], want[2], unpack(gone)}
+return {reply, want[1], want[2]}

@@ -10,7 +10,7 @@ if redis.call('EXISTS', s) == 0 then return {'unknown', '', 0, 0} end
 is_full()  -- goes on all the same
 local touched, reply = 0, 'ok'
 local flag = redis.call('HGET', s, 'flag')
-local is_over = redis.call('ZCARD', waiting) + running(sid) == 0
+local is_over = is_done(sid)
 
 local function stop_running(n)
   redis.call('HSET', trial_key(sid, n), 'stop', 'stop')
@@ -34,12 +34,14 @@ end
 
 function verbs.stop()
   if not is_over then redis.call('HSET', s, 'flag', 'stopped') end
+  close_search(sid, 'stopped')
   touched = touched + cancel_all_waiting(sid)
 end
 
 function verbs.cancel()
   if #ARGV == 2 then
     if not is_over then redis.call('HSET', s, 'flag', 'cancelled') end
+    close_search(sid, 'cancelled')
     touched = touched + cancel_all_waiting(sid)
     for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do stop_running(n) end
   end
@@ -55,9 +57,9 @@ end
 
 function verbs.set()
   redis.call('HSET', s, unpack(ARGV, 3))
-  if redis.call('ZCARD', waiting) + running(sid) > 0 then open(sid) end
+  if not is_done(sid) then open(sid) end
 end
 
 local want = changing(sid, verbs[verb])
-event(sid, verb, 0, 0, 'touched', touched)
+event(sid, verb, 0, 0, 'touched', touched, unpack(verb == 'set' and {unpack(ARGV, 3)} or {}))
 return {reply, want[1], want[2], touched}

@@ -13,6 +13,7 @@ local clock = redis.call('TIME')
 local NOW = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 local FRONT = 1000000000  -- a requeued trial waits at its number minus this: before all others
+local COMING = 1000       -- at most so many sets that are yet to be made count
 local FRESH_MS = 30000    -- an idle worker or a host not seen for so long does not count
 
 -- Appends to the sweep's events. A trial that was claimed keeps the ids of its own, the newest ~120,
@@ -48,12 +49,33 @@ local function is_there(sid) return redis.call('HEXISTS', sweep_key(sid), 'class
 
 local function running(sid) return redis.call('ZCARD', sweep_key(sid, 'running')) end
 
--- How many trials of a sweep could be claimed now.
+-- How many sets of a late-bound sweep may still be made; 0 for any other. An open-ended one has no
+-- number, so more than COMING count as COMING.
+local function to_come(sid)
+  local f = redis.call('HMGET', sweep_key(sid), 'sampler', 'run_cap', 'no_more')
+  if (f[1] or '') == '' or (f[3] or '') ~= '' then return 0 end
+  local cap = tonumber(f[2]) or 0
+  if cap == 0 then return COMING end
+  return math.max(0, math.min(COMING, cap - redis.call('HLEN', sweep_key(sid, 'params'))))
+end
+
+-- No further sets of a late-bound sweep are made, for this reason (stopped, cancelled, exhausted, …).
+local function close_search(sid, why)
+  local f = redis.call('HMGET', sweep_key(sid), 'sampler', 'no_more')
+  if (f[1] or '') ~= '' and (f[2] or '') == '' then redis.call('HSET', sweep_key(sid), 'no_more', why) end
+end
+
+-- True where nothing of a sweep waits, runs or may still come.
+local function is_done(sid)
+  return redis.call('ZCARD', sweep_key(sid, 'waiting')) + running(sid) + to_come(sid) == 0
+end
+
+-- How many trials of a sweep could be claimed now, also such as have yet to be made.
 local function claimable(sid)
   local f = redis.call('HMGET', sweep_key(sid), 'flag', 'held', 'max_parallel', 'canary', 'n_finished',
     'n_pruned')
   if (f[1] or '') ~= '' or (f[2] or '') ~= '' then return 0 end
-  local room = redis.call('ZCARD', sweep_key(sid, 'waiting'))
+  local room = redis.call('ZCARD', sweep_key(sid, 'waiting')) + to_come(sid)
   local cap, canary = tonumber(f[3]) or 0, tonumber(f[4]) or 0
   if cap > 0 then room = math.min(room, cap - running(sid)) end
   if canary > 0 then room = math.min(room, canary - (tonumber(f[5]) or 0) - (tonumber(f[6]) or 0) - running(sid)) end
@@ -73,10 +95,31 @@ local function set_demand(class, by)
   end
 end
 
--- How many tickets the class should have because of this sweep.
+-- True where sets may be made and nobody holds the lease for making them.
+local function is_unfed(sid)
+  local ends = tonumber(redis.call('HGET', sweep_key(sid), 'suggest_until') or 0)
+  return ends <= NOW and claimable(sid) > 0 and to_come(sid) > 0
+end
+
+-- How many tickets the class should have because of this sweep: for what waits, and for one who makes
+-- sets where nobody does.
 local function tickets(sid, class)
   local idle = redis.call('ZCOUNT', key('c', class, 'idle'), NOW - FRESH_MS, '+inf')
-  return math.min(claimable(sid), idle + 8)
+  local ready = math.min(claimable(sid), redis.call('ZCARD', sweep_key(sid, 'waiting')))
+  if ready == 0 and is_unfed(sid) then return 1 end
+  return math.min(ready, idle + 8)
+end
+
+-- Nothing of a sweep can be claimed or runs.
+local function close(sid, class)
+  redis.call('ZREM', key('c', class, 'open'), sid)
+  redis.call('HDEL', key('c', class, 'owners'), sid)
+end
+
+-- Books about how many trials of a sweep's owner run in its class; the reaper puts them right.
+local function book(sid, by)
+  local f = redis.call('HMGET', sweep_key(sid), 'class', 'owner')
+  if f[1] and by ~= 0 then redis.call('HINCRBY', key('c', f[1], 'busy'), f[2] or '', by) end
 end
 
 -- Runs a change of a sweep and keeps the demand list in step; answers {class, tickets wanted}.
@@ -84,17 +127,18 @@ local function changing(sid, change)
   local class, before = redis.call('HGET', sweep_key(sid), 'class'), demand(sid)
   change()
   set_demand(class, demand(sid) - before)
-  if redis.call('ZCARD', sweep_key(sid, 'waiting')) + running(sid) == 0 then
-    redis.call('ZREM', key('c', class, 'open'), sid)
-  end
+  if is_done(sid) then close(sid, class) end
   return {class, tickets(sid, class)}
 end
 
 -- Where a sweep stands in its class: priority first, then age. Exact below 2^53.
+local PRIORITY = 1e13  -- ms, more than any time since 1970
 local function open(sid)
-  local f = redis.call('HMGET', sweep_key(sid), 'class', 'priority', 'created_ms')
-  local order = int(tonumber(f[3]) - (tonumber(f[2]) or 0) * 1e13)
+  local f = redis.call('HMGET', sweep_key(sid), 'class', 'priority', 'created_ms', 'owner')
+  local order = int(tonumber(f[3]) - (tonumber(f[2]) or 0) * PRIORITY)
   redis.call('ZADD', key('c', f[1], 'open'), order, sid)
+  redis.call('HSET', key('c', f[1], 'owners'), sid, f[4] or '')
+  redis.call('HINCRBY', key('c', f[1], 'busy'), f[4] or '', 0)
 end
 
 -- Lets nothing more of a sweep start until a person says so.
@@ -128,6 +172,7 @@ end
 local function let_go(sid, n, seen)
   redis.call('ZREM', key('leases'), sid .. '/' .. n)
   if redis.call('ZREM', sweep_key(sid, 'running'), n) == 0 then return end
+  book(sid, -1)
   local t = trial_key(sid, n)
   redis.call('HSET', t, 'ran_ms', int(seen - tonumber(redis.call('HGET', t, 'claimed_ms'))))
 end
@@ -230,6 +275,42 @@ local function is_full()
   return type(answer) == 'table' and answer.err ~= nil and string.find(answer.err, 'OOM', 1, true) ~= nil
 end
 
+-- The files of an attempt lie in the store that a pointer (JSON) names.
+local function has_files_in(sid, pointer)
+  redis.call('SADD', sweep_key(sid, 'stores'), cjson.decode(pointer).store)
+end
+
+-- Files of a trial (n '': of a sweep) that nothing points to may go, wherever they are: whoever has
+-- the store removes them and takes this down (hpq/doomed.py).
+local function doom(sid, n)
+  for _, store in ipairs(redis.call('SMEMBERS', sweep_key(sid, 'stores'))) do
+    redis.call('XADD', key('doomed', store), '*', 's', sid, 'n', n)
+  end
+end
+
+-- Nothing points to these files of a trial any more.
+local function forget_files(sid, n, ...)
+  redis.call('HDEL', trial_key(sid, n), ...)
+  doom(sid, n)
+end
+
+-- Puts a trial into the ranking, or takes it out of it (objective nil). Where a set has replicates,
+-- whose numbers follow each other, the first of them stands in `means` with the mean of all.
+local function place(sid, n, objective)
+  local ranking = sweep_key(sid, 'rank')
+  if objective then redis.call('ZADD', ranking, objective, n) else redis.call('ZREM', ranking, n) end
+  local each = tonumber(redis.call('HGET', sweep_key(sid), 'replicates') or 1)
+  if each < 2 then return end
+  local first, sum, count = n - (n - 1) % each, 0, 0
+  for i = first, first + each - 1 do
+    local score = redis.call('ZSCORE', ranking, i)
+    if score then sum, count = sum + score, count + 1 end
+  end
+  local means = sweep_key(sid, 'means')
+  if count == 0 then redis.call('ZREM', means, first) return end
+  redis.call('ZADD', means, string.format('%.17g', sum / count), first)
+end
+
 -- Into a terminal state. `...` are further fields for both the trial's hash and the event.
 local function finish(sid, n, attempt, state, ...)
   let_go(sid, n, NOW)
@@ -238,6 +319,9 @@ local function finish(sid, n, attempt, state, ...)
   redis.call('HSET', trial_key(sid, n), 'state', state, 'closed', attempt, 'ended_ms', int(NOW), ...)
   redis.call('ZADD', sweep_key(sid, 'ended'), int(NOW), n)
   redis.call('HINCRBY', sweep_key(sid), 'n_' .. state, 1)
+  local files = redis.call('HMGET', trial_key(sid, n), 'checkpoint', 'artifacts')
+  if files[1] or files[2] then redis.call('SADD', sweep_key(sid, 'files'), n) end
   event(sid, state, n, attempt, ...)
   weigh(sid, n)
+  doom(sid, n)  -- what earlier attempts have left
 end

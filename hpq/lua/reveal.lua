@@ -15,7 +15,7 @@ if redis.call('EXISTS', s) == 1 then
 end
 if not is_mine then return {'torn'} end
 
-local parts = {'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'files', 'events', 'origin'}
+local parts = {'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'means', 'files', 'stores', 'events', 'origin'}
 for i = 6, #ARGV, 2 do
   if ARGV[i] == 'bands' then
     for band in string.gmatch(ARGV[i + 1], '%d+') do parts[#parts + 1] = 'band:' .. band end
@@ -53,6 +53,6 @@ redis.call('ZADD', key('sweeps'), f[2], sid)
 redis.call('HSETNX', key('digests'), f[3], sid)
 redis.call('HSETNX', key('last'), f[4], sid)
 if tonumber(f[5] or 0) > 0 then redis.call('ZADD', key('bulk'), 0, sid) end
-if redis.call('ZCARD', sweep_key(sid, 'waiting')) > 0 then open(sid) end
+if not is_done(sid) then open(sid) end
 set_demand(f[1], demand(sid))
 return {'created', f[1], tickets(sid, f[1])}

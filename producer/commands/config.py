@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as jsonlib
 import os
 from contextlib import suppress
-from typing import Annotated
 
 import typer
 
@@ -13,6 +12,7 @@ from hpq.errors import UserError
 from hpq.settings import ABOUT, Settings, describe, read, variable
 from hpq.signing import fingerprint, key_of
 from hpq.trial import Json
+from producer.commands.options import AsJson
 from producer.look.out import show_table
 from producer.look.style import Span, Style
 from producer.look.tables import Column
@@ -22,7 +22,7 @@ app = typer.Typer()
 
 
 @app.command()
-def config(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def config(json: AsJson = False) -> None:
     """Settings in force, secrets hidden."""
     settings = read(os.environ)
     shown = {**describe(settings), **_key(settings)}

@@ -61,9 +61,10 @@ def _trial(session: Session, what: str) -> Trial:
 def _why_none(view: View, trial: Trial) -> str:
     if not trial.state.is_terminal:
         return f"it is {trial.state}, and files are there once a trial has ended"
+    lines = "its worker had no HPQ_STORE or could not copy them: `hpq logs` says where they lie"
     if view.sweep(trial.id.sweep).keep is not None:
-        return "the sweep's `keep` says whose stay, or it saved none"
-    return "it saved none, or its worker had no HPQ_STORE"
+        return f"the sweep's `keep` says whose stay; or it saved none, or {lines}"
+    return f"it saved none, or {lines}"
 
 
 def _target(name: str, out: Path | None, force: bool) -> Path:

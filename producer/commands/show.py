@@ -15,6 +15,7 @@ from hpq.sweep import Sweep
 from hpq.trial import TrialId
 from hpq.view import View
 from producer.code_back import give_back
+from producer.commands.options import AsJson
 from producer.completion import sweep_ids
 from producer.look.attempts import attempt_record, attempts_of
 from producer.look.by_hand import by_hand
@@ -22,7 +23,7 @@ from producer.look.describe import sweep_lines, trial_lines
 from producer.look.logs import read_log
 from producer.look.origin import origin_of
 from producer.look.out import show_json, show_lines, stdout_look
-from producer.look.records import finite, sweep_record, trial_record
+from producer.look.records import finite, iso, sweep_record, trial_record
 from producer.lookup import find
 from producer.session import Session, open_session
 
@@ -36,7 +37,7 @@ def show(
         str | None,
         typer.Argument(help="SWEEP, SWEEP/7, or 7 of my last.", autocompletion=sweep_ids),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     as_command: Annotated[
         bool, typer.Option("--command", help="How to run the trial by hand.")
     ] = False,
@@ -79,6 +80,17 @@ def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
         "digest": sweep.digest,
         "spec": dict(sweep.spec),
         "provenance": dict(sweep.provenance),
+        "files": [
+            {
+                "at": iso(file.at_ms),
+                "added": file.added,
+                "cancelled": file.cancelled,
+                "digest": file.digest,
+                "spec": dict(file.spec),
+                "provenance": dict(file.origin),
+            }
+            for file in sweep.files
+        ],
     }
     show_json(sweep_record(sweep, view.leaders([sweep])[0]) | more)
 

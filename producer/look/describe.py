@@ -6,14 +6,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hpq.given import GivenFile
 from hpq.sweep import Sweep
 from hpq.trial import Params, Point, Trial
 from producer.look.attempts import Attempt, attempt_lines
+from producer.look.early_lines import rule_words, target_words, why_ended
 from producer.look.flat import flat
 from producer.look.records import iso
 from producer.look.sparkline import sparkline
 from producer.look.style import Line, Span, Style
-from producer.look.text import clean, clean_block, duration, measure, size, value, width
+from producer.look.text import clean, clean_block, duration, measure, planned, size, value, width
 from producer.look.trial_rows import STATE_STYLE
 from producer.look.verdict import count_words
 
@@ -41,12 +43,16 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
             "signed": signed,
             "class": sweep.worker_class,
             "owner": sweep.owner,
+            "tags": " ".join(sweep.tags),
             "priority": str(sweep.priority or ""),
             "max parallel": str(sweep.max_parallel or ""),
             "retries": str(sweep.retries or ""),
             "timeout": duration(sweep.timeout_s * 1000) if sweep.timeout_s else "",
+            "early terminate": rule_words(sweep.early) if sweep.early else "",
+            "target": target_words(sweep)
+            or (f"{metric.target:g}" if metric and metric.target is not None else ""),
             "keep": f"best {sweep.keep.best}, last {sweep.keep.last}" if sweep.keep else "",
-            "method": f"{sweep.method}, seed {sweep.seed}",
+            "method": f"{sweep.method}, seed {sweep.seed}" + _sampling(sweep),
             "varying": " ".join(sweep.varying),
             "created": iso(sweep.created_ms) or "",
             "digest": sweep.digest,
@@ -58,7 +64,27 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
         yield from _section("file", ([Span(line)] for line in clean_block(text).splitlines()))
     else:
         yield from _block("file", sweep.spec)
+    for file in sweep.files:
+        yield from _section(_grown(file), _file(file))
     yield from _block("provenance", origin)
+
+
+def _grown(file: GivenFile) -> str:
+    what = f"{file.added} added" + (f", {file.cancelled} cancelled" if file.cancelled else "")
+    return f"file of {iso(file.at_ms)}: {what}"
+
+
+def _file(file: GivenFile) -> Iterator[Line]:
+    text = file.origin.get("text")
+    shown = clean_block(text) if isinstance(text, str) else json.dumps(dict(file.spec), indent=2)
+    return ([Span(line)] for line in shown.splitlines())
+
+
+def _sampling(sweep: Sweep) -> str:
+    if not sweep.sampler:
+        return ""
+    end = "open-ended" if sweep.counts.is_open_ended else f"to {planned(sweep.counts)} trials"
+    return f"; sets by {sweep.sampler} as workers ask, {sweep.no_more or end}"
 
 
 def trial_lines(
@@ -77,6 +103,8 @@ def trial_lines(
     if trial.failure:
         yield [Span("failed  "), Span(str(trial.failure.kind), Style.RED)]
         yield [Span(f"        {clean(trial.failure.message)}")]
+    if ended := why_ended(trial, sweep):
+        yield [Span("why     "), Span(ended)]
     yield from _pairs(
         {
             "attempt": str(trial.attempt),
@@ -87,6 +115,7 @@ def trial_lines(
             "step": str(trial.step or ""),
             "phase": trial.phase,
             "started again": trial.restarted,
+            "result of": f"{trial.reused}: it never ran here" if trial.reused else "",
             "checkpoint": _checkpoint(trial),
         }
     )

@@ -9,6 +9,7 @@ from hpq.trial import Trial
 from producer.look.bars import Scale, bar
 from producer.look.flat import cell
 from producer.look.out import show_lines, show_table
+from producer.look.scores import score
 from producer.look.style import Span, Style
 from producer.look.tables import Column
 from producer.look.text import clean, duration, measure
@@ -36,6 +37,7 @@ def result_row(trial: Trial, sweep: Sweep, metrics: Sequence[str] = ()) -> list[
     """A trial as cells: what varies, what came out, and why it failed."""
     failure = trial.failure
     why = f"{failure.kind}: {clean(failure.message)}" if failure else ""
+    why = why or (f"of {clean(trial.reused)}" if trial.reused else "")
     return [
         Span(str(trial.id.number)),
         Span(trial.state.value, STATE_STYLE[trial.state]),
@@ -67,7 +69,7 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
             Span(str(trial.id.number)),
             *(Span(cell(trial.params, p)) for p in sweep.varying),
             Span(duration(trial.duration_ms)),
-            Span("" if objective is None else measure(objective), Style.BOLD),
+            Span(score(trial), Style.BOLD),
         ]
         if scale:
             row.append(Span("" if objective is None else bar(objective, scale, _BAR), Style.GREEN))

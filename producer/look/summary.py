@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from hpq.sweep import Sweep
@@ -51,6 +52,21 @@ class Failed:
     message: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """Trials that were stopped early, and the time that they would have taken beyond what they did.
+
+    `usual_ms` is the median of the finished trials (None: none has finished), `ran_ms` what all
+    finished and stopped ones took.
+    """
+
+    stopped: int
+    finished: int
+    ran_ms: float
+    usual_ms: float | None
+    ms: float
+
+
 @dataclass(slots=True)
 class Tally:
     """Takes trials one by one and keeps of them only what a summary needs."""
@@ -61,10 +77,13 @@ class Tally:
     before_ms: int = 0  # of those that another attempt followed
     _values: dict[str, list[Json]] = field(default_factory=dict)
     _failed: dict[str, Failed] = field(default_factory=dict)
+    _took: dict[TrialState, list[int]] = field(default_factory=dict)
 
     def add(self, trials: Iterable[Trial]) -> Tally:
         """Count these trials in."""
         for trial in trials:
+            if trial.state in _RANKED:
+                self._took.setdefault(trial.state, []).append(trial.duration_ms)
             self.total_ms += trial.total_ms
             self.before_ms += trial.before_ms
             if trial.objective is not None and trial.state in _RANKED:
@@ -81,6 +100,22 @@ class Tally:
                     )
                 self._failed[kind] = new
         return self
+
+    @property
+    def saved(self) -> Saved | None:
+        """What early termination saved; None where it stopped nothing."""
+        stopped = self._took.get(TrialState.PRUNED, [])
+        finished = self._took.get(TrialState.FINISHED, [])
+        if not stopped:
+            return None
+        usual = median(finished) if finished else None
+        return Saved(
+            stopped=len(stopped),
+            finished=len(finished),
+            ran_ms=sum(stopped) + sum(finished),
+            usual_ms=usual,
+            ms=sum(max(0.0, usual - took) for took in stopped) if usual else 0.0,
+        )
 
     @property
     def failures(self) -> list[Failed]:

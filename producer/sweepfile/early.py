@@ -15,23 +15,24 @@ from hpq.sweep import EarlyTerminate, Rule
 from hpq.trial import Json
 from producer.sweepfile import schema
 from producer.sweepfile.problems import Problems, shown
+from producer.sweepfile.values import FLAG, Check, number, whole, word
 
 _KEY = "early_terminate"
 _ROUNDS = 100  # of min_iter·eta^k; W&B makes so many
 _MOST = 2**53  # exact in a double, which is what Redis's scripts count with
 _LONGEST = 2**20  # values of one trial that the median looks at
-_COUNT = schema.whole(1, 2**31)
-_TYPE: Mapping[str, schema.Check] = {"type": schema.word(*(rule.value for rule in Rule))}
-RULES: Mapping[str, Mapping[str, schema.Check]] = {
+_COUNT = whole(1, 2**31)
+_TYPE: Mapping[str, Check] = {"type": word(*(rule.value for rule in Rule))}
+RULES: Mapping[str, Mapping[str, Check]] = {
     Rule.HYPERBAND: {
         **_TYPE,
         "min_iter": _COUNT,
         "max_iter": _COUNT,
-        "s": schema.whole(1, 100),
-        "eta": schema.number(1),
-        "strict": schema.flag,
+        "s": whole(1, 100),
+        "eta": number(1),
+        "strict": FLAG,
     },
-    Rule.ASHA: {**_TYPE, "min_iter": _COUNT, "max_iter": _COUNT, "eta": schema.number(1)},
+    Rule.ASHA: {**_TYPE, "min_iter": _COUNT, "max_iter": _COUNT, "eta": number(1)},
     Rule.MEDIAN: {**_TYPE, "min_iter": _COUNT, "min_trials": _COUNT},
 }
 
@@ -64,21 +65,21 @@ def check(data: Mapping[str, Json], out: Problems) -> None:
 def read(value: Mapping[str, Json]) -> EarlyTerminate:
     """The rule that a checked mapping is."""
 
-    def number(key: str, default: float) -> float:
+    def given(key: str, default: float) -> float:
         got = value.get(key, default)
         return got if isinstance(got, int | float) else default
 
     rule = Rule(str(value["type"]))
-    least, most = int(number("min_iter", 1)), int(number("max_iter", 0))
+    least, most = int(given("min_iter", 1)), int(given("max_iter", 0))
     if rule is Rule.MEDIAN:
-        startup = int(number("min_trials", 5))
+        startup = int(given("min_trials", 5))
         return EarlyTerminate(rule=rule, bands=tuple(_dense(least)), min_trials=startup)
-    eta = float(number("eta", 3 if rule is Rule.HYPERBAND else 4))
+    eta = float(given("eta", 3 if rule is Rule.HYPERBAND else 4))
     if rule is Rule.ASHA:
         rungs = _rising(least, eta)
         bands = takewhile(lambda band: band < most, rungs) if most else rungs
         return EarlyTerminate(rule=rule, bands=_distinct(bands), eta=eta)
-    falling = _falling(most, eta, int(number("s", 0)))
+    falling = _falling(most, eta, int(given("s", 0)))
     return EarlyTerminate(
         rule=rule,
         bands=_distinct(falling if most else _rising(least, eta)),

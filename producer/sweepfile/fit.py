@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 
 from hpq.command import MACROS
 from hpq.hyperparams import SHIPPED, Number, TrainerSpec
+from hpq.search.distributions import Distribution
+from hpq.search.space import Space
 from hpq.trial import Json
-from producer.sweepfile import schema
-from producer.sweepfile.distributions import Distribution
+from producer.sweepfile import values
 from producer.sweepfile.problems import Path, Problems, shown
-from producer.sweepfile.space import Space
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
 _MACRO = re.compile(r"\$\{(?!envvar:[A-Z0-9_]+\})([^}]*)\}\Z")
@@ -38,7 +38,7 @@ def check_code(data: Mapping[str, Json], out: Problems) -> None:
 
 def _trainer(trainer: str, data: Mapping[str, Json], out: Problems) -> None:
     if trainer not in SHIPPED and not _FUNCTION.match(trainer):
-        hint = schema.nearest(trainer, tuple(SHIPPED))
+        hint = values.nearest(trainer, tuple(SHIPPED))
         allowed = f"one of {', '.join(SHIPPED)}, nor package.module:function"
         out.add(("trainer",), f"{shown(trainer)} is not {allowed}{hint}")
     if "command" in data:
@@ -55,7 +55,7 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
     for index, item in enumerate(items if isinstance(items, list) else ()):
         match = _MACRO.match(str(item))
         if match and match[1] not in known:
-            hint = schema.nearest(match[1], _MACRO_NAMES)
+            hint = values.nearest(match[1], _MACRO_NAMES)
             hint = hint or f"; there are {', '.join(_MACRO_NAMES)} and the parameters"
             out.add(("command", index), f"no macro {shown(item)}{hint}")
 

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -123,8 +124,9 @@ def test_a_killed_worker_s_trial_goes_on_from_its_checkpoint_without_doubled_ste
     assert steps(lab, sid) == [1, 2, 3, 4, 5, 6, 7, 8]
     trial = lab.trial(sid)
     assert trial.state is TrialState.FINISHED and trial.objective == 2 and trial.attempt == 2
-    lab.wait_until(lambda: lab.trial(sid).checkpoint is None, "the checkpoint to be forgotten")
-    assert files_of(shelf, sid) == ["1/2/artifacts/model.txt"]
+    assert lab.trial(sid).checkpoint is None
+    want = ["1/2/artifacts/model.txt"]
+    lab.wait_until(lambda: files_of(shelf, sid) == want, "the checkpoint to go")
     assert "goes on from the checkpoint" in lab.ok("logs", sid)
 
 
@@ -147,6 +149,63 @@ def test_sigterm_publishes_what_the_program_saves_before_the_trial_is_given_back
     lab.wait_over(sid)
     assert "starts after 2" in lab.printed(sid)
     assert steps(lab, sid) == list(range(1, 9))
+
+
+@contextlib.contextmanager
+def hanging(path: Path) -> Iterator[int]:
+    """A file of the store whose writer gets no further: a pipe; its end for reading."""
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        yield end
+    finally:
+        os.close(end)
+
+
+def has_begun(end: int) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        return bool(os.read(end, 1))
+    return False
+
+
+LARGE = COUNTS.replace("json.dumps(step)", 'json.dumps(step) + " " * 1_000_000').replace(
+    'f"model {step}"', '"m" * 1_000_000'
+)
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_copy_that_hangs_holds_no_worker_that_is_told_to_go(lab, shelf, signals) -> None:
+    sid = begin(lab, upto=2, saved=1, code=LARGE)
+    fleet = lab.worker(HPQ_GRACE_S="3" if signals == 1 else "3600")
+    first = wait_pointer(lab, sid)
+    wait_step(lab, sid, 2)
+    with hanging(shelf / "hpq" / sid / "1/1/checkpoint-2/state.json") as end:
+        fleet.terminate()
+        lab.wait_until(lambda: has_begun(end), "the copy of the last checkpoint")
+        if signals == 2:
+            fleet.terminate()
+        assert fleet.wait(50) == 0
+    assert lab.events(sid) == ["claimed", "requeued"]
+    assert lab.trial(sid).checkpoint == first  # valid, and nothing half is published
+    lab.go()
+    lab.worker()
+    lab.wait_over(sid)
+    assert "starts after 1" in lab.printed(sid) and steps(lab, sid) == list(range(1, 9))
+
+
+def test_artifacts_that_hang_hold_no_result_of_a_worker_that_is_told_to_go(lab, shelf) -> None:
+    sid = begin(lab, upto=8, saved=0, code=LARGE)
+    with hanging(shelf / "hpq" / sid / "1/1/artifacts/model.txt") as end:
+        fleet = lab.worker()
+        lab.wait_until(lambda: has_begun(end), "the copy of the model")
+        fleet.terminate()
+        assert fleet.wait(50) == 0
+    lab.audit(sid)
+    trial = lab.trial(sid)
+    assert (trial.state, trial.artifacts) == (TrialState.FINISHED, None)
+    assert "its files could not be kept: the store hangs; they are in" in lab.printed(sid)
+    assert (lab.home / "work" / f"{sid}.1.1" / "out" / "model.txt").stat().st_size == 1_000_000
 
 
 @pytest.mark.slow

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +106,34 @@ def test_a_killed_runner_leaves_nothing_of_its_program_even_if_its_worker_dies_w
     lab.go()
     lab.wait_over(sid)
     assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
+
+
+def test_a_living_worker_clears_the_disk_of_what_a_killed_one_has_left(lab) -> None:
+    """F3: kill -9 of a fleet, its parent and its runner; another worker shares its HPQ_HOME."""
+    with tempfile.TemporaryDirectory(prefix="t-") as short:
+        tmp = Path(short)
+        lab.env["TMPDIR"] = short
+        (tmp / "hpq-of-another").mkdir()
+        sid = lab.steered(2)
+        lab.worker()
+        lab.wait_for("began-1-1")
+        mine = set(lab.processes())
+        dies = lab.worker()
+        lab.wait_for("began-2-1")
+        work = lab.home / "work"
+        assert len(list(tmp.iterdir())) == 3
+        (work / f"{sid}.2.1" / "checkpoint" / "large").write_bytes(bytes(100_000))
+        dies.kill()
+        for pid in set(lab.processes()) - mine:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        stays = {f"{sid}.1.1", f"{sid}.1.1.lock"}
+        lab.wait_until(lambda: {p.name for p in work.iterdir()} == stays, "the end of its files")
+        assert len(list(tmp.iterdir())) == 2
+        lab.go()
+        lab.wait_over(sid)
+        lab.wait_until(lambda: not list(work.iterdir()), "the end of all directories")
+        assert [p.name for p in tmp.iterdir()] == ["hpq-of-another"]
 
 
 @pytest.mark.slow

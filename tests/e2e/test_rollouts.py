@@ -26,6 +26,7 @@ def copy_of(lab, name: str, *, version: str, schema: int) -> dict[str, str]:
     for path, rule, text in (
         ("hpq/__init__.py", r'__version__ = ".*"', f'__version__ = "{version}"'),
         ("hpq/sweep.py", r"\nSCHEMA = \d+", f"\nSCHEMA = {schema}"),
+        ("hpq/sweep.py", r"\nEARLY_SCHEMA = \d+", f"\nEARLY_SCHEMA = {schema}"),
     ):
         file = folder / path
         new, count = re.subn(rule, text, file.read_text("utf-8"))

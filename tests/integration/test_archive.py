@@ -155,6 +155,25 @@ def test_a_sweep_that_runs_or_moves_is_not_archived(
     assert not (tmp_path / "s.hpq").exists()
 
 
+def test_an_archive_too_large_for_what_is_left_is_refused_before_it_begins(
+    hpq: Hpq, lived, redis, tmp_path
+) -> None:
+    file = tmp_path / "a.gz"
+    assert hpq("archive", SID, file).returncode == 0
+    with_it = int(redis.info("memory")["used_memory"])
+    assert hpq("rm", SID, "--yes").returncode == 0
+    takes = with_it - (used := int(redis.info("memory")["used_memory"]))
+    try:
+        redis.config_set("maxmemory", int((used + takes / 2) / 0.8))
+        done = hpq("archive", "--restore", file)
+        assert done.returncode == 3 and "40 trials would take about" in done.stderr
+        assert not redis.keys("hpq:[st]:*")
+        redis.config_set("maxmemory", int((used + 4 * takes) / 0.8))
+        assert hpq("archive", "--restore", file).returncode == 0
+    finally:
+        redis.config_set("maxmemory", 0)
+
+
 def test_a_sweep_whose_id_is_there_is_not_restored_over_it(hpq: Hpq, lived, redis) -> None:
     assert hpq("archive", lived, "s.hpq").returncode == 0
     before = dump(redis)

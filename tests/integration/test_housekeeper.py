@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from redis import Redis
 
@@ -9,6 +11,8 @@ from hpq.outcome import Presence
 from hpq.settings import read
 from hpq.store import Store
 from worker.housekeeper import Housekeeper
+from worker.outage import Outage
+from worker.vitals import Vitals
 
 LEASE = 30_000
 
@@ -24,12 +28,13 @@ def test_the_housekeeper_tells_what_is_queued_again_from_what_is_over(
 ) -> None:
     sid = sweep_of(3).id
     store.reap("default", lease_ms=LEASE, lost_max=2)
+    busy = replace(who, fields={"state": "busy", "fault": ""})
     settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_LOST_MAX": "2"})
 
     def said() -> list[str]:
         caplog.clear()
         redis.zadd(keys.leases, {name: 0 for name in redis.zrange(keys.leases, 0, -1)})
-        keeper = Housekeeper(settings, store, lambda: (who, False))
+        keeper = Housekeeper(settings, store, lambda: (busy, False), Vitals(None), Outage())
         keeper.start()
         keeper.stop()
         return caplog.messages

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.oracle import configs, hyperband
+from tests.oracle import configs, grids, hyperband, samples
 from tests.oracle.files import write
 
-for name, answers in {"hyperband": hyperband.answers, "configs": configs.answers}.items():
-    print(write(name, answers()))
+for module in (configs, grids, hyperband, samples):
+    print(write(module.__name__.rpartition(".")[2], module.answers()))

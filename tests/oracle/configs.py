@@ -63,7 +63,8 @@ TOPS: list[dict[str, Any]] = [
         {"name": "loss"}, {"name": "loss", "goal": "maximize"}, {"name": "val/loss"},
         {"name": "loss", "goal": "maximise"}, {"goal": "minimize"}, {}, "loss", None, ["loss"],
         {"name": 3}, {"name": ""}, {"name": "a.b"}, {"name": "val loss (top 1)"},
-        {"name": "loss", "target": 0}, {"name": "loss", "target": "0"}, {"name": "l", "target": None},
+        {"name": "loss", "target": 0}, {"name": "loss", "target": "0"},
+        {"name": "l", "target": None},
         {"name": "loss", "target": 0.5, "goal": "maximize", "impute": "latest"},
         {"name": "loss", "impute": "best"}, {"name": "loss", "impute": "worst"},
         {"name": "loss", "impute": "mean"}, {"name": "loss", "impute": None},
@@ -78,7 +79,8 @@ TOPS: list[dict[str, Any]] = [
       for text in ("x", "a name", 3, None, "", "é ö")),
     *({"apiVersion": v} for v in ("v1", 1)),
     *({"kind": k} for k in ("sweep", "Sweep", "experiment")),
-    *({"controller": c} for c in ({"type": "cloud"}, {"type": "local"}, {}, {"type": "x"}, "local")),
+    *({"controller": {"type": t}} for t in ("cloud", "local", "x")), {"controller": {}},
+    {"controller": "local"},
     {"job": "a/b:latest"}, {"image_uri": "img:1"}, {"scheduler": {"engine": "wandb"}},
     {"scheduler": {"engine": "optuna"}, "method": "custom"},
     {"metrics": [{"name": "a"}, {"name": "b"}]},
@@ -139,7 +141,9 @@ def _parameters() -> list[dict[str, Any]]:
         entries += [{"min": low, "max": high} for high in POOL["max"]]
     for extra in ("q", "mu", "values", "value", "probabilities", "min", "a"):
         entries += [{**GOOD[n], "distribution": n, extra: POOL[extra][1]} for n in NAMES[::3]]
-        entries += [{**GOOD[n], extra: POOL[extra][1]} for n in ("constant", "categorical", "uniform")]
+        entries += [
+            {**GOOD[n], extra: POOL[extra][1]} for n in ("constant", "categorical", "uniform")
+        ]
     entries += [{**GOOD["uniform"], "distribution": value} for value in POOL["distribution"]]
     entries += [{"values": v} for v in POOL["values"]] + [{"value": v} for v in POOL["value"]]
     entries += [{"values": [1, 2], "probabilities": p} for p in POOL["probabilities"]]
@@ -155,7 +159,9 @@ def _random(number: int) -> list[dict[str, Any]]:
     rng = Random("configs")
     configs = []
     for _ in range(number):
-        space = {name: _entry(rng) for name in rng.sample(["lr", "bs", "opt", "z.x"], rng.randint(1, 3))}
+        space = {
+            name: _entry(rng) for name in rng.sample(["lr", "bs", "opt", "z.x"], rng.randint(1, 3))
+        }
         if rng.random() < 0.3:
             space["nest"] = {"parameters": {"in": _entry(rng), "other": _entry(rng)}}
         config = _whole({"parameters": space, "method": rng.choice(["grid", "random", "bayes"])})

@@ -13,7 +13,7 @@ from hpq.trial import Failure, FailureKind, Trial, TrialId, TrialState
 from producer.look.bars import bar, scale_of
 from producer.look.event_lines import event_line
 from producer.look.outcome import exit_code
-from producer.look.style import Span, plain
+from producer.look.style import Span, fold, plain
 from producer.look.summary import Tally, effect
 from producer.look.summary_lines import effect_lines, failure_lines
 from producer.look.tables import Column, lay
@@ -194,3 +194,13 @@ def test_an_event_of_a_newer_version_is_a_line_whatever_its_name() -> None:
 def test_a_line_ends_with_its_last_word_where_nothing_varies() -> None:
     event = Event(id="14000-0", what="claimed", trial=7, attempt=1, fields={"worker": "w1"})
     assert event_line(event, _trial(7, 0.4, 0.94), replace(SWEEP, varying=())) == "#7 started on w1"
+
+
+def test_a_long_value_goes_on_below_where_it_began_and_nothing_of_it_is_lost() -> None:
+    words = " ".join(f"word{i}" for i in range(12)) + " " + "x" * 50
+    line = [Span("failed  "), Span(words)]
+    folded = [plain(part) for part in fold(line, 30)]
+    assert folded[:2] == ["failed  word0 word1 word2 ", "        word3 word4 word5 "]
+    assert all(len(part) <= 30 and part[:8].isspace() for part in folded[1:])
+    assert "".join(folded).replace(" ", "") == "failed" + words.replace(" ", "")
+    assert fold(line, 500) == [line]

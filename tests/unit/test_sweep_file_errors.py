@@ -231,7 +231,6 @@ TOP = {
         "metric: {name: a}\nearly_terminate: {type: asha, eta: 1}",
         "5:31: early_terminate.eta: 1 is not a number above 1",
     ),
-    "replicates": ("replicates: 3", "4:1: replicates: comes with a later version; remove it"),
     "scheduler": ("scheduler: {}", "4:1: scheduler: not taken: hpq is the scheduler; remove it"),
     "trainer too": (
         "trainer: digits",
@@ -262,7 +261,7 @@ TOP = {
               "did you mean 'shuffle'?"),
     "name": ("name: 7", "4:1: name: 7 is not text; write it in quotes"),
     "no name": ("name:", "4:1: name: null is not text; write it in quotes"),
-    "blank": ("description: ' '", "4:1: description: empty; write some text or remove the key"),
+    "blank": ("code: ' '", "4:1: code: empty; write some text or remove the key"),
 }  # fmt: skip
 
 
@@ -272,7 +271,7 @@ def test_a_bad_key_of_the_top_is_one_line(tmp_path: Path, case: str) -> None:
     assert complaint(tmp_path, f"{GOOD}{entry}\n") == [f"s.yaml:{line}"]
 
 
-@pytest.mark.parametrize("name", ["../x", "-x", "é", "x" * 300, "", "a/b", "a\x1bb"])
+@pytest.mark.parametrize("name", ["-x", " x", "x" * 300, "", "a\x1bb", "\u202ex"])
 def test_a_name_that_is_no_name_is_refused_from_the_flag_too(tmp_path: Path, name: str) -> None:
     """B5: names with slashes, spaces, leading dashes, 300 characters, accents."""
     (line,) = complaint(tmp_path, GOOD, name=name)

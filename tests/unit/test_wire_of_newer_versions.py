@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpq import wire
+from hpq import wire, wire_metric
 from hpq.errors import DecodeError
 from hpq.keys import Keys
 from hpq.outcome import Outcome
@@ -50,9 +50,9 @@ def test_a_launch_record_loses_the_fields_that_are_not_known() -> None:
 
 
 def test_a_metric_with_a_goal_of_a_newer_version_ranks_nothing() -> None:
-    text = json.loads(wire.encode_metric(Metric(name="loss")))
-    assert wire.decode_metric(json.dumps(text | {"goal": "pareto"})) is None
-    metric = wire.decode_metric(json.dumps(text | {"take": "median", "unit": "%"}))
+    text = json.loads(wire_metric.encode(Metric(name="loss")))
+    assert wire_metric.decode(json.dumps(text | {"goal": "pareto"})) is None
+    metric = wire_metric.decode(json.dumps(text | {"take": "median", "unit": "%"}))
     assert metric == Metric(name="loss", goal=Goal.MINIMIZE, take=Take.LAST)
 
 
@@ -67,7 +67,9 @@ class Spooled:
 
     def __init__(self, home: Path, store: Store, claim: Claim, outcome: Outcome) -> None:
         self.spool, self.store = Spool(home, "hpq"), store
-        self.spool.put(claim, outcome, 0)
+        gone = Spool(home, "hpq")
+        gone.put(claim, outcome, 0)
+        gone.close()
         (self.path,) = (home / "spool" / "hpq").iterdir()
         self.data = json.loads(self.path.read_text("utf-8"))
 
