@@ -6,8 +6,8 @@ import ast
 from pathlib import Path
 
 from hpq.errors import UserError
-from producer.scaffold import argparse_options, click_options, metrics, wandb_config
-from producer.scaffold.literals import Literals, called
+from producer.scaffold import argparse_options, click_options, hydra_config, metrics, wandb_config
+from producer.scaffold.literals import Literals
 from producer.scaffold.option import Option, Script
 
 _MAX_BYTES = 4 * 2**20
@@ -35,17 +35,17 @@ def read(path: Path) -> Script:
             notes.append(f"the options are those of command {first.name}; there are also {names}")
     defaults, reads = wandb_config.read(tree, literals)
     known = {spelt(option.name) for option in options}
+    # What is read from wandb.config without a default has to come from the sweep.
+    defaults += [Option(name=name, line=line, required=True) for name, line in reads]
     options += [one for one in defaults if spelt(one.name) not in known]
-    known |= {spelt(one.name) for one in defaults}
-    bare = [f"{name} (line {line})" for name, line in reads if spelt(name) not in known]
-    if bare:
-        notes.append(f"read from wandb.config without a default, add what is to vary: "
-                     f"{', '.join(bare)}")  # fmt: skip
-    if any(called(n).endswith("hydra.main") for n in ast.walk(tree) if isinstance(n, ast.Call)):
-        notes.append("Hydra's options stand in its own files: list those that are to vary here")
+    hydra = hydra_config.read(tree, literals, path)
+    if hydra is not None:
+        options += hydra
+        notes.append("from Hydra's config; what its groups hold goes here by dotted names, too")
     return Script(
         options=_once(options),
         reported=tuple(metrics.read(tree, literals)),
+        args="" if hydra is None else hydra_config.ARGS,
         before=(*before, *(f"<{name}>" for name in arguments)),
         notes=tuple(notes),
     )

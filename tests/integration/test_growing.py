@@ -18,6 +18,7 @@ from hpq.trial import Claim, TrialState
 from hpq.view import View
 from producer.auditing import hold_audit
 from producer.inside import is_inside
+from producer.look.event_lines import event_line
 from tests.desk import Desk
 
 Take = Callable[[], Claim | None]
@@ -52,6 +53,8 @@ def test_an_edited_grid_adds_what_is_new_and_cancels_what_it_leaves_out(
         (1, "finished"), (2, "queued"), (3, "cancelled"), (4, "queued"), (5, "queued"),
     ]  # fmt: skip
     assert redis.llen(keys.demand("default")) == 3
+    lines = [event_line(e, None, desk.view.sweep(sid)) for e in desk.view.events(sid)]
+    assert f"{sid}: 2 more trials queued" in lines and "trials cancelled: 1" in lines
     again = desk.into(sid, edited)
     assert (again["added"], again["cancelled"]) == (0, 0)
     sweep = desk.view.sweep(sid)
