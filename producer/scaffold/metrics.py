@@ -1,6 +1,7 @@
 """The metrics that a script reports, by the calls that hpq understands. Pure.
 
-wandb.log({...}), hpq.report({...}), trial.report({...}), Lightning's self.log("name", …), monitor="val_loss" of a callback, and prints of whole lines `name=number`.
+wandb.log({...}), hpq.report({...}), trial.report({...}), Lightning's self.log("name", …),
+monitor="val_loss" of a callback, and prints of whole lines `name=number`.
 """
 
 from __future__ import annotations

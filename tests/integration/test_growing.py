@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from hpq.errors import UserError
 from hpq.growing import Growing
 from hpq.keys import Keys
 from hpq.outcome import Grown, Outcome
@@ -238,3 +239,26 @@ def test_a_sweep_whose_sets_are_made_while_it_runs_grows_by_its_cap(desk: Desk) 
     assert desk.hpq("set", sid, "run_cap=0").returncode == 0
     assert desk.view.sweep(sid).counts.is_open_ended
     assert desk.put(endless, "--reuse", "--new").returncode == 2
+
+
+def test_growth_that_breaks_off_leaves_nothing(
+    growing: Growing, redis: Redis, keys: Keys, view: View, sweep_of: Callable[..., Sweep]
+) -> None:
+    """F28: an enqueue into a sweep that dies between its rows, or whose rows expire."""
+    sid = sweep_of(1).id
+    rows = [(f'{{"x":{n}}}', n.to_bytes(16, "big")) for n in range(2, 1000)]
+
+    def die(count: int) -> None:
+        (staged,) = redis.keys("*staged")
+        assert redis.ttl(staged) > 0 and view.sweep(sid).counts.total == 1
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        growing.grow(sid, rows, "{}", varying=[], digest="d", progress=die)
+    with pytest.raises(UserError, match="do it again"):
+        growing.grow(
+            sid, rows, "{}", varying=[], digest="d",
+            progress=lambda count: redis.delete(*redis.keys("*staged")),
+        )  # fmt: skip
+    assert redis.keys("*staged") == [] and view.sweep(sid).counts.total == 1
+    assert hold_audit(view, sid).violations == ()

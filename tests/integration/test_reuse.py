@@ -91,9 +91,12 @@ def test_a_result_that_was_taken_is_trained_after_a_retry(
 def test_a_sweep_of_which_all_is_known_is_finished_at_once(
     desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
 ) -> None:
-    two_finished(desk, store, who, take)
+    old = two_finished(desk, store, who, take)
     known = desk.sweep(GRID.replace("[1, 2, 3]", "[1, 2]"), "--reuse")
     assert desk.view.sweep(known).state is SweepState.FINISHED
+    assert "2 results of older sweeps, never trained here" in desk.hpq("summary", known).stdout
+    assert desk.hpq("watch", known, "--once").stdout.count("reused") == 4  # ended, and best
+    assert f"hpq logs {old}/1" in desk.hpq("logs", f"{known}/1").stderr
     assert take() is None and redis.zcard(keys.worker_class("default", "open")) == 0
     assert hold_audit(desk.view, known).violations == ()
 
