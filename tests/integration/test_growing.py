@@ -140,7 +140,7 @@ def test_a_file_of_another_code_metric_or_owner_is_no_growth(desk: Desk) -> None
     sid = desk.sweep(GRID)
     for text, said in (
         (GRID.replace("loss}", "acc}"), "the metric is another"),
-        (GRID.replace("method: grid", "command: [a]\nmethod: grid"), "the command is another"),
+        (GRID.replace("method: grid", "command: [a]\nmethod: grid"), "the command, or what it is given, is another"),
     ):
         done = desk.put(text, "--into", sid)
         assert done.returncode == 2 and said in done.stderr
