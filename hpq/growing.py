@@ -19,7 +19,8 @@ from hpq.errors import UserError
 from hpq.keys import Keys
 from hpq.outcome import Capped, Grown
 from hpq.scripts import Scripts, judge
-from hpq.store import ROWS, UNSEALED_TTL_S, Store, TopUp
+from hpq.store import ROWS, Store, TopUp
+from hpq.store_code import UNSEALED_TTL_S
 from hpq.trial import Trial
 from hpq.wire_growth import encode_result
 

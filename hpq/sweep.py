@@ -226,6 +226,7 @@ class Sweep:
     varying: tuple[str, ...] = ()
     spec: Mapping[str, Json] = field(default_factory=dict)
     provenance: Mapping[str, Json] = field(default_factory=dict)
+    bundle: str = ""  # the code digest under which the code itself is kept; "": it is not
     files: tuple[GivenFile, ...] = ()  # that it grew by, after its own
     tags: tuple[str, ...] = ()
     created_ms: int = 0

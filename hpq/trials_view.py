@@ -6,7 +6,7 @@ bounded number of them for each question.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -133,6 +133,23 @@ class TrialsView:
         for eid in ids:
             pipe.xrange(events, eid, eid)
         return [event_of(events, *row) for rows in pipe.execute() for row in rows]
+
+    def bundle(self, digest: str) -> bytes | None:
+        """The code of a digest as `hpq.bundle` packs it; None where it is not kept."""
+        raw: Any = self._redis.get(self._keys.bundle(digest)) if digest else None
+        return raw if isinstance(raw, bytes) else None
+
+    def manifest(self, digest: str) -> Mapping[str, str]:
+        """{path: sha256} of a code digest; empty where it is not kept, or not readable."""
+        raw: Any = self._redis.hget(self._keys.code, digest) if digest else None
+        where = f"{self._keys.code} field {digest}"
+        found = wire.decode_params(where, raw) if raw else {}
+        return {path: str(mark) for path, mark in found.items()}
+
+    def origin(self, sid: str, field: str) -> str:
+        """What is long of where a sweep came from (`diff`); empty for none."""
+        raw: Any = self._redis.hget(self._keys.sweep(sid, "origin"), field)
+        return raw.decode("utf-8", "replace") if raw else ""
 
     def provenance(self, digest: str) -> Params:
         """What an attempt ran on, by the digest that the trial carries; empty where it is gone."""

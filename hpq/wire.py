@@ -84,6 +84,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "tags": dumps(list(sweep.tags)),
         "spec": dumps(sweep.spec),
         "provenance": dumps(sweep.provenance),
+        "bundle": sweep.bundle,
     }
 
 
@@ -120,6 +121,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         varying=r.parse("varying", (), lambda text: names(json.loads(text))),
         spec=r.parse("spec", {}, _mapping),
         provenance=r.parse("provenance", {}, _mapping),
+        bundle=r.text("bundle"),
         files=wire_growth.decode_files(key, row),
         tags=r.parse("tags", (), lambda text: names(json.loads(text))),
         created_ms=r.whole("created_ms"),

@@ -53,6 +53,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "doctor": ("doctor", "Check the server, the workers and the data"),
         "audit": ("audit", "Replay a sweep's events: one end each, none lost"),
         "config": ("config", "Settings in force, secrets hidden"),
+        "schema": ("schema", "The JSON Schema of sweep files, for editors"),
         "redis-acl": ("redis_acl", "ACL users for producers, workers, viewers and autoscalers"),
         "archive": ("archive", "A sweep as one file, and back"),
     },

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from hpq import bundle as packing
 from hpq import signing, wire
 from hpq.errors import UserError
 from hpq.growing import Row
@@ -76,12 +77,19 @@ def enqueue(
     there = None if again else session.view.find_digest(mark)
     if there is not None:
         return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
-    for line in check_room(session, wanted or _OPEN_ENDED):
+    bundle = None if code.files is None else packing.pack(code.folder, code.files)
+    for line in check_room(session, wanted or _OPEN_ENDED, code=len(bundle or b"")):
         warn(line)
     sid = _new_id(session, spec.name)
     key = signing.key_of(session.settings, make=True)
-    made = _sweep(session, spec, file, sid, mark, code, key)
-    sweep = replace(made, canary=canary, tags=tuple(tags))
+    origin, diff = provenance.collect(file, code.launch)
+    sweep = replace(
+        _sweep(session, spec, sid, mark, code, key),
+        canary=canary,
+        tags=tuple(tags),
+        provenance=origin,
+        bundle=code.launch.code if bundle is not None else "",
+    )
     older = older_results(session.view, code.launch, spec.metric, reuse) if reuse else {}
     known: dict[int, Trial] = {}
     if search is not None:
@@ -96,7 +104,9 @@ def enqueue(
         growing_of(session).stage_results(sid, known.items())
         if code.files is not None:
             store.keep_code(code.launch.code, wire.dumps(code.files))
-        other = store.seal(sweep, again=again)
+        if diff:
+            store.keep_diff(sid, diff)
+        other = _seal(session, store, sweep, bundle, again)
     except BaseException:
         store.discard(sid)
         raise
@@ -109,6 +119,19 @@ def _is_of_now(spec: SweepSpec, launch: Launch) -> bool:
     """True for what a worker of schema 1 would do wrong without knowing it."""
     has_target = spec.metric is not None and spec.metric.target is not None
     return bool(spec.replicates > 1 or spec.early or has_target or launch.wandb)
+
+
+def _seal(
+    session: Session, store: Store, sweep: Sweep, bundle: bytes | None, again: bool
+) -> str | None:
+    if bundle is None:
+        return store.seal(sweep, again=again)
+    store.keep_bundle(sweep.bundle, bundle)
+    other = store.seal(sweep, again=again)
+    # The last sweep that had the same code may have been removed between the two.
+    if other is None and not session.redis.exists(session.keys.bundle(sweep.bundle)):
+        store.keep_bundle(sweep.bundle, bundle)
+    return other
 
 
 def code_mark(launch: Launch) -> str:
@@ -153,7 +176,6 @@ def _write_rows(store: Store, sid: str, every: Iterator[Row], progress: Progress
 def _sweep(
     session: Session,
     spec: SweepSpec,
-    file: Path,
     sid: str,
     mark: str,
     code: launching.Code,
@@ -183,5 +205,4 @@ def _sweep(
         schema=SCHEMA if _is_of_now(spec, code.launch) else EARLY_SCHEMA,
         varying=spec.varying,
         spec=spec.source,
-        provenance=provenance.collect(file, code.launch),
     )

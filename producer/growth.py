@@ -94,7 +94,7 @@ def apply(
     for line in check_room(session, len(change.new)):
         warn(line)
     mark = digest(spec.source, spec.seed, code_mark(change.launch))
-    origin = provenance.collect(file, change.launch)
+    origin, _ = provenance.collect(file, change.launch)
     staged = ((wire.dumps_in_order(params), identity(params, i)) for params, i in change.new)
     return growing_of(session).grow(
         sweep.id,

@@ -24,6 +24,11 @@ class Code:
     launch: Launch
     files: dict[str, str] | None = None
 
+    @property
+    def folder(self) -> Path:
+        """Where local code lies."""
+        return Path(self.launch.code_dir)
+
 
 class _Nowhere(Exception):
     """Raised where the code that a file names is not found; `find` says where it is named."""

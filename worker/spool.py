@@ -6,6 +6,7 @@ the store takes an attempt's end once.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
@@ -29,6 +30,7 @@ class Spool:
     def __init__(self, home: Path, prefix: str) -> None:
         self._folder = home / "spool" / prefix
         self._left: set[Path] = set()  # said to be a newer worker's
+        self._held: dict[Path, int] = {}  # descriptors: the lock says that its worker sees to it
 
     def _path(self, claim: Claim) -> Path:
         return self._folder / f"{claim.trial.sweep}.{claim.trial.number}.{claim.attempt}.json"
@@ -44,10 +46,23 @@ class Spool:
         draft = path.with_suffix(f".{os.getpid()}.tmp")
         try:
             draft.write_text(json.dumps(_encode(claim, outcome, retries)), "utf-8")
+            held = os.open(draft, os.O_RDONLY)
+            fcntl.flock(held, fcntl.LOCK_EX)  # its reports go first, and this process has them
+            self._let_go(path)
+            self._held[path] = held
             draft.replace(path)
         except OSError:
             draft.unlink(missing_ok=True)
             raise
+
+    def _let_go(self, path: Path) -> None:
+        if path in self._held:
+            os.close(self._held.pop(path))
+
+    def close(self) -> None:
+        """Leave what is kept to the other workers of this machine, as the end of a process does."""
+        for path in list(self._held):
+            self._let_go(path)
 
     def settle(self, claim: Claim, answer: Committed) -> None:
         """Forget one result that Redis has answered for; one that it does not know stays on disk.
@@ -55,6 +70,7 @@ class Spool:
         Its data may come back, from a backup or with the right server: `flush` tries again.
         """
         path = self._path(claim)
+        self._let_go(path)
         aside = path.with_suffix(".unknown")
         if answer is not Committed.UNKNOWN:
             path.unlink(missing_ok=True)
@@ -74,8 +90,10 @@ class Spool:
         kept = [*self._folder.glob("*.json"), *self._folder.glob("*.unknown")]
         for path in sorted(kept, key=_age):
             try:
-                claim, outcome, retries = _decode(json.loads(path.read_text("utf-8")))
-            except FileNotFoundError:  # another worker of this machine was quicker
+                with path.open("rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    claim, outcome, retries = _decode(json.load(file))
+            except OSError:  # gone or held: another worker of this machine sees to it
                 continue
             except _Newer as error:
                 if path not in self._left:

@@ -6,7 +6,8 @@
 
 local sid, digest, owner, again = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local s = sweep_key(sid)
-local rows = {sweep_key(sid, 'params'), sweep_key(sid, 'waiting'), sweep_key(sid, 'ids')}
+local rows = {sweep_key(sid, 'params'), sweep_key(sid, 'waiting'), sweep_key(sid, 'ids'),
+  sweep_key(sid, 'origin')}
 local staged = sweep_key(sid, 'staged')
 local class = redis.call('HGET', s, 'class')
 if class then return {'created', class, tickets(sid, class)} end  -- the same call, sent twice
@@ -20,6 +21,7 @@ redis.call('HSET', s, 'created_ms', int(NOW), 'flag', '', 'held', '')
 redis.call('HSET', s, unpack(ARGV, 5))
 class = redis.call('HGET', s, 'class')
 for _, name in ipairs(rows) do redis.call('PERSIST', name) end
+hold_code(sid)
 redis.call('ZADD', key('sweeps'), int(NOW), sid)
 redis.call('HSET', key('digests'), digest, sid)
 redis.call('HSET', key('last'), owner, sid)

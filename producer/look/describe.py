@@ -39,6 +39,7 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
             "code": launch.code,
             "code directory": launch.code_dir,
             "environment": " ".join(launch.pass_env),
+            "wandb": launch.wandb.value if launch.wandb else "",
             "signed": signed,
             "class": sweep.worker_class,
             "owner": sweep.owner,

@@ -75,7 +75,7 @@ def test_a_sweep_goes_its_whole_way_under_the_four_users(users) -> None:
     for words in (("ls",), ("show", sid), ("best", sid), ("results", sid), ("workers",),
                   ("logs", f"{sid}/1"), ("summary", sid), ("doctor",)):  # fmt: skip
         lab.ok(*words, **as_("viewer"))
-    lab.ok("retry", f"{sid}/1")
+    lab.ok("retry", f"{sid}/1", "--yes")
     lab.wait_over(sid)
     lab.ok("rm", sid, "--yes")
     refused = [e for e in lab.redis.acl_log() if e["reason"] != b"auth"]

@@ -195,7 +195,7 @@ def test_a_retried_trial_begins_anew_and_its_older_files_go(lab, shelf) -> None:
     sid = begin(lab)
     lab.worker()
     lab.wait_over(sid)
-    lab.ok("retry", f"{sid}/1")
+    lab.ok("retry", f"{sid}/1", "--yes")
     lab.wait_until(lambda: lab.trial(sid).attempt == 2, "the second attempt")
     lab.wait_over(sid)
     assert lab.trial(sid).artifacts.path.endswith("/1/2/artifacts")

@@ -77,3 +77,39 @@ def test_a_trainer_gets_the_seed_of_its_replicate(lab) -> None:
     trials = list(lab.view.all_trials(sid))
     assert [t.objective for t in trials] == [3, 4, 3, 4]  # five trials hold two whole sets
     assert len({t.params["lr"] for t in trials}) == 2
+
+
+@pytest.mark.parametrize("method", ["random", "bayes"])
+def test_sets_made_while_the_sweep_runs_keep_points_conditions_and_replicates(lab, method) -> None:
+    if method == "bayes":
+        pytest.importorskip("optuna")
+    lab.write(
+        "mine.py",
+        """
+        def train(params, trial):
+            assert ("momentum" in params) == (params["optimizer"] == "sgd")
+            return {"loss": params["lr"] + params.get("momentum", 0)}
+        """,
+    )
+    more = "" if method == "random" else "run_cap: 30\n"
+    sid = lab.enqueue(
+        f"trainer: mine:train\nresident: true\nmethod: {method}\nmetric: {{name: loss}}\n{more}"
+        "replicates: 2\n"
+        "parameters:\n"
+        "  lr: {min: 0.0, max: 1.0}\n"
+        "  optimizer: {values: [sgd, adam]}\n"
+        "  momentum: {min: 0.5, max: 0.9}\n"
+        "when: {momentum: {optimizer: sgd}}\n"
+        "exclude: [{optimizer: adam, lr: {min: 0.5}}]\n"
+        "points: [{lr: 0.25, optimizer: adam}]\n"
+    )
+    lab.worker(2)
+    lab.wait_until(lambda: lab.view.sweep(sid).counts.finished >= 26, "26 ends")
+    lab.hpq("stop", sid, "--yes")  # bayes may be over by now
+    lab.wait_over(sid)
+    assert lab.view.sweep(sid).counts.failed == 0
+    params = [trial.params for trial in lab.view.all_trials(sid)]
+    assert params[0] == {"lr": 0.25, "optimizer": "adam"}
+    assert params[::2] == params[1::2]
+    assert len({json.dumps(one) for one in params}) == len(params) / 2
+    assert all(one["optimizer"] == "sgd" or one["lr"] < 0.5 for one in params)

@@ -151,10 +151,35 @@ def test_asha_keeps_the_best_of_a_rung_as_they_come(bench, sweep_of) -> None:
     assert (why.threshold, why.value) == (0.5, 0.45)
 
 
+@pytest.mark.parametrize("goal", Goal)
+def test_asha_stops_whom_optuna_stops(bench, sweep_of, goal) -> None:
+    optuna = pytest.importorskip("optuna")
+    pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction=goal.value, pruner=pruner)
+    early = read({"type": "asha", "eta": 3})
+    sweep_of(200, metric=Metric(name="acc", goal=goal), early=early)
+    rng, theirs, stopped = Random(7), {}, 0
+    for _ in range(200):  # one of them goes on, or another begins
+        if len(theirs) < 5:
+            theirs[bench.claim()] = study.ask()
+        n = rng.choice(sorted(theirs))
+        step, value = theirs[n].user_attrs.get("at", 0) + 1, round(rng.random(), 2)
+        theirs[n].set_user_attr("at", step)
+        theirs[n].report(value, step)
+        should = theirs[n].should_prune()
+        assert bench.log(n, value) is (PRUNE if should else OK), (n, step, value)
+        if should:
+            stopped += 1
+            bench.end(n, TrialState.PRUNED, value)
+            study.tell(theirs.pop(n), state=optuna.trial.TrialState.PRUNED)
+    assert stopped > 20
+
+
 def test_the_median_rule_asks_for_enough_others(bench, sweep_of) -> None:
     sweep_of(5, early=rule(rule=Rule.MEDIAN, min_trials=3))
     trials = [bench.claim() for _ in range(5)]
-    for n, value in zip(trials[:3], (0.1, 0.2, 0.3), strict=True):
+    for n, value in zip(trials[:3], (0.3, 0.2, 0.1), strict=True):
         assert bench.log(n, value) is OK
     assert bench.log(trials[3], 0.2) is OK  # as good as the median
     assert bench.log(trials[4], 0.19) is PRUNE  # of 0.1 0.2 0.2 0.3

@@ -231,7 +231,6 @@ TOP = {
         "metric: {name: a}\nearly_terminate: {type: asha, eta: 1}",
         "5:31: early_terminate.eta: 1 is not a number above 1",
     ),
-    "replicates": ("replicates: 3", "4:1: replicates: comes with a later version; remove it"),
     "scheduler": ("scheduler: {}", "4:1: scheduler: not taken: hpq is the scheduler; remove it"),
     "trainer too": (
         "trainer: digits",

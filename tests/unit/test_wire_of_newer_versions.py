@@ -67,7 +67,9 @@ class Spooled:
 
     def __init__(self, home: Path, store: Store, claim: Claim, outcome: Outcome) -> None:
         self.spool, self.store = Spool(home, "hpq"), store
-        self.spool.put(claim, outcome, 0)
+        gone = Spool(home, "hpq")
+        gone.put(claim, outcome, 0)
+        gone.close()
         (self.path,) = (home / "spool" / "hpq").iterdir()
         self.data = json.loads(self.path.read_text("utf-8"))
 

@@ -13,14 +13,18 @@ import pytest
 
 from hpq.command import argv
 from hpq.errors import DataMissing, UserError
+from hpq.outcome import Outcome
 from hpq.report import flatten
+from hpq.store import Store
 from hpq.sweep import Goal, Metric, Take
-from hpq.trial import Failure, FailureKind
+from hpq.trial import Failure, FailureKind, TrialState
+from hpq.view import View
 from worker import devices
 from worker.collector import Collector, parse_printed
 from worker.failures import of_exception, of_exit
 from worker.logs import Inert
 from worker.messages import End, Lines, Run, end_message, read_end, read_run, run_message
+from worker.spool import Spool
 
 PARAMS = {"lr": 0.1, "opt": "a b", "nest": {"x": 1}, "flag": True, "off": False, "none": None}
 
@@ -240,3 +244,14 @@ def test_a_checkpoint_says_how_many_finite_values_of_the_metric_it_has_behind_it
     again.resume(mark)
     again.report({"loss": 0.1}, None)
     assert again.mark().logged == 3
+
+
+def test_a_result_on_disk_is_left_to_its_worker_while_that_lives(
+    tmp_path: Path, store: Store, view: View, sweep_of, take
+) -> None:
+    sweep_of(1)
+    mine, others = Spool(tmp_path, "hpq"), Spool(tmp_path, "hpq")
+    mine.put(claim := take(), Outcome(state=TrialState.FINISHED), 0)
+    assert others.flush(store) == 0 and view.trial(claim.trial).state is TrialState.RUNNING
+    mine.close()
+    assert others.flush(store) == 1 and view.trial(claim.trial).state is TrialState.FINISHED
