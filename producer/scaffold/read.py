@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 from hpq.errors import UserError
@@ -10,6 +11,7 @@ from producer.scaffold import argparse_options, click_options, hydra_config, met
 from producer.scaffold.literals import Literals
 from producer.scaffold.option import Option, Script
 
+_ONLY_WANDB = "through wandb.config only, and the script's parser would refuse it"
 _MAX_BYTES = 4 * 2**20
 
 
@@ -37,7 +39,10 @@ def read(path: Path) -> Script:
     known = {spelt(option.name) for option in options}
     # What is read from wandb.config without a default has to come from the sweep.
     defaults += [Option(name=name, line=line, required=True) for name, line in reads]
-    options += [one for one in defaults if spelt(one.name) not in known]
+    alone = [one for one in defaults if spelt(one.name) not in known]
+    if options and not _takes_any(tree):
+        alone = [replace(one, why_not=_ONLY_WANDB) for one in alone]
+    options += alone
     hydra = hydra_config.read(tree, literals, path)
     if hydra is not None:
         options += hydra
@@ -49,6 +54,12 @@ def read(path: Path) -> Script:
         before=(*before, *(f"<{name}>" for name in arguments)),
         notes=tuple(notes),
     )
+
+
+def _takes_any(tree: ast.Module) -> bool:
+    """True where the script's parser leaves options alone that it does not know."""
+    names = (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return "parse_known_args" in names
 
 
 def spelt(name: str) -> str:

@@ -136,17 +136,25 @@ def test_a_sweep_that_was_ended_takes_nothing(desk: Desk, store: Store, verb: st
     assert done.returncode == 2 and "is over" in done.stderr and len(desk.trials(sid)) == 3
 
 
-def test_a_file_of_another_code_metric_or_owner_is_no_growth(desk: Desk) -> None:
+def test_a_file_of_another_code_metric_or_owner_is_no_growth(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sid = desk.sweep(GRID)
     for text, said in (
         (GRID.replace("loss}", "acc}"), "the metric is another"),
-        (GRID.replace("method: grid", "command: [a]\nmethod: grid"), "the command, or what it is given, is another"),
+        (
+            GRID.replace("method: grid", "command: [a]\nmethod: grid"),
+            "the command, or what it is given, is another",
+        ),
     ):
         done = desk.put(text, "--into", sid)
         assert done.returncode == 2 and said in done.stderr
     (desk.folder / "train.py").write_text("print('loss=2')\n")
     done = desk.put(GRID, "--into", sid)
     assert done.returncode == 2 and "the code was edited since" in done.stderr
+    monkeypatch.setenv("HPQ_USER", "another")
+    done = desk.put(GRID, "--into", sid)
+    assert done.returncode == 4 and "--force" in done.stderr
     assert len(desk.trials(sid)) == 3
 
 

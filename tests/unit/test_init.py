@@ -163,6 +163,15 @@ def test_defaults_of_wandb_and_its_metrics_are_taken(made: Any) -> None:
     assert "# also reported: train/loss" in text
 
 
+def test_what_only_wandb_has_is_no_option_where_a_parser_would_refuse_it(made: Any) -> None:
+    both = "import argparse, wandb\np = argparse.ArgumentParser()\n" + "{}\n" * 3
+    lines = "p.add_argument('--lr', type=float, default=0.1)", "wandb.init(config={'wd': 0.01})"
+    text, spec = made(both.format(*lines, "args = p.parse_args()"))
+    assert list(space(spec)) == ["lr"] and "# wd: {value: 0.01}  # through wandb.config" in text
+    _, spec = made(both.format(*lines, "args, _ = p.parse_known_args()"))
+    assert sorted(space(spec)) == ["lr", "wd"]
+
+
 def test_a_script_on_hydra_is_set_by_the_names_of_its_config(made: Any, tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     config = "lr: 1e-1\nmodel: {depth: 4, name: a, act: true}\nout: ${oc.env:HOME}\nseed: 1\n"
