@@ -40,5 +40,6 @@ local function end_told(sid, n, attempt)
   else
     return false
   end
+  let_files_go(sid, n, f[1] == 'prune')
   return true
 end

@@ -18,7 +18,7 @@ from hpq.trial import TrialId, TrialState
 from producer import refs
 from producer.asking import ask as _ask
 from producer.asking import mine as _mine
-from producer.commands.options import Where_
+from producer.commands.options import WhereExpr
 from producer.completion import SweepRef, sweep_ids
 from producer.limits import limits
 from producer.look.text import clean, trials_of
@@ -103,7 +103,7 @@ def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None
 @app.command()
 def cancel(
     targets: Targets = None,
-    where: Where_ = None,
+    where: WhereExpr = None,
     worst: Annotated[
         str | None,
         typer.Option(

@@ -11,6 +11,7 @@ from redis import Redis
 
 from hpq import wire
 from hpq.connection import connect
+from hpq.history import History
 from hpq.keys import Keys
 from hpq.lead import Lead
 from hpq.outcome import Outcome, Presence
@@ -239,6 +240,15 @@ def test_an_archived_sweep_goes_on_where_it_comes_back(
     assert again.take().rows == 2
     assert again.append(3, rows(3, 5)).word == "over"
     assert view.sweep(SID).counts.planned == 5 and not hold_audit(view, SID).violations
+
+
+def test_a_set_that_cannot_be_read_is_passed_over(redis, late, lead_of) -> None:
+    late(5)
+    lead = lead_of()
+    lead.take()
+    lead.append(1, [("{torn", bytes(16)), *rows(2, 2)])
+    history = History(redis, Keys("hpq"), SID)
+    assert list(history.sets(1, 2)) == [(2, {"x": 2})]
 
 
 def test_a_removed_sweep_is_unknown(redis, store, late, lead_of) -> None:

@@ -130,9 +130,9 @@ class Suggester:
 
     def _learn(self, last: int) -> None:
         """Read the sets up to this number that are not known yet."""
+        self._results.waiting.update(range(self._known + 1, last + 1))
         for number, params in self._history.sets(self._known + 1, last):
             self._chooser.add(number, params)
-            self._results.waiting.add(number)
         self._known = max(self._known, last)
 
     def _fill(self) -> None:
