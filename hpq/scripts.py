@@ -27,6 +27,7 @@ SHARED: Mapping[str, tuple[str, ...]] = {
     "grow": ("ends",),
     "reap": ("ends",),
     "release": ("ends",),
+    "seal": ("ends", "early"),
 }
 
 
