@@ -242,13 +242,6 @@ class Sweep:
     bands: tuple[int, ...] = ()  # of early termination, those that some trial has reached
     counts: Counts = field(default_factory=Counts)
 
-    def seed_of(self, number: int) -> int:
-        """What a trial is to seed its random numbers with: the seed, plus its replicate's place.
-
-        Below 2^31, which any library takes.
-        """
-        return (self.seed + (number - 1) % self.replicates) % 2**31
-
     @property
     def state(self) -> SweepState:
         """Where the sweep stands."""

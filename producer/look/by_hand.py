@@ -12,7 +12,7 @@ from hpq import bundle as packing
 from hpq.command import argv
 from hpq.errors import UserError
 from hpq.hyperparams import SHIPPED
-from hpq.search.replicates import SEED
+from hpq.search.replicates import SEED, seed_of
 from hpq.sweep import Sweep, Wandb
 from hpq.trial import Params, TrialId
 from hpq.view import View
@@ -43,7 +43,7 @@ def by_hand(view: View, found: TrialId | str) -> str:
             env = [f"PYTHONPATH={shell_line([str(_STAND_IN)])}:$PYTHONPATH", f"HPQ_PARAMS={file}"]
     else:
         words = _trainer(launch.trainer, params)
-    seed = sweep.seed_of(found.number)
+    seed = seed_of(sweep, found.number, params)
     if launch.trainer in SHIPPED:
         words += ["--set", f"seed={seed}"] if seed and SEED not in params else []
     steps = [f"cd {shell_line([launch.code_dir])}"] if launch.code_dir else []

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hpq.given import GivenFile
+from hpq.search.replicates import seed_of
 from hpq.sweep import Sweep
 from hpq.trial import Params, Point, Trial
 from producer.look.attempts import Attempt, attempt_lines
@@ -136,7 +137,7 @@ def _replicate(trial: Trial, sweep: Sweep) -> str:
         return ""
     number = trial.id.number
     place = (number - 1) % sweep.replicates + 1
-    return f"{place} of {sweep.replicates}, seed {sweep.seed_of(number)}"
+    return f"{place} of {sweep.replicates}, seed {seed_of(sweep, number, trial.params)}"
 
 
 def _time(trial: Trial) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hpq.search.replicates import seed_of
 from hpq.sweep import Sweep
 from hpq.trial import Trial
 from producer.look.bars import Scale, bar
@@ -37,13 +38,14 @@ def result_columns(sweep: Sweep, metrics: Sequence[str] = ()) -> list[Column]:
 def result_row(trial: Trial, sweep: Sweep, metrics: Sequence[str] = ()) -> list[Span]:
     """A trial as cells: what varies, what came out, and why it failed."""
     failure = trial.failure
+    has_seeds = sweep.replicates > 1
     why = f"{failure.kind}: {clean(failure.message)}" if failure else ""
     why = why or (f"of {clean(trial.reused)}" if trial.reused else "")
     return [
         Span(str(trial.id.number)),
         Span(trial.state.value, STATE_STYLE[trial.state]),
         *(Span(cell(trial.params, p)) for p in sweep.varying),
-        *([Span(str(sweep.seed_of(trial.id.number)))] if sweep.replicates > 1 else []),
+        *([Span(str(seed_of(sweep, trial.id.number, trial.params)))] if has_seeds else []),
         Span("" if trial.objective is None else measure(trial.objective), Style.BOLD),
         *(Span(measure(trial.metrics[m]) if m in trial.metrics else "") for m in metrics),
         Span(str(trial.step or "")),
