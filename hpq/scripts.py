@@ -1,6 +1,6 @@
 """Loads lua/*.lua, one transition a file, each behind the shared prelude; runs them by SHA.
 
-Only `store`, `growing`, `restoring` and `doomed` use it. A script answers a list that begins with
+Only `store`, `lead`, `growing`, `restoring` and `doomed` use it. A script answers a list that begins with
 a word; what the words mean stands at the head of each file.
 """
 
