@@ -65,6 +65,11 @@ class Reader:
     def parse(self, field: str, default: T, parse: Callable[[str], T]) -> T:
         return self._take(field, default, parse)
 
+    def reals(self, prefix: bytes) -> dict[str, float]:
+        """Every field that begins so, by what follows."""
+        names = [name.decode() for name in self.row if name.startswith(prefix)]
+        return {name[len(prefix) :]: self.real(name) for name in names}
+
 
 def word(words: type[W], text: str) -> W | None:
     """The word of an enum; None for one that only a newer version knows.

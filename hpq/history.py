@@ -6,11 +6,13 @@ Plain read commands, a bounded number of entries each; nothing is read twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from redis import Redis
 
 from hpq import wire
+from hpq.errors import DecodeError
 from hpq.events import event_of
 from hpq.keys import Keys
 from hpq.snapshot import Event
@@ -41,17 +43,14 @@ class History:
         return events
 
     def sets(self, first: int, last: int) -> Iterator[tuple[int, Params]]:
-        """The sets with these numbers, both included.
-
-        Raises:
-            DecodeError: one cannot be read, or is gone.
-        """
+        """The sets with these numbers, both included, but for those that cannot be read."""
         key = self._keys.sweep(self._sid, "params")
         for start in range(first, last + 1, _SOME):
             numbers = range(start, min(start + _SOME, last + 1))
             rows: Any = self._redis.hmget(key, [str(n) for n in numbers])
             for n, raw in zip(numbers, rows, strict=True):
-                yield n, wire.decode_params(f"{key} field {n}", raw)
+                with suppress(DecodeError):  # its trial fails and says so
+                    yield n, wire.decode_params(f"{key} field {n}", raw)
 
     def objectives(self, numbers: Sequence[int]) -> list[float | None]:
         """What these running trials report now; None where nothing finite."""

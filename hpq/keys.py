@@ -13,6 +13,8 @@ P:removing      set   ids of sweeps whose deletion is not done
 P:doomed:F      stream  s, n of trials (n "": of sweeps) whose files in store F may go
 P:provenance    hash  digest → JSON of what an attempt ran on
 P:code          hash  code digest → JSON manifest {path: sha256}
+P:b:D           string  code digest → the code itself, a gzipped tar (bundle)
+P:b:D:sweeps    set   sweep ids that have it; it goes with the last of them
 P:leases        zset  S/N of each running trial → when its lease ends, ms
 P:workers       zset  W → last seen, ms
 P:bulk          zset  sweep id → up to which ended_ms points and logs of its trials were dropped
@@ -25,7 +27,7 @@ P:demand:C      list  as long as running + claimable trials (autoscalers read LL
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts
 P:s:S:params    hash  N → parameters, JSON
 P:s:S:waiting   zset  N → order; requeued trials are below 0 and so first
-P:s:S:dropped   zset  N → order, of trials cancelled before anyone claimed them
+P:s:S:dropped   zset  N → order, of trials cancelled before anyone claimed them (+ ½: by run_cap)
 P:s:S:ids       set   16-byte identities of the sweep's parameter sets
 P:s:S:running   zset  N → claimed_ms
 P:s:S:ended     zset  N → ended_ms
@@ -33,9 +35,11 @@ P:s:S:rank      zset  N → objective, of finished and pruned trials
 P:s:S:means     zset  first N of a set's replicates → mean of their objectives, where there are any
 P:s:S:band:K    zset  N → K-th value of the metric, where early termination looks at that one
 P:s:S:restoring hash  whose restoring from an archive this is; expires
+P:s:S:staged    hash  rows that one script call will take into a sweep; expires
 P:s:S:files     set   N of ended trials that have checkpoints or artifacts in a store
 P:s:S:stores    set   ids of the stores that its files ever went to
 P:s:S:events    stream  lifecycle, never trimmed while the sweep lives
+P:s:S:origin    hash  what is long of where the sweep came from: diff
 P:t:S/N         hash  a trial, made at its first claim
 P:t:S/N:log     stream  what it printed, the newest 1 MiB
 P:t:S/N:p:M     stream  values of metric M, thinned to 1,000
@@ -63,6 +67,7 @@ SWEEP_PARTS: Mapping[str, str] = {
     "files": "set",
     "stores": "set",
     "events": "stream",
+    "origin": "hash",
 }
 
 
@@ -115,6 +120,10 @@ class Keys:
     @property
     def code(self) -> str:
         return self._of("code")
+
+    def bundle(self, digest: str, part: str = "") -> str:
+        """The code of a digest, or the set `sweeps` of those that have it."""
+        return self._of("b", digest, part) if part else self._of("b", digest)
 
     @property
     def leases(self) -> str:

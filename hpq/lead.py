@@ -16,6 +16,7 @@ from hpq.keys import Keys
 from hpq.scripts import Scripts
 from hpq.store import TopUp
 
+LEAST_MS = 1_000
 Rows = Sequence[tuple[str, bytes]]  # parameters as JSON, identity
 
 
@@ -37,14 +38,23 @@ class Answer:
 
 
 class Lead:
-    """The lease for one sweep, as one process asks for it under its worker's name."""
+    """The lease for one sweep, as one process asks for it under its worker's name.
+
+    It is a third of a trial's lease: whoever takes over has but to read, and workers wait.
+    """
 
     def __init__(
         self, redis: Redis, keys: Keys, top_up: TopUp, sid: str, who: str, lease_ms: int
     ) -> None:
         self._scripts, self._top_up = Scripts(redis, keys), top_up
-        self._sid, self._who, self._lease_ms = sid, who, lease_ms
+        self._sid, self._who = sid, who
+        self._lease_ms = max(LEAST_MS, lease_ms // 3)
         self._token = ""
+
+    @property
+    def lease_s(self) -> float:
+        """How long it is held at a time."""
+        return self._lease_ms / 1000
 
     def take(self) -> Answer:
         """Take the lease, unless another holds it."""

@@ -69,6 +69,23 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Capped:
+    """What a new run_cap did: how many it dropped, how many wait again, and how many there are."""
+
+    dropped: int
+    back: int
+    trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grown:
+    """What a file did that was enqueued into a sweep: trials added, and waiting ones cancelled."""
+
+    added: int
+    cancelled: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reaped:
     """How many trials lost their worker and are queued again, or came to their end."""
 

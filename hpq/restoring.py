@@ -17,7 +17,8 @@ from hpq import removal
 from hpq.errors import UserError
 from hpq.keys import SWEEP_PARTS, Keys
 from hpq.scripts import Scripts
-from hpq.store import UNSEALED_TTL_S, TopUp
+from hpq.store import TopUp
+from hpq.store_code import UNSEALED_TTL_S
 
 
 class Restoring:

@@ -33,8 +33,10 @@ def _about(redis: Redis, keys: Keys, sweep: Sweep) -> int:
         pipe.zcount(keys.sweep(sid, kind), "-inf", top)
     for key in (keys.sweep(sid), *(keys.sweep(sid, part) for part in sweep_parts(sweep.bands))):
         pipe.memory_usage(key)
-    ended, running, again, *own = pipe.execute()
-    total = sum(size or 0 for size in own)
+    pipe.memory_usage(keys.bundle(sweep.bundle))
+    pipe.scard(keys.bundle(sweep.bundle, "sweeps"))
+    ended, running, again, *own, code, sharing = pipe.execute()
+    total = sum(size or 0 for size in own) + (code or 0) // max(1, sharing)
     for kind, count in zip(_KINDS, (ended, running, again), strict=True):
         numbers = _sample(redis, keys.sweep(sid, kind), count)
         if numbers:

@@ -14,7 +14,7 @@ from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
 from hpq import removal, wire, wire_attempt
-from hpq.errors import DecodeError, NotFound, UserError
+from hpq.errors import DecodeError, NotFound
 from hpq.keys import Keys
 from hpq.outcome import (
     Batch,
@@ -26,25 +26,26 @@ from hpq.outcome import (
     Verdict,
 )
 from hpq.pulse import pulse
-from hpq.scripts import Scripts
+from hpq.scripts import judge
+from hpq.store_code import UNSEALED_TTL_S, CodeStore
 from hpq.sweep import SCHEMA, Sweep
 from hpq.trial import Claim
 
-UNSEALED_TTL_S = 3_600  # rows of an enqueue that died are gone after an hour
+_ROW_PARTS = ("params", "waiting", "ids", "staged", "origin")
 ROWS = 500  # rows in one call; Lua's unpack and the server's patience both want it bounded
 
 TopUp = Callable[[str, int], object]
 
 
-class Store:
+class Store(CodeStore):
     """Writes of one prefix on one client.
 
     `top_up(class, wanted)` mints tickets; a process that may not write RQ's keys passes a no-op.
     """
 
     def __init__(self, redis: Redis, keys: Keys, top_up: TopUp) -> None:
-        self._redis, self._keys, self._top_up = redis, keys, top_up
-        self._scripts = Scripts(redis, keys)
+        super().__init__(redis, keys)
+        self._top_up = top_up
 
     def _tickets(self, worker_class: bytes | str, wanted: int) -> None:
         name = worker_class.decode() if isinstance(worker_class, bytes) else worker_class
@@ -74,16 +75,7 @@ class Store:
         """Forget the rows of an enqueue that will not be sealed; those of a sweep stay."""
         if self._redis.exists(self._keys.sweep(sid)):  # sealed, and the answer was lost
             return
-        self._redis.delete(*(self._keys.sweep(sid, part) for part in ("params", "waiting", "ids")))
-
-    def keep_code(self, digest: str, manifest: str) -> None:
-        """Keep the manifest (JSON) of a code digest."""
-        self._redis.hsetnx(self._keys.code, digest, manifest)
-
-    def code(self, digest: str) -> str | None:
-        """The manifest of a code digest, or None."""
-        raw: Any = self._redis.hget(self._keys.code, digest)
-        return raw.decode() if raw else None
+        self._redis.delete(*(self._keys.sweep(sid, part) for part in _ROW_PARTS))
 
     # --- a worker's ---------------------------------------------------------------------------
 
@@ -206,10 +198,6 @@ class Store:
         pipe.delete(self._keys.worker(who.name))
         pipe.execute()
 
-    def keep_provenance(self, digest: str, record: str) -> None:
-        """Keep what an attempt ran on (JSON), under its digest."""
-        self._redis.hsetnx(self._keys.provenance, digest, record)
-
     # --- a person's ---------------------------------------------------------------------------
 
     def control(self, sid: str, verb: str, *args: str | int) -> int:
@@ -220,10 +208,7 @@ class Store:
             UserError: the sweep is stopped or cancelled, so it cannot be paused or resumed.
         """
         word, rest = self._scripts.run("control", sid, verb, *args)
-        if word == "unknown":
-            raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
-        if word == "over":
-            raise UserError(f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again")
+        judge(sid, word)
         self._tickets(rest[0], rest[1])
         return int(rest[2])
 
@@ -240,8 +225,7 @@ class Store:
         touched = 0
         for start in range(0, len(numbers), ROWS):
             word, rest = self._scripts.run("retry", sid, *numbers[start : start + ROWS])
-            if word == "unknown":
-                raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
+            judge(sid, word)
             self._tickets(rest[0], rest[1])
             touched += int(rest[2])
         return touched

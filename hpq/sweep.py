@@ -1,4 +1,4 @@
-"""A sweep: what is searched, by which code, and where it stands. Of hpq it imports trial only."""
+"""A sweep: what is searched, by which code, and where it stands. Imports trial and given only."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from hpq.given import GivenFile
 from hpq.trial import Json, TrialState
 
 # Stands on each sweep; a worker leaves a sweep whose number is higher. 2: its sets are made while
@@ -145,6 +146,11 @@ class Launch:
     resident: bool = False
     wandb: Wandb | None = None
 
+    @property
+    def what(self) -> str:
+        """What is started, for people to read."""
+        return self.trainer or self.program or " ".join(self.command)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
@@ -225,6 +231,9 @@ class Sweep:
     varying: tuple[str, ...] = ()
     spec: Mapping[str, Json] = field(default_factory=dict)
     provenance: Mapping[str, Json] = field(default_factory=dict)
+    bundle: str = ""  # the code digest under which the code itself is kept; "": it is not
+    files: tuple[GivenFile, ...] = ()  # that it grew by, after its own
+    tags: tuple[str, ...] = ()
     created_ms: int = 0
     schema: int = EARLY_SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled
@@ -237,14 +246,6 @@ class Sweep:
     def state(self) -> SweepState:
         """Where the sweep stands."""
         return sweep_state(self.flag, self.held, self.counts)
-
-
-def seed_of(seed: int, replicates: int, number: int) -> int:
-    """What a trial is to seed its random numbers with: the sweep's seed and its replicate's place.
-
-    Below 2^31, which any library takes.
-    """
-    return (seed + (number - 1) % replicates) % 2**31
 
 
 def sweep_state(flag: str, held: str, counts: Counts) -> SweepState:

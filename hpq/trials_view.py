@@ -6,7 +6,7 @@ bounded number of them for each question.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -67,6 +67,17 @@ class TrialsView:
             raise NotFound(f"trial {trial} is not there; `hpq results {trial.sweep}` lists them")
         return self.trials(trial.sweep, [trial.number])[0]
 
+    def waiting(self, sid: str) -> list[int]:
+        """The numbers of the trials that wait, in the order in which they will be claimed."""
+        found: Any = self._redis.zrange(self._keys.sweep(sid, "waiting"), 0, -1)
+        return [int(n) for n in found]
+
+    def has_sets(self, sid: str, identities: Sequence[bytes]) -> list[bool]:
+        """Which of these sets the sweep has, whatever became of them."""
+        key = self._keys.sweep(sid, "ids")
+        found: Any = self._redis.smismember(key, list(identities)) if identities else []
+        return [bool(one) for one in found]
+
     def all_trials(self, sid: str, chunk: int = 500) -> Iterator[Trial]:
         """Every trial of a sweep in order of number, read in chunks."""
         total: Any = self._redis.hlen(self._keys.sweep(sid, "params"))
@@ -122,6 +133,23 @@ class TrialsView:
         for eid in ids:
             pipe.xrange(events, eid, eid)
         return [event_of(events, *row) for rows in pipe.execute() for row in rows]
+
+    def bundle(self, digest: str) -> bytes | None:
+        """The code of a digest as `hpq.bundle` packs it; None where it is not kept."""
+        raw: Any = self._redis.get(self._keys.bundle(digest)) if digest else None
+        return raw if isinstance(raw, bytes) else None
+
+    def manifest(self, digest: str) -> Mapping[str, str]:
+        """{path: sha256} of a code digest; empty where it is not kept, or not readable."""
+        raw: Any = self._redis.hget(self._keys.code, digest) if digest else None
+        where = f"{self._keys.code} field {digest}"
+        found = wire.decode_params(where, raw) if raw else {}
+        return {path: str(mark) for path, mark in found.items()}
+
+    def origin(self, sid: str, field: str) -> str:
+        """What is long of where a sweep came from (`diff`); empty for none."""
+        raw: Any = self._redis.hget(self._keys.sweep(sid, "origin"), field)
+        return raw.decode("utf-8", "replace") if raw else ""
 
     def provenance(self, digest: str) -> Params:
         """What an attempt ran on, by the digest that the trial carries; empty where it is gone."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hpq import wire_early, wire_metric
+from hpq import wire_early, wire_growth, wire_metric
 from hpq.errors import DecodeError
 from hpq.fields import Reader, Row, known, word
 from hpq.sweep import SCHEMA, Keep, Launch, Sweep
@@ -81,8 +81,10 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "seed": str(sweep.seed),
         **({"replicates": str(sweep.replicates)} if sweep.replicates > 1 else {}),
         "varying": dumps(list(sweep.varying)),
+        "tags": dumps(list(sweep.tags)),
         "spec": dumps(sweep.spec),
         "provenance": dumps(sweep.provenance),
+        "bundle": sweep.bundle,
     }
 
 
@@ -119,6 +121,9 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         varying=r.parse("varying", (), lambda text: names(json.loads(text))),
         spec=r.parse("spec", {}, _mapping),
         provenance=r.parse("provenance", {}, _mapping),
+        bundle=r.text("bundle"),
+        files=wire_growth.decode_files(key, row),
+        tags=r.parse("tags", (), lambda text: names(json.loads(text))),
         created_ms=r.whole("created_ms"),
         flag=r.text("flag"),
         held=r.text("held"),
@@ -158,7 +163,6 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
     failure = _failure(r)
     if state is None:  # a newer version's: neither running nor ended as far as we know
         state, phase = TrialState.QUEUED, f"{r.text('state')} (a newer hpq's word)"
-    start = len(METRIC_FIELD)
     return Trial(
         id=trial,
         state=TrialState.CANCELLED if dropped else state,
@@ -173,17 +177,14 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         before_ms=r.whole("before_ms"),
         step=r.whole("step"),
         objective=_finite(r, "objective"),
-        metrics={
-            name[start:].decode(): r.real(name.decode())
-            for name in row
-            if name.startswith(METRIC_FIELD)
-        },
+        metrics=r.reals(METRIC_FIELD),
         failure=failure,
         phase=phase,
         provenance=r.text("provenance"),
         checkpoint=r.parse("checkpoint", None, lambda text: known(Checkpoint, text)),
         artifacts=r.parse("artifacts", None, lambda text: known(Artifacts, text)),
         restarted=r.text("restarted"),
+        reused=r.text("reused"),
         pruning=r.parse("pruning", None, wire_early.pruning),
     )
 

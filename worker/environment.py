@@ -19,8 +19,9 @@ import yaml
 
 import hpq
 from hpq import hiding
+from hpq.search.replicates import seed_of
 from hpq.settings import Settings
-from hpq.sweep import Sweep, Wandb, seed_of
+from hpq.sweep import Sweep, Wandb
 from hpq.trial import Claim
 from worker.ownership import SOCKET, Owned
 from worker.secrets import POD_ALLOWED
@@ -60,7 +61,7 @@ def of_program(
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "HPQ_SWEEP_ID": claim.trial.sweep,
         "HPQ_TRIAL_ID": str(claim.trial),
-        "HPQ_SEED": str(seed_of(sweep.seed, sweep.replicates, claim.trial.number)),
+        "HPQ_SEED": str(seed_of(sweep, claim.trial.number, claim.params)),
         "HPQ_ATTEMPT": str(claim.attempt),
         "HPQ_ATTEMPT_ID": f"{claim.trial}/{claim.attempt}",
         "HPQ_PARAMS": str(place.params),

@@ -65,7 +65,7 @@ class Execution:
     ) -> None:
         self._claim, self._sweep, self._child, self._collector = claim, sweep, child, collector
         self._mask, self._grace_s = mask, grace_s
-        self._prints_metrics = bool(sweep.launch.program)
+        self._prints_metrics = not sweep.launch.trainer
         self._reported: set[str] = set()  # what comes through the socket is not read twice
         self._printed = Lines(longest_bytes=_LONGEST_BYTES + 1)
         self._tail = bytearray()

@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from redis.exceptions import RedisError
 
@@ -15,6 +15,7 @@ from hpq.connection import check_server, connect, explain
 from hpq.doomed import DoomedFiles
 from hpq.errors import HpqError, UserError
 from hpq.keys import Keys
+from hpq.lead import Lead
 from hpq.outcome import Presence
 from hpq.settings import Settings, read
 from hpq.store import Store
@@ -44,6 +45,13 @@ def _store(settings: Settings, *, retries: int, timeout_s: float) -> Store:
     redis = connect(settings.redis_url, retries=retries, timeout_s=timeout_s)
     keys = Keys(settings.prefix)
     return Store(redis, keys, Tickets(redis, keys).top_up)
+
+
+def _leads(settings: Settings, who: str) -> Callable[[str], Lead]:
+    """Makes this worker's lease for the sets of a sweep."""
+    redis, keys = connect(settings.redis_url, retries=1, timeout_s=5.0), Keys(settings.prefix)
+    top_up = Tickets(redis, keys).top_up
+    return lambda sid: Lead(redis, keys, top_up, sid, who, settings.lease_ms)
 
 
 def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> None:
@@ -80,7 +88,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
     keys = Keys(settings.prefix)
     doomed = DoomedFiles(connect(settings.redis_url, retries=1), keys)
     tidy = Tidy(settings, shelf, doomed)
-    suggesters = Suggesters(environ, name)
+    suggesters = Suggesters(environ, name, _leads(settings, name))
     slot = Slot(
         settings,
         store,

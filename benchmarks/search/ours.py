@@ -116,13 +116,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--functions", nargs="*", default=[f.name for f in FUNCTIONS])
     parser.add_argument("methods", nargs="+", help="optuna, or a sampler of hpq's")
     args = parser.parse_args()
     for method in args.methods:
         for function in (f for f in FUNCTIONS if f.name in args.functions):
-            for seed in range(args.seeds):
+            for seed in range(args.first_seed, args.first_seed + args.seeds):
                 start = time.perf_counter()
                 if method == "optuna":
                     values = by_hand(function, args.trials, seed, args.workers)

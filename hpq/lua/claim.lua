@@ -75,7 +75,8 @@ local function take(sid, n)
   redis.call('HSET', w, 'nonce', nonce, 'claim', sid .. '/' .. n .. '/' .. attempt, 'state', 'busy',
     'trial', sid .. '/' .. n)
   redis.call('ZREM', key('c', class, 'idle'), worker)
-  event(sid, 'claimed', n, attempt, 'worker', worker, 'host', host, unpack(from and {'from', from} or {}))
+  event(sid, 'claimed', n, attempt, 'worker', worker, 'host', host, 'provenance', provenance,
+    unpack(from and {'from', from} or {}))
   return answer(sid, tonumber(n), attempt)
 end
 

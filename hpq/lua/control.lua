@@ -61,5 +61,5 @@ function verbs.set()
 end
 
 local want = changing(sid, verbs[verb])
-event(sid, verb, 0, 0, 'touched', touched)
+event(sid, verb, 0, 0, 'touched', touched, unpack(verb == 'set' and {unpack(ARGV, 3)} or {}))
 return {reply, want[1], want[2], touched}

@@ -27,6 +27,22 @@ local function event(sid, what, n, attempt, ...)
   redis.call('HSET', trial_key(sid, n), 'told', told)
 end
 
+-- A sweep's code stays as long as one of the sweeps that have it.
+local function hold_code(sid)
+  local digest = redis.call('HGET', sweep_key(sid), 'bundle')
+  if not digest or digest == '' then return end
+  redis.call('SADD', key('b', digest, 'sweeps'), sid)
+  redis.call('PERSIST', key('b', digest))
+end
+
+local function drop_code(sid)
+  local digest = redis.call('HGET', sweep_key(sid), 'bundle')
+  if not digest or digest == '' then return end
+  local sweeps = key('b', digest, 'sweeps')
+  redis.call('SREM', sweeps, sid)
+  if redis.call('SCARD', sweeps) == 0 then redis.call('UNLINK', key('b', digest)) end
+end
+
 local function count(what) redis.call('HINCRBY', key('counters'), what, 1) end
 
 -- False once a sweep was removed; its trials may be there a little longer.

@@ -85,15 +85,23 @@ local function bound_bulk()
 end
 bound_bulk()
 
-local sum, want, busy = 0, 0, key('c', class, 'busy')
-redis.call('DEL', busy, key('c', class, 'owners'))
+-- A hash has these fields and no others.
+local function rewrite(name, fields)
+  local flat = {}
+  for field, value in pairs(fields) do flat[#flat + 1], flat[#flat + 2] = field, value end
+  redis.call('DEL', name)
+  for i = 1, #flat, 1000 do redis.call('HSET', name, unpack(flat, i, math.min(i + 999, #flat))) end
+end
+
+local sum, want, owners, busy = 0, 0, {}, {}
 for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
   local owner = redis.call('HGET', sweep_key(sid), 'owner') or ''
-  redis.call('HSET', key('c', class, 'owners'), sid, owner)
-  redis.call('HINCRBY', busy, owner, running(sid))
+  owners[sid], busy[owner] = owner, (busy[owner] or 0) + running(sid)
   sum = sum + demand(sid)
   want = want + tickets(sid, class)
 end
+rewrite(key('c', class, 'owners'), owners)
+rewrite(key('c', class, 'busy'), busy)
 set_demand(class, sum - redis.call('LLEN', key('demand', class)))
 redis.call('ZREMRANGEBYSCORE', key('workers'), '-inf', int(NOW - 3600000))
 redis.call('ZREMRANGEBYSCORE', key('c', class, 'idle'), '-inf', int(NOW - FRESH_MS))

@@ -21,14 +21,22 @@ redis.call('ZREM', key('sweeps'), sid)
 redis.call('ZREM', key('bulk'), sid)
 close(sid, f[1])
 if redis.call('HGET', key('digests'), f[2]) == sid then redis.call('HDEL', key('digests'), f[2]) end
+for _, field in ipairs(redis.call('HKEYS', s)) do  -- files that were added to it
+  if string.sub(field, 1, 5) == 'file:' then
+    local digest = string.match(redis.call('HGET', s, field), '"digest":"(%x+)"')
+    if digest and redis.call('HGET', key('digests'), digest) == sid then redis.call('HDEL', key('digests'), digest) end
+  end
+end
 if redis.call('HGET', key('last'), f[3]) == sid then redis.call('HDEL', key('last'), f[3]) end
 redis.call('SADD', key('removing'), sid)
 doom(sid, '')
 for band in string.gmatch(redis.call('HGET', s, 'bands') or '', '%d+') do
   redis.call('UNLINK', sweep_key(sid, 'band:' .. band))
 end
+drop_code(sid)
 redis.call('UNLINK', s)
-for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'means', 'files', 'stores', 'events', 'restoring'}) do
+for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'means', 'files', 'stores', 'events',
+  'origin', 'restoring'}) do
   redis.call('UNLINK', sweep_key(sid, part))
 end
 return {'ok', unpack(stores)}

@@ -15,7 +15,7 @@ if redis.call('EXISTS', s) == 1 then
 end
 if not is_mine then return {'torn'} end
 
-local parts = {'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'means', 'files', 'stores', 'events'}
+local parts = {'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'means', 'files', 'stores', 'events', 'origin'}
 for i = 6, #ARGV, 2 do
   if ARGV[i] == 'bands' then
     for band in string.gmatch(ARGV[i + 1], '%d+') do parts[#parts + 1] = 'band:' .. band end
@@ -46,6 +46,7 @@ if each('PERSIST') ~= expected then
   return {'torn'}
 end
 redis.call('HSET', s, unpack(ARGV, 6))
+hold_code(sid)
 redis.call('EXPIRE', mark, 60)  -- until then, this call may come again
 local f = redis.call('HMGET', s, 'class', 'created_ms', 'digest', 'owner', 'bulk')
 redis.call('ZADD', key('sweeps'), f[2], sid)

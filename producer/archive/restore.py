@@ -14,6 +14,7 @@ from producer.archive.format import Header, Row, read
 from producer.archive.weight import Weight
 from producer.room import check_room
 from producer.session import Session
+from producer.writing import store_of
 
 
 def restore(session: Session, path: Path) -> Header:
@@ -26,7 +27,7 @@ def restore(session: Session, path: Path) -> Header:
     header, fields, weight = _check(path)
     if session.redis.exists(session.keys.sweep(header.sweep)):
         raise UserError(f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it")
-    for _ in check_room(session, header.trials, weight):
+    for _ in check_room(session, header.trials, weight=weight):
         pass
     restoring = Restoring(session.redis, session.keys, header.sweep, header.trials)
     try:
@@ -79,6 +80,10 @@ def _flat(row: Row) -> Iterator[bytes]:
 
 def _share(session: Session, row: Row) -> None:
     """What other sweeps may refer to as well; by its digest it is the same."""
+    if row.part == "bundle":
+        for digest, data in row.items:
+            store_of(session).keep_bundle(digest.decode(), data)
+        return
     name = session.keys.code if row.part == "code" else session.keys.provenance
     for digest, text in row.items:
         session.redis.hsetnx(name, digest.decode(), text.decode())

@@ -80,6 +80,9 @@ def _rows(redis: Redis, keys: Keys, sweep: Sweep) -> Iterator[Row]:
     yield from _cut(0, "provenance", "shared", _shared(redis, keys.provenance, ran_on))
     code = {sweep.launch.code.encode()} if sweep.launch.code else set()
     yield from _cut(0, "code", "shared", _shared(redis, keys.code, code))
+    bundle: Any = redis.get(keys.bundle(sweep.bundle)) if sweep.bundle else None
+    if bundle is not None:
+        yield from _cut(0, "bundle", "shared", iter([(sweep.bundle.encode(), bundle)]))
     if _last_event(redis, keys, sid) != before:
         raise UserError(f"{sid}: changed while it was written; `hpq pause {sid}` first")
 
@@ -132,6 +135,8 @@ def _items(redis: Redis, key: str, kind: str) -> Iterator[Item]:
         yield from ((member,) for member in sorted(members))
     elif kind == "zset":
         yield from _zset(redis, key)
+    elif not key.endswith(":params"):
+        yield from _hash(redis.hgetall(key))
     else:  # the only large hash: parameters by number
         total: Any = redis.hlen(key)
         for start in range(1, total + 1, _ITEMS):

@@ -11,18 +11,24 @@ from typing import Annotated
 import typer
 
 from hpq.doomed import DoomedFiles
-from hpq.errors import Forbidden, SettingsError, UserError
+from hpq.errors import SettingsError, UserError
 from hpq.files import location, open_files
 from hpq.passwords import redact
 from hpq.sweep import Sweep
 from hpq.trial import TrialId, TrialState
 from producer import refs
+from producer.asking import ask as _ask
+from producer.asking import mine as _mine
+from producer.commands.options import WhereExpr
 from producer.completion import SweepRef, sweep_ids
 from producer.limits import limits
 from producer.look.text import clean, trials_of
+from producer.picking import picked
 from producer.session import Session, open_session
 from producer.taking import say_if_not_taken
-from producer.writing import store_of
+from producer.where import Where
+from producer.worst import Share
+from producer.writing import growing_of, store_of
 
 app = typer.Typer()
 
@@ -37,14 +43,6 @@ Targets = Annotated[
         help="A sweep, or trials of it: SWEEP/7, or 7 of my last.", autocompletion=sweep_ids
     ),
 ]
-
-
-def _mine(session: Session, ref: str | None, force: bool) -> Sweep:
-    """The sweep that is meant, if I may touch it."""
-    sweep = session.view.sweep(session.view.resolve(ref, session.settings.user))
-    if sweep.owner != session.settings.user and not force:
-        raise Forbidden(f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same")
-    return sweep
 
 
 @contextmanager
@@ -68,20 +66,6 @@ def _ending(
 
 def _unnamed(verb: str) -> UserError:
     return UserError(f"say which sweep to {verb}: `hpq ls` lists them")
-
-
-def _ask(question: str, yes: bool) -> None:
-    """Ask for a yes, unless it was said.
-
-    Raises:
-        UserError: there is nobody to ask.
-    """
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UserError(f"{question} There is no terminal to answer at; say --yes")
-    if not typer.confirm(question):
-        raise typer.Abort
 
 
 @app.command()
@@ -118,12 +102,32 @@ def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None
 
 
 @app.command()
-def cancel(targets: Targets = None, yes: Yes = False, force: Other = False) -> None:
+def cancel(
+    targets: Targets = None,
+    where: WhereExpr = None,
+    worst: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|P%", help="Of the running ones, the worst few by their newest value."
+        ),
+    ] = None,
+    yes: Yes = False,
+    force: Other = False,
+) -> None:
     """Stop a sweep or some of its trials now."""
     ref, numbers = refs.parse(targets)
+    picks = where is not None or worst is not None
+    if picks and numbers:
+        raise UserError("cancel: give numbers of trials, or --where and --worst, not both")
+    expression = Where.of(where) if where is not None else None
+    share = Share.of(worst) if worst is not None else None
     with _ending(ref, "cancel", force, some=bool(numbers)) as (session, it):
+        if picks:
+            numbers = picked(session, it, expression, share)
+            if not numbers:
+                return
         _ask(f"Cancel {_left(session, it, numbers)}?", yes)
-        touched = store_of(session).control(it.id, "cancel", *numbers)
+        touched = growing_of(session).cancel(it.id, numbers)
         are = "is" if touched == 1 else "are"
         print(f"{it.id}: {trials_of(touched)} {are} cancelled or being stopped", file=sys.stderr)
 
@@ -175,14 +179,37 @@ def _with_results(session: Session, it: Sweep, numbers: list[int]) -> int:
 def set_(
     changes: Annotated[list[str], typer.Argument(help="[SWEEP] KEY=VALUE …")], force: Other = False
 ) -> None:
-    """Change a sweep's limits: max_parallel, priority, retries, timeout, stall, canary."""
+    """Change a sweep's limits: run_cap, max_parallel, priority, timeout …, and its tags.
+
+    What runs goes on as it is; the next claim minds it. run_cap=0 and max_parallel=0 lift a limit.
+    """
     ref = None if "=" in changes[0] else changes[0]
     fields = limits(changes if ref is None else changes[1:])
     with open_session() as session:
         it = _mine(session, ref, force)
-        store_of(session).set(it.id, fields)
         done = " ".join(f"{name}={value}" for name, value in fields.items())
-        print(f"{it.id}: {done}", file=sys.stderr)
+        cap = fields.pop("run_cap", None)
+        if fields:
+            store_of(session).set(it.id, fields)
+        capped = _cap(session, it, int(cap)) if cap is not None else ""
+        print(f"{it.id}: {done}{capped}", file=sys.stderr)
+
+
+def _cap(session: Session, it: Sweep, most: int) -> str:
+    """Set run_cap, and say what that did to the trials that are there."""
+    done = growing_of(session).cap(it.id, most)
+    if done.dropped or done.back:
+        what = f"{trials_of(done.dropped or done.back)} {'cancelled' if done.dropped else 'back'}"
+    else:
+        what = "none cancelled"
+    line = f"; {what}, {done.trials} in all"
+    if it.sampler:
+        line = f"; {what}, {done.trials} so far"
+    elif done.trials < most:
+        line += f"; `hpq enqueue FILE --count {most} --into {it.id}` adds more"
+    if most and done.trials > most:
+        line += ": what has begun is not undone"
+    return line
 
 
 @app.command()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
+from typing import Annotated
 
 import typer
 
-from hpq.errors import ExitCode
+from hpq.errors import ExitCode, UserError
 from hpq.sweep import Sweep
 from producer import enqueue as enqueuing
 from producer import late
+from producer.commands import growing
 from producer.commands.options import (
+    AnyCode,
     AsJson,
     Canary,
     CodeDir,
@@ -20,11 +23,14 @@ from producer.commands.options import (
     Force,
     Name,
     New,
+    ReuseFlag,
     Seed,
     Sets,
+    Tags,
     Trainer,
 )
-from producer.commands.sweep_file import read_file
+from producer.commands.sweep_file import read_file, reuse_of, tags_of
+from producer.completion import sweep_ids
 from producer.enqueue import Enqueued
 from producer.look.text import trials_of
 from producer.progress import Bar
@@ -33,6 +39,10 @@ from producer.sweepfile.spec import count as count_sets
 from producer.taking import say_if_not_kept, say_if_not_taken
 
 app = typer.Typer()
+_NO_METRIC = (
+    "it names no metric, so nothing will be ranked; metric: {name: val_loss, goal: minimize} in the"
+    " file does, where trials print val_loss=0.3 or call hpq.report({...})"
+)
 
 
 @app.command()
@@ -47,12 +57,38 @@ def enqueue(
     force: Force = False,
     canary: Canary = 0,
     new: New = False,
+    tag: Tags = None,
+    reuse: ReuseFlag = False,
+    any_code: AnyCode = False,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SWEEP",
+            help="Add what is new in the file to a sweep.",
+            autocompletion=sweep_ids,
+        ),
+    ] = None,
+    leave: Annotated[
+        bool, typer.Option("--leave", help="With --into: what the file leaves out goes on waiting.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --into: do not ask.")] = False,
     json: AsJson = False,
 ) -> None:
     """Put a sweep file's trials on the queue."""
     spec = read_file(file, sets, count, seed, name, trainer, force)
     for warning in spec.warnings:
         warn(warning)
+    tags, which = tags_of(tag), reuse_of(reuse, any_code)
+    if into is not None:
+        if new or canary or tags or which or name is not None:
+            raise UserError("--into: --new, --canary, --tag, --reuse and --name are a new sweep's")
+        with open_session() as session:
+            growing.enqueue_into(
+                session, into, spec, file, code, leave=leave, yes=yes, force=force, as_json=json
+            )
+        return
+    if leave or yes:
+        raise UserError("--leave and --yes go with --into")
     if lacks := late.lacks(spec):
         warn(f"{lacks}; it is not installed here, and workers need it")
     with open_session() as session, Bar(count_sets(spec), "writing sets") as bar:
@@ -63,6 +99,8 @@ def enqueue(
             again=new,
             code_dir=code,
             canary=canary,
+            tags=tags,
+            reuse=which,
             progress=bar.at,
             warn=warn,
         )
@@ -97,15 +135,19 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
     sweep = session.view.sweep(done.sid)
     if as_json:
         fact = {"sweep": done.sid, "new": done.is_new, "trials": done.trials, "state": sweep.state}
-        print(jsonlib.dumps(fact))
+        print(jsonlib.dumps({**fact, "reused": done.reused}))
         return
     if done.is_new:
         print(f"{done.sid}: {_queued(sweep)}", file=sys.stderr)
+        if done.reused:
+            what = trials_of(done.reused, "result")
+            print(f"{what} taken from older sweeps: never trained here", file=sys.stderr)
+        if sweep.metric is None:
+            print(_NO_METRIC, file=sys.stderr)
         if not is_run:  # which has a store of its own
             say_if_not_kept(session, sweep)
         if sweep.launch.code_dir:
-            what = sweep.launch.program or sweep.launch.trainer
-            print(f"runs {what} in {sweep.launch.code_dir}", file=sys.stderr)
+            print(f"runs {sweep.launch.what} in {sweep.launch.code_dir}", file=sys.stderr)
     elif is_run:
         counts = sweep.counts
         left = "open-ended"

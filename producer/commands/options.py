@@ -21,4 +21,20 @@ Canary = Annotated[
 ]
 New = Annotated[bool, typer.Option(help="A new sweep even where the same is there.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Force = Annotated[bool, typer.Option(help="Take more than 100,000 trials.")]
+Force = Annotated[
+    bool, typer.Option(help="Take more than 100,000 trials; --into also another owner's sweep.")
+]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", help="A word to find it by in ls; may come again.")
+]
+ReuseFlag = Annotated[
+    bool,
+    typer.Option("--reuse", help="Take results of older sweeps of the same code; train the rest."),
+]
+AnyCode = Annotated[
+    bool, typer.Option("--any-code", help="With --reuse: of the same program, edited or not.")
+]
+WhereExpr = Annotated[
+    str | None,
+    typer.Option("--where", metavar="EXPR", help="Only those of which it is so: 'lr > 0.1'."),
+]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +17,7 @@ from producer import enqueue as enqueuing
 from producer import late
 from producer.commands.enqueue import say, warn
 from producer.commands.options import (
+    AnyCode,
     Canary,
     CodeDir,
     Count,
@@ -23,11 +25,13 @@ from producer.commands.options import (
     Force,
     Name,
     New,
+    ReuseFlag,
     Seed,
     Sets,
+    Tags,
     Trainer,
 )
-from producer.commands.sweep_file import read_file
+from producer.commands.sweep_file import read_file, reuse_of, tags_of
 from producer.enqueue import Enqueued
 from producer.local import LocalWorkers, signals_unwind
 from producer.look.outcome import exit_code
@@ -57,6 +61,9 @@ def run(
     canary: Canary = 0,
     workers: Annotated[int | None, typer.Option(help="Workers on this machine.")] = None,
     new: New = False,
+    tag: Tags = None,
+    reuse: ReuseFlag = False,
+    any_code: AnyCode = False,
 ) -> None:
     """Enqueue, train and watch on this machine."""
     spec = read_file(file, sets, count, seed, name, trainer, force)
@@ -64,10 +71,11 @@ def run(
         print(f"warning: {warning}", file=sys.stderr)
     if lacks := late.lacks(spec):
         raise UserError(lacks)
+    more: dict[str, Any] = {"tags": tags_of(tag), "reuse": reuse_of(reuse, any_code)}
     with signals_unwind(), open_session() as session:
         try:
             with Bar(count_sets(spec), "writing sets") as bar:
-                done = _enqueue(session, spec, file, new, code, canary, bar)
+                done = _enqueue(session, spec, file, new, code, canary, bar, more)
             say(session, done, as_json=False, is_run=True)
             code_ = _train(session, done.sid, workers)
         finally:
@@ -84,6 +92,7 @@ def _enqueue(
     code: str | None,
     canary: int,
     bar: Bar,
+    more: Mapping[str, Any],
 ) -> Enqueued:
     """The unfinished sweep of the same digest, or else a new one."""
 
@@ -97,6 +106,7 @@ def _enqueue(
             canary=canary,
             progress=bar.at,
             warn=warn,
+            **more,
         )
 
     done = enqueue(again=new)

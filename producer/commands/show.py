@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,14 +14,16 @@ from hpq.signing import fingerprint, is_signed, key_of, keys_apart
 from hpq.sweep import Sweep
 from hpq.trial import TrialId
 from hpq.view import View
+from producer.code_back import give_back
 from producer.commands.options import AsJson
 from producer.completion import sweep_ids
 from producer.look.attempts import attempt_record, attempts_of
 from producer.look.by_hand import by_hand
 from producer.look.describe import sweep_lines, trial_lines
 from producer.look.logs import read_log
+from producer.look.origin import origin_of
 from producer.look.out import show_json, show_lines, stdout_look
-from producer.look.records import finite, sweep_record, trial_record
+from producer.look.records import finite, iso, sweep_record, trial_record
 from producer.lookup import find
 from producer.session import Session, open_session
 
@@ -35,13 +39,25 @@ def show(
     ] = None,
     as_json: AsJson = False,
     as_command: Annotated[
-        bool, typer.Option("--command", help="How to run the trial's program by hand.")
+        bool, typer.Option("--command", help="How to run the trial by hand.")
     ] = False,
+    as_origin: Annotated[
+        bool, typer.Option("--provenance", help="Where it came from and what it ran on: JSON.")
+    ] = False,
+    code: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write its code, as enqueued, there.")
+    ] = None,
 ) -> None:
     """A sweep or a trial in full."""
     with open_session() as session:
         found = find(session.view, what, session.settings.user)
-        if as_command:
+        if code is not None:
+            sid = found if isinstance(found, str) else found.sweep
+            count = give_back(session.view, sid, code)
+            print(f"{code}: {count} {'file' if count == 1 else 'files'}", file=sys.stderr)
+        elif as_origin:
+            show_json(origin_of(session.view, found))
+        elif as_command:
             print(by_hand(session.view, found))
         elif isinstance(found, TrialId):
             _show_trial(session.view, found, as_json)
@@ -64,6 +80,17 @@ def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
         "digest": sweep.digest,
         "spec": dict(sweep.spec),
         "provenance": dict(sweep.provenance),
+        "files": [
+            {
+                "at": iso(file.at_ms),
+                "added": file.added,
+                "cancelled": file.cancelled,
+                "digest": file.digest,
+                "spec": dict(file.spec),
+                "provenance": dict(file.origin),
+            }
+            for file in sweep.files
+        ],
     }
     show_json(sweep_record(sweep, view.leaders([sweep])[0]) | more)
 

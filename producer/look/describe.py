@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hpq.given import GivenFile
+from hpq.search.replicates import seed_of
 from hpq.sweep import Sweep
 from hpq.trial import Params, Point, Trial
 from producer.look.attempts import Attempt, attempt_lines
@@ -38,9 +40,12 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
             "code": launch.code,
             "code directory": launch.code_dir,
             "environment": " ".join(launch.pass_env),
+            "wandb": launch.wandb.value if launch.wandb else "",
             "signed": signed,
             "class": sweep.worker_class,
             "owner": sweep.owner,
+            "replicates": str(sweep.replicates) if sweep.replicates > 1 else "",
+            "tags": " ".join(sweep.tags),
             "priority": str(sweep.priority or ""),
             "max parallel": str(sweep.max_parallel or ""),
             "retries": str(sweep.retries or ""),
@@ -61,7 +66,20 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
         yield from _section("file", ([Span(line)] for line in clean_block(text).splitlines()))
     else:
         yield from _block("file", sweep.spec)
+    for file in sweep.files:
+        yield from _section(_grown(file), _file(file))
     yield from _block("provenance", origin)
+
+
+def _grown(file: GivenFile) -> str:
+    what = f"{file.added} added" + (f", {file.cancelled} cancelled" if file.cancelled else "")
+    return f"file of {iso(file.at_ms)}: {what}"
+
+
+def _file(file: GivenFile) -> Iterator[Line]:
+    text = file.origin.get("text")
+    shown = clean_block(text) if isinstance(text, str) else json.dumps(dict(file.spec), indent=2)
+    return ([Span(line)] for line in shown.splitlines())
 
 
 def _sampling(sweep: Sweep) -> str:
@@ -98,7 +116,9 @@ def trial_lines(
             "time": _time(trial),
             "step": str(trial.step or ""),
             "phase": trial.phase,
+            "replicate": _replicate(trial, sweep),
             "started again": trial.restarted,
+            "result of": f"{trial.reused}: it never ran here" if trial.reused else "",
             "checkpoint": _checkpoint(trial),
         }
     )
@@ -110,6 +130,14 @@ def trial_lines(
     yield from _block("provenance", {k: v for k, v in provenance.items() if k != "packages"})
     lines = clean_block(log).splitlines()
     yield from _section(f"last of hpq logs {trial.id}", ([Span(line)] for line in lines))
+
+
+def _replicate(trial: Trial, sweep: Sweep) -> str:
+    if sweep.replicates < 2:
+        return ""
+    number = trial.id.number
+    place = (number - 1) % sweep.replicates + 1
+    return f"{place} of {sweep.replicates}, seed {seed_of(sweep, number, trial.params)}"
 
 
 def _time(trial: Trial) -> str:

@@ -8,9 +8,10 @@ from hpq.snapshot import Event
 from hpq.sweep import EarlyTerminate, Goal, Rule, Sweep
 from hpq.trial import Pruning, Trial, TrialState
 from hpq.wire_early import pruning
+from producer.look.eta import coarse
 from producer.look.style import Line, Span
 from producer.look.summary import Tally
-from producer.look.text import clean, duration, number, trials_of
+from producer.look.text import clean, number, trials_of
 
 _FIRST = 4  # bands that are named
 _FEW = 3  # finished trials whose median says little
@@ -86,8 +87,8 @@ def saved_lines(tally: Tally) -> Iterator[Line]:
     else:
         share = saved.ms / max(1.0, saved.ms + saved.ran_ms)
         text += (
-            f": about {duration(round(saved.ms))} of workers' time saved ({share:.0%}), if each"
-            f" had taken {duration(round(saved.usual_ms))}, the median of {saved.finished} finished"
+            f": about {coarse(saved.ms)} of workers' time saved ({share:.0%}), if each"
+            f" had taken {coarse(saved.usual_ms)}, the median of {saved.finished} finished"
         )
         text += "; few, so this is a guess" if saved.finished < _FEW else ""
     yield [Span(text)]

@@ -32,6 +32,7 @@ _FIXED = (
     "failure",
     "error",
     "total_s",
+    "reused",
 )
 
 
@@ -62,6 +63,7 @@ def write_csv(
             failure.kind.value if failure else None,
             guarded(failure.message) if failure else None,
             trial.total_ms / 1000,
+            trial.reused or None,
         ]
         writer.writerow(row)
 

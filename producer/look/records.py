@@ -48,6 +48,7 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
         "owner": sweep.owner,
         "class": sweep.worker_class,
         "priority": sweep.priority,
+        "tags": list(sweep.tags),
     }
 
 
@@ -71,6 +72,7 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         "duration_s": trial.duration_ms / 1000,  # of the latest attempt
         "total_s": trial.total_ms / 1000,  # of all
         "restarted": trial.restarted or None,
+        "reused": trial.reused or None,
         "pruning": asdict(trial.pruning) if trial.pruning else None,
         "checkpoint": {
             "store": trial.checkpoint.store,

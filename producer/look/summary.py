@@ -73,6 +73,7 @@ class Tally:
 
     sweep: Sweep
     objectives: list[float] = field(default_factory=list)
+    reused: int = 0  # trials with the result of an older sweep's
     total_ms: int = 0  # of all attempts
     before_ms: int = 0  # of those that another attempt followed
     _values: dict[str, list[Json]] = field(default_factory=dict)
@@ -82,7 +83,8 @@ class Tally:
     def add(self, trials: Iterable[Trial]) -> Tally:
         """Count these trials in."""
         for trial in trials:
-            if trial.state in _RANKED:
+            self.reused += bool(trial.reused)
+            if trial.state in _RANKED and not trial.reused:
                 self._took.setdefault(trial.state, []).append(trial.duration_ms)
             self.total_ms += trial.total_ms
             self.before_ms += trial.before_ms

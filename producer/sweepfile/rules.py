@@ -82,6 +82,7 @@ LISTED: Mapping[str, tuple[str, ...]] = {
     "categorical": ("values",),
     "categorical_w_probabilities": ("values", "probabilities"),
 }
+INFERRED = frozenset({"int_uniform", "uniform"})  # by min and max alone
 EXPONENTS = frozenset({"log_uniform", "q_log_uniform", "inv_log_uniform"})
 _MAX_EXPONENT = 700.0  # e to the 709 is the largest float
 

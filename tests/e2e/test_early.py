@@ -94,6 +94,19 @@ def test_a_target_that_is_reached_ends_the_sweep(lab) -> None:
     assert lab.ok("wait", sid) is not None  # done: exit code 0
 
 
+def test_a_target_ends_also_a_sweep_that_has_no_end(lab) -> None:
+    lab.write("train.py", "def train(params, trial):\n    return {'acc': params['x']}\n")
+    sid = lab.enqueue(
+        "trainer: train:train\nresident: true\nmethod: random\n"
+        "metric: {name: acc, goal: maximize, target: 0.9}\nparameters: {x: {min: 0.0, max: 1.0}}\n"
+    )
+    lab.worker(2)
+    lab.wait_over(sid)
+    sweep = lab.view.sweep(sid)
+    assert sweep.state.value == "finished" and sweep.reached and sweep.reached.value >= 0.9
+    assert sum(t.objective >= 0.9 for t in lab.view.all_trials(sid) if t.objective) in (1, 2)
+
+
 def test_the_owner_with_few_trials_waits_for_no_large_sweep_to_end(lab) -> None:
     """Two owners, 300 and 4 trials, three workers: the 4 are done while the 300 still run."""
     large = lab.steered(300)

@@ -9,6 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from redis import Redis
+
+from hpq.view import View
+from tests.desk import Desk
 
 DEADLINE_S = 50.0
 
@@ -39,3 +43,11 @@ def hpq(environ: dict[str, str], tmp_path: Path) -> Hpq:
         )
 
     return run
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, redis: Redis, redis_url: str, view: View, monkeypatch: pytest.MonkeyPatch
+) -> Desk:
+    """A user's directory, on an empty server."""
+    return Desk(tmp_path, redis_url, view, monkeypatch)

@@ -168,7 +168,7 @@ def test_an_archive_too_large_for_what_is_left_is_refused_before_it_begins(
         done = hpq("archive", "--restore", file)
         assert done.returncode == 3 and "40 trials would take about" in done.stderr
         assert not redis.keys("hpq:[st]:*")
-        redis.config_set("maxmemory", int((used + 1.6 * takes) / 0.8))
+        redis.config_set("maxmemory", int((used + 4 * takes) / 0.8))
         assert hpq("archive", "--restore", file).returncode == 0
     finally:
         redis.config_set("maxmemory", 0)

@@ -151,10 +151,35 @@ def test_asha_keeps_the_best_of_a_rung_as_they_come(bench, sweep_of) -> None:
     assert (why.threshold, why.value) == (0.5, 0.45)
 
 
+@pytest.mark.parametrize("goal", Goal)
+def test_asha_stops_whom_optuna_stops(bench, sweep_of, goal) -> None:
+    optuna = pytest.importorskip("optuna")
+    pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction=goal.value, pruner=pruner)
+    early = read({"type": "asha", "eta": 3})
+    sweep_of(200, metric=Metric(name="acc", goal=goal), early=early)
+    rng, theirs, stopped = Random(7), {}, 0
+    for _ in range(200):  # one of them goes on, or another begins
+        if len(theirs) < 5:
+            theirs[bench.claim()] = study.ask()
+        n = rng.choice(sorted(theirs))
+        step, value = theirs[n].user_attrs.get("at", 0) + 1, round(rng.random(), 2)
+        theirs[n].set_user_attr("at", step)
+        theirs[n].report(value, step)
+        should = theirs[n].should_prune()
+        assert bench.log(n, value) is (PRUNE if should else OK), (n, step, value)
+        if should:
+            stopped += 1
+            bench.end(n, TrialState.PRUNED, value)
+            study.tell(theirs.pop(n), state=optuna.trial.TrialState.PRUNED)
+    assert stopped > 20
+
+
 def test_the_median_rule_asks_for_enough_others(bench, sweep_of) -> None:
     sweep_of(5, early=rule(rule=Rule.MEDIAN, min_trials=3))
     trials = [bench.claim() for _ in range(5)]
-    for n, value in zip(trials[:3], (0.1, 0.2, 0.3), strict=True):
+    for n, value in zip(trials[:3], (0.3, 0.2, 0.1), strict=True):
         assert bench.log(n, value) is OK
     assert bench.log(trials[3], 0.2) is OK  # as good as the median
     assert bench.log(trials[4], 0.19) is PRUNE  # of 0.1 0.2 0.2 0.3
@@ -213,7 +238,8 @@ def told(bench: Bench, sweep_of: Callable[..., Any]) -> Bench:
     """Trial 2 was told to stop."""
     sweep_of(3, early=rule(rule=Rule.ASHA))
     bench.claim(), bench.claim()
-    assert bench.log(1, 0.5) is OK and bench.log(2, 0.4) is PRUNE
+    at = Checkpoint(store="s", path="p", step=7, logged=1)
+    assert bench.log(1, 0.5) is OK and bench.log(2, 0.4, more={"checkpoint": at}) is PRUNE
     return bench
 
 
@@ -231,6 +257,7 @@ def test_a_trial_that_was_told_to_stop_ends_pruned_also_without_its_worker(
     trial = told.trial(2)
     assert (trial.state, trial.objective, trial.pruning.rank) == (TrialState.PRUNED, 0.4, 2)
     assert [t.id.number for t in view.best(view.sweep(SID), 5)] == [2]
+    assert trial.checkpoint is None  # it came to its end
     events = [e for e in view.events(SID) if e.trial == 2]
     assert [e.what for e in events] == ["claimed", "prune", "pruned"]
     assert json.loads(events[1].fields["why"])["threshold"] == 0.5

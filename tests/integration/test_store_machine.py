@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,9 +16,10 @@ from hpq import wire
 from hpq.connection import connect
 from hpq.errors import UserError
 from hpq.keys import Keys
+from hpq.lead import Lead
 from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
 from hpq.store import Store
-from hpq.sweep import EarlyTerminate, Goal, Launch, Metric, Rule, Sweep
+from hpq.sweep import SCHEMA, EarlyTerminate, Goal, Launch, Metric, Rule, Sweep
 from hpq.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.view import View
 
@@ -27,6 +29,10 @@ SID = "machine-00000"
 GOOD = [TrialState.FINISHED, TrialState.PRUNED, TrialState.CANCELLED]
 KINDS = [FailureKind.USER_ERROR, FailureKind.KILLED, FailureKind.OUT_OF_MEMORY]
 ENDS = {"finished", "failed", "pruned", "cancelled"}
+
+
+def row(number: int) -> tuple[str, bytes]:
+    return wire.dumps({"x": number}), number.to_bytes(16, "big")
 
 
 class Machine(RuleBasedStateMachine):
@@ -44,17 +50,18 @@ class Machine(RuleBasedStateMachine):
         self.workers = [
             Presence(name=f"w{i}", host=f"h{i % 2}", worker_class="default") for i in range(3)
         ]
-        rows = [(wire.dumps({"x": i}), i.to_bytes(16, "big")) for i in range(1, TRIALS + 1)]
-        self.store.add_rows(SID, 1, rows)
         metric = Metric(name="acc", goal=Goal.MAXIMIZE)
         launch, early = Launch(trainer="digits"), EarlyTerminate(rule=Rule.ASHA, bands=BANDS, eta=2)
-        sweep = Sweep(id=SID, name="m", digest="d", launch=launch, metric=metric, early=early)
-        self.store.seal(sweep)
+        self.enqueue(Sweep(id=SID, name="m", digest="d", launch=launch, metric=metric, early=early))
         self.store.reap("default", lease_ms=LEASE, lost_max=3)
         self.held: list[tuple[Presence, Claim]] = []  # every claim ever answered
         self.asked: dict[int, tuple[str, Claim | None]] = {}  # the last claim of each worker
         self.seq = 0
         self.taken: Counter[str] = Counter()  # commits that the store took, by trial
+
+    def enqueue(self, sweep: Sweep) -> None:
+        self.store.add_rows(SID, 1, [row(number) for number in range(1, TRIALS + 1)])
+        self.store.seal(sweep)
 
     def teardown(self) -> None:
         self.redis.close()
@@ -175,7 +182,7 @@ class Machine(RuleBasedStateMachine):
     def the_books_agree(self) -> None:
         sweep = self.view.sweep(SID)
         counts = sweep.counts
-        assert counts.total == TRIALS
+        assert counts.planned == TRIALS or sweep.no_more
         trials = list(self.view.all_trials(SID))
         tally = Counter(t.state for t in trials)
         assert all(counts.of(state) == tally[state] for state in TrialState)
@@ -187,7 +194,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def the_demand_is_what_could_run(self) -> None:
         sweep = self.view.sweep(SID)
-        queued, running = sweep.counts.queued, sweep.counts.running
+        queued, running = sweep.counts.queued + int(sweep.counts.to_come), sweep.counts.running
         if sweep.flag or sweep.held:
             claimable = 0
         elif sweep.max_parallel:
@@ -228,12 +235,53 @@ class Machine(RuleBasedStateMachine):
         assert TrialId(sweep=SID, number=1).sweep == SID
 
 
+class LateMachine(Machine):
+    """The same of a sweep whose sets are made meanwhile, by any of the three workers."""
+
+    def enqueue(self, sweep: Sweep) -> None:
+        self.store.seal(replace(sweep, schema=SCHEMA, sampler="tpe", search="{}", run_cap=TRIALS))
+        self.leads = [
+            Lead(self.redis, self.keys, lambda *_: None, SID, who.name, LEASE)
+            for who in self.workers
+        ]
+        self.rows = dict[int, int]()  # what each maker believes to be there
+
+    @rule(who=st.integers(0, 2))
+    def lead(self, who: int) -> None:
+        answer = self.leads[who].take()
+        if answer.is_ok:
+            self.rows[who] = answer.rows
+        else:
+            assert answer.word in ("held", "over")
+
+    @precondition(lambda self: self.rows)
+    @rule(data=st.data(), twice=st.booleans(), count=st.integers(1, 2))
+    def make(self, data: st.DataObject, twice: bool, count: int) -> None:
+        who = data.draw(st.sampled_from(sorted(self.rows)))
+        first, before = self.rows[who] + 1, self.view.sweep(SID)
+        rows = [row(number) for number in range(first, first + count)]
+        answers = [self.leads[who].append(first, rows) for _ in range(1 + twice)]
+        after = self.view.sweep(SID).counts.total
+        if answers[0].is_ok:
+            assert after == before.counts.total + count == answers[0].rows
+            assert answers[-1] == answers[0]
+            self.rows[who] = after
+        elif answers[0].word != "over":  # another has the lease, or had it meanwhile
+            assert answers[0].word in ("lost", "behind") and after == before.counts.total
+        assert after <= TRIALS and (after == before.counts.total or not before.no_more)
+
+    @rule()
+    def lapse(self) -> None:
+        self.redis.hset(self.keys.sweep(SID), "suggest_until", 1)
+
+
 @pytest.mark.timeout(120)
-def test_any_order_of_calls_keeps_the_books_in_order(redis_url: str) -> None:
-    Machine.url = redis_url
-    machine = Machine.TestCase
+@pytest.mark.parametrize("kind", [Machine, LateMachine])
+def test_any_order_of_calls_keeps_the_books_in_order(redis_url: str, kind: type[Machine]) -> None:
+    kind.url = redis_url
+    machine = kind.TestCase
     machine.settings = settings(
-        max_examples=40,
+        max_examples=25,
         stateful_step_count=30,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

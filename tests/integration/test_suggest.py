@@ -11,14 +11,19 @@ from redis import Redis
 
 from hpq import wire
 from hpq.connection import connect
+from hpq.history import History
 from hpq.keys import Keys
 from hpq.lead import Lead
 from hpq.outcome import Outcome, Presence
+from hpq.settings import read
 from hpq.store import Store
 from hpq.sweep import SCHEMA, Launch, Metric, Sweep, SweepState
 from hpq.trial import Claim, TrialState
 from hpq.view import View
+from producer.archive.restore import restore
+from producer.archive.write import write
 from producer.auditing import hold_audit
+from producer.session import Session
 
 LEASE = 30_000
 SID = "late-00000"
@@ -133,14 +138,14 @@ def test_the_cap_holds_whoever_makes_sets(redis_url, redis, store, view, late, l
     clients = [connect(redis_url) for _ in range(8)]
 
     def work(number: int) -> None:
-        lead = lead_of(f"w{number}", 1, clients[number])
+        lead = lead_of(f"w{number}", 3_000, clients[number])
         who = Presence(name=f"w{number}", host="h", worker_class="default")
         other = Store(clients[number], Keys("hpq"), lambda *_: None)
         while view.sweep(SID).counts.planned > view.sweep(SID).counts.ended:
             answer = lead.take()
-            while answer.is_ok:
-                n = answer.rows + 1
-                answer = lead.append(n, rows(n, n))
+            if answer.is_ok:
+                clients[number].hset(Keys("hpq").sweep(SID), "suggest_until", 1)
+                lead.append(answer.rows + 1, rows(answer.rows + 1, answer.rows + 1))
             if (claim := take(other, who)) is not None:
                 finish(other, claim)
 
@@ -211,6 +216,39 @@ def test_a_higher_cap_lets_more_come(redis, store, view, late, lead_of, who) -> 
     assert view.sweep(SID).counts.to_come == 2 and demand(redis) == 2
     told: list[str] = []
     assert take(store, who, told) is None and told == [SID]
+
+
+def test_an_archived_sweep_goes_on_where_it_comes_back(
+    redis, redis_url, store, view, late, lead_of, who, tmp_path
+) -> None:
+    late(5)
+    lead = lead_of()
+    lead.take()
+    lead.append(1, rows(1, 2))
+    finish(store, take(store, who))
+    before = view.sweep(SID)
+    settings = read({"HPQ_REDIS_URL": redis_url, "HPQ_HOME": str(tmp_path), "USER": "me"})
+    session = Session(settings=settings, url=redis_url, redis=redis, keys=Keys("hpq"), view=view)
+    file = tmp_path / "late.hpq"
+    write(session, SID, file, force=False)
+    store.remove(SID)
+    assert demand(redis) == 0
+    restore(session, file)
+    assert view.sweep(SID) == before and demand(redis) == 4
+    redis.hset(Keys("hpq").sweep(SID), "suggest_until", 1)  # of a worker that was there then
+    again = lead_of("w9")
+    assert again.take().rows == 2
+    assert again.append(3, rows(3, 5)).word == "over"
+    assert view.sweep(SID).counts.planned == 5 and not hold_audit(view, SID).violations
+
+
+def test_a_set_that_cannot_be_read_is_passed_over(redis, late, lead_of) -> None:
+    late(5)
+    lead = lead_of()
+    lead.take()
+    lead.append(1, [("{torn", bytes(16)), *rows(2, 2)])
+    history = History(redis, Keys("hpq"), SID)
+    assert list(history.sets(1, 2)) == [(2, {"x": 2})]
 
 
 def test_a_removed_sweep_is_unknown(redis, store, late, lead_of) -> None:

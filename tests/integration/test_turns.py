@@ -24,7 +24,7 @@ def test_priority_comes_before_the_turn_and_the_turn_before_age(sweep_of, take, 
     sweep_of(9, "a-00000", owner="ann")
     sweep_of(9, "b-00000", owner="bob", priority=1)
     sweep_of(9, "c-00000", owner="ann", priority=1)
-    sweep_of(9, "d-00000", owner="ann", priority=-1)
+    sweep_of(9, "d-00000", owner="cyd", priority=-1)
     assert names(*(take() for _ in range(4))) == "b c b c"
     store.set("b-00000", {"priority": "0"})
     store.control("c-00000", "pause")

@@ -226,3 +226,15 @@ def test_long_values_shrink_before_short_titles(columns: int) -> None:
     lines = _text(replace(scene, snapshot=replace(scene.snapshot, running=trials)), columns)
     (header,) = [line for line in lines if line.lstrip().startswith("# ")]
     assert {"step", "time", "state"} <= set(header.split()), header
+
+
+def test_a_sweep_whose_sets_are_yet_to_be_made_says_how_many() -> None:
+    few = Counts(queued=1, running=2, finished=4, to_come=13)
+    text = "\n".join(plain(line) for line in frame(_scene(counts=few), 120, 30))
+    assert "4/20" in text and "left" in text
+
+
+def test_an_open_ended_sweep_says_so_and_has_no_end_in_sight() -> None:
+    endless = Counts(queued=1, running=2, finished=4, to_come=float("inf"))
+    head = plain(frame(_scene(counts=endless), 120, 30)[0])
+    assert "4/∞" in head and "open-ended" in head and " left" not in head

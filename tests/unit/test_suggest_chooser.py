@@ -10,7 +10,7 @@ from hpq.identity import identity
 from hpq.search import samplers
 from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.distributions import Categorical, IntUniform
-from hpq.search.record import Sampler, Search
+from hpq.search.record import Sampler, Search, missing
 from hpq.search.space import Space
 from tests.unit.every_distribution import SPACE
 from worker.suggest.chooser import Chooser
@@ -113,3 +113,17 @@ def test_what_runs_counts_as_its_stand_in_while_a_set_is_made() -> None:
     assert plain not in (None, running)
     chooser.ends(13, 5.0)
     assert chooser.ask(15, {}) is not None
+
+
+@pytest.mark.torch
+def test_the_gaussian_process_needs_few_results() -> None:
+    pytest.importorskip("torch")
+    values = [value(p) for p in course(Chooser(Search(space=PLAIN, sampler=Sampler.GP)), 18)]
+    assert min(values[10:]) < min(values[:10]) / 2
+
+
+def test_what_a_sampler_lacks_is_one_line() -> None:
+    assert missing(Sampler.RANDOM, lambda _: False) is None
+    assert missing(Sampler.TPE, lambda _: True) is None
+    line = missing(Sampler.GP, lambda name: name == "optuna")
+    assert line == "sampler gp needs scipy, torch: pip install 'hpq[bayes]' torch"

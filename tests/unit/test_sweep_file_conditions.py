@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import islice, product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ import pytest
 from hpq.errors import SweepFileError
 from hpq.identity import identity
 from hpq.search.conditions import MISSING, find
+from hpq.search.record import Search
+from hpq.wire_search import decode_search, encode_search
 from producer.sweepfile.load import load
-from producer.sweepfile.spec import SweepSpec, count, sets
+from producer.sweepfile.spec import SweepSpec, count, rows, sets
 
 OPTIMISERS = """
 program: t.py
@@ -300,7 +303,40 @@ def test_a_grid_that_exclude_empties_is_an_error(tmp_path: Path) -> None:
 def test_a_condition_over_more_than_can_be_gone_through_is_an_error(tmp_path: Path) -> None:
     text = "program: t.py\nmethod: grid\nparameters: {a: {min: 1, max: 999999}, b: {value: 2}}\n"
     (line,) = complaint(tmp_path, f"{text}exclude: [{{a: {{min: 7}}}}]\n")
-    assert line.startswith("4:1: exclude: 999,999 combinations of a; at most")
+    assert line.startswith("4:1: exclude: a has 999,999 values; at most")
+
+
+def test_a_grid_too_large_to_be_gone_through_is_an_error(tmp_path: Path) -> None:
+    space = "{a: {min: 1, max: 9999}, b: {min: 1, max: 9999}, c: {values: [1, 2]}}"
+    text = f"program: t.py\nmethod: grid\nparameters: {space}\nexclude: [{{a: {{min: 3}}}}]\n"
+    (line,) = complaint(tmp_path, text)
+    assert line.startswith("4:1: exclude: is asked of 199,960,002 sets one by one; at most")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_space_has_as_many_sets_as_are_counted(tmp_path: Path, seed: int) -> None:
+    rng = Random(seed)
+    names = "abcdef"
+    entries = {n: {"values": list(range(rng.randint(1, 4)))} for n in names}
+
+    def partial(known: str) -> dict[str, Any]:
+        asked = rng.sample(known, rng.randint(1, min(2, len(known))))
+        return {n: rng.sample(entries[n]["values"], 1) for n in asked}
+
+    # Each name may ask about those before it in a shuffled order: no circles.
+    order = rng.sample(names, len(names))
+    when = {order[i]: partial("".join(order[:i])) for i in (2, 3, 5)}
+    file = {"program": "t.py", "method": "grid", "parameters": entries, "when": when,
+            "exclude": [partial(names) for _ in range(3)]}  # fmt: skip
+    try:
+        spec = spec_of(tmp_path, json.dumps(file))
+    except SweepFileError as error:
+        assert "leaves no set" in str(error)
+        return
+    found = list(sets(spec))
+    assert len(found) == count(spec) == len({identity(params) for params in found})
+    drawn = spec_of(tmp_path, json.dumps({**file, "method": "random"}))
+    assert {identity(p) for p in sets(drawn)} == {identity(p) for p in found}
 
 
 @pytest.mark.parametrize("key", ["when: {a: {a: 1}}", "exclude: [{a: 1}]", "points: [{a: 1}]"])
@@ -317,3 +353,47 @@ def test_an_open_ended_set_follows_from_seed_and_place_alone(tmp_path: Path) -> 
     spec: Any = spec_of(tmp_path, text)
     assert count(spec) is None
     assert list(islice(sets(spec), 50))[20:] == list(islice(sets(spec), 20, 50))
+
+
+REPLICATES = {
+    "a varying seed": (
+        "parameters: {seed: {values: [1, 2]}, a: {min: 1, max: 9}}\nreplicates: 2",
+        "3:14: parameters.seed: replicates count it up from one whole number; "
+        "write value: 0, or leave it out",
+    ),
+    "a cap below one set": (
+        "parameters: {a: {min: 1, max: 9}}\nrun_cap: 2\nreplicates: 3",
+        "4:1: run_cap: 2 is less than the 3 replicates of one set",
+    ),
+    "none": (
+        "parameters: {a: {min: 1, max: 9}}\nreplicates: 0",
+        "4:1: replicates: 0 is not a whole number from 1 to 1,000",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REPLICATES)
+def test_replicates_that_cannot_be_are_an_error(tmp_path: Path, case: str) -> None:
+    text, line = REPLICATES[case]
+    assert complaint(tmp_path, f"program: t.py\nmethod: random\n{text}\n") == [line]
+
+
+def test_run_cap_counts_trials_and_leaves_no_set_with_fewer_replicates(tmp_path: Path) -> None:
+    text = "program: t.py\nmethod: grid\nparameters: {a: {min: 1, max: 9}}\n"
+    spec = spec_of(tmp_path, f"{text}run_cap: 11\nreplicates: 3\n")
+    assert count(spec) == 9
+    assert [params["a"] for params in sets(spec)] == [1, 2, 3]
+    assert any("11 trials hold no whole number of sets" in line for line in spec.warnings)
+    marks = {identity(params, i) for params, i in rows(sets(spec), 3)}
+    assert len(marks) == 9
+
+
+def test_a_space_with_conditions_comes_back_from_the_wire(tmp_path: Path) -> None:
+    spec = spec_of(
+        tmp_path,
+        OPTIMISERS.format(method="random")
+        + "exclude: [{lr: {min: 0.05}, optimizer: [adam]}]\nreplicates: 2\n",
+    )
+    assert spec.space is not None
+    search = Search(space=spec.space, replicates=spec.replicates)
+    assert decode_search("key", encode_search(search)) == search

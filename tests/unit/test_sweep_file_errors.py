@@ -231,7 +231,6 @@ TOP = {
         "metric: {name: a}\nearly_terminate: {type: asha, eta: 1}",
         "5:31: early_terminate.eta: 1 is not a number above 1",
     ),
-    "replicates": ("replicates: 3", "4:1: replicates: comes with a later version; remove it"),
     "scheduler": ("scheduler: {}", "4:1: scheduler: not taken: hpq is the scheduler; remove it"),
     "trainer too": (
         "trainer: digits",
@@ -284,6 +283,10 @@ WHOLE = {
     "nothing named": (
         "method: grid\nparameters: {a: {value: 1}}\n",
         ["1:1: names no code; write program: train.py, or trainer: one of cifar10, mnist, digits"],
+    ),
+    "a command alone": (
+        "command: [python, '${program}']\nmethod: grid\nparameters: {a: {value: 1}}\n",
+        ["1:19: command[1]: there is no program; write program: train.py"],
     ),
     "no method": (
         "program: t.py\n",

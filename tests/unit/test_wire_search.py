@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import fields
 from random import Random
 
 import pytest
@@ -28,6 +30,18 @@ def test_a_search_comes_back_as_it_was() -> None:
     assert back == search and repr(back) == repr(search)  # 10 is not 10.0
     for seed in range(20):
         assert repr(back.space.draw(Random(seed))) == repr(SPACE.draw(Random(seed)))
+
+
+def test_nothing_of_a_space_or_a_search_is_left_out() -> None:
+    """Whoever adds a field has to write it, too: the worker searches what it is told."""
+    assert [field.name for field in fields(SPACE)] == [
+        "leaves",
+        "varying",
+        "when",
+        "exclude",
+    ]
+    written = json.loads(encode_search(Search(space=SPACE)))
+    assert {field.name for field in fields(Search)} - {"space"} <= written.keys()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"leaves": [{"at": ["a"], "kind": "odd"}]}'])

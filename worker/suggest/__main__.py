@@ -50,9 +50,8 @@ def serve(sid: str, who: str) -> None:
     top_up = Tickets(redis, keys).top_up
     sweep = Store(redis, keys, top_up).sweep(sid)
     search = decode_search(keys.sweep(sid), sweep.search)
-    lease_ms = max(1_000, settings.lease_ms // 3)
-    lead = Lead(redis, keys, top_up, sid, who, lease_ms)
-    why = Suggester(search, History(redis, keys, sid), lead, lease_ms).run()
+    lead = Lead(redis, keys, top_up, sid, who, settings.lease_ms)
+    why = Suggester(search, History(redis, keys, sid), lead).run()
     log.info("%s: makes no more sets: %s", sid, why)
 
 

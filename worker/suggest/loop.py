@@ -37,9 +37,8 @@ _SHARE = 0.01  # of a worker's time, which it may have to wait for sets
 class Suggester:
     """Makes the sets of one sweep while it holds the lease."""
 
-    def __init__(self, search: Search, history: History, lead: Lead, lease_ms: int) -> None:
+    def __init__(self, search: Search, history: History, lead: Lead) -> None:
         self._search, self._history, self._lead = search, history, lead
-        self._lease_s = lease_ms / 1000
         self._results = Results(search)
         self._known = 0  # the highest number whose set is known
         self._answer = Answer(word="")
@@ -49,44 +48,48 @@ class Suggester:
         self._claimed_ms = 0
 
     def run(self) -> str:
-        """Work until the sweep wants no more sets, or another has the lease.
-
-        Answers why it ended.
+        """Work until the sweep wants no more sets, or another has the lease; answers why it ended.
 
         Raises:
             redis.RedisError: Redis is away.
             DecodeError: a set or an event of the sweep cannot be read.
         """
-        self._answer = self._lead.take()
-        if not self._answer.is_ok:
+        if not self.take():
             return self._answer.word
         log.info("makes sets, by %s; %d are there", self._search.sampler, self._answer.rows)
         done = Flag()
         keeper = Thread(target=self._keep, args=(done,), name="lease", daemon=True)
         keeper.start()
         try:
-            return self._work()
+            self.begin()
+            while self._answer.is_ok and time.monotonic() - self._made_at < _IDLE_S:
+                self._busy_since = time.monotonic()
+                self.step()
+            return self._answer.word if not self._answer.is_ok else "idle"
         finally:
             done.set()
             keeper.join()
             self._lead.give_back()
 
-    def _work(self) -> str:
+    def take(self) -> bool:
+        """Take the lease; False where there is nothing to do with it, or another holds it."""
+        self._answer = self._lead.take()
+        return self._answer.is_ok
+
+    def begin(self) -> None:
+        """Read what was, making nothing meanwhile; then make what is missing."""
         self._chooser = Chooser(self._search, self._answer.rows)
-        while events := self._history.events():  # what was before: nothing is made meanwhile
+        while events := self._history.events():
             for event in events:
                 self._see(event)
         self._made_at = time.monotonic()
         self._fill()
-        while self._answer.is_ok:
-            if time.monotonic() - self._made_at > _IDLE_S:
-                return "idle"
-            self._busy_since = time.monotonic()
-            self._hear(self._history.events(_BLOCK_MS))
-        return self._answer.word
+
+    def step(self) -> None:
+        """Wait a moment for events; after each that leaves room for a set, make one."""
+        self._hear(self._history.events(_BLOCK_MS))
 
     def _hear(self, events: Sequence[Event]) -> None:
-        """Take events one by one, making a set right after each that leaves room for one."""
         is_new = not events
         for event in events:
             self._see(event)
@@ -127,9 +130,9 @@ class Suggester:
 
     def _learn(self, last: int) -> None:
         """Read the sets up to this number that are not known yet."""
+        self._results.waiting.update(range(self._known + 1, last + 1))
         for number, params in self._history.sets(self._known + 1, last):
             self._chooser.add(number, params)
-            self._results.waiting.add(number)
         self._known = max(self._known, last)
 
     def _fill(self) -> None:
@@ -160,7 +163,7 @@ class Suggester:
 
     def _keep(self, done: Flag) -> None:
         """Extend the lease while a set takes long to make."""
-        while not done.wait(self._lease_s / 3):
+        while not done.wait(self._lead.lease_s / 3):
             if time.monotonic() - self._busy_since > _LONGEST_S:
                 log.error("a set is not made after %g s", _LONGEST_S)
                 return

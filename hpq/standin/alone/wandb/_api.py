@@ -62,12 +62,14 @@ def init(
         tell_of_real()
     run = start(_sweep_set(), config, about.pop("allow_val_change"), about)
     older_run = module.__dict__.get("_last_run")
-    if older_run is not None:  # W&B would begin another run; of a trial there is one
+    if older_run is not None and not run.disabled:
+        # W&B would begin another run; of a trial there is one.
         say("another run begins in the same trial; its steps go on after those of the first")
         run._rows = older_run._rows
     elif not run.disabled:
         atexit.register(_at_exit, os.getpid())
-    module.run = module._last_run = run
+        module._last_run = run
+    module.run = run
     module.config, module.summary = run.config, run.summary
     for method in _METHODS:
         setattr(module, method, getattr(run, method))

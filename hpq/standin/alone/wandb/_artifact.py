@@ -56,7 +56,7 @@ class Artifact:
 
     @contextlib.contextmanager
     def new_file(
-        self, name: str, mode: str = "w", encoding: str | None = None
+        self, name: str, mode: str = "x", encoding: str | None = None, policy: str | None = None
     ) -> Iterator[IO[Any]]:
         with open(self._path(name), mode, encoding=encoding) as file:
             yield file

@@ -42,12 +42,15 @@ class Rows:
         self._shown: dict[str, float] = {}  # of this row, what was sent already
         self._defined: dict[str, Defined] = {}
         self._extremes: dict[str, float] = {}
-        self._axes: dict[str, float] = {}
+        self._axis_names: set[str] = set()
+        self._axes: dict[str, float] = {}  # the last values of all metrics
         self._only_set: set[str] = set()  # names that the script sets and never logs
 
     def define(self, name: str, defined: Defined) -> None:
         """Keep what define_metric says; `name` may end with *."""
         self._defined[name] = defined
+        if defined.step_metric:
+            self._axis_names.add(defined.step_metric)
 
     def log(self, values: Mapping[str, float], step: int | None, commit: bool | None) -> None:
         """One call of `log`, with the meaning that W&B gives to step and commit."""
@@ -117,7 +120,7 @@ class Rows:
 
     def _step_of(self, name: str) -> int:
         """The step of a value: that of its own axis where that counts, else the row's."""
-        axis = self._find(name).step_metric
+        axis = name if name in self._axis_names else self._find(name).step_metric
         at = self._axes.get(axis) if axis else None
         is_count = at is not None and at == at and abs(at) < 2**53 and at == int(at)
         return int(at) if is_count and at is not None else self.step

@@ -135,12 +135,17 @@ class Run(Accepted):
         return self.dir
 
     def save(
-        self, glob_str: Any = None, base_path: Any = None, policy: str = "live"
+        self,
+        glob_str: Any = None,
+        base_path: Any = None,
+        policy: str = "live",
+        glob: Any = None,
     ) -> list[str] | bool:
         """Keep files, and what they have become by the end."""
-        if glob_str is None:
+        wanted = glob_str if glob is None else glob
+        if wanted is None:
             return True
-        pattern, base = os.fspath(glob_str), base_path and os.fspath(base_path)
+        pattern, base = os.fspath(wanted), base_path and os.fspath(base_path)
         found = sorted(globbing.glob(pattern)) if not os.path.exists(pattern) else [pattern]
         kept = []
         for path in found:
@@ -159,6 +164,7 @@ class Run(Accepted):
         type: str | None = None,
         aliases: Sequence[str] | None = None,
         tags: Sequence[str] | None = None,
+        distributed_id: str | None = None,
     ) -> Artifact:
         """Keep an artifact's files."""
         artifact = artifact_or_path
@@ -192,6 +198,9 @@ class Run(Accepted):
             raise ValueError(f"{name}: this trial has kept no such file; hpq has no W&B server")
         return path.open()
 
+    def __deepcopy__(self, memo: Any) -> Run:
+        return self
+
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(missing(f"run.{name}"))
 
@@ -222,6 +231,8 @@ def start(sweep: Mapping[str, Any], given: Any, allow_val_change: Any, about: An
     exclude = set(about.get("config_exclude_keys") or ())
     include = about.get("config_include_keys")
     for key, value in to_dict(given).items():
-        if key not in exclude and (not include or key in include):
+        # The sweep's values stand over the script's defaults, and W&B says nothing of it.
+        is_free = str(key).strip("-") not in sweep
+        if is_free and key not in exclude and (not include or key in include):
             config._put(key, value, allow_val_change is not False)
     return Run(config, is_disabled=is_aside or mode == "disabled", **about)

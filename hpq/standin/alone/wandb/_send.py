@@ -6,7 +6,15 @@ import os
 from collections.abc import Mapping
 from itertools import islice
 
-from hpq.report import report
+try:
+    from hpq.report import report
+except ImportError:  # by hand, in a Python without hpq
+
+    def report(metrics: Mapping[str, object], step: int | None = None) -> None:
+        """What `hpq.report` does outside a trial."""
+        for name, value in metrics.items():
+            print(f"{name}={value!r}", flush=True)
+
 
 from ._say import say
 
