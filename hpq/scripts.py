@@ -1,7 +1,7 @@
 """Loads lua/*.lua, one transition a file, each behind what all share; runs them by SHA.
 
-Only `store`, `growing`, `restoring` and `doomed` use it. A script answers a list that begins with
-a word; what the words mean stands at the head of each file.
+Only `store`, `lead`, `growing`, `restoring` and `doomed` use it. A script answers a list that
+begins with a word; what the words mean stands at the head of each file.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ SHARED: Mapping[str, tuple[str, ...]] = {
     "grow": ("ends",),
     "reap": ("ends",),
     "release": ("ends",),
+    "seal": ("ends", "early"),
 }
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import yaml
 
 import hpq
-from hpq.hiding import OURS
+from hpq import hiding
 from hpq.search.replicates import seed_of
 from hpq.settings import Settings
 from hpq.sweep import Sweep, Wandb
@@ -36,7 +36,8 @@ _STAND_INS = {
 
 def of_runner(settings: Settings, sweep: Sweep, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of a runner: no secret of hpq's, in a pod what is allowed and passed only."""
-    env = {n: v for n, v in environ.items() if n not in OURS}
+    ours = hiding.ours(environ)
+    env = {n: v for n, v in environ.items() if n not in ours}
     if settings.in_pod:
         passed = set(sweep.launch.pass_env) & set(settings.pass_env)
         env = {n: v for n, v in env.items() if n in POD_ALLOWED | passed}

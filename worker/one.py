@@ -133,7 +133,7 @@ def main() -> None:
         settings = read(environ)
         if not settings.redis_url:
             raise UserError("HPQ_REDIS_URL is not set; start workers with `hpq worker`")
-        configure(settings.log)
+        configure(settings)
         try:
             serve(settings, environ, Vitals.given(sys.argv))
         except RedisError as error:

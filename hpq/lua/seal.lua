@@ -48,4 +48,8 @@ if count > 0 then redis.call('HINCRBY', s, 'n_finished', count) end
 if tonumber(redis.call('HGET', s, 'canary') or 0) > 0 then redis.call('HINCRBY', s, 'canary', count) end
 if not is_done(sid) then open(sid) end
 set_demand(class, claimable(sid))
+local rule = count > 0 and read_rule(sid)
+for i = 1, rule and #taken or 0, 2 do
+  mind_target(sid, taken[i], 1, rule, cjson.decode(taken[i + 1]).objective)
+end
 return {'created', class, tickets(sid, class)}

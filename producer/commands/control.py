@@ -13,6 +13,7 @@ import typer
 from hpq.doomed import DoomedFiles
 from hpq.errors import SettingsError, UserError
 from hpq.files import location, open_files
+from hpq.passwords import redact
 from hpq.sweep import Sweep
 from hpq.trial import TrialId, TrialState
 from producer import refs
@@ -254,6 +255,6 @@ def _remove_files(session: Session, sid: str) -> str:
         files.remove(f"{settings.prefix}/{sid}")
         DoomedFiles(session.redis, session.keys).work_off(files, sid)
     except (OSError, SettingsError) as error:
-        print(f"{sid}: its files may stay in {place}: {error}", file=sys.stderr)
+        print(f"{sid}: its files may stay in {redact(place)}: {error}", file=sys.stderr)
         return ""
     return files.id

@@ -51,6 +51,7 @@ USUAL = """
         wandb.log({"table": wandb.Table(columns=["a", "b"], data=[[1, "x"]]),
                    "picture": wandb.Image([[1]])})
         wandb.alert("done", "all of it")
+    print("noise=0.5")                                     # no report: the script has wandb
 """
 
 

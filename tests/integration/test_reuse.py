@@ -177,3 +177,15 @@ def test_tags_are_kept_shown_and_found(desk: Desk) -> None:
     assert desk.put(GRID, "--tag", "two words", "--new").returncode == 2
     same = desk.put(GRID)  # tags are no part of what a sweep is
     assert same.stdout.strip() == tagged and "nothing was added" in same.stderr
+
+
+def test_a_result_that_reaches_the_target_leaves_nothing_to_do(
+    desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
+) -> None:
+    two_finished(desk, store, who, take)
+    new = desk.put(WIDER.replace("maximize", "maximize, target: 0.8"), "--reuse").stdout.strip()
+    sweep = desk.view.sweep(new)
+    assert sweep.state is SweepState.FINISHED and sweep.reached and sweep.reached.trial == 1
+    assert (sweep.counts.finished, sweep.counts.cancelled) == (1, 3)
+    assert redis.llen(keys.demand("default")) == 0 and take() is None
+    assert not hold_audit(desk.view, new).violations

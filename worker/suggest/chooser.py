@@ -37,7 +37,8 @@ class Chooser:
 
     def runs(self, number: int) -> None:
         """A trial that had ended was queued again."""
-        if self._values.pop(number, None) is not None and self._model:
+        self._values.pop(number, None)
+        if self._model:
             self._model.runs(number)
 
     def ends(self, number: int, value: float | None) -> None:
