@@ -38,7 +38,7 @@ def report(metrics: Mapping[str, object], step: int | None = None) -> None:
         return
     path = os.environ.get("HPQ_REPORT")
     if path:
-        _send(path, flat, step)
+        _send(path, encode(flat, step))
         return
     for name, value in flat.items():
         print(f"{name}={value!r}", flush=True)
@@ -93,10 +93,17 @@ def encode(metrics: Mapping[str, float], step: int | None) -> bytes:
     return json.dumps({"metrics": dict(metrics), "step": step}).encode()
 
 
-def _send(path: str, metrics: Mapping[str, float], step: int | None) -> None:
+def ignore_printed() -> None:
+    """Printed lines `name=number` of this program are no reports from now on; the stand-in asks."""
+    path = os.environ.get("HPQ_REPORT")
+    if path and _sink is None:
+        _send(path, b'{"ignore_printed": true}')
+
+
+def _send(path: str, data: bytes) -> None:
     # A datagram to a local socket is whole, in order and blocks while the reader is behind.
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         try:
-            sock.sendto(encode(metrics, step), path)
+            sock.sendto(data, path)
         except (FileNotFoundError, ConnectionRefusedError):
             return  # the runner is going; the program is about to be told, too

@@ -17,8 +17,8 @@ from hpq import removal
 from hpq.errors import UserError
 from hpq.keys import SWEEP_PARTS, Keys
 from hpq.scripts import Scripts
-from hpq.store import TopUp
 from hpq.store_code import UNSEALED_TTL_S
+from hpq.store_control import TopUp
 
 
 class Restoring:

@@ -1,4 +1,4 @@
-"""Loads lua/*.lua, one transition a file, each behind the shared prelude; runs them by SHA.
+"""Loads lua/*.lua, one transition a file, each behind what all share; runs them by SHA.
 
 Only `store`, `lead`, `growing`, `restoring` and `doomed` use it. A script answers a list that
 begins with a word; what the words mean stands at the head of each file.
@@ -16,15 +16,18 @@ from redis import Redis
 from hpq.errors import NotFound, UserError
 from hpq.keys import Keys
 
-# What some of the scripts share, behind the prelude.
+PRELUDE = ("prelude", "points", "files", "moves")  # what all scripts share, in this order
+
+# What some of the scripts share, behind that.
 SHARED: Mapping[str, tuple[str, ...]] = {
     "beat": ("ends", "early"),
     "claim": ("turns",),
-    "commit": ("ends", "early"),
+    "commit": ("ends", "early", "guards"),
     "control": ("ends",),
     "grow": ("ends",),
     "reap": ("ends",),
     "release": ("ends",),
+    "seal": ("ends", "early"),
 }
 
 
@@ -32,7 +35,7 @@ SHARED: Mapping[str, tuple[str, ...]] = {
 def source(name: str) -> str:
     """The text of one script, with all that it shares before it."""
     folder = files("hpq").joinpath("lua")
-    parts = ("prelude", *SHARED.get(name, ()), name)
+    parts = (*PRELUDE, *SHARED.get(name, ()), name)
     return "\n".join(folder.joinpath(f"{part}.lua").read_text("utf-8") for part in parts)
 
 

@@ -146,6 +146,11 @@ class Launch:
     resident: bool = False
     wandb: Wandb | None = None
 
+    @property
+    def what(self) -> str:
+        """What is started, for people to read."""
+        return self.trainer or self.program or " ".join(self.command)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
@@ -241,14 +246,6 @@ class Sweep:
     def state(self) -> SweepState:
         """Where the sweep stands."""
         return sweep_state(self.flag, self.held, self.counts)
-
-
-def seed_of(seed: int, replicates: int, number: int) -> int:
-    """What a trial is to seed its random numbers with: the sweep's seed and its replicate's place.
-
-    Below 2^31, which any library takes.
-    """
-    return (seed + (number - 1) % replicates) % 2**31
 
 
 def sweep_state(flag: str, held: str, counts: Counts) -> SweepState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from hpq import wire
+from hpq import wire, wire_trial
 from hpq.errors import DecodeError
 from hpq.keys import Keys
 from hpq.outcome import Batch, Outcome
@@ -28,10 +28,10 @@ def decode_claim(keys: Keys, answer: list[Any]) -> Claim:
     sid, number, attempt, params, checkpoint, *_ = answer
     trial = TrialId(sweep=sid.decode(), number=int(number))
     where = f"{keys.sweep(trial.sweep, 'params')} field {trial.number}"
-    values = wire.decode_params(where, params)
+    values = wire_trial.decode_params(where, params)
     row = {b"checkpoint": checkpoint}
     try:
-        told = wire.decode_trial(keys.trial(trial), trial, row, {}, dropped=False).checkpoint
+        told = wire_trial.decode_trial(keys.trial(trial), trial, row, {}, dropped=False).checkpoint
     except DecodeError:
         told = Checkpoint(store="unknown", path="")
     return Claim(trial=trial, attempt=int(attempt), params=values, checkpoint=told)

@@ -15,7 +15,7 @@ from hpq.errors import UserError
 from hpq.identity import digest, identity
 from hpq.outcome import Grown
 from hpq.search.replicates import first_of
-from hpq.store import ROWS
+from hpq.store_control import ROWS
 from hpq.sweep import Launch, Sweep
 from hpq.trial import Json, Params, Trial
 from hpq.wire_growth import encode_file
@@ -123,7 +123,7 @@ def _check_same(sweep: Sweep, spec: SweepSpec, launch: Launch, file: Path) -> No
     elif launch.code_dir != was.code_dir:
         other = f"the code lies in {launch.code_dir}, and the sweep's in {was.code_dir}"
     elif launch != was:
-        other = "the command is another"
+        other = "the command, or what it is given, is another"
     elif spec.replicates != sweep.replicates:
         other = f"it has {spec.replicates} replicates of a set, and the sweep {sweep.replicates}"
     elif spec.metric != sweep.metric:

@@ -48,7 +48,7 @@ class Access:
         if launch.trainer in SHIPPED and not launch.code_dir:
             return _cannot_import_trainers()
         if not self._is_allowed(sweep):
-            what = launch.trainer or launch.program
+            what = launch.what
             if self.key is None:
                 return f"{what} is not in HPQ_ALLOW, and this worker has no HPQ_CODE_KEY"
             keys = keys_apart(sweep, fingerprint(self.key))

@@ -11,9 +11,9 @@ from redis.exceptions import RedisError
 
 from hpq.command import argv
 from hpq.hyperparams import SHIPPED
-from hpq.search.replicates import SEED
+from hpq.search.replicates import SEED, seed_of
 from hpq.settings import Settings
-from hpq.sweep import Sweep, seed_of
+from hpq.sweep import Sweep
 from hpq.trial import Claim
 from worker import environment, secrets
 from worker.access import Access
@@ -125,7 +125,7 @@ class Attempts:
                 params_file=str(place.params),
                 out=str(place.out),
             )
-        seed = seed_of(sweep.seed, sweep.replicates, claim.trial.number)
+        seed = seed_of(sweep, claim.trial.number, claim.params)
         return Run(
             trial=str(claim.trial),
             attempt=claim.attempt,

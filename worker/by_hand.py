@@ -35,6 +35,7 @@ def main() -> None:
         trial="by-hand/1",
         attempt=1,
         params=params,
+        seed=int(os.environ.get("HPQ_SEED") or 0),
         trainer=given.trainer,
         out=str(here / "out"),
         checkpoint=str(here / "checkpoint"),

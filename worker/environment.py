@@ -18,9 +18,10 @@ from pathlib import Path
 import yaml
 
 import hpq
-from hpq.hiding import OURS
+from hpq import hiding
+from hpq.search.replicates import seed_of
 from hpq.settings import Settings
-from hpq.sweep import Sweep, Wandb, seed_of
+from hpq.sweep import Sweep, Wandb
 from hpq.trial import Claim
 from worker.ownership import SOCKET, Owned
 from worker.secrets import POD_ALLOWED
@@ -35,7 +36,8 @@ _STAND_INS = {
 
 def of_runner(settings: Settings, sweep: Sweep, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of a runner: no secret of hpq's, in a pod what is allowed and passed only."""
-    env = {n: v for n, v in environ.items() if n not in OURS}
+    ours = hiding.ours(environ)
+    env = {n: v for n, v in environ.items() if n not in ours}
     if settings.in_pod:
         passed = set(sweep.launch.pass_env) & set(settings.pass_env)
         env = {n: v for n, v in env.items() if n in POD_ALLOWED | passed}
@@ -59,7 +61,7 @@ def of_program(
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "HPQ_SWEEP_ID": claim.trial.sweep,
         "HPQ_TRIAL_ID": str(claim.trial),
-        "HPQ_SEED": str(seed_of(sweep.seed, sweep.replicates, claim.trial.number)),
+        "HPQ_SEED": str(seed_of(sweep, claim.trial.number, claim.params)),
         "HPQ_ATTEMPT": str(claim.attempt),
         "HPQ_ATTEMPT_ID": f"{claim.trial}/{claim.attempt}",
         "HPQ_PARAMS": str(place.params),

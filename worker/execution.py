@@ -65,7 +65,8 @@ class Execution:
     ) -> None:
         self._claim, self._sweep, self._child, self._collector = claim, sweep, child, collector
         self._mask, self._grace_s = mask, grace_s
-        self._prints_metrics = bool(sweep.launch.program)
+        self._prints_metrics = not sweep.launch.trainer
+        self._reads_printed = self._prints_metrics  # until the program says that it reports
         self._reported: set[str] = set()  # what comes through the socket is not read twice
         self._printed = Lines(longest_bytes=_LONGEST_BYTES + 1)
         self._tail = bytearray()
@@ -154,6 +155,8 @@ class Execution:
             if "report" in message:
                 self._collector.report(message["report"], message["step"])
                 self._reported.update(message["report"])
+            elif "ignore_printed" in message:
+                self._reads_printed = False
             elif "phase" in message:
                 self._collector.phase(self._mask.text(message["phase"]))
             elif "end" in message:
@@ -166,7 +169,7 @@ class Execution:
             return False
         self._rhythm.moved(time.monotonic())
         self._show(self._mask.feed(data))
-        if self._prints_metrics:
+        if self._reads_printed:
             self._parse(self._printed.feed(data))
         return True
 
@@ -193,7 +196,8 @@ class Execution:
             self._child.end(patience_s=0.5)
         self._drain()
         self._show(self._mask.rest())
-        self._parse([self._printed.rest()])
+        if self._reads_printed:
+            self._parse([self._printed.rest()])
         tail = self._tail.decode("utf-8", "replace")
         ran_ms = round(1000 * (time.monotonic() - self._started_at))
         ending = Ending(

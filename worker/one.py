@@ -20,7 +20,7 @@ from hpq.outcome import Presence
 from hpq.settings import Settings, read
 from hpq.store import Store
 from hpq.tickets import Tickets
-from worker import devices, provenance
+from worker import devices, last_words, provenance
 from worker import secrets as hidden
 from worker.access import Access
 from worker.attempt import Attempts
@@ -133,13 +133,14 @@ def main() -> None:
         settings = read(environ)
         if not settings.redis_url:
             raise UserError("HPQ_REDIS_URL is not set; start workers with `hpq worker`")
-        configure(settings.log)
+        configure(settings)
         try:
             serve(settings, environ, Vitals.given(sys.argv))
         except RedisError as error:
             raise explain(error, settings.redis_url) from None
     except HpqError as error:
-        print(f"hpq worker: {error}", file=sys.stderr)
+        if not last_words.leave(error, sys.argv):
+            print(f"hpq worker: {error}", file=sys.stderr)
         sys.exit(int(error.exit_code))
 
 

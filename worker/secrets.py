@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hpq import hiding, passwords
-from hpq.hiding import OURS
 from hpq.settings import Settings
 
 # In a pod, what programs see beside what is passed; everything else is a secret there.
@@ -35,7 +34,8 @@ _SHORTEST = 6  # bytes; masking less would eat ordinary words
 
 def take(in_pod: bool) -> dict[str, str]:
     """Take out of this process's environment what training code must not see, and answer it."""
-    names = [n for n in os.environ if n in OURS or (in_pod and n not in POD_ALLOWED)]
+    ours = hiding.ours(os.environ)
+    names = [n for n in os.environ if n in ours or (in_pod and n not in POD_ALLOWED)]
     taken = {name: os.environ[name] for name in names}
     hiding.overwrite(names)
     for name in names:
@@ -77,8 +77,9 @@ def receive() -> dict[str, str]:
 
 
 def values(settings: Settings, environ: Mapping[str, str], key: bytes | None) -> list[bytes]:
-    """What no log may show: password, code key, and what variables with telling names say."""
+    """What no log may show: passwords, code key, and what variables with telling names say."""
     found = [passwords.of(settings.redis_url), settings.code_key, (key or b"").decode("latin-1")]
+    found += passwords.carried(settings.store)
     for name, value in environ.items():
         if _TELLING & set(re.split(r"[^A-Z]+", name.upper())) and not _is_path(value):
             found.append(value)

@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from hpq.doomed import DoomedFiles
 from hpq.files import Files, open_files
+from hpq.passwords import redact
 from hpq.settings import Settings
 from worker.ownership import clear_abandoned
 
@@ -47,7 +48,7 @@ class Shelf:
             try:
                 self._files = open_files(self._place)
             except OSError as error:
-                raise OSError(f"HPQ_STORE={self._place}: {error}") from error
+                raise OSError(f"HPQ_STORE={redact(self._place)}: {error}") from error
         return self._files
 
 

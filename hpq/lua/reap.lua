@@ -56,6 +56,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
         local why = 'its worker was lost ' .. lost_max .. ' times without progress'
         finish(sid, n, f[1], 'failed', 'kind', 'poison', 'error', why)
         mind_canary(sid, n, f[1], 'poison', why)
+        let_files_go(sid, n, false)
         over = over + 1
       else
         requeue(sid, n, f[1], 'lost', true, 'beat_ms', f[7] or 0)

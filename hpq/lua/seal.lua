@@ -27,13 +27,13 @@ redis.call('HSET', key('digests'), digest, sid)
 redis.call('HSET', key('last'), owner, sid)
 event(sid, 'created', 0, 0, 'count', redis.call('ZCARD', rows[2]), 'owner', owner)
 
+local is_ranked = redis.call('HGET', s, 'goal') ~= ''
 local function take_result(n, result)
   redis.call('ZREM', rows[2], n)
   redis.call('HSET', trial_key(sid, n), 'state', 'finished', 'attempt', 1, 'closed', 1, 'ended_ms', int(NOW),
     'objective', result.objective, 'step', result.step, 'reused', result.from, unpack(result.metrics))
   redis.call('ZADD', sweep_key(sid, 'ended'), int(NOW), n)
-  if redis.call('HGET', s, 'goal') ~= '' and result.objective ~= '' then place(sid, n, result.objective) end
-  redis.call('HINCRBY', s, 'n_finished', 1)
+  if is_ranked and result.objective ~= '' then place(sid, n, result.objective) end
   event(sid, 'reused', n, 1, 'from', result.from, 'objective', result.objective)
 end
 
@@ -43,8 +43,13 @@ for i = 1, #taken, 2 do
   count = count + 1
 end
 redis.call('DEL', staged)
+if count > 0 then redis.call('HINCRBY', s, 'n_finished', count) end
 -- So many have to finish here, whatever did elsewhere.
 if tonumber(redis.call('HGET', s, 'canary') or 0) > 0 then redis.call('HINCRBY', s, 'canary', count) end
 if not is_done(sid) then open(sid) end
 set_demand(class, claimable(sid))
+local rule = count > 0 and read_rule(sid)
+for i = 1, rule and #taken or 0, 2 do
+  mind_target(sid, taken[i], 1, rule, cjson.decode(taken[i + 1]).objective)
+end
 return {'created', class, tickets(sid, class)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, product
@@ -69,11 +70,8 @@ class Lattice:
         self._branches = list(_branches(axes, when))
         self._ends = list(accumulate(branch.size for branch in self._branches))
         self.size = self._ends[-1]
-        asked = {test.path for partial in exclude for test in partial.tests}
         self.count = (
-            sum(_kept(branch, asked, exclude) for branch in self._branches)
-            if exclude
-            else self.size
+            sum(_kept(branch, exclude) for branch in self._branches) if exclude else self.size
         )
 
     def at(self, rank: int) -> dict[str, Json]:
@@ -105,11 +103,36 @@ def _branches(axes: Sequence[Axis], when: tuple[Condition, ...]) -> Iterator[Bra
         )
 
 
-def _kept(branch: Branch, asked: set[Names], exclude: tuple[Partial, ...]) -> int:
-    named = [axis for axis in branch.free if axis.path in asked]
-    rest = math.prod(axis.size for axis in branch.free if axis.path not in asked)
-    sets = (nest([*branch.fixed, *values]) for values in _combinations(named))
-    return rest * sum(not any(partial.matches(held) for partial in exclude) for held in sets)
+def _kept(branch: Branch, exclude: tuple[Partial, ...]) -> int:
+    """How many sets of a branch are not excluded.
+
+    The values of an axis are counted by which entries they let match, so the work is the sum of
+    the axes' sizes, not their product.
+    """
+    fixed, axes = dict(branch.fixed), {axis.path: axis for axis in branch.free}
+    open_ = [
+        [test for test in partial.tests if test.path in axes]
+        for partial in exclude
+        if all(t.path in axes or t.takes(fixed.get(t.path, MISSING)) for t in partial.tests)
+    ]
+    counts = Counter({(1 << len(open_)) - 1: 1})  # bit i: entry i may match still
+    for path, axis in axes.items():
+        asked = [(1 << i, [t for t in tests if t.path == path]) for i, tests in enumerate(open_)]
+        if not any(tests for _, tests in asked):
+            counts = Counter({mask: number * axis.size for mask, number in counts.items()})
+            continue
+        if axis.size > MOST:
+            name = ".".join(path)
+            raise TooMany(f"{name} has {axis.size:,} values; at most {MOST:,} can be gone through")
+        seen = Counter(
+            sum(bit for bit, tests in asked if all(test.takes(value) for test in tests))
+            for value in map(axis.at, range(axis.size))
+        )
+        both: Counter[int] = Counter()
+        for (mask, number), (own, more) in product(counts.items(), seen.items()):
+            both[mask & own] += number * more
+        counts = both
+    return counts[0]
 
 
 def _combinations(axes: Sequence[Axis]) -> Iterator[list[tuple[Names, Json]]]:

@@ -13,7 +13,7 @@ from random import Random
 
 from hpq.identity import identity
 from hpq.search.lattice import Lattice
-from hpq.search.space import Space
+from hpq.search.space import NothingLeft, Space
 from hpq.trial import Json
 
 LIMIT = 100_000  # sets of a sweep, unless --force
@@ -73,7 +73,10 @@ def _drawn(space: Space, seed: int) -> Iterator[Set]:
     last = 0
     # Counting a space costs as much as its conditions are wide; it is needed at the end only.
     for i in count():
-        params = space.draw(Random(f"{seed}/{i}"))
+        try:
+            params = space.draw(Random(f"{seed}/{i}"))
+        except NothingLeft:  # hardly anything is not excluded
+            break
         key = identity(params)
         if key not in seen:
             seen.add(key)

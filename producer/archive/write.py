@@ -11,7 +11,7 @@ from typing import Any
 
 from redis import Redis
 
-from hpq import __version__, wire
+from hpq import __version__, wire, wire_trial
 from hpq.errors import UserError
 from hpq.keys import Keys, sweep_parts
 from hpq.sweep import SCHEMA, Sweep
@@ -103,8 +103,8 @@ def _trials(redis: Redis, keys: Keys, sid: str, total: int, ran_on: set[bytes]) 
 
 def _streams(redis: Redis, keys: Keys, trial: TrialId, row: Any) -> Iterator[Row]:
     """The trial's log and points, in one round trip where they are short."""
-    start = len(wire.METRIC_FIELD)
-    names = [f[start:].decode() for f in row if f.startswith(wire.METRIC_FIELD)]
+    start = len(wire_trial.METRIC_FIELD)
+    names = [f[start:].decode() for f in row if f.startswith(wire_trial.METRIC_FIELD)]
     parts = {"log": keys.trial(trial, "log")} | {f"p:{n}": keys.points(trial, n) for n in names}
     pipe = redis.pipeline(transaction=False)
     for key in parts.values():

@@ -11,7 +11,7 @@ from hpq.errors import ExitCode, NotFound
 from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
 from hpq.view import View
-from producer.commands.options import AsJson, Where_
+from producer.commands.options import AsJson, WhereExpr
 from producer.completion import sweep_ids
 from producer.look.export import to_args, to_yaml
 from producer.look.flat import flat
@@ -35,7 +35,7 @@ def best(
         str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 1,
-    where: Where_ = None,
+    where: WhereExpr = None,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="The parameters as YAML.")] = False,
     as_json: AsJson = False,
     as_args: Annotated[bool, typer.Option("--args", help="As --name=value flags.")] = False,
@@ -90,6 +90,8 @@ def _show(
 def _show_one(sweep: Sweep, trial: Trial) -> None:
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     rows = {name: score(trial)}
+    if trial.reused:
+        rows["result of"] = clean(trial.reused)
     rows |= {clean(k): value(v) for k, v in flat(trial.params).items()}
     wide = max(len(key) for key in ("trial", *rows))
     show_lines([Span(f"{k:{wide}}  {v}")] for k, v in {"trial": str(trial.id), **rows}.items())

@@ -13,12 +13,13 @@ import typer
 from hpq.doomed import DoomedFiles
 from hpq.errors import SettingsError, UserError
 from hpq.files import location, open_files
+from hpq.passwords import redact
 from hpq.sweep import Sweep
 from hpq.trial import TrialId, TrialState
 from producer import refs
 from producer.asking import ask as _ask
 from producer.asking import mine as _mine
-from producer.commands.options import Where_
+from producer.commands.options import WhereExpr
 from producer.completion import SweepRef, sweep_ids
 from producer.limits import limits
 from producer.look.text import clean, trials_of
@@ -103,7 +104,7 @@ def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None
 @app.command()
 def cancel(
     targets: Targets = None,
-    where: Where_ = None,
+    where: WhereExpr = None,
     worst: Annotated[
         str | None,
         typer.Option(
@@ -254,6 +255,6 @@ def _remove_files(session: Session, sid: str) -> str:
         files.remove(f"{settings.prefix}/{sid}")
         DoomedFiles(session.redis, session.keys).work_off(files, sid)
     except (OSError, SettingsError) as error:
-        print(f"{sid}: its files may stay in {place}: {error}", file=sys.stderr)
+        print(f"{sid}: its files may stay in {redact(place)}: {error}", file=sys.stderr)
         return ""
     return files.id

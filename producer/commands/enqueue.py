@@ -147,8 +147,7 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
         if not is_run:  # which has a store of its own
             say_if_not_kept(session, sweep)
         if sweep.launch.code_dir:
-            what = sweep.launch.program or sweep.launch.trainer
-            print(f"runs {what} in {sweep.launch.code_dir}", file=sys.stderr)
+            print(f"runs {sweep.launch.what} in {sweep.launch.code_dir}", file=sys.stderr)
     elif is_run:
         counts = sweep.counts
         left = "open-ended"

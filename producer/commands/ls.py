@@ -12,7 +12,7 @@ from hpq.sizes import about_bytes
 from hpq.snapshot import Unreadable
 from hpq.sweep import Sweep, SweepState
 from hpq.view import View
-from producer.commands.options import AsJson, Where_
+from producer.commands.options import AsJson, WhereExpr
 from producer.look.out import show_json, show_table, talk
 from producer.look.records import sweep_record
 from producer.look.style import Span, Style
@@ -32,7 +32,7 @@ def ls(
     everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
     sizes: Annotated[bool, typer.Option("--size", help="About how many bytes each takes.")] = False,
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
-    where: Where_ = None,
+    where: WhereExpr = None,
     as_json: AsJson = False,
 ) -> None:
     """Sweeps, newest first."""

@@ -34,7 +34,7 @@ ReuseFlag = Annotated[
 AnyCode = Annotated[
     bool, typer.Option("--any-code", help="With --reuse: of the same program, edited or not.")
 ]
-Where_ = Annotated[
+WhereExpr = Annotated[
     str | None,
     typer.Option("--where", metavar="EXPR", help="Only those of which it is so: 'lr > 0.1'."),
 ]

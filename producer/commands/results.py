@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hpq.trial import TrialState
-from producer.commands.options import AsJson, Where_
+from producer.commands.options import AsJson, WhereExpr
 from producer.completion import sweep_ids
 from producer.look.export import write_csv
 from producer.look.out import show_json_rows, show_table
@@ -33,7 +33,7 @@ def results(
     ] = "",
     top: Annotated[int | None, typer.Option(min=1, help="Only the first few.")] = None,
     state: Annotated[TrialState | None, typer.Option(help="Only of this state.")] = None,
-    where: Where_ = None,
+    where: WhereExpr = None,
     all_metrics: Annotated[bool, typer.Option(help="Every metric, not only the sweep's.")] = False,
 ) -> None:
     """All trials as a table, CSV or JSON."""

@@ -12,6 +12,7 @@ from hpq import bundle as packing
 from hpq.command import argv
 from hpq.errors import UserError
 from hpq.hyperparams import SHIPPED
+from hpq.search.replicates import SEED, seed_of
 from hpq.sweep import Sweep, Wandb
 from hpq.trial import Params, TrialId
 from hpq.view import View
@@ -42,9 +43,14 @@ def by_hand(view: View, found: TrialId | str) -> str:
             env = [f"PYTHONPATH={shell_line([str(_STAND_IN)])}:$PYTHONPATH", f"HPQ_PARAMS={file}"]
     else:
         words = _trainer(launch.trainer, params)
+    seed = seed_of(sweep, found.number, params)
+    if launch.trainer in SHIPPED:
+        words += ["--set", f"seed={seed}"] if seed and SEED not in params else []
     steps = [f"cd {shell_line([launch.code_dir])}"] if launch.code_dir else []
     if file in words or env:
         steps.append(f"printf %s {shell_line([json.dumps(dict(params))])} > {file}")
+    if (seed or sweep.replicates > 1) and launch.trainer not in SHIPPED:
+        env.append(f"HPQ_SEED={seed}")
     return " && ".join([*steps, " ".join([*env, shell_line(words)])])
 
 

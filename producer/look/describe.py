@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hpq.given import GivenFile
+from hpq.search.replicates import seed_of
 from hpq.sweep import Sweep
 from hpq.trial import Params, Point, Trial
 from producer.look.attempts import Attempt, attempt_lines
@@ -43,6 +44,7 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
             "signed": signed,
             "class": sweep.worker_class,
             "owner": sweep.owner,
+            "replicates": str(sweep.replicates) if sweep.replicates > 1 else "",
             "tags": " ".join(sweep.tags),
             "priority": str(sweep.priority or ""),
             "max parallel": str(sweep.max_parallel or ""),
@@ -114,6 +116,7 @@ def trial_lines(
             "time": _time(trial),
             "step": str(trial.step or ""),
             "phase": trial.phase,
+            "replicate": _replicate(trial, sweep),
             "started again": trial.restarted,
             "result of": f"{trial.reused}: it never ran here" if trial.reused else "",
             "checkpoint": _checkpoint(trial),
@@ -127,6 +130,14 @@ def trial_lines(
     yield from _block("provenance", {k: v for k, v in provenance.items() if k != "packages"})
     lines = clean_block(log).splitlines()
     yield from _section(f"last of hpq logs {trial.id}", ([Span(line)] for line in lines))
+
+
+def _replicate(trial: Trial, sweep: Sweep) -> str:
+    if sweep.replicates < 2:
+        return ""
+    number = trial.id.number
+    place = (number - 1) % sweep.replicates + 1
+    return f"{place} of {sweep.replicates}, seed {seed_of(sweep, number, trial.params)}"
 
 
 def _time(trial: Trial) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hpq.search.replicates import seed_of
 from hpq.sweep import Sweep
 from hpq.trial import Trial
 from producer.look.bars import Scale, bar
@@ -25,6 +26,7 @@ def result_columns(sweep: Sweep, metrics: Sequence[str] = ()) -> list[Column]:
         Column(title="#", keep=100, right=True),
         Column(title="state", keep=90),
         *(Column(title=clean(p), keep=70 - i, least=6) for i, p in enumerate(sweep.varying)),
+        *([Column(title="seed", keep=65, right=True)] if sweep.replicates > 1 else []),
         Column(title=name, keep=95, right=True),
         *(Column(title=clean(m), keep=60, right=True) for m in metrics),
         Column(title="step", keep=50, right=True),
@@ -36,12 +38,14 @@ def result_columns(sweep: Sweep, metrics: Sequence[str] = ()) -> list[Column]:
 def result_row(trial: Trial, sweep: Sweep, metrics: Sequence[str] = ()) -> list[Span]:
     """A trial as cells: what varies, what came out, and why it failed."""
     failure = trial.failure
+    has_seeds = sweep.replicates > 1
     why = f"{failure.kind}: {clean(failure.message)}" if failure else ""
     why = why or (f"of {clean(trial.reused)}" if trial.reused else "")
     return [
         Span(str(trial.id.number)),
         Span(trial.state.value, STATE_STYLE[trial.state]),
         *(Span(cell(trial.params, p)) for p in sweep.varying),
+        *([Span(str(seed_of(sweep, trial.id.number, trial.params)))] if has_seeds else []),
         Span("" if trial.objective is None else measure(trial.objective), Style.BOLD),
         *(Span(measure(trial.metrics[m]) if m in trial.metrics else "") for m in metrics),
         Span(str(trial.step or "")),

@@ -71,7 +71,7 @@ def _remedy(sweep: Sweep, shipped: Collection[str], willing: Sequence[Worker]) -
     who = f"each of {len(willing)} live workers" if willing[1:] else "the one live worker"
     if launch.trainer in shipped:
         return f"{who} lacks trainer {launch.trainer!r}; install hpq[trainers] where it runs"
-    what = launch.trainer or launch.program or "this code"
+    what = launch.what or "this code"
     keys = ", ".join(dict.fromkeys(clean(w.key) for w in willing if w.key))
     if keys and sweep.signature and sweep.signer:
         return (

@@ -71,7 +71,7 @@ def _state(trial: Trial, snapshot: Snapshot, taken_ms: float) -> str:
     if trial.failure is not None and trial.state is TrialState.FAILED:
         return trial.failure.kind.value
     if trial.state is not TrialState.RUNNING:
-        return trial.state.value
+        return "reused" if trial.reused else trial.state.value
     if not trial.step and trial.phase:
         return clean(trial.phase)
     mean = snapshot.pace.mean_ms if snapshot.pace.ended else None

@@ -86,16 +86,20 @@ class Literals:
 
     def mapping(self, node: ast.expr | None) -> dict[str, tuple[Any, int]]:
         """Names with values and lines, of a dict written as {…}, dict(…) or a name of one."""
-        if isinstance(node, ast.Name) and node.id in self._named:
-            return self.mapping(self._named[node.id])
-        if isinstance(node, ast.Dict):
-            pairs = [(k.value, v) for k, v in zip(node.keys, node.values, strict=True)
-                     if isinstance(k, ast.Constant) and isinstance(k.value, str)]  # fmt: skip
-        elif isinstance(node, ast.Call) and called(node) == "dict":
-            pairs = [(k.arg, k.value) for k in node.keywords if k.arg]
-        else:
-            return {}
+        pairs = self.entries(node).items()
         return {name: (self.value(value), value.lineno) for name, value in pairs}
+
+    def entries(self, node: ast.expr | None) -> dict[str, ast.expr]:
+        """As `mapping`, with the expressions as they stand."""
+        if isinstance(node, ast.Name) and node.id in self._named:
+            node = self._named[node.id]
+        if isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            return {k.value: v for k, v in pairs
+                    if isinstance(k, ast.Constant) and isinstance(k.value, str)}  # fmt: skip
+        if isinstance(node, ast.Call) and called(node) == "dict":
+            return keywords(node)
+        return {}
 
 
 def _is_enum(node: ast.ClassDef) -> bool:

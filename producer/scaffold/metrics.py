@@ -1,7 +1,7 @@
 """The metrics that a script reports, by the calls that hpq understands. Pure.
 
-wandb.log({...}), hpq.report({...}), trial.report({...}), Lightning's self.log("name", …), a trainer
-that returns {...}, and prints of whole lines `name=number`.
+wandb.log({...}), hpq.report({...}), trial.report({...}), Lightning's self.log("name", …),
+monitor="val_loss" of a callback, and prints of whole lines `name=number`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from hpq.report import METRIC_NAME
 from hpq.sweep import Goal
-from producer.scaffold.literals import Literals, called
+from producer.scaffold.literals import Literals, called, keywords
 from producer.scaffold.option import Reported
 
 _LOGS = ("wandb.log", ".report", "run.log", "report", ".log_dict", ".log_metrics")
@@ -46,7 +46,18 @@ def _names(node: ast.Call, literals: Literals) -> Iterator[str]:
         if isinstance(name, str):
             yield name
     elif told.endswith(_LOGS) and node.args:
-        yield from literals.mapping(node.args[0])
+        yield from (n for n, v in literals.entries(node.args[0]).items() if _may_be_number(v))
+    elif "monitor" in keywords(node):  # a callback that stops or saves by it
+        name = literals.value(keywords(node)["monitor"])
+        if isinstance(name, str):
+            yield name
+
+
+def _may_be_number(node: ast.expr) -> bool:
+    """False for lists, texts and what wandb makes of pictures and tables."""
+    if isinstance(node, ast.List | ast.ListComp | ast.Dict | ast.Tuple | ast.JoinedStr):
+        return False
+    return not called(node).startswith("wandb.")
 
 
 def _printed(node: ast.Call) -> Iterator[str]:

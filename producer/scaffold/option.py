@@ -55,11 +55,13 @@ class Reported:
 class Script:
     """What a first sweep file needs to know of a script.
 
-    `before` are words that its command line must have before the options: the name of a
-    subcommand, then its arguments, each as the file shows them.
+    `args` is the macro that hands parameters over, where it is not W&B's. `before` are words that
+    its command line must have before the options: the name of a subcommand, then its arguments,
+    each as the file shows them.
     """
 
     options: tuple[Option, ...]
     reported: tuple[Reported, ...]
+    args: str = ""
     before: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 from hpq.errors import UserError
-from producer.scaffold import argparse_options, click_options, metrics, wandb_config
-from producer.scaffold.literals import Literals, called
+from producer.scaffold import argparse_options, click_options, hydra_config, metrics, wandb_config
+from producer.scaffold.literals import Literals
 from producer.scaffold.option import Option, Script
 
+_ONLY_WANDB = "through wandb.config only, and the script's parser would refuse it"
 _MAX_BYTES = 4 * 2**20
 
 
@@ -35,20 +37,29 @@ def read(path: Path) -> Script:
             notes.append(f"the options are those of command {first.name}; there are also {names}")
     defaults, reads = wandb_config.read(tree, literals)
     known = {spelt(option.name) for option in options}
-    options += [one for one in defaults if spelt(one.name) not in known]
-    known |= {spelt(one.name) for one in defaults}
-    bare = [f"{name} (line {line})" for name, line in reads if spelt(name) not in known]
-    if bare:
-        notes.append(f"read from wandb.config without a default, add what is to vary: "
-                     f"{', '.join(bare)}")  # fmt: skip
-    if any(called(n).endswith("hydra.main") for n in ast.walk(tree) if isinstance(n, ast.Call)):
-        notes.append("Hydra's options stand in its own files: list those that are to vary here")
+    # What is read from wandb.config without a default has to come from the sweep.
+    defaults += [Option(name=name, line=line, required=True) for name, line in reads]
+    alone = [one for one in defaults if spelt(one.name) not in known]
+    if options and not _takes_any(tree):
+        alone = [replace(one, why_not=_ONLY_WANDB) for one in alone]
+    options += alone
+    hydra = hydra_config.read(tree, literals, path)
+    if hydra is not None:
+        options += hydra
+        notes.append("from Hydra's config; what its groups hold goes here by dotted names, too")
     return Script(
         options=_once(options),
         reported=tuple(metrics.read(tree, literals)),
+        args="" if hydra is None else hydra_config.ARGS,
         before=(*before, *(f"<{name}>" for name in arguments)),
         notes=tuple(notes),
     )
+
+
+def _takes_any(tree: ast.Module) -> bool:
+    """True where the script's parser leaves options alone that it does not know."""
+    names = (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return "parse_known_args" in names
 
 
 def spelt(name: str) -> str:

@@ -13,10 +13,11 @@ from producer.scaffold.option import Kind, Option
 # Options of a run rather than of a model: they stay at the script's default until a person says
 # otherwise.
 _OF_THE_RUN = re.compile(
-    r"seed|epoch|(^|_)steps?($|_)|iters?($|_)|iterations|worker|interval|every|freq|verbose|debug|"
+    r"seed|epoch|niter|eval($|uate)|render|dummy|world|distributed|dist_|accel|verbos|notes|"
+    r"job|group|wait|(^|_)outf?($|_)|(^|_)steps?($|_)|iters?($|_)|iterations|worker|interval|every|freq|verbose|debug|"
     r"device|cuda|gpu|mps|rank|port|host|path|dir($|_)|file|folder|root|name|project|entity|wandb|"
     r"resume|save|load|dry_run|log($|_)|print|patience|threads|precision|amp|fp16|bf16|compile|"
-    r"num_classes|n_classes|_id($|_)|test_batch|eval_batch|val_batch",
+    r"num_classes|n_classes|_id($|_)|test_|eval_|val_|_split",
     re.IGNORECASE,
 )
 _SHARE = re.compile(r"drop|prob|(^|_)p($|_)|ratio|fraction|smoothing|mixup|cutmix", re.IGNORECASE)
@@ -68,7 +69,12 @@ def entry(option: Option) -> Entry:
 def _is_of_the_run(option: Option) -> bool:
     if option.choices and not re.search(r"device|cuda", option.name):
         return False
-    return bool(_OF_THE_RUN.search(option.name.replace("-", "_")))
+    return bool(_OF_THE_RUN.search(_plain(option.name)))
+
+
+def _plain(name: str) -> str:
+    """batchSize and batch-size as batch_size."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
 
 
 def _left(name: str, default: Json, why: str) -> Entry:
@@ -102,12 +108,13 @@ def _whole(default: int) -> tuple[str, float, float] | str:
 
 
 def _real(name: str, default: float) -> tuple[str, float, float] | str:
-    plain = name.replace("-", "_")
+    plain = _plain(name)
     if not math.isfinite(default):
         return values(default)
-    if _SHARE.search(plain) and 0 <= default <= 0.5:
-        return "uniform", 0.0, 0.5
-    if _NEAR_ONE.search(plain) and 0 <= default < 1:
+    if _SHARE.search(plain) and 0 <= default <= 1:
+        low, high = (0.0, 0.5) if default <= 0.5 else (0.3, 0.9 if "drop" in plain else 1.0)
+        return "uniform", low, high
+    if _NEAR_ONE.search(plain) and (0.5 <= default < 1 or default == 0):
         return values(*sorted({_short(default), 0.8, 0.9, 0.95, 0.99}))
     if default > 0:
         return "log_uniform_values", _short(default / 10), _short(default * 10)

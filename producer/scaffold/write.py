@@ -39,8 +39,8 @@ def _lines(script: Script, program: str, entries: Sequence[Entry]) -> Iterator[s
 
 def _command(script: Script) -> list[str]:
     """The command, where W&B's default one would not do."""
-    args = "${args}"
-    if any(_is_given_or_not(option) for option in script.options):
+    args = script.args or "${args}"
+    if not script.args and any(_is_given_or_not(option) for option in script.options):
         args = "${args_no_boolean_flags}"  # --amp, or nothing
     before = [FILL_IN.replace(">", f": {w[1:-1]}>") if w[:1] == "<" else w for w in script.before]
     if args == "${args}" and not before:

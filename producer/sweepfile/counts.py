@@ -14,6 +14,8 @@ from hpq.search.space import NothingLeft, Space
 from producer.sweepfile.problems import Problems
 from producer.sweepfile.spec import LIST, SweepSpec, count
 
+_MOST_STEPS = 5_000_000  # sets of a grid that are gone through for those that are not excluded
+
 
 def check(spec: SweepSpec, limit: int | None, out: Problems) -> None:
     """Note what is wrong with the number of sets; `limit` is the most trials that are taken."""
@@ -33,6 +35,9 @@ def check(spec: SweepSpec, limit: int | None, out: Problems) -> None:
 def _check_left(space: Space, is_grid: bool, out: Problems) -> None:
     """Note an `exclude` that leaves nothing, found by counting or, where that fails, by drawing."""
     number = space.size if is_grid else space.outcomes
+    if is_grid and space.grid is not None and space.grid.size > _MOST_STEPS:
+        what = f"is asked of {space.grid.size:,} sets one by one; at most {_MOST_STEPS:,}"
+        out.add(("exclude",), f"{what}; use fewer values, or method: random")
     try:
         if number is None:
             space.draw(Random(0))

@@ -23,7 +23,7 @@ _MACRO_NAMES = tuple(macro[2:-1] for macro in MACROS)
 
 
 def check_code(data: Mapping[str, Json], out: Problems) -> None:
-    """Note it where the file does not name exactly one of trainer and program, or names none."""
+    """Note it where the file does not name exactly one of trainer and program, nor a command."""
     trainer, program = data.get("trainer"), data.get("program")
     if trainer is not None and program is not None:
         out.add(("trainer",), "cannot stand beside program; keep the one that is to run")
@@ -31,6 +31,8 @@ def check_code(data: Mapping[str, Json], out: Problems) -> None:
         _trainer(trainer, data, out)
     elif isinstance(program, str):
         _program(data, out)
+    elif trainer is None and program is None and "command" in data:
+        _command_alone(data, out)
     elif trainer is None and program is None:
         shipped = ", ".join(SHIPPED)
         out.add((), f"names no code; write program: train.py, or trainer: one of {shipped}")
@@ -43,6 +45,15 @@ def _trainer(trainer: str, data: Mapping[str, Json], out: Problems) -> None:
         out.add(("trainer",), f"{shown(trainer)} is not {allowed}{hint}")
     if "command" in data:
         out.add(("command",), "goes with a program, not with a trainer; remove it")
+
+
+def _command_alone(data: Mapping[str, Json], out: Problems) -> None:
+    """As with W&B, a command that names what it starts needs no program."""
+    items = data["command"]
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        if item == "${program}":
+            out.add(("command", index), "there is no program; write program: train.py")
+    _program(data, out)
 
 
 def _program(data: Mapping[str, Json], out: Problems) -> None:

@@ -72,7 +72,7 @@ def load(
     data = top.data
     assert isinstance(data, dict)
     out = Problems(top.places)
-    if isinstance(root, list) and "program" not in data:
+    if isinstance(root, list) and not {"program", "command"} & data.keys():
         data.setdefault("trainer", _LIST_TRAINER)
     checks.check_keys(data, isinstance(root, list), out)
     shipped = None if "program" in data else hyperparams.SHIPPED.get(str(data.get("trainer")))

@@ -60,7 +60,8 @@ def _sweep() -> Schema:
         key: {"description": meanings.TOP[key], **made.get(key, check.schema)}
         for key, check in schema.TOP.items()
     }
-    one_of = [{"required": ["program"]}, {"required": ["trainer"]}]
+    starts = {"anyOf": [{"required": ["program"]}, {"required": ["command"]}]}
+    one_of = [starts, {"required": ["trainer"]}]
     return {**_object(keys, needs=["method", "parameters"]), "oneOf": one_of}
 
 

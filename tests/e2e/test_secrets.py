@@ -118,3 +118,48 @@ def test_the_value_of_a_passed_secret_is_masked_also_where_it_comes_in_halves(la
     shown = lab.printed(sid) + lab.trial(sid).failure.message + lab.ok("show", f"{sid}/1")
     assert "the token is ***, so it is\n" in shown and "KeyError: '***'" in shown
     assert "t0ken" not in shown + lab.log()
+
+
+LEAVES = (
+    SPY
+    + """
+        print("the key of the store is " + "-".join(["st0re", "k3y"]))
+        (Path(os.environ["HPQ_OUT"]) / "model").write_text("m")
+"""
+)
+
+
+def test_the_key_in_the_url_of_a_store_is_used_and_seen_nowhere(lab) -> None:
+    """Security: HPQ_STORE with a key in its query; all that hpq says and keeps is searched."""
+    pytest.importorskip("fsspec")
+    key = "st0re-k3y"
+    place = lab.folder / f"store?secret={key}"  # to fsspec's local files the query is of the path
+    lab.env["HPQ_STORE"] = f"file://{place}"
+    lab.write("spy.py", LEAVES)
+    sid = lab.enqueue(f"program: spy.py\n{HEAD}")
+    lab.worker(HPQ_LOG="debug")
+    lab.wait_over(sid)
+    assert "the key of the store is ***" in lab.printed(sid)
+    said = [(lab.code / "seen").read_text("utf-8"), lab.printed(sid)]
+    assert "model" in lab.ok("get", f"{sid}/1")
+    for words in ("config --json", "workers --json", "doctor", f"show {sid}/1 --json"):
+        done = lab.hpq(*words.split())
+        said += [done.stdout, done.stderr]
+    assert "?secret=***" in "".join(said)
+    for name in lab.redis.scan_iter():
+        kind = lab.redis.type(name)
+        said.append(repr(lab.redis.hgetall(name) if kind == b"hash" else lab.redis.dump(name)))
+
+    away = place.rename(lab.folder / "away")
+    place.write_text("no directory")
+    for words in (f"get {sid}/1 model", "doctor", f"rm {sid} --yes"):
+        for debug in ([], ["--debug"]):
+            done = lab.hpq(*debug, *words.split())
+            said += [done.stdout, done.stderr]
+    assert "files may stay in file://" in "".join(said)
+    lab.worker()
+    lab.wait_until(lambda: "it is tried again at each trial" in lab.log(1), "a worker without it")
+    place.unlink()
+    away.rename(place)
+    found = [text for text in [*said, lab.log()] if key in text]
+    assert not found, found

@@ -51,6 +51,7 @@ USUAL = """
         wandb.log({"table": wandb.Table(columns=["a", "b"], data=[[1, "x"]]),
                    "picture": wandb.Image([[1]])})
         wandb.alert("done", "all of it")
+    print("noise=0.5")                                     # no report: the script has wandb
 """
 
 
@@ -69,6 +70,8 @@ def test_a_script_for_wandb_runs_unchanged_and_its_numbers_and_files_are_the_tri
     assert log.count("'lr' was locked by 'sweep'") == 1
     assert "'mAP@0.5' is kept as 'mAP_0.5'" in log and "alert: done: all of it" in log
     assert "Image under 'picture' is not kept" in log and log.count("watch:") == 1
+    told = json.loads(lab.ok("show", f"{sid}/1", "--provenance"))["attempts"]
+    assert [a["attempt"] for a in told] == [1] and "redis" in told[0]["ran_on"]["packages"]
     assert trial.artifacts is not None
     assert set(trial.artifacts.files) == {
         "weights.bin", "artifacts/model/a/b.txt", "media/table.table.csv",

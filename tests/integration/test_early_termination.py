@@ -238,7 +238,8 @@ def told(bench: Bench, sweep_of: Callable[..., Any]) -> Bench:
     """Trial 2 was told to stop."""
     sweep_of(3, early=rule(rule=Rule.ASHA))
     bench.claim(), bench.claim()
-    assert bench.log(1, 0.5) is OK and bench.log(2, 0.4) is PRUNE
+    at = Checkpoint(store="s", path="p", step=7, logged=1)
+    assert bench.log(1, 0.5) is OK and bench.log(2, 0.4, more={"checkpoint": at}) is PRUNE
     return bench
 
 
@@ -256,6 +257,7 @@ def test_a_trial_that_was_told_to_stop_ends_pruned_also_without_its_worker(
     trial = told.trial(2)
     assert (trial.state, trial.objective, trial.pruning.rank) == (TrialState.PRUNED, 0.4, 2)
     assert [t.id.number for t in view.best(view.sweep(SID), 5)] == [2]
+    assert trial.checkpoint is None  # it came to its end
     events = [e for e in view.events(SID) if e.trial == 2]
     assert [e.what for e in events] == ["claimed", "prune", "pruned"]
     assert json.loads(events[1].fields["why"])["threshold"] == 0.5

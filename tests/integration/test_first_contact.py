@@ -86,6 +86,18 @@ def test_a_redis_cluster_is_refused(hpq: Hpq) -> None:
     assert "Redis Cluster is not supported; use a single server" in answer.stderr
 
 
+@pytest.mark.parametrize("kind", [_Old, _Older, _Cluster], ids=["6.0", "5", "cluster"])
+def test_workers_on_a_server_that_no_waiting_mends_end_with_one_line(
+    hpq: Hpq, kind: type[_Old]
+) -> None:
+    """F16, R19: `hpq worker` with two workers on such servers."""
+    with speaking(kind) as url:
+        answer = hpq("worker", "--workers", "2", HPQ_REDIS_URL=url)
+    lines = answer.stderr.splitlines()
+    assert (answer.returncode, len(lines)) == (3, 1), answer.stderr
+    assert "hpq needs 6.2 or newer" in lines[0] or "use a single server" in lines[0]
+
+
 def test_tls_to_a_port_without_it_asks_about_that_and_soon_gives_up(hpq: Hpq) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:  # says as little to TLS as Redis does
         url = f"rediss://127.0.0.1:{mute.getsockname()[1]}/0"

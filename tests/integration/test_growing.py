@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from hpq.errors import UserError
 from hpq.growing import Growing
 from hpq.keys import Keys
 from hpq.outcome import Grown, Outcome
@@ -18,6 +19,7 @@ from hpq.trial import Claim, TrialState
 from hpq.view import View
 from producer.auditing import hold_audit
 from producer.inside import is_inside
+from producer.look.event_lines import event_line
 from tests.desk import Desk
 
 Take = Callable[[], Claim | None]
@@ -52,6 +54,8 @@ def test_an_edited_grid_adds_what_is_new_and_cancels_what_it_leaves_out(
         (1, "finished"), (2, "queued"), (3, "cancelled"), (4, "queued"), (5, "queued"),
     ]  # fmt: skip
     assert redis.llen(keys.demand("default")) == 3
+    lines = [event_line(e, None, desk.view.sweep(sid)) for e in desk.view.events(sid)]
+    assert f"{sid}: 2 more trials queued" in lines and "trials cancelled: 1" in lines
     again = desk.into(sid, edited)
     assert (again["added"], again["cancelled"]) == (0, 0)
     sweep = desk.view.sweep(sid)
@@ -132,17 +136,25 @@ def test_a_sweep_that_was_ended_takes_nothing(desk: Desk, store: Store, verb: st
     assert done.returncode == 2 and "is over" in done.stderr and len(desk.trials(sid)) == 3
 
 
-def test_a_file_of_another_code_metric_or_owner_is_no_growth(desk: Desk) -> None:
+def test_a_file_of_another_code_metric_or_owner_is_no_growth(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sid = desk.sweep(GRID)
     for text, said in (
         (GRID.replace("loss}", "acc}"), "the metric is another"),
-        (GRID.replace("method: grid", "command: [a]\nmethod: grid"), "the command is another"),
+        (
+            GRID.replace("method: grid", "command: [a]\nmethod: grid"),
+            "the command, or what it is given, is another",
+        ),
     ):
         done = desk.put(text, "--into", sid)
         assert done.returncode == 2 and said in done.stderr
     (desk.folder / "train.py").write_text("print('loss=2')\n")
     done = desk.put(GRID, "--into", sid)
     assert done.returncode == 2 and "the code was edited since" in done.stderr
+    monkeypatch.setenv("HPQ_USER", "another")
+    done = desk.put(GRID, "--into", sid)
+    assert done.returncode == 4 and "--force" in done.stderr
     assert len(desk.trials(sid)) == 3
 
 
@@ -235,3 +247,26 @@ def test_a_sweep_whose_sets_are_made_while_it_runs_grows_by_its_cap(desk: Desk) 
     assert desk.hpq("set", sid, "run_cap=0").returncode == 0
     assert desk.view.sweep(sid).counts.is_open_ended
     assert desk.put(endless, "--reuse", "--new").returncode == 2
+
+
+def test_growth_that_breaks_off_leaves_nothing(
+    growing: Growing, redis: Redis, keys: Keys, view: View, sweep_of: Callable[..., Sweep]
+) -> None:
+    """F28: an enqueue into a sweep that dies between its rows, or whose rows expire."""
+    sid = sweep_of(1).id
+    rows = [(f'{{"x":{n}}}', n.to_bytes(16, "big")) for n in range(2, 1000)]
+
+    def die(count: int) -> None:
+        (staged,) = redis.keys("*staged")
+        assert redis.ttl(staged) > 0 and view.sweep(sid).counts.total == 1
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        growing.grow(sid, rows, "{}", varying=[], digest="d", progress=die)
+    with pytest.raises(UserError, match="do it again"):
+        growing.grow(
+            sid, rows, "{}", varying=[], digest="d",
+            progress=lambda count: redis.delete(*redis.keys("*staged")),
+        )  # fmt: skip
+    assert redis.keys("*staged") == [] and view.sweep(sid).counts.total == 1
+    assert hold_audit(view, sid).violations == ()

@@ -13,6 +13,7 @@ from hpq.store import Store
 from hpq.sweep import SweepState
 from hpq.trial import Claim, Point, TrialId, TrialState
 from producer.auditing import hold_audit
+from producer.look.event_lines import event_line
 from tests.desk import Desk
 
 Take = Callable[[], Claim | None]
@@ -65,6 +66,9 @@ def test_results_of_the_same_code_are_taken_and_say_where_they_come_from(
     assert "1 of them are results of older sweeps" in desk.hpq("audit", new).stdout
     events = desk.view.events(new)
     assert [(e.trial, e.fields["from"]) for e in events if e.what == "reused"] == [(1, f"{old}/2")]
+    told = next(e for e in events if e.what == "reused")
+    line = event_line(told, desk.view.trial(TrialId(sweep=new, number=1)), desk.view.sweep(new))
+    assert line == f"#1 finished: the result of {old}/2 acc=0.9  x=2"
     # A third sweep names the trial that trained, not the one that took its result.
     third = desk.sweep(WIDER, "--reuse", "--new")
     assert desk.view.trial(TrialId(sweep=third, number=1)).reused == f"{old}/2"
@@ -87,9 +91,12 @@ def test_a_result_that_was_taken_is_trained_after_a_retry(
 def test_a_sweep_of_which_all_is_known_is_finished_at_once(
     desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
 ) -> None:
-    two_finished(desk, store, who, take)
+    old = two_finished(desk, store, who, take)
     known = desk.sweep(GRID.replace("[1, 2, 3]", "[1, 2]"), "--reuse")
     assert desk.view.sweep(known).state is SweepState.FINISHED
+    assert "2 results of older sweeps, never trained here" in desk.hpq("summary", known).stdout
+    assert desk.hpq("watch", known, "--once").stdout.count("reused") == 4  # ended, and best
+    assert f"hpq logs {old}/1" in desk.hpq("logs", f"{known}/1").stderr
     assert take() is None and redis.zcard(keys.worker_class("default", "open")) == 0
     assert hold_audit(desk.view, known).violations == ()
 
@@ -170,3 +177,15 @@ def test_tags_are_kept_shown_and_found(desk: Desk) -> None:
     assert desk.put(GRID, "--tag", "two words", "--new").returncode == 2
     same = desk.put(GRID)  # tags are no part of what a sweep is
     assert same.stdout.strip() == tagged and "nothing was added" in same.stderr
+
+
+def test_a_result_that_reaches_the_target_leaves_nothing_to_do(
+    desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
+) -> None:
+    two_finished(desk, store, who, take)
+    new = desk.put(WIDER.replace("maximize", "maximize, target: 0.8"), "--reuse").stdout.strip()
+    sweep = desk.view.sweep(new)
+    assert sweep.state is SweepState.FINISHED and sweep.reached and sweep.reached.trial == 1
+    assert (sweep.counts.finished, sweep.counts.cancelled) == (1, 3)
+    assert redis.llen(keys.demand("default")) == 0 and take() is None
+    assert not hold_audit(desk.view, new).violations

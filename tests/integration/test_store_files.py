@@ -292,9 +292,30 @@ def test_keep_lets_go_of_the_checkpoint_of_a_trial_that_no_commit_has_ended(
         claim = take(store, who, nonce)
         beat(store, who, claim, 1, 2, checkpoint=shelf.put(claim, "checkpoint-1"))
         expire(store, redis, keys)
+    assert shelf.left() == []
     given = take(store, who, "c")
     beat(store, who, given, 1, 2, checkpoint=shelf.put(given, "checkpoint-1"))
     store.release(given, Reason.STOPPING)
     store.control(given.trial.sweep, "cancel", given.trial.number)
     end(store, take(store, who, "d"), 0.5)
     assert shelf.left() == []
+
+
+@pytest.mark.parametrize("keep", [None, Keep(best=1)])
+@pytest.mark.parametrize("how", ["release", "reap"])
+def test_what_was_told_to_stop_early_lets_its_checkpoint_go_also_without_its_worker(
+    store, view, sweep_of, who, shelf, redis, keys, how, keep
+) -> None:
+    sweep_of(2, keep=keep)
+    end(store, take(store, who, "a"), 0.9)
+    claim = take(store, who, "b")
+    beat(store, who, claim, 1, 1, checkpoint=shelf.put(claim, "checkpoint-1"))
+    redis.hset(keys.trial(claim.trial), mapping={"stop": "prune", "objective": "0.1"})
+    if how == "release":
+        store.release(claim, Reason.STOPPING)
+    else:
+        expire(store, redis, keys)
+    trial = view.trial(claim.trial)
+    assert (trial.state, trial.checkpoint) == (TrialState.PRUNED, None)
+    assert shelf.left() == []
+    assert not redis.exists(keys.sweep(claim.trial.sweep, "files"))

@@ -15,13 +15,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hpq import wire
 from hpq.connection import connect
 from hpq.errors import UserError
+from hpq.growing import Growing
 from hpq.keys import Keys
 from hpq.lead import Lead
 from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
 from hpq.store import Store
 from hpq.sweep import SCHEMA, EarlyTerminate, Goal, Launch, Metric, Rule, Sweep
-from hpq.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
+from hpq.trial import Claim, Failure, FailureKind, Point, Trial, TrialId, TrialState
 from hpq.view import View
+from producer.auditing import hold_audit
 
 TRIALS, LEASE = 4, 30_000
 BANDS = (1, 2)
@@ -42,6 +44,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.total = TRIALS
         self.redis = connect(self.url)
         self.redis.flushall()
         self.keys = Keys("hpq")
@@ -182,7 +185,7 @@ class Machine(RuleBasedStateMachine):
     def the_books_agree(self) -> None:
         sweep = self.view.sweep(SID)
         counts = sweep.counts
-        assert counts.planned == TRIALS or sweep.no_more
+        assert counts.planned == self.total or sweep.no_more
         trials = list(self.view.all_trials(SID))
         tally = Counter(t.state for t in trials)
         assert all(counts.of(state) == tally[state] for state in TrialState)
@@ -209,13 +212,13 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def a_band_holds_who_logged_so_many(self) -> None:
-        numbers = range(1, TRIALS + 1)
+        numbers = range(1, self.total + 1)
         pipe = self.redis.pipeline(transaction=False)
         for n in numbers:
             pipe.hget(self.keys.trial(TrialId(sweep=SID, number=n)), "logged")
         for band in BANDS:
             pipe.zrange(self.keys.sweep(SID, f"band:{band}"), 0, -1)
-        logged, there = (answers := pipe.execute())[:TRIALS], answers[TRIALS:]
+        logged, there = (answers := pipe.execute())[: self.total], answers[self.total :]
         for band, found in zip(BANDS, there, strict=True):
             reached = {n for n in numbers if int(logged[n - 1] or 0) >= band}
             assert {int(n) for n in found} == reached
@@ -227,11 +230,11 @@ class Machine(RuleBasedStateMachine):
             mine = [e for e in events if e.trial == trial.id.number]
             attempts = [e.attempt for e in mine if e.what == "claimed"]
             assert attempts == sorted(set(attempts))
-            ends = [e for e in mine if e.what in ENDS]
+            ends = [e for e in mine if e.what in ENDS or e.what == "reused"]
             backs = [e for e in mine if e.what == "retried"]
             assert len(ends) - len(backs) <= 1
             if trial.state.is_terminal and trial.attempt:
-                assert ends and ends[-1].what == trial.state
+                assert ends and ends[-1].what in (trial.state, "reused")
         assert TrialId(sweep=SID, number=1).sweep == SID
 
 
@@ -275,8 +278,56 @@ class LateMachine(Machine):
         self.redis.hset(self.keys.sweep(SID), "suggest_until", 1)
 
 
+class GrowingMachine(Machine):
+    """The same of a sweep that begins with an older result, and is capped and grown meanwhile."""
+
+    def enqueue(self, sweep: Sweep) -> None:
+        self.growing = Growing(self.redis, self.keys, lambda *_: None)
+        old = TrialId(sweep="old-00000", number=3)
+        done = Trial(id=old, state=TrialState.FINISHED, params={}, attempt=1, objective=0.3)
+        self.growing.stage_results(SID, [(1, done)])
+        super().enqueue(sweep)
+
+    @rule(most=st.integers(0, 7))
+    def run_cap(self, most: int) -> None:
+        try:
+            self.growing.cap(SID, most)
+        except UserError:
+            assert self.view.sweep(SID).flag in ("stopped", "cancelled")
+            return
+        before = self.books()
+        assert self.growing.cap(SID, most).dropped == 0
+        assert self.books() == before
+        states = [state for state, attempt in before if attempt == 0]
+        if most and states.count(TrialState.QUEUED):
+            dropped = self.redis.zcard(self.keys.sweep(SID, "dropped"))
+            assert self.total - dropped <= most
+
+    @precondition(lambda self: self.total < 8)
+    @rule(first=st.integers(3, 8), cancel=st.sets(st.integers(1, 8), max_size=3))
+    def grow(self, first: int, cancel: set[int]) -> None:
+        rows = [row(number) for number in range(first, first + 2)]
+        known = {t.params["x"] for t in self.view.all_trials(SID)}
+        file = '{"digest":"d","spec":{},"origin":{}}'
+        more = {"varying": ["x"], "digest": "e", "cancel": sorted(cancel)}
+        before = self.books()
+        try:
+            done = self.growing.grow(SID, rows, file, **more)  # type: ignore[arg-type]
+        except UserError:
+            assert self.view.sweep(SID).flag in ("stopped", "cancelled")
+            return
+        assert done.added == len({first, first + 1} - known)
+        self.total += done.added
+        ended = [n for n in cancel if n <= len(before) and before[n - 1][0] is TrialState.QUEUED]
+        assert done.cancelled == len(ended) or done.added
+
+    @invariant()
+    def the_audit_holds(self) -> None:
+        assert hold_audit(self.view, SID).violations == ()
+
+
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", [Machine, LateMachine])
+@pytest.mark.parametrize("kind", [Machine, LateMachine, GrowingMachine])
 def test_any_order_of_calls_keeps_the_books_in_order(redis_url: str, kind: type[Machine]) -> None:
     kind.url = redis_url
     machine = kind.TestCase

@@ -13,13 +13,13 @@ import pytest
 
 from hpq.audit import NO_STEPS, STEPS
 from hpq.keys import Keys
-from hpq.scripts import SHARED, source
+from hpq.scripts import PRELUDE, SHARED, source
 from hpq.trial import TrialId
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("hpq", "producer", "worker")
 MODULES = sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
-PARTS = {"prelude", *chain(*SHARED.values())}  # of scripts, no scripts themselves
+PARTS = {*PRELUDE, *chain(*SHARED.values())}  # of scripts, no scripts themselves
 SCRIPTS = sorted(p.stem for p in (ROOT / "hpq" / "lua").glob("*.lua") if p.stem not in PARTS)
 
 

@@ -151,11 +151,38 @@ def test_click_options_keep_their_limits_and_what_is_required_is_left_to_fill_in
 
 def test_defaults_of_wandb_and_its_metrics_are_taken(made: Any) -> None:
     text, spec = made(WANDB)
-    assert space(spec) == {"lr": (0.001, 0.1), "layers": (1, 4), "bn": [True, False]}
+    assert space(spec) == {
+        "lr": (0.001, 0.1),
+        "layers": (1, 4),
+        "bn": [True, False],
+        "depth": "<fill in>",  # it is read, and nothing says what it is
+    }
     assert spec.command == ("${env}", "${interpreter}", "${program}", "${args}")
     assert spec.metric is not None
     assert (spec.metric.name, spec.metric.goal) == ("val/accuracy", Goal.MAXIMIZE)
-    assert "depth (line 6)" in text and "# also reported: train/loss" in text
+    assert "# also reported: train/loss" in text
+
+
+def test_what_only_wandb_has_is_no_option_where_a_parser_would_refuse_it(made: Any) -> None:
+    both = "import argparse, wandb\np = argparse.ArgumentParser()\n" + "{}\n" * 3
+    lines = "p.add_argument('--lr', type=float, default=0.1)", "wandb.init(config={'wd': 0.01})"
+    text, spec = made(both.format(*lines, "args = p.parse_args()"))
+    assert list(space(spec)) == ["lr"] and "# wd: {value: 0.01}  # through wandb.config" in text
+    _, spec = made(both.format(*lines, "args, _ = p.parse_known_args()"))
+    assert sorted(space(spec)) == ["lr", "wd"]
+
+
+def test_a_script_on_hydra_is_set_by_the_names_of_its_config(made: Any, tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    config = "lr: 1e-1\nmodel: {depth: 4, name: a, act: true}\nout: ${oc.env:HOME}\nseed: 1\n"
+    (tmp_path / "conf" / "config.yaml").write_text("defaults: [_self_]\n" + config)
+    text, spec = made("""
+        import hydra
+        @hydra.main(version_base=None, config_path="conf", config_name="config")
+        def main(cfg): ...
+    """)
+    assert space(spec) == {"lr": (0.01, 1.0), "model.depth": (2, 8), "model.act": [True, False]}
+    assert spec.command[-1] == "${args_no_hyphens}" and "# model.name: " in text
 
 
 @pytest.mark.parametrize(
@@ -166,6 +193,8 @@ def test_defaults_of_wandb_and_its_metrics_are_taken(made: Any) -> None:
         ("hpq.report({'val/f1': x, 'train/loss': y}, step=1)", "val/f1", "maximize"),
         ("self.log('val_wer', x)", "val_wer", "minimize"),
         ("trial.report({'quality': x})", "quality", "minimize"),
+        ("EarlyStopping(monitor='val_auc')", "val_auc", "maximize"),
+        ("wandb.log({'acc': x, 'val_images': [wandb.Image(i) for i in y]})", "acc", "maximize"),
     ],
 )
 def test_the_metric_is_what_the_script_reports(made: Any, line: str, name: str, goal: str) -> None:

@@ -17,7 +17,7 @@ from producer.sweepfile.load import load
 from producer.sweepfile.spec import count, sets
 from tests.oracle.files import read
 
-DRAWS = 20_000
+DRAWS = 10_000
 ALPHA = 0.001  # seeds are fixed, so a test that passes once passes always
 GRIDS = read("grids")["cases"]
 SAMPLES = read("samples")["cases"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import islice, product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -302,7 +303,40 @@ def test_a_grid_that_exclude_empties_is_an_error(tmp_path: Path) -> None:
 def test_a_condition_over_more_than_can_be_gone_through_is_an_error(tmp_path: Path) -> None:
     text = "program: t.py\nmethod: grid\nparameters: {a: {min: 1, max: 999999}, b: {value: 2}}\n"
     (line,) = complaint(tmp_path, f"{text}exclude: [{{a: {{min: 7}}}}]\n")
-    assert line.startswith("4:1: exclude: 999,999 combinations of a; at most")
+    assert line.startswith("4:1: exclude: a has 999,999 values; at most")
+
+
+def test_a_grid_too_large_to_be_gone_through_is_an_error(tmp_path: Path) -> None:
+    space = "{a: {min: 1, max: 9999}, b: {min: 1, max: 9999}, c: {values: [1, 2]}}"
+    text = f"program: t.py\nmethod: grid\nparameters: {space}\nexclude: [{{a: {{min: 3}}}}]\n"
+    (line,) = complaint(tmp_path, text)
+    assert line.startswith("4:1: exclude: is asked of 199,960,002 sets one by one; at most")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_space_has_as_many_sets_as_are_counted(tmp_path: Path, seed: int) -> None:
+    rng = Random(seed)
+    names = "abcdef"
+    entries = {n: {"values": list(range(rng.randint(1, 4)))} for n in names}
+
+    def partial(known: str) -> dict[str, Any]:
+        asked = rng.sample(known, rng.randint(1, min(2, len(known))))
+        return {n: rng.sample(entries[n]["values"], 1) for n in asked}
+
+    # Each name may ask about those before it in a shuffled order: no circles.
+    order = rng.sample(names, len(names))
+    when = {order[i]: partial("".join(order[:i])) for i in (2, 3, 5)}
+    file = {"program": "t.py", "method": "grid", "parameters": entries, "when": when,
+            "exclude": [partial(names) for _ in range(3)]}  # fmt: skip
+    try:
+        spec = spec_of(tmp_path, json.dumps(file))
+    except SweepFileError as error:
+        assert "leaves no set" in str(error)
+        return
+    found = list(sets(spec))
+    assert len(found) == count(spec) == len({identity(params) for params in found})
+    drawn = spec_of(tmp_path, json.dumps({**file, "method": "random"}))
+    assert {identity(p) for p in sets(drawn)} == {identity(p) for p in found}
 
 
 @pytest.mark.parametrize("key", ["when: {a: {a: 1}}", "exclude: [{a: 1}]", "points: [{a: 1}]"])

@@ -284,6 +284,10 @@ WHOLE = {
         "method: grid\nparameters: {a: {value: 1}}\n",
         ["1:1: names no code; write program: train.py, or trainer: one of cifar10, mnist, digits"],
     ),
+    "a command alone": (
+        "command: [python, '${program}']\nmethod: grid\nparameters: {a: {value: 1}}\n",
+        ["1:19: command[1]: there is no program; write program: train.py"],
+    ),
     "no method": (
         "program: t.py\n",
         [

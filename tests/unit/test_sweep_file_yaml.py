@@ -132,8 +132,8 @@ REFUSED = {
                "make the file smaller"),
     "bomb": (BOMB.encode(), "5:10: aliases unfold to more than 10,000 values"),
     "itself": (b"a: &a [*a]", "1:8: alias *a names nothing that ended above it"),
-    "merge": (b"a: &a {b: 1}\nc:\n  <<: *a\n", "3:3: merge keys (<<) are not taken; "
-              "write the keys out"),
+    "merge": (b"a: &a [b]\nc:\n  <<: *a\n", "3:3: << merges mappings; "
+              "write an alias of one, such as *name"),
     "python": (
         b"a: !!python/object/apply:os.system [id]",
         "1:4: tag tag:yaml.org,2002:python/object/apply:os.system is not taken; remove it",
@@ -195,3 +195,21 @@ def test_a_macro_without_quotes_in_brackets_gets_a_hint(command: str) -> None:
     assert str(caught.value).endswith('inside [ ] write "${…}" with quotes')
     with pytest.raises(SweepFileError, match="look at the indentation"):
         yamlfile.parse('command: ["${program}", [x}\n', "s.yaml")
+
+
+def test_merge_keys_give_what_the_mapping_itself_does_not() -> None:
+    text = """
+base: &base {min: 0, max: 1}
+more: &more {max: 2, q: 3}
+one:
+  max: 5
+  <<: *base
+two: {<<: [*base, *more], distribution: q_uniform}
+quoted: {"<<": 1}
+"""
+    document = yamlfile.parse(text, "s.yaml")
+    assert isinstance(document.data, dict)
+    assert document.data["one"] == {"min": 0, "max": 5}
+    assert document.data["two"] == {"min": 0, "max": 1, "q": 3, "distribution": "q_uniform"}
+    assert document.data["quoted"] == {"<<": 1}
+    assert document.places.find(("one", "min"))[0] == (6, 3)

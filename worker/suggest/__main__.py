@@ -44,7 +44,7 @@ def serve(sid: str, who: str) -> None:
         redis.RedisError: Redis is away.
     """
     settings = read({**os.environ, **secrets.receive()})
-    configure(settings.log)
+    configure(settings)
     keys = Keys(settings.prefix)
     redis = connect(settings.redis_url, retries=1, timeout_s=5.0)
     top_up = Tickets(redis, keys).top_up

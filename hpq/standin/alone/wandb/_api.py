@@ -14,6 +14,7 @@ from ._installed import tell_of_real
 from ._lazy import PreInit
 from ._run import Run, start
 from ._say import missing, say
+from ._send import reports_alone
 from .errors import UsageError
 
 _METHODS = (
@@ -69,6 +70,7 @@ def init(
     elif not run.disabled:
         atexit.register(_at_exit, os.getpid())
         module._last_run = run
+        reports_alone()
     module.run = run
     module.config, module.summary = run.config, run.summary
     for method in _METHODS:

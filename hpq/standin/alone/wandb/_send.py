@@ -6,8 +6,10 @@ import os
 from collections.abc import Mapping
 from itertools import islice
 
+from ._say import say
+
 try:
-    from hpq.report import report
+    from hpq.report import ignore_printed, report
 except ImportError:  # by hand, in a Python without hpq
 
     def report(metrics: Mapping[str, object], step: int | None = None) -> None:
@@ -15,8 +17,9 @@ except ImportError:  # by hand, in a Python without hpq
         for name, value in metrics.items():
             print(f"{name}={value!r}", flush=True)
 
+    def ignore_printed() -> None:
+        """Nobody reads them."""
 
-from ._say import say
 
 _NAMES = 100  # in one datagram
 
@@ -29,3 +32,8 @@ def send(values: Mapping[str, float], step: int) -> None:
     items = iter(values.items())
     while some := dict(islice(items, _NAMES)):
         report(some, step=step)
+
+
+def reports_alone() -> None:
+    """What the script prints is no report, as with W&B."""
+    ignore_printed()
