@@ -78,18 +78,22 @@ def pause(sweep: SweepRef = None, force: Other = False) -> None:
 @app.command()
 def resume(sweep: SweepRef = None, force: Other = False) -> None:
     """Go on with a paused or held sweep."""
-    _say_to("resume", sweep, force, lambda s: f"{s.id}: {s.state}")
+    _say_to("resume", sweep, force, lambda s: f"{s.id}: {s.state}", goes_on=True)
 
 
 def _run_on(running: int) -> str:
     return f"{trials_of(running)} {'runs' if running == 1 else 'run'} on"
 
 
-def _say_to(verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str]) -> None:
+def _say_to(
+    verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str], goes_on: bool = False
+) -> None:
     with open_session() as session:
         sweep = _mine(session, ref, force)
         store_of(session).control(sweep.id, verb)
         print(line(session.view.sweep(sweep.id)), file=sys.stderr)
+        if goes_on and sweep.counts.waits:
+            say_if_not_taken(session, sweep.id)
 
 
 @app.command()
