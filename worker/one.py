@@ -104,7 +104,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
         vitals=vitals,
     )
 
-    introduction = Introduction(settings, who, device, access, slot)
+    introduction = Introduction(settings, who, device, access, slot, shelf)
     housekeeper = Housekeeper(
         settings,
         _store(settings, retries=1, timeout_s=5.0),
@@ -114,6 +114,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
     )
     redis = connect(settings.redis_url, retries=1)
     worker = TicketWorker(redis, Tickets(redis, keys), settings.queue, name, slot, outage)
+    shelf.say_if_another(doomed.stores())
     tidy.start()
     housekeeper.start()
     log.info("%s takes %s on %s", name, settings.queue, device)
