@@ -61,8 +61,8 @@ class Shelf:
         if self.id and known and self.id not in known:
             log.warning(
                 "HPQ_STORE=%s is store %s, and the files of the sweeps here are in %s: is that a"
-                " mount? Trials with checkpoints there wait for a live worker that has them, else they"
-                " start again",
+                " mount? Trials with checkpoints there wait for a live worker that has them; else"
+                " they start again",
                 redact(self._place),
                 self.id,
                 ", ".join(sorted(known)[:5]),

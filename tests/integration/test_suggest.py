@@ -12,6 +12,7 @@ from redis import Redis
 from hpq import wire
 from hpq.connection import connect
 from hpq.history import History
+from hpq.identity import identity
 from hpq.keys import Keys
 from hpq.lead import Lead
 from hpq.outcome import Outcome, Presence
@@ -57,7 +58,7 @@ def lead_of(redis: Redis) -> MakeLead:
 
 
 def rows(first: int, last: int) -> list[tuple[str, bytes]]:
-    return [(wire.dumps({"x": n}), n.to_bytes(16, "big")) for n in range(first, last + 1)]
+    return [(wire.dumps({"x": n}), identity({"x": n})) for n in range(first, last + 1)]
 
 
 def take(store: Store, who: Presence, told: list[str] | None = None) -> Claim | None:
