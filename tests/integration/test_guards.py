@@ -233,3 +233,16 @@ def test_who_passed_again_is_suspected_anew(crew, redis, keys) -> None:
     for _ in range(4):
         it.one("a", fails())
     assert it.one("a", fails()) is Committed.SUSPECT
+
+
+@pytest.mark.parametrize("verb", ["stop", "cancel"])
+def test_what_fails_after_its_sweep_was_ended_is_not_tried_again(crew, verb) -> None:
+    """Neither what has a try left, nor what a peer might show to be the worker's fault."""
+    it = crew("ab")
+    for _ in range(4):
+        it.one("a", fails())
+    first, second = it.take("a"), it.take("a")
+    it.store.control(it.sid, verb)
+    assert it.store.commit(first, fails("signal 9", FailureKind.KILLED), 0) is Committed.DONE
+    assert it.store.commit(second, fails(), 3) is Committed.DONE
+    assert it.view.sweep(it.sid).counts.queued == it.demand() == 0
