@@ -243,6 +243,6 @@ def test_what_fails_after_its_sweep_was_ended_is_not_tried_again(crew, verb) -> 
         it.one("a", fails())
     first, second = it.take("a"), it.take("a")
     it.store.control(it.sid, verb)
-    assert it.store.commit(first, fails("signal 9", FailureKind.KILLED), 0) is Committed.DONE
     assert it.store.commit(second, fails(), 3) is Committed.DONE
+    assert it.store.commit(first, fails("signal 9", FailureKind.KILLED), 0) is Committed.DONE
     assert it.view.sweep(it.sid).counts.queued == it.demand() == 0
