@@ -91,6 +91,8 @@ class Machine(RuleBasedStateMachine):
         if got is not None and before is not None:
             is_mine = (before.attempt, before.worker) == (got.attempt, self.workers[who].name)
             if is_mine and before.state is TrialState.RUNNING:
+                assert again is not None  # it may have published a checkpoint since
+                again = replace(again, checkpoint=got.checkpoint)
                 assert again == got
         if again is not None and again != got:
             self.held.append((self.workers[who], again))
