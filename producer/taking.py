@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
+from hpq import code
 from hpq.hyperparams import SHIPPED
 from hpq.sweep import Sweep
 from producer.look.stores import why_not_kept
@@ -23,6 +25,24 @@ def say_if_not_kept(session: Session, sweep: Sweep) -> None:
 def say_if_not_taken(session: Session, sid: str) -> None:
     """Say why no live worker can take a sweep that waits for one, with the remedy."""
     sweep = session.view.sweep(sid)
-    reason = why_not_taken(sweep, session.view.workers(sweep.worker_class), SHIPPED)
-    if reason and not sweep.state.is_over:
+    if sweep.state.is_over:
+        return
+    reason = _edited(session, sweep)
+    if reason is None:
+        reason = why_not_taken(sweep, session.view.workers(sweep.worker_class), SHIPPED)
+    if reason:
         print(reason, file=sys.stderr)
+
+
+def _edited(session: Session, sweep: Sweep) -> str | None:
+    """Why workers that see this directory will leave it, where they had no time yet to say so."""
+    folder = Path(sweep.launch.code_dir)
+    if not sweep.launch.code_dir or not folder.is_dir():
+        return None
+    path = code.changed(folder, dict(session.view.manifest(sweep.launch.code)))
+    if path is None:
+        return None
+    return (
+        f"{folder / path} was edited after enqueue, and workers here leave the trials of"
+        f" {sweep.id}; enqueue again to run the new code, or take the edit back"
+    )

@@ -2,10 +2,10 @@
 -- and before anyone claimed the trial again.
 -- KEYS prefix
 -- ARGV sweep, number, attempt, outcome (finished failed pruned cancelled), objective ('' for none),
---      step, failure kind, error line, fingerprint, retries allowed, by progress (1: a failure after
---      the step has risen is not charged), moves (1: rather on another host), log bytes to keep, how
---      long it ran in ms ('' where nobody measured it), artifacts as JSON ('' for none), the best value
---      that it reported ('' for none)
+--      step, failure kind, error line, fingerprint, retries allowed, by progress (1: a failure beyond
+--      the furthest step of all such before it is not charged), moves (1: rather on another host), log
+--      bytes to keep, how long it ran in ms ('' where nobody measured it), artifacts as JSON ('' for
+--      none), the best value that it reported ('' for none)
 -- Replies: done | requeued | suspect (given back uncharged: this worker fails alone) | already |
 --      stale | unknown, then class and tickets
 
@@ -38,9 +38,11 @@ end
 -- True where this failure is tried again.
 local function again()
   if outcome ~= 'failed' or is_to_end() then return false end
-  if ARGV[11] == '1' and step > tonumber(f[7] or 0) then
-    redis.call('HSET', t, 'failed_step', step)
-    return true
+  if ARGV[11] == '1' then
+    -- The first has no earlier one to be compared with: it is charged, however far it came.
+    local furthest = tonumber(f[7])
+    redis.call('HSET', t, 'failed_step', int(math.max(step, furthest or 0)))
+    if furthest and step > furthest then return true end
   end
   return redis.call('HINCRBY', t, 'c:' .. kind, 1) <= tonumber(ARGV[10])
 end

@@ -22,6 +22,7 @@ from producer.asking import mine as _mine
 from producer.commands.options import WhereExpr
 from producer.completion import SweepRef, sweep_ids
 from producer.limits import limits
+from producer.look.selection import Selection
 from producer.look.text import clean, trials_of
 from producer.picking import picked
 from producer.session import Session, open_session
@@ -77,18 +78,22 @@ def pause(sweep: SweepRef = None, force: Other = False) -> None:
 @app.command()
 def resume(sweep: SweepRef = None, force: Other = False) -> None:
     """Go on with a paused or held sweep."""
-    _say_to("resume", sweep, force, lambda s: f"{s.id}: {s.state}")
+    _say_to("resume", sweep, force, lambda s: f"{s.id}: {s.state}", goes_on=True)
 
 
 def _run_on(running: int) -> str:
     return f"{trials_of(running)} {'runs' if running == 1 else 'run'} on"
 
 
-def _say_to(verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str]) -> None:
+def _say_to(
+    verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str], goes_on: bool = False
+) -> None:
     with open_session() as session:
         sweep = _mine(session, ref, force)
         store_of(session).control(sweep.id, verb)
         print(line(session.view.sweep(sweep.id)), file=sys.stderr)
+        if goes_on and sweep.counts.waits:
+            say_if_not_taken(session, sweep.id)
 
 
 @app.command()
@@ -148,17 +153,21 @@ def retry(
     targets: Targets = None,
     failed: Annotated[bool, typer.Option(help="All failed trials (the default).")] = False,
     cancelled: Annotated[bool, typer.Option(help="All cancelled trials.")] = False,
+    where: WhereExpr = None,
     yes: Yes = False,
     force: Other = False,
 ) -> None:
     """Queue failed or cancelled trials again; a finished one asks, as its result goes."""
+    ref, numbers = refs.parse(targets)
+    if where is not None and numbers:
+        raise UserError("retry: give numbers of trials, or --where, not both")
+    only = Where.of(where) if where is not None else None
     with open_session() as session:
-        ref, numbers = refs.parse(targets)
         it = _mine(session, ref, force)
         if not numbers:
             wanted = {TrialState.CANCELLED} if cancelled else {TrialState.FAILED}
             wanted |= {TrialState.FAILED} if failed else set()
-            trials = session.view.all_trials(it.id)
+            trials = Selection(view=session.view, sweep=it, where=only).trials()
             numbers = [t.id.number for t in trials if t.state in wanted]
         elif results := _with_results(session, it, numbers):
             question = f"Drop the results of {trials_of(results, 'finished trial')} of {it.id}?"

@@ -43,6 +43,9 @@ PROGRAM = """
         "another name": lambda: (print("acc=1"), sys.stdout.flush(), os._exit(0)),
         "nan": lambda: (print("loss=nan"), sys.stdout.flush(), os._exit(0)),
         "kills itself": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "reports and dies": lambda: (
+            print("loss=1.0", flush=True), os.kill(os.getpid(), signal.SIGKILL)
+        ),
         "crashes": lambda: os.kill(os.getpid(), signal.SIGSEGV),
         "long line": lambda: print("x" * 10_000_000),
         "bytes": lambda: sys.stdout.buffer.write(b"\\xff\\xfe=1\\n\\x00\\x1b[31m\\n"),
@@ -131,6 +134,7 @@ FAILS = {
     "another name": ("user_error", "the metric 'loss' was never reported; it reported acc", 1),
     "nan": ("diverged", "loss was nan at its end", 1),
     "kills itself": ("killed", "killed by SIGKILL", 2),
+    "reports and dies": ("killed", "killed by SIGKILL", 2),
     "crashes": ("killed", "killed by SIGSEGV", 2),
 }
 ENDS_WELL = {

@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +83,27 @@ def test_retry_says_why_nobody_takes_the_trials(
         "demo-00000: 1 trial queued again",
         "no worker of class 'default' is alive; start one: hpq worker",
     ]
+
+
+def test_retry_and_resume_say_at_once_that_the_code_was_edited(
+    hpq: Hpq, tmp_path: Path, store: Store
+) -> None:
+    code, file = tmp_path / "train.py", tmp_path / "sweep.yaml"
+    code.write_text("print('loss=1')\n", "utf-8")
+    file.write_text("program: train.py\nmethod: grid\nparameters: {x: {value: 1}}\n", "utf-8")
+    sid = hpq("enqueue", file).stdout.strip()
+    assert hpq("cancel", sid, "--yes").returncode == 0
+    code.write_text("print('loss=2')\n", "utf-8")
+    said = hpq("retry", "--cancelled", sid).stderr
+    assert said.splitlines() == [
+        f"{sid}: 1 trial queued again",
+        f"{code} was edited after enqueue, and workers here leave the trials of {sid}; enqueue again"
+        " to run the new code, or take the edit back",
+    ]
+    assert hpq("pause", sid).returncode == 0
+    assert "was edited after enqueue" in hpq("resume", sid).stderr
+    code.write_text("print('loss=1')\n", "utf-8")
+    assert "edited" not in hpq("resume", sid).stderr
 
 
 def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(

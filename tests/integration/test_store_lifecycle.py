@@ -93,6 +93,26 @@ def test_a_failed_attempt_is_tried_again_as_its_kind_allows(store, view, sweep_o
     assert trial.failure is not None and trial.failure.kind is FailureKind.KILLED
 
 
+@pytest.mark.parametrize(
+    ("steps", "ends"),
+    [
+        ((5, 5), "QF"),  # the first kill is the free retry, however far it came
+        ((5, 6, 7, 7), "QQQF"),  # further than each attempt before: not charged
+        ((5, 9, 6, 6), "QQF"),  # further than the last, but not than the furthest
+    ],
+)
+def test_what_is_killed_is_tried_once_more_and_then_only_after_progress(
+    store, sweep_of, who, steps: tuple[int, ...], ends: str
+) -> None:
+    sweep_of(1)
+    got = ""
+    for number, step in enumerate(steps[: len(ends)]):
+        killed = replace(failed(FailureKind.KILLED), step=step)
+        end = store.commit(take(store, who, f"n{number}"), killed, 0)
+        got += {Committed.REQUEUED: "Q", Committed.DONE: "F"}[end]
+    assert got == ends
+
+
 def test_a_user_error_is_final_unless_the_sweep_allows_retries(store, sweep_of, who) -> None:
     sweep_of(1)
     assert store.commit(take(store, who, "a"), failed(), 1) is Committed.REQUEUED
