@@ -314,6 +314,7 @@ def test_what_was_told_to_stop_early_lets_its_checkpoint_go_also_without_its_wor
     if how == "release":
         store.release(claim, Reason.STOPPING)
     else:
+        redis.hset(keys.trial(claim.trial), "beat_ms", 1)  # long ago
         expire(store, redis, keys)
     trial = view.trial(claim.trial)
     assert (trial.state, trial.checkpoint) == (TrialState.PRUNED, None)
