@@ -13,7 +13,7 @@ from typing import Any
 
 from redis import Redis
 
-from hpq.files import Files, folder_of
+from hpq.files import Files, attempt_of, folder_of
 from hpq.keys import Keys
 from hpq.scripts import Scripts
 from hpq.trial import TrialId
@@ -81,6 +81,7 @@ class DoomedFiles:
             return
         over = int(attempt) if closed == attempt else int(attempt) - 1  # up to there nobody writes
         for folder in {"/".join(name.split("/")[:2]) for name in files.names(base)}:
-            written_by = folder.partition("/")[0]
-            if written_by.isdigit() and int(written_by) <= over and f"{base}/{folder}" not in stays:
+            written_by = attempt_of(folder.partition("/")[0])
+            is_over = written_by is not None and written_by <= over
+            if is_over and f"{base}/{folder}" not in stays:
                 files.remove(f"{base}/{folder}")

@@ -2,7 +2,8 @@
 
 Workers write and read there, `hpq get` reads, `hpq rm` removes. A store has an id of its own in
 `.hpq-store`; what Redis holds of it is relative and carries that id, so that files of one store are
-never looked for in another. Layout: PREFIX/SWEEP/NUMBER/ATTEMPT/checkpoint-N/… and …/artifacts/….
+never looked for in another. Layout: PREFIX/SWEEP/NUMBER/ATTEMPT-XXXXXX/checkpoint-N/… and
+…/artifacts/…, where XXXXXX is of the claim's nonce.
 
 Everything that goes wrong is an OSError; names are checked before they touch anything.
 """
@@ -24,6 +25,7 @@ from hpq.trial import TrialId
 ID_FILE = ".hpq-store"
 _ID = re.compile(r"[a-z0-9]{4,64}\Z")
 _CHUNK_BYTES = 1 << 20
+_TOKEN = re.compile(r"(\d{1,9})(-[a-z0-9]+)?\Z")  # older workers name it by its attempt alone
 GoOn = Callable[[], bool]
 T = TypeVar("T")
 
@@ -61,10 +63,16 @@ def is_inert(name: str) -> bool:
     )
 
 
-def folder_of(prefix: str, trial: TrialId, attempt: int | None = None) -> str:
-    """Where the files of a trial lie, or of one attempt at it."""
+def folder_of(prefix: str, trial: TrialId, token: str = "") -> str:
+    """Where the files of a trial lie, or of one claim of it."""
     folder = f"{prefix}/{trial.sweep}/{trial.number}"
-    return folder if attempt is None else f"{folder}/{attempt}"
+    return f"{folder}/{token}" if token else folder
+
+
+def attempt_of(token: str) -> int | None:
+    """The attempt that the name of a claim's folder tells; None where it is no such name."""
+    match = _TOKEN.match(token)
+    return int(match[1]) if match else None
 
 
 def location(settings: Settings) -> str:

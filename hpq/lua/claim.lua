@@ -71,7 +71,7 @@ local function take(sid, n)
     'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints', 'pruning')
   if from then redis.call('HSET', t, 'step', from, 'resumes', '\n') end
   redis.call('HSET', t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', int(NOW),
-    'beat_ms', int(NOW), 'provenance', provenance)
+    'beat_ms', int(NOW), 'provenance', provenance, 'nonce', nonce)
   redis.call('HSET', w, 'nonce', nonce, 'claim', sid .. '/' .. n .. '/' .. attempt, 'state', 'busy',
     'trial', sid .. '/' .. n)
   redis.call('ZREM', key('c', class, 'idle'), worker)
