@@ -29,6 +29,18 @@ class DoomedFiles:
         self._redis, self._keys = redis, keys
         self._scripts = Scripts(redis, keys)
 
+    def stores(self) -> set[str]:
+        """The ids of the stores that files of the newest sweeps went to.
+
+        Raises:
+            redis.RedisError: Redis is away.
+        """
+        newest: Any = self._redis.zrange(self._keys.sweeps, 0, _PAGE - 1, desc=True)
+        pipe = self._redis.pipeline(transaction=False)
+        for sid in newest:
+            pipe.smembers(self._keys.sweep(sid.decode(), "stores"))
+        return {store.decode() for found in pipe.execute() for store in found}
+
     def work_off(self, files: Files, only: str = "") -> None:
         """Remove what this store may lose (of one sweep `only`).
 

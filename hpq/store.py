@@ -159,10 +159,21 @@ class Store(ControlStore):
         return None if reaped is None else reaped.queued + reaped.ended
 
     def take_lost(
-        self, worker_class: str, *, lease_ms: int, lost_max: int, as_of_ms: int | None = None
+        self,
+        worker_class: str,
+        *,
+        lease_ms: int,
+        lost_max: int,
+        as_of_ms: int | None = None,
+        every_ms: int = 0,
     ) -> Reaped | None:
-        """As `reap`; says also how many of them are queued again, and how many have ended."""
-        word, rest = self._scripts.run("reap", worker_class, lease_ms, lost_max, as_of_ms or "")
+        """As `reap`; says also how many of them are queued again, and how many have ended.
+
+        Counts and tickets of the class are put right where nobody did so for `every_ms`.
+        """
+        word, rest = self._scripts.run(
+            "reap", worker_class, lease_ms, lost_max, as_of_ms or "", every_ms
+        )
         for i in range(2, len(rest), 2):
             self._tickets(rest[i], rest[i + 1])
         return None if word == "settling" else Reaped(queued=int(rest[0]), ended=int(rest[1]))

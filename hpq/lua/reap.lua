@@ -2,7 +2,8 @@
 -- After a restart of the server (its run_id changes) nothing expires until one lease has passed.
 -- KEYS prefix
 -- ARGV class, lease in ms, losses allowed without progress, the server's time in ms when its worker
---      last looked ('' for now): a call that was held up judges by that
+--      last looked ('' for now): a call that was held up judges by that; for how many ms one topping
+--      up is enough for the class, whoever does it
 -- Replies: settling | ok, then how many trials went back and how many came to their end (poison, or
 -- told to stop), then class and tickets pairs
 
@@ -79,6 +80,13 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
     wanted[#wanted + 1] = want[2]
   end
 end
+
+-- Expired leases are everybody's; what follows costs a look at each open sweep, and is done by one
+-- worker of the class an interval.
+local stamp = 'booked:' .. class
+local done = tonumber(redis.call('HGET', key('settle'), stamp) or 0)
+if done <= NOW and NOW - done < tonumber(ARGV[5] or 0) then return {'ok', back, over, unpack(wanted)} end
+redis.call('HSET', key('settle'), stamp, int(NOW))
 
 -- Points and logs together stay below 30 % of maxmemory: those of the trials that ended first go.
 local function bound_bulk()

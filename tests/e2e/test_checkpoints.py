@@ -249,15 +249,17 @@ def test_a_worker_with_another_store_or_none_starts_again_and_says_so(
     sid = begin(lab, upto=5, saved=3)
     lab.worker()
     wait_step(lab, sid, 5)
-    wait_pointer(lab, sid)
+    old = wait_pointer(lab, sid)
     kill_worker(lab)
     for step in range(3, 6):
         (lab.code / f"step-{step}").unlink()
     lab.worker(HPQ_STORE=str(lab.folder / "other") if has_store else "")
     lab.wait_for("began-2")
     lab.wait_until(lambda: steps(lab, sid) == [1, 2], "the history to begin anew")
-    assert lab.trial(sid).checkpoint is None
+    assert lab.trial(sid).checkpoint == old  # until this attempt has its own
     lab.wait_until(lambda: "again" in lab.printed(sid), "the second attempt's first words")
+    if has_store:
+        assert f"and the files of the sweeps here are in {old.store}: is it mounted?" in lab.log(1)
     why = "this worker's is another" if has_store else "this worker has no HPQ_STORE"
     assert "training starts again: its checkpoint is in store" in lab.log(1)
     assert why in lab.log(1) and why in lab.ok("show", f"{sid}/1")
