@@ -101,6 +101,13 @@ def _workers(settings: Settings, redis: Redis) -> Iterator[Finding]:
         for sid, reason in worker.refuses.items():
             yield Finding(level="poor", what=f"{worker.name} leaves {sid} alone: {reason}")
     counters: Any = redis.hgetall(Keys(settings.prefix).counters)
+    if dropped := int(counters.pop(b"histories_dropped", 0)):
+        yield Finding(
+            level="poor",
+            what=f"logs and curves of {trials_of(dropped)} were dropped so far: the server was"
+            " full",
+            remedy="raise maxmemory, or `hpq archive` and then `hpq rm` old sweeps",
+        )
     for name, count in counters.items():
         yield Finding(level="note", what=f"{name.decode().replace('_', ' ')}: {int(count)}")
 

@@ -121,6 +121,27 @@ def test_histories_of_the_trials_that_ended_first_make_room_for_the_next(
     assert 0 < dropped < 12 and left == [False] * dropped + [True] * (12 - dropped)
     assert int(redis.hget(keys.counters, "histories_dropped")) == dropped
     assert view.trial(first[0]).objective == 1.0 and view.trial(first[0]).metrics
+    assert [view.trial(trial).thinned for trial in first] == [i < dropped for i in range(12)]
+
+
+def test_what_a_full_server_dropped_is_told_wherever_it_is_missed(
+    hpq: Hpq, redis, keys, store, sweep_of, take, run_one, limit
+) -> None:
+    sid = sweep_of(13).id
+    trial, *_ = [run_one() for _ in range(12)]
+    limit(-1000)
+    store.release(take(), Reason.STOPPING)
+    limit(10**8)
+    why = "dropped to make room, as the server was full"
+    logs = hpq("logs", trial)
+    assert (logs.returncode, logs.stdout) == (0, "") and f"its log was {why}" in logs.stderr
+    assert f"log and curves  {why}" in hpq("show", trial).stdout
+    count = int(redis.hget(keys.counters, "histories_dropped"))
+    assert f"of {count} trials are not in it: {why}" in hpq("archive", sid, "s.hpq").stderr
+    doctor = hpq("doctor").stdout
+    assert f"logs and curves of {count} trials were dropped so far" in doctor
+    store.retry(sid, [trial.number])
+    assert run_one() == trial and why not in hpq("show", trial).stdout
 
 
 def test_points_and_logs_stay_below_30_percent_of_maxmemory(
