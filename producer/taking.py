@@ -7,7 +7,7 @@ import sys
 from hpq.hyperparams import SHIPPED
 from hpq.sweep import Sweep
 from producer.look.stores import why_not_kept
-from producer.look.takers import why_not_taken
+from producer.look.takers import why_full, why_not_taken
 from producer.session import Session
 
 
@@ -23,6 +23,8 @@ def say_if_not_kept(session: Session, sweep: Sweep) -> None:
 def say_if_not_taken(session: Session, sid: str) -> None:
     """Say why no live worker can take a sweep that waits for one, with the remedy."""
     sweep = session.view.sweep(sid)
-    reason = why_not_taken(sweep, session.view.workers(sweep.worker_class), SHIPPED)
+    reason = why_full(session.view.room()) or why_not_taken(
+        sweep, session.view.workers(sweep.worker_class), SHIPPED
+    )
     if reason and not sweep.state.is_over:
         print(reason, file=sys.stderr)

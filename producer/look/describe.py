@@ -38,7 +38,7 @@ _GONE = {
 }
 
 
-def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
+def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "") -> Iterator[Line]:
     """Everything that is known of a sweep beside its trials; `signed` says whether, and by whom."""
     launch, metric, counts = sweep.launch, sweep.metric, sweep.counts
     yield from _pairs(
@@ -47,6 +47,7 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
             "name": sweep.name,
             "state": sweep.state.value + (f": {sweep.held}" if sweep.held else ""),
             "trials": f"{counts.total}: {', '.join(count_words(sweep))}",
+            "waits": waits,
             "metric": f"{metric.name}, {metric.goal}, {metric.take} value" if metric else "none",
             "trainer": launch.trainer,
             "program": launch.program,
