@@ -30,6 +30,10 @@ GoOn = Callable[[], bool]
 T = TypeVar("T")
 
 
+class Gone(FileNotFoundError):
+    """Raised where a store does not have a file."""
+
+
 class Unreadable(OSError):
     """Raised where a file of a store cannot be read, although it is there."""
 
@@ -121,7 +125,7 @@ def copy_out(files: Files, name: str, path: Path, go_on: GoOn = lambda: True) ->
     """Copy one file of the store to a path, whole or not at all; False where `go_on` ended it.
 
     Raises:
-        FileNotFoundError: it is not there.
+        Gone: it is not there (a FileNotFoundError).
         Unreadable: it is there.
         OSError: the path cannot be written.
     """
@@ -156,8 +160,8 @@ class _Source:
     def _told(self, act: Callable[[], T]) -> T:
         try:
             return act()
-        except FileNotFoundError:
-            raise
+        except FileNotFoundError as error:
+            raise Gone(str(error)) from error
         except OSError as error:
             raise Unreadable(str(error)) from error
 

@@ -47,7 +47,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "cancel": ("control", "Stop a sweep or a trial now"),
         "retry": ("control", "Queue failed or cancelled trials again"),
         "set": ("control", "Change a sweep's limits"),
-        "rm": ("control", "Delete a sweep with all its results"),
+        "rm": ("rm", "Delete a sweep with all its results"),
     },
     "Care": {
         "doctor": ("doctor", "Check the server, the workers and the data"),

@@ -61,7 +61,7 @@ class Shelf:
         if self.id and known and self.id not in known:
             log.warning(
                 "HPQ_STORE=%s is store %s, and the files of the sweeps here are in %s: is it mounted?"
-                " Trials with checkpoints there wait for a live worker that has them, else they"
+                " Trials with checkpoints there wait for a worker that has them, else they"
                 " start again",
                 redact(self._place),
                 self.id,
