@@ -17,6 +17,7 @@ from hpq.errors import UserError
 from worker.vitals import Vital
 
 STILL_S = 60.0  # without a turn of the fleet's loop: it hangs
+LOST_S = 15.0  # without an answer of Redis, where the last two looks failed: not ready
 SILENT_S = 120.0  # without a word of a worker: two answers of Redis may time out in between
 _TEXT = "text/plain; charset=utf-8"
 Clock = Callable[[], float]
@@ -30,6 +31,7 @@ class Slot:
     why: str = ""
     heard_at: float = 0.0
     redis_at: float = 0.0
+    missed: int = 0  # looks at Redis that failed since
     beat_s: float = 0.0  # wall clock of redis_at, for people's graphs
     is_there: bool = False
 
@@ -65,8 +67,10 @@ class Health:
         if vital.kind == "state":
             one.word, one.why = vital.word, vital.why
         elif vital.kind == "tick":
-            one.redis_at, one.beat_s = one.heard_at, time.time()
+            one.redis_at, one.beat_s, one.missed = one.heard_at, time.time(), 0
             self.server.update(vital.server)
+        elif vital.kind == "error":
+            one.missed += 1
 
     def not_alive(self) -> str:
         """Why this pod should be started again; "" where it is well."""
@@ -86,7 +90,8 @@ class Health:
     def _why(self, number: int, slot: Slot) -> str:
         if not slot.is_there:
             return f"worker {number} is not running"
-        if not slot.redis_at or self.clock() - slot.redis_at > SILENT_S / 2:
+        bound_s = LOST_S if slot.missed > 1 else SILENT_S / 2
+        if not slot.redis_at or self.clock() - slot.redis_at > bound_s:
             return f"worker {number} does not reach Redis"
         if slot.word == "stopping":
             return f"worker {number} is stopping"
