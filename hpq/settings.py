@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -72,18 +73,20 @@ def _sweep(text: str) -> str:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 86_400:
-        raise ValueError("use seconds, above 0 and below a day")
-    return value
+    with suppress(ValueError):
+        value = float(text)
+        if 0 < value < 86_400:
+            return value
+    raise ValueError("use seconds, above 0 and below a day")
 
 
 def _count(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
-            raise ValueError(f"use a whole number from {low} to {high}")
-        return value
+        with suppress(ValueError):
+            value = int(text)
+            if low <= value <= high:
+                return value
+        raise ValueError(f"use a whole number from {low} to {high}")
 
     return parse
 

@@ -60,8 +60,8 @@ class Shelf:
         """Warn where the sweeps have files in other stores only: perhaps this is no mount."""
         if self.id and known and self.id not in known:
             log.warning(
-                "HPQ_STORE=%s is store %s, and the files of the sweeps here are in %s: is it mounted?"
-                " Trials with checkpoints there wait for a worker that has them, else they"
+                "HPQ_STORE=%s is store %s, and the files of the sweeps here are in %s: is it"
+                " mounted? Trials with checkpoints there wait for a worker that has them, else they"
                 " start again",
                 redact(self._place),
                 self.id,

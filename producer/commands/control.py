@@ -17,7 +17,7 @@ from producer.asking import ask as _ask
 from producer.asking import mine as _mine
 from producer.commands.options import WhereExpr
 from producer.completion import SweepRef, sweep_ids
-from producer.limits import limits
+from producer.limits import in_words, limits
 from producer.look.selection import Selection
 from producer.look.text import trials_of
 from producer.picking import picked
@@ -189,7 +189,7 @@ def set_(
     fields = limits(changes if ref is None else changes[1:])
     with open_session() as session:
         it = _mine(session, ref, force)
-        done = " ".join(f"{name}={value}" for name, value in fields.items())
+        done = in_words(fields)
         cap = fields.pop("run_cap", None)
         if fields:
             store_of(session).set(it.id, fields)
