@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit chaos lint format bench clean
+.PHONY: help install demo test unit oracle chaos lint format bench clean
 
 help: ## the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -32,6 +32,12 @@ test: $(STAMP) ## all tests
 
 unit: $(STAMP) ## the tests that need no server
 	$(BIN)/python -m pytest -q tests/unit
+
+ORACLE := .oracle
+oracle: tests/oracle/requirements.txt ## ask W&B's own package again what it answers (tests/data/oracle)
+	@test -x $(ORACLE)/bin/python || $(PYTHON) -m venv $(ORACLE)
+	$(ORACLE)/bin/python -m pip install --quiet --requirement $<
+	$(ORACLE)/bin/python -W ignore -m tests.oracle
 
 chaos: $(STAMP) ## five minutes of kills, stops, cuts and restarts, then the audit
 	$(BIN)/python -m tests.chaos

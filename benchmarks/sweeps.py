@@ -66,7 +66,7 @@ def wait_over(server: Server, sid: str) -> None:
         SystemExit: one failed, or they take far too long.
     """
     view, until = server.session().view, time.monotonic() + DEADLINE_S
-    while (counts := (sweep := view.sweep(sid)).counts).finished < counts.total:
+    while (counts := (sweep := view.sweep(sid)).counts).finished < counts.planned:
         if counts.failed or time.monotonic() > until:
             refused = [w.refuses for w in view.workers() if w.refuses]
             raise SystemExit(f"benchmarks: {sid} is {sweep.state}: {counts} {refused or ''}")

@@ -16,8 +16,11 @@ from hpq.trial import TRANSITIONS, TrialState
 
 _Q, _R = TrialState.QUEUED, TrialState.RUNNING
 _ENDS = frozenset(s for s in TrialState if s.is_terminal)
-# events that move no trial; `restarted`: the checkpoint of an attempt cannot be had
-NO_STEPS = frozenset({"created", "held", "pause", "resume", "stop", "cancel", "set", "restarted"})
+# events that move no trial; `restarted`: the checkpoint of an attempt cannot be had; `prune`: it
+# is told to stop; `target`: its value ends the sweep; `suggested`: sets were made
+NO_STEPS = frozenset(
+    "created added suggested held pause resume stop cancel set restarted prune target".split()
+)
 
 # event → the states that it may find a trial in, and the one that it leaves it in
 STEPS: Mapping[str, tuple[frozenset[TrialState], TrialState]] = {
@@ -25,6 +28,7 @@ STEPS: Mapping[str, tuple[frozenset[TrialState], TrialState]] = {
     "resumed": (frozenset({_Q}), _R),
     "requeued": (frozenset({_R}), _Q),
     "retried": (_ENDS, _Q),
+    "reused": (frozenset({_Q}), TrialState.FINISHED),  # of an older sweep, as if attempt 1
     **{end.value: (frozenset({_Q, _R}), end) for end in _ENDS},
 }
 # where the number of a trial in this state lies
@@ -78,6 +82,7 @@ class Audit:
     violations: tuple[Violation, ...]
     ends: Mapping[str, int]
     requeues: Mapping[str, int]  # by reason
+    reused: int  # of the ends, results of older sweeps
     late: int  # attempts that came back after their lease was reaped, and were taken
     latencies_ms: tuple[int, ...]
     unknown: Mapping[str, int]  # events that this version does not know
@@ -104,8 +109,8 @@ class Replay:
 
     def __init__(self) -> None:
         self._wrongs: list[tuple[int, str]] = []
-        self._events = self._created = self._late = 0
-        self._may_drop = False  # a stop or a cancel drops what waits without an event of each
+        self._events = self._created = self._late = self._reused = 0
+        self._may_drop = False  # stop, cancel and run_cap drop what waits without an event of each
         self._lives: dict[int, _Life] = {}
         self._requeues: Counter[str] = Counter()
         self._unknown: Counter[str] = Counter()
@@ -121,9 +126,9 @@ class Replay:
         self._events += 1
         if event.what in STEPS and event.trial:
             self._step(event)
-        elif event.what == "created":
+        elif event.what in ("created", "added", "suggested"):
             self._created += _whole(event.fields.get("count"))
-        elif event.what in ("stop", "cancel"):
+        elif event.what in ("stop", "cancel", "target") or "run_cap" in event.fields:
             self._may_drop = True
         elif event.what not in NO_STEPS:
             self._unknown[event.what] += 1
@@ -137,6 +142,7 @@ class Replay:
             self._wrongs.append((event.trial, wrong))
         if life.state is _Q and life.is_reaped and event.what not in ("claimed", "cancelled"):
             self._late += 1
+        self._reused += event.what == "reused"
         if event.what == "requeued":
             self._requeues[reason] += 1
             if beat_ms := _whole(event.fields.get("beat_ms")):
@@ -147,9 +153,9 @@ class Replay:
 
     def _wrong(self, life: _Life, event: Event) -> str | None:
         what, attempt, latest = event.what, event.attempt, life.attempt
-        if what == "claimed" and attempt != latest + 1:
+        if what in ("claimed", "reused") and attempt != latest + 1:
             return f"attempt {attempt} follows attempt {latest}"
-        if what != "claimed" and attempt != latest:
+        if what not in ("claimed", "reused") and attempt != latest:
             return f"{what} by attempt {attempt}, and the latest is {latest}"
         is_late = life.state is _Q and life.is_reaped
         if what == "requeued" and is_late:  # the lost attempt came back with a failure
@@ -161,7 +167,7 @@ class Replay:
             return f"it ended twice: {life.state}, then {what}"
         if life.state not in sources or target not in TRANSITIONS[life.state]:
             return f"{what} while it was {life.state}"
-        taken_back = what == "resumed" or (target in _ENDS and what != "cancelled")
+        taken_back = what == "resumed" or (target in _ENDS and what not in ("cancelled", "reused"))
         if life.state is _Q and taken_back and not is_late:
             return f"{what} while it was queued, and its lease had not been lost"
         return None
@@ -226,6 +232,7 @@ class Replay:
             ends={end.value: books.counters.get(end, 0) for end in TrialState if end in _ENDS}
             | {"cancelled": books.counters.get(TrialState.CANCELLED, 0) + books.dropped},
             requeues=dict(sorted(self._requeues.items())),
+            reused=self._reused,
             late=self._late,
             latencies_ms=tuple(sorted(self._latencies_ms)),
             unknown=dict(self._unknown),

@@ -24,6 +24,19 @@ def text(value: Json) -> str:
     return value if isinstance(value, str) else str(value)
 
 
+def _hydra(value: Json) -> str:
+    """A value in Hydra's grammar, which knows no None and no quoted keys. Text stays as it is."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{k}:{_hydra_inner(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_hydra_inner, value)) + "]"
+    return "null" if value is None else text(value)
+
+
+def _hydra_inner(value: Json) -> str:
+    return json.dumps(value) if isinstance(value, str) else _hydra(value)
+
+
 def _booleans(params: Params) -> list[str]:
     flags = [f"--{name}" for name, value in params.items() if value is True]
     rest = [f"--{n}={text(v)}" for n, v in params.items() if not isinstance(v, bool)]
@@ -36,9 +49,12 @@ _ARGS: Mapping[str, Callable[[Params], list[str]]] = {
     "${args_no_hyphens}": lambda p: [f"{n}={text(v)}" for n, v in p.items()],
     "${args_no_boolean_flags}": _booleans,
     "${args_json}": lambda p: [json.dumps(dict(p))],
-    "${args_append_hydra}": lambda p: [f"+{n}={text(v)}" for n, v in p.items()],
-    "${args_override_hydra}": lambda p: [f"++{n}={text(v)}" for n, v in p.items()],
+    "${args_append_hydra}": lambda p: [f"+{n}={_hydra(v)}" for n, v in p.items()],
+    "${args_override_hydra}": lambda p: [f"++{n}={_hydra(v)}" for n, v in p.items()],
 }
+_HYDRA = frozenset({"${args_append_hydra}", "${args_override_hydra}"})
+_HYDRA_DIR = "hydra.run.dir="
+_MULTIRUN = frozenset({"-m", "--multirun"})  # has directories of its own
 MACROS = ("${env}", "${interpreter}", "${program}", *_ARGS, "${args_json_file}")
 
 
@@ -63,8 +79,12 @@ def argv(
     environ: Mapping[str, str],
     params_file: str,
     interpreter: str = sys.executable,
+    out: str = "",
 ) -> tuple[str, ...]:
-    """The argv of one attempt; `params_file` holds the set as JSON for `${args_json_file}`."""
+    """The argv of one attempt; `params_file` holds the set as JSON for `${args_json_file}`.
+
+    `out` is where a Hydra program writes, unless its command says another place.
+    """
     single = {
         "${env}": _ENV,
         "${interpreter}": interpreter,
@@ -79,7 +99,13 @@ def argv(
             words.append(single[item])
         else:
             words.append(_expand(item, params, environ))
+    if out and _HYDRA & set(command) and not _has_directory(words):
+        words.append(_HYDRA_DIR + json.dumps(out))
     return tuple(words)
+
+
+def _has_directory(words: list[str]) -> bool:
+    return any(w.startswith(_HYDRA_DIR) or w in _MULTIRUN for w in words)
 
 
 def _expand(item: str, params: Params, environ: Mapping[str, str]) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from hpq.errors import DecodeError
+from hpq.sweep import Counts
 
 T = TypeVar("T")
 W = TypeVar("W", bound=StrEnum)
@@ -41,11 +43,32 @@ class Reader:
     def real(self, field: str) -> float:
         return self._take(field, 0.0, float)
 
+    def counts(self, queued: int, running: int, dropped: int) -> Counts:
+        """A sweep's counts, from its hash and the sizes of its sorted sets."""
+        counts = Counts(
+            queued=queued,
+            running=running,
+            finished=self.whole("n_finished"),
+            failed=self.whole("n_failed"),
+            pruned=self.whole("n_pruned"),
+            cancelled=self.whole("n_cancelled") + dropped,
+            diverged=self.whole("n_diverged"),
+        )
+        if not self.text("sampler") or self.text("no_more"):
+            return counts
+        cap = self.whole("run_cap")
+        return replace(counts, to_come=max(0, cap - counts.total) if cap else math.inf)
+
     def json(self, field: str, default: Any) -> Any:
         return self._take(field, default, json.loads)
 
     def parse(self, field: str, default: T, parse: Callable[[str], T]) -> T:
         return self._take(field, default, parse)
+
+    def reals(self, prefix: bytes) -> dict[str, float]:
+        """Every field that begins so, by what follows."""
+        names = [name.decode() for name in self.row if name.startswith(prefix)]
+        return {name[len(prefix) :]: self.real(name) for name in names}
 
 
 def word(words: type[W], text: str) -> W | None:
@@ -62,7 +85,14 @@ def word(words: type[W], text: str) -> W | None:
         raise
 
 
-def known(kind: type[T], text: str) -> T:
-    """A dataclass from its JSON; fields that a newer version has written are left out."""
+def known(kind: type[T], data: str | Mapping[str, Any]) -> T:
+    """A dataclass from its JSON or mapping; fields that a newer version has written are left out.
+
+    Raises:
+        ValueError, TypeError: the data are not one.
+    """
+    read = json.loads(data) if isinstance(data, str) else data
+    if not isinstance(read, Mapping):
+        raise ValueError("not a mapping")
     names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in json.loads(text).items() if name in names})
+    return kind(**{name: value for name, value in read.items() if name in names})

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Protocol, TypeVar
 
 from hpq.settings import Settings
 from hpq.trial import TrialId
@@ -25,6 +25,11 @@ ID_FILE = ".hpq-store"
 _ID = re.compile(r"[a-z0-9]{4,64}\Z")
 _CHUNK_BYTES = 1 << 20
 GoOn = Callable[[], bool]
+T = TypeVar("T")
+
+
+class Unreadable(OSError):
+    """Raised where a file of a store cannot be read, although it is there."""
 
 
 class Files(Protocol):
@@ -87,6 +92,8 @@ def copy_in(folder: Path, names: list[str], files: Files, to: str, go_on: GoOn) 
     Raises:
         OSError: a file could not be read or written; nothing is left in the store.
     """
+    if not answers(files):  # a directory where it was mounted is not the store
+        raise OSError(f"store {files.id} is away: {ID_FILE} is not where it was")
     try:
         for name in names:
             with (folder / name).open("rb") as source, files.write(f"{to}/{name}") as target:
@@ -102,23 +109,61 @@ def copy_in(folder: Path, names: list[str], files: Files, to: str, go_on: GoOn) 
     return False
 
 
-def copy_out(files: Files, name: str, path: Path) -> None:
-    """Copy one file of the store to a path, whole or not at all.
+def copy_out(files: Files, name: str, path: Path, go_on: GoOn = lambda: True) -> bool:
+    """Copy one file of the store to a path, whole or not at all; False where `go_on` ended it.
 
     Raises:
-        OSError: it is not there, or the path cannot be written.
+        FileNotFoundError: it is not there.
+        Unreadable: it is there.
+        OSError: the path cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with files.read(name) as source, draft.open("wb") as target:
-            _pour(source, target, lambda: True)
+        with _Source(files, name) as source, draft.open("wb") as target:
+            if not _pour(source, target, go_on):
+                return False
         draft.replace(path)
+        return True
     finally:
         draft.unlink(missing_ok=True)
 
 
-def _pour(source: IO[bytes], target: IO[bytes], go_on: GoOn) -> bool:
+class _Source:
+    """A file of a store, whose errors are told from those of the disk that it goes to."""
+
+    def __init__(self, files: Files, name: str) -> None:
+        self._files, self._name = files, name
+
+    def __enter__(self) -> _Source:
+        self._file = self._told(lambda: self._files.read(self._name))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.__exit__(None, None, None)
+
+    def read(self, size: int) -> bytes:
+        return self._told(lambda: self._file.read(size))
+
+    def _told(self, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise Unreadable(str(error)) from error
+
+
+def answers(files: Files) -> bool:
+    """True where the store is there now, under the id that it had."""
+    try:
+        with files.read(ID_FILE) as file:
+            return id_in(file.read(100), ID_FILE) == files.id
+    except OSError:
+        return False
+
+
+def _pour(source: IO[bytes] | _Source, target: IO[bytes], go_on: GoOn) -> bool:
     while data := source.read(_CHUNK_BYTES):
         if not go_on():
             return False
@@ -177,8 +222,10 @@ class _Directory:
         return sorted(name for name, _ in regular(root))
 
     def remove(self, folder: str) -> None:
-        with suppress(FileNotFoundError):
-            shutil.rmtree(self._root / checked(folder))
+        path = self._root / checked(folder)
+        while path.exists():
+            with suppress(FileNotFoundError):  # somebody else removes it, too
+                shutil.rmtree(path)
 
 
 def regular(root: Path) -> Iterator[tuple[str, os.stat_result]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hpq.trial import Artifacts, Checkpoint, Failure, Point, TrialId, TrialState
+from hpq.trial import Artifacts, Checkpoint, Failure, Point, TrialState
 
 
 class Verdict(StrEnum):
@@ -61,6 +61,7 @@ class Outcome:
 
     state: TrialState
     objective: float | None = None
+    best: float | None = None  # of all that the attempt reported, whatever the sweep ranks by
     step: int = 0
     failure: Failure | None = None
     ran_ms: int | None = None  # by the worker's clock, which runs on while Redis is away
@@ -68,23 +69,28 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doomed:
-    """What may be removed from the store of files: of a trial, up to and with an attempt.
+class Capped:
+    """What a new run_cap did: how many it dropped, how many wait again, and how many there are."""
 
-    `artifacts`: these, too, and not its checkpoints alone.
-    """
-
-    trial: TrialId
-    attempt: int
-    artifacts: bool
+    dropped: int
+    back: int
+    trials: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """What a commit answers: the word, and what nobody needs any more."""
+class Grown:
+    """What a file did that was enqueued into a sweep: trials added, and waiting ones cancelled."""
 
-    word: Committed
-    doomed: tuple[Doomed, ...] = ()
+    added: int
+    cancelled: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaped:
+    """How many trials lost their worker and are queued again, or came to their end."""
+
+    queued: int
+    ended: int  # poison, or told to stop before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

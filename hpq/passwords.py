@@ -1,25 +1,56 @@
-"""Where the password of the server is, and how it stays out of sight. Standard library only.
+"""Where passwords are, the server's and those in URLs of stores, and how they stay out of sight.
 
-It stands in the URL, or in a file that the URL names as `?password_file=PATH` (settings writes that
-for HPQ_REDIS_PASSWORD_FILE). A file is read at every connect, so that a rotated password needs no
-restart.
+Standard library only. The server's stands in its URL, or in a file that the URL names as
+`?password_file=PATH` (settings writes that for HPQ_REDIS_PASSWORD_FILE). A file is read at every
+connect, so that a rotated password needs no restart.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import (
+    parse_qsl,
+    quote,
+    unquote,
+    unquote_plus,
+    urlencode,
+    urlsplit,
+    urlunsplit,
+)
 
 _FILE = "password_file"
 # Greedy: a password may hold an @ that nobody wrote as %40.
 _IN_URL = re.compile(r"(://[^:/@\s]*):\S*@")
-_IN_QUERY = re.compile(r"([?&]password=)[^&\s]*")
+# What fsspec's file systems call theirs: secret, token, account_key, X-Amz-Signature; no file.
+_TELLING = r"[\w.-]*(?:key|secret|token|passw|passphrase|credential|sig)[\w.-]*(?<!file)(?<!path)"
+_IN_QUERY = re.compile(rf"([?&]{_TELLING}=)([^&\s]*)", re.IGNORECASE)
+_IN_STORE = re.compile(r"://[^:/@\s]*:(?:(?=([^/\s]*)@)|)(?=(\S*)@)")
+_SHORTEST = 4  # characters; hiding less would eat ordinary words
 
 
 def redact(text: str) -> str:
     """The text with the password of any URL in it hidden."""
     return _IN_QUERY.sub(r"\1***", _IN_URL.sub(r"\1:***@", text))
+
+
+def carried(url: str) -> tuple[str, ...]:
+    """The passwords, keys and tokens in the URL of a store, as they stand there and decoded."""
+    if "://" not in url:  # a directory
+        return ()
+    raw = [text for found in _IN_STORE.findall(url) for text in found]
+    raw += [value for _, value in _IN_QUERY.findall(url)]
+    plain = [way(text) for text in raw for way in (unquote, unquote_plus)]
+    found = [*raw, *plain, *(quote(text, safe="") for text in plain)]
+    return tuple(dict.fromkeys(text for text in found if text))
+
+
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """The text without these, nor the password of any URL in it."""
+    for one in sorted((s for s in secrets if len(s) >= _SHORTEST), key=len, reverse=True):
+        text = text.replace(one, "***")
+    return redact(text)
 
 
 def with_file(url: str, path: Path) -> str:

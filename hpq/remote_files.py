@@ -7,24 +7,32 @@ from contextlib import suppress
 from importlib import import_module
 from typing import IO, Any, cast
 
+from hpq import passwords
 from hpq.errors import SettingsError
 from hpq.files import ID_FILE, checked, id_in, new_id
+
+# What callers tell apart, the narrower first.
+_KINDS = (FileNotFoundError, FileExistsError, PermissionError, OSError)
 
 
 class RemoteFiles:
     """Whatever fsspec opens under a URL. Its errors, of whatever library, become OSError."""
 
     def __init__(self, url: str) -> None:
+        self._secrets = passwords.carried(url)
+        where = f"HPQ_STORE: {passwords.redact(url)}"
         try:
-            self._fs, root = import_module("fsspec.core").url_to_fs(url)
+            connect = import_module("fsspec.core").url_to_fs
+            self._fs, root = self.attempt(connect, url, passing=(ImportError, ValueError))
         except ModuleNotFoundError:
             raise SettingsError(
-                f"HPQ_STORE: {url} needs fsspec; pip install 'hpq[store]', or name a directory"
+                f"{where} needs fsspec; pip install 'hpq[store]', or name a directory"
             ) from None
         except ImportError as error:
-            raise SettingsError(f"HPQ_STORE: {url}: {error}") from None
+            raise SettingsError(f"{where}: {self._hide(error)}") from None
         except ValueError as error:
-            raise SettingsError(f"HPQ_STORE: {url}: {error}; name a directory or a URL") from None
+            why = self._hide(error)
+            raise SettingsError(f"{where}: {why}; name a directory or a URL") from None
         self._root: str = root.rstrip("/")
         path = f"{self._root}/{ID_FILE}"
         if not self.attempt(self._fs.exists, path):
@@ -32,16 +40,35 @@ class RemoteFiles:
             with suppress(FileExistsError):
                 self.attempt(self._fs.pipe_file, path, new_id().encode(), mode="create")
         # Read back: of two that made it in the same moment, both take the one that stayed.
-        self.id = id_in(self.attempt(self._fs.cat_file, path), path)
+        self.id = id_in(self.attempt(self._fs.cat_file, path), self._hide(path))
 
-    def attempt(self, call: Callable[..., Any], *args: Any, **more: Any) -> Any:
-        """The answer of a call (OSError for whatever it raises)."""
+    def attempt(
+        self,
+        call: Callable[..., Any],
+        *args: Any,
+        passing: tuple[type[Exception], ...] = (),
+        **more: Any,
+    ) -> Any:
+        """The answer of a call (OSError for whatever it raises but `passing`).
+
+        Where the URL carries a secret nothing of the library's own error is passed on but its text
+        without that: a traceback shows all that led to an error.
+        """
         try:
             return call(*args, **more)
-        except OSError:
+        except passing:
             raise
+        except OSError as error:
+            if not self._secrets:
+                raise
+            kind = next(kind for kind in _KINDS if isinstance(error, kind))
+            raise kind(self._hide(error)) from None
         except Exception as error:  # botocore's, gcsfs's, … have no common base
-            raise OSError(f"{type(error).__name__}: {error}") from error
+            told = self._hide(f"{type(error).__name__}: {error}")
+            raise OSError(told) from (None if self._secrets else error)
+
+    def _hide(self, text: object) -> str:
+        return passwords.hide(str(text), self._secrets)
 
     def _full(self, name: str) -> str:
         return f"{self._root}/{checked(name)}"

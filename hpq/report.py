@@ -11,13 +11,18 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-METRIC_NAME = re.compile(r"[A-Za-z0-9_./ -]{1,64}\Z")
+METRIC_NAME = re.compile(r"[A-Za-z0-9_./ @()%:+-]{1,64}\Z")
+METRIC_RULE = "use 1 to 64 of A-Z a-z 0-9 _ . / - @ ( ) % : + and space"
 MAX_NAMES = 50  # different metric names of one trial
 MAX_STEP = 2**53  # exact in a double, which is what Redis's scripts count with
 
-Sink = Callable[[Mapping[str, float], int | None], None]
+if TYPE_CHECKING:  # a program's Python may be older than ours, and cannot evaluate this
+    from collections.abc import Callable
+
+    Sink = Callable[[Mapping[str, float], int | None], None]
 _sink: Sink | None = None
 
 
@@ -33,7 +38,7 @@ def report(metrics: Mapping[str, object], step: int | None = None) -> None:
         return
     path = os.environ.get("HPQ_REPORT")
     if path:
-        _send(path, flat, step)
+        _send(path, encode(flat, step))
         return
     for name, value in flat.items():
         print(f"{name}={value!r}", flush=True)
@@ -52,7 +57,7 @@ def flatten(metrics: Mapping[str, object], prefix: str = "") -> dict[str, float]
             flat.update(flatten(value, f"{name}."))
             continue
         if not METRIC_NAME.match(name):
-            raise ValueError(f"metric name {name!r}: use 1 to 64 of A-Z a-z 0-9 _ . / - and space")
+            raise ValueError(f"metric name {name!r}: {METRIC_RULE}")
         try:
             flat[name] = float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):
@@ -88,10 +93,17 @@ def encode(metrics: Mapping[str, float], step: int | None) -> bytes:
     return json.dumps({"metrics": dict(metrics), "step": step}).encode()
 
 
-def _send(path: str, metrics: Mapping[str, float], step: int | None) -> None:
+def ignore_printed() -> None:
+    """Printed lines `name=number` of this program are no reports from now on; the stand-in asks."""
+    path = os.environ.get("HPQ_REPORT")
+    if path and _sink is None:
+        _send(path, b'{"ignore_printed": true}')
+
+
+def _send(path: str, data: bytes) -> None:
     # A datagram to a local socket is whole, in order and blocks while the reader is behind.
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         try:
-            sock.sendto(encode(metrics, step), path)
+            sock.sendto(data, path)
         except (FileNotFoundError, ConnectionRefusedError):
             return  # the runner is going; the program is about to be told, too

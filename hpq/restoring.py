@@ -17,7 +17,8 @@ from hpq import removal
 from hpq.errors import UserError
 from hpq.keys import SWEEP_PARTS, Keys
 from hpq.scripts import Scripts
-from hpq.store import UNSEALED_TTL_S, TopUp
+from hpq.store_code import UNSEALED_TTL_S
+from hpq.store_control import TopUp
 
 
 class Restoring:
@@ -80,4 +81,5 @@ class Restoring:
         if token != self._token.encode() or self._redis.exists(self._keys.sweep(self._sid)):
             return
         removal.remove_trials(self._redis, self._keys, self._sid, self._trials)
-        self._redis.unlink(*(self._keys.sweep(self._sid, part) for part in SWEEP_PARTS), mark)
+        parts = {*SWEEP_PARTS, *(part for trial, part in self._begun if not trial)}
+        self._redis.unlink(*(self._keys.sweep(self._sid, part) for part in parts), mark)

@@ -1,26 +1,42 @@
-"""Loads lua/*.lua, one transition a file, each behind the shared prelude; runs them by SHA.
+"""Loads lua/*.lua, one transition a file, each behind what all share; runs them by SHA.
 
-Only `store` and `restoring` use it. A script answers a list whose first item is a word; what the
-words mean stands at the head of each file.
+Only `store`, `lead`, `growing`, `restoring` and `doomed` use it. A script answers a list that
+begins with a word; what the words mean stands at the head of each file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from redis import Redis
 
+from hpq.errors import NotFound, UserError
 from hpq.keys import Keys
+
+PRELUDE = ("prelude", "points", "files", "moves")  # what all scripts share, in this order
+
+# What some of the scripts share, behind that.
+SHARED: Mapping[str, tuple[str, ...]] = {
+    "beat": ("ends", "early"),
+    "claim": ("turns",),
+    "commit": ("ends", "early", "guards"),
+    "control": ("ends",),
+    "grow": ("ends",),
+    "reap": ("ends",),
+    "release": ("ends",),
+    "seal": ("ends", "early"),
+}
 
 
 @cache
 def source(name: str) -> str:
-    """The text of one script, prelude included."""
+    """The text of one script, with all that it shares before it."""
     folder = files("hpq").joinpath("lua")
-    parts = (folder.joinpath(f"{part}.lua").read_text("utf-8") for part in ("prelude", name))
-    return "\n".join(parts)
+    parts = (*PRELUDE, *SHARED.get(name, ()), name)
+    return "\n".join(folder.joinpath(f"{part}.lua").read_text("utf-8") for part in parts)
 
 
 class Scripts:
@@ -37,3 +53,16 @@ class Scripts:
             script = self._loaded[name] = self._redis.register_script(source(name))
         answer = script(keys=[self._prefix], args=args)
         return answer[0].decode(), answer[1:]
+
+
+def judge(sid: str, word: str) -> None:
+    """Nothing where a script did what a person said to a sweep.
+
+    Raises:
+        NotFound: the sweep is gone.
+        UserError: it was stopped or cancelled.
+    """
+    if word == "unknown":
+        raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
+    if word == "over":
+        raise UserError(f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again")

@@ -33,7 +33,7 @@ class Settings:
     user: str = ""
     data: Path | None = None
     home: Path = Path("~/.hpq")
-    store: str = ""
+    store: str = field(default="", repr=False)  # a URL may carry a password
     checkpoint_s: float = 60.0  # between two checkpoints of a shipped trainer
     queue: str = "default"
     sweep: str = ""  # a worker's: the only sweep to work on
@@ -239,11 +239,11 @@ def describe(settings: Settings) -> dict[str, Json]:
             value = list(value)
         elif isinstance(value, Path):
             value = str(value)
-        shown[variable(name)] = _redact(name, value) if name in SECRETS else value
+        shown[variable(name)] = _shown(name, value) if isinstance(value, str) else value
     return shown
 
 
-def _redact(name: str, text: str) -> str:
-    if name == "redis_url":
+def _shown(name: str, text: str) -> str:
+    if name in ("redis_url", "store"):
         return redact(text)
-    return "***" if text else text
+    return "***" if text and name in SECRETS else text

@@ -11,13 +11,17 @@ import contextlib
 import hashlib
 import hmac
 import os
+import re
 import secrets
 from pathlib import Path
 
 from hpq.errors import UserError
 from hpq.settings import Settings
-from hpq.sweep import Launch
-from hpq.wire import dumps, encode_launch
+from hpq.sweep import Launch, Sweep
+from hpq.wire import dumps
+from hpq.wire_launch import encode_launch
+
+_FINGERPRINT = re.compile("[0-9a-f]{12}")
 
 
 def key_of(settings: Settings, *, make: bool) -> bytes | None:
@@ -73,3 +77,17 @@ def is_signed(key: bytes, prefix: str, sid: str, launch: Launch, signature: str)
 def fingerprint(key: bytes | None) -> str:
     """A short name of a key that does not give it away; empty for no key."""
     return hmac.new(key, b"hpq fingerprint", hashlib.sha256).hexdigest()[:12] if key else ""
+
+
+def keys_apart(sweep: Sweep, ours: str) -> str:
+    """` (key OURS; the sweep's is THEIRS)`: the two fingerprints, for a line that says they differ.
+
+    The sweep's is what Redis says; nothing is decided by it.
+    """
+    if not sweep.signature:
+        return f" (key {ours}; the sweep has no signature)"
+    if not _FINGERPRINT.fullmatch(sweep.signer):
+        return f" (key {ours})"
+    if sweep.signer == ours:
+        return f" (key {ours}; the same signed it, and the record was changed since)"
+    return f" (key {ours}; the sweep's is {sweep.signer})"

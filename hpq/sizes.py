@@ -11,8 +11,8 @@ from typing import Any
 
 from redis import Redis
 
-from hpq import wire
-from hpq.keys import SWEEP_PARTS, Keys
+from hpq import wire_trial
+from hpq.keys import Keys, sweep_parts
 from hpq.sweep import Sweep
 from hpq.trial import TrialId
 
@@ -22,18 +22,21 @@ _KINDS = ("ended", "running", "waiting")  # of waiting ones those that were clai
 
 def about_bytes(redis: Redis, keys: Keys, sweeps: Sequence[Sweep]) -> list[int]:
     """The bytes that each of these sweeps takes, about."""
-    return [_about(redis, keys, sweep.id) for sweep in sweeps]
+    return [_about(redis, keys, sweep) for sweep in sweeps]
 
 
-def _about(redis: Redis, keys: Keys, sid: str) -> int:
+def _about(redis: Redis, keys: Keys, sweep: Sweep) -> int:
+    sid = sweep.id
     pipe = redis.pipeline(transaction=False)
     for kind in _KINDS:
         top = "0" if kind == "waiting" else "+inf"
         pipe.zcount(keys.sweep(sid, kind), "-inf", top)
-    for key in (keys.sweep(sid), *(keys.sweep(sid, part) for part in SWEEP_PARTS)):
+    for key in (keys.sweep(sid), *(keys.sweep(sid, part) for part in sweep_parts(sweep.bands))):
         pipe.memory_usage(key)
-    ended, running, again, *own = pipe.execute()
-    total = sum(size or 0 for size in own)
+    pipe.memory_usage(keys.bundle(sweep.bundle))
+    pipe.scard(keys.bundle(sweep.bundle, "sweeps"))
+    ended, running, again, *own, code, sharing = pipe.execute()
+    total = sum(size or 0 for size in own) + (code or 0) // max(1, sharing)
     for kind, count in zip(_KINDS, (ended, running, again), strict=True):
         numbers = _sample(redis, keys.sweep(sid, kind), count)
         if numbers:
@@ -56,12 +59,12 @@ def _trials(redis: Redis, keys: Keys, sid: str, numbers: Sequence[int]) -> Itera
     for trial in trials:
         pipe.hkeys(keys.trial(trial))
     fields: list[list[bytes]] = pipe.execute()
-    start, sizes = len(wire.METRIC_FIELD), []
+    start, sizes = len(wire_trial.METRIC_FIELD), []
     for trial, names in zip(trials, fields, strict=True):
         points = [
             keys.points(trial, name[start:].decode("utf-8", "replace"))
             for name in names
-            if name.startswith(wire.METRIC_FIELD)
+            if name.startswith(wire_trial.METRIC_FIELD)
         ]
         for key in (keys.trial(trial), keys.trial(trial, "log"), *points):
             pipe.memory_usage(key)

@@ -16,7 +16,8 @@ class Worker:
     """A live worker as it described itself. Times in milliseconds, Redis's clock.
 
     `takes` are the shipped trainers and the HPQ_ALLOW lines; `key` is the fingerprint of its
-    HPQ_CODE_KEY; `refuses` says, by sweep id, why it leaves a sweep alone.
+    HPQ_CODE_KEY; `store` says whether it has HPQ_STORE: yes, no, or "" (an older one does not say);
+    `refuses` says, by sweep id, why it leaves a sweep alone.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Worker:
     schema: int = 1  # of the newest sweeps that it reads
     takes: tuple[str, ...] = ()
     key: str = ""
+    store: str = ""
     only: str = ""  # the one sweep that it is there for; "" for any
     refuses: dict[str, str] = field(default_factory=dict)
 

@@ -7,51 +7,33 @@ breath; a crash between the two costs at most one reap interval.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
-from redis import Redis
-from redis.exceptions import OutOfMemoryError
-
-from hpq import removal, wire, wire_attempt
-from hpq.errors import DecodeError, NotFound, UserError
-from hpq.keys import Keys
+from hpq import wire, wire_attempt
+from hpq.errors import DecodeError, NotFound
 from hpq.outcome import (
     Batch,
     Committed,
-    Doomed,
-    Ended,
     Outcome,
     Presence,
+    Reaped,
     Reason,
     Verdict,
 )
 from hpq.pulse import pulse
-from hpq.scripts import Scripts
+from hpq.store_code import UNSEALED_TTL_S
+from hpq.store_control import ROWS, ControlStore
 from hpq.sweep import SCHEMA, Sweep
 from hpq.trial import Claim
 
-UNSEALED_TTL_S = 3_600  # rows of an enqueue that died are gone after an hour
-ROWS = 500  # rows in one call; Lua's unpack and the server's patience both want it bounded
-
-TopUp = Callable[[str, int], object]
+_ROW_PARTS = ("params", "waiting", "ids", "staged", "origin")
 
 
-class Store:
+class Store(ControlStore):
     """Writes of one prefix on one client.
 
     `top_up(class, wanted)` mints tickets; a process that may not write RQ's keys passes a no-op.
     """
-
-    def __init__(self, redis: Redis, keys: Keys, top_up: TopUp) -> None:
-        self._redis, self._keys, self._top_up = redis, keys, top_up
-        self._scripts = Scripts(redis, keys)
-
-    def _tickets(self, worker_class: bytes | str, wanted: int) -> None:
-        name = worker_class.decode() if isinstance(worker_class, bytes) else worker_class
-        if name and wanted > 0:
-            with suppress(OutOfMemoryError):  # a ticket only wakes: what it is for is done
-                self._top_up(name, wanted)
 
     # --- enqueue ------------------------------------------------------------------------------
 
@@ -75,16 +57,7 @@ class Store:
         """Forget the rows of an enqueue that will not be sealed; those of a sweep stay."""
         if self._redis.exists(self._keys.sweep(sid)):  # sealed, and the answer was lost
             return
-        self._redis.delete(*(self._keys.sweep(sid, part) for part in ("params", "waiting", "ids")))
-
-    def keep_code(self, digest: str, manifest: str) -> None:
-        """Keep the manifest (JSON) of a code digest."""
-        self._redis.hsetnx(self._keys.code, digest, manifest)
-
-    def code(self, digest: str) -> str | None:
-        """The manifest of a code digest, or None."""
-        raw: Any = self._redis.hget(self._keys.code, digest)
-        return raw.decode() if raw else None
+        self._redis.delete(*(self._keys.sweep(sid, part) for part in _ROW_PARTS))
 
     # --- a worker's ---------------------------------------------------------------------------
 
@@ -98,10 +71,12 @@ class Store:
         skip: Sequence[str] = (),
         only: str = "",
         leave: Callable[[str], object] = lambda _: None,
+        feed: Callable[[str], object] = lambda _: None,
     ) -> Claim | None:
         """The next trial for a worker (of one sweep `only`), or None where it may take none.
 
-        `leave` hears of a sweep that was left because a newer version made it.
+        `leave` hears of a sweep that was left because a newer version made it, `feed` of one whose
+        sets nobody makes.
         """
         skipped = f",{','.join(skip)},"
         by = (who.worker_class, who.name, who.host)
@@ -109,6 +84,8 @@ class Store:
             word, rest = self._scripts.run(
                 "claim", *by, nonce, lease_ms, SCHEMA, provenance, skipped, only
             )
+            if rest[-1]:
+                feed(rest[-1].decode())
             if word == "empty":
                 if rest[0]:
                     leave(rest[0].decode())
@@ -147,10 +124,6 @@ class Store:
 
     def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> Committed:
         """Record the end of an attempt, once."""
-        return self.end(claim, outcome, sweep_retries).word
-
-    def end(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> Ended:
-        """As `commit`; says also whose files may be removed now."""
         word, rest = self._scripts.run(
             "commit",
             claim.trial.sweep,
@@ -159,15 +132,7 @@ class Store:
             *wire_attempt.outcome_args(outcome, sweep_retries),
         )
         self._tickets(rest[0], rest[1])
-        doomed = [wire_attempt.decode_doomed(claim.trial.sweep, raw) for raw in rest[2:]]
-        return Ended(word=Committed(word), doomed=tuple(doomed))
-
-    def forget_files(self, doomed: Doomed) -> None:
-        """The files of an ended trial were removed; nothing happens if it has begun again since."""
-        trial = doomed.trial
-        self._scripts.run(
-            "forget", trial.sweep, trial.number, doomed.attempt, int(doomed.artifacts)
-        )
+        return Committed(word)
 
     def release(self, claim: Claim, reason: Reason) -> str:
         """Give a running trial back uncharged; answers released, already, stale or unknown."""
@@ -180,11 +145,20 @@ class Store:
     def reap(
         self, worker_class: str, *, lease_ms: int, lost_max: int, as_of_ms: int | None = None
     ) -> int | None:
-        """Give back trials whose lease had ended by then (now): how many, or None if settling."""
+        """Take trials whose lease had ended by then (now): how many, or None if settling."""
+        reaped = self.take_lost(
+            worker_class, lease_ms=lease_ms, lost_max=lost_max, as_of_ms=as_of_ms
+        )
+        return None if reaped is None else reaped.queued + reaped.ended
+
+    def take_lost(
+        self, worker_class: str, *, lease_ms: int, lost_max: int, as_of_ms: int | None = None
+    ) -> Reaped | None:
+        """As `reap`; says also how many of them are queued again, and how many have ended."""
         word, rest = self._scripts.run("reap", worker_class, lease_ms, lost_max, as_of_ms or "")
-        for i in range(1, len(rest), 2):
+        for i in range(2, len(rest), 2):
             self._tickets(rest[i], rest[i + 1])
-        return None if word == "settling" else int(rest[0])
+        return None if word == "settling" else Reaped(queued=int(rest[0]), ended=int(rest[1]))
 
     def present(self, who: Presence, *, idle: bool, lifetime_ms: int) -> int:
         """Say that a worker is there; answers the server's time in ms."""
@@ -205,54 +179,3 @@ class Store:
         pipe.zrem(self._keys.worker_class(who.worker_class, "idle"), who.name)
         pipe.delete(self._keys.worker(who.name))
         pipe.execute()
-
-    def keep_provenance(self, digest: str, record: str) -> None:
-        """Keep what an attempt ran on (JSON), under its digest."""
-        self._redis.hsetnx(self._keys.provenance, digest, record)
-
-    # --- a person's ---------------------------------------------------------------------------
-
-    def control(self, sid: str, verb: str, *args: str | int) -> int:
-        """pause, resume, stop, cancel or set; answers how many trials it touched.
-
-        Raises:
-            NotFound: there is no such sweep.
-            UserError: the sweep is stopped or cancelled, so it cannot be paused or resumed.
-        """
-        word, rest = self._scripts.run("control", sid, verb, *args)
-        if word == "unknown":
-            raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
-        if word == "over":
-            raise UserError(f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again")
-        self._tickets(rest[0], rest[1])
-        return int(rest[2])
-
-    def set(self, sid: str, fields: Mapping[str, str]) -> None:
-        """Change limits of a sweep: max_parallel, priority, retries, timeout_s."""
-        self.control(sid, "set", *wire.flatten(fields))
-
-    def retry(self, sid: str, numbers: Sequence[int]) -> int:
-        """Queue trials in a terminal state again; answers how many.
-
-        Raises:
-            NotFound: there is no such sweep.
-        """
-        touched = 0
-        for start in range(0, len(numbers), ROWS):
-            word, rest = self._scripts.run("retry", sid, *numbers[start : start + ROWS])
-            if word == "unknown":
-                raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
-            self._tickets(rest[0], rest[1])
-            touched += int(rest[2])
-        return touched
-
-    def remove(self, sid: str) -> None:
-        """Delete a sweep with everything it holds, and what an interrupted call left."""
-        self._scripts.run("remove", sid)
-        for half in self.half_removed():
-            removal.finish(self._redis, self._keys, half)
-
-    def half_removed(self) -> frozenset[str]:
-        """Ids of sweeps whose removal was interrupted, or goes on elsewhere."""
-        found: Any = self._redis.smembers(self._keys.removing)
-        return frozenset(raw.decode() for raw in found)

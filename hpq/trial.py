@@ -6,6 +6,7 @@ implement; a test drives every (from, to) pair through them and compares.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -103,7 +104,8 @@ class Checkpoint:
     """The newest published checkpoint of a trial: where it lies, and where the training stood then.
 
     `store` is the store's id, `path` a folder in it. `last` and `best` are values of the sweep's
-    metric (None: none that is finite), `counts` how many values of each metric were reported.
+    metric (None: none that is finite), `counts` how many values of each metric were reported and
+    `logged` how many finite ones of the sweep's metric.
     """
 
     store: str
@@ -112,6 +114,7 @@ class Checkpoint:
     last: float | None = None
     best: float | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
+    logged: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +155,44 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pruning:
+    """Why early termination told a trial to stop.
+
+    `n` trials had reached the band, this one among them; its `value` ranked `rank` of them and was
+    worse than the `threshold`.
+    """
+
+    rule: str
+    band: int
+    rank: int
+    n: int
+    threshold: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What the replicates of a set came to: how many of them, their mean and spread."""
+
+    first: int  # the number of the first
+    of: int
+    objectives: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean of those that have a result."""
+        return math.fsum(self.objectives) / len(self.objectives)
+
+    @property
+    def spread(self) -> float:
+        """Their standard deviation (n - 1); 0 for one."""
+        if len(self.objectives) < 2:
+            return 0.0
+        squares = ((value - self.mean) ** 2 for value in self.objectives)
+        return math.sqrt(math.fsum(squares) / (len(self.objectives) - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """A trial as a reader sees it. Times are Redis's, in integer milliseconds; 0 = not yet."""
 
@@ -165,6 +206,7 @@ class Trial:
     beat_ms: int = 0
     ended_ms: int = 0
     ran_ms: int = 0  # how long the latest attempt ran, once it is over
+    before_ms: int = 0  # how long all attempts before it ran
     step: int = 0
     objective: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -174,9 +216,17 @@ class Trial:
     checkpoint: Checkpoint | None = None
     artifacts: Artifacts | None = None
     restarted: str = ""  # why the last attempt could not go on from a checkpoint
+    reused: str = ""  # the trial of an older sweep whose result this is; it never ran here
+    group: Group | None = None  # in a ranking of sets with replicates: what they came to
+    pruning: Pruning | None = None  # also of a trial that came to its end before it heard
 
     @property
     def duration_ms(self) -> int:
         """Milliseconds that the latest attempt ran, so far where it still runs."""
         running = self.state is TrialState.RUNNING
         return max(0, self.beat_ms - self.claimed_ms if running else self.ran_ms)
+
+    @property
+    def total_ms(self) -> int:
+        """Milliseconds that all attempts ran together."""
+        return self.before_ms + self.duration_ms

@@ -6,16 +6,23 @@ bounded number of them for each question.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from redis import Redis
 
-from hpq import wire
+from hpq import wire_trial
 from hpq.errors import NotFound
+from hpq.events import event_of
 from hpq.keys import Keys
+from hpq.snapshot import Event
 from hpq.sweep import Goal, Sweep
-from hpq.trial import Params, Point, Trial, TrialId
+from hpq.trial import Group, Params, Point, Trial, TrialId
+
+
+def _ranking(sweep: Sweep) -> str:
+    return "rank" if sweep.replicates < 2 else "means"
 
 
 class TrialsView:
@@ -45,9 +52,9 @@ class TrialsView:
         out = []
         for n, raw, drop, row in zip(numbers, params, dropped, rows, strict=True):
             trial = TrialId(sweep=sid, number=n)
-            values = wire.decode_params(f"{params_key} field {n}", raw)
+            values = wire_trial.decode_params(f"{params_key} field {n}", raw)
             key = self._keys.trial(trial)
-            out.append(wire.decode_trial(key, trial, row, values, dropped=drop is not None))
+            out.append(wire_trial.decode_trial(key, trial, row, values, dropped=drop is not None))
         return out
 
     def trial(self, trial: TrialId) -> Trial:
@@ -60,6 +67,17 @@ class TrialsView:
             raise NotFound(f"trial {trial} is not there; `hpq results {trial.sweep}` lists them")
         return self.trials(trial.sweep, [trial.number])[0]
 
+    def waiting(self, sid: str) -> list[int]:
+        """The numbers of the trials that wait, in the order in which they will be claimed."""
+        found: Any = self._redis.zrange(self._keys.sweep(sid, "waiting"), 0, -1)
+        return [int(n) for n in found]
+
+    def has_sets(self, sid: str, identities: Sequence[bytes]) -> list[bool]:
+        """Which of these sets the sweep has, whatever became of them."""
+        key = self._keys.sweep(sid, "ids")
+        found: Any = self._redis.smismember(key, list(identities)) if identities else []
+        return [bool(one) for one in found]
+
     def all_trials(self, sid: str, chunk: int = 500) -> Iterator[Trial]:
         """Every trial of a sweep in order of number, read in chunks."""
         total: Any = self._redis.hlen(self._keys.sweep(sid, "params"))
@@ -67,27 +85,84 @@ class TrialsView:
             yield from self.trials(sid, range(start, min(start + chunk, total + 1)))
 
     def best(self, sweep: Sweep, top: int) -> list[Trial]:
-        """The trials with the best objectives, best first; of equal ones, the lower number."""
-        return self.trials(sweep.id, self._ranked(sweep, top))
+        """The trials with the best objectives, best first; of equal ones, the lower number.
+
+        Where sets have replicates, one trial stands for those of each set: ranked by their mean,
+        which is its objective here, with its `group`.
+        """
+        numbers = self._ranked(sweep, top)
+        if sweep.replicates < 2:
+            return self.trials(sweep.id, numbers)
+        return self._groups(sweep, numbers)
+
+    def _groups(self, sweep: Sweep, firsts: Sequence[int]) -> list[Trial]:
+        pipe = self._redis.pipeline(transaction=False)
+        for first in firsts:
+            members = [str(first + i) for i in range(sweep.replicates)]
+            pipe.zmscore(self._keys.sweep(sweep.id, "rank"), members)
+        groups = [
+            Group(
+                first=first,
+                of=sweep.replicates,
+                objectives=tuple(s for s in scores if s is not None),
+            )
+            for first, scores in zip(firsts, pipe.execute(), strict=True)
+        ]
+        # A retry may have come between the two reads: then the group has nothing to show now.
+        groups = [group for group in groups if group.objectives]
+        trials = self.trials(sweep.id, [group.first for group in groups])
+        return [
+            replace(trial, objective=group.mean, group=group)
+            for trial, group in zip(trials, groups, strict=True)
+        ]
 
     def leaders(self, sweeps: Sequence[Sweep]) -> list[float | None]:
         """The best objective of each sweep, in one round trip; None where there is none."""
         pipe = self._redis.pipeline(transaction=False)
         for sweep in sweeps:
             desc = sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE
-            pipe.zrange(self._keys.sweep(sweep.id, "rank"), 0, 0, desc=desc, withscores=True)
+            key = self._keys.sweep(sweep.id, _ranking(sweep))
+            pipe.zrange(key, 0, 0, desc=desc, withscores=True)
         return [float(rows[0][1]) if rows else None for rows in pipe.execute()]
+
+    def story(self, trial: TrialId) -> list[Event]:
+        """The newest hundred or so events of one trial, oldest first; none of an older hpq's."""
+        raw: Any = self._redis.hget(self._keys.trial(trial), "told")
+        ids, events = (raw or b"").decode().split(), self._keys.sweep(trial.sweep, "events")
+        pipe = self._redis.pipeline(transaction=False)
+        for eid in ids:
+            pipe.xrange(events, eid, eid)
+        return [event_of(events, *row) for rows in pipe.execute() for row in rows]
+
+    def bundle(self, digest: str) -> bytes | None:
+        """The code of a digest as `hpq.bundle` packs it; None where it is not kept."""
+        raw: Any = self._redis.get(self._keys.bundle(digest)) if digest else None
+        return raw if isinstance(raw, bytes) else None
+
+    def manifest(self, digest: str) -> Mapping[str, str]:
+        """{path: sha256} of a code digest; empty where it is not kept, or not readable."""
+        raw: Any = self._redis.hget(self._keys.code, digest) if digest else None
+        where = f"{self._keys.code} field {digest}"
+        found = wire_trial.decode_params(where, raw) if raw else {}
+        return {path: str(mark) for path, mark in found.items()}
+
+    def origin(self, sid: str, field: str) -> str:
+        """What is long of where a sweep came from (`diff`); empty for none."""
+        raw: Any = self._redis.hget(self._keys.sweep(sid, "origin"), field)
+        return raw.decode("utf-8", "replace") if raw else ""
 
     def provenance(self, digest: str) -> Params:
         """What an attempt ran on, by the digest that the trial carries; empty where it is gone."""
         raw: Any = self._redis.hget(self._keys.provenance, digest) if digest else None
-        return wire.decode_params(f"{self._keys.provenance} field {digest}", raw) if raw else {}
+        return (
+            wire_trial.decode_params(f"{self._keys.provenance} field {digest}", raw) if raw else {}
+        )
 
     def _ranked(self, sweep: Sweep, top: int) -> list[int]:
         if sweep.metric is None or top < 1:
             return []
         desc = sweep.metric.goal is Goal.MAXIMIZE
-        key = self._keys.sweep(sweep.id, "rank")
+        key = self._keys.sweep(sweep.id, _ranking(sweep))
         rows: Any = self._redis.zrange(key, 0, top - 1, desc=desc, withscores=True)
         if rows:  # all that tie with the last row, so that the lowest numbers win
             rows = rows + [(n, rows[-1][1]) for n in self._redis.zrangebyscore(

@@ -16,6 +16,7 @@ from redis.exceptions import ResponseError
 from hpq import wire
 from hpq.books import BooksView
 from hpq.errors import DecodeError, NotFound
+from hpq.events import event_of
 from hpq.fields import Reader, Row
 from hpq.keys import Keys
 from hpq.snapshot import Event, Snapshot, Unreadable, Worker, pace_of
@@ -146,7 +147,7 @@ class View(TrialsView, BooksView):
         """Lifecycle events after an id; waits up to `block_ms` for the first."""
         key = self._keys.sweep(sid, "events")
         answer: Any = self._redis.xread({key: after}, block=block_ms, count=count)
-        return [_event(key, eid, fields) for eid, fields in (answer[0][1] if answer else [])]
+        return [event_of(key, eid, fields) for eid, fields in (answer[0][1] if answer else [])]
 
     def workers(self, worker_class: str | None = None) -> list[Worker]:
         """Live workers, by name; of one class where one is given."""
@@ -181,8 +182,7 @@ class View(TrialsView, BooksView):
             self._redis.zrange(f"{key}:running", skip, skip + rows - 1) if rows > 0 else []
         )
         ended: Any = self._redis.zrange(f"{key}:ended", 0, recent - 1, desc=True) if recent else []
-        best = self._ranked(sweep, top)
-        parts = [[int(n) for n in running], best, [int(n) for n in ended]]
+        parts = [[int(n) for n in running], [int(n) for n in ended]]
         trials = iter(self.trials(sid, [n for part in parts for n in part]))
         shown = [tuple(islice(trials, len(part))) for part in parts]
         row: Any = self._redis.hmget(key, "dur_n", "dur_sum", "dur_sq")
@@ -190,28 +190,12 @@ class View(TrialsView, BooksView):
             sweep=sweep,
             at_ms=self.now_ms(),
             running=shown[0],
-            best=shown[1],
-            recent=shown[2],
+            best=tuple(self.best(sweep, top)),
+            recent=shown[1],
             workers=tuple(self.workers(sweep.worker_class)),
             pace=pace_of(*(float(v or 0) for v in row)),
             last_event=events[0][0].decode() if events else "0",
         )
-
-
-def _event(key: str, eid: bytes, fields: dict[bytes, bytes]) -> Event:
-    try:
-        text = {
-            k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in fields.items()
-        }
-        return Event(
-            id=eid.decode(),
-            what=text.pop("e"),
-            trial=int(text.pop("n", "0")),
-            attempt=int(text.pop("a", "0")),
-            fields=text,
-        )
-    except (KeyError, ValueError) as error:
-        raise DecodeError(f"{key}: entry {eid.decode()}: {error}") from None
 
 
 def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float) -> Worker:
@@ -231,6 +215,7 @@ def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float) -> Wo
         schema=r.parse("schema", 1, int),
         takes=tuple(r.json("takes", [])),
         key=r.text("key"),
+        store=r.text("store"),
         only=r.text("only"),
         refuses=r.json("refuses", {}),
     )

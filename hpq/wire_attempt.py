@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
-from hpq import wire
+from hpq import wire, wire_trial
 from hpq.errors import DecodeError
 from hpq.keys import Keys
-from hpq.outcome import Batch, Doomed, Outcome
-from hpq.trial import Checkpoint, Claim, Failure, FailureKind, TrialId, TrialState
+from hpq.outcome import Batch, Outcome
+from hpq.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, TrialId, TrialState
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
 FAILED_LOG_KEPT_BYTES = 262_144
@@ -24,13 +25,13 @@ def decode_claim(keys: Keys, answer: list[Any]) -> Claim:
     Raises:
         DecodeError: the parameters are not what this version writes.
     """
-    sid, number, attempt, params, checkpoint = answer
+    sid, number, attempt, params, checkpoint, *_ = answer
     trial = TrialId(sweep=sid.decode(), number=int(number))
     where = f"{keys.sweep(trial.sweep, 'params')} field {trial.number}"
-    values = wire.decode_params(where, params)
+    values = wire_trial.decode_params(where, params)
     row = {b"checkpoint": checkpoint}
     try:
-        told = wire.decode_trial(keys.trial(trial), trial, row, {}, dropped=False).checkpoint
+        told = wire_trial.decode_trial(keys.trial(trial), trial, row, {}, dropped=False).checkpoint
     except DecodeError:
         told = Checkpoint(store="unknown", path="")
     return Claim(trial=trial, attempt=int(attempt), params=values, checkpoint=told)
@@ -48,6 +49,11 @@ def unreadable(error: DecodeError) -> Outcome:
     return Outcome(state=TrialState.FAILED, failure=failure)
 
 
+def _files(record: Checkpoint | Artifacts | None) -> str:
+    """A pointer into a store of files as JSON; empty for none."""
+    return wire.dumps(asdict(record)) if record else ""
+
+
 def batch_args(batch: Batch) -> list[str | bytes | int]:
     """What `beat` takes of a batch."""
     points = [part for p in batch.points for part in (str(p.step), p.name, wire.number(p.value))]
@@ -57,7 +63,7 @@ def batch_args(batch: Batch) -> list[str | bytes | int]:
         "" if batch.objective is None else wire.number(batch.objective),
         batch.phase,
         batch.log,
-        wire.encode_files(batch.checkpoint),
+        _files(batch.checkpoint),
         batch.checkpoint.step if batch.checkpoint else 0,
         batch.restarted[:_WHY_CHARACTERS],
         *points,
@@ -80,12 +86,6 @@ def outcome_args(outcome: Outcome, sweep_retries: int) -> list[str | int]:
         int(kind.moves if kind else False),
         FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
         "" if outcome.ran_ms is None else outcome.ran_ms,
-        wire.encode_files(outcome.artifacts),
+        _files(outcome.artifacts),
+        "" if outcome.best is None else wire.number(outcome.best),
     ]
-
-
-def decode_doomed(sid: str, raw: bytes) -> Doomed:
-    """One of the items that `commit` answers: number/attempt, with a + where artifacts go, too."""
-    number, attempt = raw.decode().rstrip("+").split("/")
-    trial = TrialId(sweep=sid, number=int(number))
-    return Doomed(trial=trial, attempt=int(attempt), artifacts=raw.endswith(b"+"))

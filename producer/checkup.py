@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +13,16 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from hpq.connection import FIRST_S, check_server, connect
-from hpq.errors import ExitCode, HpqError
+from hpq.errors import ExitCode, HpqError, SettingsError
+from hpq.files import open_files
 from hpq.gpus import gpu_names
 from hpq.keys import Keys
 from hpq.passwords import redact
 from hpq.settings import Settings
 from hpq.signing import fingerprint, key_of
+from hpq.snapshot import Worker
 from hpq.view import View
+from producer.look.text import trials_of
 from producer.room import room_of
 from producer.server.embedded import attach
 
@@ -84,7 +89,15 @@ def _workers(settings: Settings, redis: Redis) -> Iterator[Finding]:
     workers = view.workers()
     if not workers:
         yield Finding(level="note", what="no worker is alive", remedy="start one: hpq worker")
+    yield from _stores(workers)
+    mine = _fingerprint(settings)
     for worker in workers:
+        if mine and worker.key not in ("", mine):
+            yield Finding(
+                level="poor",
+                what=f"{worker.name} has code key {worker.key}, and yours is {mine}",
+                remedy="it runs nothing that you sign; give both the same HPQ_CODE_KEY",
+            )
         for sid, reason in worker.refuses.items():
             yield Finding(level="poor", what=f"{worker.name} leaves {sid} alone: {reason}")
     counters: Any = redis.hgetall(Keys(settings.prefix).counters)
@@ -92,7 +105,50 @@ def _workers(settings: Settings, redis: Redis) -> Iterator[Finding]:
         yield Finding(level="note", what=f"{name.decode().replace('_', ' ')}: {int(count)}")
 
 
+def _stores(workers: Sequence[Worker]) -> Iterator[Finding]:
+    without = [w.name for w in workers if w.store == "no"]
+    if without:
+        yield Finding(
+            level="note",
+            what=f"{trials_of(len(without), 'worker')} of {len(workers)} without HPQ_STORE,"
+            f" such as {without[0]}: a trial that loses it starts again from its beginning",
+            remedy="HPQ_STORE=/a/directory/that/all/workers/see, or a URL",
+        )
+
+
+def _fingerprint(settings: Settings) -> str:
+    with suppress(HpqError):  # `_here` tells
+        return fingerprint(key_of(settings, make=False))
+    return ""
+
+
+def _store(settings: Settings) -> Finding:
+    """Whether files can be kept: one is written, read and removed."""
+    if not settings.store:
+        return Finding(
+            level="note",
+            what="HPQ_STORE is not set here: checkpoints and artifacts are kept by `hpq run` alone",
+            remedy="HPQ_STORE=/a/directory/that/all/workers/see, or a URL",
+        )
+    place = redact(settings.store)
+    try:
+        files = open_files(settings.store)
+        folder = f"{settings.prefix}/doctor-{secrets.token_hex(4)}"
+        with files.write(f"{folder}/probe") as file:
+            file.write(b"probe")
+        with files.read(f"{folder}/probe") as file:
+            file.read(8)
+        files.remove(folder)
+    except SettingsError as error:
+        return Finding(level="wrong", what=str(error), exit_code=int(error.exit_code))
+    except OSError as error:
+        what = f"HPQ_STORE={place} cannot be written: {error}"
+        return Finding(level="wrong", what=what, exit_code=int(ExitCode.USER))
+    return Finding(level="good", what=f"HPQ_STORE={place} can be written; its id is {files.id}")
+
+
 def _here(settings: Settings) -> Iterator[Finding]:
+    yield _store(settings)
     if settings.data is None:
         yield Finding(
             level="note",

@@ -16,12 +16,13 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from hpq import __version__
+from hpq import __version__, hiding
 from hpq.errors import ExitCode, HpqError, UserError
 
 # group → command → (module under producer.commands, one line)
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
+        "init": ("init", "Write a first sweep file from a script's options"),
         "enqueue": ("enqueue", "Put a sweep file's trials on the queue"),
         "run": ("run", "Enqueue, train and watch on this machine"),
         "plan": ("plan", "Show what a sweep file would run, and write nothing"),
@@ -55,6 +56,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "doctor": ("doctor", "Check the server, the workers and the data"),
         "audit": ("audit", "Replay a sweep's events: one end each, none lost"),
         "config": ("config", "Settings in force, secrets hidden"),
+        "schema": ("schema", "The JSON Schema of sweep files, for editors"),
         "redis-acl": ("redis_acl", "ACL users for producers, workers, viewers and autoscalers"),
         "archive": ("archive", "A sweep as one file, and back"),
     },
@@ -163,4 +165,5 @@ def root(
 
 def main() -> None:
     """Run the command line; what hpq knows as an error is one line on stderr and an exit code."""
+    hiding.overwrite()  # training code of this machine may run beside any command
     app(prog_name="hpq")

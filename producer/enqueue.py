@@ -7,24 +7,31 @@ visible. So an enqueue that dies half-way leaves nothing behind.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from hpq import bundle as packing
 from hpq import signing, wire
 from hpq.errors import UserError
+from hpq.growing import Row
 from hpq.identity import digest, identity, slug
-from hpq.store import ROWS, Store
-from hpq.sweep import Launch, Sweep
-from hpq.trial import Json, Params
+from hpq.store import Store
+from hpq.store_control import ROWS
+from hpq.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
+from hpq.trial import Json, Trial
+from hpq.wire_search import encode_search
+from producer import late, provenance
 from producer import launch as launching
-from producer import provenance
+from producer.reuse import Reuse, older_results
 from producer.room import check_room
+from producer.scaffold.placeholders import refuse_unfilled
 from producer.session import Session
-from producer.sweepfile.spec import SweepSpec, count, sets
-from producer.writing import store_of
+from producer.sweepfile.spec import SweepSpec, count, rows, sets
+from producer.writing import growing_of, store_of
 
+_OPEN_ENDED = 1_000  # sets that an open-ended sweep needs room for to begin with
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 Progress = Callable[[int], None]
 
@@ -36,6 +43,7 @@ class Enqueued:
     sid: str
     is_new: bool
     trials: int
+    reused: int = 0  # of them, finished from the start with the result of an older sweep
 
 
 def enqueue(
@@ -46,49 +54,88 @@ def enqueue(
     again: bool = False,
     code_dir: str | None = None,
     canary: int = 0,
+    tags: Sequence[str] = (),
+    reuse: Reuse | None = None,
     progress: Progress = lambda _: None,
     warn: Callable[[str], object] = lambda _: None,
 ) -> Enqueued:
     """Put a sweep's trials on the queue, unless its digest is there already.
 
     The first `canary` trials must finish before the rest may be claimed; the digest knows nothing
-    of it.
+    of it, nor of tags. With `reuse`, trials that an older sweep has finished begin as finished.
 
     Raises:
-        UserError: the sweep has no end, or its code is nowhere.
+        UserError: its code is nowhere, or a place of the file is still to be filled in.
         OutOfReach: the server has no room for it.
     """
-    wanted = count(spec)
-    if wanted is None:
-        raise UserError(
-            f"{file}: a {spec.method} sweep has no end by itself; say how many: --count 20,"
-            " or run_cap: 20 in the file"
-        )
+    refuse_unfilled(spec.source, file)
+    wanted, search = count(spec), late.search_of(spec)
+    if search is not None and reuse is not None:
+        raise UserError(f"{file}: --reuse: its sets are made while it runs, and not known before")
     code = launching.find(spec, file, Path.cwd(), code_dir)
-    mark = digest(spec.source, spec.seed, _code_mark(code.launch))
+    mark = digest(spec.source, spec.seed, code_mark(code.launch))
     store = store_of(session)
     there = None if again else session.view.find_digest(mark)
     if there is not None:
         return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
-    for line in check_room(session, wanted):
+    bundle = None if code.files is None else packing.pack(code.folder, code.files)
+    for line in check_room(session, wanted or _OPEN_ENDED, code=len(bundle or b"")):
         warn(line)
     sid = _new_id(session, spec.name)
     key = signing.key_of(session.settings, make=True)
-    sweep = replace(_sweep(session, spec, file, sid, mark, code, key), canary=canary)
+    origin, diff = provenance.collect(file, code.launch)
+    sweep = replace(
+        _sweep(session, spec, sid, mark, code, key),
+        canary=canary,
+        tags=tuple(tags),
+        provenance=origin,
+        bundle=code.launch.code if bundle is not None else "",
+    )
+    older = older_results(session.view, code.launch, spec.metric, reuse) if reuse else {}
+    known: dict[int, Trial] = {}
+    if search is not None:
+        text = encode_search(search)
+        sweep = replace(
+            sweep, schema=SCHEMA, sampler=search.sampler, search=text, run_cap=wanted or 0
+        )
     try:
-        trials = _write_rows(store, sid, sets(spec), progress)
+        first = spec.points if search else sets(spec)  # of a late-bound one no more is known
+        every = _known(rows(first, spec.replicates), older, known)
+        trials = _write_rows(store, sid, every, progress)
+        growing_of(session).stage_results(sid, known.items())
         if code.files is not None:
             store.keep_code(code.launch.code, wire.dumps(code.files))
-        other = store.seal(sweep, again=again)
+        if diff:
+            store.keep_diff(sid, diff)
+        other = _seal(session, store, sweep, bundle, again)
     except BaseException:
         store.discard(sid)
         raise
     if other is not None:  # somebody enqueued the same in the same moment
         return Enqueued(sid=other, is_new=False, trials=session.view.sweep(other).counts.total)
-    return Enqueued(sid=sid, is_new=True, trials=trials)
+    return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(known))
 
 
-def _code_mark(launch: Launch) -> str:
+def _is_of_now(spec: SweepSpec, launch: Launch) -> bool:
+    """True for what a worker of schema 1 would do wrong without knowing it."""
+    has_target = spec.metric is not None and spec.metric.target is not None
+    return bool(spec.replicates > 1 or spec.early or has_target or launch.wandb)
+
+
+def _seal(
+    session: Session, store: Store, sweep: Sweep, bundle: bytes | None, again: bool
+) -> str | None:
+    if bundle is None:
+        return store.seal(sweep, again=again)
+    store.keep_bundle(sweep.bundle, bundle)
+    other = store.seal(sweep, again=again)
+    # The last sweep that had the same code may have been removed between the two.
+    if other is None and not session.redis.exists(session.keys.bundle(sweep.bundle)):
+        store.keep_bundle(sweep.bundle, bundle)
+    return other
+
+
+def code_mark(launch: Launch) -> str:
     """The code as identity has it: what runs in its directory is other code in another one."""
     return f"{launch.code} in {launch.code_dir}" if launch.code_dir else launch.code
 
@@ -100,34 +147,36 @@ def _new_id(session: Session, name: str) -> str:
             return sid
 
 
-def _write_rows(
-    store: Store, sid: str, every: Iterator[dict[str, Json]], progress: Progress
-) -> int:
-    """Write the sets in order, each once; answers how many."""
+def _known(
+    every: Iterator[tuple[dict[str, Json], int]],
+    older: Mapping[bytes, Trial],
+    known: dict[int, Trial],
+) -> Iterator[Row]:
+    """Sets with their replicates as rows, each once; an older result is noted under its number."""
     seen: set[bytes] = set()
+    for params, replicate in every:
+        mark = identity(params, replicate)
+        if mark not in seen:
+            seen.add(mark)
+            if mark in older:
+                known[len(seen)] = older[mark]
+            # Not sorted: the order of the file is the order of the arguments on a command line.
+            yield wire.dumps_in_order(params), mark
+
+
+def _write_rows(store: Store, sid: str, every: Iterator[Row], progress: Progress) -> int:
+    """Write the rows in order; answers how many."""
     first = 1
     while some := list(islice(every, ROWS)):
-        rows = []
-        for params in some:
-            mark = identity(params)
-            if mark not in seen:
-                seen.add(mark)
-                rows.append((_text(params), mark))
-        store.add_rows(sid, first, rows)
-        first += len(rows)
+        store.add_rows(sid, first, some)
+        first += len(some)
         progress(first - 1)
     return first - 1
-
-
-def _text(params: Params) -> str:
-    # Not sorted: the order of the file is the order of the arguments on a command line.
-    return wire.dumps_in_order(params)
 
 
 def _sweep(
     session: Session,
     spec: SweepSpec,
-    file: Path,
     sid: str,
     mark: str,
     code: launching.Code,
@@ -140,6 +189,7 @@ def _sweep(
         digest=mark,
         launch=code.launch,
         signature=signing.sign(key, settings.prefix, sid, code.launch) if key else "",
+        signer=signing.fingerprint(key),
         metric=spec.metric,
         worker_class=spec.queue,
         owner=spec.owner or settings.user,
@@ -149,9 +199,11 @@ def _sweep(
         timeout_s=spec.timeout_s,
         stall_s=spec.stall_s,
         keep=spec.keep,
+        early=spec.early,
         method=spec.method,
         seed=spec.seed,
+        replicates=spec.replicates,
+        schema=SCHEMA if _is_of_now(spec, code.launch) else EARLY_SCHEMA,
         varying=spec.varying,
         spec=spec.source,
-        provenance=provenance.collect(file, code.launch),
     )

@@ -24,6 +24,11 @@ class Code:
     launch: Launch
     files: dict[str, str] | None = None
 
+    @property
+    def folder(self) -> Path:
+        """Where local code lies."""
+        return Path(self.launch.code_dir)
+
 
 class _Nowhere(Exception):
     """Raised where the code that a file names is not found; `find` says where it is named."""
@@ -60,6 +65,7 @@ def _launch(spec: SweepSpec, digest: str, code_dir: str = "") -> Launch:
         code_dir=code_dir,
         pass_env=spec.pass_env,
         resident=spec.resident,
+        wandb=None if spec.trainer else spec.wandb,
     )
 
 
@@ -84,13 +90,20 @@ def _must_have(spec: SweepSpec, places: list[Path]) -> Path:
             return place
         if spec.program and (place / spec.program).is_file():
             return place
-        if spec.command and not spec.program:
+        if spec.command and not spec.program and _names_a_file(spec.command, place):
             return place
+    if spec.command and not spec.program:
+        return places[0]
     what = spec.program or spec.trainer
     looked = " nor in ".join(dict.fromkeys(str(p) for p in places))
     close = get_close_matches(what, _names_near(what, places), n=1) if spec.program else []
     hint = f"did you mean {close[0]!r}?" if close else "name its directory with `code:` or --code"
     raise _Nowhere(f"{what!r} is not in {looked}; {hint}")
+
+
+def _names_a_file(command: tuple[str, ...], folder: Path) -> bool:
+    """True where a command without a program has a file of that folder among its words."""
+    return any((folder / word).is_file() for word in command if word and "\0" not in word)
 
 
 def _place(spec: SweepSpec, file: Path) -> str:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from hpq import wire
 from hpq.errors import UserError
 
+TAG = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
 _DURATION = re.compile(r"(?P<n>\d+(?:\.\d+)?)(?P<unit>[smhd]?)\Z")
 _UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -29,12 +30,21 @@ def _seconds(text: str) -> str:
     return wire.number(float(found["n"]) * _UNIT_S[found["unit"]])
 
 
+def _tags(text: str) -> str:
+    words = [word for word in text.split(",") if word]
+    if not all(TAG.fullmatch(word) for word in words):
+        raise ValueError("words of A-Z a-z 0-9 _ . : - with commas between (none: no tags)")
+    return wire.dumps(list(dict.fromkeys(words)))
+
+
 _KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {
+    "run_cap": ("run_cap", _whole(0, 2**31)),
     "max_parallel": ("max_parallel", _whole(0, 1_000_000)),
     "priority": ("priority", _whole(-500, 500)),
     "retries": ("retries", _whole(0, 100)),
     "timeout": ("timeout_s", _seconds),
     "stall": ("stall_s", _seconds),
+    "tags": ("tags", _tags),
     "canary": ("canary", _whole(0, 1_000_000)),
 }
 

@@ -12,11 +12,15 @@ from hpq import __version__
 from hpq.sweep import Launch
 from hpq.trial import Json
 
+MOST_DIFF_BYTES = 1024 * 1024  # of changes that are not committed; the rest is cut, and told
 
-def collect(file: Path, launch: Launch) -> dict[str, Json]:
-    """What `hpq show` tells of a sweep's origin; never fails for want of git."""
+
+def collect(file: Path, launch: Launch) -> tuple[dict[str, Json], str]:
+    """What `hpq show` tells of a sweep's origin, and the diff of its code; never fails for git."""
     data = file.read_bytes()
-    return {
+    folder = Path(launch.code_dir) if launch.code_dir else file.resolve().parent
+    diff = _git(folder, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD") or b""
+    told: dict[str, Json] = {
         "file": str(file.resolve()),
         "text": data.decode("utf-8", "replace"),
         "sha256": hashlib.sha256(data).hexdigest(),
@@ -24,27 +28,32 @@ def collect(file: Path, launch: Launch) -> dict[str, Json]:
         "host": platform.node(),
         "python": platform.python_version(),
         "hpq": __version__,
-        "git": _git_state(Path(launch.code_dir) if launch.code_dir else file.resolve().parent),
+        "git": _git_state(folder, diff),
     }
+    return told, diff[:MOST_DIFF_BYTES].decode("utf-8", "replace")
 
 
-def _git_state(folder: Path) -> Json:
-    commit = _git(folder, "rev-parse", "HEAD")
+def _git_state(folder: Path, diff: bytes) -> Json:
+    commit = _text(_git(folder, "rev-parse", "HEAD"))
     if commit is None:
         return None
-    diff = _git(folder, "diff", "HEAD") or ""
     return {
         "commit": commit,
-        "branch": _git(folder, "rev-parse", "--abbrev-ref", "HEAD"),
+        "branch": _text(_git(folder, "rev-parse", "--abbrev-ref", "HEAD")),
         "dirty": bool(diff),
-        "diff_sha256": hashlib.sha256(diff.encode()).hexdigest() if diff else "",
+        "diff_sha256": hashlib.sha256(diff).hexdigest() if diff else "",
+        "diff_bytes": len(diff),
     }
 
 
-def _git(folder: Path, *args: str) -> str | None:
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace").strip()
+
+
+def _git(folder: Path, *args: str) -> bytes | None:
     command = ["git", "-C", str(folder), *args]
     try:
         done = subprocess.run(command, capture_output=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
+    return done.stdout if done.returncode == 0 else None

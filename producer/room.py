@@ -45,13 +45,16 @@ def room_of(redis: Redis) -> Room:
     )
 
 
-def check_room(session: Session, trials: int) -> Iterator[str]:
-    """Warnings about the server's memory, before `trials` more are written.
+def check_room(session: Session, trials: int, *, weight: int = 0, code: int = 0) -> Iterator[str]:
+    """Warnings about the server's memory, before `trials` more, and their code, are written.
+
+    `weight` is about how many bytes the trials take, where that is known (0: as waiting trials
+    do); `code` is how many their code takes.
 
     Raises:
         OutOfReach: they do not fit below 80 % of maxmemory (names what to remove).
     """
-    room, more = room_of(session.redis), trials * TRIAL_BYTES
+    room, more = room_of(session.redis), (weight or trials * TRIAL_BYTES) + code
     if not room.takes(more):
         raise OutOfReach(
             f"{size(room.used)} of the server's maxmemory of {size(room.limit)} are used, and"

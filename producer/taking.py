@@ -1,17 +1,48 @@
-"""Says why nobody takes a sweep; what made trials wait calls it (enqueue, retry)."""
+"""Says why nobody takes a sweep, or keeps what it saves; what made trials wait calls it."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
+from hpq import code
 from hpq.hyperparams import SHIPPED
+from hpq.sweep import Sweep
+from producer.look.stores import why_not_kept
 from producer.look.takers import why_not_taken
 from producer.session import Session
+
+
+def say_if_not_kept(session: Session, sweep: Sweep) -> None:
+    """Say that trials may lose hours where there is no store."""
+    # On the private server `hpq run` comes next, most often, and has a store.
+    is_set = bool(session.settings.store) or session.is_private
+    reason = why_not_kept(sweep, session.view.workers(sweep.worker_class), is_set_here=is_set)
+    if reason:
+        print(f"note: {reason}", file=sys.stderr)
 
 
 def say_if_not_taken(session: Session, sid: str) -> None:
     """Say why no live worker can take a sweep that waits for one, with the remedy."""
     sweep = session.view.sweep(sid)
-    reason = why_not_taken(sweep, session.view.workers(sweep.worker_class), SHIPPED)
-    if reason and not sweep.state.is_over:
+    if sweep.state.is_over:
+        return
+    reason = _edited(session, sweep)
+    if reason is None:
+        reason = why_not_taken(sweep, session.view.workers(sweep.worker_class), SHIPPED)
+    if reason:
         print(reason, file=sys.stderr)
+
+
+def _edited(session: Session, sweep: Sweep) -> str | None:
+    """Why workers that see this directory will leave it, where they had no time yet to say so."""
+    folder = Path(sweep.launch.code_dir)
+    if not sweep.launch.code_dir or not folder.is_dir():
+        return None
+    path = code.changed(folder, dict(session.view.manifest(sweep.launch.code)))
+    if path is None:
+        return None
+    return (
+        f"{folder / path} was edited after enqueue, and workers here leave the trials of"
+        f" {sweep.id}; enqueue again to run the new code, or take the edit back"
+    )

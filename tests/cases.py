@@ -1,7 +1,7 @@
 """`python -m tests.cases RESULTS.xml …`: the table of docs/operations.md, out of a real run.
 
 A test that injects something says so in its docstring, after the numbers of the cases (F for
-faults, B for bad input, R for what RQ alone does wrong).
+faults, B for bad input, R for what RQ alone does wrong) or the word for its subject.
 RESULTS.xml is what `pytest --junitxml` has written.
 """
 
@@ -16,7 +16,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 HERE = Path(__file__).resolve().parent
-_CASES = re.compile(r"(?P<cases>(?:(?:[FBR]\d+|Promise \d)(?:, )?)+): (?P<what>.+)", re.DOTALL)
+KINDS = ("e2e", "integration", "unit")
+_SUBJECT = r"[FBR]\d+|Promise \d|Archive|Files|Guards|Memory|Security"
+_CASES = re.compile(rf"(?P<cases>(?:(?:{_SUBJECT})(?:, )?)+): (?P<what>.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,7 @@ class Case:
 
 def all_cases() -> Iterator[Case]:
     """Every test whose docstring names cases, in the order of the files."""
-    for path in sorted([*HERE.glob("e2e/test_*.py"), *HERE.glob("integration/test_*.py")]):
+    for path in (p for kind in KINDS for p in sorted(HERE.glob(f"{kind}/test_*.py"))):
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 said = _CASES.fullmatch(" ".join((ast.get_docstring(node) or "").split()))
@@ -48,11 +50,12 @@ def all_cases() -> Iterator[Case]:
                     )  # fmt: skip
 
 
-def results(path: Path) -> dict[str, tuple[str, float]]:
-    """How each test ended, and its seconds; variants of one test together."""
-    found: dict[str, tuple[str, float]] = {}
+def results(path: Path) -> dict[tuple[str, str], tuple[str, float]]:
+    """How each (file, test) ended, and its seconds; variants of one test together."""
+    found: dict[tuple[str, str], tuple[str, float]] = {}
     for case in ElementTree.parse(path).getroot().iter("testcase"):
-        name = str(case.get("name")).partition("[")[0]
+        file = str(case.get("classname")).replace(".", "/") + ".py"
+        name = (file, str(case.get("name")).partition("[")[0])
         bad = next(
             (tag for tag in ("failure", "error", "skipped") if case.find(tag) is not None), ""
         )
@@ -64,13 +67,13 @@ def results(path: Path) -> dict[str, tuple[str, float]]:
 
 def main() -> None:
     """Print the table."""
-    ended: dict[str, tuple[str, float]] = {}
+    ended: dict[tuple[str, str], tuple[str, float]] = {}
     for name in sys.argv[1:]:  # of a test that was run again the last one counts
         ended |= results(Path(name))
     print("| cases | injected | what happened | in this run |")
     print("|---|---|---|---|")
     for case in all_cases():
-        how, seconds = ended.get(case.test, ("not run", 0.0))
+        how, seconds = ended.get((case.file, case.test), ("not run", 0.0))
         link = f"[{case.happened}](../{case.file})"
         print(f"| {case.cases} | {case.injected} | {link} | {how}, {seconds:.1f} s |")
 

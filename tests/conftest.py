@@ -16,6 +16,7 @@ from redis.exceptions import ConnectionError as NoServer
 
 from hpq import wire
 from hpq.connection import connect
+from hpq.growing import Growing
 from hpq.keys import Keys
 from hpq.outcome import Presence
 from hpq.store import Store
@@ -87,6 +88,11 @@ def keys() -> Keys:
 @pytest.fixture
 def store(redis: Redis, keys: Keys) -> Store:
     return Store(redis, keys, Tickets(redis, keys).top_up)
+
+
+@pytest.fixture
+def growing(redis: Redis, keys: Keys) -> Growing:
+    return Growing(redis, keys, Tickets(redis, keys).top_up)
 
 
 @pytest.fixture

@@ -38,10 +38,10 @@ def main() -> None:
             raise UserError(f"{where}HPQ_REDIS_URL must say which Redis to work for")
         if args.workers is not None and not 1 <= args.workers <= 1000:
             raise UserError(f"--workers {args.workers}: use 1 to 1000")
-        configure(settings.log)
+        configure(settings)
         found = _slots(settings, args.workers, args.workers_on_cpu)
         hidden = secrets.take(settings.in_pod)
-        monitor = Monitor(settings.port, settings.queue, len(found))
+        monitor = Monitor(settings.port, settings.queue, len(found), settings.reap_s)
         code = Fleet(found, os.environ, hidden, monitor, args.end_with).run()
     except HpqError as error:
         print(f"hpq worker: {error}", file=sys.stderr)

@@ -16,7 +16,7 @@ from hpq.command import template
 from hpq.errors import UserError
 from hpq.hyperparams import SHIPPED
 from hpq.settings import Settings
-from hpq.signing import is_signed, key_of
+from hpq.signing import fingerprint, is_signed, key_of, keys_apart
 from hpq.sweep import SCHEMA, Launch, Sweep
 
 
@@ -48,10 +48,12 @@ class Access:
         if launch.trainer in SHIPPED and not launch.code_dir:
             return _cannot_import_trainers()
         if not self._is_allowed(sweep):
-            what = launch.trainer or launch.program
+            what = launch.what
             if self.key is None:
                 return f"{what} is not in HPQ_ALLOW, and this worker has no HPQ_CODE_KEY"
-            return f"{what} is not in HPQ_ALLOW and not signed with this worker's HPQ_CODE_KEY"
+            keys = keys_apart(sweep, fingerprint(self.key))
+            why = "is not in HPQ_ALLOW and not signed with this worker's HPQ_CODE_KEY"
+            return f"{what} {why}{keys}"
         if launch.code_dir:
             return _stale(launch, manifest)
         return None

@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 
 from hpq.command import argv
 from hpq.hyperparams import SHIPPED
+from hpq.search.replicates import SEED, seed_of
 from hpq.settings import Settings
 from hpq.sweep import Sweep
 from hpq.trial import Claim
@@ -53,12 +54,21 @@ class Attempts:
             OSError: this machine cannot start anything (no disk, no process).
         """
         place = Place.make(self._settings.home, claim)
-        collector = Collector(sweep.metric)
+        collector, is_over = Collector(sweep.metric), False
         self._beats.begin(claim, collector)
         try:
             files = self._shelf.open()
-            keeper = Keeper(files, self._shelf.prefix, claim, place, collector, self._beats.nudge)
-            keeper.restore()
+            keeper = Keeper(
+                files,
+                self._shelf.prefix,
+                claim,
+                place,
+                collector,
+                self._beats.nudge,
+                self._signals,
+            )
+            if not keeper.restore():
+                return Result(outcome=None, halt=Halt.STOPPING, keep_runner=True, is_whole=False)
             env = environment.of_runner(self._settings, sweep, self._environ)
             run = self._describe(claim, sweep, place, env)
             child = self._ready(claim, sweep, env)
@@ -70,6 +80,7 @@ class Attempts:
             finally:
                 keeper.stop()
             result = self._keep(keeper, sweep, result)
+            is_over = _is_over(result)
             if not (result.keep_runner and _is_resident(sweep)):
                 self.close()
             return result
@@ -77,7 +88,7 @@ class Attempts:
             self.close()
             raise
         finally:
-            place.clear()
+            place.clear(keep_out=is_over)
 
     def _keep(self, keeper: Keeper, sweep: Sweep, result: Result) -> Result:
         """What an attempt left goes to the store of files before anybody hears that it is over."""
@@ -90,7 +101,7 @@ class Attempts:
                 self._beats.flush()
             with suppress(OSError):
                 keeper.drop_older()
-        if outcome is None or (outcome.failure is not None and outcome.failure.kind.is_workers):
+        if outcome is None or not _is_over(result):
             return result
         return replace(result, outcome=replace(outcome, artifacts=keeper.artifacts()))
 
@@ -105,18 +116,21 @@ class Attempts:
         env = None
         words: tuple[str, ...] = ()
         if launch.program or launch.command:
-            env = environment.of_program(runner, claim, place)
+            env = environment.of_program(runner, sweep, claim, place)
             words = argv(
                 launch.command,
                 launch.program,
                 claim.params,
                 environ=env,
                 params_file=str(place.params),
+                out=str(place.out),
             )
+        seed = seed_of(sweep, claim.trial.number, claim.params)
         return Run(
             trial=str(claim.trial),
             attempt=claim.attempt,
-            params=claim.params,
+            params={SEED: seed, **claim.params} if launch.trainer in SHIPPED else claim.params,
+            seed=seed,
             trainer=launch.trainer,
             argv=words,
             env=env,
@@ -147,6 +161,12 @@ class Attempts:
             cwd = launch.code_dir or str(self._settings.code or self._settings.home)
             self._child = Child(key, env, cwd)
         return self._child
+
+
+def _is_over(result: Result) -> bool:
+    """True where an attempt has a result of its own, and is not merely given back."""
+    outcome = result.outcome
+    return outcome is not None and not (outcome.failure and outcome.failure.kind.is_workers)
 
 
 def _is_resident(sweep: Sweep) -> bool:

@@ -6,7 +6,6 @@ reports go out at once, at most four times a second; a silent trial beats every 
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from contextlib import suppress
@@ -18,17 +17,21 @@ from hpq.outcome import Presence, Verdict
 from hpq.store import Store
 from hpq.trial import Claim
 from worker.collector import Collector
+from worker.outage import Outage
 
-log = logging.getLogger("hpq.beats")
 _GAP_S = 0.25
 _AFTER_ERROR_S = 1.0
+_NOT_TAKEN = (Verdict.LOST, Verdict.UNKNOWN)
 
 
 class Beats:
     """Beats for one attempt at a time; `wake` is a pipe that hears of each verdict but ok."""
 
-    def __init__(self, store: Store, who: Presence, lease_ms: int, wake: int) -> None:
+    def __init__(
+        self, store: Store, who: Presence, lease_ms: int, wake: int, outage: Outage
+    ) -> None:
         self._store, self._who, self._lease_ms, self._wake = store, who, lease_ms, wake
+        self._outage = outage
         self._changed = Condition()
         self._claim: Claim | None = None
         self._collector: Collector | None = None
@@ -55,6 +58,7 @@ class Beats:
         with self._changed:
             self._claim = None
             self._changed.wait_for(lambda: not self._sending)
+        self._outage.left("beats")
 
     def flush(self) -> None:
         """Send what is left, from the calling thread; the lease goes on being extended meanwhile.
@@ -70,9 +74,8 @@ class Beats:
             while claim is not None and collector is not None and not collector.is_empty:
                 batch = collector.batch()
                 verdict = self._store.beat(claim, self._who, batch, lease_ms=self._lease_ms)
-                is_over = verdict in (Verdict.LOST, Verdict.UNKNOWN)
-                collector.acknowledge(not is_over)
-                if is_over:
+                collector.acknowledge(verdict not in _NOT_TAKEN)
+                if verdict in _NOT_TAKEN:
                     return
         finally:
             with self._changed:
@@ -109,9 +112,10 @@ class Beats:
         try:
             verdict = self._store.beat(claim, self._who, batch, lease_ms=self._lease_ms)
         except RedisError as error:
-            log.warning("beat of %s: %s; training goes on", claim.trial, error)
+            self._outage.missed("beats", error)
             return False
-        collector.acknowledge(verdict is not Verdict.LOST)
+        self._outage.answered("beats")
+        collector.acknowledge(verdict not in _NOT_TAKEN)
         self.last_ok_at = time.monotonic()
         if verdict is not Verdict.OK and verdict is not self.verdict:
             self.verdict = verdict

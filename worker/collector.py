@@ -57,6 +57,7 @@ class Collector:
         self.step = 0
         self.last = math.nan
         self._best = math.nan
+        self._logged = 0  # finite values of the sweep's metric
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
         """Take one report; names beyond the fiftieth (but the sweep's own) are dropped."""
@@ -73,6 +74,7 @@ class Collector:
                 self.step = max(self.step, at)
                 if self._metric is not None and name == self._metric.name:
                     self.last = float(value)
+                    self._logged += math.isfinite(self.last)
                     if self._metric.better(self.last, self._best):
                         self._best = self.last
             self._phase = ""
@@ -100,7 +102,7 @@ class Collector:
     def resume(self, at: Checkpoint) -> None:
         """Go on counting where a checkpoint was made."""
         with self._lock:
-            self.step, self._counts = at.step, dict(at.counts)
+            self.step, self._counts, self._logged = at.step, dict(at.counts), at.logged
             self.last = math.nan if at.last is None else at.last
             self._best = math.nan if at.best is None else at.best
 
@@ -119,6 +121,7 @@ class Collector:
                 last=self.last if math.isfinite(self.last) else None,
                 best=self._best if math.isfinite(self._best) else None,
                 counts=dict(self._counts),
+                logged=self._logged,
             )
 
     def publish(self, checkpoint: Checkpoint) -> None:
@@ -146,6 +149,11 @@ class Collector:
             return None
         value = self._best if self._metric.take is Take.BEST else self.last
         return value if math.isfinite(value) else None
+
+    @property
+    def best(self) -> float | None:
+        """The best value of the metric so far, whatever the sweep ranks by."""
+        return self._best if math.isfinite(self._best) else None
 
     @property
     def is_empty(self) -> bool:

@@ -23,6 +23,7 @@ class Trial:
 
     def __init__(self, run: Run, send: Send, is_stopped: Callable[[], bool]) -> None:
         self._run, self._send, self._is_stopped = run, send, is_stopped
+        self.has_heard = False  # training code was answered that it should stop
 
     @property
     def id(self) -> str:
@@ -33,6 +34,11 @@ class Trial:
     def attempt(self) -> int:
         """1 for the first execution of this trial, then 2, …"""
         return self._run.attempt
+
+    @property
+    def seed(self) -> int:
+        """What to seed random numbers with: another one for each replicate of a set."""
+        return self._run.seed
 
     def report(self, metrics: Mapping[str, object], step: int | None = None) -> None:
         """Report values at a step; without a step, the n-th value of each metric.
@@ -49,7 +55,8 @@ class Trial:
     @property
     def should_stop(self) -> bool:
         """True once the trial is cancelled, pruned or asked to make room: return soon."""
-        return self._is_stopped()
+        self.has_heard = self.has_heard or self._is_stopped()
+        return self.has_heard
 
     @property
     def checkpoint_dir(self) -> Path:

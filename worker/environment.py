@@ -15,15 +15,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
+import hpq
+from hpq import hiding
+from hpq.search.replicates import seed_of
 from hpq.settings import Settings
-from hpq.sweep import Sweep
+from hpq.sweep import Sweep, Wandb
 from hpq.trial import Claim
-from worker.secrets import OURS, POD_ALLOWED
+from worker.ownership import SOCKET, Owned
+from worker.secrets import POD_ALLOWED
+
+_ROOT = Path(hpq.__file__).parent
+# What stands on a program's path in wandb's place, for any Python (see hpq/standin).
+_STAND_INS = {
+    Wandb.STAND_IN: str(_ROOT / "standin" / "alone"),
+    Wandb.TEE: str(_ROOT / "standin" / "tee"),
+}
 
 
 def of_runner(settings: Settings, sweep: Sweep, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of a runner: no secret of hpq's, in a pod what is allowed and passed only."""
-    env = {n: v for n, v in environ.items() if n not in OURS}
+    ours = hiding.ours(environ)
+    env = {n: v for n, v in environ.items() if n not in ours}
     if settings.in_pod:
         passed = set(sweep.launch.pass_env) & set(settings.pass_env)
         env = {n: v for n, v in env.items() if n in POD_ALLOWED | passed}
@@ -31,13 +45,23 @@ def of_runner(settings: Settings, sweep: Sweep, environ: Mapping[str, str]) -> d
     return env
 
 
-def of_program(runner: Mapping[str, str], claim: Claim, place: Place) -> dict[str, str]:
-    """The environment of a program: its runner's, and what it is told of its trial."""
+def of_program(
+    runner: Mapping[str, str], sweep: Sweep, claim: Claim, place: Place
+) -> dict[str, str]:
+    """The environment of a program: its runner's, and what it is told of its trial.
+
+    `import hpq` works in it whatever Python it has; `import wandb` gives what the sweep says.
+    """
+    standin = _STAND_INS.get(sweep.launch.wandb or Wandb.REAL, "")
+    paths = [str(place.path), standin, runner.get("PYTHONPATH", "")]
     return {
         "PYTHONFAULTHANDLER": "1",  # stacks in the log where it crashes or is aborted as stalled
         **runner,
+        **_for_wandb(sweep, claim, place),
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "HPQ_SWEEP_ID": claim.trial.sweep,
         "HPQ_TRIAL_ID": str(claim.trial),
+        "HPQ_SEED": str(seed_of(sweep, claim.trial.number, claim.params)),
         "HPQ_ATTEMPT": str(claim.attempt),
         "HPQ_ATTEMPT_ID": f"{claim.trial}/{claim.attempt}",
         "HPQ_PARAMS": str(place.params),
@@ -47,9 +71,21 @@ def of_program(runner: Mapping[str, str], claim: Claim, place: Place) -> dict[st
     }
 
 
-def _drop_copies(work: Path) -> None:
-    for name in ("checkpoint", "frozen"):
-        shutil.rmtree(work / name, ignore_errors=True)
+def _for_wandb(sweep: Sweep, claim: Claim, place: Place) -> dict[str, str]:
+    """What W&B's agent tells: the set to the real wandb; to the stand-in, whose run it is.
+
+    The stand-in asks HPQ_PARAMS for the set. A process that takes WANDB_RUN_ID out of its
+    environment wants, as with W&B, a run of its own.
+    """
+    if sweep.launch.wandb is Wandb.STAND_IN:
+        run = f"{claim.trial.sweep}-{claim.trial.number}"
+        return {"WANDB_RUN_ID": run, "WANDB_SWEEP_ID": claim.trial.sweep}
+    if sweep.launch.wandb is None:
+        return {}
+    values = {name: {"value": value} for name, value in claim.params.items()}
+    told = place.work / "wandb-params.yaml"
+    told.write_text(yaml.safe_dump({"wandb_version": 1, **values}, sort_keys=False), "utf-8")
+    return {"WANDB_SWEEP_PARAM_PATH": str(told)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +96,9 @@ class Place:
     out: Path
     checkpoint: Path
     params: Path
+    path: Path
     socket: str
+    owned: Owned
 
     @classmethod
     def make(cls, home: Path, claim: Claim) -> Place:
@@ -68,26 +106,43 @@ class Place:
         # One flat name: workers of a machine share the folder, and none removes another's parent.
         name = f"{claim.trial.sweep}.{claim.trial.number}.{claim.attempt}"
         work = home / "work" / name
-        shutil.rmtree(work, ignore_errors=True)
-        for older in work.parent.glob(f"{claim.trial.sweep}.{claim.trial.number}.*"):
-            _drop_copies(older)  # of an attempt whose worker was killed: gigabytes, perhaps
-        (work / "out").mkdir(parents=True)
-        (work / "checkpoint").mkdir()
-        params = work / "params.json"
-        params.write_text(json.dumps(dict(claim.params)), "utf-8")
-        short = tempfile.mkdtemp(prefix="hpq-")
+        work.parent.mkdir(parents=True, exist_ok=True)
+        owned = Owned(work)
+        try:
+            shutil.rmtree(work, ignore_errors=True)
+            (work / "out").mkdir(parents=True)
+            (work / "checkpoint").mkdir()
+            (work / "path").mkdir()
+            # The package alone: its site-packages would shadow those of the program's Python.
+            (work / "path" / "hpq").symlink_to(_ROOT)
+            params = work / "params.json"
+            params.write_text(json.dumps(dict(claim.params)), "utf-8")
+            short = tempfile.mkdtemp(prefix="hpq-")
+            try:
+                owned.note(short)
+            except OSError:
+                os.rmdir(short)
+                raise
+        except OSError:
+            shutil.rmtree(work, ignore_errors=True)
+            owned.release()
+            raise
         return cls(
             work=work,
             out=work / "out",
             checkpoint=work / "checkpoint",
             params=params,
-            socket=f"{short}/report",
+            path=work / "path",
+            socket=f"{short}/{SOCKET}",
+            owned=owned,
         )
 
-    def clear(self) -> None:
-        """Remove them, but for what the program left in HPQ_OUT; never fails."""
+    def clear(self, *, keep_out: bool) -> None:
+        """Remove them, but (`keep_out`) for what the program left in HPQ_OUT; never fails."""
         shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
-        _drop_copies(self.work)
+        for name in ("checkpoint", "frozen", "path"):
+            shutil.rmtree(self.work / name, ignore_errors=True)
         with contextlib.suppress(OSError):
-            if not self.out.exists() or not any(self.out.iterdir()):
+            if not (keep_out and self.out.exists() and any(self.out.iterdir())):
                 shutil.rmtree(self.work, ignore_errors=True)
+            self.owned.release()

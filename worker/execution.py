@@ -38,6 +38,7 @@ class Signals:
 
     wake: int
     level: Callable[[], int]  # 0 go on, 1 stop within the grace, 2 stop at once
+    is_late: Callable[[], bool]  # nothing may be waited for any more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +65,14 @@ class Execution:
     ) -> None:
         self._claim, self._sweep, self._child, self._collector = claim, sweep, child, collector
         self._mask, self._grace_s = mask, grace_s
-        self._prints_metrics = bool(sweep.launch.program)
+        self._prints_metrics = not sweep.launch.trainer
+        self._reads_printed = self._prints_metrics  # until the program says that it reports
+        self._reported: set[str] = set()  # what comes through the socket is not read twice
         self._printed = Lines(longest_bytes=_LONGEST_BYTES + 1)
         self._tail = bytearray()
         self._halt: Halt | None = None
         self._kill_at = math.inf
+        self._silent_s = 0.0  # how long it could be silent, when it was told to stop
         self._end: End | None = None
         self._run_id = ""
         self._is_gone = self._is_garbled = False
@@ -124,6 +128,10 @@ class Execution:
         if self._halt is not None:
             return
         self._halt = why
+        if why is Halt.STALLED:
+            self._silent_s = self._rhythm.limit_s
+            line = f"hpq: neither reported nor printed for {self._silent_s:.0f} s; it is ended\n"
+            self._collector.log(line.encode())
         if why is Halt.STALLED and not self._prints_metrics:
             self._child.dump()
         self._child.stop(why)
@@ -146,6 +154,9 @@ class Execution:
                 continue
             if "report" in message:
                 self._collector.report(message["report"], message["step"])
+                self._reported.update(message["report"])
+            elif "ignore_printed" in message:
+                self._reads_printed = False
             elif "phase" in message:
                 self._collector.phase(self._mask.text(message["phase"]))
             elif "end" in message:
@@ -158,7 +169,7 @@ class Execution:
             return False
         self._rhythm.moved(time.monotonic())
         self._show(self._mask.feed(data))
-        if self._prints_metrics:
+        if self._reads_printed:
             self._parse(self._printed.feed(data))
         return True
 
@@ -171,7 +182,7 @@ class Execution:
             if len(line) > _LONGEST_BYTES:
                 continue
             found = parse_printed(line.decode("utf-8", "replace"), self._claim.params)
-            if found is not None:
+            if found is not None and found[0] not in self._reported:
                 self._collector.report({found[0]: found[1]}, None)
 
     # --- the end ------------------------------------------------------------------------------
@@ -185,10 +196,18 @@ class Execution:
             self._child.end(patience_s=0.5)
         self._drain()
         self._show(self._mask.rest())
-        self._parse([self._printed.rest()])
+        if self._reads_printed:
+            self._parse([self._printed.rest()])
         tail = self._tail.decode("utf-8", "replace")
         ran_ms = round(1000 * (time.monotonic() - self._started_at))
-        ending = Ending(halt=self._halt, end=self._end, status=status, tail=tail, ran_ms=ran_ms)
+        ending = Ending(
+            halt=self._halt,
+            end=self._end,
+            status=status,
+            tail=tail,
+            ran_ms=ran_ms,
+            silent_s=self._silent_s,
+        )
         outcome = judge(ending, self._sweep, self._collector)
         failure = outcome.failure if outcome else None
         # What ran out of memory or stalled leaves a process that nobody should train in again.

@@ -1,7 +1,7 @@
 """`hpq worker`: one worker process a slot, each with its GPUs; owns the signals, holds no state.
 
-A worker that dies is started again, ever more slowly; one that cannot start at all ends the fleet
-with its exit code, so that the reason is seen.
+A worker that dies is started again, ever more slowly; one that says that no waiting mends it ends
+the fleet with its exit code and that one line, so that the reason is seen.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from hpq.errors import ExitCode
-from worker import secrets, vitals
+from worker import last_words, secrets, vitals
 from worker.devices import threads
 from worker.monitor import Monitor
 from worker.processes import adopt_orphans, kill_orphans
@@ -24,7 +24,6 @@ from worker.stopping import Stopping
 log = logging.getLogger("hpq.fleet")
 _SLOWEST_S = 30.0
 _HEALTHY_S = 20.0  # a worker that lived so long was no false start
-_FATAL = frozenset({int(ExitCode.USER), int(ExitCode.UNKNOWN)})
 
 
 class Fleet:
@@ -43,6 +42,8 @@ class Fleet:
         self._parent = parent  # the process to end with
         self._stopping = Stopping()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._code = int(ExitCode.DONE)
+        self._pipes: dict[int, int] = {}  # where their last words arrive
         self._started_at: dict[int, float] = {}
         self._start_at = dict.fromkeys(range(len(slots)), 0.0)
         self._waits_s = dict.fromkeys(range(len(slots)), 1.0)
@@ -73,12 +74,15 @@ class Fleet:
             del self._workers[slot]
             self._monitor.died(slot)
             self._clear()
-            if self._stopping.level == 0 and status in _FATAL:
-                self._end_all()
-                return status
+            words = last_words.hear(self._pipes.pop(slot))
+            if words is not None and self._code == ExitCode.DONE:  # the first that says it
+                print(f"hpq worker: {words.line}", file=sys.stderr, flush=True)
+                if words.is_final and self._stopping.level == 0:
+                    self._code = status
+                    self._stopping.tell()  # the others end as ever
             self._again_later(slot, status)
         if self._stopping.level:
-            return None if self._workers else int(ExitCode.DONE)
+            return None if self._workers else self._code
         for slot, at in self._start_at.items():
             if slot not in self._workers and time.monotonic() >= at:
                 self._start(slot)
@@ -97,10 +101,12 @@ class Fleet:
         if not self._slots[slot] and "CUDA_VISIBLE_DEVICES" not in self._environ:
             del env["CUDA_VISIBLE_DEVICES"]
         # A session of its own: Ctrl-C in the terminal reaches the fleet alone, which passes it on.
-        fds = self._monitor.pipe(slot)
-        words = [sys.executable, "-P", "-m", "worker.one", *(f"{vitals.OPTION}{fd}" for fd in fds)]
-        self._workers[slot] = secrets.start(words, env, self._hidden, fds)
-        for fd in fds:
+        told = self._monitor.pipe(slot)
+        self._pipes[slot], left = os.pipe()
+        words = [sys.executable, "-P", "-m", "worker.one", *(f"{vitals.OPTION}{fd}" for fd in told)]
+        words.append(f"{last_words.OPTION}{left}")
+        self._workers[slot] = secrets.start(words, env, self._hidden, (*told, left))
+        for fd in (*told, left):
             os.close(fd)
         self._started_at[slot] = time.monotonic()
 
@@ -117,8 +123,3 @@ class Fleet:
     def _signal(self) -> None:
         for worker in self._workers.values():
             worker.send_signal(signal.SIGTERM)
-
-    def _end_all(self) -> None:
-        self._signal()
-        for worker in self._workers.values():
-            worker.wait()

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 from hpq.outcome import Presence
 from hpq.settings import Settings
 from hpq.store import Store
+from worker.outage import Outage
 from worker.vitals import Vitals
 
 log = logging.getLogger("hpq.housekeeper")
@@ -31,9 +32,11 @@ class Housekeeper:
         store: Store,
         describe: Callable[[], tuple[Presence, bool]],
         vitals: Vitals,
+        outage: Outage,
     ) -> None:
         self._settings, self._store, self._describe = settings, store, describe
         self._vitals, self._asked_at = vitals, -_ASK_S
+        self._outage = outage
         self._stop = Event()
         self._contact_at = time.monotonic()
         self._careful_until = 0.0
@@ -61,9 +64,10 @@ class Housekeeper:
         try:
             self._reap(self._present())
             self._contact_at = time.monotonic()
+            self._outage.answered("housekeeper")
             self._vitals.tick(self._ask())
         except RedisError as error:
-            log.warning("Redis: %s", error)
+            self._outage.missed("housekeeper", error)
             self._vitals.error()
 
     def _ask(self) -> Mapping[str, float]:
@@ -74,7 +78,8 @@ class Housekeeper:
 
     def _present(self) -> int:
         who, is_idle = self._describe()
-        self._vitals.state(who.fields["state"], who.fields["fault"])
+        if self._vitals.is_heard:
+            self._vitals.state(who.fields["state"], who.fields["fault"])
         return self._store.present(who, idle=is_idle, lifetime_ms=3 * self._settings.lease_ms)
 
     def _reap(self, as_of_ms: int) -> None:
@@ -84,11 +89,20 @@ class Housekeeper:
         if now < self._careful_until:
             return
         settings = self._settings
-        reaped = self._store.reap(
+        reaped = self._store.take_lost(
             settings.queue,
             lease_ms=settings.lease_ms,
             lost_max=settings.lost_max,
             as_of_ms=as_of_ms,
         )
-        if reaped:
-            log.warning("%d trials whose worker was lost are queued again", reaped)
+        if reaped and reaped.queued:
+            log.warning("%s queued again: the worker was lost", _trials(reaped.queued))
+        if reaped and reaped.ended:
+            log.warning(
+                "%s over: the worker was lost; poison, or told to stop before",
+                _trials(reaped.ended),
+            )
+
+
+def _trials(count: int) -> str:
+    return "1 trial is" if count == 1 else f"{count} trials are"

@@ -23,14 +23,14 @@ class Introduction:
     def __init__(
         self, settings: Settings, who: Presence, device: str, access: Access, slot: Slot
     ) -> None:
-        self._who, self._slot = who, slot
+        self._who, self._slot, self._access = who, slot, access
         self._fixed = {
             "pid": str(os.getpid()),
             "device": device,
             "version": __version__,
             "only": settings.sweep,
             "schema": str(SCHEMA),
-            "key": fingerprint(access.key),
+            "store": "yes" if settings.store else "no",
             "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
         }
 
@@ -41,6 +41,7 @@ class Introduction:
             "state": "stopping" if stopping.level else "busy" if busy else "idle",
             "trial": busy,
             "fault": "" if busy else self._slot.refusals.fault,
+            "key": fingerprint(self._access.key),  # the first enqueue here may make it later
             "refuses": json.dumps(dict(self._slot.refusals.reasons)),
         }
         return replace(self._who, fields={**self._fixed, **fields}), not busy

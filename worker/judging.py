@@ -13,7 +13,7 @@ from hpq.trial import Failure, FailureKind, TrialState
 from worker.collector import Collector
 from worker.failures import of_exit
 from worker.messages import End
-from worker.stall import STALLED
+from worker.stall import LEAST_S, STALLED, USUAL
 
 _SHOWN = 60  # characters of a line of the program's
 
@@ -47,6 +47,7 @@ class Ending:
     status: int
     tail: str
     ran_ms: int
+    silent_s: float = 0.0  # how long it was allowed to say nothing
 
     @property
     def is_finished(self) -> bool:
@@ -67,14 +68,13 @@ def _judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
         return None
     if halt is Halt.CANCELLED and not ending.is_finished:
         return _ended(got, TrialState.CANCELLED)
-    if halt is Halt.PRUNED:
+    if halt is Halt.PRUNED and not ending.is_finished:
         return _ended(got, TrialState.PRUNED)
     if halt is Halt.TIMEOUT:
         limit = f"{sweep.timeout_s:g} s"
         return _failed(got, FailureKind.TIMEOUT, f"not done after {limit}; see `timeout`")
     if halt is Halt.STALLED:
-        line = "neither reported nor printed; its log has the stacks; see `stall`"
-        return _failed(got, FailureKind.STALLED, line)
+        return _stalled(ending, sweep, got)
     if end is None:
         return _ended(got, TrialState.FAILED, of_exit(ending.status, ending.tail))
     if end.status:
@@ -115,10 +115,23 @@ def _how_to_report(sweep: Sweep, tail: str) -> str:
     return f"{remedy}; {seen[-1][:_SHOWN]!r} is no such line" if seen else remedy
 
 
+def _stalled(ending: Ending, sweep: Sweep, got: Collector) -> Outcome:
+    limit = f"{ending.silent_s:.0f} s"
+    if not sweep.stall_s:
+        limit += f" (the longer of {LEAST_S / 60:.0f} min and {USUAL} times its usual gap)"
+    line = (
+        f"it neither reported nor printed for {limit}; its log has the stacks; `stall: 2h` in the"
+        f" file, or hpq set {sweep.id} stall=2h, lets it be silent longer"
+    )
+    mark = "neither reported nor printed"
+    failure = Failure(kind=FailureKind.STALLED, message=line, fingerprint=mark)
+    return _ended(got, TrialState.FAILED, failure)
+
+
 def _failed(got: Collector, kind: FailureKind, message: str) -> Outcome:
     return _ended(got, TrialState.FAILED, Failure(kind=kind, message=message, fingerprint=message))
 
 
 def _ended(got: Collector, state: TrialState, failure: Failure | None = None) -> Outcome:
     base = Outcome(state=state, step=got.step, failure=failure)
-    return replace(base, objective=got.objective)
+    return replace(base, objective=got.objective, best=got.best)

@@ -8,38 +8,27 @@ looks, is copied under a new number, and the beat publishes it. Nothing here fai
 from __future__ import annotations
 
 import logging
-import os
 import shutil
+import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from threading import Event, Thread
 
-from hpq.files import Files, copy_in, copy_out, folder_of, is_inert, regular
+from hpq.files import Files, Unreadable, answers, copy_in, copy_out, folder_of, is_inert
 from hpq.trial import Artifacts, Checkpoint, Claim
+from worker import artifacts
 from worker.collector import Collector
 from worker.environment import Place
+from worker.execution import Signals
+from worker.patience import in_time
+from worker.snapshots import Signature, freeze, is_being_written, look
 
 log = logging.getLogger("hpq.files")
 _LOOK_S = 0.25
 _AFTER_ERROR_S = 2.0
 _RESTLESS = 8  # looks, after which a single file that is always replaced is taken as it is
 _STUCK_S = 5.0  # a store that hangs is not waited for longer
-_TRIES_S = (0.0, 0.5, 2.0)  # pauses before each try to copy artifacts
-_MOST_FILES = 1_000
-
-Signature = tuple[tuple[str, int, int], ...]  # name, bytes and mtime in ns of each file
-
-
-def look(folder: Path) -> Signature:
-    """What lies in a folder; drafts (.name, name.tmp) and what cannot be stored do not count."""
-    found = (
-        (name, stat.st_size, stat.st_mtime_ns)
-        for name, stat in regular(folder)
-        if is_inert(name) and not name.endswith(".tmp") and os.path.basename(name)[0] != "."
-    )
-    return tuple(sorted(found))
+_OPEN_S = 30.0  # without a change, until a file that stays open for writing is taken as it is
 
 
 class Keeper:
@@ -53,9 +42,10 @@ class Keeper:
         place: Place,
         collector: Collector,
         nudge: Callable[[], None],
+        signals: Signals,
     ) -> None:
         self._files, self._claim, self._place = files, claim, place
-        self._collector, self._nudge = collector, nudge
+        self._collector, self._nudge, self._signals = collector, nudge, signals
         self._base = folder_of(prefix, claim.trial, claim.attempt)
         self._number = 0
         self._over = Event()
@@ -65,48 +55,72 @@ class Keeper:
         self._mark = Checkpoint(store="", path="")  # where training stood when that was new
         self._copies: list[Checkpoint] = []  # in the store, oldest first
         self._changes = 0  # looks in a row that saw something new
+        self._changed_at = 0.0
         self._complaint = ""
 
     # --- the beginning --------------------------------------------------------------------------
 
-    def restore(self) -> None:
+    def restore(self) -> bool:
         """Put the last published checkpoint into the attempt's directory, or say why not.
+
+        Answers False where the worker was told to stop meanwhile.
 
         Raises:
             OSError: the store or the disk does not work now; another worker may be better off.
         """
         pointer = self._claim.checkpoint
         if pointer is None:
-            return
-        why = self._fetch(pointer)
+            if self._claim.attempt > 1:
+                none = "no checkpoint was kept" if self._files else "there is no HPQ_STORE here"
+                self._say(f"attempt {self._claim.attempt} starts from the beginning: {none}")
+            return True
+        why = in_time(lambda: self._fetch(pointer), self._is_told)
+        if why is None or self._is_told():
+            return False
         if why:
             self._collector.restart(why)
             self._say(f"training starts again: {why}")
-            return
+            return True
         self._copies.append(pointer)
         self._kept = look(self._place.checkpoint)
         self._collector.resume(pointer)
         self._say(f"training goes on from the checkpoint of step {pointer.step}")
+        return True
+
+    def _is_told(self) -> bool:
+        return self._signals.level() > 0
 
     def _fetch(self, pointer: Checkpoint) -> str:
+        """Why there is no checkpoint to go on from; empty where it lies in its place now."""
         if self._files is None:
             return f"its checkpoint is in store {pointer.store}, and this worker has no HPQ_STORE"
         if self._files.id != pointer.store:
             return f"its checkpoint is in store {pointer.store}, and this worker's is another"
         if not is_inert(pointer.path):
             return "the path of its checkpoint leads out of the store"
-        names = [name for name in self._files.names(pointer.path) if is_inert(name)]
-        try:
-            for name in names:
-                path = self._place.checkpoint / name
-                copy_out(self._files, f"{pointer.path}/{name}", path)
-        except FileNotFoundError:
-            names = []
-        if not names:
+        why = self._copy_back(self._files, pointer.path)
+        if why:
+            if not answers(self._files):
+                raise OSError(f"store {pointer.store} is away")
             shutil.rmtree(self._place.checkpoint)
             self._place.checkpoint.mkdir()
-            return "the files of its checkpoint are gone from the store"
-        return ""
+        return why
+
+    def _copy_back(self, files: Files, path: str) -> str:
+        why = ""
+        for pause_s in artifacts.TRIES_S:
+            Event().wait(pause_s)
+            try:
+                names = [name for name in files.names(path) if is_inert(name)]
+                for name in names:
+                    to = self._place.checkpoint / name
+                    copy_out(files, f"{path}/{name}", to, lambda: not self._is_told())
+                return "" if names else "the files of its checkpoint are gone from the store"
+            except FileNotFoundError:
+                return "files of its checkpoint are gone from the store"
+            except Unreadable as error:  # for nobody, perhaps; it must not hold up its sweep
+                why = f"its checkpoint cannot be read: {error}"
+        return why
 
     def _say(self, line: str) -> None:
         log.warning("%s: %s", self._claim.trial, line)
@@ -123,8 +137,14 @@ class Keeper:
     def stop(self) -> None:
         """Look no more; a copy under way is given up."""
         self._over.set()
-        if self._thread is not None:
-            self._thread.join(_STUCK_S)
+        until = time.monotonic() + _STUCK_S
+        while self._is_stuck and time.monotonic() < until and not self._signals.is_late():
+            assert self._thread is not None
+            self._thread.join(0.05)
+
+    @property
+    def _is_stuck(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def _loop(self) -> None:
         wait_s = _LOOK_S
@@ -150,6 +170,7 @@ class Keeper:
         now = look(self._place.checkpoint)
         if now != self._seen:
             self._seen, self._mark = now, self._collector.mark()
+            self._changed_at = time.monotonic()
             self._changes += 1
             if self._changes < _RESTLESS or len(now) != 1:
                 return
@@ -159,9 +180,13 @@ class Keeper:
 
     def _publish(self, found: Signature, mark: Checkpoint, go_on: Callable[[], bool]) -> None:
         assert self._files is not None
+        rests = time.monotonic() - self._changed_at > _OPEN_S
+        if not rests and is_being_written(self._place.checkpoint, found):
+            return
         self._number += 1
         to = f"{self._base}/checkpoint-{self._number}"
-        frozen = self._freeze(found)
+        frozen = self._place.work / "frozen"
+        freeze(self._place.checkpoint, found, frozen)
         if self._changes:
             found = look(frozen)
             self._over.wait(_LOOK_S)
@@ -170,27 +195,13 @@ class Keeper:
             return
         if not copy_in(frozen, names, self._files, to, go_on):
             return
-        if look(frozen) != found:  # written in place meanwhile: the copy may be torn
-            self._files.remove(to)
+        if look(frozen) != found or not go_on():
+            self._files.remove(to)  # written in place meanwhile: the copy may be torn
             return
         self._kept = found
         self._copies.append(replace(mark, store=self._files.id, path=to))
         self._collector.publish(self._copies[-1])
         self._nudge()
-
-    def _freeze(self, found: Signature) -> Path:
-        """Links to the files: what is replaced meanwhile stays as it was."""
-        folder = self._place.work / "frozen"
-        shutil.rmtree(folder, ignore_errors=True)
-        for name, *_ in found:
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):
-                try:
-                    os.link(self._place.checkpoint / name, path)
-                except PermissionError:  # a file system without links
-                    shutil.copy2(self._place.checkpoint / name, path)
-        return folder
 
     def drop_older(self) -> None:
         """Remove the checkpoints before the one that Redis points to now.
@@ -209,34 +220,29 @@ class Keeper:
     def keep_last(self) -> None:
         """Copy what lies there now that training has ended; the caller flushes the beats."""
         found = look(self._place.checkpoint)
-        if self._files is not None and found and found != self._kept:
-            mark, self._changes = self._collector.mark(), 0
-            self._attempt(lambda: self._publish(found, mark, lambda: True))
+        if self._files is None or not found or found == self._kept or self._is_stuck:
+            return
+        mark, self._changes = self._collector.mark(), 0
+        if found != self._seen:
+            self._changed_at = time.monotonic()
+        is_late = self._signals.is_late
+        in_time(
+            lambda: self._attempt(lambda: self._publish(found, mark, lambda: not is_late())),
+            is_late,
+        )
 
     def artifacts(self) -> Artifacts | None:
         """Copy what the attempt left in its output directory; None where there is nothing to name.
 
         What cannot be copied stays in the directory, and the log says where.
         """
-        out = self._place.out
-        sizes = {name: stat.st_size for name, stat in regular(out)}
-        odd = sorted(name for name in sizes if not is_inert(name))
-        names = sorted(sizes.keys() - set(odd))[:_MOST_FILES]
-        if self._files is None or not names:
-            return None
-        if odd or len(names) < len(sizes) - len(odd):
-            self._say(f"some files are not kept: odd names, or more than {_MOST_FILES}; see {out}")
-        to, complaint = f"{self._base}/artifacts", ""
-        for pause_s in _TRIES_S:
-            Event().wait(pause_s)
-            try:
-                copy_in(out, names, self._files, to, lambda: True)
-            except OSError as error:
-                complaint = str(error)
-                continue
-            if len(names) == len(sizes):
-                shutil.rmtree(out, ignore_errors=True)
-            files = {name: sizes[name] for name in names}
-            return Artifacts(store=self._files.id, path=to, files=files)
-        self._say(f"its files could not be kept: {complaint}; they are in {out}")
-        return None
+        out, to, is_late = self._place.out, f"{self._base}/artifacts", self._signals.is_late
+        if self._files is None:
+            return artifacts.keep(out, None, to, lambda: True, self._say)
+        files = self._files
+        kept = in_time(
+            lambda: (artifacts.keep(out, files, to, lambda: not is_late(), self._say),), is_late
+        )
+        if kept is None:
+            self._say(f"its files could not be kept: the store hangs; they are in {out}")
+        return kept[0] if kept else None

@@ -1,8 +1,9 @@
 """What a worker and its runner say to each other: JSON lines over two pipes. Standard library only.
 
 Parent → runner: a Run, then perhaps {"stop": why}; closing the pipe means: kill everything and go.
-Runner → parent: {"report": {name: value}, "step": n}, {"phase": text}, and one {"end": {…}}, each
-with "of", its attempt: in a resident runner a thread of one attempt may go on into the next.
+Runner → parent: {"report": {name: value}, "step": n}, {"phase": text}, {"ignore_printed": true},
+and one {"end": {…}}, each with "of", its attempt: in a resident runner a thread of one attempt may
+go on into the next.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Run:
     trial: str
     attempt: int
     params: Mapping[str, Json]
+    seed: int = 0
     trainer: str = ""
     argv: tuple[str, ...] = ()
     env: Mapping[str, str] | None = None  # of a program; None for a trainer

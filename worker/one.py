@@ -7,18 +7,20 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from redis.exceptions import RedisError
 
 from hpq.connection import check_server, connect, explain
+from hpq.doomed import DoomedFiles
 from hpq.errors import HpqError, UserError
 from hpq.keys import Keys
+from hpq.lead import Lead
 from hpq.outcome import Presence
 from hpq.settings import Settings, read
 from hpq.store import Store
 from hpq.tickets import Tickets
-from worker import devices, provenance
+from worker import devices, last_words, provenance
 from worker import secrets as hidden
 from worker.access import Access
 from worker.attempt import Attempts
@@ -27,9 +29,11 @@ from worker.execution import Signals
 from worker.housekeeper import Housekeeper
 from worker.introduction import Introduction
 from worker.logs import configure
+from worker.outage import Outage
 from worker.processes import adopt_orphans, end_with_parent
 from worker.slot import Slot
 from worker.stopping import Stopping
+from worker.suggesters import Suggesters
 from worker.supervisor import TicketWorker
 from worker.tidying import Shelf, Tidy
 from worker.vitals import Vitals
@@ -41,6 +45,13 @@ def _store(settings: Settings, *, retries: int, timeout_s: float) -> Store:
     redis = connect(settings.redis_url, retries=retries, timeout_s=timeout_s)
     keys = Keys(settings.prefix)
     return Store(redis, keys, Tickets(redis, keys).top_up)
+
+
+def _leads(settings: Settings, who: str) -> Callable[[str], Lead]:
+    """Makes this worker's lease for the sets of a sweep."""
+    redis, keys = connect(settings.redis_url, retries=1, timeout_s=5.0), Keys(settings.prefix)
+    top_up = Tickets(redis, keys).top_up
+    return lambda sid: Lead(redis, keys, top_up, sid, who, settings.lease_ms)
 
 
 def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> None:
@@ -64,13 +75,20 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
     digest, record = provenance.record(settings, host, device)
     store.keep_provenance(digest, record)
     who = Presence(name=name, host=host, worker_class=settings.queue)
-    beats = Beats(
-        _store(settings, retries=0, timeout_s=3.0), who, settings.lease_ms, stopping.write_end
+    outage = Outage()
+    beat_store = _store(settings, retries=0, timeout_s=3.0)
+    beats = Beats(beat_store, who, settings.lease_ms, stopping.write_end, outage)
+    signals = Signals(
+        wake=stopping.read_end,
+        level=lambda: stopping.level,
+        is_late=lambda: stopping.is_late(settings.grace_s),
     )
-    signals = Signals(wake=stopping.read_end, level=lambda: stopping.level)
     shelf = Shelf(settings)
     attempts = Attempts(settings, environ, access, beats, signals, shelf)
-    tidy = Tidy(shelf, _store(settings, retries=1, timeout_s=5.0))
+    keys = Keys(settings.prefix)
+    doomed = DoomedFiles(connect(settings.redis_url, retries=1), keys)
+    tidy = Tidy(settings, shelf, doomed)
+    suggesters = Suggesters(environ, name, _leads(settings, name))
     slot = Slot(
         settings,
         store,
@@ -80,6 +98,8 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
         beats=beats,
         stopping=stopping,
         tidy=tidy,
+        outage=outage,
+        suggesters=suggesters,
         provenance=digest,
         vitals=vitals,
     )
@@ -90,16 +110,19 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
         _store(settings, retries=1, timeout_s=5.0),
         lambda: introduction.now(stopping),
         vitals,
+        outage,
     )
     redis = connect(settings.redis_url, retries=1)
-    worker = TicketWorker(redis, Tickets(redis, Keys(settings.prefix)), settings.queue, name, slot)
+    worker = TicketWorker(redis, Tickets(redis, keys), settings.queue, name, slot, outage)
+    tidy.start()
     housekeeper.start()
     log.info("%s takes %s on %s", name, settings.queue, device)
     try:
         worker.serve(stopping)
     finally:
+        suggesters.close()
         attempts.close()
-        tidy.close()
+        tidy.close(signals.is_late)
         housekeeper.stop()
 
 
@@ -110,13 +133,14 @@ def main() -> None:
         settings = read(environ)
         if not settings.redis_url:
             raise UserError("HPQ_REDIS_URL is not set; start workers with `hpq worker`")
-        configure(settings.log)
+        configure(settings)
         try:
             serve(settings, environ, Vitals.given(sys.argv))
         except RedisError as error:
             raise explain(error, settings.redis_url) from None
     except HpqError as error:
-        print(f"hpq worker: {error}", file=sys.stderr)
+        if not last_words.leave(error, sys.argv):
+            print(f"hpq worker: {error}", file=sys.stderr)
         sys.exit(int(error.exit_code))
 
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+SPARED: set[int] = set()  # children of this process that belong to no runner
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -67,10 +68,11 @@ def kill_orphans(keep: Collection[int]) -> None:
 
 
 def kill_descendants(deadline_s: float = 5.0) -> None:
-    """Kill and reap everything below this process; what forks meanwhile is killed, too."""
+    """Kill and reap everything below this process but SPARED; what forks meanwhile is, too."""
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
-        left = descendants(os.getpid()) if sys.platform == "linux" else []
+        below = descendants(os.getpid()) if sys.platform == "linux" else []
+        left = [pid for pid in below if pid not in SPARED]
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)

@@ -80,6 +80,9 @@ class Program:
         while (data := reports.recv(_LARGEST_BYTES)) or not self._is_over:
             with contextlib.suppress(*_GARBAGE):
                 message = json.loads(data)
+                if message.get("ignore_printed") is True:
+                    self._send({"ignore_printed": True})
+                    continue
                 report, step = flatten(message["metrics"]), whole(message["step"])
                 self._send({"report": report, "step": step})
 

@@ -117,7 +117,8 @@ class Runner:
             if os.getpid() != me:  # a child that training code forked and let come back here
                 os._exit(0)
             set_sink(None)
-        return End(stopped=self._stop.is_set())
+        # Who was told and did not hear has come to its own end.
+        return End(stopped=trial.has_heard)
 
     def _sender(self, run: Run) -> Send:
         return lambda message: self._write(encode({"of": run.id, **message}))

@@ -1,25 +1,22 @@
 """Keeps a worker's secrets from the training code that runs as the same user.
 
-A process's first environment stays readable in /proc/PID/environ, for root and for the same user,
-whatever it does to its variables later. So what training code must not see is overwritten where it
-lies, and goes from the fleet to its workers through a pipe.
+What it must not see is overwritten where /proc shows it, and goes from the fleet to its workers
+through a pipe.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hpq import passwords
-from hpq.settings import SECRETS, Settings, variable
+from hpq import hiding, passwords
+from hpq.settings import Settings
 
-OURS = frozenset(variable(name) for name in SECRETS)
 # In a pod, what programs see beside what is passed; everything else is a secret there.
 POD_ALLOWED = frozenset(
     "PATH HOME USER LOGNAME LANG LC_ALL TZ TMPDIR SHELL LD_LIBRARY_PATH VIRTUAL_ENV CONDA_PREFIX "
@@ -37,24 +34,13 @@ _SHORTEST = 6  # bytes; masking less would eat ordinary words
 
 def take(in_pod: bool) -> dict[str, str]:
     """Take out of this process's environment what training code must not see, and answer it."""
-    names = [n for n in os.environ if n in OURS or (in_pod and n not in POD_ALLOWED)]
+    ours = hiding.ours(os.environ)
+    names = [n for n in os.environ if n in ours or (in_pod and n not in POD_ALLOWED)]
     taken = {name: os.environ[name] for name in names}
-    _overwrite({os.fsencode(name) for name in names})
+    hiding.overwrite(names)
     for name in names:
         del os.environ[name]
     return taken
-
-
-def _overwrite(names: Collection[bytes]) -> None:
-    if sys.platform != "linux":
-        return
-    entries = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
-    i = 0
-    while (at := entries[i]) is not None:
-        text = ctypes.string_at(at)
-        if text.partition(b"=")[0] in names:
-            ctypes.memset(at, 0, len(text))
-        i += 1
 
 
 def start(
@@ -91,8 +77,9 @@ def receive() -> dict[str, str]:
 
 
 def values(settings: Settings, environ: Mapping[str, str], key: bytes | None) -> list[bytes]:
-    """What no log may show: password, code key, and what variables with telling names say."""
+    """What no log may show: passwords, code key, and what variables with telling names say."""
     found = [passwords.of(settings.redis_url), settings.code_key, (key or b"").decode("latin-1")]
+    found += passwords.carried(settings.store)
     for name, value in environ.items():
         if _TELLING & set(re.split(r"[^A-Z]+", name.upper())) and not _is_path(value):
             found.append(value)

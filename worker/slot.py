@@ -14,7 +14,7 @@ from typing import TypeVar
 from redis.exceptions import RedisError
 
 from hpq.errors import HpqError
-from hpq.outcome import Committed, Ended, Outcome, Presence, Reason
+from hpq.outcome import Committed, Outcome, Presence, Reason
 from hpq.settings import Settings
 from hpq.store import Store
 from hpq.sweep import Sweep
@@ -24,9 +24,11 @@ from worker.attempt import Attempts
 from worker.beats import Beats
 from worker.execution import Result
 from worker.judging import Halt
+from worker.outage import Outage
 from worker.refusals import Refusals
 from worker.spool import Spool
 from worker.stopping import Stopping
+from worker.suggesters import Suggesters
 from worker.tidying import Tidy
 from worker.vitals import Vitals
 
@@ -48,13 +50,16 @@ class Slot:
         beats: Beats,
         stopping: Stopping,
         tidy: Tidy,
+        outage: Outage,
+        suggesters: Suggesters,
         provenance: str,
         vitals: Vitals,
     ) -> None:
         self._settings, self._store, self._who = settings, store, who
         self._access, self._attempts, self._beats = access, attempts, beats
         self._stopping, self._tidy, self._provenance = stopping, tidy, provenance
-        self._vitals = vitals
+        self._vitals, self._outage = vitals, outage
+        self._suggesters, self._unfed = suggesters, set[str]()
         self._spool = Spool(settings.home, settings.prefix)
         self.refusals = Refusals(access)
         self.trial = ""  # what it runs now; "" when idle
@@ -80,6 +85,8 @@ class Slot:
         return ran
 
     def _claim(self, nonce: str) -> Claim | None:
+        if self._spool.flush(self._store):  # it may hold the result of what would be claimed
+            self._tidy.soon()
         return self._store.claim(
             self._who,
             nonce=nonce,
@@ -88,7 +95,20 @@ class Slot:
             skip=self.refusals.current(self._store),
             only=self._settings.sweep,
             leave=self._leave,
+            feed=self._feed,
         )
+
+    def _feed(self, sid: str) -> None:
+        """Let sets be made for a sweep that nobody makes them for."""
+        try:
+            reason = self._suggesters.feed(self._store.sweep(sid))
+        except (HpqError, OSError) as error:
+            reason = str(error)
+        if reason is not None:
+            if sid not in self._unfed:
+                log.warning("sweep %s gets no sets from here: %s", sid, reason)
+            self._unfed.add(sid)
+            self.refusals.refuse(sid, reason)
 
     def _leave(self, sid: str) -> None:
         """Say why a newer version's sweep waits; the next claim skips it."""
@@ -109,11 +129,14 @@ class Slot:
         nonce, pause_s = secrets.token_hex(8), 0.1
         while self._stopping.level == 0:
             try:
-                return call(nonce)
+                answer = call(nonce)
             except RedisError as error:
-                log.warning("Redis: %s; trying again", error)
+                self._outage.missed("claims", error)
                 self._stopping.pause(pause_s)
                 pause_s = min(2.0, pause_s * 2)
+            else:
+                self._outage.answered("claims")
+                return answer
         return None
 
     # --- one trial ----------------------------------------------------------------------------
@@ -185,24 +208,27 @@ class Slot:
     def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> str:
         """Hand over the last reports and then the result; the disk keeps it while Redis is away."""
 
-        def hand_over() -> Ended:
+        def hand_over() -> Committed:
             self._beats.flush()
-            return self._store.end(claim, outcome, sweep.retries)
+            return self._store.commit(claim, outcome, sweep.retries)
 
-        ended: Ended | None = None
+        answer: Committed | None = None
         try:
-            ended = hand_over()
+            answer = hand_over()
         except RedisError as error:
+            self._outage.kept()
             log.warning("%s: Redis: %s; %s", claim.trial, error, self._keep(claim, outcome, sweep))
-            ended = self._insist(lambda _: hand_over())
-            if ended is not None:
-                self._spool.settle(claim, ended.word)
+            answer = self._insist(lambda _: hand_over())
+        if answer is not None:
+            if answer is Committed.UNKNOWN:  # only a person may drop it
+                log.warning("%s: unknown; %s", claim.trial, self._keep(claim, outcome, sweep))
+            self._spool.settle(claim, answer)
         self._beats.end()
-        answer: str = ended.word if ended else "on disk"
-        _say(claim, outcome, answer)
-        self._vitals.end(outcome, answer)
-        self._tidy.later(ended.doomed if ended else ())
-        return answer
+        said: str = answer or "on disk"
+        _say(claim, outcome, said)
+        self._vitals.end(outcome, said)
+        self._tidy.soon()
+        return said
 
     def _keep(self, claim: Claim, outcome: Outcome, sweep: Sweep) -> str:
         try:
@@ -210,10 +236,6 @@ class Slot:
         except OSError as error:
             return f"the result cannot be kept on disk ({error}), only by this process"
         return "the result is on disk until it is back"
-
-    def flush_spool(self) -> None:
-        """Commit what an earlier worker of this machine left on disk."""
-        self._insist(lambda _: self._spool.flush(self._store))
 
 
 def _say(claim: Claim, outcome: Outcome, answer: str) -> None:

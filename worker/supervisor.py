@@ -7,7 +7,6 @@ R1–R25 in the reliability study; the numbers stand beside what closes each).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -19,22 +18,12 @@ from rq.serializers import JSONSerializer
 from rq.worker.base import StopRequested, WorkerStatus
 
 from hpq.tickets import Tickets
+from worker.outage import Outage
 from worker.slot import Slot
 from worker.stopping import Stopping
 
-log = logging.getLogger("hpq.supervisor")
 _BLOCK_S = 15
 _TTL_S = 30
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Leave RQ's loop where Redis is away: RQ itself would print a page, and quit (R1)."""
-    try:
-        yield
-    except RedisError as error:
-        log.warning("Redis: %s; trying again", error)
-        raise StopRequested from None
 
 
 class TicketWorker(SimpleWorker):  # type: ignore[misc]
@@ -43,9 +32,15 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
     log_job_description = False  # R9: it would print what a stranger wrote
 
     def __init__(
-        self, redis: Redis, tickets: Tickets, worker_class: str, name: str, slot: Slot
+        self,
+        redis: Redis,
+        tickets: Tickets,
+        worker_class: str,
+        name: str,
+        slot: Slot,
+        outage: Outage,
     ) -> None:
-        self._tickets, self._slot = tickets, slot
+        self._tickets, self._slot, self._outage = tickets, slot, outage
         self._is_waiting = False
         queue = tickets.queue(worker_class)  # R2: exactly one queue
         super().__init__(
@@ -60,24 +55,28 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
     def serve(self, stopping: Stopping) -> None:
         """Work until told to stop, whatever Redis does meanwhile."""
         stopping.interrupt = self._interrupt
-        said = ""
         while stopping.level == 0:
             try:
-                self._slot.flush_spool()
                 self._slot.drain()  # a worker also tries one claim at its start
                 self.work(logging_level="WARNING")
             except RedisError as error:  # R1, R25: no Redis error ends a worker
-                if str(error) != said:  # once, however long it lasts
-                    said = str(error)
-                    log.warning("Redis: %s; trying again", error)
-            else:
-                said = ""
+                self._outage.missed("tickets", error)
             stopping.pause(1.0)
 
     def _interrupt(self) -> None:
         if self._is_waiting:  # only here: anywhere else a claim or a commit may be under way
             self._is_waiting = False
             raise StopRequested
+
+    @contextmanager
+    def _quietly(self) -> Iterator[None]:
+        """Leave RQ's loop where Redis is away: RQ itself would print a page, and quit (R1)."""
+        try:
+            yield
+            self._outage.answered("tickets")
+        except RedisError as error:
+            self._outage.missed("tickets", error)
+            raise StopRequested from None
 
     # --- what RQ's loop calls -----------------------------------------------------------------
 
@@ -86,7 +85,7 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
     ) -> tuple[Any, Any]:
         """Wait for a valid ticket. A ticket carries nothing, so it is simply taken off (R3, R4)."""
         queue = self.queues[0]
-        with _quietly():
+        with self._quietly():
             self.set_state(WorkerStatus.IDLE)
             while True:
                 self.heartbeat()
@@ -105,7 +104,7 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
 
     def execute_job(self, job: Any, queue: Any) -> None:
         """Claim until there is nothing left."""
-        with _quietly():
+        with self._quietly():
             self.set_state(WorkerStatus.BUSY)
         self._slot.drain()
         if self._slot.is_told:
@@ -113,7 +112,7 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
 
     def heartbeat(self, *args: Any, **kw: Any) -> None:
         """As RQ's; its loop calls it after each job, too."""
-        with _quietly():
+        with self._quietly():
             super().heartbeat(*args, **kw)
 
     def register_birth(self) -> None:

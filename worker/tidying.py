@@ -1,22 +1,23 @@
 """Where a worker's store of files is, and the thread that removes what nobody needs any more.
 
-Removing is nobody's hurry: a trial never waits for it, and what is missed is named again by the
-next commit of the sweep, or goes with `hpq rm`.
+Removing is nobody's hurry: a trial never waits for it, and what is missed stays named in Redis
+until somebody with that store has done it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from queue import SimpleQueue
-from threading import Thread
+import time
+from collections.abc import Callable
+from threading import Event, Thread
 
 from redis.exceptions import RedisError
 
-from hpq.files import Files, folder_of, open_files
-from hpq.outcome import Doomed
+from hpq.doomed import DoomedFiles
+from hpq.files import Files, open_files
+from hpq.passwords import redact
 from hpq.settings import Settings
-from hpq.store import Store
+from worker.ownership import clear_abandoned
 
 log = logging.getLogger("hpq.files")
 _PATIENCE_S = 5.0
@@ -47,45 +48,57 @@ class Shelf:
             try:
                 self._files = open_files(self._place)
             except OSError as error:
-                raise OSError(f"HPQ_STORE={self._place}: {error}") from error
+                raise OSError(f"HPQ_STORE={redact(self._place)}: {error}") from error
         return self._files
 
 
 class Tidy:
-    """Removes files of ended trials, one after another, in a thread."""
+    """The thread that removes: files of a store that are doomed, work directories of the dead.
 
-    def __init__(self, shelf: Shelf, store: Store) -> None:
-        self._shelf, self._store = shelf, store
-        self._queue: SimpleQueue[Doomed | None] = SimpleQueue()
+    It looks when it is told to, and now and then: others may have left something.
+    """
+
+    def __init__(self, settings: Settings, shelf: Shelf, doomed: DoomedFiles) -> None:
+        self._home, self._every_s = settings.home, 2 * settings.lease_s
+        self._shelf, self._doomed = shelf, doomed
+        self._wake, self._is_over, self._complaint = Event(), False, ""
         self._thread = Thread(target=self._loop, name="tidy", daemon=True)
+
+    def start(self) -> None:
+        """Clear at once what killed workers have left of this machine's disk; then go on."""
+        self._clear_disk()
+        self.soon()
         self._thread.start()
 
-    def later(self, doomed: Sequence[Doomed]) -> None:
-        """Remove these when there is time."""
-        for one in doomed:
-            self._queue.put(one)
+    def soon(self) -> None:
+        """There may be something to remove."""
+        self._wake.set()
 
-    def close(self) -> None:
-        """Finish what was asked for, for a few seconds."""
-        self._queue.put(None)
-        self._thread.join(_PATIENCE_S)
+    def close(self, is_late: Callable[[], bool]) -> None:
+        """Finish what was asked for, for a few seconds at most."""
+        self._is_over = True
+        self._wake.set()
+        until = time.monotonic() + _PATIENCE_S
+        while self._thread.is_alive() and time.monotonic() < until and not is_late():
+            self._thread.join(0.05)
 
     def _loop(self) -> None:
-        while (one := self._queue.get()) is not None:
+        is_over = False
+        while not is_over:
+            self._wake.wait(self._every_s)
+            self._wake.clear()
+            is_over = self._is_over  # asked first: what was told before that is still done
+            self._clear_disk()
             try:
-                self._remove(one)
+                files = self._shelf.open()
+                if files is not None:
+                    self._doomed.work_off(files)
+                self._complaint = ""
             except (OSError, RedisError) as error:
-                log.warning("files of %s stay for now: %s", one.trial, error)
+                if str(error) != self._complaint:  # it is tried again and again
+                    self._complaint = str(error)
+                    log.warning("files that nobody needs stay for now: %s", error)
 
-    def _remove(self, doomed: Doomed) -> None:
-        files = self._shelf.open()
-        if files is None:
-            return
-        base = folder_of(self._shelf.prefix, doomed.trial)
-        for folder in {"/".join(name.split("/")[:2]) for name in files.names(base)}:
-            attempt, _, what = folder.partition("/")
-            is_latest = attempt == str(doomed.attempt)
-            stays = is_latest and what == "artifacts" and not doomed.artifacts
-            if attempt.isdigit() and int(attempt) <= doomed.attempt and not stays:
-                files.remove(f"{base}/{folder}")
-        self._store.forget_files(doomed)
+    def _clear_disk(self) -> None:
+        for name in clear_abandoned(self._home):
+            log.info("what a killed worker left of %s on this disk is removed", name)

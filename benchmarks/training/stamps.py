@@ -25,6 +25,12 @@ def hold(params: dict[str, Any], trial: Any) -> None:
         time.sleep(0.05)
 
 
+def second(params: dict[str, Any], trial: object) -> dict[str, float]:
+    """A trial of a fixed length."""
+    time.sleep(params["seconds"])
+    return {"loss": params["x"]}
+
+
 def mark(params: dict[str, Any], trial: object) -> dict[str, float]:
     """Note the first and the last moment of a trial."""
     return note(**params)

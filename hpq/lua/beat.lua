@@ -27,16 +27,17 @@ local function bound_log(bytes)
 end
 
 local full = is_full()
-local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'host', 'resumes',
+local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'resumes',
   'checkpoint_step', 'closed')
 if not f[1] or not is_there(sid) then return {'unknown'} end  -- removed, or the server lost its data
-local alive = f[2] == attempt and f[9] ~= attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
+local alive = f[2] == attempt and f[8] ~= attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
 if not alive then return {'lost'} end
 
 if f[1] == 'queued' then  -- reaped, but nobody claimed it since: its hours are saved
   changing(sid, function()
     redis.call('ZREM', sweep_key(sid, 'waiting'), n)
     redis.call('ZADD', sweep_key(sid, 'running'), int(NOW), n)
+    book(sid, 1)
   end)
   redis.call('HSET', t, 'state', 'running')
   redis.call('HDEL', t, 'reaped')
@@ -44,10 +45,14 @@ if f[1] == 'queued' then  -- reaped, but nobody claimed it since: its hours are 
 end
 redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
 redis.call('ZADD', key('workers'), int(NOW), worker)
-redis.call('ZADD', key('c', class, 'hosts'), int(NOW), f[6])
 redis.call('PEXPIRE', key('w', worker), 3 * lease)
 redis.call('HSET', t, 'beat_ms', int(NOW))
-if seq <= tonumber(f[4] or 0) then return {f[5] or 'ok'} end
+local rule = read_rule(sid)
+local function answer()
+  if rule then look_again(sid, n, attempt, rule) end
+  return {redis.call('HGET', t, 'stop') or 'ok'}
+end
+if seq <= tonumber(f[4] or 0) then return answer() end
 
 if full and (ARGV[11] ~= '' or #ARGV > 14) then
   full = make_room(BULK) < BULK
@@ -61,14 +66,16 @@ if ARGV[11] ~= '' and not full then
 end
 if ARGV[14] ~= '' then
   forget_points(sid, n)
-  redis.call('HDEL', t, 'checkpoint', 'checkpoint_step', 'resumes')
+  redis.call('HDEL', t, 'resumes')
+  forget_files(sid, n, 'checkpoint', 'checkpoint_step')
   redis.call('HSET', t, 'restarted', ARGV[14])
   event(sid, 'restarted', n, attempt, 'why', ARGV[14])
-  f[7], f[8] = false, false
+  f[6], f[7] = false, false
 end
 if ARGV[12] ~= '' then
   -- Progress, which forgives earlier losses, is a checkpoint of a step beyond all before it. Without
   -- steps it is the second one of an attempt: the first may be what it saves before it trains.
+  has_files_in(sid, ARGV[12])
   local nth = redis.call('HINCRBY', t, 'checkpoints', 1)
   local mark, at = tonumber(redis.call('HGET', t, 'checkpoint_mark') or 0), tonumber(ARGV[13])
   if at > mark then redis.call('HSET', t, 'checkpoint_mark', int(at)) end
@@ -81,9 +88,9 @@ end
 -- What an earlier attempt reported from this step on is reported again by this one, which says so
 -- with its first value of a metric. `resumes` lists the metrics that were seen to.
 local function cut(metric, points, step)
-  if string.find(f[7], '\n' .. metric .. '\n', 1, true) then return end
-  f[7] = f[7] .. metric .. '\n'
-  redis.call('HSET', t, 'resumes', f[7])
+  if string.find(f[6], '\n' .. metric .. '\n', 1, true) then return end
+  f[6] = f[6] .. metric .. '\n'
+  redis.call('HSET', t, 'resumes', f[6])
   local newest = redis.call('XREVRANGE', points, '+', '-', 'COUNT', 1)[1]
   while newest and tonumber(newest[2][2]) >= step do
     redis.call('XDEL', points, newest[1])
@@ -93,12 +100,13 @@ end
 
 for i = 15, #ARGV, 3 do
   local points = trial_key(sid, n, 'p', ARGV[i + 1])
-  if f[7] then cut(ARGV[i + 1], points, tonumber(ARGV[i])) end
+  if f[6] then cut(ARGV[i + 1], points, tonumber(ARGV[i])) end
   redis.call('HSET', t, 'm:' .. ARGV[i + 1], ARGV[i + 2])
   if not full then redis.call('XADD', points, '*', 's', ARGV[i], 'v', ARGV[i + 2]) end
+  if rule and ARGV[i + 1] == rule.metric then log_value(sid, n, attempt, rule, ARGV[i + 2]) end
   if redis.call('XLEN', points) > POINTS then  -- thin: the curve stays whole, every second point goes
     local all = redis.call('XRANGE', points, '-', '+')
     for j = 2, #all - 1, 2 do redis.call('XDEL', points, all[j][1]) end
   end
 end
-return {f[5] or 'ok'}
+return answer()

@@ -1,17 +1,20 @@
--- Gives a worker the next trial of its class: by the sweep's priority, then age; in a sweep requeued
--- trials first, then the sweep's order. The same nonce again gets the same answer.
+-- Gives a worker the next trial of its class: by the sweep's priority, then of the owner with the
+-- fewest running trials, then by the sweep's age; in a sweep requeued trials first, then its order. The same nonce again gets the same answer.
 -- KEYS prefix
 -- ARGV class, worker, host, nonce, lease in ms, schema, provenance digest, sweeps to skip (',a,b,'),
 --      the only sweep to look at ('' for all)
--- Replies: trial sweep number attempt params checkpoint ('' for none) | empty [a sweep with a newer schema]
+-- Replies: trial sweep number attempt params checkpoint ('' for none) unfed | empty [a sweep with a newer
+--      schema] unfed, which is a sweep whose sets nobody makes ('' for none)
 
 local class, worker, host, nonce, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local schema, provenance, skip = tonumber(ARGV[6]), ARGV[7], ARGV[8]
-local w = key('w', worker)
+local w, unfed = key('w', worker), ''
+local BRIEF_MS = 10000  -- an idle worker has a ticket within one look of the reaper
 
 local function answer(sid, n, attempt)
+  if is_unfed(sid) then unfed = sid end
   return {'trial', sid, n, attempt, redis.call('HGET', sweep_key(sid, 'params'), n),
-    redis.call('HGET', trial_key(sid, n), 'checkpoint') or ''}
+    redis.call('HGET', trial_key(sid, n), 'checkpoint') or '', unfed}
 end
 
 local last = redis.call('HMGET', w, 'nonce', 'claim')
@@ -23,15 +26,18 @@ if last[1] == nonce and last[2] then
   end
 end
 
--- True where a trial should go to another host and there is one. Not for long: the other hosts may
--- be busy, or unable to take this sweep.
+-- True where a trial should go elsewhere: to another host, else to another worker of this one that
+-- is idle. Not for long: whoever else there is may be busy, and its ticket another's.
 local function elsewhere(sid, n)
-  local f = redis.call('HMGET', trial_key(sid, n), 'avoid', 'avoid_ms')
-  if f[1] ~= host or NOW - tonumber(f[2] or 0) > 2 * FRESH_MS then return false end
-  local hosts = key('c', class, 'hosts')
-  local live = redis.call('ZCOUNT', hosts, NOW - FRESH_MS, '+inf')
-  local seen = tonumber(redis.call('ZSCORE', hosts, host) or 0)
-  return live - (seen >= NOW - FRESH_MS and 1 or 0) > 0
+  local f = redis.call('HMGET', trial_key(sid, n), 'avoid', 'avoid_ms', 'worker')
+  local waited = NOW - tonumber(f[2] or 0)
+  if f[1] ~= host or waited > 2 * FRESH_MS then return false end
+  local has_idle = false
+  for _, other in ipairs(takers(sid)) do
+    if other.host ~= host then return true end
+    has_idle = has_idle or (other.name ~= worker and other.idle)
+  end
+  return f[3] == worker and has_idle and waited < BRIEF_MS
 end
 
 local function pick(sid)
@@ -47,27 +53,35 @@ local function take(sid, n)
   changing(sid, function()
     redis.call('ZREM', sweep_key(sid, 'waiting'), n)
     redis.call('ZADD', sweep_key(sid, 'running'), int(NOW), n)
+    book(sid, 1)
     redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
   end)
   attempt = redis.call('HINCRBY', t, 'attempt', 1)
-  local from = redis.call('HGET', t, 'checkpoint_step')
+  local from, at = unpack(redis.call('HMGET', t, 'checkpoint_step', 'checkpoint'))
   -- Without a checkpoint training starts from the beginning, so what earlier attempts reported goes;
   -- with one it goes when this attempt reports the same steps again (beat).
   if not from then forget_points(sid, n) end
-  redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'ran_ms', 'kind', 'error', 'fingerprint',
-    'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints')
+  if from then
+    local _, told = pcall(cjson.decode, at)
+    told = type(told) == 'table' and told or {}
+    rewind(sid, n, tonumber(told.logged) or 0, tonumber(told.best) and told.best or '')
+  end
+  book_time(t)
+  redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'kind', 'error', 'fingerprint',
+    'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints', 'pruning')
   if from then redis.call('HSET', t, 'step', from, 'resumes', '\n') end
   redis.call('HSET', t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', int(NOW),
     'beat_ms', int(NOW), 'provenance', provenance)
   redis.call('HSET', w, 'nonce', nonce, 'claim', sid .. '/' .. n .. '/' .. attempt, 'state', 'busy',
     'trial', sid .. '/' .. n)
   redis.call('ZREM', key('c', class, 'idle'), worker)
-  event(sid, 'claimed', n, attempt, 'worker', worker, 'host', host)
+  event(sid, 'claimed', n, attempt, 'worker', worker, 'host', host, 'provenance', provenance,
+    unpack(from and {'from', from} or {}))
   return answer(sid, tonumber(n), attempt)
 end
 
 local full, newer, only = is_full(), '', ARGV[9] or ''
-local sweeps = only ~= '' and {only} or redis.call('ZRANGE', key('c', class, 'open'), 0, -1)
+local sweeps = only ~= '' and {only} or in_turn(class)
 for _, sid in ipairs(sweeps) do
   if not string.find(skip, ',' .. sid .. ',', 1, true) and claimable(sid) > 0 then
     local of = redis.call('HMGET', sweep_key(sid), 'class', 'schema')
@@ -75,6 +89,7 @@ for _, sid in ipairs(sweeps) do
       newer = sid
     elseif of[1] == class then  -- the only one it may take may be another's, or not there yet
       local n = pick(sid)
+      if unfed == '' and is_unfed(sid) then unfed = sid end
       if n then
         if full and make_room(65536) < 65536 then  -- results need what is left
           return redis.error_reply('OOM the server is at its maxmemory: no further trial starts')
@@ -86,4 +101,4 @@ for _, sid in ipairs(sweeps) do
 end
 redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)
 redis.call('HSET', w, 'state', 'idle', 'trial', '')
-return {'empty', newer}
+return {'empty', newer, unfed}

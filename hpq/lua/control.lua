@@ -5,35 +5,12 @@
 -- Replies: ok | unknown | over, then class, tickets and how many trials it touched
 
 local sid, verb = ARGV[1], ARGV[2]
-local s, waiting, dropped = sweep_key(sid), sweep_key(sid, 'waiting'), sweep_key(sid, 'dropped')
+local s, waiting = sweep_key(sid), sweep_key(sid, 'waiting')
 if redis.call('EXISTS', s) == 0 then return {'unknown', '', 0, 0} end
 is_full()  -- goes on all the same
 local touched, reply = 0, 'ok'
 local flag = redis.call('HGET', s, 'flag')
-local is_over = redis.call('ZCARD', waiting) + running(sid) == 0
-
--- A waiting trial that was claimed before has a hash, and ends as such; one never claimed is dropped.
-local function cancel_waiting(n)
-  local attempt = redis.call('HGET', trial_key(sid, n), 'attempt')
-  if attempt then
-    finish(sid, n, attempt, 'cancelled')
-  else
-    redis.call('ZREM', waiting, n)
-    redis.call('ZADD', dropped, n, n)
-    event(sid, 'cancelled', n, 0)
-  end
-  touched = touched + 1
-end
-
-local function cancel_all_waiting()
-  for _, n in ipairs(redis.call('ZRANGEBYSCORE', waiting, '-inf', 0)) do cancel_waiting(n) end
-  local rest = redis.call('ZCARD', waiting)
-  if rest > 0 then
-    redis.call('ZUNIONSTORE', dropped, 2, dropped, waiting)
-    redis.call('DEL', waiting)
-    touched = touched + rest
-  end
-end
+local is_over = is_done(sid)
 
 local function stop_running(n)
   redis.call('HSET', trial_key(sid, n), 'stop', 'stop')
@@ -57,18 +34,21 @@ end
 
 function verbs.stop()
   if not is_over then redis.call('HSET', s, 'flag', 'stopped') end
-  cancel_all_waiting()
+  close_search(sid, 'stopped')
+  touched = touched + cancel_all_waiting(sid)
 end
 
 function verbs.cancel()
   if #ARGV == 2 then
     if not is_over then redis.call('HSET', s, 'flag', 'cancelled') end
-    cancel_all_waiting()
+    close_search(sid, 'cancelled')
+    touched = touched + cancel_all_waiting(sid)
     for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do stop_running(n) end
   end
   for i = 3, #ARGV do
     if redis.call('ZSCORE', waiting, ARGV[i]) then
-      cancel_waiting(ARGV[i])
+      cancel_waiting(sid, ARGV[i])
+      touched = touched + 1
     elseif redis.call('ZSCORE', sweep_key(sid, 'running'), ARGV[i]) then
       stop_running(ARGV[i])
     end
@@ -77,9 +57,9 @@ end
 
 function verbs.set()
   redis.call('HSET', s, unpack(ARGV, 3))
-  if redis.call('ZCARD', waiting) + running(sid) > 0 then open(sid) end
+  if not is_done(sid) then open(sid) end
 end
 
 local want = changing(sid, verbs[verb])
-event(sid, verb, 0, 0, 'touched', touched)
+event(sid, verb, 0, 0, 'touched', touched, unpack(verb == 'set' and {unpack(ARGV, 3)} or {}))
 return {reply, want[1], want[2], touched}

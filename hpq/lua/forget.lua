@@ -1,13 +1,10 @@
--- The files of an ended trial were removed from the store of files, so nothing points to them.
+-- What was named as removable in a store of files is removed there.
 -- KEYS prefix
--- ARGV sweep, number, attempt, all (1: its artifacts, too)
--- Replies: ok | stale
+-- ARGV store, then the entries of its stream that are worked off
+-- Replies: ok
 
-local sid, n, attempt, all = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local t = trial_key(sid, n)
-local ended = redis.call('ZSCORE', sweep_key(sid, 'ended'), n)
-if not ended or redis.call('HGET', t, 'attempt') ~= attempt then return {'stale'} end
-redis.call('HDEL', t, 'checkpoint', 'checkpoint_step')
-if all == '1' then redis.call('HDEL', t, 'artifacts') end
-if redis.call('HEXISTS', t, 'artifacts') == 0 then redis.call('SREM', sweep_key(sid, 'files'), n) end
+is_full()  -- goes on all the same
+local doomed = key('doomed', ARGV[1])
+for i = 2, #ARGV do redis.call('XDEL', doomed, ARGV[i]) end
+if redis.call('XLEN', doomed) == 0 then redis.call('DEL', doomed) end
 return {'ok'}

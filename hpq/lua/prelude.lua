@@ -1,4 +1,5 @@
--- What every script shares; hpq/scripts.py puts this text before each of them.
+-- What every script shares: names, the clock, events, and what of a sweep could be claimed.
+-- hpq/scripts.py puts this text, points.lua, files.lua and moves.lua before each of them.
 -- KEYS[1] is the prefix, and all other names are built from it here as hpq/keys.py builds them
 -- (a test compares the two). All times are the server's, in integer milliseconds.
 
@@ -13,10 +14,33 @@ local clock = redis.call('TIME')
 local NOW = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 local FRONT = 1000000000  -- a requeued trial waits at its number minus this: before all others
+local COMING = 1000       -- at most so many sets that are yet to be made count
 local FRESH_MS = 30000    -- an idle worker or a host not seen for so long does not count
 
+-- Appends to the sweep's events. A trial that was claimed keeps the ids of its own, the newest ~120,
+-- so that nobody has to read the events of all others to tell its story.
 local function event(sid, what, n, attempt, ...)
-  redis.call('XADD', sweep_key(sid, 'events'), '*', 'e', what, 'n', n, 'a', attempt, ...)
+  local id = redis.call('XADD', sweep_key(sid, 'events'), '*', 'e', what, 'n', n, 'a', attempt, ...)
+  if tonumber(n) == 0 or tonumber(attempt) == 0 or what == 'held' then return end
+  local told = (redis.call('HGET', trial_key(sid, n), 'told') or '') .. id .. ' '
+  if #told > 2000 then told = string.sub(told, string.find(told, ' ', #told - 2000, true) + 1) end
+  redis.call('HSET', trial_key(sid, n), 'told', told)
+end
+
+-- A sweep's code stays as long as one of the sweeps that have it.
+local function hold_code(sid)
+  local digest = redis.call('HGET', sweep_key(sid), 'bundle')
+  if not digest or digest == '' then return end
+  redis.call('SADD', key('b', digest, 'sweeps'), sid)
+  redis.call('PERSIST', key('b', digest))
+end
+
+local function drop_code(sid)
+  local digest = redis.call('HGET', sweep_key(sid), 'bundle')
+  if not digest or digest == '' then return end
+  local sweeps = key('b', digest, 'sweeps')
+  redis.call('SREM', sweeps, sid)
+  if redis.call('SCARD', sweeps) == 0 then redis.call('UNLINK', key('b', digest)) end
 end
 
 local function count(what) redis.call('HINCRBY', key('counters'), what, 1) end
@@ -26,14 +50,36 @@ local function is_there(sid) return redis.call('HEXISTS', sweep_key(sid), 'class
 
 local function running(sid) return redis.call('ZCARD', sweep_key(sid, 'running')) end
 
--- How many trials of a sweep could be claimed now.
+-- How many sets of a late-bound sweep may still be made; 0 for any other. An open-ended one has no
+-- number, so more than COMING count as COMING.
+local function to_come(sid)
+  local f = redis.call('HMGET', sweep_key(sid), 'sampler', 'run_cap', 'no_more')
+  if (f[1] or '') == '' or (f[3] or '') ~= '' then return 0 end
+  local cap = tonumber(f[2]) or 0
+  if cap == 0 then return COMING end
+  return math.max(0, math.min(COMING, cap - redis.call('HLEN', sweep_key(sid, 'params'))))
+end
+
+-- No further sets of a late-bound sweep are made, for this reason (stopped, cancelled, exhausted, …).
+local function close_search(sid, why)
+  local f = redis.call('HMGET', sweep_key(sid), 'sampler', 'no_more')
+  if (f[1] or '') ~= '' and (f[2] or '') == '' then redis.call('HSET', sweep_key(sid), 'no_more', why) end
+end
+
+-- True where nothing of a sweep waits, runs or may still come.
+local function is_done(sid)
+  return redis.call('ZCARD', sweep_key(sid, 'waiting')) + running(sid) + to_come(sid) == 0
+end
+
+-- How many trials of a sweep could be claimed now, also such as have yet to be made.
 local function claimable(sid)
-  local f = redis.call('HMGET', sweep_key(sid), 'flag', 'held', 'max_parallel', 'canary', 'n_finished')
+  local f = redis.call('HMGET', sweep_key(sid), 'flag', 'held', 'max_parallel', 'canary', 'n_finished',
+    'n_pruned')
   if (f[1] or '') ~= '' or (f[2] or '') ~= '' then return 0 end
-  local room = redis.call('ZCARD', sweep_key(sid, 'waiting'))
+  local room = redis.call('ZCARD', sweep_key(sid, 'waiting')) + to_come(sid)
   local cap, canary = tonumber(f[3]) or 0, tonumber(f[4]) or 0
   if cap > 0 then room = math.min(room, cap - running(sid)) end
-  if canary > 0 then room = math.min(room, canary - (tonumber(f[5]) or 0) - running(sid)) end
+  if canary > 0 then room = math.min(room, canary - (tonumber(f[5]) or 0) - (tonumber(f[6]) or 0) - running(sid)) end
   return math.max(0, room)
 end
 
@@ -50,10 +96,31 @@ local function set_demand(class, by)
   end
 end
 
--- How many tickets the class should have because of this sweep.
+-- True where sets may be made and nobody holds the lease for making them.
+local function is_unfed(sid)
+  local ends = tonumber(redis.call('HGET', sweep_key(sid), 'suggest_until') or 0)
+  return ends <= NOW and claimable(sid) > 0 and to_come(sid) > 0
+end
+
+-- How many tickets the class should have because of this sweep: for what waits, and for one who makes
+-- sets where nobody does.
 local function tickets(sid, class)
   local idle = redis.call('ZCOUNT', key('c', class, 'idle'), NOW - FRESH_MS, '+inf')
-  return math.min(claimable(sid), idle + 8)
+  local ready = math.min(claimable(sid), redis.call('ZCARD', sweep_key(sid, 'waiting')))
+  if ready == 0 and is_unfed(sid) then return 1 end
+  return math.min(ready, idle + 8)
+end
+
+-- Nothing of a sweep can be claimed or runs.
+local function close(sid, class)
+  redis.call('ZREM', key('c', class, 'open'), sid)
+  redis.call('HDEL', key('c', class, 'owners'), sid)
+end
+
+-- Books about how many trials of a sweep's owner run in its class; the reaper puts them right.
+local function book(sid, by)
+  local f = redis.call('HMGET', sweep_key(sid), 'class', 'owner')
+  if f[1] and by ~= 0 then redis.call('HINCRBY', key('c', f[1], 'busy'), f[2] or '', by) end
 end
 
 -- Runs a change of a sweep and keeps the demand list in step; answers {class, tickets wanted}.
@@ -61,17 +128,18 @@ local function changing(sid, change)
   local class, before = redis.call('HGET', sweep_key(sid), 'class'), demand(sid)
   change()
   set_demand(class, demand(sid) - before)
-  if redis.call('ZCARD', sweep_key(sid, 'waiting')) + running(sid) == 0 then
-    redis.call('ZREM', key('c', class, 'open'), sid)
-  end
+  if is_done(sid) then close(sid, class) end
   return {class, tickets(sid, class)}
 end
 
 -- Where a sweep stands in its class: priority first, then age. Exact below 2^53.
+local PRIORITY = 1e13  -- ms, more than any time since 1970
 local function open(sid)
-  local f = redis.call('HMGET', sweep_key(sid), 'class', 'priority', 'created_ms')
-  local order = int(tonumber(f[3]) - (tonumber(f[2]) or 0) * 1e13)
+  local f = redis.call('HMGET', sweep_key(sid), 'class', 'priority', 'created_ms', 'owner')
+  local order = int(tonumber(f[3]) - (tonumber(f[2]) or 0) * PRIORITY)
   redis.call('ZADD', key('c', f[1], 'open'), order, sid)
+  redis.call('HSET', key('c', f[1], 'owners'), sid, f[4] or '')
+  redis.call('HINCRBY', key('c', f[1], 'busy'), f[4] or '', 0)
 end
 
 -- Lets nothing more of a sweep start until a person says so.
@@ -88,83 +156,17 @@ local function mind_canary(sid, n, attempt, kind, why)
   end
 end
 
--- The running attempt is over, one way or the other; `seen` is when it was last known to run.
-local function let_go(sid, n, seen)
-  redis.call('ZREM', key('leases'), sid .. '/' .. n)
-  if redis.call('ZREM', sweep_key(sid, 'running'), n) == 0 then return end
-  local t = trial_key(sid, n)
-  redis.call('HSET', t, 'ran_ms', int(seen - tonumber(redis.call('HGET', t, 'claimed_ms'))))
-end
-
--- Back to the front of the queue. The attempt is closed unless its lease was reaped, in which case
--- its worker may still come back. `...` are further fields of the event.
-local function requeue(sid, n, attempt, reason, reaped, ...)
-  local t = trial_key(sid, n)
-  let_go(sid, n, reaped and tonumber(redis.call('HGET', t, 'beat_ms')) or NOW)
-  redis.call('ZADD', sweep_key(sid, 'waiting'), n - FRONT, n)
-  redis.call('HDEL', t, reaped and 'closed' or 'reaped')
-  redis.call('HSET', t, 'state', 'queued', reaped and 'reaped' or 'closed', attempt)
-  event(sid, 'requeued', n, attempt, 'reason', reason, ...)
-end
-
--- The metrics that a trial has points of.
-local function metrics(t)
-  local names = {}
-  for _, field in ipairs(redis.call('HKEYS', t)) do
-    if string.sub(field, 1, 2) == 'm:' then names[#names + 1] = string.sub(field, 3) end
-  end
-  return names
-end
-
--- Nothing of what a trial reported stays.
-local function forget_points(sid, n)
-  local t = trial_key(sid, n)
-  for _, name in ipairs(metrics(t)) do
-    redis.call('DEL', trial_key(sid, n, 'p', name))
-    redis.call('HDEL', t, 'm:' .. name)
-  end
-end
-
--- Books about how many bytes the points and the log of an ended trial take (0: they are gone).
-local function weigh(sid, n, bytes)
-  local t = trial_key(sid, n)
-  if not bytes then
-    bytes = tonumber(redis.call('HGET', t, 'log_bytes') or 0)
-    for _, name in ipairs(metrics(t)) do
-      bytes = bytes + 300 + 40 * redis.call('XLEN', trial_key(sid, n, 'p', name))
-    end
-    redis.call('ZADD', key('bulk'), 'NX', int(NOW - 1), sid)
-  end
-  redis.call('HINCRBY', sweep_key(sid), 'bulk', bytes - tonumber(redis.call('HGET', t, 'bulk') or 0))
-  if bytes > 0 then redis.call('HSET', t, 'bulk', bytes) else redis.call('HDEL', t, 'bulk') end
-end
-
--- Drops the points and logs of the trials that ended first, until about so many bytes are free;
--- answers how many are. Their last values and results stay.
-local function make_room(wanted)
-  local freed, left = 0, 200
-  while freed < wanted and left > 0 do
-    local first = redis.call('ZRANGE', key('bulk'), 0, 0, 'WITHSCORES')
-    if not first[1] then break end
-    local sid, ended = first[1], sweep_key(first[1], 'ended')
-    local n = redis.call('ZRANGEBYSCORE', ended, '(' .. first[2], '+inf', 'LIMIT', 0, 1)[1]
-    if not n then
-      redis.call('ZREM', key('bulk'), sid)
-    else
-      local at = redis.call('ZSCORE', ended, n)
-      for _, one in ipairs(redis.call('ZRANGEBYSCORE', ended, '(' .. first[2], at)) do
-        local t = trial_key(sid, one)
-        freed, left = freed + tonumber(redis.call('HGET', t, 'bulk') or 0), left - 1
-        redis.call('DEL', trial_key(sid, one, 'log'))
-        for _, name in ipairs(metrics(t)) do redis.call('DEL', trial_key(sid, one, 'p', name)) end
-        redis.call('HDEL', t, 'log_bytes')
-        weigh(sid, one, 0)
-        count('histories_dropped')
-      end
-      redis.call('ZADD', key('bulk'), at, sid)
+-- The live workers that might take a sweep's trials: {name, host, idle} each.
+local function takers(sid)
+  local class, found = redis.call('HGET', sweep_key(sid), 'class'), {}
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('workers'), int(NOW - FRESH_MS), '+inf')) do
+    local w = redis.call('HMGET', key('w', name), 'class', 'state', 'refuses', 'only', 'host')
+    local refuses = string.find(w[3] or '', '"' .. sid .. '"', 1, true) or (w[4] or '') ~= '' and w[4] ~= sid
+    if w[1] == class and w[2] ~= 'stopping' and not refuses then
+      found[#found + 1] = {name = name, host = w[5], idle = w[2] == 'idle'}
     end
   end
-  return freed
+  return found
 end
 
 -- True where the server is at its maxmemory; call it before any other write. A server refuses a
@@ -174,16 +176,4 @@ local function is_full()
   local answer = redis.pcall('ZADD', key('leases'), 'XX', 0, '')
   redis.call('ZREM', key('leases'), '')
   return type(answer) == 'table' and answer.err ~= nil and string.find(answer.err, 'OOM', 1, true) ~= nil
-end
-
--- Into a terminal state. `...` are further fields for both the trial's hash and the event.
-local function finish(sid, n, attempt, state, ...)
-  let_go(sid, n, NOW)
-  redis.call('ZREM', sweep_key(sid, 'waiting'), n)
-  redis.call('HDEL', trial_key(sid, n), 'reaped')
-  redis.call('HSET', trial_key(sid, n), 'state', state, 'closed', attempt, 'ended_ms', int(NOW), ...)
-  redis.call('ZADD', sweep_key(sid, 'ended'), int(NOW), n)
-  redis.call('HINCRBY', sweep_key(sid), 'n_' .. state, 1)
-  event(sid, state, n, attempt, ...)
-  weigh(sid, n)
 end

@@ -6,7 +6,6 @@
 local worker, class, host, idle, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 is_full()  -- goes on all the same
 redis.call('ZADD', key('workers'), int(NOW), worker)
-redis.call('ZADD', key('c', class, 'hosts'), int(NOW), host)
 if idle == '1' then
   redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)
 else

@@ -3,7 +3,8 @@
 -- KEYS prefix
 -- ARGV class, lease in ms, losses allowed without progress, the server's time in ms when its worker
 --      last looked ('' for now): a call that was held up judges by that
--- Replies: settling | ok, then trials reaped, then class and tickets pairs
+-- Replies: settling | ok, then how many trials went back and how many came to their end (poison, or
+-- told to stop), then class and tickets pairs
 
 local class, lease, lost_max = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local as_of = math.min(NOW, tonumber(ARGV[4]) or NOW)
@@ -17,10 +18,9 @@ if settle[1] ~= run_id then
   settle = {run_id, settle[1] and NOW or 0}
   if settle[2] == 0 then redis.call('HSET', key('settle'), 'since', '0') end
 end
-if NOW - tonumber(settle[2]) < lease then return {'settling', 0} end
+if NOW - tonumber(settle[2]) < lease then return {'settling', 0, 0} end
 
 local function poison(sid, n, t, f)
-  local of = redis.call('HGET', sweep_key(sid), 'class')
   local step, hosts = tonumber(f[4] or 0), f[6] or ''
   local lost = step > tonumber(f[5] or 0) and 1 or tonumber(f[3] or 0) + 1
   if lost == 1 then hosts = '' end
@@ -28,36 +28,39 @@ local function poison(sid, n, t, f)
     hosts = hosts == '' and f[2] or hosts .. ',' .. f[2]
   end
   redis.call('HSET', t, 'lost', lost, 'lost_step', math.max(step, tonumber(f[5] or 0)), 'lost_hosts', hosts)
-  local live = redis.call('ZCOUNT', key('c', of, 'hosts'), NOW - FRESH_MS, '+inf')
-  local two = string.find(hosts, ',', 1, true) or live <= 1
-  return lost >= lost_max and two
+  if lost < lost_max then return false end
+  if string.find(hosts, ',', 1, true) then return true end
+  for _, other in ipairs(takers(sid)) do
+    if other.host ~= f[2] then return false end
+  end
+  return true
 end
 
-local wanted, reaped = {}, 0
+local wanted, back, over = {}, 0, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of), 'LIMIT', 0, 100)) do
   local sid, n = string.match(id, '^([^/]+)/(%d+)$')
   local t, f = sid and trial_key(sid, n), {}
   -- What is no lease, or that of a sweep that is gone, must not keep the others from coming back.
   if sid and is_there(sid) then
-    f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'stop',
-      'beat_ms')
+    f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'beat_ms')
   end
   if not f[1] then
     redis.call('ZREM', key('leases'), id)
   else
-    reaped = reaped + 1
     count('leases_expired')
     local want = changing(sid, function()
-      local flag = redis.call('HGET', sweep_key(sid), 'flag')
-      let_go(sid, n, tonumber(f[8]))
-      if f[7] == 'stop' or flag == 'cancelled' or flag == 'stopped' then
-        finish(sid, n, f[1], 'cancelled')
+      let_go(sid, n, tonumber(f[7]))
+      if end_told(sid, n, f[1]) then
+        over = over + 1
       elseif poison(sid, n, t, f) then
         local why = 'its worker was lost ' .. lost_max .. ' times without progress'
         finish(sid, n, f[1], 'failed', 'kind', 'poison', 'error', why)
         mind_canary(sid, n, f[1], 'poison', why)
+        let_files_go(sid, n, false)
+        over = over + 1
       else
-        requeue(sid, n, f[1], 'lost', true, 'beat_ms', f[8] or 0)
+        requeue(sid, n, f[1], 'lost', true, 'beat_ms', f[7] or 0)
+        back = back + 1
       end
     end)
     wanted[#wanted + 1] = want[1]
@@ -82,12 +85,24 @@ local function bound_bulk()
 end
 bound_bulk()
 
-local sum, want = 0, 0
+-- A hash has these fields and no others.
+local function rewrite(name, fields)
+  local flat = {}
+  for field, value in pairs(fields) do flat[#flat + 1], flat[#flat + 2] = field, value end
+  redis.call('DEL', name)
+  for i = 1, #flat, 1000 do redis.call('HSET', name, unpack(flat, i, math.min(i + 999, #flat))) end
+end
+
+local sum, want, owners, busy = 0, 0, {}, {}
 for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
+  local owner = redis.call('HGET', sweep_key(sid), 'owner') or ''
+  owners[sid], busy[owner] = owner, (busy[owner] or 0) + running(sid)
   sum = sum + demand(sid)
   want = want + tickets(sid, class)
 end
+rewrite(key('c', class, 'owners'), owners)
+rewrite(key('c', class, 'busy'), busy)
 set_demand(class, sum - redis.call('LLEN', key('demand', class)))
 redis.call('ZREMRANGEBYSCORE', key('workers'), '-inf', int(NOW - 3600000))
 redis.call('ZREMRANGEBYSCORE', key('c', class, 'idle'), '-inf', int(NOW - FRESH_MS))
-return {'ok', reaped, class, want, unpack(wanted)}
+return {'ok', back, over, class, want, unpack(wanted)}

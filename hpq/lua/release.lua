@@ -5,16 +5,12 @@
 
 local sid, n, attempt, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 is_full()  -- goes on all the same
-local f = redis.call('HMGET', trial_key(sid, n), 'state', 'attempt', 'stop')
+local f = redis.call('HMGET', trial_key(sid, n), 'state', 'attempt')
 if not f[1] or not is_there(sid) then return {'unknown', '', 0} end
 if f[2] ~= attempt then return {'stale', '', 0} end
 if f[1] ~= 'running' then return {'already', '', 0} end
 local want = changing(sid, function()
   -- What runs of a stopped sweep may end, but it does not start again.
-  if f[3] == 'stop' or redis.call('HGET', sweep_key(sid), 'flag') == 'stopped' then
-    finish(sid, n, attempt, 'cancelled')
-  else
-    requeue(sid, n, attempt, reason, false)
-  end
+  if not end_told(sid, n, attempt) then requeue(sid, n, attempt, reason, false) end
 end)
 return {'released', want[1], want[2]}

@@ -2,14 +2,16 @@
 -- `removing` holds its id until that is done, so that an interrupted removal can be finished.
 -- KEYS prefix
 -- ARGV sweep
--- Replies: ok | unknown
+-- Replies: ok, then the ids of the stores that have files of it | unknown
 
 local sid = ARGV[1]
 local s = sweep_key(sid)
 is_full()
+local stores = redis.call('SMEMBERS', sweep_key(sid, 'stores'))
 local f = redis.call('HMGET', s, 'class', 'digest', 'owner')
 if not f[1] then return {'unknown'} end
 set_demand(f[1], -demand(sid))
+book(sid, -running(sid))
 for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
   redis.call('ZREM', key('leases'), sid .. '/' .. n)
   local t = trial_key(sid, n)  -- its worker hears that the attempt is over
@@ -17,12 +19,24 @@ for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
 end
 redis.call('ZREM', key('sweeps'), sid)
 redis.call('ZREM', key('bulk'), sid)
-redis.call('ZREM', key('c', f[1], 'open'), sid)
+close(sid, f[1])
 if redis.call('HGET', key('digests'), f[2]) == sid then redis.call('HDEL', key('digests'), f[2]) end
+for _, field in ipairs(redis.call('HKEYS', s)) do  -- files that were added to it
+  if string.sub(field, 1, 5) == 'file:' then
+    local digest = string.match(redis.call('HGET', s, field), '"digest":"(%x+)"')
+    if digest and redis.call('HGET', key('digests'), digest) == sid then redis.call('HDEL', key('digests'), digest) end
+  end
+end
 if redis.call('HGET', key('last'), f[3]) == sid then redis.call('HDEL', key('last'), f[3]) end
 redis.call('SADD', key('removing'), sid)
+doom(sid, '')
+for band in string.gmatch(redis.call('HGET', s, 'bands') or '', '%d+') do
+  redis.call('UNLINK', sweep_key(sid, 'band:' .. band))
+end
+drop_code(sid)
 redis.call('UNLINK', s)
-for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'files', 'events', 'restoring'}) do
+for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'means', 'files', 'stores', 'events',
+  'origin', 'restoring'}) do
   redis.call('UNLINK', sweep_key(sid, part))
 end
-return {'ok'}
+return {'ok', unpack(stores)}

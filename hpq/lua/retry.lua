@@ -19,18 +19,21 @@ local function back(n)
   local f = redis.call('HMGET', t, 'state', 'kind', 'attempt')
   redis.call('HINCRBY', s, 'n_' .. f[1], -1)
   if f[2] == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', -1) end
-  redis.call('ZREM', sweep_key(sid, 'rank'), n)
+  place(sid, n)
   weigh(sid, n, 0)
   for _, field in ipairs(redis.call('HKEYS', t)) do
     if string.sub(field, 1, 2) == 'c:' then redis.call('HDEL', t, field) end
   end
-  redis.call('HDEL', t, 'restarted', 'ran_ms', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step', 'lost_hosts', 'failed_step', 'kind', 'error',
-    'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts')
+  book_time(t)
+  redis.call('HDEL', t, 'restarted', 'reused', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step', 'lost_hosts', 'failed_step', 'kind', 'error',
+    'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts', 'stop', 'pruning')
   redis.call('SREM', sweep_key(sid, 'files'), n)
   -- What came to its end, or diverged, would only come there again from its checkpoint.
   if f[1] == 'finished' or f[1] == 'pruned' or f[2] == 'diverged' then
     redis.call('HDEL', t, 'checkpoint', 'checkpoint_step')
   end
+  doom(sid, n)
+  if redis.call('HEXISTS', t, 'checkpoint') == 0 then rewind(sid, n, 0, '') end
   redis.call('HSET', t, 'state', 'queued')
   redis.call('ZADD', sweep_key(sid, 'waiting'), n - FRONT, n)
   return f[3]
@@ -45,7 +48,7 @@ local want = changing(sid, function()
     end
   end
   if touched == 0 then return end
-  redis.call('HSET', s, 'held', '', 'tail', '')
+  redis.call('HSET', s, 'held', '', 'tail', '', 'reached', '')
   if redis.call('HGET', s, 'flag') ~= 'paused' then redis.call('HSET', s, 'flag', '') end
   open(sid)
 end)

@@ -15,10 +15,17 @@ if redis.call('EXISTS', s) == 1 then
 end
 if not is_mine then return {'torn'} end
 
+local parts = {'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'means', 'files', 'stores', 'events', 'origin'}
+for i = 6, #ARGV, 2 do
+  if ARGV[i] == 'bands' then
+    for band in string.gmatch(ARGV[i + 1], '%d+') do parts[#parts + 1] = 'band:' .. band end
+  end
+end
+
 -- Calls PERSIST or EXPIRE on every key; answers on how many it had an effect.
 local function each(command, ...)
   local done = 0
-  for _, part in ipairs({'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'files', 'events'}) do
+  for _, part in ipairs(parts) do
     done = done + redis.call(command, sweep_key(sid, part), ...)
   end
   for n = 1, trials do
@@ -39,12 +46,13 @@ if each('PERSIST') ~= expected then
   return {'torn'}
 end
 redis.call('HSET', s, unpack(ARGV, 6))
+hold_code(sid)
 redis.call('EXPIRE', mark, 60)  -- until then, this call may come again
 local f = redis.call('HMGET', s, 'class', 'created_ms', 'digest', 'owner', 'bulk')
 redis.call('ZADD', key('sweeps'), f[2], sid)
 redis.call('HSETNX', key('digests'), f[3], sid)
 redis.call('HSETNX', key('last'), f[4], sid)
 if tonumber(f[5] or 0) > 0 then redis.call('ZADD', key('bulk'), 0, sid) end
-if redis.call('ZCARD', sweep_key(sid, 'waiting')) > 0 then open(sid) end
+if not is_done(sid) then open(sid) end
 set_demand(f[1], demand(sid))
 return {'created', f[1], tickets(sid, f[1])}

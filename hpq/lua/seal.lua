@@ -1,27 +1,55 @@
--- Makes a sweep with all its rows visible and claimable, in one step.
+-- Makes a sweep with all its rows visible and claimable, in one step. Trials whose result was staged, taken
+-- from an older sweep, are finished from the start.
 -- KEYS prefix
 -- ARGV sweep, digest, owner, again (1: even where the digest is there), then fields of the sweep
 -- Replies: created class tickets | exists sweep
 
 local sid, digest, owner, again = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local s = sweep_key(sid)
-local rows = {sweep_key(sid, 'params'), sweep_key(sid, 'waiting'), sweep_key(sid, 'ids')}
+local rows = {sweep_key(sid, 'params'), sweep_key(sid, 'waiting'), sweep_key(sid, 'ids'),
+  sweep_key(sid, 'origin')}
+local staged = sweep_key(sid, 'staged')
 local class = redis.call('HGET', s, 'class')
 if class then return {'created', class, tickets(sid, class)} end  -- the same call, sent twice
 
 local other = redis.call('HGET', key('digests'), digest)
 if other and again ~= '1' and redis.call('EXISTS', sweep_key(other)) == 1 then
-  redis.call('DEL', unpack(rows))
+  redis.call('DEL', staged, unpack(rows))
   return {'exists', other}
 end
 redis.call('HSET', s, 'created_ms', int(NOW), 'flag', '', 'held', '')
 redis.call('HSET', s, unpack(ARGV, 5))
 class = redis.call('HGET', s, 'class')
 for _, name in ipairs(rows) do redis.call('PERSIST', name) end
+hold_code(sid)
 redis.call('ZADD', key('sweeps'), int(NOW), sid)
 redis.call('HSET', key('digests'), digest, sid)
 redis.call('HSET', key('last'), owner, sid)
-open(sid)
 event(sid, 'created', 0, 0, 'count', redis.call('ZCARD', rows[2]), 'owner', owner)
+
+local is_ranked = redis.call('HGET', s, 'goal') ~= ''
+local function take_result(n, result)
+  redis.call('ZREM', rows[2], n)
+  redis.call('HSET', trial_key(sid, n), 'state', 'finished', 'attempt', 1, 'closed', 1, 'ended_ms', int(NOW),
+    'objective', result.objective, 'step', result.step, 'reused', result.from, unpack(result.metrics))
+  redis.call('ZADD', sweep_key(sid, 'ended'), int(NOW), n)
+  if is_ranked and result.objective ~= '' then place(sid, n, result.objective) end
+  event(sid, 'reused', n, 1, 'from', result.from, 'objective', result.objective)
+end
+
+local taken, count = redis.call('HGETALL', staged), 0
+for i = 1, #taken, 2 do
+  take_result(taken[i], cjson.decode(taken[i + 1]))
+  count = count + 1
+end
+redis.call('DEL', staged)
+if count > 0 then redis.call('HINCRBY', s, 'n_finished', count) end
+-- So many have to finish here, whatever did elsewhere.
+if tonumber(redis.call('HGET', s, 'canary') or 0) > 0 then redis.call('HINCRBY', s, 'canary', count) end
+if not is_done(sid) then open(sid) end
 set_demand(class, claimable(sid))
+local rule = count > 0 and read_rule(sid)
+for i = 1, rule and #taken or 0, 2 do
+  mind_target(sid, taken[i], 1, rule, cjson.decode(taken[i + 1]).objective)
+end
 return {'created', class, tickets(sid, class)}

@@ -28,8 +28,9 @@ from hpq.sweep import SCHEMA
 FORMAT = 1
 _LINE = 64 * 1024 * 1024  # bytes; what is longer was not written by hpq
 _SID = re.compile(r"[a-z0-9][a-z0-9-]{0,80}\Z")
-_SHARED = ("provenance", "code")  # of all sweeps; an archive has what its sweep refers to
+_SHARED = ("provenance", "code", "bundle")  # of all sweeps; an archive has what its sweep refers to
 _WIDTH = {"hash": 2, "zset": 2, "set": 1}
+_BAND = re.compile(r"band:[1-9][0-9]{0,15}\Z")
 _STREAM_ID = re.compile(rb"[0-9]{1,15}-[0-9]{1,15}\Z")
 
 
@@ -176,6 +177,8 @@ def _kind(trial: int, part: str, told: str) -> str:
         return "hash"
     if trial:
         return "stream" if part == "log" or part.startswith("p:") else ""
+    if _BAND.match(part):
+        return "zset"
     return SWEEP_PARTS.get(part, "") if part != "running" else ""
 
 

@@ -11,8 +11,10 @@ from hpq.errors import DecodeError, UserError
 from hpq.restoring import Restoring
 from hpq.tickets import Tickets
 from producer.archive.format import Header, Row, read
+from producer.archive.weight import Weight
 from producer.room import check_room
 from producer.session import Session
+from producer.writing import store_of
 
 
 def restore(session: Session, path: Path) -> Header:
@@ -22,10 +24,10 @@ def restore(session: Session, path: Path) -> Header:
         UserError: the file is foreign, torn or newer, or the sweep is there.
         OutOfReach: the server has no room for it.
     """
-    header, fields = _check(path)
+    header, fields, weight = _check(path)
     if session.redis.exists(session.keys.sweep(header.sweep)):
         raise UserError(f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it")
-    for _ in check_room(session, header.trials):
+    for _ in check_room(session, header.trials, weight=weight):
         pass
     restoring = Restoring(session.redis, session.keys, header.sweep, header.trials)
     try:
@@ -45,15 +47,16 @@ def _rows(path: Path) -> Iterator[Row]:
     return (row for row in read(path) if isinstance(row, Row))
 
 
-def _check(path: Path) -> tuple[Header, dict[bytes, bytes]]:
-    """The header and the sweep's own hash, after reading all of the file."""
+def _check(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
+    """The header, the sweep's own hash and about how many bytes the server needs for all of it."""
     lines = read(path)
     header = next(lines)
     assert isinstance(header, Header)
     fields: dict[bytes, bytes] = {}
-    numbers = 0
+    numbers, weight = 0, Weight()
     for row in lines:
         assert isinstance(row, Row)
+        weight.add(row)
         if (row.trial, row.part) == (0, ""):
             fields.update({item[0]: item[1] for item in row.items})
         elif (row.trial, row.part) == (0, "params"):
@@ -64,7 +67,7 @@ def _check(path: Path) -> tuple[Header, dict[bytes, bytes]]:
         raise UserError(f"{path}: not an archive of hpq's: {error}") from None
     if not sweep.created_ms or not sweep.worker_class or numbers != header.trials:
         raise UserError(f"{path}: not an archive of hpq's: rows of its sweep are missing")
-    return header, fields
+    return header, fields, weight.bytes
 
 
 def _flat(row: Row) -> Iterator[bytes]:
@@ -77,6 +80,10 @@ def _flat(row: Row) -> Iterator[bytes]:
 
 def _share(session: Session, row: Row) -> None:
     """What other sweeps may refer to as well; by its digest it is the same."""
+    if row.part == "bundle":
+        for digest, data in row.items:
+            store_of(session).keep_bundle(digest.decode(), data)
+        return
     name = session.keys.code if row.part == "code" else session.keys.provenance
     for digest, text in row.items:
         session.redis.hsetnx(name, digest.decode(), text.decode())

@@ -11,9 +11,9 @@ from typing import Any
 
 from redis import Redis
 
-from hpq import __version__, wire
+from hpq import __version__, wire, wire_trial
 from hpq.errors import UserError
-from hpq.keys import SWEEP_PARTS, Keys
+from hpq.keys import Keys, sweep_parts
 from hpq.sweep import SCHEMA, Sweep
 from hpq.trial import TrialId
 from producer.archive.format import Header, Row, encode_end, encode_header, encode_row
@@ -73,13 +73,16 @@ def _rows(redis: Redis, keys: Keys, sweep: Sweep) -> Iterator[Row]:
     """Every key of the sweep; an event during it means that the rows are not of one moment."""
     sid, before = sweep.id, _last_event(redis, keys, sweep.id)
     yield from _cut(0, "", "hash", _hash(redis.hgetall(keys.sweep(sid))))
-    for part, kind in SWEEP_PARTS.items():
+    for part, kind in sweep_parts(sweep.bands).items():
         yield from _cut(0, part, kind, _items(redis, keys.sweep(sid, part), kind))
     ran_on: set[bytes] = set()
     yield from _trials(redis, keys, sid, sweep.counts.total, ran_on)
     yield from _cut(0, "provenance", "shared", _shared(redis, keys.provenance, ran_on))
     code = {sweep.launch.code.encode()} if sweep.launch.code else set()
     yield from _cut(0, "code", "shared", _shared(redis, keys.code, code))
+    bundle: Any = redis.get(keys.bundle(sweep.bundle)) if sweep.bundle else None
+    if bundle is not None:
+        yield from _cut(0, "bundle", "shared", iter([(sweep.bundle.encode(), bundle)]))
     if _last_event(redis, keys, sid) != before:
         raise UserError(f"{sid}: changed while it was written; `hpq pause {sid}` first")
 
@@ -100,8 +103,8 @@ def _trials(redis: Redis, keys: Keys, sid: str, total: int, ran_on: set[bytes]) 
 
 def _streams(redis: Redis, keys: Keys, trial: TrialId, row: Any) -> Iterator[Row]:
     """The trial's log and points, in one round trip where they are short."""
-    start = len(wire.METRIC_FIELD)
-    names = [f[start:].decode() for f in row if f.startswith(wire.METRIC_FIELD)]
+    start = len(wire_trial.METRIC_FIELD)
+    names = [f[start:].decode() for f in row if f.startswith(wire_trial.METRIC_FIELD)]
     parts = {"log": keys.trial(trial, "log")} | {f"p:{n}": keys.points(trial, n) for n in names}
     pipe = redis.pipeline(transaction=False)
     for key in parts.values():
@@ -132,6 +135,8 @@ def _items(redis: Redis, key: str, kind: str) -> Iterator[Item]:
         yield from ((member,) for member in sorted(members))
     elif kind == "zset":
         yield from _zset(redis, key)
+    elif not key.endswith(":params"):
+        yield from _hash(redis.hgetall(key))
     else:  # the only large hash: parameters by number
         total: Any = redis.hlen(key)
         for start in range(1, total + 1, _ITEMS):

@@ -44,6 +44,7 @@ def _record(sid: str, found: Audit) -> dict[str, Any]:
         **found.ends,
         "events": found.events,
         "requeues": dict(found.requeues),
+        "reused": found.reused,
         "late": found.late,
         "requeue_ms": {
             "n": len(found.latencies_ms),

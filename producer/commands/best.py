@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated
 
 import typer
 
-from hpq.errors import ExitCode
+from hpq.errors import ExitCode, NotFound
 from hpq.sweep import Sweep
-from hpq.trial import Trial
+from hpq.trial import Trial, TrialState
+from hpq.view import View
+from producer.commands.options import AsJson, WhereExpr
 from producer.completion import sweep_ids
 from producer.look.export import to_args, to_yaml
 from producer.look.flat import flat
 from producer.look.out import show_json, show_lines, talk
 from producer.look.ranking import show_ranking
 from producer.look.records import trial_record
+from producer.look.scores import score
+from producer.look.selection import Selection
 from producer.look.style import Span
-from producer.look.text import clean, measure, value
+from producer.look.text import clean, value
 from producer.session import open_session
+from producer.where import Where
 
 app = typer.Typer()
+_RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
 
 @app.command()
@@ -28,18 +35,28 @@ def best(
         str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 1,
+    where: WhereExpr = None,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="The parameters as YAML.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     as_args: Annotated[bool, typer.Option("--args", help="As --name=value flags.")] = False,
 ) -> None:
     """The winner's parameters, ready to use; with -n the first few."""
+    only = Where.of(where) if where is not None else None
     with open_session() as session:
         found = session.view.sweep(session.view.resolve(sweep, session.settings.user))
-        trials = session.view.best(found, n)
+        trials = session.view.best(found, n) if only is None else _of(session.view, found, only, n)
+    if not trials and only is not None:
+        raise NotFound(f"{found.id}: no trial with a result is so: {only.text}")
     if not trials:
         talk(f"hpq: {_why_none(found)}")
         raise typer.Exit(ExitCode.SOME_FAILED)
     _show(found, trials, n > 1, as_yaml, as_json, as_args)
+
+
+def _of(view: View, sweep: Sweep, where: Where, n: int) -> list[Trial]:
+    """The best of those that an expression picks."""
+    every = Selection(view=view, sweep=sweep, top=sweep.counts.total, where=where).trials()
+    return list(islice((t for t in every if t.state in _RANKED and t.objective is not None), n))
 
 
 def _why_none(sweep: Sweep) -> str:
@@ -72,7 +89,9 @@ def _show(
 
 def _show_one(sweep: Sweep, trial: Trial) -> None:
     name = clean(sweep.metric.name) if sweep.metric else "objective"
-    rows = {name: "" if trial.objective is None else measure(trial.objective)}
+    rows = {name: score(trial)}
+    if trial.reused:
+        rows["result of"] = clean(trial.reused)
     rows |= {clean(k): value(v) for k, v in flat(trial.params).items()}
     wide = max(len(key) for key in ("trial", *rows))
     show_lines([Span(f"{k:{wide}}  {v}")] for k, v in {"trial": str(trial.id), **rows}.items())

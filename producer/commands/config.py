@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json as jsonlib
 import os
-from typing import Annotated
+from contextlib import suppress
 
 import typer
 
-from hpq.settings import ABOUT, describe, read, variable
+from hpq.errors import UserError
+from hpq.settings import ABOUT, Settings, describe, read, variable
+from hpq.signing import fingerprint, key_of
 from hpq.trial import Json
+from producer.commands.options import AsJson
 from producer.look.out import show_table
 from producer.look.style import Span, Style
 from producer.look.tables import Column
@@ -19,9 +22,10 @@ app = typer.Typer()
 
 
 @app.command()
-def config(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def config(json: AsJson = False) -> None:
     """Settings in force, secrets hidden."""
-    shown = describe(read(os.environ))
+    settings = read(os.environ)
+    shown = {**describe(settings), **_key(settings)}
     if json:
         print(jsonlib.dumps(shown))
         return
@@ -38,6 +42,15 @@ _COLUMNS = (
     Column(title="value", keep=90, least=10),
     Column(title="what it is", keep=50, least=20),
 )
+
+
+def _key(settings: Settings) -> dict[str, Json]:
+    """The code key by its fingerprint; the one under HPQ_HOME where HPQ_CODE_KEY is not set."""
+    with suppress(UserError):  # `hpq doctor` tells
+        if mark := fingerprint(key_of(settings, make=False)):
+            where = "" if settings.code_key else ", under HPQ_HOME"
+            return {variable("code_key"): f"*** (key {mark}{where})"}
+    return {}
 
 
 def _text(value: Json) -> str:

@@ -10,36 +10,40 @@ from typing import Annotated
 
 import typer
 
-from hpq.errors import Forbidden, SettingsError, UserError
+from hpq.doomed import DoomedFiles
+from hpq.errors import SettingsError, UserError
 from hpq.files import location, open_files
+from hpq.passwords import redact
 from hpq.sweep import Sweep
 from hpq.trial import TrialId, TrialState
 from producer import refs
+from producer.asking import ask as _ask
+from producer.asking import mine as _mine
+from producer.commands.options import WhereExpr
 from producer.completion import SweepRef, sweep_ids
 from producer.limits import limits
-from producer.look.text import trials_of
+from producer.look.selection import Selection
+from producer.look.text import clean, trials_of
+from producer.picking import picked
 from producer.session import Session, open_session
 from producer.taking import say_if_not_taken
-from producer.writing import store_of
+from producer.where import Where
+from producer.worst import Share
+from producer.writing import growing_of, store_of
 
 app = typer.Typer()
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Other = Annotated[bool, typer.Option("--force", help="Also a sweep of somebody else.")]
+Anyway = Annotated[
+    bool, typer.Option("--force", help="Also with running trials, and of somebody else.")
+]
 Targets = Annotated[
     list[str] | None,
     typer.Argument(
         help="A sweep, or trials of it: SWEEP/7, or 7 of my last.", autocompletion=sweep_ids
     ),
 ]
-
-
-def _mine(session: Session, ref: str | None, force: bool) -> Sweep:
-    """The sweep that is meant, if I may touch it."""
-    sweep = session.view.sweep(session.view.resolve(ref, session.settings.user))
-    if sweep.owner != session.settings.user and not force:
-        raise Forbidden(f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same")
-    return sweep
 
 
 @contextmanager
@@ -65,20 +69,6 @@ def _unnamed(verb: str) -> UserError:
     return UserError(f"say which sweep to {verb}: `hpq ls` lists them")
 
 
-def _ask(question: str, yes: bool) -> None:
-    """Ask for a yes, unless it was said.
-
-    Raises:
-        UserError: there is nobody to ask.
-    """
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UserError(f"{question} There is no terminal to answer at; say --yes")
-    if not typer.confirm(question):
-        raise typer.Abort
-
-
 @app.command()
 def pause(sweep: SweepRef = None, force: Other = False) -> None:
     """Let no further trial of a sweep start."""
@@ -88,18 +78,22 @@ def pause(sweep: SweepRef = None, force: Other = False) -> None:
 @app.command()
 def resume(sweep: SweepRef = None, force: Other = False) -> None:
     """Go on with a paused or held sweep."""
-    _say_to("resume", sweep, force, lambda s: f"{s.id}: {s.state}")
+    _say_to("resume", sweep, force, lambda s: f"{s.id}: {s.state}", goes_on=True)
 
 
 def _run_on(running: int) -> str:
     return f"{trials_of(running)} {'runs' if running == 1 else 'run'} on"
 
 
-def _say_to(verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str]) -> None:
+def _say_to(
+    verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str], goes_on: bool = False
+) -> None:
     with open_session() as session:
         sweep = _mine(session, ref, force)
         store_of(session).control(sweep.id, verb)
         print(line(session.view.sweep(sweep.id)), file=sys.stderr)
+        if goes_on and sweep.counts.waits:
+            say_if_not_taken(session, sweep.id)
 
 
 @app.command()
@@ -113,12 +107,32 @@ def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None
 
 
 @app.command()
-def cancel(targets: Targets = None, yes: Yes = False, force: Other = False) -> None:
+def cancel(
+    targets: Targets = None,
+    where: WhereExpr = None,
+    worst: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|P%", help="Of the running ones, the worst few by their newest value."
+        ),
+    ] = None,
+    yes: Yes = False,
+    force: Other = False,
+) -> None:
     """Stop a sweep or some of its trials now."""
     ref, numbers = refs.parse(targets)
+    picks = where is not None or worst is not None
+    if picks and numbers:
+        raise UserError("cancel: give numbers of trials, or --where and --worst, not both")
+    expression = Where.of(where) if where is not None else None
+    share = Share.of(worst) if worst is not None else None
     with _ending(ref, "cancel", force, some=bool(numbers)) as (session, it):
+        if picks:
+            numbers = picked(session, it, expression, share)
+            if not numbers:
+                return
         _ask(f"Cancel {_left(session, it, numbers)}?", yes)
-        touched = store_of(session).control(it.id, "cancel", *numbers)
+        touched = growing_of(session).cancel(it.id, numbers)
         are = "is" if touched == 1 else "are"
         print(f"{it.id}: {trials_of(touched)} {are} cancelled or being stopped", file=sys.stderr)
 
@@ -139,39 +153,76 @@ def retry(
     targets: Targets = None,
     failed: Annotated[bool, typer.Option(help="All failed trials (the default).")] = False,
     cancelled: Annotated[bool, typer.Option(help="All cancelled trials.")] = False,
+    where: WhereExpr = None,
+    yes: Yes = False,
     force: Other = False,
 ) -> None:
-    """Queue failed or cancelled trials again."""
+    """Queue failed or cancelled trials again; a finished one asks, as its result goes."""
+    ref, numbers = refs.parse(targets)
+    if where is not None and numbers:
+        raise UserError("retry: give numbers of trials, or --where, not both")
+    only = Where.of(where) if where is not None else None
     with open_session() as session:
-        ref, numbers = refs.parse(targets)
         it = _mine(session, ref, force)
         if not numbers:
             wanted = {TrialState.CANCELLED} if cancelled else {TrialState.FAILED}
             wanted |= {TrialState.FAILED} if failed else set()
-            trials = session.view.all_trials(it.id)
+            trials = Selection(view=session.view, sweep=it, where=only).trials()
             numbers = [t.id.number for t in trials if t.state in wanted]
+        elif results := _with_results(session, it, numbers):
+            question = f"Drop the results of {trials_of(results, 'finished trial')} of {it.id}?"
+            _ask(question, yes)
         touched = store_of(session).retry(it.id, numbers)
         print(f"{it.id}: {trials_of(touched)} queued again", file=sys.stderr)
         if touched:
             say_if_not_taken(session, it.id)
 
 
+def _with_results(session: Session, it: Sweep, numbers: list[int]) -> int:
+    """How many of these trials have a result that a retry drops."""
+    trials = [session.view.trial(TrialId(sweep=it.id, number=n)) for n in dict.fromkeys(numbers)]
+    return sum(t.state in (TrialState.FINISHED, TrialState.PRUNED) for t in trials)
+
+
 @app.command("set")
 def set_(
     changes: Annotated[list[str], typer.Argument(help="[SWEEP] KEY=VALUE …")], force: Other = False
 ) -> None:
-    """Change a sweep's limits: max_parallel, priority, retries, timeout, stall, canary."""
+    """Change a sweep's limits: run_cap, max_parallel, priority, timeout …, and its tags.
+
+    What runs goes on as it is; the next claim minds it. run_cap=0 and max_parallel=0 lift a limit.
+    """
     ref = None if "=" in changes[0] else changes[0]
     fields = limits(changes if ref is None else changes[1:])
     with open_session() as session:
         it = _mine(session, ref, force)
-        store_of(session).set(it.id, fields)
         done = " ".join(f"{name}={value}" for name, value in fields.items())
-        print(f"{it.id}: {done}", file=sys.stderr)
+        cap = fields.pop("run_cap", None)
+        if fields:
+            store_of(session).set(it.id, fields)
+        capped = _cap(session, it, int(cap)) if cap is not None else ""
+        print(f"{it.id}: {done}{capped}", file=sys.stderr)
+
+
+def _cap(session: Session, it: Sweep, most: int) -> str:
+    """Set run_cap, and say what that did to the trials that are there."""
+    done = growing_of(session).cap(it.id, most)
+    if done.dropped or done.back:
+        what = f"{trials_of(done.dropped or done.back)} {'cancelled' if done.dropped else 'back'}"
+    else:
+        what = "none cancelled"
+    line = f"; {what}, {done.trials} in all"
+    if it.sampler:
+        line = f"; {what}, {done.trials} so far"
+    elif done.trials < most:
+        line += f"; `hpq enqueue FILE --count {most} --into {it.id}` adds more"
+    if most and done.trials > most:
+        line += ": what has begun is not undone"
+    return line
 
 
 @app.command()
-def rm(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
+def rm(sweep: SweepRef = None, yes: Yes = False, force: Anyway = False) -> None:
     """Delete a sweep with all its results."""
     if sweep is not None and _finish_removal(sweep):
         return
@@ -179,28 +230,40 @@ def rm(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
         if it.counts.running and not force:
             raise UserError(f"{it.id} has running trials; `hpq cancel {it.id}` first, or --force")
         _ask(f"Delete {it.id} with the results of {trials_of(it.counts.ended)}?", yes)
-        store = store_of(session)
-        store.remove(it.id)
-        print(f"{it.id}: deleted", file=sys.stderr)
-        _remove_files(session, it)
+        _remove(session, it.id)
 
 
 def _finish_removal(sid: str) -> bool:
     with open_session() as session:
-        store = store_of(session)
-        if sid not in store.half_removed():
+        if sid not in store_of(session).half_removed():
             return False
-        store.remove(sid)
-        print(f"{sid}: deleted", file=sys.stderr)
+        _remove(session, sid)
         return True
 
 
-def _remove_files(session: Session, sweep: Sweep) -> None:
+def _remove(session: Session, sid: str) -> None:
+    stores = store_of(session).remove(sid)
+    print(f"{sid}: deleted", file=sys.stderr)
+    removed_from = _remove_files(session, sid)
+    for store in sorted(set(stores) - {removed_from}):
+        print(
+            f"{sid}: its files in store {clean(store)} stay until a worker that has this store as"
+            " its HPQ_STORE removes them",
+            file=sys.stderr,
+        )
+
+
+def _remove_files(session: Session, sid: str) -> str:
+    """The id of the store that this shell can reach and that has none of its files now."""
     settings = session.settings
     place = location(settings)
     if not settings.store and not Path(place).exists():
-        return  # never used here: not made now
+        return ""  # never used here: not made now
     try:
-        open_files(place).remove(f"{settings.prefix}/{sweep.id}")
+        files = open_files(place)
+        files.remove(f"{settings.prefix}/{sid}")
+        DoomedFiles(session.redis, session.keys).work_off(files, sid)
     except (OSError, SettingsError) as error:
-        print(f"{sweep.id}: its files stay in {place}: {error}", file=sys.stderr)
+        print(f"{sid}: its files may stay in {redact(place)}: {error}", file=sys.stderr)
+        return ""
+    return files.id

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json as jsonlib
 import os
-from typing import Annotated
 
 import typer
 
 from hpq.errors import ExitCode
 from hpq.settings import read
 from producer.checkup import Finding, checkup
+from producer.commands.options import AsJson
 
 app = typer.Typer()
 
 
 @app.command()
-def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def doctor(json: AsJson = False) -> None:
     """Check the server, the workers and the data; each finding says what to do."""
     found: list[Finding] = checkup(read(os.environ))
     if json:

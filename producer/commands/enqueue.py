@@ -8,31 +8,40 @@ from typing import Annotated
 
 import typer
 
-from hpq.errors import ExitCode
+from hpq.errors import ExitCode, UserError
+from hpq.sweep import Sweep
 from producer import enqueue as enqueuing
+from producer import late
+from producer.commands import growing
 from producer.commands.options import (
+    AnyCode,
+    AsJson,
     Canary,
     CodeDir,
     Count,
     File,
     Force,
     Name,
+    New,
+    ReuseFlag,
     Seed,
     Sets,
+    Tags,
     Trainer,
-    read_file,
 )
+from producer.commands.sweep_file import read_file, reuse_of, tags_of
+from producer.completion import sweep_ids
 from producer.enqueue import Enqueued
 from producer.look.text import trials_of
 from producer.progress import Bar
 from producer.session import Session, open_session
 from producer.sweepfile.spec import count as count_sets
-from producer.taking import say_if_not_taken
+from producer.taking import say_if_not_kept, say_if_not_taken
 
 app = typer.Typer()
-_NO_STORE = (
-    "keep: HPQ_STORE is not set here; where workers have none, nothing is kept, and a trial that"
-    " is given back trains from its beginning"
+_NO_METRIC = (
+    "it names no metric, so nothing will be ranked; metric: {name: val_loss, goal: minimize} in the"
+    " file does, where trials print val_loss=0.3 or call hpq.report({...})"
 )
 
 
@@ -47,13 +56,41 @@ def enqueue(
     code: CodeDir = None,
     force: Force = False,
     canary: Canary = 0,
-    new: Annotated[bool, typer.Option(help="A new sweep even where the same is there.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    new: New = False,
+    tag: Tags = None,
+    reuse: ReuseFlag = False,
+    any_code: AnyCode = False,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SWEEP",
+            help="Add what is new in the file to a sweep.",
+            autocompletion=sweep_ids,
+        ),
+    ] = None,
+    leave: Annotated[
+        bool, typer.Option("--leave", help="With --into: what the file leaves out goes on waiting.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --into: do not ask.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Put a sweep file's trials on the queue."""
     spec = read_file(file, sets, count, seed, name, trainer, force)
     for warning in spec.warnings:
         warn(warning)
+    tags, which = tags_of(tag), reuse_of(reuse, any_code)
+    if into is not None:
+        if new or canary or tags or which or name is not None:
+            raise UserError("--into: --new, --canary, --tag, --reuse and --name are a new sweep's")
+        with open_session() as session:
+            growing.enqueue_into(
+                session, into, spec, file, code, leave=leave, yes=yes, force=force, as_json=json
+            )
+        return
+    if leave or yes:
+        raise UserError("--leave and --yes go with --into")
+    if lacks := late.lacks(spec):
+        warn(f"{lacks}; it is not installed here, and workers need it")
     with open_session() as session, Bar(count_sets(spec), "writing sets") as bar:
         done = enqueuing.enqueue(
             session,
@@ -62,6 +99,8 @@ def enqueue(
             again=new,
             code_dir=code,
             canary=canary,
+            tags=tags,
+            reuse=which,
             progress=bar.at,
             warn=warn,
         )
@@ -75,27 +114,50 @@ def warn(line: str) -> None:
     print(f"warning: {line}", file=sys.stderr)
 
 
+def _size(sweep: Sweep) -> str:
+    counts = sweep.counts
+    if counts.is_open_ended:
+        return f"open-ended, {trials_of(counts.total)} so far"
+    return trials_of(int(counts.planned))
+
+
+def _queued(sweep: Sweep) -> str:
+    """What was enqueued; where sets are made while the sweep runs, by whom."""
+    if not sweep.sampler:
+        return f"{trials_of(sweep.counts.queued)} queued"
+    if sweep.counts.is_open_ended:
+        return f"open-ended, sets by {sweep.sampler} as workers ask; `hpq stop {sweep.id}` ends it"
+    return f"{_size(sweep)}, sets by {sweep.sampler} as workers ask"
+
+
 def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False) -> None:
     """Say what was enqueued: data on stdout, the rest on stderr."""
     sweep = session.view.sweep(done.sid)
     if as_json:
         fact = {"sweep": done.sid, "new": done.is_new, "trials": done.trials, "state": sweep.state}
-        print(jsonlib.dumps(fact))
+        print(jsonlib.dumps({**fact, "reused": done.reused}))
         return
     if done.is_new:
-        print(f"{done.sid}: {trials_of(done.trials)} queued", file=sys.stderr)
-        if sweep.keep and not (session.settings.store or session.is_private or is_run):
-            print(_NO_STORE, file=sys.stderr)
+        print(f"{done.sid}: {_queued(sweep)}", file=sys.stderr)
+        if done.reused:
+            what = trials_of(done.reused, "result")
+            print(f"{what} taken from older sweeps: never trained here", file=sys.stderr)
+        if sweep.metric is None:
+            print(_NO_METRIC, file=sys.stderr)
+        if not is_run:  # which has a store of its own
+            say_if_not_kept(session, sweep)
         if sweep.launch.code_dir:
-            what = sweep.launch.program or sweep.launch.trainer
-            print(f"runs {what} in {sweep.launch.code_dir}", file=sys.stderr)
+            print(f"runs {sweep.launch.what} in {sweep.launch.code_dir}", file=sys.stderr)
     elif is_run:
-        left = sweep.counts.queued + sweep.counts.running
-        print(f"{done.sid}: goes on, {left} of {trials_of(done.trials)} left", file=sys.stderr)
+        counts = sweep.counts
+        left = "open-ended"
+        if not counts.is_open_ended:
+            left = f"{int(counts.planned) - counts.ended} of {trials_of(int(counts.planned))} left"
+        print(f"{done.sid}: goes on, {left}", file=sys.stderr)
     else:
         print(
             f"{done.sid}: the same file, seed and code are there ({sweep.state},"
-            f" {trials_of(done.trials)}); nothing was added. --new makes another sweep of them",
+            f" {_size(sweep)}); nothing was added. --new makes another sweep of them",
             file=sys.stderr,
         )
     if is_run:

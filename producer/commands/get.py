@@ -10,6 +10,7 @@ import typer
 
 from hpq.errors import NotFound, OutOfReach, UserError
 from hpq.files import copy_out, is_inert, location, open_files
+from hpq.passwords import redact
 from hpq.trial import Artifacts, Trial, TrialId
 from hpq.view import View
 from producer.look.describe import artifact_lines
@@ -61,9 +62,10 @@ def _trial(session: Session, what: str) -> Trial:
 def _why_none(view: View, trial: Trial) -> str:
     if not trial.state.is_terminal:
         return f"it is {trial.state}, and files are there once a trial has ended"
+    lines = "its worker had no HPQ_STORE or could not copy them: `hpq logs` says where they lie"
     if view.sweep(trial.id.sweep).keep is not None:
-        return "the sweep's `keep` says whose stay, or it saved none"
-    return "it saved none, or its worker had no HPQ_STORE"
+        return f"the sweep's `keep` says whose stay; or it saved none, or {lines}"
+    return f"it saved none, or {lines}"
 
 
 def _target(name: str, out: Path | None, force: bool) -> Path:
@@ -81,12 +83,12 @@ def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
         files = open_files(place)
     except OSError as error:
         raise OutOfReach(
-            f"the store {place}: {error}; set HPQ_STORE as the workers have it"
+            f"the store {redact(place)}: {error}; set HPQ_STORE as the workers have it"
         ) from None
     if files.id != left.store:
         raise UserError(
-            f"{clean(name)} is in store {clean(left.store)}, and {place} is store {files.id}; "
-            "set HPQ_STORE as the workers have it"
+            f"{clean(name)} is in store {clean(left.store)}, and {redact(place)} is store"
+            f" {files.id}; set HPQ_STORE as the workers have it"
         )
     try:
         copy_out(files, f"{left.path}/{name}", path)

@@ -12,6 +12,7 @@ import typer
 from producer.completion import sweep_ids
 from producer.look.logs import Cleaner, follow_log, read_log
 from producer.look.out import talk
+from producer.look.text import clean
 from producer.lookup import find_trial
 from producer.session import open_session
 
@@ -33,7 +34,9 @@ def logs(
         found = find_trial(session.view, trial, session.settings.user)
         if trial is None or not trial.endswith(str(found.number)):
             talk(f"trial {found}")
-        session.view.trial(found)  # NotFound, where there is none
+        told = session.view.trial(found)  # NotFound, where there is none
+        if told.reused:
+            talk(f"it never ran here; what trained: hpq logs {clean(told.reused)}")
         data, last = read_log(session.view, found, tail)
         more = follow_log(session.view, found, last) if follow else ()
         _write(chain([data], more), raw)

@@ -12,14 +12,16 @@ from hpq.sizes import about_bytes
 from hpq.snapshot import Unreadable
 from hpq.sweep import Sweep, SweepState
 from hpq.view import View
+from producer.commands.options import AsJson, WhereExpr
 from producer.look.out import show_json, show_table, talk
 from producer.look.records import sweep_record
 from producer.look.style import Span, Style
 from producer.look.tables import Column
 from producer.look.takers import why_not_taken
-from producer.look.text import clean, duration, measure, size
+from producer.look.text import clean, duration, measure, planned, size
 from producer.look.verdict import STATE_STYLE
 from producer.session import Session, open_session
+from producer.where import Where
 
 app = typer.Typer()
 
@@ -29,14 +31,21 @@ def ls(
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 20,
     everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
     sizes: Annotated[bool, typer.Option("--size", help="About how many bytes each takes.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
+    where: WhereExpr = None,
+    as_json: AsJson = False,
 ) -> None:
     """Sweeps, newest first."""
+    only = Where.of(where) if where is not None else None
     with open_session() as session:
         view = session.view
-        found = view.sweeps_or_why(view.sweep_ids(None if everything else n))
+        picks = tag is not None or only is not None
+        found = view.sweeps_or_why(view.sweep_ids(None if everything or picks else n))
         sweeps = [one for one in found if isinstance(one, Sweep)]
         best = dict(zip((s.id for s in sweeps), view.leaders(sweeps), strict=True))
+        if picks:
+            sweeps = _picked(sweeps, best, tag, only)[: None if everything else n]
+            found = list(sweeps)
         took = _sizes(session, sweeps) if sizes else None
         waits = _waits(view, sweeps)
         if as_json:
@@ -55,7 +64,20 @@ def ls(
                 if isinstance(one, Unreadable):
                     talk(f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}")
         else:
-            talk("no sweep yet; `hpq enqueue FILE` makes one")
+            talk("no sweep is so" if picks else "no sweep yet; `hpq enqueue FILE` makes one")
+
+
+def _picked(
+    sweeps: Sequence[Sweep], best: Mapping[str, float | None], tag: str | None, where: Where | None
+) -> list[Sweep]:
+    """Those with the tag, of which the expression holds; its names are those of --json."""
+    found = [sweep for sweep in sweeps if tag is None or tag in sweep.tags]
+    if where is None:
+        return found
+    records = [sweep_record(sweep, best[sweep.id]) for sweep in found]
+    picked = [s for s, r in zip(found, records, strict=True) if where.holds(r.get)]
+    where.check_met(records[0] if records else where.names)
+    return picked
 
 
 _COLUMNS = (
@@ -68,6 +90,7 @@ _COLUMNS = (
     Column(title="age", keep=60, right=True),
     Column(title="owner", keep=50, least=4),
     Column(title="class", keep=40, least=4),
+    Column(title="tags", keep=20, least=4),
 )
 _ABOUT = Column(title="about", keep=95, right=True)
 
@@ -115,11 +138,12 @@ def _row(
     return [
         Span(one.id),
         Span("waiting !", Style.YELLOW) if one.id in waits else state,
-        Span(f"{one.counts.ended}/{one.counts.total}"),
+        Span(f"{one.counts.ended}/{planned(one.counts)}"),
         Span(str(one.counts.failed or "")),
         Span("" if leader is None else measure(leader)),
         Span(clean(one.metric.name) if one.metric else ""),
         Span(duration(now_ms - one.created_ms)),
         Span(clean(one.owner)),
         Span(clean(one.worker_class)),
+        Span(clean(" ".join(one.tags))),
     ]

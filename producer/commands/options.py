@@ -1,4 +1,4 @@
-"""The flags that several commands share, and how a sweep file is read with them."""
+"""The flags that several commands share. Imports nothing that would make readers slow to start."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from hpq.errors import UserError
-from producer.sweepfile.load import load
-from producer.sweepfile.spec import SweepSpec
 
 File = Annotated[Path, typer.Argument(help="The sweep file.", show_default=False)]
 Sets = Annotated[
@@ -23,30 +19,22 @@ CodeDir = Annotated[str | None, typer.Option("--code", help="Where the code lies
 Canary = Annotated[
     int, typer.Option(min=0, help="So many trials must finish before the rest may start.")
 ]
-Force = Annotated[bool, typer.Option(help="Take more than 100,000 trials.")]
-
-
-def read_file(
-    file: Path,
-    sets: list[str] | None,
-    count: int | None,
-    seed: int | None,
-    name: str | None,
-    trainer: str | None,
-    force: bool = False,
-) -> SweepSpec:
-    """The sweep file with the flags over it.
-
-    Raises:
-        UserError: a --set has no '=', or what `load` finds.
-    """
-    overrides: dict[str, str] = {}
-    for text in sets or []:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise UserError(f"--set {text}: write KEY=VALUE, such as --set run_cap=8")
-        overrides[key] = value
-    more = {"limit": None} if force else {}
-    return load(
-        file, overrides=overrides, count=count, seed=seed, name=name, trainer=trainer, **more
-    )
+New = Annotated[bool, typer.Option(help="A new sweep even where the same is there.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Force = Annotated[
+    bool, typer.Option(help="Take more than 100,000 trials; --into also another owner's sweep.")
+]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", help="A word to find it by in ls; may come again.")
+]
+ReuseFlag = Annotated[
+    bool,
+    typer.Option("--reuse", help="Take results of older sweeps of the same code; train the rest."),
+]
+AnyCode = Annotated[
+    bool, typer.Option("--any-code", help="With --reuse: of the same program, edited or not.")
+]
+WhereExpr = Annotated[
+    str | None,
+    typer.Option("--where", metavar="EXPR", help="Only those of which it is so: 'lr > 0.1'."),
+]

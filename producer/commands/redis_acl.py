@@ -17,6 +17,7 @@ from hpq.connection import check_server, connect
 from hpq.errors import UserError
 from hpq.settings import Settings, read
 from producer.acl import ROLES, Version, line, users
+from producer.commands.options import AsJson
 
 app = typer.Typer()
 _HELP = """load it:   hpq redis-acl --passwords DIR | redis-cli -u ADMIN-URL   (then ACL SAVE)
@@ -33,7 +34,7 @@ def redis_acl(
         Path | None, typer.Option(help="A directory with a file for each role's password.")
     ] = None,
     aclfile: Annotated[bool, typer.Option(help="Lines for an aclfile, not for redis-cli.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Print an ACL user each for producer, worker, viewer and autoscaler."""
     settings = read(os.environ)

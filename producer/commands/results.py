@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hpq.trial import TrialState
+from producer.commands.options import AsJson, WhereExpr
 from producer.completion import sweep_ids
 from producer.look.export import write_csv
 from producer.look.out import show_json_rows, show_table
@@ -15,6 +16,7 @@ from producer.look.ranking import result_columns, result_row
 from producer.look.records import trial_record
 from producer.look.selection import Selection, names_in
 from producer.session import open_session
+from producer.where import Where
 
 app = typer.Typer()
 
@@ -25,19 +27,21 @@ def results(
         str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, all parameters.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     sort: Annotated[
         str, typer.Option(help="objective, duration, a metric or parameter; -NAME turns it.")
     ] = "",
     top: Annotated[int | None, typer.Option(min=1, help="Only the first few.")] = None,
     state: Annotated[TrialState | None, typer.Option(help="Only of this state.")] = None,
+    where: WhereExpr = None,
     all_metrics: Annotated[bool, typer.Option(help="Every metric, not only the sweep's.")] = False,
 ) -> None:
     """All trials as a table, CSV or JSON."""
+    only = Where.of(where) if where is not None else None
     with open_session() as session:
         view = session.view
         found = view.sweep(view.resolve(sweep, session.settings.user))
-        chosen = Selection(view=view, sweep=found, state=state, sort=sort, top=top)
+        chosen = Selection(view=view, sweep=found, state=state, sort=sort, top=top, where=only)
         if as_json:
             return show_json_rows(trial_record(t) for t in chosen.trials())
         params, metrics = names_in(view, found) if as_csv or all_metrics else ([], [])

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
-from hpq.errors import ExitCode, Held, NotFound
+from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.hyperparams import SHIPPED
 from hpq.snapshot import Worker
 from hpq.sweep import SweepState
 from producer import enqueue as enqueuing
+from producer import late
 from producer.commands.enqueue import say, warn
 from producer.commands.options import (
+    AnyCode,
     Canary,
     CodeDir,
     Count,
     File,
     Force,
     Name,
+    New,
+    ReuseFlag,
     Seed,
     Sets,
+    Tags,
     Trainer,
-    read_file,
 )
+from producer.commands.sweep_file import read_file, reuse_of, tags_of
 from producer.enqueue import Enqueued
 from producer.local import LocalWorkers, signals_unwind
 from producer.look.outcome import exit_code
@@ -54,16 +60,22 @@ def run(
     force: Force = False,
     canary: Canary = 0,
     workers: Annotated[int | None, typer.Option(help="Workers on this machine.")] = None,
-    new: Annotated[bool, typer.Option(help="Start anew, also where one is unfinished.")] = False,
+    new: New = False,
+    tag: Tags = None,
+    reuse: ReuseFlag = False,
+    any_code: AnyCode = False,
 ) -> None:
     """Enqueue, train and watch on this machine."""
     spec = read_file(file, sets, count, seed, name, trainer, force)
     for warning in spec.warnings:
         print(f"warning: {warning}", file=sys.stderr)
+    if lacks := late.lacks(spec):
+        raise UserError(lacks)
+    more: dict[str, Any] = {"tags": tags_of(tag), "reuse": reuse_of(reuse, any_code)}
     with signals_unwind(), open_session() as session:
         try:
             with Bar(count_sets(spec), "writing sets") as bar:
-                done = _enqueue(session, spec, file, new, code, canary, bar)
+                done = _enqueue(session, spec, file, new, code, canary, bar, more)
             say(session, done, as_json=False, is_run=True)
             code_ = _train(session, done.sid, workers)
         finally:
@@ -80,6 +92,7 @@ def _enqueue(
     code: str | None,
     canary: int,
     bar: Bar,
+    more: Mapping[str, Any],
 ) -> Enqueued:
     """The unfinished sweep of the same digest, or else a new one."""
 
@@ -93,6 +106,7 @@ def _enqueue(
             canary=canary,
             progress=bar.at,
             warn=warn,
+            **more,
         )
 
     done = enqueue(again=new)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hpq.errors import UserError
 from hpq.settings import Settings
-from hpq.signing import is_signed, key_of
+from hpq.signing import fingerprint, is_signed, key_of, keys_apart
 from hpq.sweep import Sweep
 from hpq.trial import TrialId
 from hpq.view import View
+from producer.code_back import give_back
+from producer.commands.options import AsJson
 from producer.completion import sweep_ids
+from producer.look.attempts import attempt_record, attempts_of
 from producer.look.by_hand import by_hand
 from producer.look.describe import sweep_lines, trial_lines
 from producer.look.logs import read_log
-from producer.look.out import show_json, show_lines
-from producer.look.records import finite, sweep_record, trial_record
+from producer.look.origin import origin_of
+from producer.look.out import show_json, show_lines, stdout_look
+from producer.look.records import finite, iso, sweep_record, trial_record
 from producer.lookup import find
 from producer.session import Session, open_session
 
@@ -31,15 +37,27 @@ def show(
         str | None,
         typer.Argument(help="SWEEP, SWEEP/7, or 7 of my last.", autocompletion=sweep_ids),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     as_command: Annotated[
-        bool, typer.Option("--command", help="How to run the trial's program by hand.")
+        bool, typer.Option("--command", help="How to run the trial by hand.")
     ] = False,
+    as_origin: Annotated[
+        bool, typer.Option("--provenance", help="Where it came from and what it ran on: JSON.")
+    ] = False,
+    code: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write its code, as enqueued, there.")
+    ] = None,
 ) -> None:
     """A sweep or a trial in full."""
     with open_session() as session:
         found = find(session.view, what, session.settings.user)
-        if as_command:
+        if code is not None:
+            sid = found if isinstance(found, str) else found.sweep
+            count = give_back(session.view, sid, code)
+            print(f"{code}: {count} {'file' if count == 1 else 'files'}", file=sys.stderr)
+        elif as_origin:
+            show_json(origin_of(session.view, found))
+        elif as_command:
             print(by_hand(session.view, found))
         elif isinstance(found, TrialId):
             _show_trial(session.view, found, as_json)
@@ -51,7 +69,7 @@ def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
     view = session.view
     sweep = view.sweep(sid)
     if not as_json:
-        return show_lines(sweep_lines(sweep, _signed(session.settings, sweep)))
+        return show_lines(sweep_lines(sweep, _signed(session.settings, sweep)), whole=True)
     launch = sweep.launch
     more: dict[str, Any] = {
         "launch": {name: getattr(launch, name) for name in launch.__slots__},
@@ -62,6 +80,17 @@ def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
         "digest": sweep.digest,
         "spec": dict(sweep.spec),
         "provenance": dict(sweep.provenance),
+        "files": [
+            {
+                "at": iso(file.at_ms),
+                "added": file.added,
+                "cancelled": file.cancelled,
+                "digest": file.digest,
+                "spec": dict(file.spec),
+                "provenance": dict(file.origin),
+            }
+            for file in sweep.files
+        ],
     }
     show_json(sweep_record(sweep, view.leaders([sweep])[0]) | more)
 
@@ -75,18 +104,25 @@ def _signed(settings: Settings, sweep: Sweep) -> str:
     except UserError as error:
         return f"unknown: {error}"
     if key is None:
-        return "unknown: there is no key here"
-    is_ours = is_signed(key, settings.prefix, sweep.id, sweep.launch, sweep.signature)
-    return "yes" if is_ours else "not by your key: by another, or the record was changed since"
+        return f"unknown: there is no key here{keys_apart(sweep, 'none')}"
+    if is_signed(key, settings.prefix, sweep.id, sweep.launch, sweep.signature):
+        return "yes"
+    which = keys_apart(sweep, fingerprint(key))
+    return f"not by your key{which}: by another, or the record was changed since"
 
 
 def _show_trial(view: View, found: TrialId, as_json: bool) -> None:
     trial, sweep = view.trial(found), view.sweep(found.sweep)
     curves = {name: view.history(found, name) for name in trial.metrics}
     ran_on = view.provenance(trial.provenance)
+    attempts = attempts_of(view.story(found), trial)
     if not as_json:
         log, _ = read_log(view, found, _TAIL)
         text = log.decode("utf-8", "replace")
-        return show_lines(trial_lines(trial, sweep, curves, ran_on, text))
+        columns = stdout_look().columns
+        lines = trial_lines(trial, sweep, curves, ran_on, text, attempts=attempts, columns=columns)
+        return show_lines(lines, whole=True)
     history = {n: [[p.step, finite(p.value)] for p in points] for n, points in curves.items()}
-    show_json(trial_record(trial) | {"history": history, "provenance": dict(ran_on)})
+    told = [attempt_record(one) for one in attempts]
+    more = {"attempts": told, "history": history, "provenance": dict(ran_on)}
+    show_json(trial_record(trial) | more)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from producer.commands.options import AsJson
 from producer.completion import sweep_ids
 from producer.look.summary_page import print_summary, print_summary_json
 from producer.session import open_session
@@ -19,7 +20,7 @@ def summary(
         str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many trials in the ranking.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Ranking and bars of a sweep, what the parameters did to it, and what failed."""
     with open_session() as session:

@@ -16,6 +16,7 @@ from producer.look.lines import not_taken, say_verdict
 from producer.look.out import show_json, talk
 from producer.look.outcome import exit_code
 from producer.look.records import sweep_record
+from producer.look.text import planned
 from producer.session import open_session
 
 app = typer.Typer()
@@ -44,12 +45,14 @@ def wait(
                 raise typer.Exit(exit_code(change.snapshot.sweep))
             if is_late:
                 counts = change.snapshot.sweep.counts
-                raise Held(f"{sid} is not over after {timeout:g}s: {counts.ended}/{counts.total}")
+                raise Held(
+                    f"{sid} is not over after {timeout:g}s: {counts.ended}/{planned(counts)}"
+                )
 
 
 def _tell(shot: Snapshot, told: str) -> str:
     """Say once why nobody takes the sweep."""
-    why = not_taken(shot) if shot.sweep.counts.queued else None
+    why = not_taken(shot) if shot.sweep.counts.waits else None
     if why and why != told:
         talk(f"hpq: {why}")
     return why or ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
 
 import typer
 
 from hpq.snapshot import Worker
 from hpq.sweep import Sweep
+from producer.commands.options import AsJson
 from producer.look.out import show_json, show_table, talk
 from producer.look.records import worker_record
 from producer.look.style import Span, Style
@@ -21,7 +21,7 @@ app = typer.Typer()
 
 @app.command()
 def workers(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Live workers: what they are at, and which unfinished sweeps they leave alone."""
     with open_session() as session:

@@ -25,6 +25,8 @@ def audit_lines(sid: str, found: Audit) -> Iterator[Line]:
     if found.open:
         ends.append(f"{found.open} open")
     yield [Span(f"{found.trials} trials: {', '.join(ends)}; {found.events} events replayed")]
+    if found.reused:
+        yield [Span(f"{found.reused} of them are results of older sweeps, never trained here")]
     if found.requeues:
         why = ", ".join(f"{n} {clean(reason)}" for reason, n in found.requeues.items())
         late = f"; {found.late} came back late and were taken" if found.late else ""

@@ -1,34 +1,70 @@
-"""A trial's program as one line of shell, for running it by hand."""
+"""A trial as one line of shell, for running it by hand."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
+from pathlib import Path
 
+import hpq
+from hpq import bundle as packing
 from hpq.command import argv
 from hpq.errors import UserError
-from hpq.trial import TrialId
+from hpq.hyperparams import SHIPPED
+from hpq.search.replicates import SEED, seed_of
+from hpq.sweep import Sweep, Wandb
+from hpq.trial import Params, TrialId
 from hpq.view import View
 from producer.look.export import shell_line
+
+_STAND_IN = Path(hpq.__file__).parent / "standin" / "alone"
 
 
 def by_hand(view: View, found: TrialId | str) -> str:
     """The shell command that a trial's worker starts, with the interpreter of workers here.
 
-    A command that wants its parameters in a file gets one under /tmp, written first.
+    What wants its parameters in a file gets one under /tmp, written first.
 
     Raises:
-        UserError: a sweep was named, or its trials run a trainer, which is no command.
+        UserError: a sweep was named.
     """
     if isinstance(found, str):
         raise UserError(f"{found} is a sweep; name one of its trials, {found}/1")
-    launch = view.sweep(found.sweep).launch
-    if not (launch.program or launch.command):
-        raise UserError(f"{found} runs the trainer {launch.trainer}, which has no command")
-    params = view.trial(found).params
+    sweep, params = view.sweep(found.sweep), view.trial(found).params
+    launch = sweep.launch
     file = f"/tmp/hpq-{found.sweep}-{found.number}.json"
-    words = argv(launch.command, launch.program, params, environ=os.environ, params_file=file)
+    env: list[str] = []
+    if launch.program or launch.command:
+        words = list(
+            argv(launch.command, launch.program, params, environ=os.environ, params_file=file)
+        )
+        if launch.wandb is Wandb.STAND_IN and _imports_wandb(view, sweep):
+            env = [f"PYTHONPATH={shell_line([str(_STAND_IN)])}:$PYTHONPATH", f"HPQ_PARAMS={file}"]
+    else:
+        words = _trainer(launch.trainer, params)
+    seed = seed_of(sweep, found.number, params)
+    if launch.trainer in SHIPPED:
+        words += ["--set", f"seed={seed}"] if seed and SEED not in params else []
     steps = [f"cd {shell_line([launch.code_dir])}"] if launch.code_dir else []
-    if file in words:
+    if file in words or env:
         steps.append(f"printf %s {shell_line([json.dumps(dict(params))])} > {file}")
-    return " && ".join([*steps, shell_line(words)])
+    if (seed or sweep.replicates > 1) and launch.trainer not in SHIPPED:
+        env.append(f"HPQ_SEED={seed}")
+    return " && ".join([*steps, " ".join([*env, shell_line(words)])])
+
+
+def _trainer(trainer: str, params: Params) -> list[str]:
+    sets = [w for n, v in params.items() for w in ("--set", f"{n}={json.dumps(v)}")]
+    if trainer in SHIPPED:
+        return [sys.executable, "-m", f"worker.trainers.{trainer}", *sets]
+    return [sys.executable, "-P", "-m", "worker.by_hand", trainer, *sets]
+
+
+def _imports_wandb(view: View, sweep: Sweep) -> bool:
+    data = view.bundle(sweep.bundle)
+    try:
+        files = packing.unpack(data, view.manifest(sweep.launch.code)) if data else {}
+    except ValueError:
+        return False
+    return any(b"wandb" in content for name, (content, _) in files.items() if name.endswith(".py"))

@@ -6,17 +6,21 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hpq.given import GivenFile
+from hpq.search.replicates import seed_of
 from hpq.sweep import Sweep
 from hpq.trial import Params, Point, Trial
+from producer.look.attempts import Attempt, attempt_lines
+from producer.look.early_lines import rule_words, target_words, why_ended
 from producer.look.flat import flat
 from producer.look.records import iso
 from producer.look.sparkline import sparkline
 from producer.look.style import Line, Span, Style
-from producer.look.text import clean, clean_block, duration, measure, size, value, width
+from producer.look.text import clean, clean_block, duration, measure, planned, size, value, width
 from producer.look.trial_rows import STATE_STYLE
 from producer.look.verdict import count_words
 
-_CURVE = 60  # columns
+_CURVE, _LEAST_CURVE = 60, 8  # columns
 _INDENT = "  "
 
 
@@ -36,15 +40,21 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
             "code": launch.code,
             "code directory": launch.code_dir,
             "environment": " ".join(launch.pass_env),
+            "wandb": launch.wandb.value if launch.wandb else "",
             "signed": signed,
             "class": sweep.worker_class,
             "owner": sweep.owner,
+            "replicates": str(sweep.replicates) if sweep.replicates > 1 else "",
+            "tags": " ".join(sweep.tags),
             "priority": str(sweep.priority or ""),
             "max parallel": str(sweep.max_parallel or ""),
             "retries": str(sweep.retries or ""),
             "timeout": duration(sweep.timeout_s * 1000) if sweep.timeout_s else "",
+            "early terminate": rule_words(sweep.early) if sweep.early else "",
+            "target": target_words(sweep)
+            or (f"{metric.target:g}" if metric and metric.target is not None else ""),
             "keep": f"best {sweep.keep.best}, last {sweep.keep.last}" if sweep.keep else "",
-            "method": f"{sweep.method}, seed {sweep.seed}",
+            "method": f"{sweep.method}, seed {sweep.seed}" + _sampling(sweep),
             "varying": " ".join(sweep.varying),
             "created": iso(sweep.created_ms) or "",
             "digest": sweep.digest,
@@ -56,7 +66,27 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
         yield from _section("file", ([Span(line)] for line in clean_block(text).splitlines()))
     else:
         yield from _block("file", sweep.spec)
+    for file in sweep.files:
+        yield from _section(_grown(file), _file(file))
     yield from _block("provenance", origin)
+
+
+def _grown(file: GivenFile) -> str:
+    what = f"{file.added} added" + (f", {file.cancelled} cancelled" if file.cancelled else "")
+    return f"file of {iso(file.at_ms)}: {what}"
+
+
+def _file(file: GivenFile) -> Iterator[Line]:
+    text = file.origin.get("text")
+    shown = clean_block(text) if isinstance(text, str) else json.dumps(dict(file.spec), indent=2)
+    return ([Span(line)] for line in shown.splitlines())
+
+
+def _sampling(sweep: Sweep) -> str:
+    if not sweep.sampler:
+        return ""
+    end = "open-ended" if sweep.counts.is_open_ended else f"to {planned(sweep.counts)} trials"
+    return f"; sets by {sweep.sampler} as workers ask, {sweep.no_more or end}"
 
 
 def trial_lines(
@@ -65,6 +95,9 @@ def trial_lines(
     curves: Mapping[str, Sequence[Point]],
     provenance: Params,
     log: str,
+    *,
+    attempts: Sequence[Attempt] = (),
+    columns: int = 80,
 ) -> Iterator[Line]:
     """Everything that is known of a trial; `curves` by metric, `log` its last lines."""
     yield [Span("trial   "), Span(str(trial.id), Style.BOLD)]
@@ -72,21 +105,26 @@ def trial_lines(
     if trial.failure:
         yield [Span("failed  "), Span(str(trial.failure.kind), Style.RED)]
         yield [Span(f"        {clean(trial.failure.message)}")]
+    if ended := why_ended(trial, sweep):
+        yield [Span("why     "), Span(ended)]
     yield from _pairs(
         {
             "attempt": str(trial.attempt),
             "worker": f"{trial.worker} on {trial.host}" if trial.worker else "",
             "started": iso(trial.claimed_ms) or "",
             "ended": iso(trial.ended_ms) or "",
-            "time": duration(trial.duration_ms) if trial.duration_ms else "",
+            "time": _time(trial),
             "step": str(trial.step or ""),
             "phase": trial.phase,
+            "replicate": _replicate(trial, sweep),
             "started again": trial.restarted,
+            "result of": f"{trial.reused}: it never ran here" if trial.reused else "",
             "checkpoint": _checkpoint(trial),
         }
     )
+    yield from _section("attempts", attempt_lines(attempts))
     yield from _section("parameters", _pairs({k: value(v) for k, v in flat(trial.params).items()}))
-    yield from _section("metrics", _metrics(trial, sweep, curves))
+    yield from _section("metrics", _metrics(trial, sweep, curves, columns))
     yield from _section("artifacts", artifact_lines(trial))
     # The versions of all packages are for --json: they would push the log off the screen.
     yield from _block("provenance", {k: v for k, v in provenance.items() if k != "packages"})
@@ -94,11 +132,30 @@ def trial_lines(
     yield from _section(f"last of hpq logs {trial.id}", ([Span(line)] for line in lines))
 
 
-def _metrics(trial: Trial, sweep: Sweep, curves: Mapping[str, Sequence[Point]]) -> Iterator[Line]:
+def _replicate(trial: Trial, sweep: Sweep) -> str:
+    if sweep.replicates < 2:
+        return ""
+    number = trial.id.number
+    place = (number - 1) % sweep.replicates + 1
+    return f"{place} of {sweep.replicates}, seed {seed_of(sweep, number, trial.params)}"
+
+
+def _time(trial: Trial) -> str:
+    """How long the latest attempt ran, and how long all of them where there were others."""
+    if not trial.before_ms:
+        return duration(trial.duration_ms) if trial.duration_ms else ""
+    last = f"{duration(trial.duration_ms)} in attempt {trial.attempt}, "
+    return (last if trial.duration_ms else "") + f"{duration(trial.total_ms)} in all"
+
+
+def _metrics(
+    trial: Trial, sweep: Sweep, curves: Mapping[str, Sequence[Point]], columns: int
+) -> Iterator[Line]:
     objective = sweep.metric.name if sweep.metric else ""
     wide = max((width(clean(name)) for name in trial.metrics), default=0)
     for name, last in sorted(trial.metrics.items(), key=lambda kv: (kv[0] != objective, kv[0])):
-        curve = sparkline([p.value for p in curves.get(name, ())], _CURVE)
+        room = max(_LEAST_CURVE, min(_CURVE, columns - wide - 2 - 9 - 2 - len(_INDENT)))
+        curve = sparkline([p.value for p in curves.get(name, ())], room)
         style = Style.BOLD if name == objective else Style.PLAIN
         shown = clean(name)
         blanks = " " * (wide - width(shown))

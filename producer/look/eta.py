@@ -28,7 +28,7 @@ class Estimate:
     def __str__(self) -> str:
         if self.high_ms < 1000:
             return "about 1s"
-        low, middle, high = map(_coarse, (self.low_ms, self.left_ms, self.high_ms))
+        low, middle, high = map(coarse, (self.low_ms, self.left_ms, self.high_ms))
         if low == high:
             return f"about {middle}"
         if low[-1] == high[-1]:
@@ -92,7 +92,7 @@ def trial_left_ms(
     return None if usual is None or usual < 0 else usual
 
 
-def _coarse(ms: float) -> str:
+def coarse(ms: float) -> str:
     """A length of time in one unit: an estimate has no second digit worth reading."""
     s = ms / 1000
     for unit, size, below in (("s", 1, 90), ("m", 60, 90), ("h", 3600, 48), ("d", 86400, math.inf)):

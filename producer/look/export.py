@@ -21,7 +21,19 @@ from producer.look.records import iso
 from producer.look.text import clean_block, flag
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
-_FIXED = ("step", "attempt", "worker", "host", "started", "ended", "duration_s", "failure", "error")
+_FIXED = (
+    "step",
+    "attempt",
+    "worker",
+    "host",
+    "started",
+    "ended",
+    "duration_s",
+    "failure",
+    "error",
+    "total_s",
+    "reused",
+)
 
 
 def write_csv(
@@ -50,6 +62,8 @@ def write_csv(
             trial.duration_ms / 1000,
             failure.kind.value if failure else None,
             guarded(failure.message) if failure else None,
+            trial.total_ms / 1000,
+            trial.reused or None,
         ]
         writer.writerow(row)
 

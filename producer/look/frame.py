@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpq.snapshot import Snapshot, Worker
+from hpq.sweep import SweepState
 from producer.look.style import Line, Span, Style
 from producer.look.tables import Column, lay
 from producer.look.text import clean, duration
 from producer.look.trial_rows import trial_columns, trial_row
 from producer.look.verdict import needs_you, note, verdict
 
+_LONGEST = 5  # lines of what needs the user
 _HEADINGS = ("", "last ended", "best")  # what runs stands right below the table's titles
 LEAST_COLUMNS, LEAST_ROWS = 30, 6
 ROOMY_ROWS = 16  # from here on there are blanks, a footer and whole sentences
@@ -50,11 +52,24 @@ def frame(scene: Scene, columns: int, rows: int) -> list[Line]:
 def _head(scene: Scene, columns: int, rows: int) -> list[Line]:
     roomy = rows >= ROOMY_ROWS
     head = verdict(scene.snapshot, columns, 2 if roomy else 1)[: rows - 2]
-    texts = [scene.stale] if scene.stale else []
-    texts += needs_you(scene.snapshot, scene.not_taken)
-    for text in texts[: 3 if roomy else 1]:
-        head += note(text, columns)[: 2 if roomy or scene.not_taken else 1]
+    head += _notes(scene, columns, rows // 3 if roomy else 1, rows - len(head) - 2)
     return [*head, []] if roomy else head[: rows - 1]
+
+
+def _notes(scene: Scene, columns: int, room: int, most: int) -> list[Line]:
+    """What needs the user; `most` lines instead of `room` where nothing goes on without them."""
+    is_held = scene.snapshot.sweep.state is SweepState.HELD
+    texts = needs_you(scene.snapshot, scene.not_taken)
+    # Why it is held may be long, and what helps comes after it.
+    wants = [2 if is_held and i == 0 else _LONGEST for i in range(len(texts))]
+    if scene.stale:
+        texts, wants = [scene.stale, *texts], [2, *wants]
+    if is_held or scene.not_taken:
+        room = max(room, most)
+    out: list[Line] = []
+    for text, want in zip(texts, wants, strict=True):
+        out += note(text, columns, min(want, room - len(out)))
+    return out
 
 
 def _footer(scene: Scene) -> Line:

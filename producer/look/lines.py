@@ -82,7 +82,7 @@ def _notes(shot: Snapshot, begun: Collection[int]) -> list[str]:
     # Only of trials that have begun in the lines: the snapshot may be ahead of the events.
     early = [t for t in shot.running if t.phase and not t.step and t.id.number in begun]
     out = [f"#{t.id.number} {clean(t.phase)}" for t in early]
-    stuck = not_taken(shot) if shot.sweep.counts.queued else None
+    stuck = not_taken(shot) if shot.sweep.counts.waits else None
     return [*out, f"! {stuck}"] if stuck else out
 
 

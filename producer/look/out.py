@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from producer.look.style import Line, Look, Span, paint
+from producer.look.style import Line, Look, Span, fold, paint
 from producer.look.tables import Column, Layout, lay
 from producer.look.terminal import look_of
 
@@ -29,11 +29,12 @@ def stdout_look() -> Look:
     return Look(columns=_ENDLESS, rows=look.rows, colour=False, unicode=look.unicode)
 
 
-def show_lines(lines: Iterable[Line]) -> None:
-    """Print lines, cut to the terminal."""
+def show_lines(lines: Iterable[Line], *, whole: bool = False) -> None:
+    """Print lines, cut to the terminal; `whole` ones go on in the next line instead."""
     look = stdout_look()
     for line in lines:
-        print(paint(line, look))
+        for part in fold(line, look.columns) if whole else [line]:
+            print(paint(part, look))
 
 
 def show_table(columns: Sequence[Column], rows: Iterable[Sequence[Span]]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hpq.search.replicates import seed_of
 from hpq.sweep import Sweep
 from hpq.trial import Trial
 from producer.look.bars import Scale, bar
 from producer.look.flat import cell
 from producer.look.out import show_lines, show_table
+from producer.look.scores import score
 from producer.look.style import Span, Style
 from producer.look.tables import Column
 from producer.look.text import clean, duration, measure
@@ -24,6 +26,7 @@ def result_columns(sweep: Sweep, metrics: Sequence[str] = ()) -> list[Column]:
         Column(title="#", keep=100, right=True),
         Column(title="state", keep=90),
         *(Column(title=clean(p), keep=70 - i, least=6) for i, p in enumerate(sweep.varying)),
+        *([Column(title="seed", keep=65, right=True)] if sweep.replicates > 1 else []),
         Column(title=name, keep=95, right=True),
         *(Column(title=clean(m), keep=60, right=True) for m in metrics),
         Column(title="step", keep=50, right=True),
@@ -35,11 +38,14 @@ def result_columns(sweep: Sweep, metrics: Sequence[str] = ()) -> list[Column]:
 def result_row(trial: Trial, sweep: Sweep, metrics: Sequence[str] = ()) -> list[Span]:
     """A trial as cells: what varies, what came out, and why it failed."""
     failure = trial.failure
+    has_seeds = sweep.replicates > 1
     why = f"{failure.kind}: {clean(failure.message)}" if failure else ""
+    why = why or (f"of {clean(trial.reused)}" if trial.reused else "")
     return [
         Span(str(trial.id.number)),
         Span(trial.state.value, STATE_STYLE[trial.state]),
         *(Span(cell(trial.params, p)) for p in sweep.varying),
+        *([Span(str(seed_of(sweep, trial.id.number, trial.params)))] if has_seeds else []),
         Span("" if trial.objective is None else measure(trial.objective), Style.BOLD),
         *(Span(measure(trial.metrics[m]) if m in trial.metrics else "") for m in metrics),
         Span(str(trial.step or "")),
@@ -67,7 +73,7 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
             Span(str(trial.id.number)),
             *(Span(cell(trial.params, p)) for p in sweep.varying),
             Span(duration(trial.duration_ms)),
-            Span("" if objective is None else measure(objective), Style.BOLD),
+            Span(score(trial), Style.BOLD),
         ]
         if scale:
             row.append(Span("" if objective is None else bar(objective, scale, _BAR), Style.GREEN))

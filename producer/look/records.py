@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from hpq.snapshot import Snapshot, Worker
 from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
 from producer.look.eta import Estimate
+from producer.look.scores import group_record
 
 
 def finite(value: float | None) -> float | None:
@@ -33,15 +35,21 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
         "held": sweep.held or None,
         "canary": sweep.canary or None,
         "total": counts.total,
+        "planned": None if counts.is_open_ended else int(counts.planned),
+        "open_ended": counts.is_open_ended,
         **{state.value: counts.of(state) for state in TrialState},
         "diverged": counts.diverged,
         "metric": sweep.metric.name if sweep.metric else None,
         "goal": sweep.metric.goal.value if sweep.metric else None,
         "best": finite(best),
+        "target": sweep.metric.target if sweep.metric else None,
+        "reached": asdict(sweep.reached) if sweep.reached else None,
         "created": iso(sweep.created_ms),
         "owner": sweep.owner,
         "class": sweep.worker_class,
         "priority": sweep.priority,
+        "replicates": sweep.replicates,
+        "tags": list(sweep.tags),
     }
 
 
@@ -54,6 +62,7 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         "state": trial.state.value,
         "params": dict(trial.params),
         "objective": finite(trial.objective),
+        **({"replicates": group_record(trial.group)} if trial.group else {}),
         "metrics": {name: finite(value) for name, value in trial.metrics.items()},
         "step": trial.step,
         "attempt": trial.attempt,
@@ -61,8 +70,11 @@ def trial_record(trial: Trial) -> dict[str, Any]:
         "host": trial.host or None,
         "started": iso(trial.claimed_ms),
         "ended": iso(trial.ended_ms),
-        "duration_s": trial.duration_ms / 1000,
+        "duration_s": trial.duration_ms / 1000,  # of the latest attempt
+        "total_s": trial.total_ms / 1000,  # of all
         "restarted": trial.restarted or None,
+        "reused": trial.reused or None,
+        "pruning": asdict(trial.pruning) if trial.pruning else None,
         "checkpoint": {
             "store": trial.checkpoint.store,
             "path": trial.checkpoint.path,
@@ -103,6 +115,7 @@ def worker_record(worker: Worker) -> dict[str, Any]:
         "version": worker.version,
         "seen": iso(worker.seen_ms),
         "started": iso(worker.started_ms),
+        "store": {"yes": True, "no": False}.get(worker.store),
         "takes": list(worker.takes),
         "refuses": dict(worker.refuses),
     }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from hpq.errors import UserError
@@ -12,8 +13,22 @@ from hpq.sweep import Goal, Sweep
 from hpq.trial import Json, Trial, TrialState
 from hpq.view import View
 from producer.look.flat import flat, pick
+from producer.where import Where
 
 _CHUNK = 500
+# what every trial may have beside parameters and metrics; duration in seconds
+FIXED: Mapping[str, Callable[[Trial], Json]] = {
+    "objective": lambda t: t.objective,
+    "duration": lambda t: t.duration_ms / 1000 or None,
+    "number": lambda t: t.id.number,
+    "state": lambda t: t.state.value,
+    "step": lambda t: t.step or None,
+    "attempt": lambda t: t.attempt or None,
+    "ended": lambda t: t.ended_ms or None,
+    "host": lambda t: t.host or None,
+    "worker": lambda t: t.worker or None,
+    "failure": lambda t: t.failure.kind.value if t.failure else None,
+}
 _Key = tuple[int, float, str]
 
 
@@ -26,12 +41,13 @@ class Selection:
     state: TrialState | None = None
     sort: str = ""
     top: int | None = None
+    where: Where | None = None
 
     def trials(self) -> Iterator[Trial]:
         """The trials, as they are read.
 
         Raises:
-            UserError: no trial has what they are to be sorted by.
+            UserError: no trial has what they are to be sorted by, or chosen by.
         """
         if not self.sort and self.top is None:
             yield from self._matching()
@@ -41,8 +57,13 @@ class Selection:
             yield from self.view.trials(self.sweep.id, numbers[start : start + _CHUNK])
 
     def _matching(self) -> Iterator[Trial]:
-        trials = self.view.all_trials(self.sweep.id)
-        return (t for t in trials if self.state is None or t.state is self.state)
+        for trial in self.view.all_trials(self.sweep.id):
+            if self.where is not None and not self.where.holds(partial(field_of, trial)):
+                continue
+            if self.state is None or trial.state is self.state:
+                yield trial
+        if self.where is not None:
+            self.where.check_met((*self.sweep.varying, *FIXED))
 
     def _order(self) -> list[int]:
         """Numbers in order; of the trials no more is kept than what decides it."""
@@ -51,7 +72,7 @@ class Selection:
         turned = self.sort.startswith("-") != (name == "objective" and best_high)
         present, missing = [], []
         for trial in self._matching():
-            key = _key(_field(trial, name))
+            key = _key(field_of(trial, name))
             if key is None:
                 missing.append(trial.id.number)
             else:
@@ -74,22 +95,13 @@ def names_in(view: View, sweep: Sweep) -> tuple[list[str], list[str]]:
     return list(params), list(metrics)
 
 
-def _field(trial: Trial, name: str) -> Json:
+def field_of(trial: Trial, name: str) -> Json:
+    """A parameter, else a metric, else one of FIXED; None where the trial has no such thing."""
     if (param := pick(trial.params, name)) is not None:
         return param
     if name in trial.metrics:
         return trial.metrics[name]
-    fixed: dict[str, Json] = {
-        "objective": trial.objective,
-        "duration": trial.duration_ms or None,
-        "number": trial.id.number,
-        "state": trial.state.value,
-        "step": trial.step or None,
-        "ended": trial.ended_ms or None,
-        "host": trial.host or None,
-        "worker": trial.worker or None,
-    }
-    return fixed.get(name)
+    return FIXED[name](trial) if name in FIXED else None
 
 
 def _key(value: Json) -> _Key | None:

@@ -6,12 +6,15 @@ no escape sequence is ever cut through.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from producer.look.text import fit, to_ascii, width
+
+_WORD = re.compile(r"\s+|\S+")
 
 
 class Style(StrEnum):
@@ -81,3 +84,41 @@ def flow(items: Sequence[Line], columns: int, gap: str = "  ") -> list[Line]:
             lines.append(list(item))
             used = size
     return list(lines)
+
+
+def fold(line: Line, columns: int) -> list[Line]:
+    """The line in as many as it needs: broken between words, else within; nothing is left out.
+
+    What follows stands below where the last span, the value behind a label, began.
+    """
+    if width(plain(line)) <= columns:
+        return [line]
+    begin = width(plain(line[:-1]))
+    blanks = " " * (begin if begin <= columns // 2 else 4)
+    lines: list[list[Span]] = [[]]
+    used = 0
+    for span in line:
+        for word in _WORD.findall(span.text):
+            for piece in _pieces(word, columns - len(blanks)):
+                if used + width(piece) > columns and not piece.isspace():
+                    lines.append([Span(blanks)])
+                    used = len(blanks)
+                elif used + width(piece) > columns:
+                    continue
+                lines[-1].append(Span(piece, span.style))
+                used += width(piece)
+    return list(lines)
+
+
+def _pieces(word: str, columns: int) -> list[str]:
+    """A word, or the parts of one that is wider than a line."""
+    if width(word) <= columns:
+        return [word]
+    out, used = [""], 0
+    for char in word:
+        if used + width(char) > columns:
+            out.append("")
+            used = 0
+        out[-1] += char
+        used += width(char)
+    return out

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from hpq.sweep import Sweep
 from hpq.trial import Json, Trial, TrialState
-from producer.look.flat import pick
+from producer.look.flat import flat
 from producer.look.text import clean, number, value
 
 LEAST_FOR_EFFECTS = 4  # finished trials
@@ -51,22 +52,49 @@ class Failed:
     message: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """Trials that were stopped early, and the time that they would have taken beyond what they did.
+
+    `usual_ms` is the median of the finished trials (None: none has finished), `ran_ms` what all
+    finished and stopped ones took.
+    """
+
+    stopped: int
+    finished: int
+    ran_ms: float
+    usual_ms: float | None
+    ms: float
+
+
 @dataclass(slots=True)
 class Tally:
     """Takes trials one by one and keeps of them only what a summary needs."""
 
     sweep: Sweep
     objectives: list[float] = field(default_factory=list)
-    _values: dict[str, list[Json]] = field(default_factory=dict)
+    reused: int = 0  # trials with the result of an older sweep's
+    total_ms: int = 0  # of all attempts
+    before_ms: int = 0  # of those that another attempt followed
+    _values: dict[str, list[tuple[Json, float]]] = field(default_factory=dict)
     _failed: dict[str, Failed] = field(default_factory=dict)
+    _took: dict[TrialState, list[int]] = field(default_factory=dict)
 
     def add(self, trials: Iterable[Trial]) -> Tally:
         """Count these trials in."""
         for trial in trials:
+            self.reused += bool(trial.reused)
+            if trial.state in _RANKED and not trial.reused:
+                self._took.setdefault(trial.state, []).append(trial.duration_ms)
+            self.total_ms += trial.total_ms
+            self.before_ms += trial.before_ms
             if trial.objective is not None and trial.state in _RANKED:
                 self.objectives.append(trial.objective)
+                leaves = {**flat(trial.params), **trial.params}
                 for name in self.sweep.varying:
-                    self._values.setdefault(name, []).append(pick(trial.params, name))
+                    if name in leaves:  # a condition may have left it out
+                        pair = leaves[name], trial.objective
+                        self._values.setdefault(name, []).append(pair)
             if trial.failure is not None and trial.state is TrialState.FAILED:
                 kind, message = trial.failure.kind.value, clean(trial.failure.message)
                 old = self._failed.get(kind)
@@ -79,6 +107,22 @@ class Tally:
         return self
 
     @property
+    def saved(self) -> Saved | None:
+        """What early termination saved; None where it stopped nothing."""
+        stopped = self._took.get(TrialState.PRUNED, [])
+        finished = self._took.get(TrialState.FINISHED, [])
+        if not stopped:
+            return None
+        usual = median(finished) if finished else None
+        return Saved(
+            stopped=len(stopped),
+            finished=len(finished),
+            ran_ms=sum(stopped) + sum(finished),
+            usual_ms=usual,
+            ms=sum(max(0.0, usual - took) for took in stopped) if usual else 0.0,
+        )
+
+    @property
     def failures(self) -> list[Failed]:
         """The kinds of failure, the most frequent first."""
         return sorted(self._failed.values(), key=lambda f: -f.count)
@@ -88,7 +132,7 @@ class Tally:
         """The effect of each varying parameter, the largest first; none of too few trials."""
         if len(self.objectives) < LEAST_FOR_EFFECTS:
             return []
-        found = [effect(name, values, self.objectives) for name, values in self._values.items()]
+        found = [effect(name, *zip(*pairs, strict=True)) for name, pairs in self._values.items()]
         return sorted((e for e in found if e), key=lambda e: -e.size)
 
 

@@ -8,10 +8,21 @@ from hpq.sweep import Goal, Sweep
 from producer.look.bars import Scale, bar, scale_of
 from producer.look.style import Line, Span, Style
 from producer.look.summary import Effect, Tally
-from producer.look.text import clean, measure, pad, width
+from producer.look.text import clean, duration, measure, pad, trials_of, width
 
 _BAR = 20
 _MOST_EFFECTS = 8  # parameters
+
+
+def hours_line(tally: Tally) -> Iterator[Line]:
+    """How long the workers trained in all, where attempts were repeated; what was not trained."""
+    if tally.reused:
+        text = f"{trials_of(tally.reused, 'result')} of older sweeps, never trained here"
+        yield [Span(text, Style.DIM)]
+    if tally.before_ms:
+        all_, before = duration(tally.total_ms), duration(tally.before_ms)
+        text = f"trained {all_} in all, {before} of it in attempts that another followed"
+        yield [Span(text, Style.DIM)]
 
 
 def rest_line(sweep: Sweep, tally: Tally, shown: int) -> Iterator[Line]:

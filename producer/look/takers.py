@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from hpq.snapshot import Worker
 from hpq.sweep import DEFAULT_CLASS, Sweep
@@ -11,27 +11,21 @@ from producer.look.text import clean
 _ALLOW = "allow:"  # how a worker writes its HPQ_ALLOW lines among what it takes
 
 
-def why_not_taken(
-    sweep: Sweep, workers: Iterable[Worker], shipped: Collection[str], fingerprint: str = ""
-) -> str | None:
+def why_not_taken(sweep: Sweep, workers: Iterable[Worker], shipped: Collection[str]) -> str | None:
     """One line with the remedy where no live worker can take the sweep; None where one can.
 
-    `fingerprint` is that of the key which signed the sweep; where it is not known, a worker with
-    any key counts as able, as one with HPQ_ALLOW lines does, until it says that it refuses.
+    Where it is not known which key signed the sweep, a worker with any key counts as able, as one
+    with HPQ_ALLOW lines does, until it says that it refuses.
     """
-    there = [
-        w for w in workers if w.worker_class == sweep.worker_class and w.only in ("", sweep.id)
-    ]
+    of_class = [w for w in workers if w.worker_class == sweep.worker_class]
+    there = [w for w in of_class if w.only in ("", sweep.id)]
     if not there:
-        start = "hpq worker"
-        if sweep.worker_class != DEFAULT_CLASS:
-            start = f"HPQ_QUEUE={sweep.worker_class} {start}"
-        return f"no worker of class {sweep.worker_class!r} is alive; start one: {start}"
+        return _nobody(sweep, of_class)
     willing = [w for w in there if w.state not in ("faulty", "stopping")]
     if not willing:
         states = ", ".join(f"{clean(w.name)} is {clean(w.state)}" for w in there[:3])
         return f"no worker can take it: {states}; `hpq workers` lists them"
-    if any(_takes(w, sweep, shipped, fingerprint) for w in willing):
+    if any(_takes(w, sweep, shipped) for w in willing):
         return None
     for worker in willing:
         if sweep.id in worker.refuses:
@@ -42,25 +36,46 @@ def why_not_taken(
             f"{clean(older.name)} runs hpq {clean(older.version)}, which reads sweeps up to schema"
             f" {older.schema}, and this one has {sweep.schema}; upgrade the workers"
         )
-    return _remedy(sweep, shipped, len(willing))
+    return _remedy(sweep, shipped, willing)
 
 
-def _takes(worker: Worker, sweep: Sweep, shipped: Collection[str], fingerprint: str) -> bool:
+def _nobody(sweep: Sweep, pinned: Sequence[Worker]) -> str:
+    """No live worker is there for the sweep: none of its class, or for other sweeps alone."""
+    start = "hpq worker"
+    if sweep.worker_class != DEFAULT_CLASS:
+        start = f"HPQ_QUEUE={sweep.worker_class} {start}"
+    if not pinned:
+        return f"no worker of class {sweep.worker_class!r} is alive; start one: {start}"
+    who = f"each of {len(pinned)} live workers" if pinned[1:] else "the one live worker"
+    which = ", ".join(dict.fromkeys(clean(w.only) for w in pinned[:3]))
+    return (
+        f"{who} of class {sweep.worker_class!r} is there for another sweep only"
+        f" (HPQ_SWEEP: {which}); start one: {start}"
+    )
+
+
+def _takes(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
     if sweep.id in worker.refuses or worker.schema < sweep.schema:
         return False
     if sweep.launch.trainer in worker.takes:
         return True
     if sweep.launch.trainer in shipped:
         return False
-    if sweep.signature and worker.key and fingerprint in ("", worker.key):
+    if sweep.signature and worker.key and sweep.signer in ("", worker.key):
         return True
     return any(line.startswith(_ALLOW) for line in worker.takes)
 
 
-def _remedy(sweep: Sweep, shipped: Collection[str], count: int) -> str:
+def _remedy(sweep: Sweep, shipped: Collection[str], willing: Sequence[Worker]) -> str:
     launch = sweep.launch
-    who = "the one live worker" if count == 1 else f"each of {count} live workers"
+    who = f"each of {len(willing)} live workers" if willing[1:] else "the one live worker"
     if launch.trainer in shipped:
         return f"{who} lacks trainer {launch.trainer!r}; install hpq[trainers] where it runs"
-    what = launch.trainer or launch.program or "this code"
+    what = launch.what or "this code"
+    keys = ", ".join(dict.fromkeys(clean(w.key) for w in willing if w.key))
+    if keys and sweep.signature and sweep.signer:
+        return (
+            f"{who} may not run {clean(what)}: it is signed with code key {clean(sweep.signer)},"
+            f" and theirs is {keys}; start one with that HPQ_CODE_KEY, or HPQ_ALLOW for it"
+        )
     return f"{who} may not run {clean(what)}; start one with HPQ_CODE_KEY or HPQ_ALLOW for it"

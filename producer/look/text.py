@@ -12,6 +12,7 @@ import re
 import unicodedata
 
 from hpq.inert import CONTROL
+from hpq.sweep import Counts
 from hpq.trial import Json
 
 # A whole escape sequence (CSI, OSC, other strings, two-character ones), so that no "[31m" remains.
@@ -120,6 +121,11 @@ def value(param: Json) -> str:
 def trials_of(count: int, what: str = "trial") -> str:
     """`1 trial`, `5 trials`."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def planned(counts: Counts) -> str:
+    """How many trials a sweep will have: a number, or ∞ where it is open-ended."""
+    return "∞" if counts.is_open_ended else str(int(counts.planned))
 
 
 def duration(ms: float) -> str:

@@ -9,10 +9,12 @@ from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
 from producer.look.eta import trial_left_ms
 from producer.look.flat import cell
+from producer.look.scores import spread
 from producer.look.sparkline import sparkline
 from producer.look.style import Span, Style
 from producer.look.tables import Column
 from producer.look.text import clean, duration, measure
+from producer.worst import value_of
 
 STATE_STYLE = {
     TrialState.QUEUED: Style.DIM,
@@ -52,31 +54,24 @@ def trial_row(
     sweep = snapshot.sweep
     running = trial.state is TrialState.RUNNING
     taken = max(0, snapshot.at_ms - trial.claimed_ms) if running else trial.duration_ms
-    shown = _value(trial, sweep)
+    shown = value_of(sweep, trial)
     curve = curves.get(trial.id.number, ())
     return [
         Span(str(trial.id.number)),
         *(Span(cell(trial.params, name)) for name in sweep.varying),
         Span(str(trial.step) if trial.step else ""),
-        Span("" if shown is None else measure(shown), Style.BOLD),
+        Span("" if shown is None else measure(shown) + spread(trial.group), Style.BOLD),
         Span(sparkline(curve, CURVE_WIDE if columns >= WIDE else CURVE), Style.CYAN),
         Span(duration(taken) if taken or running else ""),
         Span(_state(trial, snapshot, taken), STATE_STYLE[trial.state]),
     ]
 
 
-def _value(trial: Trial, sweep: Sweep) -> float | None:
-    """The objective, or while there is none the newest value of the metric."""
-    if trial.objective is not None or sweep.metric is None:
-        return trial.objective
-    return trial.metrics.get(sweep.metric.name)
-
-
 def _state(trial: Trial, snapshot: Snapshot, taken_ms: float) -> str:
     if trial.failure is not None and trial.state is TrialState.FAILED:
         return trial.failure.kind.value
     if trial.state is not TrialState.RUNNING:
-        return trial.state.value
+        return "reused" if trial.reused else trial.state.value
     if not trial.step and trial.phase:
         return clean(trial.phase)
     mean = snapshot.pace.mean_ms if snapshot.pace.ended else None

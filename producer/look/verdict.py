@@ -10,10 +10,12 @@ import textwrap
 from hpq.snapshot import Snapshot
 from hpq.sweep import Sweep, SweepState
 from hpq.trial import Trial, TrialState
+from producer.look.early_lines import target_words
 from producer.look.eta import Estimate, sweep_eta
 from producer.look.flat import pairs
+from producer.look.scores import score
 from producer.look.style import Line, Span, Style, flow
-from producer.look.text import clean, duration, measure
+from producer.look.text import clean, duration, fit, planned
 
 STATE_STYLE = {
     SweepState.RUNNING: Style.GREEN,
@@ -30,20 +32,25 @@ _BAR_FROM = 60  # columns of the terminal; below, the figures have to do
 def verdict(snapshot: Snapshot, columns: int, best_rows: int = 2) -> list[Line]:
     """Name, state, counts, time and what is left; then the best trial so far."""
     sweep, counts = snapshot.sweep, snapshot.sweep.counts
-    filled = Span(bar(counts.ended, counts.total, _BAR), Style.GREEN)
-    progress = [filled, Span(" ")] if columns >= _BAR_FROM else []
+    has_bar = columns >= _BAR_FROM and not counts.is_open_ended
+    filled = Span(bar(counts.ended, int(counts.planned), _BAR), Style.GREEN) if has_bar else None
+    progress = [filled, Span(" ")] if filled else []
     items: list[Line] = [
         [Span(sweep.id, Style.BOLD)],
         [Span(sweep.state.value, STATE_STYLE[sweep.state])],
-        [*progress, Span(f"{counts.ended}/{counts.total}")],
+        [*progress, Span(f"{counts.ended}/{planned(counts)}")],
         *([Span(text)] for text in count_words(sweep)),
         [Span(duration(elapsed_ms(snapshot)))],
     ]
     if left := estimate(snapshot):
         items.append([Span(f"{left} left")])
+    elif counts.is_open_ended:
+        items.append([Span("open-ended")])
     lines = flow(items, columns)
     if snapshot.best and sweep.metric:
         lines += flow(best_items(snapshot.best[0], sweep), columns)[:best_rows]
+    if words := target_words(sweep):
+        lines += flow([[Span(words, Style.BOLD)]], columns)[:1]
     return lines
 
 
@@ -60,7 +67,7 @@ def count_words(sweep: Sweep) -> list[str]:
 def best_items(trial: Trial, sweep: Sweep) -> list[Line]:
     """`best test/acc 0.9426`, `#7`, `lr=0.4`, … for `flow`."""
     name = clean(sweep.metric.name) if sweep.metric else "objective"
-    shown = "-" if trial.objective is None else measure(trial.objective)
+    shown = score(trial) or "-"
     return [
         [Span(f"best {name} "), Span(shown, Style.BOLD)],
         [Span(f"#{trial.id.number}", Style.BOLD)],
@@ -86,6 +93,8 @@ def estimate(snapshot: Snapshot) -> Estimate | None:
     sweep, counts = snapshot.sweep, snapshot.sweep.counts
     if sweep.state in (SweepState.PAUSED, SweepState.HELD) or sweep.state.is_over:
         return None
+    if counts.is_open_ended:
+        return None
     ages = [float(max(0, snapshot.at_ms - t.claimed_ms)) for t in snapshot.running]
     unseen = max(0, counts.running - len(ages))  # a frame reads only the trials that it shows
     ages += [snapshot.pace.mean_ms / 2] * min(unseen, 1000)
@@ -96,7 +105,7 @@ def estimate(snapshot: Snapshot) -> Estimate | None:
     if not ours:
         return None
     slots = min(len(ours), sweep.max_parallel or len(ours))
-    return sweep_eta(snapshot.pace, counts.queued, ages, slots)
+    return sweep_eta(snapshot.pace, counts.queued + int(counts.to_come), ages, slots)
 
 
 def needs_you(snapshot: Snapshot, not_taken: str | None) -> list[str]:
@@ -104,15 +113,15 @@ def needs_you(snapshot: Snapshot, not_taken: str | None) -> list[str]:
     sweep, out = snapshot.sweep, []
     state, counts = sweep.state, sweep.counts
     if state is SweepState.HELD:
-        out.append(f"held: {clean(sweep.held)}; fix it, then hpq retry --failed {sweep.id}")
+        out += [f"held: {clean(sweep.held)}", _way_on(sweep)]
         if sweep.canary:
-            out[-1] += f" (or let the rest run: hpq resume {sweep.id})"
+            out.append(f"or let the others run: hpq resume {sweep.id}")
     elif state is SweepState.PAUSED:
         out.append(f"paused; hpq resume {sweep.id} goes on")
-    elif counts.queued and not_taken and not state.is_over:
+    elif counts.waits and not_taken and not state.is_over:
         out.append(not_taken)
     if sweep.canary and state is SweepState.RUNNING:
-        passed = f"{counts.finished} of {sweep.canary} canary trials passed"
+        passed = f"{counts.finished + counts.pruned} of {sweep.canary} canary trials passed"
         out.append(f"{passed}; the rest waits (or runs now: hpq resume {sweep.id})")
     if failed := counts.failed - counts.diverged:
         seen = [t for t in snapshot.recent if t.failure and t.failure.kind.counts_as_failure]
@@ -124,9 +133,21 @@ def needs_you(snapshot: Snapshot, not_taken: str | None) -> list[str]:
     return out
 
 
-def note(text: str, columns: int) -> list[Line]:
-    """Something that the user has to know, in as many lines as it needs."""
+def _way_on(sweep: Sweep) -> str:
+    """What to do about a sweep that is held: edited code is another sweep, and leaves this one."""
+    again = f"hpq retry --failed {sweep.id}"
+    if not sweep.launch.code_dir:
+        return f"fix it, then {again}"
+    return f"mend the code and enqueue it anew; if the fault lies elsewhere: {again}"
+
+
+def note(text: str, columns: int, most: int | None = None) -> list[Line]:
+    """Something that the user has to know, in as many lines as it needs, or in at most so many."""
+    room = max(10, columns - 2)
+    parts = textwrap.wrap(clean(text), room)
+    if most is not None and len(parts) > most:
+        parts = [*parts[: most - 1], fit(" ".join(parts[most - 1 :]), room)] if most else []
     return [
         [Span("! " if i == 0 else "  ", Style.YELLOW), Span(part, Style.YELLOW)]
-        for i, part in enumerate(textwrap.wrap(clean(text), max(10, columns - 2)))
+        for i, part in enumerate(parts)
     ]

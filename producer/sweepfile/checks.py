@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 from hpq.hyperparams import SHIPPED
 from hpq.trial import Json
-from producer.sweepfile import fit, schema
+from producer.sweepfile import early, fit, schema
 from producer.sweepfile.problems import Problems, shown
+from producer.sweepfile.values import Check
 
-_NOT_BESIDE_A_LIST = frozenset({"method", "parameters", "order"})
+_NOT_BESIDE_A_LIST = frozenset({"method", "parameters", "order", "when", "exclude", "points"})
 
 
 def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
@@ -21,11 +22,9 @@ def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
     if "metric" in data:
         _check_mapping(data, "metric", schema.METRIC, "name", out)
     if "early_terminate" in data:
-        _check_mapping(data, "early_terminate", schema.EARLY_TERMINATE, "type", out)
+        early.check(data, out)
     if "keep" in data:
         _check_keep(data, out)
-    for key in schema.LATER & data.keys():
-        out.add((key,), "comes with a later version; remove it")
     fit.check_code(data, out)
     if is_list:
         for key in _NOT_BESIDE_A_LIST & data.keys():
@@ -43,7 +42,8 @@ def _check_method(data: Mapping[str, Json], out: Problems) -> None:
     if method == "bayes":
         if "metric" not in data and str(data.get("trainer")) not in SHIPPED:
             out.add(("metric",), "missing; bayes needs {name: …, goal: minimize or maximize}")
-        out.warn(("method",), "bayes is sampled at random in this version")
+    elif "sampler" in data:
+        out.add(("sampler",), "goes with method: bayes; remove it")
     if method in ("random", "bayes") and data.get("order") == "shuffle":
         out.warn(("order",), f"shuffle changes nothing for method {method}")
 
@@ -61,7 +61,7 @@ def _check_keep(data: Mapping[str, Json], out: Problems) -> None:
 def _check_mapping(
     data: Mapping[str, Json],
     key: str,
-    table: Mapping[str, schema.Check],
+    table: Mapping[str, Check],
     needs: str,
     out: Problems,
 ) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 
 from hpq.command import MACROS
 from hpq.hyperparams import SHIPPED, Number, TrainerSpec
+from hpq.search.distributions import Distribution
+from hpq.search.space import Space
 from hpq.trial import Json
-from producer.sweepfile import schema
-from producer.sweepfile.distributions import Distribution
+from producer.sweepfile import values
 from producer.sweepfile.problems import Path, Problems, shown
-from producer.sweepfile.space import Space
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
 _MACRO = re.compile(r"\$\{(?!envvar:[A-Z0-9_]+\})([^}]*)\}\Z")
@@ -23,7 +23,7 @@ _MACRO_NAMES = tuple(macro[2:-1] for macro in MACROS)
 
 
 def check_code(data: Mapping[str, Json], out: Problems) -> None:
-    """Note it where the file does not name exactly one of trainer and program, or names none."""
+    """Note it where the file does not name exactly one of trainer and program, nor a command."""
     trainer, program = data.get("trainer"), data.get("program")
     if trainer is not None and program is not None:
         out.add(("trainer",), "cannot stand beside program; keep the one that is to run")
@@ -31,6 +31,8 @@ def check_code(data: Mapping[str, Json], out: Problems) -> None:
         _trainer(trainer, data, out)
     elif isinstance(program, str):
         _program(data, out)
+    elif trainer is None and program is None and "command" in data:
+        _command_alone(data, out)
     elif trainer is None and program is None:
         shipped = ", ".join(SHIPPED)
         out.add((), f"names no code; write program: train.py, or trainer: one of {shipped}")
@@ -38,14 +40,25 @@ def check_code(data: Mapping[str, Json], out: Problems) -> None:
 
 def _trainer(trainer: str, data: Mapping[str, Json], out: Problems) -> None:
     if trainer not in SHIPPED and not _FUNCTION.match(trainer):
-        hint = schema.nearest(trainer, tuple(SHIPPED))
+        hint = values.nearest(trainer, tuple(SHIPPED))
         allowed = f"one of {', '.join(SHIPPED)}, nor package.module:function"
         out.add(("trainer",), f"{shown(trainer)} is not {allowed}{hint}")
     if "command" in data:
         out.add(("command",), "goes with a program, not with a trainer; remove it")
 
 
+def _command_alone(data: Mapping[str, Json], out: Problems) -> None:
+    """As with W&B, a command that names what it starts needs no program."""
+    items = data["command"]
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        if item == "${program}":
+            out.add(("command", index), "there is no program; write program: train.py")
+    _program(data, out)
+
+
 def _program(data: Mapping[str, Json], out: Problems) -> None:
+    if "wandb" in data and "program" not in data and "command" not in data:
+        out.add(("wandb",), "only a program can be given another wandb; remove it")
     if data.get("resident") is True:
         out.add(("resident",), "only a trainer can stay between trials; remove it")
     items, space = data.get("command"), data.get("parameters")
@@ -53,7 +66,7 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
     for index, item in enumerate(items if isinstance(items, list) else ()):
         match = _MACRO.match(str(item))
         if match and match[1] not in known:
-            hint = schema.nearest(match[1], _MACRO_NAMES)
+            hint = values.nearest(match[1], _MACRO_NAMES)
             hint = hint or f"; there are {', '.join(_MACRO_NAMES)} and the parameters"
             out.add(("command", index), f"no macro {shown(item)}{hint}")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from hpq.hyperparams import TrainerSpec
 from hpq.identity import canonical
 from hpq.trial import Json
-from producer.sweepfile import schema
+from producer.sweepfile import schema, values
 from producer.sweepfile.fit import check_known
 from producer.sweepfile.parameters import check_value
 from producer.sweepfile.problems import Path, Problems, shown
@@ -55,7 +55,7 @@ def _set(
         out.add(path, f"{shown(item)} is not an entry; write - {KEY}: {{batch_size: 128}}")
         return None
     for key in item.keys() - {KEY}:
-        out.add((*path, key), f"unknown key{schema.nearest(key, (KEY,))}; an entry has {KEY} alone")
+        out.add((*path, key), f"unknown key{values.nearest(key, (KEY,))}; an entry has {KEY} alone")
     for name, value in params.items():
         here = (*path, KEY, name)
         if not schema.PARAMETER_NAME.match(name):

@@ -14,15 +14,28 @@ from hpq import command, hyperparams
 from hpq.errors import SweepFileError
 from hpq.hyperparams import TrainerSpec
 from hpq.identity import MAX_SET_BYTES, canonical
-from hpq.sweep import DEFAULT_CLASS, Goal, Keep, Metric, Take
+from hpq.search.conditions import Partial
+from hpq.search.samplers import LIMIT
+from hpq.search.space import Space
+from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Goal, Impute, Keep, Metric, Take, Wandb
 from hpq.trial import Json
-from producer.sweepfile import checks, fit, listed, parameters, schema, sourcefile, yamlfile
+from producer.sweepfile import (
+    checks,
+    conditions,
+    counts,
+    early,
+    fit,
+    listed,
+    parameters,
+    points,
+    schema,
+    sourcefile,
+    values,
+    yamlfile,
+)
 from producer.sweepfile.overrides import Flag, apply, flag, from_set
 from producer.sweepfile.problems import Problems, shown
-from producer.sweepfile.samplers import LIMIT
-from producer.sweepfile.space import Space
 from producer.sweepfile.spec import LIST, SweepSpec
-from producer.sweepfile.spec import count as count_sets
 
 _LIST_TRAINER = "cifar10"  # the article's list has no place to name its code
 
@@ -59,7 +72,7 @@ def load(
     data = top.data
     assert isinstance(data, dict)
     out = Problems(top.places)
-    if isinstance(root, list) and "program" not in data:
+    if isinstance(root, list) and not {"program", "command"} & data.keys():
         data.setdefault("trainer", _LIST_TRAINER)
     checks.check_keys(data, isinstance(root, list), out)
     shipped = None if "program" in data else hyperparams.SHIPPED.get(str(data.get("trainer")))
@@ -73,8 +86,10 @@ def load(
         space = _space(data, shipped, out)
         spec = _spec(data, path.stem, shipped, out, source=data)
         spec = replace(spec, space=space, varying=space.varying)
-    _check_count(spec, limit, out)
-    _tell_cap(spec, out)
+        if "points" in data and not out.errors:
+            is_grid = spec.method == "grid"
+            spec = replace(spec, points=points.read(data["points"], space, is_grid, out))
+    counts.check(spec, limit, out)
     out.check()
     return replace(spec, warnings=out.warned())
 
@@ -92,7 +107,8 @@ def _space(data: Keys, shipped: TrainerSpec | None, out: Problems) -> Space:
     """The search space, checked against the method and, for a shipped trainer, its limits."""
     if "parameters" not in data:
         return Space.of({})
-    space = parameters.read(data["parameters"], ("parameters",), out)
+    leaves = parameters.read_leaves(data["parameters"], ("parameters",), out)
+    space = _conditioned(data, leaves, out)
     if shipped is not None:
         fit.check_space(shipped, space, out)
     largest = 0
@@ -106,26 +122,16 @@ def _space(data: Keys, shipped: TrainerSpec | None, out: Problems) -> Space:
     return space
 
 
-def _check_count(spec: SweepSpec, limit: int | None, out: Problems) -> None:
-    """Note a sweep of more sets than are taken; the count is known before any is made."""
-    total = None if out.errors else count_sets(spec)
-    if total is None or limit is None or total <= limit:
-        return
-    key = "parameters" if spec.run_cap is None or total < spec.run_cap else "run_cap"
-    out.add((key,), f"{total:,} sets, more than {limit:,}; use fewer values, "
-            "method: random with a smaller run_cap, or --force")  # fmt: skip
-
-
-def _tell_cap(spec: SweepSpec, out: Problems) -> None:
-    """Say it where run_cap leaves sets out, or asks for more than there are."""
-    all_ = None if out.errors else count_sets(replace(spec, run_cap=None))
-    cap = spec.run_cap
-    if cap is None or all_ is None or cap == all_:
-        return
-    if cap > all_:
-        out.warn(("run_cap",), f"{cap:,} is more than the {all_:,} sets there are")
-    elif spec.method in ("grid", LIST):
-        out.warn(("run_cap",), f"the first {cap:,} of {all_:,} sets are taken, the others left out")
+def _conditioned(data: Keys, leaves: conditions.Leaves, out: Problems) -> Space:
+    """The space with what `when` and `exclude` say of it."""
+    if out.errors:
+        return Space.of(leaves)
+    is_grid = data.get("method") == "grid"
+    when = conditions.read_when(data["when"], leaves, is_grid, out) if "when" in data else ()
+    none: tuple[Partial, ...] = ()
+    rest = data.get("exclude")
+    exclude = conditions.read_exclude(rest, leaves, is_grid, out) if "exclude" in data else none
+    return Space.of(leaves, when, exclude)
 
 
 def _spec(
@@ -145,7 +151,7 @@ def _spec(
         return tuple(map(str, value)) if isinstance(value, list) else ()
 
     return SweepSpec(
-        name=text("name", stem if schema.DISPLAY_NAME.match(stem) else "sweep"),
+        name=text("name", "sweep" if schema.NAME(stem) else stem),
         method=text("method"),
         metric=None if out.errors else _metric(data.get("metric"), shipped),
         trainer=text("trainer"),
@@ -154,19 +160,23 @@ def _spec(
         code=text("code"),
         pass_env=words("pass_env"),
         resident=data.get("resident") is True,
+        wandb=Wandb.STAND_IN if out.errors else Wandb(text("wandb", Wandb.STAND_IN)),
         description=text("description"),
         project=text("project"),
         entity=text("entity"),
         queue=text("queue", DEFAULT_CLASS),
         owner=text("owner"),
         seed=whole("seed"),
+        replicates=whole("replicates") or 1,
         order=text("order", "grid"),
+        sampler=text("sampler"),
         priority=whole("priority"),
         max_parallel=whole("max_parallel"),
         retries=whole("retries"),
-        timeout_s=schema.seconds(data.get("timeout")) if not out.errors else 0.0,
-        stall_s=schema.seconds(data.get("stall")) if not out.errors else 0.0,
+        timeout_s=values.seconds(data.get("timeout")) if not out.errors else 0.0,
+        stall_s=values.seconds(data.get("stall")) if not out.errors else 0.0,
         keep=None if out.errors else _keep(data.get("keep")),
+        early=None if out.errors else _early(data.get("early_terminate")),
         run_cap=whole("run_cap") or None,
         source=source,
     )
@@ -174,6 +184,10 @@ def _spec(
 
 def _keep(data: Json) -> Keep | None:
     return Keep(**data) if isinstance(data, dict) else None  # type: ignore[arg-type]
+
+
+def _early(data: Json) -> EarlyTerminate | None:
+    return early.read(data) if isinstance(data, dict) else None
 
 
 def _metric(data: Json, shipped: TrainerSpec | None) -> Metric | None:
@@ -185,10 +199,13 @@ def _metric(data: Json, shipped: TrainerSpec | None) -> Metric | None:
     if not isinstance(data, dict):
         return own
     name, target = str(data["name"]), data.get("target")
+    running = data.get("impute_while_running", False)
     goal = own.goal if own and own.name == name else Goal.MINIMIZE
     return Metric(
         name=name,
         goal=Goal(str(data.get("goal", goal))),
         take=Take(str(data.get("value", Take.LAST))),
         target=float(target) if isinstance(target, int | float) else None,
+        impute=Impute(str(data.get("impute", Impute.WORST))),
+        impute_while_running=None if running in (False, "false") else Impute(str(running)),
     )

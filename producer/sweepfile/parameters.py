@@ -11,20 +11,25 @@ import math
 from collections.abc import Mapping
 
 from hpq.identity import canonical
+from hpq.search.distributions import Categorical, Distribution, Weighted
+from hpq.search.space import Space
 from hpq.trial import Json
-from producer.sweepfile import rules, schema
-from producer.sweepfile.distributions import Categorical, Distribution, Weighted
+from producer.sweepfile import rules, schema, values
 from producer.sweepfile.problems import Path, Problems, shown
-from producer.sweepfile.space import Space
 
 Keys = Mapping[str, Json]
 
 
 def read(data: Json, path: Path, out: Problems) -> Space:
     """The space that a mapping of parameters describes; what is wrong is noted and left out."""
+    return Space.of(read_leaves(data, path, out))
+
+
+def read_leaves(data: Json, path: Path, out: Problems) -> dict[tuple[str, ...], Distribution]:
+    """The distributions that a mapping of parameters describes, in its order."""
     leaves: dict[tuple[str, ...], Distribution] = {}
     _read(data, path, (), leaves, out)
-    return Space.of(leaves)
+    return leaves
 
 
 def place(names: tuple[str, ...]) -> Path:
@@ -71,7 +76,7 @@ def distribution(entry: Keys, path: Path, out: Problems) -> Distribution | None:
     name = entry.get("distribution") if "distribution" in entry else _infer(entry, path, out)
     if name is None and "distribution" not in entry:
         return None
-    wrong = schema.word(*rules.LISTED, *rules.NUMERIC)(name)
+    wrong = values.word(*rules.LISTED, *rules.NUMERIC)(name)
     if wrong:
         out.add((*path, "distribution"), wrong)
         return None
@@ -163,7 +168,7 @@ def check_value(value: Json, path: Path, out: Problems) -> bool:
     except ValueError as error:
         out.add(path, str(error).removeprefix("value").lstrip(".: "))
         return False
-    if not schema.is_passable(json.dumps(value, ensure_ascii=False)):
+    if not values.is_passable(json.dumps(value, ensure_ascii=False)):
         out.add(path, f"{shown(value)} holds a character that no program can be given")
         return False
     return True

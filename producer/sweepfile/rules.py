@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from producer.sweepfile.continuous import Beta, LogUniform, Normal, Uniform
-from producer.sweepfile.distributions import Distribution, IntUniform
+from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
+from hpq.search.distributions import Distribution, IntUniform
 from producer.sweepfile.problems import shown
 
 Num = Mapping[str, float]
@@ -82,6 +82,7 @@ LISTED: Mapping[str, tuple[str, ...]] = {
     "categorical": ("values",),
     "categorical_w_probabilities": ("values", "probabilities"),
 }
+INFERRED = frozenset({"int_uniform", "uniform"})  # by min and max alone
 EXPONENTS = frozenset({"log_uniform", "q_log_uniform", "inv_log_uniform"})
 _MAX_EXPONENT = 700.0  # e to the 709 is the largest float
 

@@ -6,16 +6,20 @@ expanded until `sets` is iterated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from hpq.sweep import DEFAULT_CLASS, Keep, Metric
+from hpq.identity import identity
+from hpq.search import samplers
+from hpq.search.record import Sampler
+from hpq.search.replicates import replicated
+from hpq.search.samplers import LIMIT
+from hpq.search.space import Space
+from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric, Wandb
 from hpq.trial import Json
-from producer.sweepfile import samplers
-from producer.sweepfile.samplers import LIMIT
-from producer.sweepfile.space import Space
 
+Set = dict[str, Json]
 LIST = "list"  # the method of a file that lists its sets
 
 
@@ -32,7 +36,8 @@ class SweepSpec:
     name: str
     method: str
     space: Space | None = None
-    listed: tuple[dict[str, Json], ...] = ()
+    listed: tuple[Set, ...] = ()
+    points: tuple[Set, ...] = ()  # sets of the space that come first
     metric: Metric | None = None
     trainer: str = ""
     program: str = ""
@@ -40,45 +45,87 @@ class SweepSpec:
     code: str = ""
     pass_env: tuple[str, ...] = ()
     resident: bool = False
+    wandb: Wandb = Wandb.STAND_IN
     description: str = ""
     project: str = ""
     entity: str = ""
     queue: str = DEFAULT_CLASS
     owner: str = ""
     seed: int = 0
+    replicates: int = 1  # trials of each set
     order: str = "grid"
+    sampler: str = ""  # the file's; "" = by default
     priority: int = 0
     max_parallel: int = 0  # 0 = no cap
     retries: int = 0
     timeout_s: float = 0.0  # 0 = none
     stall_s: float = 0.0  # 0 = by default
     keep: Keep | None = None
+    early: EarlyTerminate | None = None
     run_cap: int | None = None
     varying: tuple[str, ...] = ()
     source: Mapping[str, Json] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
-def sets(spec: SweepSpec) -> Iterator[dict[str, Json]]:
-    """The sweep's sets in order, made one by one; without end where `count` is None."""
+def is_late(spec: SweepSpec) -> bool:
+    """True where sets are made while the sweep runs: by bayes, and where there is no end."""
+    return spec.method == "bayes" or count(spec) is None
+
+
+def sets(spec: SweepSpec) -> Iterator[Set]:
+    """The sweep's sets in order, made one by one; without end where `count` is None.
+
+    Of bayes those that it begins with, which follow from no result.
+    """
     if spec.space is None:
-        return islice(spec.listed, spec.run_cap)
+        return islice(spec.listed, _cap(spec))
     if spec.method == "grid":
         every = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
-        return islice(every, spec.run_cap)
-    return samplers.random(spec.space, spec.run_cap, spec.seed)
+    else:
+        every = samplers.random(spec.space, None, spec.seed)
+    return islice(_first(spec.points, every), _limit(spec))
+
+
+def _limit(spec: SweepSpec) -> int | None:
+    """How many sets `sets` makes at most."""
+    if spec.method != "bayes":
+        return _cap(spec)
+    startup = Sampler(spec.sampler or Sampler.TPE).startup + len(spec.points)
+    return min(_cap(spec) or startup, startup)
+
+
+def _cap(spec: SweepSpec) -> int | None:
+    """run_cap in sets: it counts trials, and a set is run with all its replicates or not at all."""
+    return None if spec.run_cap is None else spec.run_cap // spec.replicates
+
+
+def rows(sets: Iterable[Set], replicates: int) -> Iterator[tuple[Set, int]]:
+    """Each set with each of its replicates: what becomes a trial."""
+    for params in sets:
+        yield from ((again, i) for i, again in enumerate(replicated(params, replicates)))
+
+
+def _first(points: tuple[Set, ...], every: Iterator[Set]) -> Iterator[Set]:
+    """The points, then the other sets but for the points."""
+    yield from points
+    known = {identity(point) for point in points}
+    yield from (params for params in every if not known or identity(params) not in known)
 
 
 def count(spec: SweepSpec) -> int | None:
-    """How many sets there are at most, without making them; None = open-ended.
+    """How many trials there are at most, without making them; None = open-ended.
 
     A random sweep without run_cap ends only over a space of at most 100,000 sets.
     """
-    size = len(spec.listed) if spec.space is None else spec.space.size
-    if spec.space is not None and spec.method != "grid":
-        size = size if spec.space.is_even else None
-        if spec.run_cap is None and size is not None and size > LIMIT:
-            return None
-    if size is None or spec.run_cap is None:
-        return spec.run_cap if size is None else size
-    return min(size, spec.run_cap)
+    limits = [n for n in (_number_of_sets(spec), _cap(spec)) if n is not None]
+    return min(limits) * spec.replicates if limits else None
+
+
+def _number_of_sets(spec: SweepSpec) -> int | None:
+    if spec.space is None:
+        return len(spec.listed)
+    if spec.method == "grid":
+        return spec.space.size
+    size = spec.space.outcomes
+    return None if size is not None and size > LIMIT and spec.run_cap is None else size

@@ -123,14 +123,32 @@ class _Builder:
     def mapping(self, path: Path, depth: int) -> Json:
         """The mapping whose first key comes next."""
         out: dict[str, Json] = {}
+        merged: list[tuple[Position, dict[str, Json]]] = []
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             key = self.key(event)
+            if key == "<<" and isinstance(event, yaml.ScalarEvent) and not event.style:
+                merged += self.merge(event, path, depth)
+                continue
             if key in out:
                 line = self.positions[(*path, key)][0]
                 raise self.error(event, f"key {key!r} is there twice, first in line {line}")
             self.positions[(*path, key)] = _position(event)
             out[key] = self.node(next(self.events), (*path, key), depth + 1)
+        for position, more in merged:  # what stands there itself goes before what is merged
+            for key in more.keys() - out.keys():
+                self.positions[(*path, key)] = position
+            out = {**more, **out}
         return out
+
+    def merge(
+        self, event: yaml.Event, path: Path, depth: int
+    ) -> Iterator[tuple[Position, dict[str, Json]]]:
+        """The mappings that a merge key names: one, or a list of them, the first of which wins."""
+        value = self.node(next(self.events), (*path, "<<"), depth + 1)
+        for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, dict):
+                raise self.error(event, "<< merges mappings; write an alias of one, such as *name")
+            yield _position(event), one
 
     def key(self, event: yaml.Event) -> str:
         """A key as the text that stands there (so `on:` is 'on')."""
@@ -138,8 +156,6 @@ class _Builder:
             raise self.error(event, "a key has to be a plain word")
         if not event.value:
             raise self.error(event, "a key is empty; write a word before the colon")
-        if event.value == "<<" and not event.style:
-            raise self.error(event, "merge keys (<<) are not taken; write the keys out")
         return str(event.value)
 
     def sequence(self, path: Path, depth: int) -> Json:

@@ -329,6 +329,12 @@ def lab(make_lab: MakeLab) -> Lab:
     return make_lab()
 
 
+@pytest.fixture
+def no_lease_ends(lab: Lab) -> None:
+    """For what is not about leases: else a worker that gets no time for 2 s loses its trial."""
+    lab.env["HPQ_LEASE_S"] = "60"
+
+
 def audit(view: View, sid: str) -> None:
     """`hpq audit` finds nothing wrong with a sweep that is over."""
     found = hold_audit(view, sid)

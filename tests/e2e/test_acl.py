@@ -57,6 +57,7 @@ def client(lab: Lab, role: str) -> Redis:
 
 
 def test_a_sweep_goes_its_whole_way_under_the_four_users(users) -> None:
+    """Security: nobody is `default`; each role has what `hpq redis-acl` prints, and no more."""
     lab, as_ = users
     lab.redis.execute_command("ACL", "LOG", "RESET")
     lab.env |= as_("producer")
@@ -74,7 +75,7 @@ def test_a_sweep_goes_its_whole_way_under_the_four_users(users) -> None:
     for words in (("ls",), ("show", sid), ("best", sid), ("results", sid), ("workers",),
                   ("logs", f"{sid}/1"), ("summary", sid), ("doctor",)):  # fmt: skip
         lab.ok(*words, **as_("viewer"))
-    lab.ok("retry", f"{sid}/1")
+    lab.ok("retry", f"{sid}/1", "--yes")
     lab.wait_over(sid)
     lab.ok("rm", sid, "--yes")
     refused = [e for e in lab.redis.acl_log() if e["reason"] != b"auth"]
@@ -83,6 +84,7 @@ def test_a_sweep_goes_its_whole_way_under_the_four_users(users) -> None:
 
 
 def test_a_viewer_that_writes_is_told_so_in_one_line(users) -> None:
+    """B9: pause, rm and stop with a viewer's credentials."""
     lab, as_ = users
     lab.env |= as_("producer")
     sid = lab.steered(1)
@@ -117,6 +119,7 @@ REFUSED = {
 
 
 def test_each_user_is_refused_what_is_not_its_business(users) -> None:
+    """B9, R9: each user tries 30 commands on other keys, RQ's jobs, the server and scripts."""
     lab, _ = users
     for role, commands in REFUSED.items():
         with client(lab, role) as redis:
@@ -129,6 +132,7 @@ def test_each_user_is_refused_what_is_not_its_business(users) -> None:
 
 
 def test_lines_without_passwords_let_nobody_in(make_lab, server_program: str) -> None:
+    """Security: the lines of `hpq redis-acl` are sent as they are, without passwords."""
     lab = make_lab()
     for text in lab.ok("redis-acl").splitlines():
         with pytest.raises(ResponseError, match="SETUSER"):

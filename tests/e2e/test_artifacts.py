@@ -71,7 +71,8 @@ def test_what_a_trainer_saves_is_listed_and_taken_out(lab, shelf) -> None:
     sid = begin(lab)
     lab.worker()
     lab.wait_over(sid)
-    assert files_of(shelf, sid) == ["1/1/artifacts/deep/er/model.txt", "1/1/artifacts/model.txt"]
+    want = ["1/1/artifacts/deep/er/model.txt", "1/1/artifacts/model.txt"]
+    lab.wait_until(lambda: files_of(shelf, sid) == want, "the checkpoint, if there was one, to go")
     assert lab.printed(sid).count("use a relative path without '..'") == 4
     assert not list(lab.home.glob("work/*")), "nothing of it stays where it ran"
     assert "deep/er/model.txt  7 B" in lab.ok("show", f"{sid}/1")
@@ -93,6 +94,7 @@ def test_what_a_trainer_saves_is_listed_and_taken_out(lab, shelf) -> None:
 
 
 def test_a_name_that_redis_holds_cannot_lead_out_of_the_store(lab, shelf) -> None:
+    """B6: names and pointers of artifacts in Redis are changed to paths with `..`."""
     sid = begin(lab)
     lab.worker()
     lab.wait_over(sid)
@@ -148,7 +150,6 @@ def test_keep_says_whose_files_stay(lab, shelf) -> None:
     lab.wait_until(lambda: {p.split("/")[0] for p in files_of(shelf, sid)} == set(map(str, want)),
                    "the others' files to go")  # fmt: skip
     assert "2/1/checkpoint-1/state" in files_of(shelf, sid)
-    lab.wait_until(lambda: lab.trial(sid, 1).artifacts is None, "the first to be forgotten")
     assert [n for n in range(1, 6) if lab.trial(sid, n).artifacts] == want
     gone = lab.hpq("get", f"{sid}/1", "model.txt")
     assert gone.returncode == 4 and "`keep`" in gone.stderr
@@ -157,6 +158,7 @@ def test_keep_says_whose_files_stay(lab, shelf) -> None:
 
 
 def test_artifacts_are_published_once_and_by_the_attempt_that_commits(lab, shelf) -> None:
+    """F1: kill -9 of a parent whose trial has saved artifacts; the next attempt saves them, too."""
     sid = begin(lab, go=False)
     lab.worker()
     lab.wait_for("began-1-1")
@@ -167,11 +169,13 @@ def test_artifacts_are_published_once_and_by_the_attempt_that_commits(lab, shelf
     trial = lab.trial(sid)
     assert trial.artifacts.path == f"hpq/{sid}/1/2/artifacts"
     assert trial.artifacts.files == {"model.txt": 7, "deep/er/model.txt": 7}
-    lab.wait_until(lambda: lab.trial(sid).checkpoint is None, "the checkpoint to go")
+    assert trial.checkpoint is None
+    lab.wait_until(lambda: len(files_of(shelf, sid)) == 2, "the checkpoints to go")
     assert all(name.startswith("1/2/artifacts/") for name in files_of(shelf, sid))
 
 
 def test_a_result_that_waited_on_disk_still_names_its_artifacts(lab, shelf) -> None:
+    """F11: Redis is gone as a trial with artifacts ends; its worker ends before Redis is back."""
     sid = begin(lab, go=False)
     fleet = lab.worker()
     lab.wait_for("began-1-1")
@@ -191,10 +195,28 @@ def test_a_retried_trial_begins_anew_and_its_older_files_go(lab, shelf) -> None:
     sid = begin(lab)
     lab.worker()
     lab.wait_over(sid)
-    lab.ok("retry", f"{sid}/1")
+    lab.ok("retry", f"{sid}/1", "--yes")
     lab.wait_until(lambda: lab.trial(sid).attempt == 2, "the second attempt")
     lab.wait_over(sid)
     assert lab.trial(sid).artifacts.path.endswith("/1/2/artifacts")
+    lab.wait_until(lambda: len(files_of(shelf, sid)) == 2, "the first attempt's files to go")
+    assert all(name.startswith("1/2/artifacts/") for name in files_of(shelf, sid))
+
+
+def test_rm_from_a_shell_with_another_store_says_what_stays_until_a_worker_removes_it(
+    lab, shelf
+) -> None:
+    sid = begin(lab)
+    fleet = lab.worker()
+    lab.wait_over(sid)
+    fleet.terminate()
+    assert fleet.wait(50) == 0
+    there = (shelf / ".hpq-store").read_text().strip()
+    said = lab.hpq("rm", sid, "--yes", HPQ_STORE=str(lab.folder / "other"))
+    assert said.returncode == 0 and f"its files in store {there} stay until" in said.stderr
+    assert len(files_of(shelf, sid)) == 2
+    lab.worker()
+    lab.wait_until(lambda: not (shelf / "hpq" / sid).exists(), "the files to go")
 
 
 def test_without_a_store_nothing_is_kept_and_that_is_said(lab) -> None:
@@ -204,10 +226,17 @@ def test_without_a_store_nothing_is_kept_and_that_is_said(lab) -> None:
     assert lab.trial(sid).state is TrialState.FINISHED and lab.trial(sid).artifacts is None
     none = lab.hpq("get", sid, "model.txt")
     assert none.returncode == 4 and "its worker had no HPQ_STORE" in none.stderr
+    (out,) = lab.home.glob("work/*/out")
+    assert f"HPQ_STORE is not set: its files stay in {out}" in lab.printed(sid)
+    assert (out / "model.txt").read_text() == "model 1"
     path = lab.write("keep.yaml", SWEEP.format(values="1", more="keep: {best: 1}"))
-    assert "HPQ_STORE is not set here" in lab.hpq("enqueue", path).stderr
+    said = lab.hpq("enqueue", path).stderr
+    assert "note: no live worker has HPQ_STORE: a trial that loses its worker starts again" in said
+    assert "and `keep` keeps nothing; set it to a directory" in said
     plain = lab.write("plain.yaml", SWEEP.format(values="9", more=""))
-    assert "STORE" not in lab.hpq("enqueue", plain).stderr
+    assert "no live worker has HPQ_STORE" in lab.hpq("enqueue", plain).stderr
+    short = lab.write("short.yaml", SWEEP.format(values="8", more="timeout: 5m"))
+    assert "STORE" not in lab.hpq("enqueue", short).stderr
 
 
 def test_hpq_run_keeps_files_under_its_home(lab) -> None:

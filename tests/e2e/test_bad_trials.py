@@ -7,6 +7,8 @@ import pytest
 from hpq.sweep import SweepState
 from hpq.trial import TrialState
 
+pytestmark = pytest.mark.usefixtures("no_lease_ends")
+
 PROGRAM = """
     import argparse, os, shutil, signal, subprocess, sys, time
 
@@ -41,6 +43,9 @@ PROGRAM = """
         "another name": lambda: (print("acc=1"), sys.stdout.flush(), os._exit(0)),
         "nan": lambda: (print("loss=nan"), sys.stdout.flush(), os._exit(0)),
         "kills itself": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "reports and dies": lambda: (
+            print("loss=1.0", flush=True), os.kill(os.getpid(), signal.SIGKILL)
+        ),
         "crashes": lambda: os.kill(os.getpid(), signal.SIGSEGV),
         "long line": lambda: print("x" * 10_000_000),
         "bytes": lambda: sys.stdout.buffer.write(b"\\xff\\xfe=1\\n\\x00\\x1b[31m\\n"),
@@ -129,6 +134,7 @@ FAILS = {
     "another name": ("user_error", "the metric 'loss' was never reported; it reported acc", 1),
     "nan": ("diverged", "loss was nan at its end", 1),
     "kills itself": ("killed", "killed by SIGKILL", 2),
+    "reports and dies": ("killed", "killed by SIGKILL", 2),
     "crashes": ("killed", "killed by SIGSEGV", 2),
 }
 ENDS_WELL = {
@@ -218,6 +224,7 @@ def test_a_trainer_that_returns_nan_diverged(lab) -> None:
 
 @pytest.mark.slow
 def test_a_trial_past_its_timeout_fails_whatever_it_does(lab) -> None:
+    """Guards: programs past their timeout sleep, ignore SIGTERM, or print without end."""
     lab.write(
         "slow.py",
         """
@@ -273,6 +280,7 @@ def test_a_trainer_that_is_not_there_says_so(lab) -> None:
 
 
 def test_five_equal_failures_hold_the_sweep_and_retry_goes_on(lab) -> None:
+    """Guards: a program with a fault in its code, in every trial."""
     lab.write(
         "train.py",
         """

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,7 @@ def files_of(shelf: Path, sid: str) -> list[str]:
 def test_a_killed_worker_s_trial_goes_on_from_its_checkpoint_without_doubled_steps(
     lab, shelf
 ) -> None:
+    """F1: kill -9 of a worker two steps beyond its checkpoint; the next is on another machine."""
     sid = begin(lab, upto=3, saved=3)
     lab.worker()
     pointer = wait_pointer(lab, sid)
@@ -122,14 +124,16 @@ def test_a_killed_worker_s_trial_goes_on_from_its_checkpoint_without_doubled_ste
     assert steps(lab, sid) == [1, 2, 3, 4, 5, 6, 7, 8]
     trial = lab.trial(sid)
     assert trial.state is TrialState.FINISHED and trial.objective == 2 and trial.attempt == 2
-    lab.wait_until(lambda: lab.trial(sid).checkpoint is None, "the checkpoint to be forgotten")
-    assert files_of(shelf, sid) == ["1/2/artifacts/model.txt"]
+    assert lab.trial(sid).checkpoint is None
+    want = ["1/2/artifacts/model.txt"]
+    lab.wait_until(lambda: files_of(shelf, sid) == want, "the checkpoint to go")
     assert "goes on from the checkpoint" in lab.ok("logs", sid)
 
 
 def test_sigterm_publishes_what_the_program_saves_before_the_trial_is_given_back(
     lab, shelf
 ) -> None:
+    """F6: SIGTERM; the program saves as it ends."""
     sid = begin(lab, upto=2, saved=1)
     fleet = lab.worker()
     wait_step(lab, sid, 2)
@@ -147,8 +151,66 @@ def test_sigterm_publishes_what_the_program_saves_before_the_trial_is_given_back
     assert steps(lab, sid) == list(range(1, 9))
 
 
+@contextlib.contextmanager
+def hanging(path: Path) -> Iterator[int]:
+    """A file of the store whose writer gets no further: a pipe; its end for reading."""
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        yield end
+    finally:
+        os.close(end)
+
+
+def has_begun(end: int) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        return bool(os.read(end, 1))
+    return False
+
+
+LARGE = COUNTS.replace("json.dumps(step)", 'json.dumps(step) + " " * 1_000_000').replace(
+    'f"model {step}"', '"m" * 1_000_000'
+)
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_copy_that_hangs_holds_no_worker_that_is_told_to_go(lab, shelf, signals) -> None:
+    sid = begin(lab, upto=2, saved=1, code=LARGE)
+    fleet = lab.worker(HPQ_GRACE_S="3" if signals == 1 else "3600")
+    first = wait_pointer(lab, sid)
+    wait_step(lab, sid, 2)
+    with hanging(shelf / "hpq" / sid / "1/1/checkpoint-2/state.json") as end:
+        fleet.terminate()
+        lab.wait_until(lambda: has_begun(end), "the copy of the last checkpoint")
+        if signals == 2:
+            fleet.terminate()
+        assert fleet.wait(50) == 0
+    assert lab.events(sid) == ["claimed", "requeued"]
+    assert lab.trial(sid).checkpoint == first  # valid, and nothing half is published
+    lab.go()
+    lab.worker()
+    lab.wait_over(sid)
+    assert "starts after 1" in lab.printed(sid) and steps(lab, sid) == list(range(1, 9))
+
+
+def test_artifacts_that_hang_hold_no_result_of_a_worker_that_is_told_to_go(lab, shelf) -> None:
+    sid = begin(lab, upto=8, saved=0, code=LARGE)
+    with hanging(shelf / "hpq" / sid / "1/1/artifacts/model.txt") as end:
+        fleet = lab.worker()
+        lab.wait_until(lambda: has_begun(end), "the copy of the model")
+        fleet.terminate()
+        assert fleet.wait(50) == 0
+    lab.audit(sid)
+    trial = lab.trial(sid)
+    assert (trial.state, trial.artifacts) == (TrialState.FINISHED, None)
+    assert "its files could not be kept: the store hangs; they are in" in lab.printed(sid)
+    assert (lab.home / "work" / f"{sid}.1.1" / "out" / "model.txt").stat().st_size == 1_000_000
+
+
 @pytest.mark.slow
 def test_a_worker_frozen_past_its_lease_publishes_no_checkpoint(lab, shelf) -> None:
+    """F4: SIGSTOP past the lease, another attempt begins, SIGCONT, and the first saves."""
     sid = begin(lab, upto=2, saved=1)
     lab.worker()
     wait_step(lab, sid, 2)
@@ -176,6 +238,7 @@ def test_a_worker_frozen_past_its_lease_publishes_no_checkpoint(lab, shelf) -> N
 def test_a_worker_with_another_store_or_none_starts_again_and_says_so(
     lab, shelf, has_store
 ) -> None:
+    """Files: the next worker has no HPQ_STORE, or another one."""
     sid = begin(lab, upto=5, saved=3)
     lab.worker()
     wait_step(lab, sid, 5)
@@ -198,6 +261,7 @@ def test_a_worker_with_another_store_or_none_starts_again_and_says_so(
 
 
 def test_a_checkpoint_whose_files_are_gone_starts_the_trial_again(lab, shelf) -> None:
+    """Files: the files of a published checkpoint are deleted."""
     sid = begin(lab, upto=2, saved=1)
     (lab.code / "careless").touch()
     fleet = lab.worker()
@@ -227,6 +291,7 @@ def test_a_printed_metric_goes_on_counting_where_the_checkpoint_was_made(lab, sh
 
 
 def test_a_store_that_cannot_be_written_fails_no_trial_and_is_tried_again(lab, shelf) -> None:
+    """Files: the store cannot be written, can be, and cannot again."""
     sid = begin(lab, upto=2, saved=1)
     shelf.mkdir()
     (shelf / ".hpq-store").write_text("abcd1234\n")
@@ -250,7 +315,7 @@ def test_a_store_that_cannot_be_written_fails_no_trial_and_is_tried_again(lab, s
 def test_a_trial_that_came_to_its_end_but_could_not_say_so_needs_no_further_report(
     lab, shelf
 ) -> None:
-    """Its checkpoint is of the last step: the resumed attempt has nothing left to report."""
+    """F6: SIGTERM after the checkpoint of the last step; nothing is left to report."""
     waits = "while not Path('end').exists(): time.sleep(0.01)\n    "
     last = 'Path(os.environ["HPQ_OUT'
     sid = begin(lab, upto=8, saved=8, code=COUNTS.replace(last, waits + last))
@@ -267,6 +332,7 @@ def test_a_trial_that_came_to_its_end_but_could_not_say_so_needs_no_further_repo
 
 
 def test_a_checkpoint_that_is_replaced_all_the_time_is_published_all_the_same(lab, shelf) -> None:
+    """Files: a program replaces its checkpoint without a pause."""
     lab.write(
         "train.py",
         """
@@ -317,6 +383,7 @@ CNN = """
 def test_a_real_network_goes_on_elsewhere_to_the_figures_of_one_that_never_stopped(
     lab, shelf, how
 ) -> None:
+    """F1, F6: SIGKILL or SIGTERM in the midst of a real training; another machine goes on."""
     pytest.importorskip("torch")
     data = lab.folder / "data" / "MNIST" / "raw"
     data.mkdir(parents=True)
@@ -354,6 +421,7 @@ def test_a_real_network_goes_on_elsewhere_to_the_figures_of_one_that_never_stopp
 
 
 def test_a_full_store_fails_no_trial(lab, shelf) -> None:
+    """Files: the store's disk is full."""
     shelf.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(shelf)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:

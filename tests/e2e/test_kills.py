@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +31,7 @@ SWEEP = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: 
 
 @pytest.mark.slow
 def test_a_killed_worker_leaves_no_process_and_another_finishes_its_trial(lab) -> None:
-    """F1, F3: kill -9 of the parent; its fleet starts another, nothing of the program is left."""
+    """F1, F3, R14: kill -9 of the parent; its fleet starts another, nothing below it is left."""
     lab.write("train.py", BELOW)
     sid = lab.enqueue(SWEEP)
     lab.worker()
@@ -45,11 +48,15 @@ def test_a_killed_worker_leaves_no_process_and_another_finishes_its_trial(lab) -
     lab.wait_over(sid)
     assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
     assert not lab.processes("time.sleep")
+    began = "hpq: attempt 2 starts from the beginning: there is no HPQ_STORE here\n"
+    assert began in lab.printed(sid)
+    shown = lab.ok("show", f"{sid}/1")
+    assert "1  lost its worker after" in shown and "2  finished after" in shown
 
 
 @pytest.mark.slow
 def test_a_trial_of_a_killed_worker_goes_to_another_that_lives(lab) -> None:
-    """F1: kill -9 of one of two parents."""
+    """F1, R7: kill -9 of one of two parents, while the other trains."""
     sid = lab.steered(2)
     lab.worker(2)
     lab.wait_for("began-1-1")
@@ -63,6 +70,7 @@ def test_a_trial_of_a_killed_worker_goes_to_another_that_lives(lab) -> None:
     assert lab.events(sid, 2) == ["claimed", "finished"]
 
 
+@pytest.mark.usefixtures("no_lease_ends")
 def test_a_killed_runner_is_tried_again(lab) -> None:
     """F2: kill -9 of the runner only; tried again at once, as `killed`."""
     sid = lab.steered(1)
@@ -100,6 +108,34 @@ def test_a_killed_runner_leaves_nothing_of_its_program_even_if_its_worker_dies_w
     assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
 
 
+def test_a_living_worker_clears_the_disk_of_what_a_killed_one_has_left(lab) -> None:
+    """F3: kill -9 of a fleet, its parent and its runner; another worker shares its HPQ_HOME."""
+    with tempfile.TemporaryDirectory(prefix="t-") as short:
+        tmp = Path(short)
+        lab.env["TMPDIR"] = short
+        (tmp / "hpq-of-another").mkdir()
+        sid = lab.steered(2)
+        lab.worker()
+        lab.wait_for("began-1-1")
+        mine = set(lab.processes())
+        dies = lab.worker()
+        lab.wait_for("began-2-1")
+        work = lab.home / "work"
+        assert len(list(tmp.iterdir())) == 3
+        (work / f"{sid}.2.1" / "checkpoint" / "large").write_bytes(bytes(100_000))
+        dies.kill()
+        for pid in set(lab.processes()) - mine:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        stays = {f"{sid}.1.1", f"{sid}.1.1.lock"}
+        lab.wait_until(lambda: {p.name for p in work.iterdir()} == stays, "the end of its files")
+        assert len(list(tmp.iterdir())) == 2
+        lab.go()
+        lab.wait_over(sid)
+        lab.wait_until(lambda: not list(work.iterdir()), "the end of all directories")
+        assert [p.name for p in tmp.iterdir()] == ["hpq-of-another"]
+
+
 @pytest.mark.slow
 def test_a_worker_that_was_frozen_past_its_lease_commits_nothing(lab) -> None:
     """F4, R6: SIGSTOP of the parent past its lease, then SIGCONT; the other attempt counts."""
@@ -120,6 +156,7 @@ def test_a_worker_that_was_frozen_past_its_lease_commits_nothing(lab) -> None:
     lab.wait_until(lambda: "is another worker's now" in lab.log(0), "the first worker's line")
 
 
+@pytest.mark.usefixtures("no_lease_ends")
 def test_a_trainer_that_always_dies_fails_in_the_end(lab) -> None:
     """F2, F23: SIGKILL at each start, as by the kernel out of memory; failed after one retry."""
     lab.write("dies.py", "import os\ndef train(params, trial):\n    os.kill(os.getpid(), 9)\n")
@@ -131,6 +168,7 @@ def test_a_trainer_that_always_dies_fails_in_the_end(lab) -> None:
     assert trial.failure.message == "killed by SIGKILL"
 
 
+@pytest.mark.usefixtures("no_lease_ends")
 def test_a_worker_told_to_stop_gives_its_trial_back_uncharged_and_to_the_front(lab) -> None:
     """F6: SIGTERM in the midst of a trial."""
     sid = lab.steered(2)
@@ -148,6 +186,7 @@ def test_a_worker_told_to_stop_gives_its_trial_back_uncharged_and_to_the_front(l
     lab.wait_over(sid)
 
 
+@pytest.mark.usefixtures("no_lease_ends")
 def test_a_program_told_to_stop_gets_sigterm_and_its_trial_is_given_back(lab) -> None:
     """F6, R8: SIGTERM reaches the program itself."""
     lab.write(
@@ -174,6 +213,7 @@ def test_a_program_told_to_stop_gets_sigterm_and_its_trial_is_given_back(lab) ->
     assert lab.trial(sid).state is TrialState.FINISHED
 
 
+@pytest.mark.usefixtures("no_lease_ends")
 def test_a_second_sigterm_does_not_wait_for_a_deaf_trial(lab) -> None:
     """F7: SIGTERM twice, with an hour of grace."""
     lab.write(
@@ -199,6 +239,7 @@ def test_a_second_sigterm_does_not_wait_for_a_deaf_trial(lab) -> None:
     lab.audit(sid)
 
 
+@pytest.mark.usefixtures("no_lease_ends")
 def test_an_idle_worker_told_to_stop_goes_at_once(lab) -> None:
     """F5: SIGTERM while it waits for a ticket."""
     fleet = lab.worker(2)
@@ -210,6 +251,7 @@ def test_an_idle_worker_told_to_stop_goes_at_once(lab) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_lease_ends")
 def test_a_worker_told_to_stop_at_any_moment_goes(lab) -> None:
     """F5: SIGTERM also while it starts, between two trials and in the midst of a commit."""
     lab.write("quick.py", "def train(params, trial):\n    return {'loss': params['x']}\n")
@@ -229,6 +271,7 @@ def test_a_worker_told_to_stop_at_any_moment_goes(lab) -> None:
     lab.audit(sid)
 
 
+@pytest.mark.usefixtures("no_lease_ends")
 def test_no_worker_outlives_its_killed_fleet(lab) -> None:
     """F3: kill -9 of the fleet; its worker gives the trial back and goes."""
     sid = lab.steered(1)
@@ -242,6 +285,7 @@ def test_no_worker_outlives_its_killed_fleet(lab) -> None:
     lab.wait_over(sid)
 
 
+@pytest.mark.usefixtures("no_lease_ends")
 def test_a_stopped_sweep_ends_also_when_its_last_worker_is_told_to_go(lab) -> None:
     """F29: `hpq stop`, then SIGTERM."""
     sid = lab.steered(2)

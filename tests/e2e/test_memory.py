@@ -7,6 +7,7 @@ import pytest
 
 @pytest.mark.slow
 def test_workers_on_a_server_at_its_maxmemory_end_what_they_run_and_then_wait(lab) -> None:
+    """F15: maxmemory is reached while two of four trials run, and raised again."""
     sid = lab.steered(4)
     fleet = lab.worker(2)
     lab.wait_for("began-1-1")
@@ -27,6 +28,7 @@ def test_workers_on_a_server_at_its_maxmemory_end_what_they_run_and_then_wait(la
 
 @pytest.mark.slow
 def test_a_lease_on_a_full_server_is_kept_and_a_lost_one_is_reaped(lab) -> None:
+    """F15: maxmemory is reached for longer than two leases."""
     sid = lab.steered(2)
     lab.worker()
     lab.wait_for("began-1-1")

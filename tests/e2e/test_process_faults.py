@@ -14,6 +14,7 @@ from hpq.trial import FailureKind, TrialState
 SWEEP = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1, 2]}}\n"
 
 
+@pytest.mark.usefixtures("no_lease_ends")
 def test_a_deaf_trial_is_killed_at_the_end_of_the_grace_and_given_back(lab) -> None:
     """F8: one SIGTERM; the program and all it started ignore it, so SIGKILL comes before the end
     of HPQ_GRACE_S and the trial still goes back."""
@@ -41,6 +42,7 @@ def test_a_deaf_trial_is_killed_at_the_end_of_the_grace_and_given_back(lab) -> N
     lab.audit(sid)
 
 
+@pytest.mark.usefixtures("no_lease_ends")
 def test_a_trial_without_memory_fails_as_such_and_the_next_one_on_its_worker_is_clean(lab) -> None:
     """F21: a resident trainer runs into RLIMIT_AS; tried once more, then failed; others go on."""
     lab.write(
@@ -66,6 +68,7 @@ def test_a_trial_without_memory_fails_as_such_and_the_next_one_on_its_worker_is_
     assert lab.trial(sid, 2).state is TrialState.FINISHED
 
 
+@pytest.mark.usefixtures("no_lease_ends")
 def test_no_daemon_of_a_trial_outlives_it(lab) -> None:
     """F2: a program forks twice, starts a session and lets its parent end; then it ends itself."""
     lab.write(
@@ -194,6 +197,7 @@ def test_a_full_disk_keeps_no_result_from_a_redis_that_is_away(lab, full_disk) -
     assert lab.events(sid) == ["claimed", "finished"] and lab.trial(sid).objective == 0.1
 
 
+@pytest.mark.usefixtures("no_lease_ends")
 def test_a_worker_without_disk_hands_its_trials_back_and_one_with_disk_runs_them(
     lab, full_disk
 ) -> None:
@@ -216,8 +220,9 @@ def test_a_worker_without_disk_hands_its_trials_back_and_one_with_disk_runs_them
     assert reasons == {"worker_fault"}
 
 
+@pytest.mark.usefixtures("no_lease_ends")
 def test_a_trial_that_fills_the_disk_fails_with_its_own_error(lab, full_disk) -> None:
-    """A program writes to HPQ_OUT until the disk is full; the next one finds what it needs."""
+    """Files: a program writes to HPQ_OUT until the disk is full; the next one has room."""
     lab.write(
         "train.py",
         """

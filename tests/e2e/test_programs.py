@@ -6,6 +6,8 @@ import pytest
 
 from hpq.trial import TrialId, TrialState
 
+pytestmark = pytest.mark.usefixtures("no_lease_ends")
+
 PRINTS = """
     import argparse, sys
 
@@ -159,3 +161,12 @@ def test_the_sweeps_own_metric_is_taken_however_many_others_there_are(lab) -> No
     assert lab.trial(sid).objective == 0.5
     failure = lab.trial(other).failure
     assert failure is not None and "of more than 50 names the rest was dropped" in failure.message
+
+
+def test_a_command_that_names_what_it_starts_needs_no_program(lab) -> None:
+    lab.write("train.py", PRINTS)
+    sid = lab.enqueue(SWEEP.replace("program: train.py", 'command: [python3, train.py, "${args}"]'))
+    lab.worker(1)
+    lab.wait_over(sid)
+    assert [t.objective for t in lab.view.all_trials(sid)] == [0.5, 0.1]
+    assert "python3 train.py" in lab.ok("show", sid)

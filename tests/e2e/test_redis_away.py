@@ -42,6 +42,8 @@ def test_a_result_that_comes_while_redis_is_away_is_kept_and_committed_when_it_i
     assert [p.value for p in lab.view.history(lab.trial(sid).id, "loss")] == [1, 1, 0.1]
     assert not list(spool.rglob("*.json"))
     assert "Traceback" not in lab.log(), lab.log()
+    lab.wait_until(lambda: "results that waited: 1" in lab.log(), "the line that it is over")
+    assert lab.log().count("trying again") == 1, lab.log()
 
 
 @pytest.mark.slow
@@ -118,10 +120,15 @@ def test_a_worker_told_to_stop_while_redis_is_away_goes(lab) -> None:
 
 
 def test_a_worker_without_a_server_says_so_in_one_line(lab) -> None:
-    """F16: no server at all."""
+    """F16: no server at all, at the start of a worker; then there is one."""
+    sid = lab.steered(1)
     lab.server.kill()
-    lab.worker()
+    fleet = lab.worker()
     lab.wait_until(lambda: "no Redis answers" in lab.log(), "the line")
     assert "Traceback" not in lab.log(), lab.log()
     done = lab.hpq("ls")
     assert done.returncode == 3 and len(done.stderr.strip().splitlines()) == 1
+    lab.server.start()
+    lab.go()
+    lab.wait_over(sid)
+    assert fleet.poll() is None

@@ -15,6 +15,19 @@ from hpq.trial import TrialState
 QUICK = "def train(params, trial):\n    return {'loss': params['x']}\n"
 
 
+ENDS = """
+    import time
+    from pathlib import Path
+    Path("began").touch()
+    while not Path("go").exists():
+        time.sleep(0.01)
+"""
+
+
+def sockets(_: str, names: list[str]) -> list[str]:
+    return [name for name in names if name.endswith(".sock")]
+
+
 def quick(lab, count: int) -> str:
     lab.write("quick.py", QUICK)
     return lab.enqueue(
@@ -56,12 +69,13 @@ def test_a_server_that_comes_back_empty_is_named_and_nothing_is_invented(lab) ->
     assert fleet.poll() is None and "Traceback" not in lab.log()
 
 
-def test_a_result_on_disk_that_redis_does_not_know_stays_there(lab) -> None:
-    """F14, R20: the result waits on disk when its sweep is lost; only a person may drop it."""
+def test_a_result_on_disk_that_redis_does_not_know_waits_until_its_data_are_back(lab) -> None:
+    """F14, R20: the result waits on disk, its sweep is lost, and then restored from a copy."""
     sid = lab.steered(1)
     lab.worker()
     lab.wait_for("began-1-1")
     lab.server.kill()
+    copy = shutil.copytree(lab.server.socket.parent, lab.folder / "copy", ignore=sockets)
     lab.go()
     spool = lab.home / "spool"
     lab.wait_until(lambda: list(spool.rglob("*.json")), "the result on disk")
@@ -71,6 +85,32 @@ def test_a_result_on_disk_that_redis_does_not_know_stays_there(lab) -> None:
     assert not list(spool.rglob("*.json")) and not lab.redis.keys(f"*{sid}*")
     assert "does not know" in lab.log() and ".unknown" in lab.log()
     lab.wait_over(lab.steered(1, "seed: 2"))
+    lab.server.kill()
+    forget(lab)
+    shutil.copytree(copy, lab.server.socket.parent, dirs_exist_ok=True)
+    lab.server.start()
+    lab.wait_over(sid)
+    assert lab.events(sid)[-1] == "finished" and lab.trial(sid).attempt == 1
+    assert not [path for path in spool.rglob("*") if path.is_file()]
+
+
+def test_a_result_that_comes_when_redis_has_lost_its_trial_is_kept_on_disk(lab) -> None:
+    """F14, R20: FLUSHALL while the parent is stopped and its program comes to its end."""
+    lab.write("train.py", ENDS)
+    sid = lab.enqueue("program: train.py\nmethod: grid\nparameters: {x: {value: 1}}\n")
+    lab.worker(HPQ_LEASE_S="60")
+    lab.wait_for("began")
+    parent = lab.parent()
+    os.kill(parent, signal.SIGSTOP)
+    try:
+        lab.go()
+        lab.wait_until(lambda: not lab.processes(r"train\.py"), "the end of the program")
+        lab.redis.flushall()
+    finally:
+        os.kill(parent, signal.SIGCONT)
+    spool = lab.home / "spool"
+    lab.wait_until(lambda: list(spool.rglob(f"{sid}.1.1.unknown")), "the result on disk")
+    lab.wait_over(lab.steered(1))
 
 
 def test_a_server_without_memory_takes_no_half_of_an_enqueue_and_all_of_a_result(lab) -> None:

@@ -26,6 +26,7 @@ def copy_of(lab, name: str, *, version: str, schema: int) -> dict[str, str]:
     for path, rule, text in (
         ("hpq/__init__.py", r'__version__ = ".*"', f'__version__ = "{version}"'),
         ("hpq/sweep.py", r"\nSCHEMA = \d+", f"\nSCHEMA = {schema}"),
+        ("hpq/sweep.py", r"\nEARLY_SCHEMA = \d+", f"\nEARLY_SCHEMA = {schema}"),
     ):
         file = folder / path
         new, count = re.subn(rule, text, file.read_text("utf-8"))
@@ -52,6 +53,7 @@ def who_ran(lab, sid: str) -> set[str]:
 
 @pytest.mark.slow
 def test_workers_of_two_versions_finish_one_sweep_together(lab, newer) -> None:
+    """B10: one worker of this version and one of the next on one sweep."""
     sid = lab.steered(6)
     lab.worker()
     lab.worker(**newer)
@@ -65,6 +67,7 @@ def test_workers_of_two_versions_finish_one_sweep_together(lab, newer) -> None:
 
 @pytest.mark.slow
 def test_a_trial_whose_newer_worker_is_lost_is_finished_by_an_older_one(lab, newer) -> None:
+    """B10, F1: kill -9 of a worker of the next version; one of this version takes its trial."""
     sid = lab.steered(1)
     fleet = lab.worker(**newer)
     lab.wait_for("began-1-1")
@@ -79,6 +82,7 @@ def test_a_trial_whose_newer_worker_is_lost_is_finished_by_an_older_one(lab, new
 
 @pytest.mark.slow
 def test_an_older_worker_leaves_a_newer_sweep_and_everybody_is_told_why(lab, newer) -> None:
+    """B10: a sweep of a newer schema, and only an older worker."""
     lab.steered(1)  # makes the trainer
     lab.worker()
     lab.wait_until(lambda: versions(lab) == {__version__}, "the older worker")
@@ -112,6 +116,7 @@ def test_an_older_worker_leaves_a_newer_sweep_and_everybody_is_told_why(lab, new
 
 @pytest.mark.slow
 def test_an_older_hpq_reads_fields_and_words_that_it_does_not_know(lab) -> None:
+    """B10: fields, states, failure kinds and events of a newer version in Redis."""
     sid = lab.steered(3)
     lab.go()
     lab.worker()

@@ -81,6 +81,7 @@ def test_a_worker_may_be_told_to_serve_one_sweep(lab: Lab) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_no_worker_outlives_its_run(lab: Lab, start_run: StartRun, number: int) -> None:
+    """F3: SIGKILL, SIGTERM or SIGHUP of `hpq run`."""
     enqueue_abandoned(lab)  # writes the trainer
     run = start_run(SWEEP.format(name="mine"), "--workers", "2")
     lab.wait_for("began-1-1")
@@ -124,6 +125,7 @@ def said(lab: Lab) -> str:
 
 
 def test_a_run_goes_on_when_its_private_server_is_killed(lab: Lab, start_run: StartRun) -> None:
+    """F9: kill -9 of the private server of `hpq run`."""
     enqueue_abandoned(lab)
     run = start_run(SWEEP.format(name="mine"), "--workers", "1", private=True)
     lab.wait_for("began-1-1")

@@ -21,6 +21,7 @@ def use(lab, sid: str) -> None:
 
 
 def test_a_password_lets_in_and_is_shown_nowhere(make_lab) -> None:
+    """R11: a server with a password; argv, logs, `hpq config` and programs are searched for it."""
     lab = make_lab("--requirepass", PASSWORD, url=f"unix://:{PASSWORD}@{{socket}}")
     sid = lab.steered(2)
     lab.worker()
@@ -38,6 +39,7 @@ def test_a_password_lets_in_and_is_shown_nowhere(make_lab) -> None:
 
 @pytest.mark.parametrize("wrong", ["unix://:wr0ng-Passw0rd@{}", "unix://{}"])
 def test_a_wrong_password_is_one_line_and_exit_code_4(make_lab, wrong) -> None:
+    """Security: a wrong password, and none."""
     lab = make_lab("--requirepass", PASSWORD, url=f"unix://:{PASSWORD}@{{socket}}")
     url = wrong.format(lab.server.socket)
     done = lab.hpq("ls", HPQ_REDIS_URL=url)
@@ -69,6 +71,7 @@ def rotating(make_lab, tmp_path):
 
 @pytest.mark.parametrize("order", ["file first", "server first"])
 def test_a_worker_goes_on_after_its_password_was_rotated(rotating, order) -> None:
+    """Security: the password is changed while a trial runs, and everybody is cut off."""
     lab, path, change = rotating
     sid = lab.steered(2)
     fleet = lab.worker()
@@ -89,6 +92,7 @@ def test_a_worker_goes_on_after_its_password_was_rotated(rotating, order) -> Non
 
 
 def test_a_password_file_that_is_not_there_is_one_line(rotating) -> None:
+    """Security: the password's file is gone."""
     lab, path, _ = rotating
     path.unlink()
     done = lab.hpq("ls")
@@ -151,6 +155,7 @@ def test_a_server_with_tls_and_a_ca_of_ones_own_works(tls_lab) -> None:
     ids=["without TLS", "a CA that nobody knows", "another host"],
 )
 def test_a_server_that_cannot_be_verified_is_refused_with_the_remedy(tls_lab, url, said) -> None:
+    """Security: TLS with an unknown CA, for another host, and no TLS to a TLS port."""
     lab, port, cert = tls_lab
     url = url.format(password=PASSWORD, port=port, cert=cert)
     done = lab.hpq("ls", HPQ_REDIS_URL=url)

@@ -8,6 +8,7 @@ import zlib
 
 import pytest
 
+from hpq.signing import fingerprint
 from hpq.sweep import SweepState
 from hpq.tickets import TASK
 
@@ -113,7 +114,13 @@ def test_a_worker_with_another_key_refuses_and_says_so(lab) -> None:
     sid = lab.enqueue(SWEEP, HPQ_CODE_KEY="ours")
     lab.worker(HPQ_CODE_KEY="theirs")
     lab.wait_until(lambda: why(lab, sid), "the refusal")
-    assert "not signed with this worker's HPQ_CODE_KEY" in why(lab, sid)
+    ours, theirs = fingerprint(b"ours"), fingerprint(b"theirs")
+    said = "not signed with this worker's HPQ_CODE_KEY"
+    assert f"{said} (key {theirs}; the sweep's is {ours})" in why(lab, sid)
+    assert f"(key {theirs}; the sweep's is {ours})" in lab.ok("show", sid, HPQ_CODE_KEY="theirs")
+    found = lab.hpq("doctor", HPQ_CODE_KEY="ours").stdout
+    assert f"has code key {theirs}, and yours is {ours}" in found
+    assert f"*** (key {ours})" in lab.ok("config", HPQ_CODE_KEY="ours")
     assert lab.view.sweep(sid).state is SweepState.RUNNING and not (lab.code / "ran").exists()
     lab.worker(HPQ_CODE_KEY="ours")
     lab.wait_over(sid)

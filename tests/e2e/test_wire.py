@@ -124,6 +124,7 @@ def test_connections_that_die_in_a_trial_are_made_anew(lab, proxy, harm) -> None
     sid = lab.steered(2)
     fleet = lab.worker(**through(proxy, HPQ_LEASE_S="12"))
     lab.wait_for("began-1-1")
+    lab.wait_until(lambda: lab.trial(sid).step == 1, "the first beat, on a connection of its own")
     getattr(proxy, harm)()
     if harm == "half_open":  # a reset is mended at once and without a word
         lab.wait_until(lambda: "training goes on" in lab.log(), "a beat that failed")
@@ -134,7 +135,7 @@ def test_connections_that_die_in_a_trial_are_made_anew(lab, proxy, harm) -> None
 
 
 def test_a_cancel_said_while_the_worker_is_cut_off_is_heard_at_its_next_beat(lab, proxy) -> None:
-    """F29: stop and cancel lie in Redis; they are no message that can be missed."""
+    """F29, R17: stop and cancel lie in Redis; they are no message that can be missed."""
     sid = lab.steered(2)
     lab.worker(**through(proxy, HPQ_LEASE_S="12"))
     lab.wait_for("began-1-1")

@@ -9,32 +9,45 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
-ROOT = Path(__file__).parents[2]
-DEADLINE_S = 30.0
+from hpq.view import View
+from tests.desk import Desk
+
+DEADLINE_S = 50.0
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def environ(redis_url: str) -> dict[str, str]:
+def environ(redis_url: str, tmp_path: Path) -> dict[str, str]:
     keep = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
-    return {**keep, "HPQ_REDIS_URL": redis_url, "HPQ_USER": "me", "PYTHONUTF8": "1"}
+    hpq = {"HPQ_REDIS_URL": redis_url, "HPQ_USER": "me", "HPQ_HOME": str(tmp_path / "home")}
+    return {**keep, **hpq, "PYTHONUTF8": "1"}
 
 
 @pytest.fixture
-def hpq(environ: dict[str, str]) -> Hpq:
-    """Runs hpq to its end."""
+def hpq(environ: dict[str, str], tmp_path: Path) -> Hpq:
+    """Runs hpq to its end, in the test's folder."""
 
-    def run(*args: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    def run(*words: object, **extra: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "producer", *args],
+            [sys.executable, "-m", "producer", *map(str, words)],
             env={**environ, **extra},
-            cwd=ROOT,
+            cwd=tmp_path,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=DEADLINE_S,
+            check=False,
         )
 
     return run
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, redis: Redis, redis_url: str, view: View, monkeypatch: pytest.MonkeyPatch
+) -> Desk:
+    """A user's directory, on an empty server."""
+    return Desk(tmp_path, redis_url, view, monkeypatch)

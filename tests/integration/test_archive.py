@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from hpq.errors import UserError
 from hpq.outcome import Batch, Outcome, Reason
 from hpq.restoring import Restoring
 from hpq.settings import read
-from hpq.sweep import Launch, Metric
+from hpq.sweep import EarlyTerminate, Launch, Metric, Rule
 from hpq.trial import Failure, FailureKind, Point, TrialState
 from producer.archive.restore import restore
 from producer.archive.write import write
@@ -28,23 +27,6 @@ from producer.session import Session
 LEASE = 30_000
 SID = "demo-00000"
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def hpq(redis_url: str, tmp_path: Path) -> Hpq:
-    def run(*words: object, **env: str) -> subprocess.CompletedProcess[str]:
-        url = {"HPQ_REDIS_URL": redis_url, "HPQ_USER": "me", "HPQ_HOME": str(tmp_path / "home")}
-        return subprocess.run(
-            [sys.executable, "-m", "producer", *map(str, words)],
-            env={**os.environ, **url, **env},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=50,
-            check=False,
-        )
-
-    return run
 
 
 @pytest.fixture
@@ -82,6 +64,7 @@ def lived(store, sweep_of, who, redis, keys) -> str:
         SID,
         launch=Launch(program="a b.py", command=("${env}", "x"), code="d1"),
         metric=Metric(name="a/b c"),
+        early=EarlyTerminate(rule=Rule.HYPERBAND, bands=(1, 30, 900, 2700)),
         spec={"a": [1, {"b": None}], "text": "\x1b[31mé"},
     )
     redis.hset(keys.code, "d1", '{"a b.py":"00"}')
@@ -172,6 +155,25 @@ def test_a_sweep_that_runs_or_moves_is_not_archived(
     assert not (tmp_path / "s.hpq").exists()
 
 
+def test_an_archive_too_large_for_what_is_left_is_refused_before_it_begins(
+    hpq: Hpq, lived, redis, tmp_path
+) -> None:
+    file = tmp_path / "a.gz"
+    assert hpq("archive", SID, file).returncode == 0
+    with_it = int(redis.info("memory")["used_memory"])
+    assert hpq("rm", SID, "--yes").returncode == 0
+    takes = with_it - (used := int(redis.info("memory")["used_memory"]))
+    try:
+        redis.config_set("maxmemory", int((used + takes / 2) / 0.8))
+        done = hpq("archive", "--restore", file)
+        assert done.returncode == 3 and "40 trials would take about" in done.stderr
+        assert not redis.keys("hpq:[st]:*")
+        redis.config_set("maxmemory", int((used + 4 * takes) / 0.8))
+        assert hpq("archive", "--restore", file).returncode == 0
+    finally:
+        redis.config_set("maxmemory", 0)
+
+
 def test_a_sweep_whose_id_is_there_is_not_restored_over_it(hpq: Hpq, lived, redis) -> None:
     assert hpq("archive", lived, "s.hpq").returncode == 0
     before = dump(redis)
@@ -221,6 +223,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes, list[str]], bytes], str]] = {
 def test_nothing_is_restored_of_a_file_that_is(
     session: Session, lived, store, redis, tmp_path, damage: str
 ) -> None:
+    """Archive: a file is cut, flipped, edited, newer, or of something else."""
     path = tmp_path / "s.hpq"
     write(session, lived, path, force=False)
     store.remove(lived)
@@ -245,6 +248,7 @@ def test_a_damaged_file_is_one_line_and_exit_code_2(hpq: Hpq, tmp_path) -> None:
 def test_a_restoring_that_dies_is_invisible_and_expires_and_can_be_done_again(
     hpq: Hpq, lived, redis, view, store, who, tmp_path, monkeypatch
 ) -> None:
+    """Archive: a restore dies in its midst."""
     before = dump(redis)
     assert hpq("archive", lived, "s.hpq").returncode == 0
     assert hpq("rm", lived, "--yes").returncode == 0

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -21,21 +19,6 @@ KILLED = Outcome(
 )
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def hpq(redis_url: str) -> Hpq:
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "producer", *words],
-            env={**os.environ, "HPQ_REDIS_URL": redis_url, "HPQ_USER": "me"},
-            capture_output=True,
-            text=True,
-            timeout=50,
-            check=False,
-        )
-
-    return run
 
 
 @pytest.fixture

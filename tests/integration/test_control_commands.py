@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from hpq.outcome import Outcome, Presence
 from hpq.store import Store
 from hpq.sweep import Sweep
 from hpq.trial import TrialState
+from hpq.view import View
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
@@ -81,3 +83,46 @@ def test_retry_says_why_nobody_takes_the_trials(
         "demo-00000: 1 trial queued again",
         "no worker of class 'default' is alive; start one: hpq worker",
     ]
+
+
+def test_retry_and_resume_say_at_once_that_the_code_was_edited(
+    hpq: Hpq, tmp_path: Path, store: Store
+) -> None:
+    code, file = tmp_path / "train.py", tmp_path / "sweep.yaml"
+    code.write_text("print('loss=1')\n", "utf-8")
+    file.write_text("program: train.py\nmethod: grid\nparameters: {x: {value: 1}}\n", "utf-8")
+    sid = hpq("enqueue", file).stdout.strip()
+    assert hpq("cancel", sid, "--yes").returncode == 0
+    code.write_text("print('loss=2')\n", "utf-8")
+    said = hpq("retry", "--cancelled", sid).stderr
+    assert said.splitlines() == [
+        f"{sid}: 1 trial queued again",
+        f"{code} was edited after enqueue, and workers here leave the trials of {sid}; enqueue again"
+        " to run the new code, or take the edit back",
+    ]
+    assert hpq("pause", sid).returncode == 0
+    assert "was edited after enqueue" in hpq("resume", sid).stderr
+    code.write_text("print('loss=1')\n", "utf-8")
+    assert "edited" not in hpq("resume", sid).stderr
+
+
+def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
+    hpq: Hpq, store: Store, view: View, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(2)
+    finish_one(store, who)
+    finish_one(store, who)
+    silent = hpq("retry", "demo-00000/1", "demo-00000/2")
+    assert silent.returncode == 2 and silent.stderr.endswith("say --yes\n")
+    assert "Drop the results of 2 finished trials of demo-00000?" in silent.stderr
+    assert view.sweep("demo-00000").counts.finished == 2
+    assert hpq("retry", "demo-00000/1", "--yes").returncode == 0
+    assert view.sweep("demo-00000").counts.finished == 1
+    store.control("demo-00000", "cancel")
+    assert hpq("retry", "demo-00000/1").returncode == 0  # without a result nobody asks
+
+
+def test_the_force_of_rm_is_not_only_of_somebody_elses_sweeps(hpq: Hpq) -> None:
+    said = " ".join(hpq("rm", "--help", COLUMNS="200").stdout.split())
+    assert "Also with running trials, and of somebody else." in said
+    assert "Also a sweep of somebody else." in hpq("cancel", "--help", COLUMNS="200").stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq.errors import SweepFileError, UserError
+from hpq.errors import SweepFileError
 from hpq.keys import Keys
 from hpq.settings import read
 from hpq.signing import is_signed, key_of
@@ -94,12 +94,12 @@ def test_the_launch_record_is_signed_for_this_sweep_alone(session: Session) -> N
     assert not is_signed(b"other", "hpq", sweep.id, sweep.launch, sweep.signature)
 
 
-def test_a_sweep_without_an_end_asks_how_many(session: Session, tmp_path: Path) -> None:
+def test_a_sweep_without_an_end_is_open_ended(session: Session, tmp_path: Path) -> None:
     text = "program: train.py\nmethod: random\nparameters:\n  a: {min: 0.0, max: 1.0}\n"
     (tmp_path / "sweep.yaml").write_text(text)
-    with pytest.raises(UserError, match=r"--count 20"):
-        put(session)
-    assert session.view.sweep_ids() == []
+    sweep = session.view.sweep(put(session).sid)
+    assert (sweep.state, sweep.counts.total, sweep.counts.is_open_ended) == ("running", 0, True)
+    assert put(session).sid == sweep.id  # the same file again
 
 
 def test_a_program_that_is_nowhere_names_the_places(session: Session, tmp_path: Path) -> None:

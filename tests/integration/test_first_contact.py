@@ -7,16 +7,20 @@ import socketserver
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from redis import Redis
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
+DIGITS = Path(__file__).parents[2] / "configs/digits.yaml"
 
 
 class _Old(socketserver.StreamRequestHandler):
     """Says what a Redis 6.0 says at first; no such server is packaged."""
 
+    info = b"redis_version:6.0.16\r\nredis_mode:standalone\r\n"
     hello = b"%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n"
 
     def handle(self) -> None:
@@ -25,7 +29,7 @@ class _Old(socketserver.StreamRequestHandler):
             for _ in range(int(head[1:])):
                 size = int(self.rfile.readline()[1:])
                 words.append(self.rfile.read(size + 2)[:-2].upper())
-            info = b"redis_version:6.0.16\r\nredis_mode:standalone\r\n"
+            info = self.info
             told = {
                 b"INFO": b"$%d\r\n%s\r\n" % (len(info), info),
                 b"PING": b"+PONG\r\n",
@@ -40,24 +44,58 @@ class _Older(_Old):
     hello = b"-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n"
 
 
-@pytest.fixture(params=[_Old, _Older], ids=["6.0", "5"])
-def old_server(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of a server that is too old."""
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), request.param) as server:
+class _Cluster(_Old):
+    """As a node of a cluster does."""
+
+    info = b"redis_version:7.2.4\r\nredis_mode:cluster\r\n"
+
+
+@contextmanager
+def speaking(kind: type[_Old]) -> Iterator[str]:
+    """The URL of a server that speaks so."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), kind) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"redis://127.0.0.1:{server.server_address[1]}/0"
         server.shutdown()
 
 
-@pytest.mark.parametrize("command", ["ls", "enqueue configs/digits.yaml", "doctor"])
+@pytest.fixture(params=[_Old, _Older], ids=["6.0", "5"])
+def old_server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a server that is too old."""
+    with speaking(request.param) as url:
+        yield url
+
+
+@pytest.mark.parametrize("command", ["ls", f"enqueue {DIGITS}", "doctor"])
 def test_a_server_that_is_too_old_is_named_with_what_is_needed(
     hpq: Hpq, old_server: str, command: str
 ) -> None:
+    """F16: servers that speak as Redis 5 and 6.0."""
     answer = hpq(*command.split(), HPQ_REDIS_URL=old_server)
     assert answer.returncode == 3
     said = answer.stderr + answer.stdout
     assert " is too old; hpq needs 6.2 or newer" in said and "Traceback" not in said
+
+
+def test_a_redis_cluster_is_refused(hpq: Hpq) -> None:
+    """F16, R19: a server that says that it is a cluster's."""
+    with speaking(_Cluster) as url:
+        answer = hpq("ls", HPQ_REDIS_URL=url)
+    assert (answer.returncode, len(answer.stderr.splitlines())) == (3, 1)
+    assert "Redis Cluster is not supported; use a single server" in answer.stderr
+
+
+@pytest.mark.parametrize("kind", [_Old, _Older, _Cluster], ids=["6.0", "5", "cluster"])
+def test_workers_on_a_server_that_no_waiting_mends_end_with_one_line(
+    hpq: Hpq, kind: type[_Old]
+) -> None:
+    """F16, R19: `hpq worker` with two workers on such servers."""
+    with speaking(kind) as url:
+        answer = hpq("worker", "--workers", "2", HPQ_REDIS_URL=url)
+    lines = answer.stderr.splitlines()
+    assert (answer.returncode, len(lines)) == (3, 1), answer.stderr
+    assert "hpq needs 6.2 or newer" in lines[0] or "use a single server" in lines[0]
 
 
 def test_tls_to_a_port_without_it_asks_about_that_and_soon_gives_up(hpq: Hpq) -> None:

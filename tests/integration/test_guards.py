@@ -142,6 +142,7 @@ def test_failures_that_differ_hold_nothing(crew) -> None:
 
 
 def test_five_failures_of_one_worker_ask_another_before_the_sweep_is_held(crew) -> None:
+    """F24: one worker fails five times alike before another has tried."""
     it = crew("ab")
     for _ in range(4):
         assert it.one("a", fails()) is Committed.DONE
@@ -152,6 +153,7 @@ def test_five_failures_of_one_worker_ask_another_before_the_sweep_is_held(crew) 
 
 
 def test_a_worker_that_fails_what_passes_elsewhere_gives_it_to_the_others(crew) -> None:
+    """F24: one worker fails what passes on another; its commit is sent twice."""
     it = crew("ab")
     it.one("b", PASSES)
     it.one("b", PASSES)

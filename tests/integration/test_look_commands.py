@@ -177,13 +177,12 @@ def test_the_command_of_a_trial_runs_its_program_by_hand(
     assert ran.stdout == f"{[odd, '2', '--x=2']!r}\n"
 
 
-def test_only_a_trial_of_a_program_has_a_command(hpq: Hpq, done: Sweep) -> None:
-    for what, line in (
-        ("demo", "demo-00000 is a sweep; name one of its trials, demo-00000/1"),
-        ("1", "demo-00000/1 runs the trainer digits, which has no command"),
-    ):
-        answer = hpq("show", what, "--command")
-        assert (answer.returncode, answer.stderr) == (2, f"hpq: {line}\n")
+def test_a_trial_has_a_command_and_a_sweep_has_none(hpq: Hpq, done: Sweep) -> None:
+    answer = hpq("show", "demo", "--command")
+    line = "demo-00000 is a sweep; name one of its trials, demo-00000/1"
+    assert (answer.returncode, answer.stderr) == (2, f"hpq: {line}\n")
+    line = hpq("show", "1", "--command").stdout
+    assert line == f"{sys.executable} -m worker.trainers.digits --set x=1\n"
 
 
 def test_unknown_sweeps_and_trials_are_one_line_and_exit_4(hpq: Hpq, done: Sweep) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,27 +37,11 @@ def limit(redis: Redis) -> Iterator[Callable[[int], None]]:
 
 
 @pytest.fixture
-def hpq(redis_url: str, tmp_path: Path) -> Hpq:
+def hpq(hpq: Hpq, tmp_path: Path) -> Hpq:
+    """As of the other tests, where a sweep lies."""
     (tmp_path / "train.py").write_text("print('loss=1')\n")
     (tmp_path / "sweep.yaml").write_text(SWEEP)
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "producer", *words],
-            env={
-                **os.environ,
-                "HPQ_REDIS_URL": redis_url,
-                "HPQ_USER": "me",
-                "HPQ_HOME": str(tmp_path / "home"),
-            },
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=50,
-            check=False,
-        )
-
-    return run
+    return hpq
 
 
 @pytest.fixture
@@ -83,6 +65,7 @@ def has_history(view, trial: TrialId) -> bool:
 def test_a_full_server_takes_results_beats_and_what_people_say(
     store, view, redis, keys, sweep_of, who, take, limit
 ) -> None:
+    """F15: maxmemory is reached; beats, commits, releases, reaps and commands go on."""
     sid = sweep_of(6).id
     store.reap("default", lease_ms=LEASE, lost_max=3)
     claims = [take() for _ in range(4)]
@@ -115,6 +98,7 @@ def test_a_full_server_takes_results_beats_and_what_people_say(
 
 
 def test_a_full_server_starts_no_further_trial(store, view, sweep_of, take, limit) -> None:
+    """F15: maxmemory is reached; a worker claims."""
     sid = sweep_of(2).id
     limit(-100_000)
     with pytest.raises(OutOfMemoryError, match="no further trial"):
@@ -142,7 +126,7 @@ def test_histories_of_the_trials_that_ended_first_make_room_for_the_next(
 def test_points_and_logs_stay_below_30_percent_of_maxmemory(
     store, view, redis, keys, sweep_of, run_one, limit
 ) -> None:
-    """Oldest first, over sweeps; what is dropped is no longer counted."""
+    """Memory: 24 trials report and print more than 30 % of maxmemory, over three sweeps."""
     for i in range(3):
         sweep_of(8, f"s{i}-00000")
     done = [run_one(points=900, log=b"y" * 16_000) for _ in range(24)]
@@ -189,6 +173,7 @@ def test_a_retried_or_removed_sweep_weighs_nothing(
 def test_enqueue_is_refused_at_80_percent_with_what_to_remove(
     hpq: Hpq, redis, sweep_of, run_one, limit
 ) -> None:
+    """F15: 80 % of maxmemory is used."""
     sweep_of(1, "small-00000")
     sweep_of(400, "large-00000")
     sweep_of(10, "other-00000", worker_class="small")
@@ -208,6 +193,7 @@ def test_enqueue_is_refused_at_80_percent_with_what_to_remove(
 def test_an_enqueue_too_large_for_what_is_left_is_refused_before_it_begins(
     hpq: Hpq, redis, tmp_path, limit
 ) -> None:
+    """F15: 3,000 sets that would not fit."""
     values = list(range(3000))
     (tmp_path / "sweep.yaml").write_text(SWEEP.replace("[1, 2, 3]", str(values)))
     used = int(redis.info("memory")["used_memory"])
@@ -218,6 +204,7 @@ def test_an_enqueue_too_large_for_what_is_left_is_refused_before_it_begins(
 
 
 def test_an_evicting_server_is_told_by_enqueue_and_by_doctor(hpq: Hpq, redis, limit) -> None:
+    """F16: `maxmemory-policy allkeys-lru`."""
     limit(10**9)
     redis.config_set("maxmemory-policy", "allkeys-lru")
     done = hpq("enqueue", "sweep.yaml")

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from hpq.outcome import Batch, Committed, Doomed, Ended, Outcome, Presence, Reason, Verdict
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from hpq.doomed import DoomedFiles
+from hpq.files import folder_of, open_files
+from hpq.keys import Keys
+from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
 from hpq.store import Store
 from hpq.sweep import Keep
 from hpq.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, Point, TrialState
@@ -26,9 +34,9 @@ def beat(store: Store, who: Presence, claim: Claim, seq: int, *steps: int, **mor
     return store.beat(claim, who, batch, lease_ms=LEASE)
 
 
-def end(store: Store, claim: Claim, value: float, **more) -> Ended:
+def end(store: Store, claim: Claim, value: float, **more) -> Committed:
     outcome = Outcome(state=TrialState.FINISHED, objective=value, step=1, **more)
-    return store.end(claim, outcome, 0)
+    return store.commit(claim, outcome, 0)
 
 
 def steps(view, claim: Claim) -> list[int]:
@@ -141,9 +149,9 @@ def test_artifacts_come_with_the_commit_once(store, view, sweep_of, who) -> None
     sweep_of(1)
     claim = take(store, who, "a")
     left = Artifacts(store="abcd", path="p/1", files={"model": 3})
-    assert end(store, claim, 1.0, artifacts=left).word is Committed.DONE
+    assert end(store, claim, 1.0, artifacts=left) is Committed.DONE
     other = Artifacts(store="abcd", path="p/2", files={"other": 3})
-    assert end(store, claim, 1.0, artifacts=other).word is Committed.ALREADY
+    assert end(store, claim, 1.0, artifacts=other) is Committed.ALREADY
     assert view.trial(claim.trial).artifacts == left
 
 
@@ -151,38 +159,163 @@ def test_only_what_came_to_its_end_loses_its_checkpoint(store, view, sweep_of, w
     sweep_of(2)
     done = take(store, who, "a")
     beat(store, who, done, 1, 1, checkpoint=HERE)
-    assert end(store, done, 1.0).doomed == (Doomed(trial=done.trial, attempt=1, artifacts=False),)
+    end(store, done, 1.0)
     failed = take(store, who, "b")
     beat(store, who, failed, 1, 1, checkpoint=HERE)
     late = Failure(kind=FailureKind.TIMEOUT, message="late")
-    ended = store.end(failed, Outcome(state=TrialState.FAILED, failure=late), 0)
-    assert ended == Ended(word=Committed.DONE)
+    store.commit(failed, Outcome(state=TrialState.FAILED, failure=late), 0)
+    assert view.trial(done.trial).checkpoint is None
+    assert view.trial(failed.trial).checkpoint == HERE
     for number in (1, 2):
         store.retry(done.trial.sweep, [number])
     assert take(store, who, "c").checkpoint is None  # it would only come to its end again
     assert take(store, who, "d").checkpoint == HERE
 
 
-def test_keep_names_the_others_until_they_are_forgotten(store, view, sweep_of, who) -> None:
+def test_keep_lets_the_files_of_the_others_go_at_once(store, view, sweep_of, who) -> None:
     sweep = sweep_of(4, keep=Keep(best=1, last=1))  # a higher acc is better
     left = Artifacts(store="abcd", path="p", files={"model": 3})
-    doomed = []
+
+    def having() -> list[int]:
+        return [t.id.number for t in view.all_trials(sweep.id) if t.artifacts]
+
+    seen = []
     for n, value in enumerate([0.5, 0.9, 0.9, 0.1], start=1):
-        ended = end(store, take(store, who, f"n{n}"), value, artifacts=left)
-        doomed.append([d.trial.number for d in ended.doomed])
-    assert doomed == [[], [1], [1], [1]]  # 2 and 3 are equally good
-    for one in ended.doomed:
-        assert one.artifacts
-        store.forget_files(one)
-    has = [t.id.number for t in view.all_trials(sweep.id) if t.artifacts]
-    assert has == [2, 3, 4]
+        end(store, take(store, who, f"n{n}"), value, artifacts=left)
+        seen.append(having())
+    assert seen == [[1], [2], [2, 3], [2, 3, 4]]  # 2 and 3 are equally good
     store.retry(sweep.id, [2])
-    again = take(store, who, "again")
-    stale = Doomed(trial=again.trial, attempt=1, artifacts=True)
-    store.forget_files(stale)  # it has begun again: nothing happens
-    store.commit(again, Outcome(state=TrialState.CANCELLED, artifacts=left), 0)
-    store.forget_files(stale)
-    assert view.trial(again.trial).artifacts == left
-    store.retry(sweep.id, [2])
-    again = take(store, who, "and again")
-    assert [d.trial.number for d in end(store, again, 0.95, artifacts=left).doomed] == [3, 4]
+    assert having() == [3, 4]
+    end(store, take(store, who, "again"), 0.95, artifacts=left)
+    assert having() == [2]  # now the best and the last
+
+
+class Shelf:
+    """A store of files and what it may lose."""
+
+    def __init__(self, folder: Path, redis: Redis, keys: Keys) -> None:
+        self.files = open_files(str(folder))
+        self.doomed = DoomedFiles(redis, keys)
+        self.redis, self.stream = redis, keys.doomed(self.files.id)
+
+    def put(self, claim: Claim, what: str) -> Checkpoint:
+        """Some files of an attempt, and a pointer to them."""
+        path = f"{folder_of('hpq', claim.trial, claim.attempt)}/{what}"
+        with self.files.write(f"{path}/file") as file:
+            file.write(b"x")
+        return Checkpoint(store=self.files.id, path=path, step=1)
+
+    def artifacts(self, claim: Claim) -> Artifacts:
+        path = self.put(claim, "artifacts").path
+        return Artifacts(store=self.files.id, path=path, files={"file": 1})
+
+    def left(self) -> list[str]:
+        """What is in the store once it has lost what it may."""
+        for _ in range(2):
+            self.doomed.work_off(self.files)
+        return [name.removesuffix("/file") for name in self.files.names("hpq")]
+
+
+@pytest.fixture
+def shelf(tmp_path, redis, keys) -> Shelf:
+    return Shelf(tmp_path / "store", redis, keys)
+
+
+def test_what_a_lost_reply_a_crash_or_a_later_attempt_leaves_goes_all_the_same(
+    store, sweep_of, who, shelf
+) -> None:
+    sweep_of(1)
+    first = take(store, who, "a")
+    beat(store, who, first, 1, 1, checkpoint=shelf.put(first, "checkpoint-1"))
+    shelf.put(first, "checkpoint-2")  # killed in the middle of this one
+    store.release(first, Reason.STOPPING)
+    second = take(store, who, "b")
+    own = shelf.put(second, "checkpoint-1")
+    beat(store, who, second, 1, 2, checkpoint=own)
+    left = shelf.artifacts(second)
+    for word in (Committed.DONE, Committed.ALREADY):  # the first reply was lost
+        outcome = Outcome(state=TrialState.FINISHED, objective=1.0, artifacts=left)
+        assert store.commit(second, outcome, 0) is word
+    assert shelf.left() == ["demo-00000/1/2/artifacts"]
+    assert not shelf.redis.exists(shelf.stream)
+    store.retry("demo-00000", [1])
+    assert shelf.left() == []
+
+
+def test_a_restart_without_its_checkpoint_names_the_files_and_not_its_own(
+    store, sweep_of, who, shelf
+) -> None:
+    sweep_of(1)
+    first = take(store, who, "a")
+    beat(store, who, first, 1, 1, checkpoint=shelf.put(first, "checkpoint-1"))
+    store.release(first, Reason.STOPPING)
+    second = take(store, who, "b")
+    beat(store, who, second, 1, 1, restarted="this worker has no store")
+    shelf.put(second, "checkpoint-1")  # not yet published
+    assert shelf.left() == ["demo-00000/1/2/checkpoint-1"]
+
+
+def test_files_of_an_attempt_that_may_come_back_stay(store, sweep_of, who, shelf, redis, keys):
+    sweep_of(1)
+    first = take(store, who, "a")
+    beat(store, who, first, 1, 1, checkpoint=shelf.put(first, "checkpoint-1"))
+    expire(store, redis, keys)
+    newer = shelf.put(first, "checkpoint-2")
+    redis.xadd(shelf.stream, {"s": "demo-00000", "n": 1})  # as an earlier restart would
+    assert len(shelf.left()) == 2
+    assert beat(store, who, first, 2, 2, checkpoint=newer) is Verdict.OK
+
+
+def test_what_is_in_another_store_waits_for_who_has_it(
+    store, sweep_of, who, shelf, tmp_path, redis, keys
+) -> None:
+    sweep_of(2)
+    other = Shelf(tmp_path / "other", redis, keys)
+    first = take(store, who, "a")
+    beat(store, who, first, 1, 1, checkpoint=shelf.put(first, "checkpoint-1"))
+    end(store, first, 1.0)
+    running = take(store, who, "b")
+    beat(store, who, running, 1, 1, checkpoint=other.put(running, "checkpoint-1"))
+    assert sorted(store.remove("demo-00000")) == sorted([shelf.files.id, other.files.id])
+    assert other.left() == []
+    other.put(running, "checkpoint-2")  # it hears at its next beat only
+    assert other.left() == []
+    assert [p.name for p in (tmp_path / "store").glob("hpq/*")] == ["demo-00000"]
+    assert shelf.left() == []
+
+
+def test_keep_lets_go_of_the_checkpoint_of_a_trial_that_no_commit_has_ended(
+    store, sweep_of, who, shelf, redis, keys
+) -> None:
+    sweep_of(4, keep=Keep(best=1))
+    for nonce in ("a", "b"):  # poison: its checkpoint is no progress over the one before it
+        claim = take(store, who, nonce)
+        beat(store, who, claim, 1, 2, checkpoint=shelf.put(claim, "checkpoint-1"))
+        expire(store, redis, keys)
+    assert shelf.left() == []
+    given = take(store, who, "c")
+    beat(store, who, given, 1, 2, checkpoint=shelf.put(given, "checkpoint-1"))
+    store.release(given, Reason.STOPPING)
+    store.control(given.trial.sweep, "cancel", given.trial.number)
+    end(store, take(store, who, "d"), 0.5)
+    assert shelf.left() == []
+
+
+@pytest.mark.parametrize("keep", [None, Keep(best=1)])
+@pytest.mark.parametrize("how", ["release", "reap"])
+def test_what_was_told_to_stop_early_lets_its_checkpoint_go_also_without_its_worker(
+    store, view, sweep_of, who, shelf, redis, keys, how, keep
+) -> None:
+    sweep_of(2, keep=keep)
+    end(store, take(store, who, "a"), 0.9)
+    claim = take(store, who, "b")
+    beat(store, who, claim, 1, 1, checkpoint=shelf.put(claim, "checkpoint-1"))
+    redis.hset(keys.trial(claim.trial), mapping={"stop": "prune", "objective": "0.1"})
+    if how == "release":
+        store.release(claim, Reason.STOPPING)
+    else:
+        expire(store, redis, keys)
+    trial = view.trial(claim.trial)
+    assert (trial.state, trial.checkpoint) == (TrialState.PRUNED, None)
+    assert shelf.left() == []
+    assert not redis.exists(keys.sweep(claim.trial.sweep, "files"))

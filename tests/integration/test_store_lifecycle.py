@@ -12,7 +12,7 @@ from hpq.keys import Keys
 from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
 from hpq.store import Store
 from hpq.sweep import Launch, SweepState
-from hpq.trial import Claim, Failure, FailureKind, Point, TrialState
+from hpq.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 
 LEASE = 30_000
 ENDED = {TrialState.FINISHED, TrialState.FAILED, TrialState.PRUNED, TrialState.CANCELLED}
@@ -91,6 +91,26 @@ def test_a_failed_attempt_is_tried_again_as_its_kind_allows(store, view, sweep_o
     trial = view.trial(first.trial)
     assert trial.state is TrialState.FAILED
     assert trial.failure is not None and trial.failure.kind is FailureKind.KILLED
+
+
+@pytest.mark.parametrize(
+    ("steps", "ends"),
+    [
+        ((5, 5), "QF"),  # the first kill is the free retry, however far it came
+        ((5, 6, 7, 7), "QQQF"),  # further than each attempt before: not charged
+        ((5, 9, 6, 6), "QQF"),  # further than the last, but not than the furthest
+    ],
+)
+def test_what_is_killed_is_tried_once_more_and_then_only_after_progress(
+    store, sweep_of, who, steps: tuple[int, ...], ends: str
+) -> None:
+    sweep_of(1)
+    got = ""
+    for number, step in enumerate(steps[: len(ends)]):
+        killed = replace(failed(FailureKind.KILLED), step=step)
+        end = store.commit(take(store, who, f"n{number}"), killed, 0)
+        got += {Committed.REQUEUED: "Q", Committed.DONE: "F"}[end]
+    assert got == ends
 
 
 def test_a_user_error_is_final_unless_the_sweep_allows_retries(store, sweep_of, who) -> None:
@@ -248,21 +268,88 @@ def test_trials_of_another_class_are_not_claimed(store, sweep_of, who) -> None:
     assert take(store, who) is None
 
 
+def out_of_memory(store, who, take_as: str) -> None:
+    """A worker takes the next trial, which runs out of memory there."""
+    claim = take(store, who, take_as)
+    assert store.commit(claim, failed(FailureKind.OUT_OF_MEMORY), 0) is Committed.REQUEUED
+
+
+def arrive(store, name: str, host: str, **fields: str) -> Presence:
+    """Another worker of the class says that it is there."""
+    fields = {"state": "idle", **fields}
+    other = Presence(name=name, host=host, worker_class="default", fields=fields)
+    store.present(other, idle=fields["state"] == "idle", lifetime_ms=3 * LEASE)
+    return other
+
+
 def test_out_of_memory_goes_to_another_host_where_there_is_one(store, sweep_of, who) -> None:
     sweep_of(1)
-    other = Presence(name="w2", host="h2", worker_class="default")
-    store.present(other, idle=True, lifetime_ms=1000)
-    claim = take(store, who, "a")
-    assert store.commit(claim, failed(FailureKind.OUT_OF_MEMORY), 0) is Committed.REQUEUED
+    arrive(store, "w1", "h1")
+    other = arrive(store, "w2", "h2", state="busy")
+    out_of_memory(store, who, "a")
     assert take(store, who, "b") is None
-    assert take(store, other, "c").attempt == 2
+    assert take(store, arrive(store, "w3", "h1"), "c") is None
+    assert take(store, other, "d").attempt == 2
 
 
 def test_out_of_memory_stays_where_there_is_no_other_host(store, sweep_of, who) -> None:
     sweep_of(1)
-    store.present(who, idle=True, lifetime_ms=1000)
-    store.commit(take(store, who, "a"), failed(FailureKind.OUT_OF_MEMORY), 0)
+    arrive(store, "w1", "h1")
+    out_of_memory(store, who, "a")
     assert take(store, who, "b").attempt == 2
+
+
+@pytest.mark.parametrize(
+    "peer", [{"only": "another-00000"}, {"refuses": '{"demo-00000":"no"}'}, {"state": "stopping"}]
+)
+def test_a_host_whose_workers_cannot_take_the_sweep_is_no_elsewhere(
+    store, sweep_of, who, peer
+) -> None:
+    sweep_of(1)
+    arrive(store, "w1", "h1")
+    arrive(store, "w2", "h2", **peer)
+    arrive(store, "w3", "h1", **peer)
+    out_of_memory(store, who, "a")
+    assert take(store, who, "b").attempt == 2
+
+
+def test_on_the_only_host_an_idle_worker_takes_what_another_ran_out_of_memory_with(
+    store, sweep_of, who
+) -> None:
+    sweep_of(3)
+    arrive(store, "w1", "h1")
+    idle = arrive(store, "w2", "h1")
+    out_of_memory(store, who, "a")
+    assert take(store, who, "b").trial.number == 2
+    assert (again := take(store, idle, "c")).trial.number == 1 and again.attempt == 2
+    out_of_memory(store, who, "d")
+    assert take(store, who, "e").trial.number == 3  # w2 is busy, so nobody waits for it
+
+
+def test_nobody_waits_long_for_an_idle_worker_of_the_same_host(
+    store, sweep_of, who, redis, keys
+) -> None:
+    key = keys.trial(TrialId(sweep=sweep_of(1).id, number=1))
+    arrive(store, "w1", "h1")
+    arrive(store, "w2", "h1")
+    out_of_memory(store, who, "a")
+    assert take(store, who, "b") is None
+    redis.hincrby(key, "avoid_ms", -10_000)
+    assert take(store, who, "c").attempt == 2
+
+
+def test_poison_asks_for_no_host_whose_workers_serve_another_sweep(
+    store, view, sweep_of, who, redis, keys
+) -> None:
+    sweep_of(1)
+    arrive(store, "w1", "h1")
+    arrive(store, "w2", "h2", only="another-00000")
+    store.reap("default", lease_ms=LEASE, lost_max=2)
+    for nonce in ("a", "b"):
+        claim = take(store, who, nonce)
+        expire(redis, keys)
+        store.reap("default", lease_ms=LEASE, lost_max=2)
+    assert view.trial(claim.trial).state is TrialState.FAILED
 
 
 def test_a_trial_that_loses_its_worker_too_often_is_poison(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,18 +15,26 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hpq import wire
 from hpq.connection import connect
 from hpq.errors import UserError
+from hpq.growing import Growing
 from hpq.keys import Keys
+from hpq.lead import Lead
 from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
 from hpq.store import Store
-from hpq.sweep import Goal, Launch, Metric, Sweep
-from hpq.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
+from hpq.sweep import SCHEMA, EarlyTerminate, Goal, Launch, Metric, Rule, Sweep
+from hpq.trial import Claim, Failure, FailureKind, Point, Trial, TrialId, TrialState
 from hpq.view import View
+from producer.auditing import hold_audit
 
 TRIALS, LEASE = 4, 30_000
+BANDS = (1, 2)
 SID = "machine-00000"
 GOOD = [TrialState.FINISHED, TrialState.PRUNED, TrialState.CANCELLED]
 KINDS = [FailureKind.USER_ERROR, FailureKind.KILLED, FailureKind.OUT_OF_MEMORY]
 ENDS = {"finished", "failed", "pruned", "cancelled"}
+
+
+def row(number: int) -> tuple[str, bytes]:
+    return wire.dumps({"x": number}), number.to_bytes(16, "big")
 
 
 class Machine(RuleBasedStateMachine):
@@ -34,6 +44,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.total = TRIALS
         self.redis = connect(self.url)
         self.redis.flushall()
         self.keys = Keys("hpq")
@@ -42,17 +53,18 @@ class Machine(RuleBasedStateMachine):
         self.workers = [
             Presence(name=f"w{i}", host=f"h{i % 2}", worker_class="default") for i in range(3)
         ]
-        rows = [(wire.dumps({"x": i}), i.to_bytes(16, "big")) for i in range(1, TRIALS + 1)]
-        self.store.add_rows(SID, 1, rows)
         metric = Metric(name="acc", goal=Goal.MAXIMIZE)
-        self.store.seal(
-            Sweep(id=SID, name="m", digest="d", launch=Launch(trainer="digits"), metric=metric)
-        )
+        launch, early = Launch(trainer="digits"), EarlyTerminate(rule=Rule.ASHA, bands=BANDS, eta=2)
+        self.enqueue(Sweep(id=SID, name="m", digest="d", launch=launch, metric=metric, early=early))
         self.store.reap("default", lease_ms=LEASE, lost_max=3)
         self.held: list[tuple[Presence, Claim]] = []  # every claim ever answered
         self.asked: dict[int, tuple[str, Claim | None]] = {}  # the last claim of each worker
         self.seq = 0
         self.taken: Counter[str] = Counter()  # commits that the store took, by trial
+
+    def enqueue(self, sweep: Sweep) -> None:
+        self.store.add_rows(SID, 1, [row(number) for number in range(1, TRIALS + 1)])
+        self.store.seal(sweep)
 
     def teardown(self) -> None:
         self.redis.close()
@@ -87,17 +99,19 @@ class Machine(RuleBasedStateMachine):
         return data.draw(st.sampled_from(self.held))
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data(), step=st.integers(0, 5))
-    def beat(self, data: st.DataObject, step: int) -> None:
+    @rule(data=st.data(), step=st.integers(0, 5), value=st.sampled_from([0.1, 0.5, math.nan]))
+    def beat(self, data: st.DataObject, step: int, value: float) -> None:
         worker, claim = self.pick(data)
         self.seq += 1
-        points = (Point(step=step, name="acc", value=0.5),)
-        batch = Batch(seq=self.seq, step=step, points=points, log=b"x")
+        points = (Point(step=step, name="acc", value=value),)
+        batch = Batch(seq=self.seq, step=step, objective=0.5, points=points, log=b"x")
         answers = {self.store.beat(claim, worker, batch, lease_ms=LEASE) for _ in range(2)}
         assert len(answers) == 1
         now = self.view.trial(claim.trial)
         if answers != {Verdict.LOST}:
             assert now.state is TrialState.RUNNING and now.attempt == claim.attempt
+            told = self.redis.hget(self.keys.trial(claim.trial), "stop")
+            assert answers == {Verdict((told or b"ok").decode())}
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), value=st.floats(-1, 1), kind=st.sampled_from([*GOOD, *KINDS]))
@@ -171,7 +185,7 @@ class Machine(RuleBasedStateMachine):
     def the_books_agree(self) -> None:
         sweep = self.view.sweep(SID)
         counts = sweep.counts
-        assert counts.total == TRIALS
+        assert counts.planned == self.total or sweep.no_more
         trials = list(self.view.all_trials(SID))
         tally = Counter(t.state for t in trials)
         assert all(counts.of(state) == tally[state] for state in TrialState)
@@ -183,7 +197,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def the_demand_is_what_could_run(self) -> None:
         sweep = self.view.sweep(SID)
-        queued, running = sweep.counts.queued, sweep.counts.running
+        queued, running = sweep.counts.queued + int(sweep.counts.to_come), sweep.counts.running
         if sweep.flag or sweep.held:
             claimable = 0
         elif sweep.max_parallel:
@@ -191,8 +205,23 @@ class Machine(RuleBasedStateMachine):
         else:
             claimable = queued
         assert self.redis.llen(self.keys.demand("default")) == running + claimable
+        busy = self.redis.hget(self.keys.worker_class("default", "busy"), "")
+        assert int(busy or 0) == running
         is_open = self.redis.zscore(self.keys.worker_class("default", "open"), SID) is not None
         assert is_open == (queued + running > 0)
+
+    @invariant()
+    def a_band_holds_who_logged_so_many(self) -> None:
+        numbers = range(1, self.total + 1)
+        pipe = self.redis.pipeline(transaction=False)
+        for n in numbers:
+            pipe.hget(self.keys.trial(TrialId(sweep=SID, number=n)), "logged")
+        for band in BANDS:
+            pipe.zrange(self.keys.sweep(SID, f"band:{band}"), 0, -1)
+        logged, there = (answers := pipe.execute())[: self.total], answers[self.total :]
+        for band, found in zip(BANDS, there, strict=True):
+            reached = {n for n in numbers if int(logged[n - 1] or 0) >= band}
+            assert {int(n) for n in found} == reached
 
     @invariant()
     def every_end_has_its_event(self) -> None:
@@ -201,20 +230,109 @@ class Machine(RuleBasedStateMachine):
             mine = [e for e in events if e.trial == trial.id.number]
             attempts = [e.attempt for e in mine if e.what == "claimed"]
             assert attempts == sorted(set(attempts))
-            ends = [e for e in mine if e.what in ENDS]
+            ends = [e for e in mine if e.what in ENDS or e.what == "reused"]
             backs = [e for e in mine if e.what == "retried"]
             assert len(ends) - len(backs) <= 1
             if trial.state.is_terminal and trial.attempt:
-                assert ends and ends[-1].what == trial.state
+                assert ends and ends[-1].what in (trial.state, "reused")
         assert TrialId(sweep=SID, number=1).sweep == SID
 
 
+class LateMachine(Machine):
+    """The same of a sweep whose sets are made meanwhile, by any of the three workers."""
+
+    def enqueue(self, sweep: Sweep) -> None:
+        self.store.seal(replace(sweep, schema=SCHEMA, sampler="tpe", search="{}", run_cap=TRIALS))
+        self.leads = [
+            Lead(self.redis, self.keys, lambda *_: None, SID, who.name, LEASE)
+            for who in self.workers
+        ]
+        self.rows = dict[int, int]()  # what each maker believes to be there
+
+    @rule(who=st.integers(0, 2))
+    def lead(self, who: int) -> None:
+        answer = self.leads[who].take()
+        if answer.is_ok:
+            self.rows[who] = answer.rows
+        else:
+            assert answer.word in ("held", "over")
+
+    @precondition(lambda self: self.rows)
+    @rule(data=st.data(), twice=st.booleans(), count=st.integers(1, 2))
+    def make(self, data: st.DataObject, twice: bool, count: int) -> None:
+        who = data.draw(st.sampled_from(sorted(self.rows)))
+        first, before = self.rows[who] + 1, self.view.sweep(SID)
+        rows = [row(number) for number in range(first, first + count)]
+        answers = [self.leads[who].append(first, rows) for _ in range(1 + twice)]
+        after = self.view.sweep(SID).counts.total
+        if answers[0].is_ok:
+            assert after == before.counts.total + count == answers[0].rows
+            assert answers[-1] == answers[0]
+            self.rows[who] = after
+        elif answers[0].word != "over":  # another has the lease, or had it meanwhile
+            assert answers[0].word in ("lost", "behind") and after == before.counts.total
+        assert after <= TRIALS and (after == before.counts.total or not before.no_more)
+
+    @rule()
+    def lapse(self) -> None:
+        self.redis.hset(self.keys.sweep(SID), "suggest_until", 1)
+
+
+class GrowingMachine(Machine):
+    """The same of a sweep that begins with an older result, and is capped and grown meanwhile."""
+
+    def enqueue(self, sweep: Sweep) -> None:
+        self.growing = Growing(self.redis, self.keys, lambda *_: None)
+        old = TrialId(sweep="old-00000", number=3)
+        done = Trial(id=old, state=TrialState.FINISHED, params={}, attempt=1, objective=0.3)
+        self.growing.stage_results(SID, [(1, done)])
+        super().enqueue(sweep)
+
+    @rule(most=st.integers(0, 7))
+    def run_cap(self, most: int) -> None:
+        try:
+            self.growing.cap(SID, most)
+        except UserError:
+            assert self.view.sweep(SID).flag in ("stopped", "cancelled")
+            return
+        before = self.books()
+        assert self.growing.cap(SID, most).dropped == 0
+        assert self.books() == before
+        states = [state for state, attempt in before if attempt == 0]
+        if most and states.count(TrialState.QUEUED):
+            dropped = self.redis.zcard(self.keys.sweep(SID, "dropped"))
+            assert self.total - dropped <= most
+
+    @precondition(lambda self: self.total < 8)
+    @rule(first=st.integers(3, 8), cancel=st.sets(st.integers(1, 8), max_size=3))
+    def grow(self, first: int, cancel: set[int]) -> None:
+        rows = [row(number) for number in range(first, first + 2)]
+        known = {t.params["x"] for t in self.view.all_trials(SID)}
+        file = '{"digest":"d","spec":{},"origin":{}}'
+        more = {"varying": ["x"], "digest": "e", "cancel": sorted(cancel)}
+        before = self.books()
+        try:
+            done = self.growing.grow(SID, rows, file, **more)  # type: ignore[arg-type]
+        except UserError:
+            assert self.view.sweep(SID).flag in ("stopped", "cancelled")
+            return
+        assert done.added == len({first, first + 1} - known)
+        self.total += done.added
+        ended = [n for n in cancel if n <= len(before) and before[n - 1][0] is TrialState.QUEUED]
+        assert done.cancelled == len(ended) or done.added
+
+    @invariant()
+    def the_audit_holds(self) -> None:
+        assert hold_audit(self.view, SID).violations == ()
+
+
 @pytest.mark.timeout(120)
-def test_any_order_of_calls_keeps_the_books_in_order(redis_url: str) -> None:
-    Machine.url = redis_url
-    machine = Machine.TestCase
+@pytest.mark.parametrize("kind", [Machine, LateMachine, GrowingMachine])
+def test_any_order_of_calls_keeps_the_books_in_order(redis_url: str, kind: type[Machine]) -> None:
+    kind.url = redis_url
+    machine = kind.TestCase
     machine.settings = settings(
-        max_examples=40,
+        max_examples=25,
         stateful_step_count=30,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

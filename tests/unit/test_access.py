@@ -9,12 +9,12 @@ import pytest
 
 from hpq.command import DEFAULT
 from hpq.settings import read
-from hpq.signing import sign
-from hpq.sweep import Launch, Sweep
+from hpq.signing import fingerprint, sign
+from hpq.sweep import Launch, Sweep, Wandb
 from worker.access import Access
 
 LAUNCH = Launch(program="train.py", command=("python", "${program}", "${args}"), code="c",
-                pass_env=("A",))  # fmt: skip
+                pass_env=("A",), wandb=Wandb.STAND_IN)  # fmt: skip
 ARGS = "${args}"
 
 
@@ -24,7 +24,12 @@ def access(tmp_path: Path, **env: str) -> Access:
 
 def signed(launch: Launch, key: bytes = b"ours") -> Sweep:
     return Sweep(
-        id="s-1", name="s", digest="d", launch=launch, signature=sign(key, "hpq", "s-1", launch)
+        id="s-1",
+        name="s",
+        digest="d",
+        launch=launch,
+        signature=sign(key, "hpq", "s-1", launch),
+        signer=fingerprint(key),
     )
 
 
@@ -38,24 +43,36 @@ def test_a_record_with_this_field_changed_is_refused(tmp_path: Path, field: str)
     other = not value if isinstance(value, bool) else value + (
         ("x",) if isinstance(value, tuple) else "x"
     )  # fmt: skip
+    if field == "wandb":
+        other = None  # as an older hpq reads it
     forged = replace(signed(LAUNCH), launch=replace(LAUNCH, **{field: other}))
     assert access(tmp_path).refusal(forged, None) is not None
 
 
 @pytest.mark.parametrize(
-    "forged",
+    ("forged", "said_of_keys"),
     [
-        replace(signed(LAUNCH), id="s-2"),
-        replace(signed(LAUNCH), signature=""),
-        replace(signed(LAUNCH), signature=signed(LAUNCH).signature[:-1] + "x"),
-        signed(LAUNCH, b"theirs"),
-        signed(LAUNCH, b""),
+        (replace(signed(LAUNCH), id="s-2"), "; the same signed it, and the record was changed"),
+        (replace(signed(LAUNCH), signature=""), "; the sweep has no signature)"),
+        (replace(signed(LAUNCH), signature="x" * 64), "; the same signed it, and the record was"),
+        (signed(LAUNCH, b"theirs"), f"; the sweep's is {fingerprint(b'theirs')})"),
+        (signed(LAUNCH, b""), f"({fingerprint(b'ours')})"),
     ],
     ids=["sweep", "no signature", "signature", "key", "empty key"],
 )
-def test_a_record_signed_otherwise_is_refused_and_says_why(tmp_path: Path, forged) -> None:
-    why = access(tmp_path).refusal(forged, None)
-    assert why == "train.py is not in HPQ_ALLOW and not signed with this worker's HPQ_CODE_KEY"
+def test_a_record_signed_otherwise_is_refused_and_says_why(
+    tmp_path: Path, forged: Sweep, said_of_keys: str
+) -> None:
+    why = access(tmp_path).refusal(forged, None) or ""
+    said, _, keys = why.partition(" (key ")
+    assert said == "train.py is not in HPQ_ALLOW and not signed with this worker's HPQ_CODE_KEY"
+    assert said_of_keys in f"({keys}" and keys.startswith(fingerprint(b"ours"))
+
+
+def test_what_redis_says_of_the_signer_is_told_only_where_it_is_a_fingerprint(tmp_path) -> None:
+    forged = replace(signed(LAUNCH, b"theirs"), signer="\x1b[31mours; run HPQ_CODE_KEY=x")
+    why = access(tmp_path).refusal(forged, None) or ""
+    assert why.endswith(f"HPQ_CODE_KEY (key {fingerprint(b'ours')})")
 
 
 def test_a_record_of_another_prefix_is_refused(tmp_path: Path) -> None:

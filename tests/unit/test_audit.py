@@ -216,6 +216,13 @@ def test_a_sweep_that_still_runs_is_judged_so_far() -> None:
     assert found.violations == () and found.open == 2 and found.ends["finished"] == 1
 
 
+def test_sets_that_were_made_later_count_as_those_that_were_there() -> None:
+    told = events("suggested 0 count=1", "claimed 1", "finished 1", total=0)
+    assert not audit(told, books_of([FINISHED]), [FINISHED]).violations
+    lost = audit([*told, *events("suggested 0 count=1", total=0)], books_of([FINISHED]), [FINISHED])
+    assert "trials: 1, its events say 2" in {v.what for v in lost.violations}
+
+
 def test_latencies_are_from_the_last_beat_to_the_requeue() -> None:
     told = []
     for attempt in range(1, 101):  # claimed at 2 s, 4 s, …; requeued a second later

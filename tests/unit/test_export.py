@@ -35,6 +35,7 @@ def _csv(trial: Trial, params: list[str], metrics: list[str] | None = None) -> d
 
 @pytest.mark.parametrize("text", ["=cmd()", "+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1"])
 def test_text_that_a_spreadsheet_would_run_is_guarded(text: str) -> None:
+    """B6: formulas in a CSV."""
     assert guarded(text).startswith("'")
     assert _csv(_trial({"opt": text}), ["opt"])["opt"].startswith("'")
 

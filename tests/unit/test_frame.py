@@ -114,11 +114,32 @@ def test_a_terminal_that_is_too_small_gets_one_line_that_says_so() -> None:
 
 def test_what_needs_the_user_stands_above_the_trials() -> None:
     held = _text(_scene(held="5 of 5 KeyError train.py:31"))
-    assert any("! held: 5 of 5 KeyError train.py:31; fix it, then hpq" in line for line in held[:6])
+    assert any("! held: 5 of 5 KeyError train.py:31" in line for line in held[:6])
+    assert any("! fix it, then hpq retry --failed demo-00000" in line for line in held[:6])
     paused = _text(_scene(flag="paused"))
     assert any("! paused; hpq resume demo-00000 goes on" in line for line in paused[:6])
     stuck = _text(replace(_scene(running=0), not_taken="no worker is alive; start one"))
     assert any("! no worker is alive; start one" in line for line in stuck[:6])
+
+
+@pytest.mark.parametrize("size", [(80, 24), (44, 10)])
+def test_what_helps_a_held_sweep_is_not_cut_off(size: tuple[int, int]) -> None:
+    why = "canary #1 failed, user_error: exit status 1: KeyError: 'gpu' " + "and so on, " * 9
+    bound = Launch(program="train.py", code_dir="/code", code="abc")
+    scene = _scene(running=0, held=why, canary=2, launch=bound)
+    said = " ".join(line.strip("! ") for line in _text(scene, *size))
+    # Edited code is another sweep: a retry of this one would fail as before, or wait for ever.
+    assert "mend the code and enqueue it anew; if the fault lies elsewhere: hpq retry" in said
+    assert "--failed demo-00000" in said and "held: canary #1 failed, user_error: exit" in said
+    if size[1] > 10:
+        assert "or let the others run: hpq resume demo-00000" in said
+
+
+def test_the_command_that_starts_a_worker_is_shown_on_a_small_terminal(size=(44, 10)) -> None:
+    why = "the one live worker of class 'default' is there for another sweep only (HPQ_SWEEP:"
+    why += " other-11111); start one: hpq worker"
+    said = " ".join(line.strip("! ") for line in _text(replace(_scene(0), not_taken=why), *size))
+    assert why in said
 
 
 def test_a_failure_names_the_log_to_read() -> None:
@@ -205,3 +226,15 @@ def test_long_values_shrink_before_short_titles(columns: int) -> None:
     lines = _text(replace(scene, snapshot=replace(scene.snapshot, running=trials)), columns)
     (header,) = [line for line in lines if line.lstrip().startswith("# ")]
     assert {"step", "time", "state"} <= set(header.split()), header
+
+
+def test_a_sweep_whose_sets_are_yet_to_be_made_says_how_many() -> None:
+    few = Counts(queued=1, running=2, finished=4, to_come=13)
+    text = "\n".join(plain(line) for line in frame(_scene(counts=few), 120, 30))
+    assert "4/20" in text and "left" in text
+
+
+def test_an_open_ended_sweep_says_so_and_has_no_end_in_sight() -> None:
+    endless = Counts(queued=1, running=2, finished=4, to_come=float("inf"))
+    head = plain(frame(_scene(counts=endless), 120, 30)[0])
+    assert "4/∞" in head and "open-ended" in head and " left" not in head

@@ -6,19 +6,21 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from hpq.audit import NO_STEPS, STEPS
 from hpq.keys import Keys
-from hpq.scripts import source
+from hpq.scripts import PRELUDE, SHARED, source
 from hpq.trial import TrialId
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("hpq", "producer", "worker")
 MODULES = sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
-SCRIPTS = sorted(p.stem for p in (ROOT / "hpq" / "lua").glob("*.lua") if p.stem != "prelude")
+PARTS = {*PRELUDE, *chain(*SHARED.values())}  # of scripts, no scripts themselves
+SCRIPTS = sorted(p.stem for p in (ROOT / "hpq" / "lua").glob("*.lua") if p.stem not in PARTS)
 
 
 def name_of(path: Path) -> str:
@@ -51,12 +53,15 @@ def test_producer_and_worker_meet_only_in_hpq(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_heavy_libraries_stay_in_their_rooms(path: Path) -> None:
+    """R10, R16, R22: every module's imports: torch in trainers only, rq in two files only."""
     where = str(path.relative_to(ROOT))
     used = top_levels(path)
     if not where.startswith("worker/trainers/"):
         assert not used & {"torch", "torchvision", "sklearn", "numpy", "PIL"}
     if where not in ("hpq/tickets.py", "worker/supervisor.py"):
         assert "rq" not in used
+    if not where.startswith("worker/suggest/"):
+        assert "optuna" not in used
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
@@ -96,7 +101,7 @@ def test_no_module_imports_itself_through_others() -> None:
 def test_what_training_code_imports_needs_the_standard_library_only() -> None:
     for name in ("hpq/__init__.py", "hpq/report.py"):
         assert top_levels(ROOT / name) <= {
-            "__future__", "collections", "hpq", "json", "os", "re", "socket",
+            "__future__", "collections", "hpq", "json", "os", "re", "socket", "typing",
         }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What a trial that never reported its metric is told."""
+"""What the end of an attempt means, and what a trial that never reported its metric is told."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hpq.sweep import Launch, Metric, Sweep
 from hpq.trial import Failure
 from worker.collector import Collector
-from worker.judging import Ending, judge
+from worker.judging import Ending, Halt, judge
 from worker.messages import End
 
 METRIC = Metric(name="val_loss")
@@ -43,3 +43,19 @@ def test_a_program_that_nearly_reported_is_shown_its_line(line: str, is_near: bo
 def test_a_trainer_is_told_its_own_ways_to_report() -> None:
     failure = _failure("", Launch(trainer="mine:train"))
     assert failure.message.endswith("call trial.report({'val_loss': …}), or return {'val_loss': …}")
+
+
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [(End(), "finished"), (End(stopped=True), "pruned"), (End(status=143), "pruned"),
+     (None, "pruned")],
+)  # fmt: skip
+def test_what_was_told_to_stop_is_pruned_unless_it_came_to_its_end(
+    end: End | None, state: str
+) -> None:
+    got = Collector(METRIC)
+    got.report({"val_loss": 0.5}, None)
+    sweep = Sweep(id="s-00000", name="s", digest="", launch=Launch(trainer="digits"), metric=METRIC)
+    ending = Ending(halt=Halt.PRUNED, end=end, status=0, tail="", ran_ms=1)
+    outcome = judge(ending, sweep, got)
+    assert outcome is not None and (outcome.state.value, outcome.objective) == (state, 0.5)

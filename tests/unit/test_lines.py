@@ -9,11 +9,11 @@ import pytest
 from hpq.errors import ExitCode
 from hpq.snapshot import Event
 from hpq.sweep import Counts, Goal, Launch, Metric, Sweep
-from hpq.trial import Failure, FailureKind, Trial, TrialId, TrialState
+from hpq.trial import Failure, FailureKind, Json, Trial, TrialId, TrialState
 from producer.look.bars import bar, scale_of
 from producer.look.event_lines import event_line
 from producer.look.outcome import exit_code
-from producer.look.style import Span, plain
+from producer.look.style import Span, fold, plain
 from producer.look.summary import Tally, effect
 from producer.look.summary_lines import effect_lines, failure_lines
 from producer.look.tables import Column, lay
@@ -145,6 +145,15 @@ def test_nested_parameters_have_effects_of_their_own() -> None:
     ]
 
 
+def test_a_parameter_that_a_condition_leaves_out_of_a_set_has_no_level_there() -> None:
+    sweep = replace(SWEEP, varying=("momentum",))
+    some: list[dict[str, Json]] = [{"momentum": 0.5}, {"momentum": 0.9}, {}]
+    trials = [_trial(i, 0, float(i % 3), params=some[i % 3]) for i in range(9)]
+    (found,) = Tally(sweep).add(trials).effects
+    levels = [(level.label, level.count, level.mean) for level in found.levels]
+    assert levels == [("0.5", 3, 0.0), ("0.9", 3, 1.0)]
+
+
 def test_failures_are_counted_by_kind_with_an_example() -> None:
     failure = Failure(kind=FailureKind.OUT_OF_MEMORY, message="CUDA out of memory")
     failed = [_trial(i, 0.1, None, state=TrialState.FAILED, failure=failure) for i in (3, 4)]
@@ -194,3 +203,13 @@ def test_an_event_of_a_newer_version_is_a_line_whatever_its_name() -> None:
 def test_a_line_ends_with_its_last_word_where_nothing_varies() -> None:
     event = Event(id="14000-0", what="claimed", trial=7, attempt=1, fields={"worker": "w1"})
     assert event_line(event, _trial(7, 0.4, 0.94), replace(SWEEP, varying=())) == "#7 started on w1"
+
+
+def test_a_long_value_goes_on_below_where_it_began_and_nothing_of_it_is_lost() -> None:
+    words = " ".join(f"word{i}" for i in range(12)) + " " + "x" * 50
+    line = [Span("failed  "), Span(words)]
+    folded = [plain(part) for part in fold(line, 30)]
+    assert folded[:2] == ["failed  word0 word1 word2 ", "        word3 word4 word5 "]
+    assert all(len(part) <= 30 and part[:8].isspace() for part in folded[1:])
+    assert "".join(folded).replace(" ", "") == "failed" + words.replace(" ", "")
+    assert fold(line, 500) == [line]

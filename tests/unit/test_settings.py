@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpq import passwords
+from hpq import hiding, passwords
 from hpq.connection import connect
 from hpq.errors import SettingsError
 from hpq.passwords import redact
@@ -60,6 +60,33 @@ def test_no_form_of_a_url_shows_its_password(url: str) -> None:
     for text in (redact(url), repr(settings), str(describe(settings))):
         assert "pa55" not in text and "qvz9" not in text
         assert "k3y" not in text
+
+
+STORES = [
+    "s3://me:pa55qvz9@bucket/a",
+    "s3://me:pa55/qvz9@bucket/a",
+    "s3://me:pa55%2Fqvz9@bucket/a",
+    "simplecache::sftp://me:pa55@qvz9@host/a",
+    "abfs://box/a?account_key=pa55qvz9&x=1",
+    "s3://bucket/a?key=me55&secret=pa55qvz9",
+    "https://host/a?X-Amz-Signature=pa55qvz9&token=pa55qvz9",
+]
+
+
+@pytest.mark.parametrize("url", STORES)
+def test_no_form_of_a_store_shows_its_password(url: str) -> None:
+    settings = read({"HPQ_STORE": url})
+    library = f"no bucket at {url.partition('://')[2]}, asked with 'pa55/qvz9'"
+    told = passwords.hide(library, passwords.carried(url))
+    for text in (redact(f"{url}: no"), repr(settings), str(describe(settings))):
+        assert "pa55" not in text and "qvz9" not in text, text
+    assert "pa55qvz9" not in told and "pa55@qvz9" not in told, told
+
+
+@pytest.mark.parametrize("store", ["/data/me:x@y", "s3://bucket/a", "gs://b/a?x=1"])
+def test_a_store_without_a_secret_is_shown_as_it_is(store: str) -> None:
+    assert not passwords.carried(store) and "HPQ_STORE" not in hiding.ours({"HPQ_STORE": store})
+    assert describe(read({"HPQ_STORE": store}))["HPQ_STORE"] == store
 
 
 @pytest.mark.parametrize(

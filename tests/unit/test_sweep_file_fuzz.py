@@ -57,6 +57,10 @@ KEYS = st.fixed_dictionaries(
         "metric": st.just({"name": "loss"}) | ANY,
     },
 )
+VALUES = st.sampled_from(["a", "b", 1, 0.5])
+PARTIAL = st.dictionaries(
+    st.sampled_from("abc"), VALUES | st.just(["a", 1]) | st.just({"min": 1}), min_size=1, max_size=2
+)
 LIKELY = st.fixed_dictionaries(
     {
         "method": st.sampled_from(["grid", "random", "bayes"]),
@@ -64,7 +68,14 @@ LIKELY = st.fixed_dictionaries(
         "program": st.just("t.py"),
         "metric": st.just({"name": "loss"}),
     },
-    optional={"seed": st.integers(0, 9), "order": st.just("shuffle"), "run_cap": st.just(2)},
+    optional={
+        "seed": st.integers(0, 9),
+        "order": st.just("shuffle"),
+        "run_cap": st.just(2),
+        "when": st.dictionaries(st.sampled_from("abc"), PARTIAL, min_size=1, max_size=2),
+        "exclude": st.lists(PARTIAL, min_size=1, max_size=2),
+        "points": st.lists(st.dictionaries(st.sampled_from("abc"), VALUES), max_size=2),
+    },
 )
 SETS = st.lists(
     st.dictionaries(st.just("hyperparam_set") | st.text(max_size=3), PARAMETERS | ANY), max_size=3
@@ -101,6 +112,7 @@ def test_any_data_is_a_sweep_or_lines_that_say_why_not(data: object) -> None:
     st.binary(max_size=60) | st.text("[]{}:,-&*!|>'\"#%@` \t\nab1<~?", max_size=60).map(str.encode)
 )
 def test_any_bytes_are_a_sweep_or_a_line(raw: bytes) -> None:
+    """B1: random bytes as a sweep file."""
     loaded(raw)
 
 

@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpq.identity import identity
+from hpq.search import samplers
+from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
+from hpq.search.distributions import Categorical, Distribution, IntUniform, Weighted
+from hpq.search.space import Space
 from hpq.trial import Json
-from producer.sweepfile import parameters, samplers, yamlfile
-from producer.sweepfile.continuous import Beta, LogUniform, Normal, Uniform
-from producer.sweepfile.distributions import Categorical, Distribution, IntUniform, Weighted
+from producer.sweepfile import parameters, yamlfile
 from producer.sweepfile.problems import Places, Problems
-from producer.sweepfile.space import Space
 
 
 def space_of(text: str) -> Space:

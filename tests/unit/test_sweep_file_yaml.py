@@ -57,6 +57,7 @@ def complaint(raw: bytes) -> str:
     ],
 )
 def test_a_word_means_what_yaml_1_2_says_but_for_the_old_booleans(text: str, value: object) -> None:
+    """B3: 1e-3, 010, 1:30, dates, on and off."""
     got = data(f"a: {text}\n")
     assert got == {"a": value}
     assert isinstance(got, dict) and type(got["a"]) is type(value)
@@ -131,8 +132,8 @@ REFUSED = {
                "make the file smaller"),
     "bomb": (BOMB.encode(), "5:10: aliases unfold to more than 10,000 values"),
     "itself": (b"a: &a [*a]", "1:8: alias *a names nothing that ended above it"),
-    "merge": (b"a: &a {b: 1}\nc:\n  <<: *a\n", "3:3: merge keys (<<) are not taken; "
-              "write the keys out"),
+    "merge": (b"a: &a [b]\nc:\n  <<: *a\n", "3:3: << merges mappings; "
+              "write an alias of one, such as *name"),
     "python": (
         b"a: !!python/object/apply:os.system [id]",
         "1:4: tag tag:yaml.org,2002:python/object/apply:os.system is not taken; remove it",
@@ -151,6 +152,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_no_sweep_file_needs_is_refused_in_one_line(case: str) -> None:
+    """B1, B2, B3: empty, tabs, UTF-16, binary, tags, merge keys, doubled keys, 1e400, …"""
     raw, line = REFUSED[case]
     assert complaint(raw) == f"s.yaml:{line}"
 
@@ -163,6 +165,7 @@ def test_what_is_not_yaml_is_one_line_with_its_place() -> None:
 
 @pytest.mark.parametrize("case", ["bomb", "brackets", "more brackets", "itself"])
 def test_bombs_cost_no_time(case: str) -> None:
+    """B2: alias bombs and a million brackets."""
     start = time.process_time()
     complaint(REFUSED[case][0])
     assert time.process_time() - start < 0.5
@@ -192,3 +195,21 @@ def test_a_macro_without_quotes_in_brackets_gets_a_hint(command: str) -> None:
     assert str(caught.value).endswith('inside [ ] write "${…}" with quotes')
     with pytest.raises(SweepFileError, match="look at the indentation"):
         yamlfile.parse('command: ["${program}", [x}\n', "s.yaml")
+
+
+def test_merge_keys_give_what_the_mapping_itself_does_not() -> None:
+    text = """
+base: &base {min: 0, max: 1}
+more: &more {max: 2, q: 3}
+one:
+  max: 5
+  <<: *base
+two: {<<: [*base, *more], distribution: q_uniform}
+quoted: {"<<": 1}
+"""
+    document = yamlfile.parse(text, "s.yaml")
+    assert isinstance(document.data, dict)
+    assert document.data["one"] == {"min": 0, "max": 5}
+    assert document.data["two"] == {"min": 0, "max": 1, "q": 3, "distribution": "q_uniform"}
+    assert document.data["quoted"] == {"<<": 1}
+    assert document.places.find(("one", "min"))[0] == (6, 3)

@@ -11,7 +11,9 @@ from producer.look.takers import why_not_taken
 SHIPPED = {"digits", "mnist"}
 
 
-def _sweep(launch: Launch, worker_class: str = "default", signature: str = "") -> Sweep:
+def _sweep(
+    launch: Launch, worker_class: str = "default", signature: str = "", signer: str = ""
+) -> Sweep:
     return Sweep(
         id="s-00000",
         name="s",
@@ -19,6 +21,7 @@ def _sweep(launch: Launch, worker_class: str = "default", signature: str = "") -
         launch=launch,
         worker_class=worker_class,
         signature=signature,
+        signer=signer,
     )
 
 
@@ -63,8 +66,7 @@ def test_a_faulty_worker_takes_nothing() -> None:
 def test_a_program_needs_a_key_or_an_allowance() -> None:
     sweep = _sweep(PROGRAM, signature="mac")
     assert why_not_taken(sweep, [_worker()], SHIPPED) is not None
-    assert why_not_taken(sweep, [_worker(key="k")], SHIPPED, "k") is None
-    assert why_not_taken(sweep, [_worker(key="k")], SHIPPED, "other") is not None
+    assert why_not_taken(sweep, [_worker(key="k")], SHIPPED) is None  # nobody knows whose it is
     assert why_not_taken(sweep, [_worker(takes=("allow:train.py",))], SHIPPED) is None
 
 
@@ -74,3 +76,21 @@ def test_workers_that_are_older_than_the_sweep_are_named_with_what_to_do() -> No
     line = why_not_taken(sweep, [older], SHIPPED)
     assert line is not None and "runs hpq 0.1.0, which reads sweeps up to schema 1" in line
     assert why_not_taken(sweep, [older, newer], SHIPPED) is None
+
+
+def test_another_code_key_is_told_with_both_fingerprints() -> None:
+    sweep = _sweep(PROGRAM, signature="mac", signer="aaaa")
+    assert why_not_taken(sweep, [_worker(key="aaaa")], SHIPPED) is None
+    line = why_not_taken(sweep, [_worker(key="bbbb"), _worker(name="w2", key="cccc")], SHIPPED)
+    assert line is not None
+    assert "signed with code key aaaa, and theirs is bbbb, cccc; start one with that" in line
+
+
+def test_workers_that_are_there_for_another_sweep_are_not_called_dead() -> None:
+    line = why_not_taken(_sweep(DIGITS), [_worker(only="other-11111")], SHIPPED)
+    assert line == (
+        "the one live worker of class 'default' is there for another sweep only"
+        " (HPQ_SWEEP: other-11111); start one: hpq worker"
+    )
+    both = [_worker(only="other-11111"), _worker(name="w2", only="s-00000")]
+    assert why_not_taken(_sweep(DIGITS), both, SHIPPED) is None

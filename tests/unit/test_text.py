@@ -27,6 +27,7 @@ from producer.look.text import (
 
 @given(st.text())
 def test_clean_text_holds_nothing_that_acts_on_a_terminal(text: str) -> None:
+    """B6: any text, with escape sequences and control characters, on a terminal."""
     for char in clean(text):
         assert unicodedata.category(char) != "Cc"
     assert all(unicodedata.category(c) != "Cc" or c in "\n\t" for c in clean_block(text))

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from hpq import wire
+from hpq import wire, wire_metric, wire_trial
 from hpq.errors import DecodeError
+from hpq.keys import Keys
+from hpq.outcome import Outcome
+from hpq.store import Store
 from hpq.sweep import Goal, Launch, Metric, Take
-from hpq.trial import FailureKind, TrialId, TrialState
+from hpq.trial import Artifacts, Claim, Failure, FailureKind, TrialId, TrialState
+from hpq.view import View
+from worker.spool import Spool
 
 TRIAL = TrialId(sweep="s", number=1)
 
 
 def trial_of(**fields: str):
     row = {name.encode(): text.encode() for name, text in fields.items()}
-    return wire.decode_trial("key", TRIAL, row, {}, dropped=False)
+    return wire_trial.decode_trial("key", TRIAL, row, {}, dropped=False)
 
 
 def test_a_state_of_a_newer_version_is_open_and_shown_by_its_word() -> None:
@@ -44,7 +50,63 @@ def test_a_launch_record_loses_the_fields_that_are_not_known() -> None:
 
 
 def test_a_metric_with_a_goal_of_a_newer_version_ranks_nothing() -> None:
-    text = json.loads(wire.encode_metric(Metric(name="loss")))
-    assert wire.decode_metric(json.dumps(text | {"goal": "pareto"})) is None
-    metric = wire.decode_metric(json.dumps(text | {"take": "median", "unit": "%"}))
+    text = json.loads(wire_metric.encode(Metric(name="loss")))
+    assert wire_metric.decode(json.dumps(text | {"goal": "pareto"})) is None
+    metric = wire_metric.decode(json.dumps(text | {"take": "median", "unit": "%"}))
     assert metric == Metric(name="loss", goal=Goal.MINIMIZE, take=Take.LAST)
+
+
+def test_what_a_sweep_keeps_loses_the_fields_that_are_not_known() -> None:
+    row = {b"keep": b'{"best": 3, "last": 1, "median": 2}'}
+    keep = wire.decode_sweep("key", "s", row, 0, 0, 0).keep
+    assert keep is not None and (keep.best, keep.last) == (3, 1)
+
+
+class Spooled:
+    """A result on disk as a newer version would have written it."""
+
+    def __init__(self, home: Path, store: Store, claim: Claim, outcome: Outcome) -> None:
+        self.spool, self.store = Spool(home, "hpq"), store
+        gone = Spool(home, "hpq")
+        gone.put(claim, outcome, 0)
+        gone.close()
+        (self.path,) = (home / "spool" / "hpq").iterdir()
+        self.data = json.loads(self.path.read_text("utf-8"))
+
+    def flush(self) -> int:
+        """An older worker starts."""
+        self.path.write_text(json.dumps(self.data), "utf-8")
+        return self.spool.flush(self.store)
+
+
+def test_a_result_on_disk_loses_the_fields_that_are_not_known(
+    tmp_path: Path, store: Store, view: View, keys: Keys, sweep_of, take
+) -> None:
+    """B10: an older worker finds what a newer one of its machine left in the spool."""
+    sweep_of(2)
+    failure = Failure(kind=FailureKind.USER_ERROR, message="no", fingerprint="f")
+    outcome = Outcome(
+        state=TrialState.FAILED, failure=failure, artifacts=Artifacts(store="s", path="p")
+    )
+    it = Spooled(tmp_path, store, claim := take(), outcome)
+    it.data["colour"] = it.data["outcome"]["colour"] = "blue"
+    it.data["outcome"]["failure"]["where"] = "train.py"
+    it.data["outcome"]["artifacts"]["bytes"] = 7
+    assert it.flush() == 1 and not it.path.exists()
+    trial = view.trial(claim.trial)
+    assert trial.failure == failure and trial.artifacts == outcome.artifacts
+    it = Spooled(tmp_path, store, claim := take(), outcome)
+    it.data["outcome"]["failure"]["kind"] = "evicted"
+    assert it.flush() == 1
+    assert view.trial(claim.trial).failure.message == "evicted: no"  # type: ignore[union-attr]
+
+
+def test_a_result_on_disk_with_a_state_of_a_newer_version_waits_for_a_newer_worker(
+    tmp_path: Path, store: Store, view: View, sweep_of, take
+) -> None:
+    """B10: an older worker finds what it cannot commit, and leaves it as it is."""
+    sweep_of(1)
+    it = Spooled(tmp_path, store, claim := take(), Outcome(state=TrialState.FINISHED))
+    it.data["outcome"]["state"] = "suspended"
+    assert it.flush() == 0 and it.path.exists()
+    assert view.trial(claim.trial).state is TrialState.RUNNING

@@ -13,14 +13,18 @@ import pytest
 
 from hpq.command import argv
 from hpq.errors import DataMissing, UserError
+from hpq.outcome import Outcome
 from hpq.report import flatten
+from hpq.store import Store
 from hpq.sweep import Goal, Metric, Take
-from hpq.trial import Failure, FailureKind
+from hpq.trial import Failure, FailureKind, TrialState
+from hpq.view import View
 from worker import devices
 from worker.collector import Collector, parse_printed
 from worker.failures import of_exception, of_exit
 from worker.logs import Inert
 from worker.messages import End, Lines, Run, end_message, read_end, read_run, run_message
+from worker.spool import Spool
 
 PARAMS = {"lr": 0.1, "opt": "a b", "nest": {"x": 1}, "flag": True, "off": False, "none": None}
 
@@ -58,6 +62,7 @@ def test_the_default_command_is_wandbs() -> None:
     ],
 )
 def test_a_macro_becomes_words_and_never_a_shell(macro: str, expected: list[str]) -> None:
+    """B6: `$(id); rm -rf /`, spaces and quotes in a command's parameters."""
     assert words(macro, params={"a": 1, "b": "x y"}) == expected
 
 
@@ -227,3 +232,26 @@ def test_cores_are_shared_by_slots_unless_the_user_has_said() -> None:
 def test_what_a_worker_logs_acts_on_no_terminal() -> None:
     record = logging.LogRecord("hpq", logging.INFO, "", 0, "\x1b[31m%s\nnext", ("\u202e",), None)
     assert Inert("%(message)s").format(record) == "\\x1b[31m\\u202e\nnext"
+
+
+def test_a_checkpoint_says_how_many_finite_values_of_the_metric_it_has_behind_it() -> None:
+    got = Collector(Metric(name="loss"))
+    for value in (0.5, float("nan"), float("inf"), 0.25):
+        got.report({"loss": value, "other": 1.0}, None)
+    mark = got.mark()
+    assert (mark.logged, mark.counts["loss"], mark.best) == (2, 4, 0.25)
+    again = Collector(Metric(name="loss"))
+    again.resume(mark)
+    again.report({"loss": 0.1}, None)
+    assert again.mark().logged == 3
+
+
+def test_a_result_on_disk_is_left_to_its_worker_while_that_lives(
+    tmp_path: Path, store: Store, view: View, sweep_of, take
+) -> None:
+    sweep_of(1)
+    mine, others = Spool(tmp_path, "hpq"), Spool(tmp_path, "hpq")
+    mine.put(claim := take(), Outcome(state=TrialState.FINISHED), 0)
+    assert others.flush(store) == 0 and view.trial(claim.trial).state is TrialState.RUNNING
+    mine.close()
+    assert others.flush(store) == 1 and view.trial(claim.trial).state is TrialState.FINISHED

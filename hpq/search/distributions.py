@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
+from hpq.search.conditions import key
 from hpq.trial import Json
-from producer.sweepfile.problems import Path
+
+Path = tuple[str | int, ...]  # of a key within a parameter's entry in the file
 
 
 class Distribution:
@@ -39,6 +41,20 @@ class Distribution:
     def at(self, index: int) -> Json:
         """The grid's value at an index below `size`."""
         raise NotImplementedError
+
+    @property
+    def outcomes(self) -> int | None:
+        """How many different values draws take; None where they cannot be counted."""
+        return self.size if self.is_even else None
+
+    def outcome(self, index: int) -> Json:
+        """The value of a draw at an index below `outcomes`."""
+        return self.at(index)
+
+    def has(self, value: Json) -> bool:
+        """True for a value that a draw can take."""
+        count = self.outcomes or 0
+        return any(key(self.outcome(index)) == key(value) for index in range(count))
 
     def draw(self, rng: Random) -> Json:
         """One random value."""
@@ -87,6 +103,19 @@ class Weighted(Distribution):
     values: tuple[Json, ...]
     probabilities: tuple[float, ...]
 
+    @property
+    def outcomes(self) -> int:
+        """The number of different values that are drawn at all."""
+        return len(self._drawn())
+
+    def outcome(self, index: int) -> Json:
+        """Counted in the file's order."""
+        return self._drawn()[index]
+
+    def _drawn(self) -> tuple[Json, ...]:
+        some = zip(self.values, self.probabilities, strict=True)
+        return tuple({key(value): value for value, chance in some if chance > 0}.values())
+
     def draw(self, rng: Random) -> Json:
         """A value by its probability; one of probability 0 never."""
         left = rng.random() * math.fsum(self.probabilities)
@@ -125,6 +154,11 @@ class IntUniform(Distribution):
     def at(self, index: int) -> Json:
         """Counted from low."""
         return self.low + index
+
+    def has(self, value: Json) -> bool:
+        """A whole number from low to high."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and self.low <= value <= self.high and value == int(value)  # type: ignore[operator, arg-type]
 
     def draw(self, rng: Random) -> Json:
         """Each integer as likely."""

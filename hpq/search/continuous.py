@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from statistics import NormalDist
 
+from hpq.search.distributions import Distribution, Path
 from hpq.trial import Json
-from producer.sweepfile.distributions import Distribution
-from producer.sweepfile.problems import Path
 
 _STANDARD = NormalDist()
 _SMALLEST = 2.0**-54  # half of rng.random()'s step: for its 0, which has no quantile
@@ -30,6 +29,42 @@ class Quantised(Distribution):
     def is_fractional(self) -> bool:
         """False only with an integer q."""
         return not isinstance(self.q, int)
+
+    def reach(self) -> tuple[float, float]:
+        """The ends of what draws take before rounding; infinite where there is none."""
+        return -math.inf, math.inf
+
+    @property
+    def outcomes(self) -> int | None:
+        """The multiples of q that draws are rounded to; None without q or without ends."""
+        first, last = self._counted()
+        return None if first is None or last is None else max(1, last - first + 1)
+
+    def outcome(self, index: int) -> Json:
+        """Counted by q from the lowest."""
+        first, _ = self._counted()
+        assert first is not None and self.q is not None
+        return _multiple(first + index, self.q)
+
+    def has(self, value: Json) -> bool:
+        """A number within the ends, with q a multiple of it."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        low, high = self.reach()
+        if self.q is None:
+            return low <= value <= high
+        first, last = self._counted()
+        count = round(value / self.q)
+        is_multiple = math.isclose(count * self.q, value, rel_tol=1e-9, abs_tol=1e-12)
+        return is_multiple and (first is None or count >= first) and (last is None or count <= last)
+
+    def _counted(self) -> tuple[int | None, int | None]:
+        """The lowest and the highest multiple of q that a share of the draws is rounded to."""
+        if self.q is None:
+            return None, None
+        low, high = (end / self.q for end in self.reach())
+        first = math.floor(low + 0.5) if math.isfinite(low) else None
+        return first, math.ceil(high - 0.5) if math.isfinite(high) else None
 
     def draw(self, rng: Random) -> Json:
         """A draw, rounded half to even as W&B rounds; it may leave [min, max] by up to q/2."""
@@ -68,6 +103,10 @@ class Uniform(Quantised):
             return _multiple(index, self.q, self.low)
         return _tidy(self.low + index * self.q)
 
+    def reach(self) -> tuple[float, float]:
+        """Both ends."""
+        return self.low, self.high
+
     def sample(self, rng: Random) -> float:
         """Written so that a range as wide as floats go does not overflow."""
         u = rng.random()
@@ -89,6 +128,10 @@ class LogUniform(Quantised):
     low: float
     high: float
 
+    def reach(self) -> tuple[float, float]:
+        """Both ends."""
+        return self.low, self.high
+
     def sample(self, rng: Random) -> float:
         """Held within the ends, which exp(log(x)) misses by a digit."""
         u = rng.random()
@@ -109,6 +152,10 @@ class Normal(Quantised):
     sigma: float = 1.0
     log: bool = False
 
+    def reach(self) -> tuple[float, float]:
+        """No ends; e to the power of anything is above 0."""
+        return (0.0 if self.log else -math.inf), math.inf
+
     def sample(self, rng: Random) -> float:
         """By the quantile, so that one draw takes one random number."""
         value = self.mu + self.sigma * _STANDARD.inv_cdf(rng.random() or _SMALLEST)
@@ -121,6 +168,10 @@ class Beta(Quantised):
 
     a: float = 1.0
     b: float = 1.0
+
+    def reach(self) -> tuple[float, float]:
+        """0 and 1."""
+        return 0.0, 1.0
 
     def sample(self, rng: Random) -> float:
         """By the standard library's two gammas."""

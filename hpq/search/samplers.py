@@ -12,8 +12,9 @@ from itertools import count, islice
 from random import Random
 
 from hpq.identity import identity
+from hpq.search.lattice import Lattice
+from hpq.search.space import NothingLeft, Space
 from hpq.trial import Json
-from producer.sweepfile.space import Space
 
 LIMIT = 100_000  # sets of a sweep, unless --force
 _REPEATS = 1_000  # draws in a row that give nothing new: the space has no more
@@ -28,11 +29,11 @@ def grid(space: Space, *, shuffle: bool = False, seed: int = 0) -> Iterator[Set]
     Raises:
         ValueError: a grid cannot step through a parameter (names it).
     """
-    size = space.size
-    if size is None:
+    lattice = space.grid
+    if lattice is None:
         name = next(".".join(path) for path, leaf in space.leaves if leaf.size is None)
         raise ValueError(f"{name}: a grid cannot step through a continuous distribution")
-    return (space.at(permuted(i, size, seed) if shuffle else i) for i in range(size))
+    return _stepped(space, lattice, seed if shuffle else None)
 
 
 def random(space: Space, n: int | None, seed: int) -> Iterator[Set]:
@@ -40,6 +41,13 @@ def random(space: Space, n: int | None, seed: int) -> Iterator[Set]:
     if space.is_even:
         return islice(grid(space, shuffle=True, seed=seed), n)
     return islice(_drawn(space, seed), n)
+
+
+def _stepped(space: Space, lattice: Lattice, seed: int | None) -> Iterator[Set]:
+    """The sets of a lattice in order, or (with a seed) shuffled, but for those excluded."""
+    size = lattice.size
+    ranks = (i if seed is None else permuted(i, size, seed) for i in range(size))
+    return (params for params in map(lattice.at, ranks) if space.allows(params))
 
 
 def permuted(index: int, size: int, seed: int) -> int:
@@ -60,14 +68,23 @@ def permuted(index: int, size: int, seed: int) -> int:
 
 
 def _drawn(space: Space, seed: int) -> Iterator[Set]:
+    """Independent draws, each set once; what draws hardly ever hit comes shuffled at the end."""
     seen: set[bytes] = set()
     last = 0
+    # Counting a space costs as much as its conditions are wide; it is needed at the end only.
     for i in count():
-        params = space.draw(Random(f"{seed}/{i}"))
+        try:
+            params = space.draw(Random(f"{seed}/{i}"))
+        except NothingLeft:  # hardly anything is not excluded
+            break
         key = identity(params)
         if key not in seen:
             seen.add(key)
             last = i
             yield params
         elif i - last >= _REPEATS:
-            return
+            break
+    lattice = space.drawn
+    if lattice is not None and lattice.size <= LIMIT:
+        every = _stepped(space, lattice, seed)
+        yield from (params for params in every if identity(params) not in seen)

@@ -1,0 +1,138 @@
+"""hpq's own search and Optuna used by hand, on the same functions, both in this process.
+
+Workers are simulated: trials last about as long as one another, so many run at once; hpq
+makes sets ahead as for trials of a minute. `python -m benchmarks.search.ours` prints a line of
+JSON a seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import optuna
+
+from benchmarks.search.functions import FUNCTIONS, Function
+from hpq.search.record import Sampler, Search
+from hpq.search.space import Space
+from hpq.trial import Params
+from producer.sweepfile import parameters
+from producer.sweepfile.problems import Places, Problems
+from worker.suggest.chooser import Chooser
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+def space_of(function: Function) -> Space:
+    """The space of a function, read as a sweep file is."""
+    out = Problems(Places(file=function.name))
+    space = parameters.read(dict(function.parameters), ("parameters",), out)
+    out.check()
+    return space
+
+
+def by_hpq(
+    function: Function, trials: int, seed: int, workers: int, sampler: Sampler
+) -> list[float]:
+    """The values in the order of their start, as a worker's child chooses the sets."""
+    chooser = Chooser(Search(space=space_of(function), sampler=sampler, seed=seed))
+    waiting: list[tuple[int, Params]] = []
+    made = 0
+
+    def fill() -> None:
+        nonlocal made
+        ahead = workers if chooser.is_drawing else 1
+        while len(waiting) < ahead and made < trials:
+            made += 1
+            params = chooser.ask(made, {})
+            assert params is not None
+            waiting.append((made, params))
+
+    values: list[float] = []
+    fill()
+    for done in _places(seed, workers):
+        if done is not None:
+            chooser.ends(done + 1, values[done])
+        if len(values) == trials:
+            return values
+        _, params = waiting.pop(0)
+        values.append(function.call(params))
+        fill()
+    raise AssertionError("unreachable")
+
+
+def by_hand(function: Function, trials: int, seed: int, workers: int, **kw: Any) -> list[float]:
+    """The same by Optuna's own ask and tell, as its documentation has it."""
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, **kw))
+    asked: list[optuna.Trial] = []
+    values: list[float] = []
+    for done in _places(seed, workers):
+        if done is not None:
+            study.tell(asked[done], values[done])
+        if len(values) == trials:
+            return values
+        trial = study.ask()
+        asked.append(trial)
+        values.append(function.call(_suggest(trial, function)))
+    raise AssertionError("unreachable")
+
+
+def _places(seed: int, workers: int) -> Iterator[int | None]:
+    """Which trial has ended whenever a worker is free: none for the first trials."""
+    clock, busy = random.Random(seed), list[tuple[float, int]]()
+    now, number = 0.0, 0
+    while True:
+        if len(busy) == workers:
+            now, done = heapq.heappop(busy)
+            yield done
+        else:
+            yield None
+        heapq.heappush(busy, (now + clock.uniform(0.8, 1.2), number))
+        number += 1
+
+
+def _suggest(trial: optuna.Trial, function: Function) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name, keys in function.parameters.items():
+        if "values" in keys:
+            out[name] = trial.suggest_categorical(name, keys["values"])
+        elif keys.get("distribution") == "q_uniform":
+            out[name] = trial.suggest_int(name, keys["min"], keys["max"], step=keys["q"])
+        elif isinstance(keys["min"], int):
+            out[name] = trial.suggest_int(name, keys["min"], keys["max"])
+        else:
+            log = keys.get("distribution") == "log_uniform_values"
+            out[name] = trial.suggest_float(name, keys["min"], keys["max"], log=log)
+    return out
+
+
+def main() -> None:
+    """Run what the command line says."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--trials", type=int, default=60)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--functions", nargs="*", default=[f.name for f in FUNCTIONS])
+    parser.add_argument("methods", nargs="+", help="optuna, or a sampler of hpq's")
+    args = parser.parse_args()
+    for method in args.methods:
+        for function in (f for f in FUNCTIONS if f.name in args.functions):
+            for seed in range(args.first_seed, args.first_seed + args.seeds):
+                start = time.perf_counter()
+                if method == "optuna":
+                    values = by_hand(function, args.trials, seed, args.workers)
+                else:
+                    values = by_hpq(function, args.trials, seed, args.workers, Sampler(method))
+                row = {"method": method, "function": function.name, "seed": seed}
+                took = {"workers": args.workers, "s": time.perf_counter() - start}
+                print(json.dumps({**row, **took, "values": values}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""What a set of a late-bound sweep costs, beside Optuna by hand; how long workers wait for one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from random import Random
+from statistics import median
+
+import optuna
+import yaml
+
+from benchmarks.figures import Figure, percentile
+from benchmarks.processes import WORKER, running
+from benchmarks.server import Server, private_server
+from benchmarks.sweeps import TRAINING, put, wait_over
+from hpq import wire
+from hpq.history import History
+from hpq.identity import identity
+from hpq.lead import Lead
+from hpq.outcome import Presence
+from hpq.search.continuous import LogUniform, Uniform
+from hpq.search.distributions import Categorical, IntUniform
+from hpq.search.record import Search
+from hpq.search.space import Space
+from hpq.store import Store
+from hpq.sweep import SCHEMA, Launch, Metric, Sweep
+from hpq.wire_search import encode_search
+from worker.suggest.loop import Suggester
+
+_SPACE = Space.of(
+    {
+        ("lr",): LogUniform(low=1e-5, high=1.0),
+        ("momentum",): Uniform(low=0.0, high=0.99),
+        ("layers",): IntUniform(1, 12),
+        ("width",): Categorical((64, 128, 256, 512)),
+        ("dropout",): Uniform(low=0.0, high=0.8),
+    }
+)
+_SIZES = (1_000, 10_000)
+_WORKERS, _TRIALS, _TRIAL_S = 4, 60, 1.0
+_LEASE_MS = 600_000
+
+
+def measure(rounds: int) -> Iterator[Figure]:
+    """CPU time of a set, taking turns; then the gaps of four workers with trials of a second."""
+    for size in _SIZES:
+        with private_server() as server:
+            mine, theirs = Ours(server, size), Theirs(size)
+            ours_ms, theirs_ms = [], []
+            for _ in range(4 * rounds):
+                ours_ms.append(mine.one())
+                theirs_ms.append(theirs.one())
+        ours = Figure(
+            what=f"hpq, from a result to the next set in Redis, at {size:,}",
+            unit="ms", values=ours_ms, target=median(theirs_ms),
+        )  # fmt: skip
+        yield ours
+        yield ours.peer(f"optuna by hand, tell and ask, at {size:,}", theirs_ms)
+        yield Figure(what=f"hpq, all read anew, at {size:,}", unit="ms", values=[mine.begun_ms])
+    with private_server() as server:
+        late, early = _gaps_ms(server, "bayes"), _gaps_ms(server, "random")
+    gap = Figure(what="bayes, end of a trial to the next claim, 4 workers", unit="ms", values=late)
+    yield gap
+    yield gap.peer("random, whose sets all stand there", early)
+    yield Figure(what="bayes, 95th percentile", unit="ms", values=[percentile(late, 95)])
+    yield Figure(what="random, 95th percentile", unit="ms", values=[percentile(early, 95)])
+
+
+def _value(rng: Random) -> float:
+    return rng.random()
+
+
+class Ours:
+    """A sweep with so many finished trials, and who makes its sets."""
+
+    def __init__(self, server: Server, size: int) -> None:
+        keys = server.session().keys
+        self._redis, self._events = server.redis, keys.sweep("s", "events")
+        self._rng, self._next = Random(1), 1
+        search = Search(space=_SPACE)
+        sweep = Sweep(
+            id="s", name="s", digest="d", launch=Launch(trainer="digits"), schema=SCHEMA,
+            metric=Metric(name="loss"), sampler="tpe", search=encode_search(search),
+        )  # fmt: skip
+        store = Store(server.redis, keys, lambda *_: None)
+        store.seal(sweep)
+        lead = Lead(server.redis, keys, lambda *_: None, "s", "w", _LEASE_MS)
+        lead.take()
+        draws = (_SPACE.draw(Random(f"0/{i}")) for i in range(size))
+        rows = [(wire.dumps_in_order(params), identity(params)) for params in draws]
+        for start in range(0, size, 500):
+            lead.append(start + 1, rows[start : start + 500])
+        for _ in range(size):
+            self._end(self._claim())
+        self._store = store
+        self._is_there()
+        self._suggester = Suggester(search, History(server.redis, keys, "s"), lead)
+        begun = time.process_time()
+        self._suggester.take()
+        self._suggester.begin()
+        self.begun_ms = 1000 * (time.process_time() - begun)
+        self._running = self._claim()
+        self._suggester.step()
+
+    def _is_there(self) -> None:
+        """One live worker, for whom sets are made."""
+        fields = {"state": "idle", "refuses": "{}", "only": ""}
+        who = Presence(name="w", host="h", worker_class="default", fields=fields)
+        self._store.present(who, idle=True, lifetime_ms=_LEASE_MS)
+
+    def _claim(self) -> int:
+        number = self._next
+        self._next += 1
+        self._redis.xadd(self._events, {"e": "claimed", "n": number, "a": 1})
+        return number
+
+    def _end(self, number: int) -> None:
+        fields = {"e": "finished", "n": number, "a": 1, "objective": _value(self._rng)}
+        self._redis.xadd(self._events, fields)  # type: ignore[arg-type]
+
+    def one(self) -> float:
+        """Milliseconds of CPU time for one set."""
+        self._is_there()
+        self._end(self._running)
+        self._running = self._claim()
+        begun = time.process_time()
+        self._suggester.step()  # the end, the claim, the set
+        return 1000 * (time.process_time() - begun)
+
+
+class Theirs:
+    """The same by Optuna's ask and tell, in memory."""
+
+    def __init__(self, size: int) -> None:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
+        self._axes: dict[str, optuna.distributions.BaseDistribution] = {
+            "lr": optuna.distributions.FloatDistribution(1e-5, 1.0, log=True),
+            "momentum": optuna.distributions.FloatDistribution(0.0, 0.99),
+            "layers": optuna.distributions.IntDistribution(1, 12),
+            "width": optuna.distributions.CategoricalDistribution((64, 128, 256, 512)),
+            "dropout": optuna.distributions.FloatDistribution(0.0, 0.8),
+        }
+        self._rng = Random(1)
+        for i in range(size):
+            trial = optuna.trial.create_trial(
+                params=_SPACE.draw(Random(f"0/{i}")),
+                distributions=self._axes,
+                value=_value(self._rng),
+            )
+            self._study.add_trial(trial)
+        self._running = self._study.ask(self._axes)
+        self._next = self._study.ask(self._axes)
+
+    def one(self) -> float:
+        """Milliseconds of CPU time for one set; one waits meanwhile, as hpq's does."""
+        begun = time.process_time()
+        self._study.tell(self._running, _value(self._rng))
+        self._running, self._next = self._next, self._study.ask(self._axes)
+        return 1000 * (time.process_time() - begun)
+
+
+def _gaps_ms(server: Server, method: str) -> list[float]:
+    """From each worker's end of a trial to its next claim, by the sweep's events."""
+    server.empty()
+    data = {
+        "trainer": "stamps:second", "code": str(TRAINING), "resident": True, "method": method,
+        "metric": {"name": "loss", "goal": "minimize"}, "run_cap": _TRIALS,
+        "parameters": {"x": {"min": 0.0, "max": 1.0}, "seconds": {"value": _TRIAL_S}},
+    }  # fmt: skip
+    file = server.folder / f"{method}.yaml"
+    file.write_text(yaml.safe_dump(data), "utf-8")
+    sid = put(server, file)
+    fleet = [*WORKER[:-1], "worker", "--workers", str(_WORKERS)]
+    with running(fleet, server.env):
+        wait_over(server, sid)
+    ended: dict[str, int] = {}
+    who: dict[int, str] = {}
+    gaps = []
+    for event in server.session().view.events(sid):
+        if event.what == "claimed":
+            worker = who[event.trial] = event.fields["worker"]
+            if worker in ended:
+                gaps.append(float(event.at_ms - ended[worker]))
+        elif event.what == "finished":
+            ended[who[event.trial]] = event.at_ms
+    return gaps

@@ -1,0 +1,91 @@
+"""The code of a sweep as one gzipped tar: the same files give the same bytes.
+
+The producer packs what the manifest names; whoever unpacks compares every file with the manifest,
+whose digest is in the signed launch record. So a bundle that was changed in Redis is refused.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import tarfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from hpq.code import MOST_BYTES
+from hpq.errors import UserError
+from hpq.files import is_inert
+
+
+def pack(folder: Path, manifest: Mapping[str, str]) -> bytes:
+    """The files of a manifest ({path: sha256}) under a folder.
+
+    Raises:
+        UserError: one cannot be read, or is not what the manifest was made of.
+    """
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name in sorted(manifest):
+            path = folder / name
+            try:
+                data, mode = path.read_bytes(), path.stat().st_mode
+            except OSError as error:
+                raise UserError(f"{path}: {error.strerror}") from None
+            if hashlib.sha256(data).hexdigest() != manifest[name]:
+                raise UserError(f"{path}: was edited in this moment; try again")
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(data), 0o755 if mode & 0o100 else 0o644
+            tar.addfile(entry, io.BytesIO(data))
+    return gzip.compress(out.getvalue(), mtime=0)
+
+
+def unpack(bundle: bytes, manifest: Mapping[str, str]) -> dict[str, tuple[bytes, int]]:
+    """{path: (content, mode)} of a bundle, all of it compared with the manifest.
+
+    Raises:
+        ValueError: it is no bundle, or not the one of this manifest; it may be anybody's bytes.
+    """
+    found: dict[str, tuple[bytes, int]] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(_inflated(bundle)), mode="r:") as tar:
+            for entry in tar:
+                name, file = entry.name, tar.extractfile(entry) if entry.isreg() else None
+                data = file.read() if file else b""
+                if file is None or not is_inert(name) or name in found:
+                    raise ValueError(f"{name!r} is no file of the code")
+                if hashlib.sha256(data).hexdigest() != manifest.get(name):
+                    raise ValueError(f"{name!r} is not as its manifest says")
+                found[name] = data, 0o755 if entry.mode & 0o100 else 0o644
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise ValueError(f"not a bundle: {error}") from None
+    missing = sorted(manifest.keys() - found.keys())
+    if missing:
+        raise ValueError(f"{missing[0]!r} is missing")
+    return found
+
+
+def _inflated(bundle: bytes) -> bytes:
+    """What is inside, so much of it as a bundle may be: no bomb fills the memory."""
+    most = MOST_BYTES * 2  # heads and padding of many small files
+    with gzip.GzipFile(fileobj=io.BytesIO(bundle)) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError("it holds more than the 10 MiB that code may have")
+    return data
+
+
+def write(files: Mapping[str, tuple[bytes, int]], folder: Path) -> None:
+    """Write unpacked files into a folder.
+
+    Raises:
+        OSError: one cannot be written, or is there.
+    """
+    for name, (data, mode) in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)

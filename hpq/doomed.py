@@ -1,0 +1,86 @@
+"""Files in a store that nothing points to any more, and how they go.
+
+A script that takes a pointer away, or ends a trial, names the trial in a stream of the store's own
+(a removed sweep: the sweep). Anybody who has that store removes what lies there and is not pointed
+to, and takes the entry down only then; so what a crash or an absent store delays is not forgotten.
+Safe to do twice, and by many at once. Attempts that may still write are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from redis import Redis
+
+from hpq.files import Files, folder_of
+from hpq.keys import Keys
+from hpq.scripts import Scripts
+from hpq.trial import TrialId
+
+_PAGE = 100
+_LATE_MS = 60_000  # an attempt of a removed sweep may write a little longer: it hears at its beat
+
+
+class DoomedFiles:
+    """What the stores of a prefix may lose."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+        self._scripts = Scripts(redis, keys)
+
+    def work_off(self, files: Files, only: str = "") -> None:
+        """Remove what this store may lose (of one sweep `only`).
+
+        Raises:
+            OSError: the store does not let us; the rest stays named.
+            redis.RedisError: Redis is away.
+        """
+        stream, start = self._keys.doomed(files.id), "-"
+        while True:
+            page: Any = self._redis.xrange(stream, min=start, count=_PAGE)
+            if not page:
+                return
+            seconds, _ = self._redis.time()
+            done: list[bytes] = []
+            try:
+                for entry, fields in page:
+                    sid, number = fields[b"s"].decode(), fields[b"n"].decode()
+                    if not only or only == sid:
+                        self._remove(files, sid, number)
+                        age_ms = 1000 * seconds - int(entry.partition(b"-")[0])
+                        if number or age_ms > _LATE_MS:
+                            done.append(entry)
+            finally:
+                if done:
+                    self._scripts.run("forget", files.id, *done)
+            start = f"({page[-1][0].decode()}"
+
+    def _remove(self, files: Files, sid: str, number: str) -> None:
+        is_there = self._redis.exists(self._keys.sweep(sid))
+        if not number:
+            if not is_there:  # else it has been restored from an archive
+                files.remove(f"{self._keys.prefix}/{sid}")
+            return
+        trial = TrialId(sweep=sid, number=int(number))
+        base = folder_of(self._keys.prefix, trial)
+        if is_there:
+            self._tidy(files, trial, base)
+        else:
+            files.remove(base)
+
+    def _tidy(self, files: Files, trial: TrialId, base: str) -> None:
+        fields = ("attempt", "closed", "checkpoint", "artifacts")
+        row: Any = self._redis.hmget(self._keys.trial(trial), fields)
+        attempt, closed, *pointers = row
+        if attempt is None:
+            return
+        try:
+            stays = {json.loads(text)["path"] for text in pointers if text}
+        except (ValueError, KeyError, TypeError):  # who knows what it points to
+            return
+        over = int(attempt) if closed == attempt else int(attempt) - 1  # up to there nobody writes
+        for folder in {"/".join(name.split("/")[:2]) for name in files.names(base)}:
+            written_by = folder.partition("/")[0]
+            if written_by.isdigit() and int(written_by) <= over and f"{base}/{folder}" not in stays:
+                files.remove(f"{base}/{folder}")

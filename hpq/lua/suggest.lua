@@ -1,0 +1,66 @@
+-- The sets of a late-bound sweep: takes, extends or gives back the lease of the one who makes them, and
+-- appends what it has made. A lease that was taken over is answered lost, so its rows come to nothing.
+-- KEYS prefix
+-- ARGV sweep, who makes sets, the token of its lease ('' to take it), lease in ms (0 gives it back), why
+--      there are no more ('' while there may be), number of the first row, then params and identity of each
+-- Replies: ok | over (there is nothing to make), then token class tickets ahead (how many sets should wait)
+--      rows; held (another makes them) | lost | behind (others added rows; read them) | unknown
+
+local sid, who, token, lease = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local no_more, first = ARGV[5], tonumber(ARGV[6])
+local s, params, ids = sweep_key(sid), sweep_key(sid, 'params'), sweep_key(sid, 'ids')
+
+local full = is_full()
+if not is_there(sid) then return {'unknown'} end
+local f = redis.call('HMGET', s, 'suggester', 'suggest_until', 'suggest_token', 'class', 'flag', 'held', 'max_parallel')
+local is_mine = f[1] == who and f[3] == token
+if token ~= '' and not is_mine then return {'lost'} end
+if lease == 0 then
+  redis.call('HSET', s, 'suggest_until', '0')
+  return {'over', token, '', 0, 0, 0}
+end
+if token == '' then
+  if f[1] ~= who and tonumber(f[2] or 0) > NOW then return {'held'} end
+  if to_come(sid) == 0 then return {'over', token, '', 0, 0, 0} end
+  token = int(redis.call('HINCRBY', s, 'suggest_token', 1))
+end
+redis.call('HSET', s, 'suggester', who, 'suggest_until', int(NOW + lease))
+
+-- What is there already was sent twice; whatever else stands in the way is another's.
+local last = redis.call('HLEN', params)
+local new, n = {}, first
+for i = 7, #ARGV, 2 do
+  if redis.call('HGET', params, n) ~= ARGV[i] then
+    if n <= last or redis.call('SISMEMBER', ids, ARGV[i + 1]) == 1 then return {'behind'} end
+    if n ~= last + #new / 2 + 1 then return {'behind'} end
+    new[#new + 1], new[#new + 2] = ARGV[i], ARGV[i + 1]
+  end
+  n = n + 1
+end
+local room = to_come(sid)
+if full and #new > 0 and make_room(65536) < 65536 then  -- results need what is left
+  return redis.error_reply('OOM the server is at its maxmemory: no further set is made')
+end
+
+local want = changing(sid, function()
+  local added = math.min(#new / 2, room)
+  for i = 1, added do
+    redis.call('HSET', params, last + i, new[2 * i - 1])
+    redis.call('SADD', ids, new[2 * i])
+    redis.call('ZADD', sweep_key(sid, 'waiting'), last + i, last + i)
+  end
+  if added > 0 then event(sid, 'suggested', last + 1, 0, 'count', added) end
+  if no_more ~= '' then close_search(sid, no_more) end
+end)
+if to_come(sid) == 0 then
+  redis.call('HSET', s, 'suggest_until', '0')
+  return {'over', token, want[1], want[2], 0, redis.call('HLEN', params)}
+end
+
+-- One for each worker that may take it, but no more than may run at once; none while nothing may.
+local function ahead()
+  if (f[5] or '') ~= '' or (f[6] or '') ~= '' then return 0 end
+  local live, cap = #takers(sid), tonumber(f[7]) or 0
+  return cap > 0 and math.min(live, cap) or live
+end
+return {'ok', token, want[1], want[2], ahead(), redis.call('HLEN', params)}

@@ -1,0 +1,108 @@
+"""Partial sets: what `when` and `exclude` of a sweep file ask of a set. Pure.
+
+Imported by space and lattice, and by who reads or stores a search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+
+from hpq.identity import canonical
+from hpq.trial import Json
+
+Names = tuple[str, ...]  # where a leaf stands in a set: one name, or more where it is nested
+MISSING = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Test:
+    """One parameter is there and has one of some values, or a number from low to high."""
+
+    path: Names
+    values: tuple[Json, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+    def holds(self, params: Mapping[str, Json]) -> bool:
+        """True where the set passes."""
+        return self.takes(find(params, self.path))
+
+    def takes(self, value: object) -> bool:
+        """True for a value that passes."""
+        if value is MISSING:
+            return False
+        if self.low is None and self.high is None:
+            return key(value) in map(key, self.values)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """Some tests, all of which have to hold."""
+
+    tests: tuple[Test, ...]
+
+    def matches(self, params: Mapping[str, Json]) -> bool:
+        """True where all of them hold."""
+        return all(test.holds(params) for test in self.tests)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A leaf exists only in sets that match."""
+
+    path: Names
+    wanted: Partial
+
+
+def key(value: object) -> Hashable:
+    """What equal values have in common: 3.0 is 3, but true is not 1."""
+    if isinstance(value, list | dict):
+        return canonical({"": value})
+    return isinstance(value, bool), value
+
+
+def find(params: Mapping[str, Json], path: Names) -> object:
+    """The value at a path of a set, or MISSING."""
+    inside: object = params
+    for name in path:
+        if not isinstance(inside, dict) or name not in inside:
+            return MISSING
+        inside = inside[name]
+    return inside
+
+
+def nest(pairs: Iterator[tuple[Names, Json]] | list[tuple[Names, Json]]) -> dict[str, Json]:
+    """A set of values by their paths, in the order given."""
+    out: dict[str, Json] = {}
+    for path, value in pairs:
+        inside = out
+        for name in path[:-1]:
+            deeper = inside.setdefault(name, {})
+            assert isinstance(deeper, dict)
+            inside = deeper
+        inside[path[-1]] = value
+    return out
+
+
+def drop_absent(params: dict[str, Json], when: tuple[Condition, ...]) -> dict[str, Json]:
+    """The set without what its conditions leave out; nested mappings left empty go, too.
+
+    The conditions are in an order in which each comes after those of the names it asks about.
+    """
+    for condition in when:
+        if not condition.wanted.matches(params):
+            _drop(params, condition.path)
+    return params
+
+
+def _drop(params: dict[str, Json], path: Names) -> None:
+    inside = params.get(path[0])
+    if len(path) > 1 and isinstance(inside, dict):
+        _drop(inside, path[1:])
+        if inside:
+            return
+    params.pop(path[0], None)

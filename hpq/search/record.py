@@ -1,0 +1,72 @@
+"""What somebody needs to know who makes the sets of a sweep while it runs. Pure data.
+
+The producer writes it with the sweep; the worker that holds the lease for suggestions reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hpq.search.space import Space
+from hpq.sweep import Impute, Take
+
+OPTUNA = "pip install 'hpq[bayes]'"
+
+
+class Sampler(StrEnum):
+    """Who chooses the sets: a draw, or one of Optuna's samplers."""
+
+    RANDOM = "random"
+    TPE = "tpe"
+    GP = "gp"
+    CMAES = "cmaes"
+    QMC = "qmc"
+
+    @property
+    def startup(self) -> int:
+        """How many results it wants before it learns from them; until then sets are drawn."""
+        return {Sampler.TPE: 10, Sampler.GP: 10}.get(self, 1)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The modules that it is made of, beside hpq's own."""
+        return _NEEDS[self]
+
+
+_NEEDS: dict[Sampler, tuple[str, ...]] = {
+    Sampler.RANDOM: (),
+    Sampler.TPE: ("optuna",),
+    Sampler.GP: ("optuna", "scipy", "torch"),
+    Sampler.CMAES: ("optuna", "cmaes"),
+    Sampler.QMC: ("optuna", "scipy"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """The space and how it is searched.
+
+    `take` is which of a trial's values counts: as W&B has it the best, unless the file says
+    otherwise. Without `impute_while_running` a running trial counts as one without a result yet.
+    """
+
+    space: Space
+    sampler: Sampler = Sampler.TPE
+    seed: int = 0
+    replicates: int = 1  # trials of each set
+    maximize: bool = False
+    metric: str = ""
+    take: Take = Take.BEST
+    impute: Impute = Impute.WORST
+    impute_while_running: Impute | None = None
+
+
+def missing(sampler: Sampler, is_there: Callable[[str], bool]) -> str | None:
+    """What to install where a sampler cannot run, in a line; None where it can."""
+    gone = [name for name in sampler.needs if not is_there(name)]
+    if not gone:
+        return None
+    torch = " torch" if "torch" in gone else ""
+    return f"sampler {sampler} needs {', '.join(gone)}: {OPTUNA}{torch}"

@@ -1,0 +1,38 @@
+"""Replicates: the same set several times, each with a seed of its own. Pure.
+
+The trials of a set have numbers in a row, so a trial's number says which replicate it is.
+"""
+
+from __future__ import annotations
+
+from hpq.sweep import Sweep
+from hpq.trial import Json, Params
+
+SEED = "seed"  # the parameter that is counted up, where a sweep has it
+
+
+def first_of(params: dict[str, Json], replicate: int) -> dict[str, Json]:
+    """The set as its first replicate has it."""
+    seed = params.get(SEED)
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        return params
+    return {**params, SEED: seed - replicate}
+
+
+def replicated(params: dict[str, Json], replicates: int) -> list[dict[str, Json]]:
+    """The set once for each replicate, with its parameter `seed` (if it has one) counted up."""
+    seed = params.get(SEED)
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        return [params] * replicates
+    return [{**params, SEED: seed + replicate} for replicate in range(replicates)]
+
+
+def seed_of(sweep: Sweep, number: int, params: Params) -> int:
+    """What a trial is to seed its random numbers with, below 2^31, which any library takes.
+
+    Its parameter `seed`, if it has one; else the sweep's seed, plus its replicate's place.
+    """
+    own = params.get(SEED)
+    if isinstance(own, int) and not isinstance(own, bool):
+        return own % 2**31
+    return (sweep.seed + (number - 1) % sweep.replicates) % 2**31

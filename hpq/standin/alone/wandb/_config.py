@@ -1,0 +1,137 @@
+"""`wandb.config`: the script's defaults under the sweep's set, which stays as it is."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ._say import say
+from ._values import plain
+from .errors import ConfigError
+
+
+def to_dict(params: Any) -> dict[str, Any]:
+    """A dict out of what W&B takes for one: a dict, a Namespace, absl's flags, a YAML file."""
+    if params is None:
+        return {}
+    if isinstance(params, str):
+        return _of_file(params)
+    if isinstance(params, Config):
+        return params.as_dict()
+    if isinstance(params, Mapping):
+        return dict(params)
+    module = inspect.getmodule(params)
+    if module and module.__name__ == "absl.flags._flagvalues":
+        return {name: params[name].value for name in dir(params)}
+    if not hasattr(params, "__dict__"):
+        raise TypeError("config must be a dict or have a __dict__ attribute.")
+    return dict(vars(params))
+
+
+def _of_file(path: str) -> dict[str, Any]:
+    """W&B's form of a config file: {name: {value: x}}; plain {name: x} is taken, too."""
+    if not os.path.exists(path):
+        raise ConfigError(f"config file {path} doesn't exist")
+    try:
+        import yaml  # noqa: PLC0415 - only where a script names a file
+    except ImportError:
+        raise ConfigError(f"{path}: PyYAML is needed to read it") from None
+    with open(path, encoding="utf-8") as file:
+        data = yaml.safe_load(file) or {}
+    data.pop("wandb_version", None)
+    return {
+        name: value["value"] if isinstance(value, dict) and "value" in value else value
+        for name, value in data.items()
+    }
+
+
+class Config:
+    """A mapping whose items are attributes, too. What the sweep has set cannot be changed."""
+
+    def __init__(self, sweep: Mapping[str, Any] | None = None) -> None:
+        object.__setattr__(self, "_items", {})
+        object.__setattr__(self, "_locked", frozenset(sweep or ()))
+        if os.path.exists("config-defaults.yaml"):
+            self._items.update(_of_file("config-defaults.yaml"))
+        self._items.update(sweep or {})
+
+    def _update(self, given: Any, allow_val_change: bool | None = None) -> None:
+        for key, value in to_dict(given).items():
+            self._put(key, value, allow_val_change)
+
+    def _put(self, key: Any, value: Any, allow_val_change: bool | None) -> None:
+        key = str(key).strip("-")
+        if key in self._locked:
+            if plain(value) != self._items[key]:
+                say(f"Config item {key!r} was locked by 'sweep' (ignored update).")
+            return
+        value = plain(value)
+        if not allow_val_change and key in self._items and value != self._items[key]:
+            raise ConfigError(
+                f'Attempted to change value of key "{key}" from {self._items[key]} to {value}\n'
+                "If you really want to do this, pass allow_val_change=True to config.update()"
+            )
+        self._items[key] = value
+
+    def update(self, d: Any, allow_val_change: bool | None = None) -> None:
+        """Take items of a dict, a Namespace or a file; those of the sweep stay as they are."""
+        self._update(d, allow_val_change)
+
+    def setdefaults(self, d: Any) -> None:
+        """Take items that are not there yet."""
+        self._update({k: v for k, v in to_dict(d).items() if k not in self._items})
+
+    def update_locked(self, d: Any, user: Any = None, _allow_val_change: Any = None) -> None:
+        """As `update`, whatever was there."""
+        self._update(d, True)
+
+    def keys(self) -> list[str]:
+        return [key for key in self._items if not key.startswith("_")]
+
+    def values(self) -> list[Any]:
+        return [value for _, value in self.items()]
+
+    def items(self) -> list[tuple[str, Any]]:
+        return [(k, v) for k, v in self._items.items() if not k.startswith("_")]
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(self.items())
+
+    _as_dict = as_dict
+
+    def get(self, *args: Any) -> Any:
+        return self._items.get(*args)
+
+    def persist(self) -> None:
+        """Nothing to do: a config goes nowhere."""
+
+    def __getitem__(self, key: str) -> Any:
+        return self._items[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._put(key, value, None)
+
+    __setattr__ = __setitem__
+
+    def __getattr__(self, key: str) -> Any:
+        try:
+            return self.__dict__["_items"][key]
+        except KeyError:
+            raise AttributeError(
+                f"{self.__class__!r} object has no attribute {key!r}; the sweep's set has"
+                f" {', '.join(self.__dict__.get('_locked', ())) or 'nothing'}"
+            ) from None
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return str(self.as_dict())

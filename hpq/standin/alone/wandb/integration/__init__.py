@@ -1,0 +1,1 @@
+"""Callbacks for libraries that bring none of their own."""

@@ -1,0 +1,23 @@
+"""`wandb.integration.sb3.WandbCallback`: metrics come through sync_tensorboard."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from stable_baselines3.common.callbacks import BaseCallback
+
+
+class WandbCallback(BaseCallback):  # type: ignore[misc]
+    """Keeps the model at the end, where the script asks for it."""
+
+    def __init__(self, verbose: int = 0, model_save_path: str | None = None, **kw: Any) -> None:
+        super().__init__(verbose)
+        self._path = model_save_path
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_training_end(self) -> None:
+        if self._path:
+            self.model.save(os.path.join(self._path, "model"))

@@ -1,0 +1,3 @@
+"""The older place of wandb.integration.lightgbm."""
+
+from ..integration.lightgbm import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""The older place of wandb.integration.xgboost."""
+
+from ..integration.xgboost import *  # noqa: F403

@@ -1,0 +1,56 @@
+"""`wandb: tee`: this module puts the real wandb in its place, whose runs report to hpq as well."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import sys
+from typing import Any
+
+from hpq.standin.alone.wandb._rows import Defined, Rows
+from hpq.standin.alone.wandb._send import send
+from hpq.standin.alone.wandb._values import split
+
+
+def _real() -> Any:
+    here = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))
+    sys.path[:] = [path for path in sys.path if os.path.realpath(path or ".") != here]
+    sys.modules.pop(__name__, None)
+    try:
+        return importlib.import_module("wandb")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{error}: `wandb: tee` in the sweep file feeds the real wandb, too, which this"
+            " program's environment lacks; pip install wandb, or remove that line"
+        ) from None
+
+
+def _tee(run_class: Any) -> None:
+    rows = Rows(send)
+    plain_log, plain_define = run_class.log, run_class.define_metric
+    plain_summary = run_class._summary_update_callback
+
+    def log(self: Any, data: Any, step: Any = None, commit: Any = None, **more: Any) -> Any:
+        answer = plain_log(self, data, step=step, commit=commit, **more)
+        rows.log(split(data)[0], None if step is None else int(step), commit)
+        return answer
+
+    def define_metric(self: Any, name: str, step_metric: Any = None, **more: Any) -> Any:
+        answer = plain_define(self, name, step_metric, **more)
+        kinds = tuple((more.get("summary") or "").split(","))
+        axis = getattr(step_metric, "name", step_metric)
+        rows.define(name, Defined(step_metric=axis, summary=kinds, goal=more.get("goal")))
+        return answer
+
+    def summary(self: Any, record: Any) -> Any:
+        rows.set(split({".".join(item.key): item.value for item in record.update})[0])
+        return plain_summary(self, record)
+
+    run_class.log, run_class.define_metric = log, define_metric
+    run_class._summary_update_callback = summary
+    atexit.register(rows.flush)
+
+
+_wandb = _real()
+_tee(_wandb.sdk.wandb_run.Run)

@@ -1,0 +1,79 @@
+"""`hpq init`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hpq.errors import UserError
+from producer.scaffold import read
+from producer.scaffold.placeholders import unfilled
+from producer.scaffold.write import sweep_file
+from producer.sweepfile.load import load
+
+app = typer.Typer()
+
+
+@app.command()
+def init(
+    script: Annotated[Path, typer.Argument(help="A training script.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The file to write; - for stdout.")
+    ] = Path("sweep.yaml"),
+) -> None:
+    """Write a first sweep file from a script's argparse, Typer, click or wandb options."""
+    found = read.read(script)
+    program = _seen_from(script, Path.cwd())
+    text = sweep_file(found, program)
+    if not any(line.startswith("  ") and line[2] != "#" for line in text.splitlines()):
+        raise UserError(
+            f"{script}: no option that a sweep could set; give it some, such as"
+            " parser.add_argument('--lr', type=float, default=0.1)"
+        )
+    if str(out) == "-":
+        print(text, end="")
+        return
+    _write(out, text)
+    spec = load(out)
+    print(f"{out}: {len(spec.varying)} parameters of {script}; look it over", file=sys.stderr)
+    for place in unfilled(dict(spec.source)):
+        print(f"! {place}", file=sys.stderr)
+    if spec.metric is None:
+        print("! no metric was found: see the comment in the file", file=sys.stderr)
+    print(f"next: hpq plan {shlex.quote(str(out))}", file=sys.stderr)
+    print(out)
+
+
+def _seen_from(script: Path, folder: Path) -> str:
+    """The script as a program of the folder: relative where it lies in it."""
+    resolved = script.resolve()
+    try:
+        return str(resolved.relative_to(folder.resolve()))
+    except ValueError:
+        return str(resolved)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that is not there yet, whole or not at all, once it is known to load.
+
+    Raises:
+        UserError: it is there, or cannot be written.
+    """
+    if path.exists():
+        raise UserError(f"{path}: is there; --out names another file")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.yaml")
+    try:
+        draft.write_text(text, "utf-8")
+        load(draft)
+        os.link(draft, path)
+    except FileExistsError:
+        raise UserError(f"{path}: is there; --out names another file") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,43 @@
+"""Sweeps whose sets are made while they run: what workers need to know, what is missing here."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from hpq.search.record import Sampler, Search, missing
+from hpq.sweep import Goal, Impute, Take
+from producer.sweepfile.spec import SweepSpec, is_late
+
+
+def search_of(spec: SweepSpec) -> Search | None:
+    """How the sets are searched; None where all of them are made at enqueue."""
+    if spec.space is None or not is_late(spec):
+        return None
+    metric = spec.metric
+    keys = spec.source.get("metric")
+    told = keys if isinstance(keys, dict) else {}
+    return Search(
+        space=spec.space,
+        sampler=sampler_of(spec),
+        seed=spec.seed,
+        replicates=spec.replicates,
+        maximize=metric is not None and metric.goal is Goal.MAXIMIZE,
+        metric=metric.name if metric else "",
+        take=Take(str(told.get("value", Take.BEST))),
+        impute=metric.impute if metric else Impute.WORST,
+        impute_while_running=metric.impute_while_running if metric else None,
+    )
+
+
+def sampler_of(spec: SweepSpec) -> Sampler:
+    """Who makes the sets."""
+    if spec.method != "bayes":
+        return Sampler.RANDOM
+    return Sampler(spec.sampler or Sampler.TPE)
+
+
+def lacks(spec: SweepSpec) -> str | None:
+    """What has to be installed here for the sampler to run here, in a line."""
+    if not is_late(spec):
+        return None
+    return missing(sampler_of(spec), lambda name: importlib.util.find_spec(name) is not None)

@@ -1,0 +1,34 @@
+"""The hours that `hpq plan` expects, from what trials took before. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from producer.look.text import duration, trials_of
+from producer.past import Past
+
+
+def hours_line(past: Past, count: int | None, *, at_most: bool) -> str:
+    """What the sweep will take, and from what that is known."""
+    whose = "same code" if past.same_code else "same program, edited since"
+    known = f"(median of {past.trials} finished, {whose})"
+    each = duration(past.median_ms)
+    if count is None:
+        return f"about {each} a trial {known}"
+    about = "at most" if at_most else "about"
+    if past.gpus:
+        total = f"{past.hours(count):.2g} GPU-hours"
+    else:
+        total = f"{duration(past.hours(count) * 3_600_000)} of one worker"
+    return f"{about} {total}: {trials_of(count)} of {each} {known}"
+
+
+def past_record(past: Past, count: int | None) -> dict[str, Any]:
+    """The same as data."""
+    return {
+        "trials": past.trials,
+        "same_code": past.same_code,
+        "median_s": past.median_ms / 1000,
+        "gpus": past.gpus,
+        "hours": None if count is None else past.hours(count),
+    }

@@ -1,0 +1,1 @@
+"""`hpq init`: from a training script, read and never run, to a first sweep file."""

@@ -1,0 +1,164 @@
+"""From an option to a range worth searching: around its default, on a scale that fits it. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+
+from hpq.trial import Json
+from producer.scaffold.option import Kind, Option
+
+# Options of a run rather than of a model: they stay at the script's default until a person says
+# otherwise.
+_OF_THE_RUN = re.compile(
+    r"seed|epoch|niter|eval($|uate)|render|dummy|world|distributed|dist_|accel|verbos|notes|"
+    r"job|group|wait|(^|_)outf?($|_)|(^|_)steps?($|_)|iters?($|_)|iterations|worker|interval|every|freq|verbose|debug|"
+    r"device|cuda|gpu|mps|rank|port|host|path|dir($|_)|file|folder|root|name|project|entity|wandb|"
+    r"resume|save|load|dry_run|log($|_)|print|patience|threads|precision|amp|fp16|bf16|compile|"
+    r"num_classes|n_classes|_id($|_)|test_|eval_|val_|_split",
+    re.IGNORECASE,
+)
+_SHARE = re.compile(r"drop|prob|(^|_)p($|_)|ratio|fraction|smoothing|mixup|cutmix", re.IGNORECASE)
+_NEAR_ONE = re.compile(r"momentum|beta|gamma|ema|rho|discount", re.IGNORECASE)
+_POWERS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+FILL_IN = "<fill in>"  # a value that a person must write before the sweep can start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line under `parameters` in YAML's flow style; commented out where not `active`."""
+
+    name: str
+    space: str
+    active: bool = True
+    comment: str = ""
+
+
+def entry(option: Option) -> Entry:
+    """The line for an option."""
+    name, default = option.name, option.default
+    if option.why_not:
+        return _left(name, default, option.why_not)
+    if _is_of_the_run(option) and not option.required:
+        if option.kind is Kind.FLAG and default is None:
+            default = False
+        return _left(name, default, "the script's default; without the # it is set")
+    if option.choices:
+        return Entry(name=name, space=values(*option.choices), comment=_was(default))
+    if option.kind is Kind.FLAG:
+        return _flag(option)
+    if option.kind in (Kind.TRUTH, Kind.WORDS_OF_TRUTH):
+        both = (True, False) if option.kind is Kind.TRUTH else ("true", "false")
+        return Entry(name=name, space=values(*both), comment=_was(default))
+    number = default if isinstance(default, int | float) else _number(default, option.kind)
+    if number is not None and not isinstance(default, bool):
+        is_whole = option.kind is Kind.INT or (isinstance(number, int) and option.kind is Kind.TEXT)
+        space = _whole(int(number)) if is_whole else _real(name, float(number))
+        return Entry(name=name, space=_within(space, option), comment=_was(default))
+    if option.low is not None and option.high is not None:
+        return Entry(name=name, space=_range(option.low, option.high))
+    if option.required:
+        return Entry(
+            name=name, space=f"{{value: {word(FILL_IN)}}}", comment="required: write values"
+        )
+    return _left(name, default, "nothing to step by: write values: [...]")
+
+
+def _is_of_the_run(option: Option) -> bool:
+    if option.choices and not re.search(r"device|cuda", option.name):
+        return False
+    return bool(_OF_THE_RUN.search(_plain(option.name)))
+
+
+def _plain(name: str) -> str:
+    """batchSize and batch-size as batch_size."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
+
+
+def _left(name: str, default: Json, why: str) -> Entry:
+    return Entry(name=name, space=f"{{value: {word(default)}}}", active=False, comment=why)
+
+
+def _flag(option: Option) -> Entry:
+    """A flag that is given or not; one that is on by default is turned off by its other name."""
+    if option.default is True and option.off:
+        return Entry(name=option.off, space=values(True, False), comment="true turns it off")
+    return Entry(name=option.name, space=values(True, False), comment="true: the flag is given")
+
+
+def _number(default: Json, kind: Kind) -> float | int | None:
+    """A default that is written as text: argparse turns it into a number itself."""
+    try:
+        if kind is Kind.INT:
+            return int(str(default))
+        return float(str(default)) if kind is Kind.FLOAT else None
+    except ValueError:
+        return None
+
+
+def _whole(default: int) -> tuple[str, float, float] | str:
+    if default in _POWERS or (default > 8 and default & (default - 1) == 0):
+        return values(default // 2, default, default * 2)
+    if abs(default) <= 1:
+        return values(0, 1, 2) if default >= 0 else values(default, 0, 1)
+    low, high = sorted((default // 2, default * 2))
+    return "int_uniform", low, high
+
+
+def _real(name: str, default: float) -> tuple[str, float, float] | str:
+    plain = _plain(name)
+    if not math.isfinite(default):
+        return values(default)
+    if _SHARE.search(plain) and 0 <= default <= 1:
+        low, high = (0.0, 0.5) if default <= 0.5 else (0.3, 0.9 if "drop" in plain else 1.0)
+        return "uniform", low, high
+    if _NEAR_ONE.search(plain) and (0.5 <= default < 1 or default == 0):
+        return values(*sorted({_short(default), 0.8, 0.9, 0.95, 0.99}))
+    if default > 0:
+        return "log_uniform_values", _short(default / 10), _short(default * 10)
+    if default < 0:
+        return "uniform", _short(default * 2), _short(default / 2)
+    return values(0.0, 0.0001, 0.001, 0.01)
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def _within(space: tuple[str, float, float] | str, option: Option) -> str:
+    """The range, cut to the limits that the script sets."""
+    if isinstance(space, str):
+        return space
+    kind, low, high = space
+    low = low if option.low is None else max(low, option.low)
+    high = high if option.high is None else min(high, option.high)
+    if low >= high:
+        return values(option.default)
+    if kind == "log_uniform_values" and low <= 0:
+        kind = "uniform"
+    return _range(low, high, kind)
+
+
+def _range(low: float, high: float, kind: str = "") -> str:
+    kind = kind or ("int_uniform" if isinstance(low, int) and isinstance(high, int) else "uniform")
+    if kind == "int_uniform":
+        low, high = int(low), int(high)
+    return f"{{distribution: {kind}, min: {word(low)}, max: {word(high)}}}"
+
+
+def values(*some: Json) -> str:
+    """`{values: [a, b]}`."""
+    return f"{{values: [{', '.join(map(word, some))}]}}"
+
+
+def word(value: Json) -> str:
+    """A value as YAML reads it back: text in quotes, which JSON's are."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(str(value))
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _was(default: Json) -> str:
+    return "" if default is None else f"the script's default: {word(default)}"

@@ -1,0 +1,62 @@
+"""A directory with a script and a sweep file, and hpq's commands in it, in this process: quick."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpq.view import View
+from producer.cli import app
+
+Done = subprocess.CompletedProcess[str]
+
+
+class Desk:
+    """Where a user of a test works."""
+
+    def __init__(
+        self, folder: Path, redis_url: str, view: View, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.folder, self.view = folder, view
+        (folder / "train.py").write_text("print('loss=1')\n")
+        monkeypatch.chdir(folder)
+        settings = {"URL": redis_url, "HOME": str(folder / "home"), "USER": "me"}
+        monkeypatch.setenv("HPQ_REDIS_URL", settings.pop("URL"))
+        for name, value in settings.items():
+            monkeypatch.setenv(f"HPQ_{name}", value)
+
+    def hpq(self, *words: str) -> Done:
+        """Run a command to its end, off a terminal."""
+        out, err = io.StringIO(), io.StringIO()
+        code: Any = 0
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                app(args=list(words), prog_name="hpq")
+            except SystemExit as end:
+                code = end.code
+        return Done(words, int(code or 0), out.getvalue(), err.getvalue())
+
+    def put(self, text: str, *words: str) -> Done:
+        """Enqueue a sweep file of this text."""
+        (self.folder / "sweep.yaml").write_text(text)
+        return self.hpq("enqueue", "sweep.yaml", *words)
+
+    def sweep(self, text: str, *words: str) -> str:
+        """As `put`, which must succeed; answers the sweep's id."""
+        done = self.put(text, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def into(self, sid: str, text: str, *words: str) -> dict[str, Any]:
+        """Enqueue a file into a sweep; answers what it did."""
+        return dict(json.loads(self.sweep(text, "--into", sid, "--json", *words)))
+
+    def trials(self, sid: str) -> list[tuple[Any, str]]:
+        """The x and the state of each trial."""
+        return [(t.params["x"], t.state.value) for t in self.view.all_trials(sid)]

@@ -1,0 +1,42 @@
+"""A sweep that is capped, grown and thinned out while it runs, and one that goes on from it."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("no_lease_ends")
+
+
+def file(lab, values: list[int]):
+    return lab.write(
+        "edited.yaml",
+        f"""
+        trainer: steered:train
+        method: grid
+        metric: {{name: loss, goal: minimize}}
+        parameters: {{x: {{values: {values}}}}}
+        """,
+    )
+
+
+def test_a_running_sweep_is_capped_grown_and_thinned_and_the_next_trains_only_what_is_new(
+    lab,
+) -> None:
+    sid = lab.steered(4)
+    lab.worker()
+    lab.wait_for("began-1-1")
+    lab.ok("set", sid, "run_cap=3")
+    lab.ok("enqueue", file(lab, [2, 5]), "--into", sid, "--yes")  # what runs is not left out
+    lab.ok("cancel", sid, "--where", "loss == 1 and state == running", "--yes")
+    lab.wait_for("began-2-1")
+    lab.go()
+    lab.wait_over(sid)
+    ends = {t.params["x"]: t.state.value for t in lab.view.all_trials(sid)}
+    assert ends == {1: "cancelled", 2: "finished", 3: "cancelled", 4: "cancelled", 5: "finished"}
+    more = lab.ok("enqueue", file(lab, [2, 5, 6]), "--reuse").strip()
+    lab.wait_over(more)
+    trials = list(lab.view.all_trials(more))
+    assert [t.reused for t in trials] == [f"{sid}/2", f"{sid}/5", ""]
+    assert [t.objective for t in trials] == [0.2, 0.5, 0.6]
+    began = sorted(path.name for path in lab.code.glob("began-*"))
+    assert began == ["began-1-1", "began-2-1", "began-5-1", "began-6-1"]

@@ -1,0 +1,155 @@
+"""Sweeps whose sets are made while they run, by real workers, and what is killed under them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+
+import pytest
+
+from hpq.sweep import SweepState
+from hpq.trial import Json
+
+pytest.importorskip("optuna")
+
+QUICK = """
+    import os
+    from pathlib import Path
+
+    HERE = Path(__file__).parent
+
+    def train(params, trial):
+        while (HERE / "wait").exists() and not trial.should_stop:
+            pass
+        if params["x"] > 2.9:
+            raise ValueError("too far")
+        return {"loss": (params["x"] - 1) ** 2 + params["n"]}
+"""
+SWEEP = """
+    trainer: quick:train
+    resident: true
+    method: bayes
+    metric: {name: loss, goal: minimize}
+    parameters:
+      x: {min: -3.0, max: 3.0}
+      n: {values: [1, 2, 3]}
+"""
+MAKER = r"-m worker\.suggest"
+
+
+def bayes(lab, *flags: str, more: str = "") -> str:
+    lab.write("quick.py", QUICK)
+    lines = "\n".join(line[4:] for line in SWEEP.splitlines()[1:])
+    return lab.enqueue(f"{lines}\n{more}", *flags)
+
+
+def sets(lab, sid: str) -> list[Mapping[str, Json]]:
+    return [trial.params for trial in lab.view.all_trials(sid)]
+
+
+@pytest.mark.slow
+def test_bayes_runs_to_its_cap_and_finds_the_valley(lab) -> None:
+    sid = bayes(lab, "--count", "30")
+    lab.worker(3)
+    lab.wait_over(sid)
+    found = sets(lab, sid)
+    assert len(found) == len({str(params) for params in found}) == 30
+    (best,) = lab.view.best(lab.view.sweep(sid), 1)
+    assert best.params["n"] == 1 and abs(best.params["x"] - 1) < 0.6
+    late = [params["n"] for params in found[18:]]
+    assert late.count(1) > len(late) / 2  # it has learnt
+    lab.wait_until(lambda: not lab.processes(MAKER), "the end of who makes sets")
+
+
+@pytest.mark.slow
+def test_one_worker_and_one_seed_give_the_same_sets(lab) -> None:
+    one = bayes(lab, "--count", "16")
+    other = bayes(lab, "--count", "16", "--new")
+    third = bayes(lab, "--count", "16", "--seed", "5")
+    lab.worker()
+    for sid in (one, other, third):
+        lab.wait_over(sid)
+    assert sets(lab, one) == sets(lab, other) != sets(lab, third)
+
+
+@pytest.mark.slow
+def test_who_makes_sets_is_killed_and_the_sweep_goes_on(lab) -> None:
+    """kill -9 of the process that makes them, then of its worker; nothing is lost or doubled."""
+    sid = bayes(lab, "--count", "40")
+    lab.worker(2)
+    for count in (5, 15):
+        lab.wait_until(lambda n=count: lab.view.sweep(sid).counts.ended >= n, f"{count} trials")
+        lab.wait_until(lambda: lab.processes(MAKER), "who makes sets")
+        pid = next(iter(lab.processes(MAKER)))
+        if count == 15:
+            pid = int((lab.redis.hget(lab.keys.sweep(sid), "suggester") or b"").split(b"-")[-2])
+        os.kill(pid, signal.SIGKILL)
+    lab.wait_over(sid)
+    found = sets(lab, sid)
+    assert len(found) == len({str(params) for params in found}) == 40
+
+
+@pytest.mark.slow
+def test_a_redis_that_is_killed_loses_no_set(lab) -> None:
+    sid = bayes(lab, "--count", "25")
+    lab.worker(2)
+    lab.wait_until(lambda: lab.view.sweep(sid).counts.ended >= 8, "eight trials")
+    lab.server.kill()
+    lab.server.start()
+    lab.wait_over(sid)
+    assert len(sets(lab, sid)) == 25
+
+
+@pytest.mark.slow
+def test_open_ended_random_runs_until_it_is_stopped(lab) -> None:
+    lab.write("quick.py", QUICK)
+    text = "trainer: quick:train\nresident: true\nmethod: random\nmetric: {name: loss}\n"
+    text += "parameters:\n  x: {min: -3.0, max: 2.0}\n  n: {value: 1}\n"
+    sid = lab.enqueue(text)
+    again = lab.enqueue(text, "--count", "8")
+    lab.worker(2)
+    lab.wait_until(lambda: lab.view.sweep(sid).counts.finished >= 8, "eight trials")
+    assert lab.view.sweep(sid).state is SweepState.RUNNING
+    assert "∞" in lab.ok("ls") and "open-ended" in lab.ok("watch", sid, "--once")
+    lab.ok("stop", sid, "--yes")
+    lab.wait_over(sid)
+    lab.wait_over(again)
+    assert sets(lab, sid)[:8] == sets(lab, again)  # as with a count
+
+
+@pytest.mark.slow
+def test_pause_holds_and_a_cancel_ends_an_open_ended_sweep(lab) -> None:
+    sid = bayes(lab)
+    (lab.code / "wait").touch()
+    lab.worker(2)
+    lab.wait_until(lambda: lab.view.sweep(sid).counts.running == 2, "two trials")
+    lab.ok("pause", sid)
+    (lab.code / "wait").unlink()
+    lab.wait_until(lambda: not lab.view.sweep(sid).counts.running, "their end")
+    total = lab.view.sweep(sid).counts.total
+    assert lab.view.sweep(sid).state is SweepState.PAUSED
+    lab.ok("resume", sid)
+    lab.wait_until(lambda: lab.view.sweep(sid).counts.total > total + 2, "further sets")
+    lab.ok("cancel", sid, "--yes")
+    lab.wait_over(sid)
+    assert lab.view.sweep(sid).state is SweepState.CANCELLED
+
+
+@pytest.mark.slow
+def test_without_optuna_one_line_says_what_to_install(lab) -> None:
+    hidden = lab.folder / "hidden"
+    hidden.mkdir()
+    (hidden / "sitecustomize.py").write_text("import sys\nsys.modules['optuna'] = None\n")
+    env = {"PYTHONPATH": str(hidden)}
+    lab.write("quick.py", QUICK)
+    path = lab.write("bayes.yaml", "\n".join(line[4:] for line in SWEEP.splitlines()))
+    done = lab.hpq("enqueue", path, **env)
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: sampler tpe needs optuna: pip install 'hpq[bayes]'")
+    lab.worker(**env)
+    line = "pip install 'hpq[bayes]', where this worker runs"
+    lab.wait_until(lambda: line in lab.log(), "a line")
+    assert "gets no sets from here" in lab.log()
+    run = lab.hpq("run", path, **env)
+    assert run.returncode == 2 and "needs optuna" in run.stderr and "Traceback" not in run.stderr

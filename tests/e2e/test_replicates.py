@@ -1,0 +1,118 @@
+"""Replicates: each set with several seeds, ranked by what they come to on average."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+# Which of two sets is better depends on the seed; on average x = 2 is.
+NOISY = """
+    import os, sys
+
+    arguments = dict(word[2:].split("=") for word in sys.argv[1:])
+    seed = int(arguments.get("seed", os.environ["HPQ_SEED"]))
+    x = int(arguments["x"])
+    print(f"loss={ {1: [0.1, 1.0, 1.0], 2: [0.5, 0.6, 0.4]}[x][seed - 7] }")
+"""
+SWEEP = """
+    program: train.py
+    method: grid
+    metric: {name: loss, goal: minimize}
+    seed: 7
+    replicates: 3
+    parameters:
+      x: {values: [1, 2]}
+"""
+
+
+def test_replicates_have_seeds_of_their_own_and_sets_are_ranked_by_their_mean(lab) -> None:
+    lab.write("train.py", NOISY)
+    sid = lab.enqueue(SWEEP)
+    lab.worker(2)
+    lab.wait_over(sid)
+    trials = list(lab.view.all_trials(sid))
+    assert [(t.params["x"], t.objective) for t in trials] == [
+        (1, 0.1), (1, 1.0), (1, 1.0), (2, 0.5), (2, 0.6), (2, 0.4),
+    ]  # fmt: skip
+    record = json.loads(lab.ok("best", sid, "--json"))
+    assert record["params"] == {"x": 2}
+    assert record["objective"] == pytest.approx(0.5)
+    assert record["replicates"]["trials"] == [4, 5, 6]
+    page = lab.ok("summary", sid)
+    assert page.index("0.5000 ± 0.1000 (3 of 3)") < page.index("0.7000 ± 0.5196 (3 of 3)")
+    # A replicate that is tried again counts only once it has ended again.
+    lab.workers[0].terminate()
+    lab.workers[0].wait()
+    lab.ok("retry", f"{sid}/5", f"{sid}/6", "--yes")
+    (best,) = lab.view.best(lab.view.sweep(sid), 1)
+    assert (best.id.number, best.objective, best.group.objectives) == (4, 0.5, (0.5,))
+
+
+def test_a_parameter_seed_is_counted_up_with_the_replicates(lab) -> None:
+    lab.write("train.py", NOISY)
+    sid = lab.enqueue(SWEEP.replace("    seed: 7\n", "") + "      seed: {value: 7}\n")
+    lab.worker(2)
+    lab.wait_over(sid)
+    trials = list(lab.view.all_trials(sid))
+    assert [t.params["seed"] for t in trials] == [7, 8, 9, 7, 8, 9]
+    assert [t.objective for t in trials[3:]] == [0.5, 0.6, 0.4]
+    assert "2 of 3, seed 8" in lab.ok("show", f"{sid}/5")
+    assert "HPQ_SEED=8 " in lab.ok("show", f"{sid}/5", "--command")
+    rows = [row.split() for row in lab.ok("results", sid).splitlines()]
+    assert [row[rows[0].index("seed")] for row in rows[1:4]] == ["7", "8", "9"]
+
+
+def test_a_trainer_gets_the_seed_of_its_replicate(lab) -> None:
+    lab.write(
+        "mine.py",
+        """
+        def train(params, trial):
+            return {"loss": trial.seed}
+        """,
+    )
+    sid = lab.enqueue(
+        "trainer: mine:train\nmethod: random\nmetric: {name: loss}\nseed: 3\nreplicates: 2\n"
+        "run_cap: 5\nparameters: {lr: {min: 0.0, max: 1.0}}\n"
+    )
+    lab.worker(1)
+    lab.wait_over(sid)
+    trials = list(lab.view.all_trials(sid))
+    assert [t.objective for t in trials] == [3, 4, 3, 4]  # five trials hold two whole sets
+    assert len({t.params["lr"] for t in trials}) == 2
+
+
+@pytest.mark.parametrize("method", ["random", "bayes"])
+def test_sets_made_while_the_sweep_runs_keep_points_conditions_and_replicates(lab, method) -> None:
+    if method == "bayes":
+        pytest.importorskip("optuna")
+    lab.write(
+        "mine.py",
+        """
+        def train(params, trial):
+            assert ("momentum" in params) == (params["optimizer"] == "sgd")
+            return {"loss": params["lr"] + params.get("momentum", 0)}
+        """,
+    )
+    more = "" if method == "random" else "run_cap: 30\n"
+    sid = lab.enqueue(
+        f"trainer: mine:train\nresident: true\nmethod: {method}\nmetric: {{name: loss}}\n{more}"
+        "replicates: 2\n"
+        "parameters:\n"
+        "  lr: {min: 0.0, max: 1.0}\n"
+        "  optimizer: {values: [sgd, adam]}\n"
+        "  momentum: {min: 0.5, max: 0.9}\n"
+        "when: {momentum: {optimizer: sgd}}\n"
+        "exclude: [{optimizer: adam, lr: {min: 0.5}}]\n"
+        "points: [{lr: 0.25, optimizer: adam}]\n"
+    )
+    lab.worker(2)
+    lab.wait_until(lambda: lab.view.sweep(sid).counts.finished >= 26, "26 ends")
+    lab.hpq("stop", sid, "--yes")  # bayes may be over by now
+    lab.wait_over(sid)
+    assert lab.view.sweep(sid).counts.failed == 0
+    params = [trial.params for trial in lab.view.all_trials(sid)]
+    assert params[0] == {"lr": 0.25, "optimizer": "adam"}
+    assert params[::2] == params[1::2]
+    assert len({json.dumps(one) for one in params}) == len(params) / 2
+    assert all(one["optimizer"] == "sgd" or one["lr"] < 0.5 for one in params)

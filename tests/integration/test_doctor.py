@@ -1,0 +1,46 @@
+"""`hpq doctor` on the store of files: whether there is one, and whether it can be written."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from redis import Redis
+
+from hpq.outcome import Presence
+from hpq.store import Store
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_doctor_says_whether_there_is_a_store(hpq: Hpq, redis: Redis) -> None:
+    found = hpq("doctor")
+    assert found.returncode == 0
+    assert "note    HPQ_STORE is not set here" in found.stdout
+    assert "HPQ_STORE=/a/directory/that/all/workers/see" in found.stdout
+
+
+def test_doctor_writes_to_the_store_and_leaves_nothing(
+    hpq: Hpq, redis: Redis, tmp_path: Path
+) -> None:
+    shelf = tmp_path / "shelf"
+    found = hpq("doctor", HPQ_STORE=str(shelf))
+    mark = (shelf / ".hpq-store").read_text().strip()
+    assert f"good    HPQ_STORE={shelf} can be written; its id is {mark}" in found.stdout
+    assert [p.name for p in shelf.rglob("*") if p.is_file()] == [".hpq-store"]
+    # A file stands where the folder of the prefix would: root may write any directory.
+    (shelf / "hpq").rmdir()
+    (shelf / "hpq").touch()
+    found = hpq("doctor", HPQ_STORE=str(shelf))
+    assert f"wrong   HPQ_STORE={shelf} cannot be written: " in found.stdout
+    assert found.returncode == 2
+
+
+def test_doctor_names_workers_without_a_store(hpq: Hpq, store: Store) -> None:
+    for name, has in (("w1", "yes"), ("w2", "no")):
+        fields = {"state": "idle", "store": has}
+        who = Presence(name=name, host="h", worker_class="default", fields=fields)
+        store.present(who, idle=True, lifetime_ms=60_000)
+    said = hpq("doctor").stdout
+    assert "1 worker of 2 without HPQ_STORE, such as w2: a trial that loses it starts" in said

@@ -1,0 +1,160 @@
+"""Everything is versioned: the file, git's state, the code itself, what each attempt ran on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpq import bundle, code
+from hpq.errors import UserError
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+SWEEP = "# by me\r\nprogram: train.py\r\nmethod: grid\r\nparameters: {x: {values: [1, 2]}}\r\n"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A user's repository in the folder where commands run, with a change not committed."""
+
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=me", "-c", "user.email=me@x")
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "model.py").write_text("width = 1\n")
+    (tmp_path / "train.py").write_text("import lib.model\n")
+    (tmp_path / "train.py").chmod(0o755)
+    (tmp_path / ".gitignore").write_text("home\nback\n*.archive\n")
+    (tmp_path / "sweep.yaml").write_bytes(SWEEP.encode())
+    git("init", "-qb", "trunk")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    (tmp_path / "lib" / "model.py").write_text("width = 2\n")
+    return tmp_path
+
+
+def enqueue(hpq: Hpq, *flags: str) -> str:
+    done = hpq("enqueue", "sweep.yaml", *flags)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def origin(hpq: Hpq, what: str) -> dict:
+    done = hpq("show", what, "--provenance")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_sweep_knows_its_file_to_the_byte_and_the_state_of_its_repository(hpq, repo) -> None:
+    told = origin(hpq, enqueue(hpq))
+    assert told["text"] == SWEEP and told["seed"] == 0
+    assert told["sha256"] == hashlib.sha256(SWEEP.encode()).hexdigest()
+    git = told["git"]
+    assert git["branch"] == "trunk" and len(git["commit"]) == 40 and git["dirty"] is True
+    assert "-width = 1\n+width = 2\n" in git["diff"] and git["diff_is_cut"] is False
+    assert set(told["code"]["files"]) == {"lib/model.py", "train.py"}
+
+
+def test_a_diff_is_cut_at_one_mebibyte_and_says_so(hpq, repo) -> None:
+    (repo / "lib" / "model.py").write_text("# long\n" * 300_000)
+    git = origin(hpq, enqueue(hpq))["git"]
+    assert len(git["diff"]) == 1024 * 1024 < git["diff_bytes"] and git["diff_is_cut"] is True
+
+
+def test_the_code_comes_back_as_it_was_and_goes_with_the_last_sweep_of_it(
+    hpq, repo, redis, keys
+) -> None:
+    sid, other = enqueue(hpq), enqueue(hpq, "--new")
+    digest = redis.hget(keys.sweep(sid), "bundle").decode()
+    assert redis.ttl(keys.bundle(digest)) == -1
+    (repo / "lib" / "model.py").write_text("width = 3\n")
+    assert hpq("show", f"{sid}/1", "--code", "back").returncode == 0
+    assert (repo / "back" / "lib" / "model.py").read_text() == "width = 2\n"
+    assert (repo / "back" / "train.py").stat().st_mode & 0o777 == 0o755
+    again = hpq("show", sid, "--code", "back")
+    assert again.returncode == 2 and "back: is there and not empty" in again.stderr
+    assert hpq("ls", "--size").returncode == 0
+    assert hpq("rm", other, "--yes").returncode == 0
+    assert redis.exists(keys.bundle(digest))
+    assert hpq("archive", sid, "one.archive").returncode == 0
+    assert hpq("rm", sid, "--yes").returncode == 0
+    assert not redis.exists(keys.bundle(digest), keys.bundle(digest, "sweeps"))
+    assert not redis.exists(keys.sweep(sid, "origin"))
+    restored = hpq("archive", "--restore", "one.archive")
+    assert restored.returncode == 0, restored.stderr
+    assert redis.ttl(keys.bundle(digest)) == -1 and redis.ttl(keys.sweep(sid, "origin")) == -1
+    assert hpq("show", sid, "--code", "once-more").returncode == 0
+    assert "+width = 2" in origin(hpq, sid)["git"]["diff"]
+
+
+def test_code_that_was_changed_in_redis_is_not_given_back(hpq, repo, redis, keys) -> None:
+    sid = enqueue(hpq)
+    digest = redis.hget(keys.sweep(sid), "bundle").decode()
+    (repo / "train.py").write_text("evil\n")
+    files = code.manifest(repo, "train.py", without=repo / "sweep.yaml")
+    redis.set(keys.bundle(digest), bundle.pack(repo, files))
+    done = hpq("show", sid, "--code", "back")
+    assert done.returncode == 2 and "'train.py' is not as its manifest says" in done.stderr
+    redis.hset(keys.code, digest, json.dumps(files))
+    done = hpq("show", sid, "--code", "back")
+    assert done.returncode == 2 and "is not what was enqueued" in done.stderr
+    assert not (repo / "back").exists()
+
+
+def test_a_bundle_depends_on_its_files_alone_and_holds_only_them(tmp_path: Path) -> None:
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        (folder / "y.py").write_text("y\n")
+        (folder / "x.py").write_text("x\n")
+    files = code.manifest(tmp_path / "a", "x.py")
+    data = bundle.pack(tmp_path / "a", files)
+    assert data == bundle.pack(tmp_path / "b", dict(reversed(files.items())))
+    assert bundle.unpack(data, files) == {"x.py": (b"x\n", 0o644), "y.py": (b"y\n", 0o644)}
+    for broken in (data[:-9], data[:40], b"", b"x" * 100):
+        with pytest.raises(ValueError):
+            bundle.unpack(broken, files)
+    with pytest.raises(ValueError, match=r"'z\.py' is missing"):
+        bundle.unpack(data, files | {"z.py": files["x.py"]})
+    (tmp_path / "a" / "y.py").write_text("edited\n")
+    with pytest.raises(UserError, match=r"y\.py: was edited in this moment"):
+        bundle.pack(tmp_path / "a", files)
+
+
+def test_the_code_counts_as_room_that_the_server_must_have(hpq, repo, redis) -> None:
+    noise = "".join(hashlib.sha256(str(i).encode()).hexdigest() for i in range(60_000))
+    (repo / "table.py").write_text(f"x = '{noise}'\n")
+    used = int(redis.info("memory")["used_memory"])
+    redis.config_set("maxmemory", int((used + 1_500_000) / 0.8))
+    try:
+        done = hpq("enqueue", "sweep.yaml")
+    finally:
+        redis.config_set("maxmemory", 0)
+    assert done.returncode == 3 and "hpq fills 80%" in done.stderr
+    assert not redis.keys("hpq:b:*") and not redis.keys("hpq:s:*")
+
+
+def test_a_trainer_of_ones_own_has_a_command_that_runs_it(hpq, repo) -> None:
+    (repo / "mine.py").write_text(
+        "def train(params, trial):\n"
+        "    trial.report({'loss': params['x']}, step=3)\n"
+        "    return {'loss': params['x'] / 2}\n"
+    )
+    text = "trainer: mine:train\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
+    (repo / "sweep.yaml").write_text(text)
+    line = hpq("show", f"{enqueue(hpq)}/2", "--command").stdout
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    assert ran.stdout == "step 3 loss=2\nloss=1\n", (line, ran.stderr)
+
+
+def test_a_script_for_wandb_runs_by_hand_with_the_stand_in_and_the_set(hpq, repo) -> None:
+    (repo / "train.py").write_text(
+        "import wandb\nwandb.init()\nwandb.log({'loss': wandb.config.x}, step=1)\n"
+    )
+    line = hpq("show", f"{enqueue(hpq)}/2", "--command").stdout
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    assert ran.stdout == "loss=2.0\n", (line, ran.stderr)

@@ -1,0 +1,191 @@
+"""`enqueue --reuse`: what an older sweep of the same code has finished is not trained again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from redis import Redis
+
+from hpq.keys import Keys
+from hpq.outcome import Batch, Outcome, Presence
+from hpq.store import Store
+from hpq.sweep import SweepState
+from hpq.trial import Claim, Point, TrialId, TrialState
+from producer.auditing import hold_audit
+from producer.look.event_lines import event_line
+from tests.desk import Desk
+
+Take = Callable[[], Claim | None]
+GRID = (
+    "program: train.py\nmethod: grid\nmetric: {name: acc, goal: maximize}\n"
+    "parameters:\n  x: {values: [1, 2, 3]}\n"
+)
+WIDER = GRID.replace("[1, 2, 3]", "[2.0, 3, 4, 5]")
+
+
+def finish(store: Store, who: Presence, claim: Claim | None, objective: float) -> None:
+    assert claim is not None
+    points = (Point(step=1, name="acc", value=objective), Point(step=1, name="loss", value=0.5))
+    store.beat(claim, who, Batch(seq=1, points=points), lease_ms=30_000)
+    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=objective, step=7), 0)
+
+
+def two_finished(desk: Desk, store: Store, who: Presence, take: Take) -> str:
+    """A sweep of x = 1, 2, 3 of which the first two are finished, and the third failed."""
+    sid = desk.sweep(GRID)
+    finish(store, who, take(), 0.1)
+    finish(store, who, take(), 0.9)
+    last = take()
+    assert last is not None
+    store.commit(last, Outcome(state=TrialState.FAILED), 0)
+    return sid
+
+
+def test_results_of_the_same_code_are_taken_and_say_where_they_come_from(
+    desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
+) -> None:
+    old = two_finished(desk, store, who, take)
+    done = desk.put(WIDER, "--reuse")
+    assert "3 trials queued" in done.stderr and "1 result taken from older sweeps" in done.stderr
+    new = done.stdout.strip()
+    assert desk.trials(new) == [
+        (2.0, "finished"), (3, "queued"), (4, "queued"), (5, "queued"),
+    ]  # fmt: skip
+    assert redis.llen(keys.demand("default")) == 3
+    assert redis.hget(keys.sweep(new), "dur_n") is None  # no hours of it are its own
+    shown = json.loads(desk.hpq("results", new, "--json").stdout)[0]
+    assert (shown["reused"], shown["objective"], shown["step"]) == (f"{old}/2", 0.9, 7)
+    assert shown["metrics"] == {"acc": 0.9, "loss": 0.5} and shown["duration_s"] == 0
+    assert f"{old}/2" in desk.hpq("results", new).stdout
+    assert "result of" in desk.hpq("show", f"{new}/1").stdout
+    assert desk.hpq("results", new, "--csv").stdout.splitlines()[1].endswith(f"{old}/2")
+    assert json.loads(desk.hpq("best", new, "--json").stdout)["trial"] == 1
+    found = hold_audit(desk.view, new)
+    assert (found.violations, found.reused) == ((), 1)
+    assert "1 of them are results of older sweeps" in desk.hpq("audit", new).stdout
+    events = desk.view.events(new)
+    assert [(e.trial, e.fields["from"]) for e in events if e.what == "reused"] == [(1, f"{old}/2")]
+    told = next(e for e in events if e.what == "reused")
+    line = event_line(told, desk.view.trial(TrialId(sweep=new, number=1)), desk.view.sweep(new))
+    assert line == f"#1 finished: the result of {old}/2 acc=0.9  x=2"
+    # A third sweep names the trial that trained, not the one that took its result.
+    third = desk.sweep(WIDER, "--reuse", "--new")
+    assert desk.view.trial(TrialId(sweep=third, number=1)).reused == f"{old}/2"
+
+
+def test_a_result_that_was_taken_is_trained_after_a_retry(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    two_finished(desk, store, who, take)
+    new = desk.sweep(WIDER, "--reuse")
+    assert store.retry(new, [1]) == 1
+    claim = take()
+    assert claim is not None and (claim.trial.number, claim.attempt) == (1, 2)
+    trial = desk.view.trial(claim.trial)
+    assert (trial.reused, trial.objective) == ("", None)
+    finish(store, who, claim, 0.3)
+    assert hold_audit(desk.view, new).violations == ()
+
+
+def test_a_sweep_of_which_all_is_known_is_finished_at_once(
+    desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
+) -> None:
+    old = two_finished(desk, store, who, take)
+    known = desk.sweep(GRID.replace("[1, 2, 3]", "[1, 2]"), "--reuse")
+    assert desk.view.sweep(known).state is SweepState.FINISHED
+    assert "2 results of older sweeps, never trained here" in desk.hpq("summary", known).stdout
+    assert desk.hpq("watch", known, "--once").stdout.count("reused") == 4  # ended, and best
+    assert f"hpq logs {old}/1" in desk.hpq("logs", f"{known}/1").stderr
+    assert take() is None and redis.zcard(keys.worker_class("default", "open")) == 0
+    assert hold_audit(desk.view, known).violations == ()
+
+
+def test_other_code_or_another_metric_gives_nothing_unless_one_insists(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    two_finished(desk, store, who, take)
+    (desk.folder / "train.py").write_text("print('edited')\n")
+    assert desk.trials(desk.sweep(WIDER, "--reuse"))[0] == (2.0, "queued")
+    insisted = desk.sweep(WIDER, "--reuse", "--any-code", "--new")
+    assert desk.trials(insisted)[0] == (2.0, "finished")
+    other = desk.sweep(WIDER.replace("acc", "loss"), "--reuse", "--any-code")
+    assert desk.trials(other)[0] == (2.0, "queued")
+    assert desk.put(WIDER, "--any-code").returncode == 2
+
+
+def test_canaries_have_to_pass_here(desk: Desk, store: Store, who: Presence, take: Take) -> None:
+    two_finished(desk, store, who, take)
+    new = desk.sweep(WIDER, "--reuse", "--canary", "1")
+    first = take()
+    assert first is not None and take() is None
+    finish(store, who, first, 0.5)
+    assert take() is not None
+    assert desk.view.sweep(new).canary == 0
+
+
+def test_plan_tells_hours_from_trials_of_the_same_code(
+    desk: Desk, store: Store, take: Take, redis: Redis
+) -> None:
+    desk.sweep(GRID)
+    assert "median" not in desk.hpq("plan", "sweep.yaml").stdout
+    for minutes in (10, 40, 30):
+        claim = take()
+        assert claim is not None
+        outcome = Outcome(state=TrialState.FINISHED, objective=0.5, ran_ms=minutes * 60_000)
+        store.commit(claim, outcome, 0)
+    desk.sweep(WIDER, "--reuse")  # what was taken over took no time
+    said = desk.hpq("plan", "sweep.yaml").stdout
+    assert "about 2h00m of one worker: 4 trials of 30m00s (median of 3 finished, same code)" in said
+    store.keep_provenance("gpu", '{"gpus":["H100"]}')
+    for key in redis.keys("hpq:t:*"):
+        redis.hset(key, "provenance", "gpu")
+    (desk.folder / "train.py").write_text("print('edited')\n")
+    early = ("--set", "early_terminate={type: hyperband, max_iter: 27, s: 2}")
+    said = desk.hpq("plan", "sweep.yaml", *early).stdout
+    assert "at most 2 GPU-hours: 4 trials of 30m00s (median of 3 finished, same program, e" in said
+    fact = json.loads(desk.hpq("plan", "sweep.yaml", "--json", *early).stdout)
+    assert (fact["past"]["trials"], fact["past"]["hours"]) == (3, 2.0)
+    assert fact["early_terminate"]["bands"] == [3, 9]
+
+
+def test_replicates_are_taken_each_for_itself_and_ranked_by_their_mean(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    text = GRID.replace("[1, 2, 3]", "[1, 2]") + "replicates: 2\n"
+    old = desk.sweep(text)
+    for objective in (0.1, 0.3, 0.4):
+        finish(store, who, take(), objective)
+    new = desk.sweep(text.replace("[1, 2]", "[3, 1, 2]"), "--reuse")
+    trials = list(desk.view.all_trials(new))
+    assert [t.reused for t in trials] == ["", "", f"{old}/1", f"{old}/2", f"{old}/3", ""]
+    best = desk.view.best(desk.view.sweep(new), 9)
+    assert [(t.id.number, t.objective) for t in best] == [(5, 0.4), (3, 0.2)]
+    assert hold_audit(desk.view, new).violations == ()
+
+
+def test_tags_are_kept_shown_and_found(desk: Desk) -> None:
+    tagged = desk.sweep(GRID, "--tag", "paper", "--tag", "v2", "--tag", "v2")
+    plain = desk.sweep(WIDER)
+    assert "paper v2" in desk.hpq("ls").stdout
+    only = json.loads(desk.hpq("ls", "--tag", "v2", "--json").stdout)
+    assert [(s["id"], s["tags"]) for s in only] == [(tagged, ["paper", "v2"])]
+    assert desk.hpq("set", plain, "tags=v2,old").returncode == 0
+    found = json.loads(desk.hpq("ls", "--tag", "v2", "--where", "total > 3", "--json").stdout)
+    assert [s["id"] for s in found] == [plain]
+    assert desk.hpq("ls", "--where", "totl > 3").returncode == 2
+    assert desk.put(GRID, "--tag", "two words", "--new").returncode == 2
+    same = desk.put(GRID)  # tags are no part of what a sweep is
+    assert same.stdout.strip() == tagged and "nothing was added" in same.stderr
+
+
+def test_a_result_that_reaches_the_target_leaves_nothing_to_do(
+    desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
+) -> None:
+    two_finished(desk, store, who, take)
+    new = desk.put(WIDER.replace("maximize", "maximize, target: 0.8"), "--reuse").stdout.strip()
+    sweep = desk.view.sweep(new)
+    assert sweep.state is SweepState.FINISHED and sweep.reached and sweep.reached.trial == 1
+    assert (sweep.counts.finished, sweep.counts.cancelled) == (1, 3)
+    assert redis.llen(keys.demand("default")) == 0 and take() is None
+    assert not hold_audit(desk.view, new).violations

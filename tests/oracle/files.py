@@ -1,0 +1,30 @@
+"""Where the answers lie. Imported by the scripts that ask and by the tests that compare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "oracle"
+
+
+def read(name: str) -> dict[str, Any]:
+    """The answers of that name."""
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+    return found
+
+
+def write(name: str, answers: dict[str, Any]) -> str:
+    """Write the answers, one case a line, so that a change can be read; says what it wrote."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for key, value in answers.items():
+        if isinstance(value, list):
+            items = ",\n".join(json.dumps(item, separators=(",", ":")) for item in value)
+            lines.append(f"{json.dumps(key)}:[\n{items}\n]")
+        else:
+            lines.append(f"{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}")
+    path = FOLDER / f"{name}.json"
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+    return f"{path.relative_to(FOLDER.parents[2])}: {path.stat().st_size:,} bytes"

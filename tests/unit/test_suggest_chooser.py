@@ -1,0 +1,129 @@
+"""Which sets are chosen: each once, the same for the same seed, better ones with results."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("optuna")
+
+from hpq.identity import identity
+from hpq.search import samplers
+from hpq.search.continuous import LogUniform, Uniform
+from hpq.search.distributions import Categorical, IntUniform
+from hpq.search.record import Sampler, Search, missing
+from hpq.search.space import Space
+from tests.unit.every_distribution import SPACE
+from worker.suggest.chooser import Chooser
+
+PLAIN = Space.of({("x",): Uniform(low=-5.0, high=10.0), ("y",): LogUniform(low=1e-4, high=1.0)})
+FEW = Space.of({("a",): Categorical((1, 2, 3)), ("b",): IntUniform(1, 4)})
+MODELS = [Sampler.TPE, Sampler.CMAES, Sampler.QMC]
+
+
+def value(params: dict) -> float:
+    return (params["x"] - 3) ** 2 + abs(params["y"] - 0.01)
+
+
+def course(chooser: Chooser, count: int, first: int = 1) -> list[dict]:
+    out = []
+    for number in range(first, first + count):
+        params = chooser.ask(number, {})
+        out.append(params)
+        chooser.ends(number, value(params))
+    return out
+
+
+@pytest.mark.parametrize("sampler", [*MODELS, Sampler.RANDOM])
+def test_the_same_seed_gives_the_same_sets(sampler: Sampler) -> None:
+    one, other = (course(Chooser(Search(space=PLAIN, sampler=sampler)), 25) for _ in range(2))
+    assert one == other
+    another = course(Chooser(Search(space=PLAIN, sampler=sampler, seed=1)), 25)
+    assert all(params not in one for params in another)
+
+
+def test_it_begins_with_what_random_draws() -> None:
+    """So `hpq plan` can show them, and open-ended random is random with a count, without it."""
+    drawn = samplers.random(PLAIN, None, 0)
+    expected = [next(drawn) for _ in range(30)]
+    assert course(Chooser(Search(space=PLAIN, sampler=Sampler.RANDOM)), 30) == expected
+    assert course(Chooser(Search(space=PLAIN)), 10) == expected[:10]
+
+
+def test_results_lead_to_better_sets() -> None:
+    values = [value(p) for p in course(Chooser(Search(space=PLAIN)), 60)]
+    assert sum(values[-20:]) / 20 < sum(values[:20]) / 20 / 3
+
+
+def test_eight_that_ask_at_once_get_eight_sets() -> None:
+    chooser = Chooser(Search(space=PLAIN))
+    course(chooser, 15)
+    asked = [chooser.ask(16 + i, {}) for i in range(8)]
+    assert len({identity(params) for params in asked}) == 8
+    assert max(p["x"] for p in asked) - min(p["x"] for p in asked) > 0.01
+
+
+@pytest.mark.parametrize("sampler", [*MODELS, Sampler.RANDOM])
+def test_every_set_of_a_small_space_comes_once_and_then_no_more(sampler: Sampler) -> None:
+    chooser, seen = Chooser(Search(space=FEW, sampler=sampler)), set()
+    for number in range(1, 13):
+        params = chooser.ask(number, {})
+        assert params is not None
+        seen.add(identity(params))
+        chooser.ends(number, float(number))
+    assert len(seen) == FEW.size == 12
+    assert chooser.ask(13, {}) is None
+
+
+def test_every_distribution_can_be_searched() -> None:
+    chooser = Chooser(Search(space=SPACE))
+    for number in range(1, 20):
+        params = chooser.ask(number, {})
+        assert params is not None and params["constant"] is None and params["fixed"] == 1.0
+        assert 0 <= params["nested"]["deep"]["lr"] <= 1
+        chooser.ends(number, params["uniform"])
+
+
+def test_who_takes_over_goes_on_with_what_is_known() -> None:
+    first = Chooser(Search(space=PLAIN))
+    sets = course(first, 20)
+    second = Chooser(Search(space=PLAIN), begun=20)
+    for number, params in enumerate(sets, 1):
+        second.add(number, params)
+        second.ends(number, value(params))
+    further = course(second, 20, 21)
+    assert not {identity(p) for p in further} & {identity(p) for p in sets}
+    middle = sorted(map(value, sets[:10]))[5]  # of those that were drawn
+    assert sum(value(params) < middle for params in further) >= 14
+
+
+def test_a_set_of_another_space_is_passed_over() -> None:
+    chooser = Chooser(Search(space=FEW))
+    chooser.add(1, {"a": 9, "b": "text"})
+    chooser.ends(1, 0.0)
+    chooser.runs(1)
+    assert chooser.ask(2, {}) is not None
+
+
+def test_what_runs_counts_as_its_stand_in_while_a_set_is_made() -> None:
+    """And as running again after it: the next results are not mixed with it."""
+    chooser = Chooser(Search(space=PLAIN))
+    course(chooser, 12)
+    running = chooser.ask(13, {})
+    plain = chooser.ask(14, {13: -100.0})
+    assert plain not in (None, running)
+    chooser.ends(13, 5.0)
+    assert chooser.ask(15, {}) is not None
+
+
+@pytest.mark.torch
+def test_the_gaussian_process_needs_few_results() -> None:
+    pytest.importorskip("torch")
+    values = [value(p) for p in course(Chooser(Search(space=PLAIN, sampler=Sampler.GP)), 18)]
+    assert min(values[10:]) < min(values[:10]) / 2
+
+
+def test_what_a_sampler_lacks_is_one_line() -> None:
+    assert missing(Sampler.RANDOM, lambda _: False) is None
+    assert missing(Sampler.TPE, lambda _: True) is None
+    line = missing(Sampler.GP, lambda name: name == "optuna")
+    assert line == "sampler gp needs scipy, torch: pip install 'hpq[bayes]' torch"

@@ -1,0 +1,113 @@
+"""`--where`: what holds, what is unknown, and what is refused; nothing of it is ever run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpq.errors import UserError
+from hpq.sweep import Goal, Metric, Sweep
+from hpq.trial import Trial, TrialId, TrialState
+from producer.where import Where
+from producer.worst import Share, worst
+
+FACTS: dict[str, Any] = {
+    "lr": 0.3, "opt.name": "adam", "val/loss": 2.5, "batch-size": 64, "bn": True, "off": False,
+    "empty": None, "lambda": 1, "state": "queued",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lr > 0.1",
+        "0.1 < lr <= 0.3",
+        "lr > 0.1 and opt.name == adam",
+        "opt.name == 'adam'",
+        "opt.name in [adam, sgd]",
+        "batch-size not in (8, 16)",
+        "val/loss > 2 or lr > 99",
+        "not lr < 0.1",
+        "bn",
+        "bn == true and not off",
+        "empty == null",
+        "lr != null",
+        "params['lambda'] == 1",
+        "lr > -1",
+        "lr > lacking or bn",
+        "state == queued",
+    ],
+)
+def test_it_holds(text: str) -> None:
+    assert Where.of(text).holds(FACTS.get)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lr > 0.3",
+        "lacking > 1",
+        "not (lacking > 1)",  # unknown, and so is its negation
+        "lacking != 1",
+        "opt.name > 3",
+        "lr > lacking",
+        "lr < 99 and lacking < 99",
+        "bn and off",
+    ],
+)
+def test_it_does_not_hold(text: str) -> None:
+    assert not Where.of(text).holds(FACTS.get)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "lr >", "lr > 1; import os", "__import__('os').system('x')", "lr.__class__()",
+        "lr + 1 > 2", "lr := 3", "[x for x in lr]", "lambda: 1", "lr if bn else 1", "f'{lr}' == 1",
+        "lr in opt", "1 < 2", "lr ** 9", "lr is None", "x" * 3000, "(" * 900 + "lr" + ")" * 900,
+    ],
+)  # fmt: skip
+def test_anything_else_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        Where.of(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_name_that_nothing_has_is_told_and_a_word_on_the_right_is_none() -> None:
+    where = Where.of("lr > 0 and opt.nam == adam")
+    assert not where.holds(FACTS.get)
+    with pytest.raises(UserError, match=r"nothing has 'opt.nam'; there are lr, opt.name"):
+        where.check_met(["lr", "opt.name"])
+
+
+def trial(number: int, value: float | None, state: TrialState = TrialState.RUNNING) -> Trial:
+    metrics = {} if value is None else {"loss": value}
+    return Trial(id=TrialId(sweep="s", number=number), state=state, params={}, metrics=metrics)
+
+
+@pytest.mark.parametrize(
+    ("goal", "share", "numbers"),
+    [
+        ("minimize", "50%", [5, 3]),
+        ("maximize", "50%", [5, 1]),
+        ("minimize", "1", [5]),
+        ("minimize", "99", [5, 3, 2, 1]),
+        ("minimize", "20%", []),
+    ],
+)
+def test_the_worst_are_those_that_run_and_have_a_value(
+    goal: str, share: str, numbers: list[int]
+) -> None:
+    nan, done = float("nan"), TrialState.FINISHED
+    metric = Metric(name="loss", goal=Goal(goal))
+    sweep = Sweep(id="s", name="s", digest="", launch=None, metric=metric)  # type: ignore[arg-type]
+    every = [trial(1, 1.0), trial(2, 2.0), trial(3, 3.0), trial(4, None), trial(5, nan),
+             trial(6, 9.0, done)]  # fmt: skip
+    assert [t.id.number for t in worst(sweep, every, Share.of(share))] == numbers
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "0%", "101%", "half", "1.5", "nan%"])
+def test_a_share_is_a_number_or_some_of_a_hundred(text: str) -> None:
+    with pytest.raises(UserError):
+        Share.of(text)

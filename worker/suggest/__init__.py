@@ -1,0 +1,1 @@
+"""Makes the sets of late-bound sweeps, in a process of its own beside a worker."""

@@ -1,0 +1,79 @@
+"""`python -m worker.suggest SWEEP WORKER PID`: makes a sweep's sets beside that worker.
+
+It ends with the worker, by SIGTERM, and whenever Redis fails; the next claim that finds the sweep
+without one starts another.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from types import FrameType
+
+from redis.exceptions import RedisError
+
+from hpq.connection import connect
+from hpq.errors import HpqError
+from hpq.history import History
+from hpq.keys import Keys
+from hpq.lead import Lead
+from hpq.settings import read
+from hpq.store import Store
+from hpq.tickets import Tickets
+from hpq.wire_search import decode_search
+from worker import secrets
+from worker.logs import configure
+from worker.processes import end_with_parent
+from worker.suggest.loop import Suggester
+
+log = logging.getLogger("hpq.suggest")
+
+
+class _Told(SystemExit):
+    """Told to stop; raised wherever the main thread is."""
+
+
+def serve(sid: str, who: str) -> None:
+    """Make sets until there is nothing to make.
+
+    Raises:
+        HpqError: the sweep is not there, or cannot be read.
+        redis.RedisError: Redis is away.
+    """
+    settings = read({**os.environ, **secrets.receive()})
+    configure(settings)
+    keys = Keys(settings.prefix)
+    redis = connect(settings.redis_url, retries=1, timeout_s=5.0)
+    top_up = Tickets(redis, keys).top_up
+    sweep = Store(redis, keys, top_up).sweep(sid)
+    search = decode_search(keys.sweep(sid), sweep.search)
+    lead = Lead(redis, keys, top_up, sid, who, settings.lease_ms)
+    why = Suggester(search, History(redis, keys, sid), lead).run()
+    log.info("%s: makes no more sets: %s", sid, why)
+
+
+def _tell(_number: int, _frame: FrameType | None) -> None:
+    raise _Told(0)
+
+
+def main() -> None:
+    """Read the environment and work; a fault is one line."""
+    sid, who, parent = sys.argv[1:4]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _tell)
+    end_with_parent()
+    if os.getppid() != int(parent):
+        return
+    try:
+        serve(sid, who)
+    except (HpqError, RedisError) as error:
+        with suppress(BrokenPipeError):
+            print(f"hpq suggest: {sid}: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

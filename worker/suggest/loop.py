@@ -1,0 +1,182 @@
+"""Keeps a late-bound sweep in sets: hears what happens to its trials and makes one ahead of need.
+
+All of it follows from the sweep's events in their order, so that with one worker the same seed
+gives the same sets however long anything takes. A fault of Redis ends it: whoever comes next reads
+everything anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from threading import Event as Flag
+from threading import Thread
+
+from redis.exceptions import RedisError
+
+from hpq.history import History
+from hpq.identity import identity
+from hpq.lead import Answer, Lead
+from hpq.search.record import Search
+from hpq.search.replicates import replicated
+from hpq.snapshot import Event
+from hpq.trial import Params
+from hpq.wire import dumps_in_order
+from worker.suggest.chooser import Chooser
+from worker.suggest.results import Results
+
+log = logging.getLogger("hpq.suggest")
+_LONGEST_S = 600.0  # for one set; who takes longer has hung, and loses the lease
+_IDLE_S = 600.0  # without anything to make: the memory is better used by others
+_BLOCK_MS = 1_000
+_SHARE = 0.01  # of a worker's time, which it may have to wait for sets
+
+
+class Suggester:
+    """Makes the sets of one sweep while it holds the lease."""
+
+    def __init__(self, search: Search, history: History, lead: Lead) -> None:
+        self._search, self._history, self._lead = search, history, lead
+        self._results = Results(search)
+        self._known = 0  # the highest number whose set is known
+        self._answer = Answer(word="")
+        self._busy_since = self._made_at = time.monotonic()
+        self._make_s = 0.0  # to make a set
+        self._gap_s = 0.0  # between two claims
+        self._claimed_ms = 0
+
+    def run(self) -> str:
+        """Work until the sweep wants no more sets, or another has the lease; answers why it ended.
+
+        Raises:
+            redis.RedisError: Redis is away.
+            DecodeError: a set or an event of the sweep cannot be read.
+        """
+        if not self.take():
+            return self._answer.word
+        log.info("makes sets, by %s; %d are there", self._search.sampler, self._answer.rows)
+        done = Flag()
+        keeper = Thread(target=self._keep, args=(done,), name="lease", daemon=True)
+        keeper.start()
+        try:
+            self.begin()
+            while self._answer.is_ok and time.monotonic() - self._made_at < _IDLE_S:
+                self._busy_since = time.monotonic()
+                self.step()
+            return self._answer.word if not self._answer.is_ok else "idle"
+        finally:
+            done.set()
+            keeper.join()
+            self._lead.give_back()
+
+    def take(self) -> bool:
+        """Take the lease; False where there is nothing to do with it, or another holds it."""
+        self._answer = self._lead.take()
+        return self._answer.is_ok
+
+    def begin(self) -> None:
+        """Read what was, making nothing meanwhile; then make what is missing."""
+        self._chooser = Chooser(self._search, self._answer.rows)
+        while events := self._history.events():
+            for event in events:
+                self._see(event)
+        self._made_at = time.monotonic()
+        self._fill()
+
+    def step(self) -> None:
+        """Wait a moment for events; after each that leaves room for a set, make one."""
+        self._hear(self._history.events(_BLOCK_MS))
+
+    def _hear(self, events: Sequence[Event]) -> None:
+        is_new = not events
+        for event in events:
+            self._see(event)
+            is_new = is_new or not event.trial
+            if event.what == "claimed":
+                self._pace(event)
+                self._fill()
+            if not self._answer.is_ok:
+                return
+        if is_new:  # somebody paused it, or set limits; or workers came and went
+            self._answer = self._lead.extend()
+            self._fill()
+
+    def _pace(self, event: Event) -> None:
+        """Learn how fast sets are claimed."""
+        if self._claimed_ms:
+            self._gap_s = _smooth(self._gap_s, (event.at_ms - self._claimed_ms) / 1000)
+        self._claimed_ms = event.at_ms
+
+    def _ahead(self) -> int:
+        """How many sets should wait: those that no result leads to for every worker, and of others
+        as few as may be, for each misses the results that come while it waits."""
+        most = self._answer.ahead
+        if most < 2 or self._chooser.is_drawing or not self._gap_s:
+            return most
+        return max(1, min(most, math.ceil(self._make_s / (_SHARE * self._gap_s))))
+
+    def _see(self, event: Event) -> None:
+        if event.what in ("created", "suggested"):
+            count = int(event.fields.get("count", "0"))
+            self._learn(count if event.what == "created" else event.trial + count - 1)
+            return
+        ended = self._results.see(event)
+        if ended is not None:
+            self._chooser.ends(*ended)
+        elif event.what == "retried":
+            self._chooser.runs(event.trial)
+
+    def _learn(self, last: int) -> None:
+        """Read the sets up to this number that are not known yet."""
+        self._results.waiting.update(range(self._known + 1, last + 1))
+        for number, params in self._history.sets(self._known + 1, last):
+            self._chooser.add(number, params)
+        self._known = max(self._known, last)
+
+    def _fill(self) -> None:
+        """Make what is missing."""
+        while self._answer.is_ok and len(self._results.waiting) < self._ahead():
+            self._busy_since = begun = time.monotonic()
+            number = self._known + 1
+            params = self._chooser.ask(number, self._stand_ins())
+            if params is None:
+                self._answer = self._lead.append(number, (), no_more="exhausted")
+                break
+            sets = replicated(params, self._search.replicates)
+            self._answer = self._lead.append(number, [_row(p, i) for i, p in enumerate(sets)])
+            for again, same in enumerate(sets[1:], number + 1):
+                self._chooser.add(again, same)
+            self._known = number + len(sets) - 1
+            self._results.waiting.update(range(number, self._known + 1))
+            self._made_at = time.monotonic()
+            self._make_s = _smooth(self._make_s, self._made_at - begun)
+
+    def _stand_ins(self) -> dict[int, float]:
+        running = sorted(self._results.running)
+        if self._search.impute_while_running is None or not running:
+            return {}
+        told = zip(running, self._history.objectives(running), strict=True)
+        values = {number: self._results.stand_in(value) for number, value in told}
+        return {number: value for number, value in values.items() if value is not None}
+
+    def _keep(self, done: Flag) -> None:
+        """Extend the lease while a set takes long to make."""
+        while not done.wait(self._lead.lease_s / 3):
+            if time.monotonic() - self._busy_since > _LONGEST_S:
+                log.error("a set is not made after %g s", _LONGEST_S)
+                return
+            try:
+                if not self._lead.extend().is_ok:
+                    return
+            except RedisError as error:
+                log.warning("Redis: %s", error)
+
+
+def _smooth(mean: float, new: float) -> float:
+    return 0.8 * mean + 0.2 * new if mean else new
+
+
+def _row(params: Params, replicate: int) -> tuple[str, bytes]:
+    return dumps_in_order(params), identity(params, replicate)

@@ -1,0 +1,123 @@
+"""An Optuna sampler over a sweep's space, told of its trials one by one. Optuna is imported here.
+
+The study holds every set by its coordinates: what waits or runs as running, what has ended with its
+value, what counts for nothing as failed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from hashlib import blake2b
+from random import Random
+
+import optuna
+from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, QMCSampler, TPESampler
+from optuna.trial import TrialState
+
+from hpq.search.conditions import MISSING, find
+from hpq.search.record import Sampler, Search
+from hpq.trial import Json, Params
+from worker.suggest.axes import axis_of
+from worker.suggest.memory import Memory
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+class Model:
+    """Learns from results where sets are good. `begun` is how many sets there were before it."""
+
+    def __init__(self, search: Search, begun: int = 0) -> None:
+        self._space = search.space
+        axes = {".".join(path): (path, axis_of(leaf)) for path, leaf in search.space.leaves}
+        # What has a single value has it in every set, and no axis.
+        self._axes = {name: (path, axis) for name, (path, axis) in axes.items() if axis}
+        self._distributions = {name: axis.distribution for name, (_, axis) in self._axes.items()}
+        conditional = {condition.path for condition in search.space.when}
+        self._absent = {
+            path: leaf.draw(Random(0)) for path, leaf in search.space.leaves if path in conditional
+        }
+        self._asked = -1  # the trial of the study that `ask` made
+        self._memory, self._at = Memory(), dict[int, int]()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = _sampler(search.sampler, _seed(search.seed, begun))
+        self._study = optuna.create_study(storage=self._memory, sampler=sampler)
+
+    def add(self, number: int, params: Params) -> None:
+        """A set that waits or runs."""
+        try:
+            place = {
+                name: axis.find(self._value(params, path))
+                for name, (path, axis) in self._axes.items()
+            }
+        except (KeyError, ValueError, TypeError):  # of another space: a file that was edited since
+            return
+        self._at[number] = self._memory.add(place, self._distributions)
+
+    def _value(self, params: Params, path: tuple[str, ...]) -> Json:
+        """A parameter's value; its first one where it does not exist in the set."""
+        if path in self._absent and find(params, path) is MISSING:
+            return self._absent[path]
+        return self._space.value(params, path)
+
+    def runs(self, number: int) -> None:
+        """An ended trial was queued again."""
+        if number in self._at:
+            self._memory.put(self._at[number], TrialState.RUNNING)
+
+    def ends(self, number: int, value: float | None) -> None:
+        """A trial has ended with a value, of which less is better; None: it counts for nothing."""
+        if number in self._at:
+            state = TrialState.FAIL if value is None else TrialState.COMPLETE
+            self._memory.put(self._at[number], state, value)
+
+    def ask(self, stand_ins: Mapping[int, float]) -> dict[str, Json]:
+        """A set, before it is known whether it is new: `keep` or `drop` follows.
+
+        `stand_ins` are values of running trials that count as results for now.
+        """
+        there = [number for number in stand_ins if number in self._at]
+        for number in there:
+            self._memory.put(self._at[number], TrialState.COMPLETE, stand_ins[number])
+        try:
+            trial = self._study.ask(self._distributions)
+        finally:
+            for number in there:
+                self._memory.put(self._at[number], TrialState.RUNNING)
+        self._asked = trial.number
+        values: list[Json] = []
+        for path, leaf in self._space.leaves:
+            name = ".".join(path)
+            if name in self._axes:
+                values.append(self._axes[name][1].value(trial.params[name]))
+            else:
+                values.append(leaf.draw(Random(0)))
+        return self._space.assemble(values)
+
+    def keep(self, number: int) -> None:
+        """The set that was asked for is the sweep's number so and so."""
+        self._at[number] = self._asked
+
+    def drop(self) -> None:
+        """The set that was asked for is there already."""
+        self._memory.take_back()
+
+
+def _sampler(name: Sampler, seed: int) -> BaseSampler:
+    # Who asks has drawn the first sets (see Chooser), so none of them does so again.
+    if name is Sampler.GP:
+        return GPSampler(seed=seed, n_startup_trials=1)
+    if name is Sampler.CMAES:
+        return CmaEsSampler(seed=seed, n_startup_trials=1, warn_independent_sampling=False)
+    if name is Sampler.QMC:
+        return QMCSampler(
+            seed=seed, scramble=True, warn_independent_sampling=False,
+            warn_asynchronous_seeding=False,
+        )  # fmt: skip
+    return TPESampler(seed=seed, n_startup_trials=1, multivariate=True, constant_liar=True)
+
+
+def _seed(seed: int, begun: int) -> int:
+    """Another one for whoever takes over, who would draw the same numbers again."""
+    return int.from_bytes(blake2b(f"{seed}/{begun}".encode(), digest_size=4).digest(), "big")
