@@ -60,6 +60,7 @@ def overlay(wanted: Wanted, root: str) -> dict[str, object]:
         "namespace": wanted.namespace,
         "resources": [f"{root}/{BASE}"],
         "components": [f"{root}/{_OPTIONAL}/{name}" for name in dict.fromkeys(names)],
+        "replacements": [{"path": f"{root}/replacements.yaml"}],
     }
     if wanted.image:
         made["images"] = [_image(wanted.image)]
