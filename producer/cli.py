@@ -49,6 +49,9 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "set": ("control", "Change a sweep's limits"),
         "rm": ("rm", "Delete a sweep with all its results"),
     },
+    "Cluster": {
+        "manifests": ("manifests", "Kubernetes manifests, filled in"),
+    },
     "Care": {
         "doctor": ("doctor", "Check the server, the workers and the data"),
         "audit": ("audit", "Replay a sweep's events: one end each, none lost"),
