@@ -167,7 +167,8 @@ _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], str], ...]
     (
         (OutOfMemoryError,),
         OutOfReach,
-        "the server is out of memory; `hpq rm` an old sweep or raise its maxmemory",
+        "the server is out of memory; raise its maxmemory, or `hpq archive` and then `hpq rm`"
+        " an old sweep",
     ),
     ((ReadOnlyError,), OutOfReach, "the server is a read-only replica; use the primary"),
     (

@@ -65,7 +65,8 @@ def _server(redis: Redis, *, private: bool) -> Iterator[Finding]:
     if not room.takes(0):
         yield Finding(
             level="poor",
-            what=f"{room.used / room.limit:.0%} of maxmemory is used: enqueue refuses",
+            what=f"{room.used / room.limit:.0%} of maxmemory is used: enqueue refuses"
+            + (", and no trial starts" if room.is_full else ""),
             remedy="`hpq ls --all --size` shows what is large; `hpq archive` it and then"
             " `hpq rm`, or raise maxmemory",
         )

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from redis.exceptions import RedisError
 
+from hpq.connection import short_reason
 from hpq.errors import HpqError
 from hpq.outcome import Committed, Outcome, Presence, Reason
 from hpq.settings import Settings
@@ -219,7 +220,8 @@ class Slot:
             answer = hand_over()
         except RedisError as error:
             self._outage.kept()
-            log.warning("%s: Redis: %s; %s", claim.trial, error, self._keep(claim, outcome, sweep))
+            kept = self._keep(claim, outcome, sweep)
+            log.warning("%s: Redis: %s; %s", claim.trial, short_reason(error), kept)
             answer = self._insist(lambda _: hand_over())
         if answer is not None:
             if answer is Committed.UNKNOWN:  # only a person may drop it

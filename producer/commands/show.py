@@ -127,5 +127,6 @@ def _show_trial(view: View, found: TrialId, as_json: bool) -> None:
         return show_lines(lines, whole=True)
     history = {n: [[p.step, finite(p.value)] for p in points] for n, points in curves.items()}
     told = [attempt_record(one) for one in attempts]
-    more = {"attempts": told, "history": history, "provenance": dict(ran_on)}
+    more: dict[str, Any] = {"attempts": told, "history": history, "provenance": dict(ran_on)}
+    more |= {"files_gone": trial.gone or None, "log_dropped": trial.thinned}
     show_json(trial_record(trial) | more)

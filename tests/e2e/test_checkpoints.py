@@ -150,6 +150,7 @@ def test_sigterm_publishes_what_the_program_saves_before_the_trial_is_given_back
     pointer = lab.trial(sid).checkpoint
     assert pointer.step == 2 and pointer.path != first.path
     assert files_of(shelf, sid) == ["1/1/checkpoint-2/state.json"]  # the one before it is gone
+    assert f"{sid}/1: told to stop; given back" in lab.log()
     lab.go()
     lab.worker()
     lab.wait_over(sid)

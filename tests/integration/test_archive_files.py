@@ -62,6 +62,7 @@ def test_files_that_rm_is_to_keep_are_there_after_a_restore(
     hpq: Hpq, archived, redis, keys, shelf, here, tmp_path
 ) -> None:
     redis.xadd(shelf.stream, {"s": archived, "n": 1})  # what an earlier attempt left
+    redis.xadd(shelf.stream, {"s": archived, "n": ""})  # an earlier rm, before it was restored
     said = hpq("rm", archived, "--yes", "--keep-files", **here).stderr
     assert f"its files stay in store {shelf.files.id}, at hpq/{archived}" in said, said
     assert len(shelf.left()) == 2

@@ -33,8 +33,17 @@ def test_doctor_writes_to_the_store_and_leaves_nothing(
     (shelf / "hpq").rmdir()
     (shelf / "hpq").touch()
     found = hpq("doctor", HPQ_STORE=str(shelf))
-    assert f"wrong   HPQ_STORE={shelf} cannot be written: " in found.stdout
+    assert f"wrong   HPQ_STORE={shelf} cannot be written: Not a directory\n" in found.stdout
+    assert "name a directory that you may write" in found.stdout
     assert found.returncode == 2
+
+
+def test_doctor_breaks_no_word_on_a_narrow_terminal(hpq: Hpq, redis: Redis) -> None:
+    lines = hpq("doctor", COLUMNS="44").stdout.splitlines()
+    assert all(len(line) <= 44 for line in lines)
+    assert "HPQ_STORE is not set here: checkpoints and artifacts" in " ".join(
+        " ".join(lines).split()
+    )
 
 
 def test_doctor_names_workers_without_a_store(hpq: Hpq, store: Store) -> None:
