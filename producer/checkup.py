@@ -89,7 +89,7 @@ def _users(redis: Redis) -> Iterator[Finding]:
     """ACL users that a restart of the server would lose; only an administrator can ask for them."""
     try:
         (aclfile,) = redis.config_get("aclfile").values()
-        unsaved: set[str] = set() if aclfile else set(redis.acl_users()) - {"default"}
+        unsaved = set[str | bytes]() if aclfile else set(redis.acl_users()) - {"default"}
         if not unsaved:
             return
         config = str(redis.info("server").get("config_file", ""))
