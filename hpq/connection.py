@@ -38,6 +38,7 @@ from hpq.errors import Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsEr
 from hpq.passwords import redact
 
 NEEDS = (6, 2)  # ZRANGE … REV, XADD with ids of ours, LMOVE
+_IS_CONNECT = re.compile(r"Error -?\d+ connecting to ")
 FIRST_S = 2.5  # how long a command tries to reach the server before it says that it cannot
 TRANSIENT = (ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError, OutOfMemoryError)
 
@@ -191,6 +192,11 @@ _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], str], ...]
 def _reason(error: BaseException) -> str:
     text = str(error).strip().rstrip(".")
     return redact(text.splitlines()[0]) if text else type(error).__name__
+
+
+def short_reason(error: BaseException) -> str:
+    """What the system says of a connection, without the server's name: `Connection refused`."""
+    return _reason(error).rpartition(". ")[2] if _IS_CONNECT.match(str(error)) else _reason(error)
 
 
 def check_server(redis: Redis, url: str) -> str:

@@ -19,8 +19,9 @@ from hpq.errors import UserError
 from hpq.keys import Keys
 from hpq.outcome import Capped, Grown
 from hpq.scripts import Scripts, judge
-from hpq.store import ROWS, Store, TopUp
+from hpq.store import Store
 from hpq.store_code import UNSEALED_TTL_S
+from hpq.store_control import ROWS, TopUp
 from hpq.trial import Trial
 from hpq.wire_growth import encode_result
 

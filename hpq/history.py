@@ -11,7 +11,7 @@ from typing import Any
 
 from redis import Redis
 
-from hpq import wire
+from hpq import wire_trial
 from hpq.errors import DecodeError
 from hpq.events import event_of
 from hpq.keys import Keys
@@ -50,7 +50,7 @@ class History:
             rows: Any = self._redis.hmget(key, [str(n) for n in numbers])
             for n, raw in zip(numbers, rows, strict=True):
                 with suppress(DecodeError):  # its trial fails and says so
-                    yield n, wire.decode_params(f"{key} field {n}", raw)
+                    yield n, wire_trial.decode_params(f"{key} field {n}", raw)
 
     def objectives(self, numbers: Sequence[int]) -> list[float | None]:
         """What these running trials report now; None where nothing finite."""

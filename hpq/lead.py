@@ -14,7 +14,7 @@ from redis.exceptions import OutOfMemoryError
 
 from hpq.keys import Keys
 from hpq.scripts import Scripts
-from hpq.store import TopUp
+from hpq.store_control import TopUp
 
 LEAST_MS = 1_000
 Rows = Sequence[tuple[str, bytes]]  # parameters as JSON, identity

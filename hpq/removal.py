@@ -7,7 +7,7 @@ from typing import Any
 
 from redis import Redis
 
-from hpq import wire
+from hpq import wire_trial
 from hpq.keys import Keys
 from hpq.trial import TrialId
 
@@ -38,14 +38,14 @@ def _remove_some(redis: Redis, keys: Keys, trials: Sequence[TrialId]) -> None:
     for trial in trials:
         pipe.hkeys(keys.trial(trial))
     doomed: list[str] = []
-    start = len(wire.METRIC_FIELD)
+    start = len(wire_trial.METRIC_FIELD)
     for trial, names in zip(trials, pipe.execute(), strict=True):
         if names:
             doomed += [keys.trial(trial), keys.trial(trial, "log")]
             doomed += [
                 keys.points(trial, name[start:].decode())
                 for name in names
-                if name.startswith(wire.METRIC_FIELD)
+                if name.startswith(wire_trial.METRIC_FIELD)
             ]
     if doomed:
         redis.unlink(*doomed)

@@ -41,6 +41,7 @@ class Settings:
     lease_s: float = 30.0
     reap_s: float = 5.0
     grace_s: float = 12.0
+    pod_grace_s: float = 0.0  # what the kubelet gives; 0 = not said
     lost_max: int = 3
     gpus_per_trial: int = 1
     trials_per_gpu: int = 1
@@ -125,6 +126,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "lease_s": _seconds,
     "reap_s": _seconds,
     "grace_s": _seconds,
+    "pod_grace_s": _seconds,
     "lost_max": _count(1, 1000),
     "gpus_per_trial": _count(1, 64),
     "trials_per_gpu": _count(1, 64),
@@ -140,6 +142,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
 
 # What training code gets; a trial may well call hpq, so these are no misspelt settings.
 _GIVEN = frozenset("ATTEMPT ATTEMPT_ID CHECKPOINT_DIR OUT PARAMS REPORT SWEEP_ID TRIAL_ID".split())
+_LAST_WORDS_S = 5.0
 _CLOSE = 0.8  # of difflib's ratio: LEAS_S and REDISURL are close, REDIS_SERVICE_HOST is not
 
 ABOUT: Mapping[str, str] = {
@@ -155,7 +158,8 @@ ABOUT: Mapping[str, str] = {
     "sweep": "the only sweep of the workers started here; unset: any",
     "lease_s": "seconds without a beat until a trial is given to another",
     "reap_s": "seconds between two looks for lost trials",
-    "grace_s": "seconds that a trial has when its worker must go",
+    "grace_s": "seconds that a trial has when its worker must go; in a pod, less than it has",
+    "pod_grace_s": "a pod's terminationGracePeriodSeconds; HPQ_GRACE_S follows from it",
     "lost_max": "losses without progress until a trial is poison",
     "gpus_per_trial": "GPUs for each trial",
     "trials_per_gpu": "trials that share a GPU",
@@ -194,6 +198,9 @@ def read(environ: Mapping[str, str]) -> Settings:
             raise SettingsError(f"{variable(name)}: {shown} cannot be used: {error}") from None
     values.setdefault("home", Path("~/.hpq").expanduser())
     values.setdefault("user", _login(environ))
+    pod_s = values.get("pod_grace_s")
+    if isinstance(pod_s, float):  # before the kubelet's SIGKILL there must be time to say so
+        values.setdefault("grace_s", max(0.5 * pod_s, pod_s - _LAST_WORDS_S))
     path = values.get("redis_password_file")
     if isinstance(path, Path):
         if "redis_url" not in values:

@@ -11,7 +11,7 @@ from typing import Any
 
 from redis import Redis
 
-from hpq import wire
+from hpq import wire_trial
 from hpq.keys import Keys, sweep_parts
 from hpq.sweep import Sweep
 from hpq.trial import TrialId
@@ -59,12 +59,12 @@ def _trials(redis: Redis, keys: Keys, sid: str, numbers: Sequence[int]) -> Itera
     for trial in trials:
         pipe.hkeys(keys.trial(trial))
     fields: list[list[bytes]] = pipe.execute()
-    start, sizes = len(wire.METRIC_FIELD), []
+    start, sizes = len(wire_trial.METRIC_FIELD), []
     for trial, names in zip(trials, fields, strict=True):
         points = [
             keys.points(trial, name[start:].decode("utf-8", "replace"))
             for name in names
-            if name.startswith(wire.METRIC_FIELD)
+            if name.startswith(wire_trial.METRIC_FIELD)
         ]
         for key in (keys.trial(trial), keys.trial(trial, "log"), *points):
             pipe.memory_usage(key)

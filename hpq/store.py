@@ -7,15 +7,10 @@ breath; a crash between the two costs at most one reap interval.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
-from redis import Redis
-from redis.exceptions import OutOfMemoryError
-
-from hpq import removal, wire, wire_attempt
+from hpq import wire, wire_attempt
 from hpq.errors import DecodeError, NotFound
-from hpq.keys import Keys
 from hpq.outcome import (
     Batch,
     Committed,
@@ -26,32 +21,19 @@ from hpq.outcome import (
     Verdict,
 )
 from hpq.pulse import pulse
-from hpq.scripts import judge
-from hpq.store_code import UNSEALED_TTL_S, CodeStore
+from hpq.store_code import UNSEALED_TTL_S
+from hpq.store_control import ROWS, ControlStore
 from hpq.sweep import SCHEMA, Sweep
 from hpq.trial import Claim
 
 _ROW_PARTS = ("params", "waiting", "ids", "staged", "origin")
-ROWS = 500  # rows in one call; Lua's unpack and the server's patience both want it bounded
-
-TopUp = Callable[[str, int], object]
 
 
-class Store(CodeStore):
+class Store(ControlStore):
     """Writes of one prefix on one client.
 
     `top_up(class, wanted)` mints tickets; a process that may not write RQ's keys passes a no-op.
     """
-
-    def __init__(self, redis: Redis, keys: Keys, top_up: TopUp) -> None:
-        super().__init__(redis, keys)
-        self._top_up = top_up
-
-    def _tickets(self, worker_class: bytes | str, wanted: int) -> None:
-        name = worker_class.decode() if isinstance(worker_class, bytes) else worker_class
-        if name and wanted > 0:
-            with suppress(OutOfMemoryError):  # a ticket only wakes: what it is for is done
-                self._top_up(name, wanted)
 
     # --- enqueue ------------------------------------------------------------------------------
 
@@ -109,9 +91,10 @@ class Store(CodeStore):
                     leave(rest[0].decode())
                 return None
             try:
-                return wire_attempt.decode_claim(self._keys, rest)
+                return wire_attempt.decode_claim(self._keys, rest, nonce)
             except DecodeError as error:  # nobody can train it; the next one, then
-                self.commit(wire_attempt.blank_claim(rest), wire_attempt.unreadable(error), 0)
+                claim = wire_attempt.blank_claim(rest, nonce)
+                self.commit(claim, wire_attempt.unreadable(error), 0)
                 nonce += "+"
 
     def sweep(self, sid: str) -> Sweep:
@@ -136,7 +119,7 @@ class Store(CodeStore):
             who.name,
             who.worker_class,
             lease_ms,
-            *wire_attempt.batch_args(batch),
+            *wire_attempt.batch_args(batch, claim.nonce),
         )
         return Verdict(word)
 
@@ -148,6 +131,7 @@ class Store(CodeStore):
             claim.trial.number,
             claim.attempt,
             *wire_attempt.outcome_args(outcome, sweep_retries),
+            claim.nonce,
         )
         self._tickets(rest[0], rest[1])
         return Committed(word)
@@ -155,7 +139,12 @@ class Store(CodeStore):
     def release(self, claim: Claim, reason: Reason) -> str:
         """Give a running trial back uncharged; answers released, already, stale or unknown."""
         word, rest = self._scripts.run(
-            "release", claim.trial.sweep, claim.trial.number, claim.attempt, reason
+            "release",
+            claim.trial.sweep,
+            claim.trial.number,
+            claim.attempt,
+            reason,
+            claim.nonce,
         )
         self._tickets(rest[0], rest[1])
         return word
@@ -170,10 +159,21 @@ class Store(CodeStore):
         return None if reaped is None else reaped.queued + reaped.ended
 
     def take_lost(
-        self, worker_class: str, *, lease_ms: int, lost_max: int, as_of_ms: int | None = None
+        self,
+        worker_class: str,
+        *,
+        lease_ms: int,
+        lost_max: int,
+        as_of_ms: int | None = None,
+        every_ms: int = 0,
     ) -> Reaped | None:
-        """As `reap`; says also how many of them are queued again, and how many have ended."""
-        word, rest = self._scripts.run("reap", worker_class, lease_ms, lost_max, as_of_ms or "")
+        """As `reap`; says also how many of them are queued again, and how many have ended.
+
+        Counts and tickets of the class are put right where nobody did so for `every_ms`.
+        """
+        word, rest = self._scripts.run(
+            "reap", worker_class, lease_ms, lost_max, as_of_ms or "", every_ms
+        )
         for i in range(2, len(rest), 2):
             self._tickets(rest[i], rest[i + 1])
         return None if word == "settling" else Reaped(queued=int(rest[0]), ended=int(rest[1]))
@@ -197,50 +197,3 @@ class Store(CodeStore):
         pipe.zrem(self._keys.worker_class(who.worker_class, "idle"), who.name)
         pipe.delete(self._keys.worker(who.name))
         pipe.execute()
-
-    # --- a person's ---------------------------------------------------------------------------
-
-    def control(self, sid: str, verb: str, *args: str | int) -> int:
-        """pause, resume, stop, cancel or set; answers how many trials it touched.
-
-        Raises:
-            NotFound: there is no such sweep.
-            UserError: the sweep is stopped or cancelled, so it cannot be paused or resumed.
-        """
-        word, rest = self._scripts.run("control", sid, verb, *args)
-        judge(sid, word)
-        self._tickets(rest[0], rest[1])
-        return int(rest[2])
-
-    def set(self, sid: str, fields: Mapping[str, str]) -> None:
-        """Change limits of a sweep: max_parallel, priority, retries, timeout_s."""
-        self.control(sid, "set", *wire.flatten(fields))
-
-    def retry(self, sid: str, numbers: Sequence[int]) -> int:
-        """Queue trials in a terminal state again; answers how many.
-
-        Raises:
-            NotFound: there is no such sweep.
-        """
-        touched = 0
-        for start in range(0, len(numbers), ROWS):
-            word, rest = self._scripts.run("retry", sid, *numbers[start : start + ROWS])
-            judge(sid, word)
-            self._tickets(rest[0], rest[1])
-            touched += int(rest[2])
-        return touched
-
-    def remove(self, sid: str) -> list[str]:
-        """Delete a sweep with everything it holds, and what an interrupted call left.
-
-        Answers the ids of the stores that have files of it; these go as `hpq.doomed` says.
-        """
-        _, stores = self._scripts.run("remove", sid)
-        for half in self.half_removed():
-            removal.finish(self._redis, self._keys, half)
-        return [raw.decode() for raw in stores]
-
-    def half_removed(self) -> frozenset[str]:
-        """Ids of sweeps whose removal was interrupted, or goes on elsewhere."""
-        found: Any = self._redis.smembers(self._keys.removing)
-        return frozenset(raw.decode() for raw in found)

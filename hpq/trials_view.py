@@ -12,7 +12,7 @@ from typing import Any
 
 from redis import Redis
 
-from hpq import wire
+from hpq import wire_trial
 from hpq.errors import NotFound
 from hpq.events import event_of
 from hpq.keys import Keys
@@ -52,9 +52,9 @@ class TrialsView:
         out = []
         for n, raw, drop, row in zip(numbers, params, dropped, rows, strict=True):
             trial = TrialId(sweep=sid, number=n)
-            values = wire.decode_params(f"{params_key} field {n}", raw)
+            values = wire_trial.decode_params(f"{params_key} field {n}", raw)
             key = self._keys.trial(trial)
-            out.append(wire.decode_trial(key, trial, row, values, dropped=drop is not None))
+            out.append(wire_trial.decode_trial(key, trial, row, values, dropped=drop is not None))
         return out
 
     def trial(self, trial: TrialId) -> Trial:
@@ -143,7 +143,7 @@ class TrialsView:
         """{path: sha256} of a code digest; empty where it is not kept, or not readable."""
         raw: Any = self._redis.hget(self._keys.code, digest) if digest else None
         where = f"{self._keys.code} field {digest}"
-        found = wire.decode_params(where, raw) if raw else {}
+        found = wire_trial.decode_params(where, raw) if raw else {}
         return {path: str(mark) for path, mark in found.items()}
 
     def origin(self, sid: str, field: str) -> str:
@@ -154,7 +154,9 @@ class TrialsView:
     def provenance(self, digest: str) -> Params:
         """What an attempt ran on, by the digest that the trial carries; empty where it is gone."""
         raw: Any = self._redis.hget(self._keys.provenance, digest) if digest else None
-        return wire.decode_params(f"{self._keys.provenance} field {digest}", raw) if raw else {}
+        return (
+            wire_trial.decode_params(f"{self._keys.provenance} field {digest}", raw) if raw else {}
+        )
 
     def _ranked(self, sweep: Sweep, top: int) -> list[int]:
         if sweep.metric is None or top < 1:

@@ -18,12 +18,12 @@ from hpq.files import open_files
 from hpq.gpus import gpu_names
 from hpq.keys import Keys
 from hpq.passwords import redact
+from hpq.room import room_of
 from hpq.settings import Settings
 from hpq.signing import fingerprint, key_of
 from hpq.snapshot import Worker
 from hpq.view import View
 from producer.look.text import trials_of
-from producer.room import room_of
 from producer.server.embedded import attach
 
 
@@ -66,7 +66,8 @@ def _server(redis: Redis, *, private: bool) -> Iterator[Finding]:
         yield Finding(
             level="poor",
             what=f"{room.used / room.limit:.0%} of maxmemory is used: enqueue refuses",
-            remedy="`hpq ls --all --size` shows what is large; `hpq rm` it, or raise maxmemory",
+            remedy="`hpq ls --all --size` shows what is large; `hpq archive` it and then"
+            " `hpq rm`, or raise maxmemory",
         )
     if not room.limit and not private:
         yield Finding(
@@ -120,6 +121,13 @@ def _workers(settings: Settings, redis: Redis) -> Iterator[Finding]:
         for sid, reason in worker.refuses.items():
             yield Finding(level="poor", what=f"{worker.name} leaves {sid} alone: {reason}")
     counters: Any = redis.hgetall(Keys(settings.prefix).counters)
+    if dropped := int(counters.pop(b"histories_dropped", 0)):
+        yield Finding(
+            level="poor",
+            what=f"logs and curves of {trials_of(dropped)} were dropped so far: the server was"
+            " full",
+            remedy="raise maxmemory, or `hpq archive` and then `hpq rm` old sweeps",
+        )
     for name, count in counters.items():
         yield Finding(level="note", what=f"{name.decode().replace('_', ' ')}: {int(count)}")
 
@@ -161,8 +169,9 @@ def _store(settings: Settings) -> Finding:
     except SettingsError as error:
         return Finding(level="wrong", what=str(error), exit_code=int(error.exit_code))
     except OSError as error:
-        what = f"HPQ_STORE={place} cannot be written: {error}"
-        return Finding(level="wrong", what=what, exit_code=int(ExitCode.USER))
+        what = f"HPQ_STORE={place} cannot be written: {error.strerror or error}"
+        remedy = "name a directory that you may write and that all workers see, or a URL"
+        return Finding(level="wrong", what=what, remedy=remedy, exit_code=int(ExitCode.USER))
     return Finding(level="good", what=f"HPQ_STORE={place} can be written; its id is {files.id}")
 
 

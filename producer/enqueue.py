@@ -17,7 +17,8 @@ from hpq import signing, wire
 from hpq.errors import UserError
 from hpq.growing import Row
 from hpq.identity import digest, identity, slug
-from hpq.store import ROWS, Store
+from hpq.store import Store
+from hpq.store_control import ROWS
 from hpq.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
 from hpq.trial import Json, Trial
 from hpq.wire_search import encode_search

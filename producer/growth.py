@@ -15,7 +15,7 @@ from hpq.errors import UserError
 from hpq.identity import digest, identity
 from hpq.outcome import Grown
 from hpq.search.replicates import first_of
-from hpq.store import ROWS
+from hpq.store_control import ROWS
 from hpq.sweep import Launch, Sweep
 from hpq.trial import Json, Params, Trial
 from hpq.wire_growth import encode_file

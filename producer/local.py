@@ -53,6 +53,7 @@ class LocalWorkers:
             "HPQ_REDIS_URL": session.url,
             "HPQ_QUEUE": sweep.worker_class,
             "HPQ_SWEEP": sweep.id,
+            "HPQ_PORT": "",  # of `hpq worker`, which may run beside; nobody probes a command
             "HPQ_STORE": location(settings),  # they are on this machine, so one under HPQ_HOME does
         }
         attached = session.attached

@@ -41,7 +41,7 @@ def main() -> None:
         configure(settings)
         found = _slots(settings, args.workers, args.workers_on_cpu)
         hidden = secrets.take(settings.in_pod)
-        monitor = Monitor(settings.port, settings.queue, len(found))
+        monitor = Monitor(settings.port, settings.queue, len(found), settings.reap_s)
         code = Fleet(found, os.environ, hidden, monitor, args.end_with).run()
     except HpqError as error:
         print(f"hpq worker: {error}", file=sys.stderr)

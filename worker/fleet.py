@@ -42,6 +42,7 @@ class Fleet:
         self._parent = parent  # the process to end with
         self._stopping = Stopping()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._code = int(ExitCode.DONE)
         self._pipes: dict[int, int] = {}  # where their last words arrive
         self._started_at: dict[int, float] = {}
         self._start_at = dict.fromkeys(range(len(slots)), 0.0)
@@ -74,14 +75,14 @@ class Fleet:
             self._monitor.died(slot)
             self._clear()
             words = last_words.hear(self._pipes.pop(slot))
-            if words is not None:
+            if words is not None and self._code == ExitCode.DONE:  # the first that says it
                 print(f"hpq worker: {words.line}", file=sys.stderr, flush=True)
                 if words.is_final and self._stopping.level == 0:
-                    self._end_all()
-                    return status
+                    self._code = status
+                    self._stopping.tell()  # the others end as ever
             self._again_later(slot, status)
         if self._stopping.level:
-            return None if self._workers else int(ExitCode.DONE)
+            return None if self._workers else self._code
         for slot, at in self._start_at.items():
             if slot not in self._workers and time.monotonic() >= at:
                 self._start(slot)
@@ -122,8 +123,3 @@ class Fleet:
     def _signal(self) -> None:
         for worker in self._workers.values():
             worker.send_signal(signal.SIGTERM)
-
-    def _end_all(self) -> None:
-        self._signal()
-        for worker in self._workers.values():
-            worker.wait()

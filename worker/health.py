@@ -8,19 +8,17 @@ some worker has reached Redis lately and can work.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
-from hpq.errors import UserError
 from worker.vitals import Vital
 
 STILL_S = 60.0  # without a turn of the fleet's loop: it hangs
 LOST_S = 15.0  # without an answer of Redis, where the last two looks failed: not ready
-SILENT_S = 120.0  # without a word of a worker: two answers of Redis may time out in between
-_TEXT = "text/plain; charset=utf-8"
+# Without a word of a worker beyond HPQ_REAP_S: two answers of Redis may time out in between.
+SILENT_S = 120.0
 Clock = Callable[[], float]
+Answer = tuple[int, bytes]
 
 
 @dataclass(slots=True)
@@ -42,7 +40,9 @@ class Health:
 
     slots: dict[int, Slot]
     clock: Clock = time.monotonic
+    every_s: float = 0.0  # between two words of a worker
     server: dict[str, float] = field(default_factory=dict)
+    server_at: float = 0.0
     turned_at: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,9 +68,15 @@ class Health:
             one.word, one.why = vital.word, vital.why
         elif vital.kind == "tick":
             one.redis_at, one.beat_s, one.missed = one.heard_at, time.time(), 0
-            self.server.update(vital.server)
+            if vital.server:
+                self.server, self.server_at = dict(vital.server), one.heard_at
         elif vital.kind == "error":
             one.missed += 1
+
+    def figures(self) -> Mapping[str, float]:
+        """What Redis counted when last asked; nothing where that is long ago."""
+        is_old = self.clock() - self.server_at > SILENT_S + self.every_s
+        return {} if is_old else self.server
 
     def not_alive(self) -> str:
         """Why this pod should be started again; "" where it is well."""
@@ -78,7 +84,7 @@ class Health:
         if now - self.turned_at > STILL_S:
             return f"the fleet has stood still for {now - self.turned_at:.0f} s"
         for number, slot in self.slots.items():
-            if slot.is_there and now - slot.heard_at > SILENT_S:
+            if slot.is_there and now - slot.heard_at > SILENT_S + self.every_s:
                 return f"worker {number} has said nothing for {now - slot.heard_at:.0f} s"
         return ""
 
@@ -90,7 +96,7 @@ class Health:
     def _why(self, number: int, slot: Slot) -> str:
         if not slot.is_there:
             return f"worker {number} is not running"
-        bound_s = LOST_S if slot.missed > 1 else SILENT_S / 2
+        bound_s = LOST_S if slot.missed > 1 else SILENT_S / 2 + self.every_s
         if not slot.redis_at or self.clock() - slot.redis_at > bound_s:
             return f"worker {number} does not reach Redis"
         if slot.word == "stopping":
@@ -98,52 +104,14 @@ class Health:
         return f"worker {number}: {slot.why}" if slot.why else ""
 
 
-class Endpoint:
-    """The HTTP server of a fleet, in threads of its own."""
-
-    def __init__(self, port: int, health: Health, metrics: Callable[[], bytes]) -> None:
-        """Raises UserError where the port cannot be had."""
-        pages: dict[str, Callable[[], tuple[int, bytes]]] = {
-            "/livez": lambda: _verdict(health.not_alive()),
-            "/readyz": lambda: _verdict(health.not_ready()),
-            "/metrics": lambda: (200, metrics()),
-        }
-        try:
-            self._server = ThreadingHTTPServer(("", port), _handler(pages))
-        except OSError as error:
-            raise UserError(f"HPQ_PORT: {port} cannot be used: {error.strerror}") from None
-        self._server.daemon_threads = True
-        self.port = int(self._server.server_address[1])
-        self._thread = Thread(target=self._server.serve_forever, name="health", daemon=True)
-
-    def start(self) -> None:
-        """Answer from now on."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Answer no more."""
-        self._server.shutdown()
-        self._server.server_close()
+def pages(health: Health, metrics: Callable[[], bytes]) -> dict[str, Callable[[], Answer]]:
+    """What each page answers: a status and a text."""
+    return {
+        "/livez": lambda: _verdict(health.not_alive()),
+        "/readyz": lambda: _verdict(health.not_ready()),
+        "/metrics": lambda: (200, metrics()),
+    }
 
 
-def _verdict(why_not: str) -> tuple[int, bytes]:
+def _verdict(why_not: str) -> Answer:
     return (503, f"{why_not}\n".encode()) if why_not else (200, b"ok\n")
-
-
-def _handler(pages: dict[str, Callable[[], tuple[int, bytes]]]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 10  # of a caller that says nothing
-
-        def do_GET(self) -> None:
-            page = pages.get(self.path.partition("?")[0])
-            status, body = page() if page else (404, b"/livez, /readyz or /metrics\n")
-            self.send_response(status)
-            self.send_header("Content-Type", _TEXT)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Probes come every few seconds: no line for each."""
-
-    return Handler

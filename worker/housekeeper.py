@@ -16,6 +16,7 @@ from worker.outage import Outage
 from worker.vitals import Vitals
 
 log = logging.getLogger("hpq.housekeeper")
+_SHARE = 0.8  # of an interval: a lone worker, whose looks are an interval apart, does it at each
 _ASK_S = 30.0  # between two looks at the figures of the server
 
 
@@ -94,6 +95,7 @@ class Housekeeper:
             lease_ms=settings.lease_ms,
             lost_max=settings.lost_max,
             as_of_ms=as_of_ms,
+            every_ms=int(_SHARE * 1000 * settings.reap_s),
         )
         if reaped and reaped.queued:
             log.warning("%s queued again: the worker was lost", _trials(reaped.queued))

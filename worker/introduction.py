@@ -15,15 +15,22 @@ from hpq.sweep import SCHEMA
 from worker.access import Access
 from worker.slot import Slot
 from worker.stopping import Stopping
+from worker.tidying import Shelf
 
 
 class Introduction:
     """One worker, as it is at each call."""
 
     def __init__(
-        self, settings: Settings, who: Presence, device: str, access: Access, slot: Slot
+        self,
+        settings: Settings,
+        who: Presence,
+        device: str,
+        access: Access,
+        slot: Slot,
+        shelf: Shelf,
     ) -> None:
-        self._who, self._slot, self._access = who, slot, access
+        self._who, self._slot, self._access, self._shelf = who, slot, access, shelf
         self._fixed = {
             "pid": str(os.getpid()),
             "device": device,
@@ -42,6 +49,7 @@ class Introduction:
             "trial": busy,
             "fault": "" if busy else self._slot.refusals.fault,
             "key": fingerprint(self._access.key),  # the first enqueue here may make it later
+            "store_id": self._shelf.id,
             "refuses": json.dumps(dict(self._slot.refusals.reasons)),
         }
         return replace(self._who, fields={**self._fixed, **fields}), not busy

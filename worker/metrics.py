@@ -97,9 +97,10 @@ class Figures:
         yield from self._of_redis()
 
     def _of_redis(self) -> Iterator[Metric]:
+        said = self._health.figures()
         for name, about in _GAUGES.items():
-            if name in self._health.server:
-                yield GaugeMetricFamily(f"hpq_{name}", about, value=self._health.server[name])
+            if name in said:
+                yield GaugeMetricFamily(f"hpq_{name}", about, value=said[name])
         for name, about in _COUNTED.items():
-            if name in self._health.server:
-                yield CounterMetricFamily(f"hpq_{name}", about, value=self._health.server[name])
+            if name in said:
+                yield CounterMetricFamily(f"hpq_{name}", about, value=said[name])

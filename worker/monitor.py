@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from hpq.errors import SettingsError
 from worker import vitals
-from worker.health import Endpoint, Health, Slot
+from worker.endpoint import Endpoint
+from worker.health import Health, Slot, pages
 from worker.messages import Lines
 
 if TYPE_CHECKING:
@@ -20,15 +21,18 @@ _READ_BYTES = 65_536
 class Monitor:
     """Listens to the workers of a fleet; with port 0 there is none to listen to."""
 
-    def __init__(self, port: int, queue: str, slots: int) -> None:
-        """Raises UserError where the port cannot be had, SettingsError without the library."""
+    def __init__(self, port: int, queue: str, slots: int, every_s: float) -> None:
+        """`every_s`: how often a worker says something.
+
+        Raises UserError where the port cannot be had, SettingsError without the library.
+        """
         self._pipes: dict[int, tuple[int, Lines]] = {}
-        self._health = Health({number: Slot() for number in range(slots)})
+        self._health = Health({n: Slot() for n in range(slots)}, every_s=every_s)
         self._figures: Figures | None = None
         self._endpoint: Endpoint | None = None
         if port:
             figures = self._figures = _figures(self._health, queue)
-            self._endpoint = Endpoint(port, self._health, figures.page)
+            self._endpoint = Endpoint(port, pages(self._health, figures.page))
             self._endpoint.start()
 
     def pipe(self, slot: int) -> tuple[int, ...]:

@@ -174,7 +174,8 @@ class Slot:
         if outcome is None:
             self._beats.end()
             if result.halt is Halt.STOPPING:
-                self._release(claim, Reason.STOPPING)
+                if self._release(claim, Reason.STOPPING):
+                    log.info("%s: told to stop; given back, others go on with it", claim.trial)
             elif result.halt is Halt.UNKNOWN:
                 log.warning(
                     "Redis does not know %s any more: removed, or its data lost", claim.trial
@@ -199,11 +200,12 @@ class Slot:
         is_data = failure is not None and failure.kind is FailureKind.DATA_MISSING
         self._release(claim, Reason.DATA_MISSING if is_data else Reason.WORKER_FAULT)
 
-    def _release(self, claim: Claim, reason: Reason) -> None:
+    def _release(self, claim: Claim, reason: Reason) -> bool:
         try:
-            self._store.release(claim, reason)
+            return self._store.release(claim, reason) in ("released", "already")
         except RedisError as error:  # the lease ends by itself
             log.warning("%s could not be given back: %s", claim.trial, error)
+            return False
 
     def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> str:
         """Hand over the last reports and then the result; the disk keeps it while Redis is away."""

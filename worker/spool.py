@@ -33,7 +33,7 @@ class Spool:
         self._held: dict[Path, int] = {}  # descriptors: the lock says that its worker sees to it
 
     def _path(self, claim: Claim) -> Path:
-        return self._folder / f"{claim.trial.sweep}.{claim.trial.number}.{claim.attempt}.json"
+        return self._folder / f"{claim.trial.sweep}.{claim.trial.number}.{claim.token}.json"
 
     def put(self, claim: Claim, outcome: Outcome, retries: int) -> None:
         """Keep one result, whole or not at all.
@@ -128,6 +128,7 @@ def _encode(claim: Claim, outcome: Outcome, retries: int) -> dict[str, object]:
         "sweep": claim.trial.sweep,
         "number": claim.trial.number,
         "attempt": claim.attempt,
+        "nonce": claim.nonce,
         "retries": retries,
         "outcome": asdict(outcome),
     }
@@ -151,7 +152,8 @@ def _decode(data: dict[str, object]) -> tuple[Claim, Outcome, int]:
         artifacts=None if left is None else known(Artifacts, left),
     )
     trial = TrialId(sweep=str(data["sweep"]), number=int(str(data["number"])))
-    claim = Claim(trial=trial, attempt=int(str(data["attempt"])), params={})
+    nonce = str(data.get("nonce", ""))
+    claim = Claim(trial=trial, attempt=int(str(data["attempt"])), params={}, nonce=nonce)
     return claim, outcome, int(str(data["retries"]))
 
 

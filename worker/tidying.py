@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from threading import Event, Thread
 
 from redis.exceptions import RedisError
@@ -50,6 +50,23 @@ class Shelf:
             except OSError as error:
                 raise OSError(f"HPQ_STORE={redact(self._place)}: {error}") from error
         return self._files
+
+    @property
+    def id(self) -> str:
+        """The id of the store; empty where there is none, or it could not be reached yet."""
+        return self._files.id if self._files else ""
+
+    def say_if_another(self, known: Collection[str]) -> None:
+        """Warn where the sweeps have files in other stores only: perhaps this is no mount."""
+        if self.id and known and self.id not in known:
+            log.warning(
+                "HPQ_STORE=%s is store %s, and the files of the sweeps here are in %s: is it"
+                " mounted? Trials with checkpoints there wait for a worker that has them, else they"
+                " start again",
+                redact(self._place),
+                self.id,
+                ", ".join(sorted(known)[:5]),
+            )
 
 
 class Tidy:

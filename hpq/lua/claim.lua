@@ -17,7 +17,7 @@ local function answer(sid, n, attempt)
     redis.call('HGET', trial_key(sid, n), 'checkpoint') or '', unfed}
 end
 
-local last = redis.call('HMGET', w, 'nonce', 'claim')
+local last = redis.call('HMGET', w, 'nonce', 'claim', 'store_id')
 if last[1] == nonce and last[2] then
   local sid, n, attempt = string.match(last[2], '^([^/]+)/(%d+)/(%d+)$')
   local f = redis.call('HMGET', trial_key(sid, n), 'state', 'attempt', 'worker')
@@ -26,24 +26,44 @@ if last[1] == nonce and last[2] then
   end
 end
 
--- True where a trial should go elsewhere: to another host, else to another worker of this one that
--- is idle. Not for long: whoever else there is may be busy, and its ticket another's.
-local function elsewhere(sid, n)
-  local f = redis.call('HMGET', trial_key(sid, n), 'avoid', 'avoid_ms', 'worker')
-  local waited = NOW - tonumber(f[2] or 0)
-  if f[1] ~= host or waited > 2 * FRESH_MS then return false end
-  local has_idle = false
+-- The other workers that might take a sweep, asked for once however many trials wait: whether one is
+-- on another host, whether one of this host is idle, and the stores of files that they have.
+local function who_else(sid)
+  local found = {stores = {}}
   for _, other in ipairs(takers(sid)) do
-    if other.host ~= host then return true end
-    has_idle = has_idle or (other.name ~= worker and other.idle)
+    if other.host ~= host then found.is_far = true end
+    if other.name ~= worker then
+      if other.idle then found.is_idle = true end
+      if (other.store or '') ~= '' then found.stores[other.store] = true end
+    end
   end
-  return f[3] == worker and has_idle and waited < BRIEF_MS
+  return found
+end
+
+-- True where a trial goes on from files in a store that this worker has not.
+local function is_kept_elsewhere(pointer)
+  local _, at = pcall(cjson.decode, pointer or '')
+  return type(at) == 'table' and at.store and at.store ~= last[3] and at.store
 end
 
 local function pick(sid)
-  local waiting = sweep_key(sid, 'waiting')
+  local waiting, found = sweep_key(sid, 'waiting'), nil
+  local function others()
+    found = found or who_else(sid)
+    return found
+  end
+  -- True where a trial should go elsewhere: to a worker that has its checkpoint, however busy; to
+  -- another host, else to another worker of this one that is idle. The latter not for long: whoever
+  -- else there is may be busy, and its ticket another's.
+  local function elsewhere(n)
+    local f = redis.call('HMGET', trial_key(sid, n), 'avoid', 'avoid_ms', 'worker', 'checkpoint')
+    local store, waited = is_kept_elsewhere(f[4]), NOW - tonumber(f[2] or 0)
+    if store and others().stores[store] then return true end
+    if f[1] ~= host or waited > 2 * FRESH_MS then return false end
+    return others().is_far or (f[3] == worker and others().is_idle and waited < BRIEF_MS)
+  end
   for _, n in ipairs(redis.call('ZRANGEBYSCORE', waiting, '-inf', 0, 'LIMIT', 0, 100)) do
-    if not elsewhere(sid, n) then return n end
+    if not elsewhere(n) then return n end
   end
   return redis.call('ZRANGEBYSCORE', waiting, '(0', '+inf', 'LIMIT', 0, 1)[1]
 end
@@ -64,14 +84,17 @@ local function take(sid, n)
   if from then
     local _, told = pcall(cjson.decode, at)
     told = type(told) == 'table' and told or {}
-    rewind(sid, n, tonumber(told.logged) or 0, tonumber(told.best) and told.best or '')
+    -- An attempt between that one and this may have begun anew, and have logged less.
+    local logged = math.min(tonumber(told.logged) or 0, tonumber(redis.call('HGET', t, 'logged') or 0))
+    rewind(sid, n, logged, tonumber(told.best) and told.best or '')
   end
   book_time(t)
   redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'kind', 'error', 'fingerprint',
-    'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints', 'pruning')
+    'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints', 'pruning',
+    'gone', 'thinned')
   if from then redis.call('HSET', t, 'step', from, 'resumes', '\n') end
   redis.call('HSET', t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', int(NOW),
-    'beat_ms', int(NOW), 'provenance', provenance)
+    'beat_ms', int(NOW), 'provenance', provenance, 'nonce', nonce)
   redis.call('HSET', w, 'nonce', nonce, 'claim', sid .. '/' .. n .. '/' .. attempt, 'state', 'busy',
     'trial', sid .. '/' .. n)
   redis.call('ZREM', key('c', class, 'idle'), worker)

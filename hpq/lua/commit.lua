@@ -5,7 +5,7 @@
 --      step, failure kind, error line, fingerprint, retries allowed, by progress (1: a failure beyond
 --      the furthest step of all such before it is not charged), moves (1: rather on another host), log
 --      bytes to keep, how long it ran in ms ('' where nobody measured it), artifacts as JSON ('' for
---      none), the best value that it reported ('' for none)
+--      none), the best value that it reported ('' for none), the claim's nonce ('' for none)
 -- Replies: done | requeued | suspect (given back uncharged: this worker fails alone) | already |
 --      stale | unknown, then class and tickets
 
@@ -16,9 +16,9 @@ local s, t = sweep_key(sid), trial_key(sid, n)
 
 if is_full() then make_room(65536) end  -- a result is taken all the same
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step',
-  'stop', 'worker')
+  'stop', 'worker', 'nonce')
 if not f[1] or not is_there(sid) then return {'unknown', '', 0} end
-if f[2] ~= attempt then
+if f[2] ~= attempt or is_anothers(f[10], ARGV[17]) then
   count('stale_commits')
   return {'stale', '', 0}
 end

@@ -14,6 +14,20 @@ local function doom(sid, n)
   end
 end
 
+-- What was named of a sweep's files stays after all.
+local function spare(sid, stores)
+  for _, store in ipairs(stores) do
+    local doomed, start = key('doomed', store), '-'
+    repeat
+      local page = redis.call('XRANGE', doomed, start, '+', 'COUNT', 500)
+      for _, entry in ipairs(page) do
+        start = '(' .. entry[1]
+        if entry[2][2] == sid then redis.call('XDEL', doomed, entry[1]) end  -- s comes first
+      end
+    until #page < 500
+  end
+end
+
 -- Nothing points to these files of a trial any more.
 local function forget_files(sid, n, ...)
   redis.call('HDEL', trial_key(sid, n), ...)
@@ -52,6 +66,8 @@ local function let_files_go(sid, n, is_whole)
   local stays = kept(sid, cjson.decode(keep))
   for _, one in ipairs(redis.call('SMEMBERS', files)) do
     if not stays[one] and redis.call('ZSCORE', sweep_key(sid, 'ended'), one) then
+      local one_t = trial_key(sid, one)
+      if redis.call('HEXISTS', one_t, 'artifacts') == 1 then redis.call('HSET', one_t, 'gone', 'keep') end
       forget_files(sid, one, 'checkpoint', 'checkpoint_step', 'artifacts')
       redis.call('SREM', files, one)
     end

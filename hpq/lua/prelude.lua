@@ -43,6 +43,12 @@ local function drop_code(sid)
   if redis.call('SCARD', sweeps) == 0 then redis.call('UNLINK', key('b', digest)) end
 end
 
+-- True where another claim has the attempt of this number: a server that lost its last second, or
+-- whose sweep was restored, gives a number out again. Workers and claims of an older version tell none.
+local function is_anothers(owner, nonce)
+  return (owner or '') ~= '' and (nonce or '') ~= '' and owner ~= nonce
+end
+
 local function count(what) redis.call('HINCRBY', key('counters'), what, 1) end
 
 -- False once a sweep was removed; its trials may be there a little longer.
@@ -156,14 +162,26 @@ local function mind_canary(sid, n, attempt, kind, why)
   end
 end
 
--- The live workers that might take a sweep's trials: {name, host, idle} each.
+-- The live workers, read once a call however often they are asked about: {name, fields} each.
+local live
+local function live_workers()
+  if live then return live end
+  live = {}
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('workers'), int(NOW - FRESH_MS), '+inf')) do
+    live[#live + 1] = {name, redis.call('HMGET', key('w', name), 'class', 'state', 'refuses', 'only', 'host',
+      'store_id')}
+  end
+  return live
+end
+
+-- Those that might take a sweep's trials: {name, host, idle, store} each.
 local function takers(sid)
   local class, found = redis.call('HGET', sweep_key(sid), 'class'), {}
-  for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('workers'), int(NOW - FRESH_MS), '+inf')) do
-    local w = redis.call('HMGET', key('w', name), 'class', 'state', 'refuses', 'only', 'host')
+  for _, one in ipairs(live_workers()) do
+    local w = one[2]
     local refuses = string.find(w[3] or '', '"' .. sid .. '"', 1, true) or (w[4] or '') ~= '' and w[4] ~= sid
     if w[1] == class and w[2] ~= 'stopping' and not refuses then
-      found[#found + 1] = {name = name, host = w[5], idle = w[2] == 'idle'}
+      found[#found + 1] = {name = one[1], host = w[5], idle = w[2] == 'idle', store = w[6]}
     end
   end
   return found

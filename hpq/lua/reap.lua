@@ -2,7 +2,8 @@
 -- After a restart of the server (its run_id changes) nothing expires until one lease has passed.
 -- KEYS prefix
 -- ARGV class, lease in ms, losses allowed without progress, the server's time in ms when its worker
---      last looked ('' for now): a call that was held up judges by that
+--      last looked ('' for now): a call that was held up judges by that; for how many ms one topping
+--      up is enough for the class, whoever does it
 -- Replies: settling | ok, then how many trials went back and how many came to their end (poison, or
 -- told to stop), then class and tickets pairs
 
@@ -36,17 +37,29 @@ local function poison(sid, n, t, f)
   return true
 end
 
+-- What may end but not start again (the sweep was stopped, or early termination stopped the trial) is
+-- left to its worker for LATE leases after the last beat: that may only be cut off, and its hours count.
+-- Whom a person told to stop is not waited for.
+local LATE = 4
+local function is_awaited(sid, n, told, beat_ms)
+  local is_to_end = told == 'prune' or redis.call('HGET', sweep_key(sid), 'flag') == 'stopped'
+  local until_ms = tonumber(beat_ms or 0) + LATE * lease
+  if told == 'stop' or not is_to_end or NOW >= until_ms then return false end
+  redis.call('ZADD', key('leases'), int(math.min(until_ms, NOW + lease)), sid .. '/' .. n)
+  return true
+end
+
 local wanted, back, over = {}, 0, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of), 'LIMIT', 0, 100)) do
   local sid, n = string.match(id, '^([^/]+)/(%d+)$')
   local t, f = sid and trial_key(sid, n), {}
   -- What is no lease, or that of a sweep that is gone, must not keep the others from coming back.
   if sid and is_there(sid) then
-    f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'beat_ms')
+    f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'beat_ms', 'stop')
   end
   if not f[1] then
     redis.call('ZREM', key('leases'), id)
-  else
+  elseif not is_awaited(sid, n, f[8], f[7]) then
     count('leases_expired')
     local want = changing(sid, function()
       let_go(sid, n, tonumber(f[7]))
@@ -67,6 +80,13 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
     wanted[#wanted + 1] = want[2]
   end
 end
+
+-- Expired leases are everybody's; what follows costs a look at each open sweep, and is done by one
+-- worker of the class an interval.
+local stamp = 'booked:' .. class
+local done = tonumber(redis.call('HGET', key('settle'), stamp) or 0)
+if done <= NOW and NOW - done < tonumber(ARGV[5] or 0) then return {'ok', back, over, unpack(wanted)} end
+redis.call('HSET', key('settle'), stamp, int(NOW))
 
 -- Points and logs together stay below 30 % of maxmemory: those of the trials that ended first go.
 local function bound_bulk()

@@ -48,6 +48,7 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
         "owner": sweep.owner,
         "class": sweep.worker_class,
         "priority": sweep.priority,
+        "replicates": sweep.replicates,
         "tags": list(sweep.tags),
     }
 

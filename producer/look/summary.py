@@ -10,7 +10,7 @@ from typing import Any
 
 from hpq.sweep import Sweep
 from hpq.trial import Json, Trial, TrialState
-from producer.look.flat import pick
+from producer.look.flat import flat
 from producer.look.text import clean, number, value
 
 LEAST_FOR_EFFECTS = 4  # finished trials
@@ -76,7 +76,7 @@ class Tally:
     reused: int = 0  # trials with the result of an older sweep's
     total_ms: int = 0  # of all attempts
     before_ms: int = 0  # of those that another attempt followed
-    _values: dict[str, list[Json]] = field(default_factory=dict)
+    _values: dict[str, list[tuple[Json, float]]] = field(default_factory=dict)
     _failed: dict[str, Failed] = field(default_factory=dict)
     _took: dict[TrialState, list[int]] = field(default_factory=dict)
 
@@ -90,8 +90,11 @@ class Tally:
             self.before_ms += trial.before_ms
             if trial.objective is not None and trial.state in _RANKED:
                 self.objectives.append(trial.objective)
+                leaves = {**flat(trial.params), **trial.params}
                 for name in self.sweep.varying:
-                    self._values.setdefault(name, []).append(pick(trial.params, name))
+                    if name in leaves:  # a condition may have left it out
+                        pair = leaves[name], trial.objective
+                        self._values.setdefault(name, []).append(pair)
             if trial.failure is not None and trial.state is TrialState.FAILED:
                 kind, message = trial.failure.kind.value, clean(trial.failure.message)
                 old = self._failed.get(kind)
@@ -129,7 +132,7 @@ class Tally:
         """The effect of each varying parameter, the largest first; none of too few trials."""
         if len(self.objectives) < LEAST_FOR_EFFECTS:
             return []
-        found = [effect(name, values, self.objectives) for name, values in self._values.items()]
+        found = [effect(name, *zip(*pairs, strict=True)) for name, pairs in self._values.items()]
         return sorted((e for e in found if e), key=lambda e: -e.size)
 
 

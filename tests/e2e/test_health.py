@@ -69,6 +69,20 @@ def test_what_ended_in_a_pod_is_counted_also_after_its_worker_was_killed(lab: La
     assert figure(port, done) == 2
 
 
+def test_several_workers_are_counted_and_a_caller_that_hangs_keeps_no_fleet_from_its_end(
+    lab: Lab,
+) -> None:
+    port = free_port()
+    fleet = lab.worker(2, HPQ_PORT=str(port))
+    lab.wait_until(lambda: figure(port, 'hpq_workers{state="idle"}') == 2, "two idle workers")
+    with socket.create_connection(("127.0.0.1", port)) as silent:
+        silent.sendall(b"GET /metrics HTT")
+        fleet.terminate()
+        assert fleet.wait(50) == 0
+    assert ask(port, "livez")[0] == 0
+    assert "Traceback" not in lab.log() and "Exception" not in lab.log()
+
+
 def test_a_port_that_is_taken_ends_the_worker_with_one_line(lab: Lab) -> None:
     with socket.socket() as taken:
         taken.bind(("", 0))
@@ -77,3 +91,12 @@ def test_a_port_that_is_taken_ends_the_worker_with_one_line(lab: Lab) -> None:
         assert worker.wait(50) == 2
     assert "cannot be used: Address already in use" in lab.log()
     assert "Traceback" not in lab.log()
+
+
+def test_a_run_beside_a_worker_leaves_the_port_to_that(lab: Lab) -> None:
+    path = lab.write("sweep.yaml", "program: x.py\nmethod: grid\nparameters: {x: {value: 1}}\n")
+    lab.write("x.py", "print(1)\n")
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        lab.ok("run", path, "--workers", "1", HPQ_PORT=str(taken.getsockname()[1]))

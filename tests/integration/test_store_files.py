@@ -111,7 +111,9 @@ def test_without_a_checkpoint_the_history_begins_anew(store, view, sweep_of, who
     assert steps(view, first) == []
 
 
-def test_a_restart_forgets_the_checkpoint_and_the_history_once(store, view, sweep_of, who) -> None:
+def test_a_restart_forgets_the_history_once_and_the_checkpoint_when_it_has_its_own(
+    store, view, sweep_of, who
+) -> None:
     sweep = sweep_of(1)
     first = take(store, who, "a")
     beat(store, who, first, 1, 1, 2, checkpoint=HERE)
@@ -120,12 +122,53 @@ def test_a_restart_forgets_the_checkpoint_and_the_history_once(store, view, swee
     for _ in range(2):  # the reply was lost
         assert beat(store, who, second, 1, 1, restarted="another store") is Verdict.OK
     trial = view.trial(first.trial)
-    assert (trial.checkpoint, trial.restarted) == (None, "another store")
+    assert (trial.checkpoint, trial.restarted) == (HERE, "another store")
     assert steps(view, first) == [1]
     assert [e.what for e in view.events(sweep.id)].count("restarted") == 1
     store.release(second, Reason.STOPPING)
-    assert take(store, who, "c").checkpoint is None
-    assert view.trial(first.trial).restarted == ""
+    third = take(store, who, "c")
+    assert third.checkpoint == HERE and view.trial(first.trial).restarted == ""
+    beat(store, who, third, 1, 1, restarted="another store")
+    own = Checkpoint(store="efgh", path="hpq/s/1/3/checkpoint-1", step=1)
+    beat(store, who, third, 2, 2, checkpoint=own)
+    store.release(third, Reason.STOPPING)
+    assert take(store, who, "d").checkpoint == own
+
+
+def has(store: Store, name: str, mark: str, **more: str) -> Presence:
+    """A worker that says that it has a store of files."""
+    fields = {"state": "busy", "store_id": mark, **more}
+    it = Presence(name=name, host=f"h-{name}", worker_class="default", fields=fields)
+    store.present(it, idle=False, lifetime_ms=3 * LEASE)
+    return it
+
+
+def test_a_trial_waits_for_a_worker_that_has_its_checkpoint_while_there_is_one(
+    store, sweep_of, redis, keys
+) -> None:
+    sweep_of(2)
+    good, bare = has(store, "good", "abcd"), has(store, "bare", "efgh")
+    first = take(store, good, "a")
+    beat(store, good, first, 1, 1, checkpoint=HERE)
+    store.release(first, Reason.STOPPING)
+    assert take(store, bare, "b").trial.number == 2  # the mount is missing: it takes another
+    assert store.claim(bare, nonce="c", lease_ms=LEASE) is None
+    assert take(store, good, "d").checkpoint == HERE
+
+
+@pytest.mark.parametrize(
+    "more", [{"state": "stopping"}, {"refuses": '{"demo-00000":"no data"}'}, {"store_id": ""}]
+)
+def test_a_trial_starts_again_where_no_worker_that_may_take_it_has_its_checkpoint(
+    store, sweep_of, more
+) -> None:
+    sweep_of(1)
+    good, bare = has(store, "good", "abcd"), has(store, "bare", "")
+    first = take(store, good, "a")
+    beat(store, good, first, 1, 1, checkpoint=HERE)
+    store.release(first, Reason.STOPPING)
+    has(store, "good", **{"mark": "abcd", **more})
+    assert take(store, bare, "b").checkpoint == HERE
 
 
 def test_a_new_checkpoint_is_progress_and_the_same_step_again_is_none(
@@ -200,7 +243,7 @@ class Shelf:
 
     def put(self, claim: Claim, what: str) -> Checkpoint:
         """Some files of an attempt, and a pointer to them."""
-        path = f"{folder_of('hpq', claim.trial, claim.attempt)}/{what}"
+        path = f"{folder_of('hpq', claim.trial, claim.token)}/{what}"
         with self.files.write(f"{path}/file") as file:
             file.write(b"x")
         return Checkpoint(store=self.files.id, path=path, step=1)
@@ -236,10 +279,32 @@ def test_what_a_lost_reply_a_crash_or_a_later_attempt_leaves_goes_all_the_same(
     for word in (Committed.DONE, Committed.ALREADY):  # the first reply was lost
         outcome = Outcome(state=TrialState.FINISHED, objective=1.0, artifacts=left)
         assert store.commit(second, outcome, 0) is word
-    assert shelf.left() == ["demo-00000/1/2/artifacts"]
+    assert shelf.left() == ["demo-00000/1/2-b/artifacts"]
     assert not shelf.redis.exists(shelf.stream)
     store.retry("demo-00000", [1])
     assert shelf.left() == []
+
+
+def test_a_worker_whose_mount_is_missing_costs_no_checkpoint(
+    store, sweep_of, who, shelf, tmp_path, redis, keys
+) -> None:
+    sweep_of(1)
+    empty = Shelf(tmp_path / "not-mounted", redis, keys)
+    first = take(store, who, "a")
+    kept = shelf.put(first, "checkpoint-9")
+    beat(store, who, first, 1, 9, checkpoint=kept)
+    store.release(first, Reason.STOPPING)
+    second = take(store, who, "b")
+    beat(store, who, second, 1, 1, restarted="another store")
+    assert shelf.left() == ["demo-00000/1/1-a/checkpoint-9"]
+    store.release(second, Reason.STOPPING)
+    third = take(store, who, "c")
+    assert third.checkpoint == kept
+    beat(store, who, third, 1, 1, restarted="another store")
+    beat(store, who, third, 2, 2, checkpoint=empty.put(third, "checkpoint-1"))
+    assert shelf.left() == []
+    assert empty.left() == ["demo-00000/1/3-c/checkpoint-1"]
+    assert empty.doomed.stores() == {shelf.files.id, empty.files.id}
 
 
 def test_a_restart_without_its_checkpoint_names_the_files_and_not_its_own(
@@ -250,9 +315,11 @@ def test_a_restart_without_its_checkpoint_names_the_files_and_not_its_own(
     beat(store, who, first, 1, 1, checkpoint=shelf.put(first, "checkpoint-1"))
     store.release(first, Reason.STOPPING)
     second = take(store, who, "b")
-    beat(store, who, second, 1, 1, restarted="this worker has no store")
-    shelf.put(second, "checkpoint-1")  # not yet published
-    assert shelf.left() == ["demo-00000/1/2/checkpoint-1"]
+    beat(store, who, second, 1, 1, restarted="its files cannot be read")
+    own = shelf.put(second, "checkpoint-1")
+    assert len(shelf.left()) == 2  # not yet published
+    beat(store, who, second, 2, 2, checkpoint=own)
+    assert shelf.left() == ["demo-00000/1/2-b/checkpoint-1"]
 
 
 def test_files_of_an_attempt_that_may_come_back_stay(store, sweep_of, who, shelf, redis, keys):
@@ -314,6 +381,7 @@ def test_what_was_told_to_stop_early_lets_its_checkpoint_go_also_without_its_wor
     if how == "release":
         store.release(claim, Reason.STOPPING)
     else:
+        redis.hset(keys.trial(claim.trial), "beat_ms", 1)  # long ago
         expire(store, redis, keys)
     trial = view.trial(claim.trial)
     assert (trial.state, trial.checkpoint) == (TrialState.PRUNED, None)

@@ -74,6 +74,15 @@ def test_cancel_worst_is_of_the_running_by_their_newest_value(
     assert stopped == [2, 3] and states(view) == "f r r r q q"
 
 
+def test_retry_takes_an_expression(
+    hpq: Hpq, view: View, store: Store, started: list[Claim]
+) -> None:
+    store.control(SID, "cancel", 5, 6)
+    assert hpq("retry", SID, "--cancelled", "--where", "x > 5").returncode == 0
+    assert states(view) == "f r r r c q"
+    assert hpq("retry", f"{SID}/5", "--where", "x > 5").returncode == 2
+
+
 def test_results_and_best_take_an_expression(hpq: Hpq, started: list[Claim]) -> None:
     rows = json.loads(hpq("results", SID, "--where", "acc > 0.3 and x < 4", "--json").stdout)
     assert [row["trial"] for row in rows] == [2]

@@ -66,6 +66,26 @@ def test_ready_is_a_pod_of_which_one_worker_reached_redis_lately_and_can_work(
     assert "worker 0 does not reach Redis" in health.not_ready()
 
 
+def test_workers_that_speak_seldom_by_their_settings_are_waited_for(clock: Clock) -> None:
+    one = Health({0: Slot()}, clock, every_s=600.0)
+    one.born(0)
+    one.hear(0, Vital(kind="tick"))
+    clock.now += 600 + SILENT_S / 2
+    one.turn()
+    assert one.not_alive() == one.not_ready() == ""
+    clock.now += SILENT_S
+    assert "has said nothing" in one.not_alive() or "stood still" in one.not_alive()
+
+
+def test_what_redis_counted_long_ago_is_not_told_as_of_now(health: Health, clock: Clock) -> None:
+    health.hear(0, Vital(kind="tick", server={"demand": 7.0}))
+    clock.now += SILENT_S
+    health.hear(0, Vital(kind="tick"))
+    assert health.figures() == {"demand": 7.0}
+    clock.now += 1
+    assert health.figures() == {}
+
+
 def test_not_ready_is_a_pod_whose_last_looks_failed_before_it_would_count_as_silent(
     health: Health, clock: Clock
 ) -> None:

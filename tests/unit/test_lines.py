@@ -9,7 +9,7 @@ import pytest
 from hpq.errors import ExitCode
 from hpq.snapshot import Event
 from hpq.sweep import Counts, Goal, Launch, Metric, Sweep
-from hpq.trial import Failure, FailureKind, Trial, TrialId, TrialState
+from hpq.trial import Failure, FailureKind, Json, Trial, TrialId, TrialState
 from producer.look.bars import bar, scale_of
 from producer.look.event_lines import event_line
 from producer.look.outcome import exit_code
@@ -143,6 +143,15 @@ def test_nested_parameters_have_effects_of_their_own() -> None:
         ("optimizer.name", ["a", "b"]),
         ("optimizer.lr", ["0", "1"]),
     ]
+
+
+def test_a_parameter_that_a_condition_leaves_out_of_a_set_has_no_level_there() -> None:
+    sweep = replace(SWEEP, varying=("momentum",))
+    some: list[dict[str, Json]] = [{"momentum": 0.5}, {"momentum": 0.9}, {}]
+    trials = [_trial(i, 0, float(i % 3), params=some[i % 3]) for i in range(9)]
+    (found,) = Tally(sweep).add(trials).effects
+    levels = [(level.label, level.count, level.mean) for level in found.levels]
+    assert levels == [("0.5", 3, 0.0), ("0.9", 3, 1.0)]
 
 
 def test_failures_are_counted_by_kind_with_an_example() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpq import wire, wire_metric
+from hpq import wire, wire_metric, wire_trial
 from hpq.errors import DecodeError
 from hpq.keys import Keys
 from hpq.outcome import Outcome
@@ -22,7 +22,7 @@ TRIAL = TrialId(sweep="s", number=1)
 
 def trial_of(**fields: str):
     row = {name.encode(): text.encode() for name, text in fields.items()}
-    return wire.decode_trial("key", TRIAL, row, {}, dropped=False)
+    return wire_trial.decode_trial("key", TRIAL, row, {}, dropped=False)
 
 
 def test_a_state_of_a_newer_version_is_open_and_shown_by_its_word() -> None:

@@ -1,0 +1,155 @@
+"""What callers of HPQ_PORT can do to a fleet: nothing."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from worker import endpoint
+from worker.endpoint import Endpoint
+from worker.health import Health, Slot
+from worker.vitals import Vital
+
+Serve = Callable[..., int]
+DEADLINE_S = 30.0
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Serves pages; answers the port."""
+    made: list[Endpoint] = []
+
+    def start(**pages: Callable[[], bytes]) -> int:
+        shown = {f"/{name}": lambda page=page: (200, page()) for name, page in pages.items()}
+        made.append(Endpoint(0, shown))
+        made[-1].start()
+        return made[-1].port
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def ask(port: int, method: str = "GET", page: str = "/livez", host: str = "127.0.0.1"):
+    """The status, the headers and the text."""
+    call = http.client.HTTPConnection(host, port, timeout=DEADLINE_S)
+    try:
+        call.request(method, page)
+        answer = call.getresponse()
+        return answer.status, dict(answer.headers), answer.read()
+    finally:
+        call.close()
+
+
+def is_hung_up_on(caller: socket.socket) -> bool:
+    try:
+        return caller.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def test_head_is_answered_as_get_without_the_text(serve: Serve) -> None:
+    port = serve(livez=lambda: b"ok\n")
+    status, headers, text = ask(port)
+    assert (status, text, headers["Content-Length"]) == (200, b"ok\n", "3")
+    assert headers["Server"].strip() == "hpq"
+    headless = ask(port, "HEAD")
+    assert (headless[0], headless[1]["Content-Length"], headless[2]) == (200, "3", b"")
+    assert ask(port, "HEAD", "/else")[0] == 404 and ask(port, page="/else")[2] == b"/livez\n"
+    assert ask(port, "POST")[0] == 501
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+def test_a_kubelet_that_has_ipv6_only_is_answered(serve: Serve) -> None:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError as error:
+        pytest.skip(f"no ::1 here: {error}")
+    port = serve(livez=lambda: b"ok\n")
+    assert ask(port, host="::1")[0] == ask(port)[0] == 200
+
+
+def test_callers_that_hang_are_hung_up_on_and_leave_room_for_others(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "_CALL_S", 2.0)
+    monkeypatch.setattr(endpoint, "_MOST", 8)
+    port, before = serve(livez=lambda: b"ok\n"), threading.active_count()
+    callers = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+    dribbler = callers[0]
+    until, most = time.monotonic() + DEADLINE_S, 0
+    dribbler.settimeout(0.05)
+    while not is_hung_up_on(dribbler):
+        assert time.monotonic() < until, "a caller that dribbles is answered for ever"
+        most = max(most, threading.active_count() - before)
+        try:
+            dribbler.send(b"G")
+        except OSError:
+            break
+    assert most <= endpoint._MOST
+    for caller in callers[1:]:
+        caller.settimeout(DEADLINE_S)
+        assert is_hung_up_on(caller)
+        caller.close()
+    dribbler.close()
+    assert ask(port)[0] == 200
+
+
+def test_a_caller_that_leaves_in_the_middle_leaves_no_line(serve: Serve, capfd) -> None:
+    gone, heard = threading.Event(), threading.Event()
+
+    def slow() -> bytes:
+        heard.set()
+        gone.wait(DEADLINE_S)
+        return b"x" * 10_000_000
+
+    port = serve(livez=lambda: b"ok\n", slow=slow)
+    early = socket.create_connection(("127.0.0.1", port))
+    early.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    early.close()  # a reset
+    late = socket.create_connection(("127.0.0.1", port))
+    late.sendall(b"GET /slow HTTP/1.1\r\n\r\n")
+    assert heard.wait(DEADLINE_S)
+    late.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    late.close()
+    gone.set()
+    until = time.monotonic() + DEADLINE_S
+    while any("process_request" in thread.name for thread in threading.enumerate()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert ask(port)[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_a_thousand_scrapes_while_workers_come_and_go_are_all_answered(serve: Serve) -> None:
+    metrics = pytest.importorskip("worker.metrics", reason="pip install 'hpq[worker]'")
+    health = Health({0: Slot(), 1: Slot()})
+    figures = metrics.Figures(health, "default")
+    port, is_over = serve(metrics=figures.page), threading.Event()
+
+    def live() -> None:
+        while not is_over.wait(0.0001):
+            for slot in (0, 1):
+                health.born(slot)
+                health.hear(slot, Vital(kind="tick", server={"demand": 3.0}))
+                figures.hear(Vital(kind="end", word="finished", seconds=1.0))
+                health.died(slot)
+
+    fleet = threading.Thread(target=live, daemon=True)
+    fleet.start()
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: ask(port, page="/metrics"), range(1000)))
+    is_over.set()
+    assert {status for status, _, _ in answers} == {200}
+    assert all(b"hpq_ready" in text for _, _, text in answers)
+    fleet.join(DEADLINE_S)
