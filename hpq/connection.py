@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from redis import Redis
 from redis.backoff import AbstractBackoff, ExponentialWithJitterBackoff
@@ -145,6 +146,10 @@ def explain(error: RedisError, url: str) -> HpqError:
         return ServerTooOld(f"{where}: this Redis is too old; hpq needs 6.2 or newer")
     if isinstance(error, ResponseError) and str(error).startswith(("NOAUTH", "WRONGPASS")):
         error = AuthenticationError()
+    if isinstance(error, NoPermissionError) and _WRITES.search(str(error)):
+        user = urlsplit(url).username or "default"
+        why = f"the user {user} may only look; use the producer's"
+        return Forbidden(f"{where}: these credentials may not do that: {why}")
     for kinds, meaning, line in _EXPLAINED:
         if isinstance(error, kinds):
             hint = tls.hint(error, url) if kinds is _AWAY else ""
@@ -152,6 +157,7 @@ def explain(error: RedisError, url: str) -> HpqError:
     return OutOfReach(f"{where}: {_reason(error)}")
 
 
+_WRITES = re.compile(r"'(evalsha|script)\b")  # whatever changes something is a script
 _AWAY = (ConnectionError, TimeoutError)
 
 # The first match counts: redis-py's tree has ConnectionError above most of the others.

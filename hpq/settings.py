@@ -146,7 +146,7 @@ _LAST_WORDS_S = 5.0
 _CLOSE = 0.8  # of difflib's ratio: LEAS_S and REDISURL are close, REDIS_SERVICE_HOST is not
 
 ABOUT: Mapping[str, str] = {
-    "redis_url": "the server; unset: a private one under HPQ_HOME",
+    "redis_url": "redis://, rediss:// (TLS) or unix://; unset: a private server under HPQ_HOME",
     "redis_password_file": "a file with the server's password",
     "prefix": "begins the names of all keys: sweeps of one Redis apart",
     "user": "whose sweeps are mine",

@@ -81,9 +81,28 @@ def _server(redis: Redis, *, private: bool) -> Iterator[Finding]:
             what="appendonly is off: a killed server loses sweeps and results",
             remedy="CONFIG SET appendonly yes, and in redis.conf",
         )
+    yield from _users(redis)
     role = redis.info("replication")["role"]
     if role != "master":
         yield Finding(level="wrong", what=f"the server is a {role}", remedy="use the primary")
+
+
+def _users(redis: Redis) -> Iterator[Finding]:
+    """ACL users that a restart of the server would lose; only an administrator can ask for them."""
+    try:
+        (aclfile,) = redis.config_get("aclfile").values()
+        unsaved = set[str | bytes]() if aclfile else set(redis.acl_users()) - {"default"}
+        if not unsaved:
+            return
+        config = str(redis.info("server").get("config_file", ""))
+    except (RedisError, ValueError):
+        return
+    yield Finding(
+        level="poor",
+        what=f"{trials_of(len(unsaved), 'ACL user')} and no aclfile: a restart may lose them",
+        remedy="aclfile PATH in redis.conf, with the lines of `hpq redis-acl --aclfile`"
+        + (f"; or CONFIG REWRITE, which writes them into {config}" if config else ""),
+    )
 
 
 def _workers(settings: Settings, redis: Redis) -> Iterator[Finding]:

@@ -53,3 +53,19 @@ def test_doctor_names_workers_without_a_store(hpq: Hpq, store: Store) -> None:
         store.present(who, idle=True, lifetime_ms=60_000)
     said = hpq("doctor").stdout
     assert "1 worker of 2 without HPQ_STORE, such as w2: a trial that loses it starts" in said
+
+
+def test_doctor_names_acl_users_that_a_restart_would_lose(
+    hpq: Hpq, redis: Redis, redis_url: str
+) -> None:
+    rules = ("on", ">x", "~*", "+@all", "-acl", "-config")
+    redis.execute_command("ACL", "SETUSER", "hpq-worker", *rules)
+    try:
+        said = hpq("doctor").stdout
+        theirs = hpq("doctor", HPQ_REDIS_URL=redis_url.replace("://", "://hpq-worker:x@"))
+    finally:
+        redis.execute_command("ACL", "DELUSER", "hpq-worker")
+    assert "poor    1 ACL user and no aclfile: a restart may lose them" in said
+    assert "aclfile PATH in redis.conf, with the lines of `hpq redis-acl --aclfile`" in said
+    assert "answers" in theirs.stdout and "ACL user" not in theirs.stdout  # it may not ask
+    assert "ACL user" not in hpq("doctor").stdout
