@@ -25,6 +25,7 @@ class Outage:
         self._said: set[type] = set()
         self._since = self._said_at = 0.0
         self._kept = 0
+        self.times = 0  # how often it began
 
     def missed(self, who: str, error: Exception) -> None:
         """A thread got no answer, or a refusal that waiting may mend."""
@@ -32,6 +33,7 @@ class Outage:
             now = self._clock()
             if not self._missing:
                 self._since = self._said_at = now
+                self.times += 1
             self._missing.add(who)
             self._idle.discard(who)
             if not self._said:

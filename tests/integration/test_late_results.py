@@ -54,9 +54,7 @@ def test_its_beat_hears_what_it_was_told_and_goes_on(store, view, who, cut_off) 
     assert view.trial(cut_off.trial).state is TrialState.RUNNING
 
 
-def test_after_four_leases_without_a_word_it_has_ended(
-    store, redis, keys, view, cut_off
-) -> None:
+def test_after_four_leases_without_a_word_it_has_ended(store, redis, keys, view, cut_off) -> None:
     assert lose(store, redis, keys, cut_off, silent_ms=4 * LEASE) == 1
     state = view.trial(cut_off.trial).state
     assert state in (TrialState.CANCELLED, TrialState.PRUNED)
