@@ -122,8 +122,10 @@ local function rewrite(name, fields)
 end
 
 local sum, want, owners, busy = 0, 0, {}, {}
-for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
+for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do  -- it may close some
   over = over + end_unheard(sid)
+end
+for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
   local owner = redis.call('HGET', sweep_key(sid), 'owner') or ''
   owners[sid], busy[owner] = owner, (busy[owner] or 0) + running(sid)
   sum = sum + demand(sid)

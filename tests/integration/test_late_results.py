@@ -112,5 +112,6 @@ def test_and_is_waited_for_no_longer_than_the_others(
         redis.hincrby(keys.trial(lost_before.trial), "beat_ms", -3 * LEASE)
         found = store.take_lost("default", lease_ms=LEASE, lost_max=3)
         assert (found.queued, found.ended) == (0, 1)
+        assert not redis.hgetall(keys.worker_class("default", "owners"))  # the sweep is closed
     assert view.trial(lost_before.trial).state is TrialState.CANCELLED
     assert view.sweep(sid).state.is_over and not hold_audit(view, sid).violations
