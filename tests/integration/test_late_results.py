@@ -39,6 +39,7 @@ def cut_off(request, store, redis, keys, view, who, sweep_of, take) -> Claim:
 
 
 def test_a_result_that_comes_after_the_lease_is_taken(store, view, cut_off) -> None:
+    """F29, Promise 4: of a stopped sweep, or told to prune, a worker is cut off for two leases."""
     outcome = Outcome(state=TrialState.FINISHED, objective=0.95, step=9)
     assert store.commit(cut_off, outcome, 0) is Committed.DONE
     assert store.commit(cut_off, outcome, 0) is Committed.ALREADY
@@ -88,6 +89,7 @@ def lost_before(store, redis, keys, view, sweep_of, take) -> Claim:
 
 
 def test_a_trial_that_was_lost_before_the_stop_may_end_as_well(store, view, lost_before) -> None:
+    """F29, Promise 4: a worker is cut off, its trial reaped, and then the sweep is stopped."""
     outcome = Outcome(state=TrialState.FINISHED, objective=0.95, step=9)
     assert store.commit(lost_before, outcome, 0) is Committed.DONE
     sweep = view.sweep(lost_before.trial.sweep)

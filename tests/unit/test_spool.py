@@ -61,6 +61,7 @@ ODD: list[dict[str, Any]] = [
 def test_a_file_with_an_odd_field_is_set_aside_whole(
     tmp_path: Path, store: Store, view: View, redis: Redis, keys: Keys, kept, odd
 ) -> None:
+    """F11: a result on disk has a field of the wrong type, or a number that is not finite."""
     claim, path = kept
     data = json.loads(path.read_text())
     data["outcome"].update(odd)
@@ -95,6 +96,7 @@ class Refusing(Store):
 def test_a_commit_that_the_script_refuses_changes_nothing_and_is_not_sent_for_ever(
     tmp_path: Path, redis: Redis, keys: Keys, kept
 ) -> None:
+    """F11: a commit with an argument that is no number."""
     claim, path = kept
     before = redis.hgetall(keys.trial(claim.trial))
     assert Spool(tmp_path, "hpq").flush(Refusing(redis, keys, lambda *_: None)) == 0
@@ -149,6 +151,7 @@ def no_flock(_fd: int, _operation: int) -> None:
 def test_a_result_is_kept_and_committed_whatever_locks_the_file_system_has(
     tmp_path: Path, store: Store, view: View, sweep_of, take, monkeypatch, flock
 ) -> None:
+    """Files: HPQ_HOME on NFS, or where there are no locks at all."""
     monkeypatch.setattr(fcntl, "flock", flock)
     sweep_of(1)
     claim, mine = take(), Spool(tmp_path, "hpq")
@@ -202,7 +205,7 @@ def test_a_result_is_on_the_disk_before_and_after_it_has_its_name(
 def test_what_redis_does_not_know_is_asked_for_at_the_start_and_then_now_and_then(
     tmp_path: Path, redis: Redis, keys: Keys, monkeypatch
 ) -> None:
-    """300 results of a removed sweep: a claim does not ask for each of them again."""
+    """F14: results of a sweep that is gone lie on disk; a claim does not ask for each again."""
     asked: list[Claim] = []
 
     class Unknown(Store):
