@@ -15,17 +15,14 @@ local artifacts, best = ARGV[15] or '', ARGV[16] or ''
 local s, t = sweep_key(sid), trial_key(sid, n)
 
 -- Before anything is written: a result is taken whole or not at all.
-local function whole(i, is_optional)
-  local x = tonumber(ARGV[i])
-  if (is_optional and ARGV[i] == '') or (x and x >= 0 and x < math.huge) then return end
-  error('argument ' .. i .. ' of a commit is no number from 0: ' .. string.sub(ARGV[i], 1, 40))
+local function finite(i, is_optional)
+  local text = ARGV[i] or ''
+  local x = tonumber(text)
+  if (is_optional and text == '') or (x and x == x and math.abs(x) < math.huge) then return end
+  error('argument ' .. i .. ' of a commit is no finite number: ' .. string.sub(text, 1, 40))
 end
-local function finite(i)
-  local x = tonumber(ARGV[i])
-  if (ARGV[i] or '') == '' or (x and x == x and math.abs(x) < math.huge) then return end
-  error('argument ' .. i .. ' of a commit is not finite: ' .. string.sub(ARGV[i], 1, 40))
-end
-whole(6) whole(10) whole(13) whole(14, true) finite(5) finite(16)
+for _, i in ipairs({6, 10, 13}) do finite(i) end
+for _, i in ipairs({5, 14, 16}) do finite(i, true) end
 if artifacts ~= '' then has_store(artifacts) end
 
 if is_full() then make_room(65536) end  -- a result is taken all the same
