@@ -146,7 +146,7 @@ class Attempts:
 
     def _ready(self, claim: Claim, sweep: Sweep, env: Mapping[str, str]) -> Child:
         launch = sweep.launch
-        fresh = "" if _is_resident(sweep) else f"{claim.trial}/{claim.attempt}"
+        fresh = "" if _is_resident(sweep) else f"{claim.trial}/{claim.token}"
         key = RunnerKey(
             trainer=launch.trainer,
             code=launch.code,

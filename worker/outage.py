@@ -30,6 +30,7 @@ class Outage:
         self._said: set[type] = set()
         self._since = self._said_at = 0.0
         self._kept = 0
+        self.times = 0  # how often it began
 
     def missed(self, who: str, error: Exception) -> None:
         """A thread got no answer, or a refusal that waiting may mend."""
@@ -37,6 +38,7 @@ class Outage:
             now, reason = self._clock(), short_reason(error)
             if not self._missing:
                 self._since = self._said_at = now
+                self.times += 1
             self._missing.add(who)
             self._idle.discard(who)
             if isinstance(error, OutOfMemoryError) and type(error) not in self._said:

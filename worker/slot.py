@@ -61,6 +61,7 @@ class Slot:
         self._stopping, self._tidy, self._provenance = stopping, tidy, provenance
         self._vitals, self._outage = vitals, outage
         self._suggesters, self._unfed = suggesters, set[str]()
+        self._outages = outage.times  # seen by this slot
         self._spool = Spool(settings.home, settings.prefix)
         self.refusals = Refusals(access)
         self.trial = ""  # what it runs now; "" when idle
@@ -86,6 +87,9 @@ class Slot:
         return ran
 
     def _claim(self, nonce: str) -> Claim | None:
+        if self._outage.times != self._outages:
+            self._outages = self._outage.times
+            self._spool.look_again()
         if self._spool.flush(self._store):  # it may hold the result of what would be claimed
             self._tidy.soon()
         return self._store.claim(

@@ -97,6 +97,7 @@ local function take(sid, n)
     'beat_ms', int(NOW), 'provenance', provenance, 'nonce', nonce)
   redis.call('HSET', w, 'nonce', nonce, 'claim', sid .. '/' .. n .. '/' .. attempt, 'state', 'busy',
     'trial', sid .. '/' .. n)
+  redis.call('PEXPIRE', w, 3 * lease)  -- as its presence does: it may have made the hash
   redis.call('ZREM', key('c', class, 'idle'), worker)
   event(sid, 'claimed', n, attempt, 'worker', worker, 'host', host, 'provenance', provenance,
     unpack(from and {'from', from} or {}))
@@ -124,4 +125,5 @@ for _, sid in ipairs(sweeps) do
 end
 redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)
 redis.call('HSET', w, 'state', 'idle', 'trial', '')
+redis.call('PEXPIRE', w, 3 * lease)
 return {'empty', newer, unfed}

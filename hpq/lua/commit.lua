@@ -14,6 +14,17 @@ local step, kind, message, fingerprint = tonumber(ARGV[6]), ARGV[7], ARGV[8], AR
 local artifacts, best = ARGV[15] or '', ARGV[16] or ''
 local s, t = sweep_key(sid), trial_key(sid, n)
 
+-- Before anything is written: a result is taken whole or not at all.
+local function finite(i, is_optional)
+  local text = ARGV[i] or ''
+  local x = tonumber(text)
+  if (is_optional and text == '') or (x and x == x and math.abs(x) < math.huge) then return end
+  error('argument ' .. i .. ' of a commit is no finite number: ' .. string.sub(text, 1, 40))
+end
+for _, i in ipairs({6, 10, 13}) do finite(i) end
+for _, i in ipairs({5, 14, 16}) do finite(i, true) end
+if artifacts ~= '' then has_store(artifacts) end
+
 if is_full() then make_room(65536) end  -- a result is taken all the same
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step',
   'stop', 'worker', 'nonce')

@@ -1,9 +1,16 @@
 -- The files of trials in stores: what points to them, and which of them may go. hpq/scripts.py puts
 -- this text before every script, behind the prelude.
 
--- The files of an attempt lie in the store that a pointer (JSON) names.
+-- The id of the store that a pointer (JSON) names; what names none is an error.
+local function has_store(pointer)
+  local told = cjson.decode(pointer)
+  return type(told) == 'table' and type(told.store) == 'string' and told.store
+    or error('a pointer to files names no store')
+end
+
+-- The files of an attempt lie in the store that a pointer names.
 local function has_files_in(sid, pointer)
-  redis.call('SADD', sweep_key(sid, 'stores'), cjson.decode(pointer).store)
+  redis.call('SADD', sweep_key(sid, 'stores'), has_store(pointer))
 end
 
 -- Files of a trial (n '': of a sweep) that nothing points to may go, wherever they are: whoever has

@@ -49,6 +49,22 @@ local function is_awaited(sid, n, told, beat_ms)
   return true
 end
 
+-- What was lost before its sweep was stopped waits in the queue, where nobody may claim it.
+local function end_unheard(sid)
+  if redis.call('HGET', sweep_key(sid), 'flag') ~= 'stopped' then return 0 end
+  local ended = 0
+  changing(sid, function()
+    for _, n in ipairs(redis.call('ZRANGEBYSCORE', sweep_key(sid, 'waiting'), '-inf', 0, 'LIMIT', 0, 100)) do
+      local beat_ms = tonumber(redis.call('HGET', trial_key(sid, n), 'beat_ms') or 0)
+      if NOW >= beat_ms + LATE * lease then
+        cancel_waiting(sid, n)
+        ended = ended + 1
+      end
+    end
+  end)
+  return ended
+end
+
 local wanted, back, over = {}, 0, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of), 'LIMIT', 0, 100)) do
   local sid, n = string.match(id, '^([^/]+)/(%d+)$')
@@ -114,6 +130,9 @@ local function rewrite(name, fields)
 end
 
 local sum, want, owners, busy = 0, 0, {}, {}
+for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do  -- it may close some
+  over = over + end_unheard(sid)
+end
 for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
   local owner = redis.call('HGET', sweep_key(sid), 'owner') or ''
   owners[sid], busy[owner] = owner, (busy[owner] or 0) + running(sid)

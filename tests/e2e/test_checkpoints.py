@@ -187,7 +187,7 @@ def test_a_copy_that_hangs_holds_no_worker_that_is_told_to_go(lab, shelf, signal
     fleet = lab.worker(HPQ_GRACE_S="3" if signals == 1 else "3600")
     first = wait_pointer(lab, sid)
     wait_step(lab, sid, 2)
-    with hanging(shelf / "hpq" / sid / "1/1/checkpoint-2/state.json") as end:
+    with hanging(shelf / Path(first.path).with_name("checkpoint-2") / "state.json") as end:
         fleet.terminate()
         lab.wait_until(lambda: has_begun(end), "the copy of the last checkpoint")
         if signals == 2:
@@ -202,9 +202,11 @@ def test_a_copy_that_hangs_holds_no_worker_that_is_told_to_go(lab, shelf, signal
 
 
 def test_artifacts_that_hang_hold_no_result_of_a_worker_that_is_told_to_go(lab, shelf) -> None:
-    sid = begin(lab, upto=8, saved=0, code=LARGE)
-    with hanging(shelf / "hpq" / sid / "1/1/artifacts/model.txt") as end:
-        fleet = lab.worker()
+    sid = begin(lab, upto=7, saved=1, code=LARGE)
+    fleet = lab.worker()
+    here = shelf / Path(wait_pointer(lab, sid).path).with_name("artifacts")
+    with hanging(here / "model.txt") as end:
+        lab.go()
         lab.wait_until(lambda: has_begun(end), "the copy of the model")
         fleet.terminate()
         assert fleet.wait(50) == 0
@@ -278,8 +280,8 @@ def test_a_checkpoint_whose_files_are_gone_starts_the_trial_again(lab, shelf) ->
     wait_pointer(lab, sid)
     fleet.terminate()
     assert fleet.wait(50) == 0
-    for name in files_of(shelf, sid):
-        (shelf / "hpq" / sid / name).unlink()
+    for path in (shelf / "hpq" / sid).rglob("state.json"):
+        path.unlink()
     lab.go()
     lab.worker()
     lab.wait_over(sid)

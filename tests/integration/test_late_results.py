@@ -39,6 +39,7 @@ def cut_off(request, store, redis, keys, view, who, sweep_of, take) -> Claim:
 
 
 def test_a_result_that_comes_after_the_lease_is_taken(store, view, cut_off) -> None:
+    """F29, Promise 4: of a stopped sweep, or told to prune, a worker is cut off for two leases."""
     outcome = Outcome(state=TrialState.FINISHED, objective=0.95, step=9)
     assert store.commit(cut_off, outcome, 0) is Committed.DONE
     assert store.commit(cut_off, outcome, 0) is Committed.ALREADY
@@ -73,3 +74,46 @@ def test_a_trial_that_a_person_cancelled_ends_with_its_lease(
     store.control(claim.trial.sweep, "cancel")
     assert lose(store, redis, keys, claim, silent_ms=LEASE) == 1
     assert view.trial(claim.trial).state is TrialState.CANCELLED
+
+
+@pytest.fixture
+def lost_before(store, redis, keys, view, sweep_of, take) -> Claim:
+    """A trial that was queued again as lost; then its sweep was stopped."""
+    sweep_of(2)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    claim = take()
+    assert lose(store, redis, keys, claim, silent_ms=LEASE) == 1
+    assert store.control(claim.trial.sweep, "stop") == 1  # the one that never ran
+    assert view.trial(claim.trial).state is TrialState.QUEUED and take() is None
+    return claim
+
+
+def test_a_trial_that_was_lost_before_the_stop_may_end_as_well(store, view, lost_before) -> None:
+    """F29, Promise 4: a worker is cut off, its trial reaped, and then the sweep is stopped."""
+    outcome = Outcome(state=TrialState.FINISHED, objective=0.95, step=9)
+    assert store.commit(lost_before, outcome, 0) is Committed.DONE
+    sweep = view.sweep(lost_before.trial.sweep)
+    assert (sweep.state.is_over, sweep.counts.finished, sweep.counts.cancelled) == (True, 1, 1)
+    assert not hold_audit(view, sweep.id).violations
+
+
+@pytest.mark.parametrize("how", ["four leases", "cancel", "retry"])
+def test_and_is_waited_for_no_longer_than_the_others(
+    store, redis, keys, view, take, lost_before, how
+) -> None:
+    sid = lost_before.trial.sweep
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    assert view.trial(lost_before.trial).state is TrialState.QUEUED
+    if how == "retry":  # the sweep goes on, and with it what was lost
+        store.retry(sid, [2])
+        assert take().trial == lost_before.trial
+        return
+    if how == "cancel":
+        store.control(sid, "cancel")
+    else:
+        redis.hincrby(keys.trial(lost_before.trial), "beat_ms", -3 * LEASE)
+        found = store.take_lost("default", lease_ms=LEASE, lost_max=3)
+        assert (found.queued, found.ended) == (0, 1)
+        assert not redis.hgetall(keys.worker_class("default", "owners"))  # the sweep is closed
+    assert view.trial(lost_before.trial).state is TrialState.CANCELLED
+    assert view.sweep(sid).state.is_over and not hold_audit(view, sid).violations

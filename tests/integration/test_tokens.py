@@ -58,6 +58,7 @@ def twice(store: Store, redis: Redis, keys: Keys, sweep_of, take) -> tuple[Claim
 def test_of_two_claims_of_one_attempt_the_later_one_owns_the_trial(
     store: Store, view: View, who: Presence, twice
 ) -> None:
+    """Promise 1: a server forgets a claim and gives the attempt out again; both workers report."""
     first, second = twice
     batch = Batch(seq=9, step=9, objective=0.1, log=b"the older one")
     assert store.beat(first, who, batch, lease_ms=LEASE) is Verdict.LOST
@@ -74,6 +75,7 @@ def test_of_two_claims_of_one_attempt_the_later_one_owns_the_trial(
 def test_a_claim_of_an_older_worker_has_no_nonce_and_counts_by_its_attempt(
     store: Store, redis: Redis, keys: Keys, who: Presence, twice
 ) -> None:
+    """B10: version N−1 knows no nonce: none comes with its calls, and its claims store none."""
     _, second = twice
     older = replace(second, nonce="")
     assert store.beat(older, who, Batch(seq=1), lease_ms=LEASE) is Verdict.OK
@@ -85,6 +87,7 @@ def test_a_claim_of_an_older_worker_has_no_nonce_and_counts_by_its_attempt(
 def test_two_executions_of_one_attempt_share_no_folder(
     tmp_path: Path, redis: Redis, keys: Keys, store: Store, twice
 ) -> None:
+    """Files: two workers with one attempt's number write checkpoints into one store."""
     first, second = twice
     files = open_files(str(tmp_path))
     redis.sadd(keys.sweep(first.trial.sweep, "stores"), files.id)

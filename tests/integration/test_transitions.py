@@ -38,7 +38,7 @@ TABLE = {
     "reap at last":      "Q Q Q Q C C F X P C C",
     "pause":             "Q Q Q R R R F X P C C",
     "resume":            "Q Q Q R R R F X P C C",
-    "stop":              "C C C R R R F X P C C",
+    "stop":              "C C Q R R R F X P C C",  # what was lost is waited for a little
     "cancel":            "C C C R R R F X P C C",
     "cancel one":        "C C C R R R F X P C C",
     "retry":             "Q Q Q R R R Q Q Q Q Q",
@@ -114,7 +114,7 @@ class World:
 
     def replay(self) -> TrialState:
         """The state that the events lead to, each a way of the table."""
-        now, dropped = TrialState.QUEUED, False
+        now, dropped, lost = TrialState.QUEUED, False, False
         for event in self.view.events(SID):
             goal = {"claimed": "R", "resumed": "R", "requeued": "Q", "retried": "Q"}.get(event.what)
             if event.trial:
@@ -122,9 +122,9 @@ class World:
                 # A trial dropped with all others has no event of its own.
                 before = TrialState.CANCELLED if dropped and event.what == "retried" else now
                 assert after in TRANSITIONS[before], (event, before)
-                now, dropped = after, False
-            elif event.what in ("stop", "cancel") and now is TrialState.QUEUED:
-                dropped = True
+                now, dropped, lost = after, False, event.fields.get("reason") == "lost"
+            elif event.what == "cancel" or (event.what == "stop" and not lost):
+                dropped = dropped or now is TrialState.QUEUED
         return TrialState.CANCELLED if dropped else now
 
 

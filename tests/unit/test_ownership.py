@@ -86,7 +86,7 @@ def test_who_meets_a_living_owner_gives_up_after_a_while(work, monkeypatch) -> N
 def test_what_another_machine_has_locked_stays_where_its_locks_do_not_show(
     work, tmp_path, note, goes
 ) -> None:
-    """HPQ_HOME on a shared file system whose locks are each machine's own."""
+    """Files: HPQ_HOME on a shared file system whose locks are each machine's own."""
     host, boot = ownership.here()
     lock = tmp_path / "work" / f"{work.name}.lock"
     lock.write_text(note.format(host=host, boot=boot))
