@@ -13,6 +13,7 @@ from rich.table import Table
 from benchmarks.figures import Figure, in_turn
 from benchmarks.server import Server, private_server
 from hpq import wire
+from hpq.identity import identity
 from hpq.outcome import Batch, Outcome, Presence
 from hpq.store import Store
 from hpq.sweep import Goal, Launch, Metric, Sweep
@@ -79,7 +80,7 @@ def _fill(server: Server, sid: str, count: int) -> None:
     keys = server.session().keys
     store = Store(server.redis, keys, Tickets(server.redis, keys).top_up)
     rows = [
-        (wire.dumps({"x": i, "y": i / 7, "z": "on"}), i.to_bytes(16, "big"))
+        (wire.dumps({"x": i, "y": i / 7, "z": "on"}), identity({"x": i, "y": i / 7, "z": "on"}))
         for i in range(1, count + 1)
     ]
     store.add_rows(sid, 1, rows)

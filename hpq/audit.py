@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hpq.results import Held, Results
 from hpq.snapshot import Event
 from hpq.trial import TRANSITIONS, TrialState
 
@@ -49,6 +50,7 @@ class Standing:
     attempt: int = 0
     has_params: bool = True
     places: frozenset[str] = frozenset({"waiting"})
+    held: Held | None = None  # None: nobody looked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,7 @@ class Books:
     running: int = 0
     dropped: int = 0
     ended: int = 0
+    identities: int | None = None  # None: nobody looked
     counters: Mapping[TrialState, int] = field(default_factory=dict)  # n_finished, n_failed, …
 
 
@@ -107,7 +110,8 @@ class _Life:
 class Replay:
     """Folds events; `judge` and `judge_books` then compare."""
 
-    def __init__(self) -> None:
+    def __init__(self, replicates: int = 1, is_ranked: bool = True) -> None:
+        self._results = Results(replicates, is_ranked)
         self._wrongs: list[tuple[int, str]] = []
         self._events = self._created = self._late = self._reused = 0
         self._may_drop = False  # stop, cancel and run_cap drop what waits without an event of each
@@ -149,6 +153,7 @@ class Replay:
                 self._latencies_ms.append(max(0, event.at_ms - beat_ms))
         life.is_reaped = event.what == "requeued" and reason == "lost"
         life.state = STEPS[event.what][1]
+        self._results.see(event)
         life.attempt = max(life.attempt, event.attempt)
 
     def _wrong(self, life: _Life, event: Event) -> str | None:
@@ -203,7 +208,8 @@ class Replay:
         if standing.places != places:
             there = ", ".join(sorted(standing.places)) or "nowhere"
             return f"it is {life.state} and lies in {there}, not in {', '.join(sorted(places))}"
-        return None
+        held = standing.held
+        return self._results.differs(standing.number, life.state, held) if held else None
 
     def books_differ(self, books: Books) -> list[str]:
         """What is different between the sweep's counters and the events."""
@@ -217,6 +223,8 @@ class Replay:
             ("ended", books.ended, ended),
             ("waiting and dropped", books.waiting + books.dropped, never_ended),
         ]
+        if books.identities is not None:
+            found.append(("identities", books.identities, self._created))
         out = [f"{name}: {has}, its events say {say}" for name, has, say in found if has != say]
         beyond = [n for n in self._lives if not 1 <= n <= max(books.total, self._created)]
         return out + [f"events of trial {n}, and there are {books.total}" for n in beyond[:5]]

@@ -19,17 +19,18 @@ def hold_audit(view: View, sid: str) -> Audit:
     Raises:
         NotFound: there is no such sweep.
     """
-    view.sweep(sid)
-    replay, after = Replay(), "0"
+    sweep = view.sweep(sid)
+    each = sweep.replicates
+    replay, after = Replay(each, sweep.metric is not None), "0"
     after, _ = _read_on(view, sid, replay, after)
     suspects: list[int] = []
     total = max(view.books(sid).total, replay.created)  # the lost ones are looked for, too
     for start in range(1, total + 1, PAGE):
-        page = view.standings(sid, range(start, min(start + PAGE, total + 1)))
+        page = view.standings(sid, range(start, min(start + PAGE, total + 1)), each)
         suspects += [s.number for s in page if replay.differs(s)]
     after, _ = _read_on(view, sid, replay, after)
     for start in range(0, len(suspects), PAGE):
-        after = _judge(view, sid, replay, after, suspects[start : start + PAGE])
+        after = _judge(view, sid, replay, after, suspects[start : start + PAGE], each)
     for _ in range(_LOOKS):
         books = view.books(sid)
         after, moved = _read_on(view, sid, replay, after)
@@ -38,10 +39,10 @@ def hold_audit(view: View, sid: str) -> Audit:
     return replay.verdict(books)
 
 
-def _judge(view: View, sid: str, replay: Replay, after: str, numbers: list[int]) -> str:
+def _judge(view: View, sid: str, replay: Replay, after: str, numbers: list[int], each: int) -> str:
     """Look again at trials that differed, in a moment in which nothing moves."""
     for _ in range(_LOOKS):
-        page = view.standings(sid, numbers)
+        page = view.standings(sid, numbers, each)
         after, moved = _read_on(view, sid, replay, after)
         if not moved:
             for standing in page:

@@ -17,6 +17,7 @@ from redis.exceptions import ConnectionError as NoServer
 from hpq import wire
 from hpq.connection import connect
 from hpq.growing import Growing
+from hpq.identity import identity
 from hpq.keys import Keys
 from hpq.outcome import Presence
 from hpq.store import Store
@@ -130,7 +131,7 @@ def sweep_of(store: Store) -> MakeSweep:
             "varying": ("x",),
         }
         sweep = Sweep(**{**base, **fields})  # type: ignore[arg-type]
-        rows = [(wire.dumps({"x": i}), i.to_bytes(16, "big")) for i in range(1, n + 1)]
+        rows = [(wire.dumps({"x": i}), identity({"x": i})) for i in range(1, n + 1)]
         store.add_rows(sid, 1, rows)
         assert store.seal(sweep) is None
         return sweep

@@ -60,9 +60,9 @@ class Shelf:
         """Warn where the sweeps have files in other stores only: perhaps this is no mount."""
         if self.id and known and self.id not in known:
             log.warning(
-                "HPQ_STORE=%s is store %s, and the files of the sweeps here are in %s: is it"
-                " mounted? Trials with checkpoints there wait for a worker that has them, else they"
-                " start again",
+                "HPQ_STORE=%s is store %s, and the files of the sweeps here are in %s: is that a"
+                " mount? Trials with checkpoints there wait for a live worker that has them; else"
+                " they start again",
                 redact(self._place),
                 self.id,
                 ", ".join(sorted(known)[:5]),

@@ -79,6 +79,9 @@ local want = changing(sid, function()
   local last, in_a_row = tail(sid, worker, mark), streak(sid, worker, mark)
   if is_suspect(last, in_a_row) then
     reply = 'suspect'
+    if redis.call('EXISTS', key('w', worker)) == 1 then
+      redis.call('HSETNX', key('w', worker), 'suspect_ms', int(NOW))
+    end
     requeue(sid, n, attempt, 'worker_fault', false)
     redis.call('HSET', t, 'avoid', f[6] or '', 'avoid_ms', int(NOW), 'ran_ms', ran)
     return

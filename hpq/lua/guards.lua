@@ -27,15 +27,21 @@ end
 local function streak(sid, worker, mark)
   local w, this = key('w', worker), sid .. '\t' .. mark
   if redis.call('EXISTS', w) == 0 then return 1 end
-  if mark == '+' or mark == '-' then return redis.call('HDEL', w, 'streak', 'streak_n') end
-  if redis.call('HGET', w, 'streak') ~= this then redis.call('HSET', w, 'streak', this, 'streak_n', 0) end
+  if mark == '+' or mark == '-' then return redis.call('HDEL', w, 'streak', 'streak_n', 'suspect_ms') end
+  if redis.call('HGET', w, 'streak') ~= this then
+    redis.call('HSET', w, 'streak', this, 'streak_n', 0)
+    redis.call('HDEL', w, 'suspect_ms')
+  end
   return redis.call('HINCRBY', w, 'streak_n', 1)
 end
 
--- True where another worker might take the sweep.
+-- True where another worker might take the sweep and show who is at fault. Once this one is under
+-- suspicion that is not waited for long: a peer that stays busy with other sweeps is no witness.
 local function has_peer(sid, worker)
+  local since = tonumber(redis.call('HGET', key('w', worker), 'suspect_ms') or NOW)
+  local is_late = NOW - since > 2 * FRESH_MS
   for _, other in ipairs(takers(sid)) do
-    if other.name ~= worker then return true end
+    if other.name ~= worker and (other.idle or other.sweep == sid or not is_late) then return true end
   end
   return false
 end

@@ -169,19 +169,20 @@ local function live_workers()
   live = {}
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('workers'), int(NOW - FRESH_MS), '+inf')) do
     live[#live + 1] = {name, redis.call('HMGET', key('w', name), 'class', 'state', 'refuses', 'only', 'host',
-      'store_id')}
+      'store_id', 'trial')}
   end
   return live
 end
 
--- Those that might take a sweep's trials: {name, host, idle, store} each.
+-- Those that might take a sweep's trials: {name, host, idle, store, sweep (what it runs)} each.
 local function takers(sid)
   local class, found = redis.call('HGET', sweep_key(sid), 'class'), {}
   for _, one in ipairs(live_workers()) do
     local w = one[2]
     local refuses = string.find(w[3] or '', '"' .. sid .. '"', 1, true) or (w[4] or '') ~= '' and w[4] ~= sid
     if w[1] == class and w[2] ~= 'stopping' and not refuses then
-      found[#found + 1] = {name = one[1], host = w[5], idle = w[2] == 'idle', store = w[6]}
+      found[#found + 1] = {name = one[1], host = w[5], idle = w[2] == 'idle', store = w[6],
+        sweep = string.match(w[7] or '', '^[^/]+')}
     end
   end
   return found

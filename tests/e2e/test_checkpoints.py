@@ -262,7 +262,9 @@ def test_a_worker_with_another_store_or_none_starts_again_and_says_so(
     assert lab.trial(sid).checkpoint == old  # until this attempt has its own
     lab.wait_until(lambda: "again" in lab.printed(sid), "the second attempt's first words")
     if has_store:
-        assert f"and the files of the sweeps here are in {old.store}: is it mounted?" in lab.log(1)
+        assert f"and the files of the sweeps here are in {old.store}: is that a mount?" in lab.log(
+            1
+        )
     why = "this worker's is another" if has_store else "this worker has no HPQ_STORE"
     assert "training starts again: its checkpoint is in store" in lab.log(1)
     assert why in lab.log(1) and why in lab.ok("show", f"{sid}/1")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from hpq.outcome import Batch, Outcome, Reason
-from hpq.trial import Failure, FailureKind, TrialState
+from hpq.trial import Artifacts, Failure, FailureKind, TrialState
 from producer.auditing import hold_audit
 
 LEASE = 30_000
@@ -133,3 +133,49 @@ def test_a_sweep_that_moves_while_it_is_audited_is_not_wrong(
 def test_no_sweep_of_that_name_is_one_line(hpq: Hpq, redis) -> None:
     done = hpq("audit", "none-00000")
     assert done.returncode == 4 and len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def kept(store, take, sweep_of, who) -> str:
+    """A sweep of two sets with two replicates each, all finished, with artifacts."""
+    sid = sweep_of(4, replicates=2).id
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    for n in range(4):
+        left = Artifacts(store="abcd", path=f"hpq/{sid}/{n + 1}/1/artifacts", files={"m": 1})
+        outcome = Outcome(state=TrialState.FINISHED, objective=0.1 * n, step=1, artifacts=left)
+        store.commit(take(), outcome, 0)
+    return sid
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("hdel", "t:{}/2", "objective"), "its result is gone, its end says 0.1"),
+        (("hset", "t:{}/2", "objective", "9.9"), "its result is 9.9, its end says 0.1"),
+        (("zrem", "s:{}:rank", "2"), "it is not ranked, and its end says 0.1"),
+        (("zadd", "s:{}:rank", 99, "2"), "it is ranked by 99.0, and its end says 0.1"),
+        (("hdel", "t:{}/2", "artifacts"), "its files are lost"),
+        (("srem", "s:{}:files", "2"), "its files are not listed"),
+        (("hset", "s:{}:params", "2", '{{"x":77}}'), "its parameters are others"),
+        (("zrem", "s:{}:means", "1"), "the mean of its set is None, its events say 0.05"),
+        (("zadd", "s:{}:means", 7, "3"), "the mean of its set is 7.0, its events say 0.25"),
+        (("del", "s:{}:ids"), "its parameters are others"),
+        (("sadd", "s:{}:ids", "more"), "identities: 5, its events say 4"),
+    ],
+)
+def test_a_result_that_was_lost_or_altered_is_told(view, kept, redis, command, said) -> None:
+    assert hold_audit(view, kept).violations == ()
+    name, key, *rest = (str(word).format(kept) for word in command)
+    redis.execute_command(name, f"hpq:{key}", *rest)
+    told = [violation.what for violation in hold_audit(view, kept).violations]
+    assert any(said in what for what in told), told
+
+
+def test_what_was_taken_back_is_neither_ranked_nor_in_a_mean(view, store, kept, take, redis):
+    store.retry(kept, [1, 2, 3])
+    assert hold_audit(view, kept).violations == ()
+    store.commit(take(), KILLED, 0)
+    assert hold_audit(view, kept).violations == ()
+    redis.zadd(f"hpq:s:{kept}:rank", {"1": 0.5})
+    (wrong,) = hold_audit(view, kept).violations
+    assert wrong.what == "it is queued, and in the ranking with 0.5"

@@ -10,6 +10,7 @@ from redis import Redis
 
 from hpq.errors import UserError
 from hpq.growing import Growing
+from hpq.identity import identity
 from hpq.keys import Keys
 from hpq.outcome import Grown, Outcome
 from hpq.search.space import Space
@@ -162,7 +163,7 @@ def test_growth_sent_twice_or_by_two_adds_once(
     growing: Growing, redis: Redis, keys: Keys, view: View, sweep_of: Callable[..., Sweep]
 ) -> None:
     sid = sweep_of(2).id
-    rows = [('{"x":2}', (2).to_bytes(16, "big")), ('{"x":3}', (3).to_bytes(16, "big"))]
+    rows = [('{"x":2}', identity({"x": 2})), ('{"x":3}', identity({"x": 3}))]
     file = '{"digest":"d","spec":{},"origin":{}}'
     first = growing.grow(sid, rows, file, varying=["x"], digest="d")
     assert first == Grown(added=1, cancelled=0)  # x=2 is there
@@ -254,7 +255,7 @@ def test_growth_that_breaks_off_leaves_nothing(
 ) -> None:
     """F28: an enqueue into a sweep that dies between its rows, or whose rows expire."""
     sid = sweep_of(1).id
-    rows = [(f'{{"x":{n}}}', n.to_bytes(16, "big")) for n in range(2, 1000)]
+    rows = [(f'{{"x":{n}}}', identity({"x": n})) for n in range(2, 1000)]
 
     def die(count: int) -> None:
         (staged,) = redis.keys("*staged")

@@ -195,3 +195,54 @@ def test_parameters_that_cannot_work_are_nobodys_fault(crew) -> None:
     for _ in range(8):
         assert it.one("a", fails("bad", FailureKind.BAD_PARAMS)) is Committed.DONE
     assert it.held == ""
+
+
+def suspected(it: Crew, redis, keys, ago_s: int, **peer: str) -> Crew:
+    """`a` has failed five times and is suspected since then; `b` is busy, or what `peer` says."""
+    redis.hset(keys.worker("b"), mapping={"state": "busy", "trial": "other-00000/1", **peer})
+    for _ in range(4):
+        assert it.one("a", fails()) is Committed.DONE
+    assert it.one("a", fails()) is Committed.SUSPECT
+    since = int(redis.hget(keys.worker("a"), "suspect_ms") or 0)
+    redis.hset(keys.worker("a"), "suspect_ms", since - 1000 * ago_s)
+    return it
+
+
+def test_a_peer_that_stays_busy_elsewhere_does_not_keep_a_failing_sweep_running(
+    crew, redis, keys
+) -> None:
+    it = suspected(crew("ab"), redis, keys, ago_s=61)
+    assert it.one("a", fails()) is Committed.DONE
+    assert it.held == "6 of 6 KeyError a.py:3"
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "peer"), [(50, {}), (61, {"state": "idle"}), (61, {"trial": "demo-00000/20"})]
+)
+def test_a_peer_that_may_still_say_who_is_at_fault_is_waited_for(
+    crew, redis, keys, ago_s, peer
+) -> None:
+    it = suspected(crew("ab"), redis, keys, ago_s, **peer)
+    assert it.one("a", fails()) is Committed.SUSPECT
+    assert it.held == ""
+
+
+def test_who_passed_again_is_suspected_anew(crew, redis, keys) -> None:
+    it = suspected(crew("ab", trials=30), redis, keys, ago_s=61)
+    it.one("a", PASSES)
+    for _ in range(4):
+        it.one("a", fails())
+    assert it.one("a", fails()) is Committed.SUSPECT
+
+
+@pytest.mark.parametrize("verb", ["stop", "cancel"])
+def test_what_fails_after_its_sweep_was_ended_is_not_tried_again(crew, verb) -> None:
+    """Neither what has a try left, nor what a peer might show to be the worker's fault."""
+    it = crew("ab")
+    for _ in range(4):
+        it.one("a", fails())
+    first, second = it.take("a"), it.take("a")
+    it.store.control(it.sid, verb)
+    assert it.store.commit(first, fails("signal 9", FailureKind.KILLED), 0) is Committed.DONE
+    assert it.store.commit(second, fails(), 3) is Committed.DONE
+    assert it.view.sweep(it.sid).counts.queued == it.demand() == 0

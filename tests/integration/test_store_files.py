@@ -387,3 +387,16 @@ def test_what_was_told_to_stop_early_lets_its_checkpoint_go_also_without_its_wor
     assert (trial.state, trial.checkpoint) == (TrialState.PRUNED, None)
     assert shelf.left() == []
     assert not redis.exists(keys.sweep(claim.trial.sweep, "files"))
+
+
+@pytest.mark.parametrize("text", [b"\xff", b"{", b"[]", b"7", b"{}"])
+def test_while_a_pointer_cannot_be_read_no_file_of_its_trial_goes(
+    store, sweep_of, who, shelf, redis, keys, text
+) -> None:
+    sweep_of(1)
+    first = take(store, who, "a")
+    beat(store, who, first, 1, 1, checkpoint=shelf.put(first, "checkpoint-1"))
+    store.release(first, Reason.STOPPING)
+    redis.hset(keys.trial(first.trial), "checkpoint", text)
+    redis.xadd(shelf.stream, {"s": "demo-00000", "n": 1})
+    assert shelf.left() == ["demo-00000/1/1/checkpoint-1"]

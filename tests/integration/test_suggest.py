@@ -12,6 +12,7 @@ from redis import Redis
 from hpq import wire
 from hpq.connection import connect
 from hpq.history import History
+from hpq.identity import identity
 from hpq.keys import Keys
 from hpq.lead import Lead
 from hpq.outcome import Outcome, Presence
@@ -57,7 +58,7 @@ def lead_of(redis: Redis) -> MakeLead:
 
 
 def rows(first: int, last: int) -> list[tuple[str, bytes]]:
-    return [(wire.dumps({"x": n}), n.to_bytes(16, "big")) for n in range(first, last + 1)]
+    return [(wire.dumps({"x": n}), identity({"x": n})) for n in range(first, last + 1)]
 
 
 def take(store: Store, who: Presence, told: list[str] | None = None) -> Claim | None:
@@ -281,3 +282,11 @@ def test_a_live_maker_is_left_alone(redis, store, late, lead_of, who, view: View
     assert take(store, who, told) is not None and told == []
     redis.hset(Keys("hpq").sweep(SID), "suggest_until", 1)
     assert take(store, who, told) is None and told == [SID]
+
+
+def test_no_more_sets_are_taken_than_the_cap_of_the_sweep(view, late, lead_of) -> None:
+    late(3)
+    lead = lead_of()
+    lead.take()
+    assert lead.append(1, rows(1, 5)).word == "over"  # the cap was lowered meanwhile
+    assert view.sweep(SID).counts.total == 3 and not hold_audit(view, SID).violations

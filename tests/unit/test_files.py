@@ -97,3 +97,10 @@ def test_links_are_not_followed(tmp_path) -> None:
     (tmp_path / "folder").symlink_to("/etc")
     os.mkfifo(tmp_path / "pipe")
     assert [name for name, _ in regular(tmp_path)] == ["real"]
+
+
+def test_what_was_copied_is_on_the_disk_before_anything_points_to_it(tmp_path, monkeypatch) -> None:
+    files, folder, synced = open_files(str(tmp_path / "store")), local(tmp_path), []
+    monkeypatch.setattr("os.fsync", lambda fd: synced.append(os.fstat(fd).st_size))
+    assert copy_in(folder, ["a/b", "c"], files, "p/x", lambda: True)
+    assert synced == [3_000_000, 0]

@@ -6,6 +6,7 @@ import errno
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
 import pytest
@@ -88,3 +89,27 @@ def test_a_store_that_is_away_is_waited_for_and_not_taken_for_an_empty_one(kept,
     with pytest.raises(OSError, match="is away"):
         looks(kept)
     assert not list((tmp_path / "store").iterdir())
+
+
+class Meddled:
+    """A store beside which training goes on to write, in place, while its file is copied."""
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self._files, self._path, self.id = files, path, files.id
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._files, name)
+
+    def write(self, name: str) -> IO[bytes]:
+        with self._path.open("ab") as file:
+            file.write(b" and more")
+        return self._files.write(name)
+
+
+def test_a_file_that_was_written_in_place_while_it_was_copied_is_not_published(kept) -> None:
+    path, files = kept._place.checkpoint / "state", kept._files
+    path.write_text("whole")
+    kept._files = Meddled(files, path)
+    assert not looks(kept) and files.names("hpq") == []
+    kept._files = files
+    assert looks(kept)
