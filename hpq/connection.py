@@ -7,11 +7,13 @@ redis-py raises into hpq's own errors; the command line and the worker's start-u
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from redis import Redis
 from redis.backoff import AbstractBackoff, ExponentialWithJitterBackoff
@@ -31,11 +33,12 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from hpq import passwords
+from hpq import passwords, tls
 from hpq.errors import Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsError
 from hpq.passwords import redact
 
 NEEDS = (6, 2)  # ZRANGE … REV, XADD with ids of ours, LMOVE
+_IS_CONNECT = re.compile(r"Error -?\d+ connecting to ")
 FIRST_S = 2.5  # how long a command tries to reach the server before it says that it cannot
 TRANSIENT = (ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError, OutOfMemoryError)
 
@@ -89,12 +92,13 @@ def connect(
     further try begins after `patience_s`, since each may take its whole timeout.
 
     Raises:
-        SettingsError: the URL cannot be read.
+        SettingsError: the URL cannot be read, or a file that it names.
     """
     retry = _Patience(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries, patience_s)
     try:
         plain, user, path = passwords.split(url)
-        return Redis.from_url(
+        tls.check_files(plain)
+        redis = Redis.from_url(
             plain,
             credential_provider=None if path is None else _FromFile(user, path),
             retry=retry,
@@ -103,6 +107,14 @@ def connect(
             socket_connect_timeout=3.0,
             health_check_interval=15,
         )
+        pool = redis.connection_pool
+        pool.connection_class(**pool.connection_kwargs)  # connects nowhere, but minds its options
+        return redis
+    except TypeError as error:
+        option = str(error).rpartition(" ")[2]
+        raise SettingsError(
+            f"HPQ_REDIS_URL: {redact(url)}: there is no option {option}; TLS has {tls.OPTIONS}"
+        ) from None
     except ValueError as error:
         # What could not be read may be a piece of the password.
         why = error if "password file" in str(error) else "write special characters as %XX"
@@ -128,35 +140,25 @@ def explain(error: RedisError, url: str) -> HpqError:
     where = redact(url)
     if isinstance(error, PasswordUnreadable):
         return Forbidden(f"{where}: the password's file cannot be read: {error}")
-    for sign, remedy in _UNTRUSTED:
-        if sign in str(error):
-            return OutOfReach(f"{where}: the server's certificate {remedy}")
+    if why := tls.why_refused(error):
+        return OutOfReach(f"{where}: {why}")
     if isinstance(error, ResponseError) and "HELLO" in str(error):  # what clients say since 6.0
         return ServerTooOld(f"{where}: this Redis is too old; hpq needs 6.2 or newer")
     if isinstance(error, ResponseError) and str(error).startswith(("NOAUTH", "WRONGPASS")):
         error = AuthenticationError()
-    if isinstance(error, TimeoutError) and url.startswith("rediss:"):
-        hint = "does this port speak TLS? (redis:// is without)"
-        return OutOfReach(f"{where}: no Redis answers: {_reason(error)}; {hint}")
+    if isinstance(error, NoPermissionError) and _WRITES.search(str(error)):
+        user = urlsplit(url).username or "default"
+        why = f"the user {user} may only look; use the producer's"
+        return Forbidden(f"{where}: these credentials may not do that: {why}")
     for kinds, meaning, line in _EXPLAINED:
         if isinstance(error, kinds):
-            return meaning(f"{where}: {line.format(reason=_reason(error))}")
+            hint = tls.hint(error, url) if kinds is _AWAY else ""
+            return meaning(f"{where}: {line.format(reason=_reason(error))}{hint}")
     return OutOfReach(f"{where}: {_reason(error)}")
 
 
-# What OpenSSL says of a certificate; each is an outright refusal, and verification stays on.
-_UNTRUSTED = (
-    ("ostname mismatch", "is for another host; use the name that it is made for in HPQ_REDIS_URL"),
-    (
-        "IP address mismatch",
-        "is for another host; use the name that it is made for in HPQ_REDIS_URL",
-    ),
-    ("certificate has expired", "has expired; renew it on the server"),
-    (
-        "certificate verify failed",
-        "is not trusted here; name its CA in HPQ_REDIS_URL: …?ssl_ca_certs=/path/ca.pem",
-    ),
-)
+_WRITES = re.compile(r"'(evalsha|script)\b")  # whatever changes something is a script
+_AWAY = (ConnectionError, TimeoutError)
 
 # The first match counts: redis-py's tree has ConnectionError above most of the others.
 _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], str], ...] = (
@@ -171,7 +173,8 @@ _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], str], ...]
     (
         (OutOfMemoryError,),
         OutOfReach,
-        "the server is out of memory; `hpq rm` an old sweep or raise its maxmemory",
+        "the server is out of memory; raise its maxmemory, or `hpq archive` and then `hpq rm`"
+        " an old sweep",
     ),
     ((ReadOnlyError,), OutOfReach, "the server is a read-only replica; use the primary"),
     (
@@ -180,7 +183,7 @@ _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], str], ...]
         "what answers there is not Redis, or speaks TLS (then use rediss://)",
     ),
     (
-        (ConnectionError, TimeoutError),
+        _AWAY,
         OutOfReach,
         "no Redis answers: {reason}; start it or correct HPQ_REDIS_URL",
     ),
@@ -190,6 +193,11 @@ _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], str], ...]
 def _reason(error: BaseException) -> str:
     text = str(error).strip().rstrip(".")
     return redact(text.splitlines()[0]) if text else type(error).__name__
+
+
+def short_reason(error: BaseException) -> str:
+    """What the system says of a connection, without the server's name: `Connection refused`."""
+    return _reason(error).rpartition(". ")[2] if _IS_CONNECT.match(str(error)) else _reason(error)
 
 
 def check_server(redis: Redis, url: str) -> str:

@@ -9,16 +9,19 @@ Safe to do twice, and by many at once. Attempts that may still write are left al
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from redis import Redis
 
-from hpq.files import Files, folder_of
+from hpq.files import Files, attempt_of, folder_of
 from hpq.keys import Keys
 from hpq.scripts import Scripts
 from hpq.trial import TrialId
 
 _PAGE = 100
+_CLEARING_S = 120  # so long a restoring waits for somebody who died while removing
 _LATE_MS = 60_000  # an attempt of a removed sweep may write a little longer: it hears at its beat
 
 
@@ -59,27 +62,37 @@ class DoomedFiles:
                 for entry, fields in page:
                     sid, number = fields[b"s"].decode(), fields[b"n"].decode()
                     if not only or only == sid:
-                        self._remove(files, sid, number)
                         age_ms = 1000 * seconds - int(entry.partition(b"-")[0])
-                        if number or age_ms > _LATE_MS:
+                        if self._remove(files, sid, number) and (number or age_ms > _LATE_MS):
                             done.append(entry)
             finally:
                 if done:
                     self._scripts.run("forget", files.id, *done)
             start = f"({page[-1][0].decode()}"
 
-    def _remove(self, files: Files, sid: str, number: str) -> None:
-        is_there = self._redis.exists(self._keys.sweep(sid))
-        if not number:
-            if not is_there:  # else it has been restored from an archive
+    def _remove(self, files: Files, sid: str, number: str) -> bool:
+        """False where nobody can tell yet: the sweep may come back."""
+        if self._redis.exists(self._keys.sweep(sid)):  # or it has been restored from an archive
+            if number:
+                trial = TrialId(sweep=sid, number=int(number))
+                self._tidy(files, trial, folder_of(self._keys.prefix, trial))
+            return True
+        if number:  # all of the sweep is named as well, unless its files are to stay
+            return True
+        with self.barred(sid) as may_go:
+            if may_go:
                 files.remove(f"{self._keys.prefix}/{sid}")
-            return
-        trial = TrialId(sweep=sid, number=int(number))
-        base = folder_of(self._keys.prefix, trial)
-        if is_there:
-            self._tidy(files, trial, base)
-        else:
-            files.remove(base)
+        return may_go
+
+    @contextmanager
+    def barred(self, sid: str) -> Iterator[bool]:
+        """Meanwhile nobody restores the sweep; False where it is there or is being restored."""
+        word, _ = self._scripts.run("clear", sid, _CLEARING_S)
+        try:
+            yield word == "ok"
+        finally:
+            if word == "ok":
+                self._scripts.run("clear", sid, 0)
 
     def _tidy(self, files: Files, trial: TrialId, base: str) -> None:
         fields = ("attempt", "closed", "checkpoint", "artifacts")
@@ -93,6 +106,7 @@ class DoomedFiles:
             return
         over = int(attempt) if closed == attempt else int(attempt) - 1  # up to there nobody writes
         for folder in {"/".join(name.split("/")[:2]) for name in files.names(base)}:
-            written_by = folder.partition("/")[0]
-            if written_by.isdigit() and int(written_by) <= over and f"{base}/{folder}" not in stays:
+            written_by = attempt_of(folder.partition("/")[0])
+            is_over = written_by is not None and written_by <= over
+            if is_over and f"{base}/{folder}" not in stays:
                 files.remove(f"{base}/{folder}")

@@ -2,7 +2,8 @@
 
 Workers write and read there, `hpq get` reads, `hpq rm` removes. A store has an id of its own in
 `.hpq-store`; what Redis holds of it is relative and carries that id, so that files of one store are
-never looked for in another. Layout: PREFIX/SWEEP/NUMBER/ATTEMPT/checkpoint-N/… and …/artifacts/….
+never looked for in another. Layout: PREFIX/SWEEP/NUMBER/ATTEMPT-XXXXXX/checkpoint-N/… and
+…/artifacts/…, where XXXXXX is of the claim's nonce.
 
 Everything that goes wrong is an OSError; names are checked before they touch anything.
 """
@@ -24,8 +25,13 @@ from hpq.trial import TrialId
 ID_FILE = ".hpq-store"
 _ID = re.compile(r"[a-z0-9]{4,64}\Z")
 _CHUNK_BYTES = 1 << 20
+_TOKEN = re.compile(r"(\d{1,9})(-[a-z0-9]+)?\Z")  # older workers name it by its attempt alone
 GoOn = Callable[[], bool]
 T = TypeVar("T")
+
+
+class Gone(FileNotFoundError):
+    """Raised where a store does not have a file."""
 
 
 class Unreadable(OSError):
@@ -61,10 +67,16 @@ def is_inert(name: str) -> bool:
     )
 
 
-def folder_of(prefix: str, trial: TrialId, attempt: int | None = None) -> str:
-    """Where the files of a trial lie, or of one attempt at it."""
+def folder_of(prefix: str, trial: TrialId, token: str = "") -> str:
+    """Where the files of a trial lie, or of one claim of it."""
     folder = f"{prefix}/{trial.sweep}/{trial.number}"
-    return folder if attempt is None else f"{folder}/{attempt}"
+    return f"{folder}/{token}" if token else folder
+
+
+def attempt_of(token: str) -> int | None:
+    """The attempt that the name of a claim's folder tells; None where it is no such name."""
+    match = _TOKEN.match(token)
+    return int(match[1]) if match else None
 
 
 def location(settings: Settings) -> str:
@@ -113,7 +125,7 @@ def copy_out(files: Files, name: str, path: Path, go_on: GoOn = lambda: True) ->
     """Copy one file of the store to a path, whole or not at all; False where `go_on` ended it.
 
     Raises:
-        FileNotFoundError: it is not there.
+        Gone: it is not there (a FileNotFoundError).
         Unreadable: it is there.
         OSError: the path cannot be written.
     """
@@ -148,8 +160,8 @@ class _Source:
     def _told(self, act: Callable[[], T]) -> T:
         try:
             return act()
-        except FileNotFoundError:
-            raise
+        except FileNotFoundError as error:
+            raise Gone(str(error)) from error
         except OSError as error:
             raise Unreadable(str(error)) from error
 

@@ -35,7 +35,7 @@ P:s:S:ended     zset  N → ended_ms
 P:s:S:rank      zset  N → objective, of finished and pruned trials
 P:s:S:means     zset  first N of a set's replicates → mean of their objectives, where there are any
 P:s:S:band:K    zset  N → K-th value of the metric, where early termination looks at that one
-P:s:S:restoring hash  whose restoring from an archive this is; expires
+P:s:S:restoring hash  whose restoring from an archive this is, or that its files go; expires
 P:s:S:staged    hash  rows that one script call will take into a sweep; expires
 P:s:S:files     set   N of ended trials that have checkpoints or artifacts in a store
 P:s:S:stores    set   ids of the stores that its files ever went to

@@ -67,7 +67,10 @@ class Restoring:
                 f"sweep {self._sid} is half removed; `hpq rm {self._sid}` finishes that"
             )
         if word == "taken":
-            raise UserError(f"sweep {self._sid} is being restored by somebody else; wait for it")
+            raise UserError(
+                f"sweep {self._sid} is being restored by somebody else, or its files are being"
+                " removed; try again in two minutes"
+            )
         if word == "torn":
             raise UserError(
                 f"sweep {self._sid}: what was restored expired or is not what the archive holds;"

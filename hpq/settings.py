@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -40,6 +41,7 @@ class Settings:
     lease_s: float = 30.0
     reap_s: float = 5.0
     grace_s: float = 12.0
+    pod_grace_s: float = 0.0  # what the kubelet gives; 0 = not said
     lost_max: int = 3
     gpus_per_trial: int = 1
     trials_per_gpu: int = 1
@@ -72,18 +74,20 @@ def _sweep(text: str) -> str:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 86_400:
-        raise ValueError("use seconds, above 0 and below a day")
-    return value
+    with suppress(ValueError):
+        value = float(text)
+        if 0 < value < 86_400:
+            return value
+    raise ValueError("use seconds, above 0 and below a day")
 
 
 def _count(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
-            raise ValueError(f"use a whole number from {low} to {high}")
-        return value
+        with suppress(ValueError):
+            value = int(text)
+            if low <= value <= high:
+                return value
+        raise ValueError(f"use a whole number from {low} to {high}")
 
     return parse
 
@@ -122,6 +126,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "lease_s": _seconds,
     "reap_s": _seconds,
     "grace_s": _seconds,
+    "pod_grace_s": _seconds,
     "lost_max": _count(1, 1000),
     "gpus_per_trial": _count(1, 64),
     "trials_per_gpu": _count(1, 64),
@@ -137,10 +142,11 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
 
 # What training code gets; a trial may well call hpq, so these are no misspelt settings.
 _GIVEN = frozenset("ATTEMPT ATTEMPT_ID CHECKPOINT_DIR OUT PARAMS REPORT SWEEP_ID TRIAL_ID".split())
+_LAST_WORDS_S = 5.0
 _CLOSE = 0.8  # of difflib's ratio: LEAS_S and REDISURL are close, REDIS_SERVICE_HOST is not
 
 ABOUT: Mapping[str, str] = {
-    "redis_url": "the server; unset: a private one under HPQ_HOME",
+    "redis_url": "redis://, rediss:// (TLS) or unix://; unset: a private server under HPQ_HOME",
     "redis_password_file": "a file with the server's password",
     "prefix": "begins the names of all keys: sweeps of one Redis apart",
     "user": "whose sweeps are mine",
@@ -152,7 +158,8 @@ ABOUT: Mapping[str, str] = {
     "sweep": "the only sweep of the workers started here; unset: any",
     "lease_s": "seconds without a beat until a trial is given to another",
     "reap_s": "seconds between two looks for lost trials",
-    "grace_s": "seconds that a trial has when its worker must go",
+    "grace_s": "seconds that a trial has when its worker must go; in a pod, less than it has",
+    "pod_grace_s": "a pod's terminationGracePeriodSeconds; HPQ_GRACE_S follows from it",
     "lost_max": "losses without progress until a trial is poison",
     "gpus_per_trial": "GPUs for each trial",
     "trials_per_gpu": "trials that share a GPU",
@@ -191,6 +198,9 @@ def read(environ: Mapping[str, str]) -> Settings:
             raise SettingsError(f"{variable(name)}: {shown} cannot be used: {error}") from None
     values.setdefault("home", Path("~/.hpq").expanduser())
     values.setdefault("user", _login(environ))
+    pod_s = values.get("pod_grace_s")
+    if isinstance(pod_s, float):  # before the kubelet's SIGKILL there must be time to say so
+        values.setdefault("grace_s", max(0.5 * pod_s, pod_s - _LAST_WORDS_S))
     path = values.get("redis_password_file")
     if isinstance(path, Path):
         if "redis_url" not in values:

@@ -5,10 +5,12 @@ Filled by `view`, drawn by the producer. Times are the server's, in integer mill
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
+from hpq.room import Room
 from hpq.sweep import Sweep
-from hpq.trial import Trial
+from hpq.trial import Trial, TrialState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,16 @@ class Snapshot:
     recent: tuple[Trial, ...]  # last ended first
     workers: tuple[Worker, ...]  # live workers of the sweep's class
     pace: Pace
+    room: Room | None = None  # the server's; None where it does not say
+    silent_ms: float = math.inf  # without a beat for so long, a running trial's worker is silent
+    is_old: bool = False  # Redis has not answered since; `at_ms` goes on by a clock here
     last_event: str  # id of the newest event seen; XREAD goes on from here
+
+    def silence_ms(self, trial: Trial) -> int:
+        """How long a running trial's worker has given no sign of life, where that is too long."""
+        since = self.at_ms - trial.beat_ms
+        is_silent = trial.state is TrialState.RUNNING and trial.beat_ms and since > self.silent_ms
+        return since if is_silent and not self.is_old else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,9 +91,10 @@ class Store(ControlStore):
                     leave(rest[0].decode())
                 return None
             try:
-                return wire_attempt.decode_claim(self._keys, rest)
+                return wire_attempt.decode_claim(self._keys, rest, nonce)
             except DecodeError as error:  # nobody can train it; the next one, then
-                self.commit(wire_attempt.blank_claim(rest), wire_attempt.unreadable(error), 0)
+                claim = wire_attempt.blank_claim(rest, nonce)
+                self.commit(claim, wire_attempt.unreadable(error), 0)
                 nonce += "+"
 
     def sweep(self, sid: str) -> Sweep:
@@ -118,7 +119,7 @@ class Store(ControlStore):
             who.name,
             who.worker_class,
             lease_ms,
-            *wire_attempt.batch_args(batch),
+            *wire_attempt.batch_args(batch, claim.nonce),
         )
         return Verdict(word)
 
@@ -130,6 +131,7 @@ class Store(ControlStore):
             claim.trial.number,
             claim.attempt,
             *wire_attempt.outcome_args(outcome, sweep_retries),
+            claim.nonce,
         )
         self._tickets(rest[0], rest[1])
         return Committed(word)
@@ -137,7 +139,12 @@ class Store(ControlStore):
     def release(self, claim: Claim, reason: Reason) -> str:
         """Give a running trial back uncharged; answers released, already, stale or unknown."""
         word, rest = self._scripts.run(
-            "release", claim.trial.sweep, claim.trial.number, claim.attempt, reason
+            "release",
+            claim.trial.sweep,
+            claim.trial.number,
+            claim.attempt,
+            reason,
+            claim.nonce,
         )
         self._tickets(rest[0], rest[1])
         return word

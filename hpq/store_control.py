@@ -62,12 +62,13 @@ class ControlStore(CodeStore):
             touched += int(rest[2])
         return touched
 
-    def remove(self, sid: str) -> list[str]:
+    def remove(self, sid: str, *, keep_files: bool = False) -> list[str]:
         """Delete a sweep with everything it holds, and what an interrupted call left.
 
-        Answers the ids of the stores that have files of it; these go as `hpq.doomed` says.
+        Answers the ids of the stores that have files of it; these go as `hpq.doomed` says, or stay
+        with `keep_files`.
         """
-        _, stores = self._scripts.run("remove", sid)
+        _, stores = self._scripts.run("remove", sid, int(keep_files))
         for half in self.half_removed():
             removal.finish(self._redis, self._keys, half)
         return [raw.decode() for raw in stores]

@@ -82,6 +82,7 @@ class FailureKind(StrEnum):
 _TRIED_AGAIN = frozenset({FailureKind.OUT_OF_MEMORY, FailureKind.STALLED, FailureKind.KILLED})
 _LOST = frozenset({FailureKind.LOST, FailureKind.POISON})
 _MOVES = frozenset({FailureKind.OUT_OF_MEMORY, FailureKind.STALLED})
+_NAMES = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")  # of folders and files
 
 JsonScalar = str | int | float | bool | None
 Json = JsonScalar | list["Json"] | dict[str, "Json"]
@@ -134,6 +135,13 @@ class Claim:
     attempt: int
     params: Params
     checkpoint: Checkpoint | None = None
+    nonce: str = ""  # the claim's own; "" from a worker that does not send it yet
+
+    @property
+    def token(self) -> str:
+        """The attempt and a little of the nonce, as a name for what this execution writes."""
+        own = "".join(c for c in self.nonce if c in _NAMES)[:6]
+        return f"{self.attempt}-{own}" if own else str(self.attempt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +224,8 @@ class Trial:
     checkpoint: Checkpoint | None = None
     artifacts: Artifacts | None = None
     restarted: str = ""  # why the last attempt could not go on from a checkpoint
+    gone: str = ""  # who let its files go: keep, or rm (and an archive brought the sweep back)
+    thinned: bool = False  # its log and points were dropped: the server was full
     reused: str = ""  # the trial of an older sweep whose result this is; it never ran here
     group: Group | None = None  # in a ranking of sets with replicates: what they came to
     pruning: Pruning | None = None  # also of a trial that came to its end before it heard

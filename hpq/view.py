@@ -19,6 +19,7 @@ from hpq.errors import DecodeError, NotFound
 from hpq.events import event_of
 from hpq.fields import Reader, Row
 from hpq.keys import Keys
+from hpq.room import Room, room_of
 from hpq.snapshot import Event, Snapshot, Unreadable, Worker, pace_of
 from hpq.sweep import Sweep
 from hpq.trials_view import TrialsView
@@ -194,8 +195,17 @@ class View(TrialsView, BooksView):
             recent=shown[1],
             workers=tuple(self.workers(sweep.worker_class)),
             pace=pace_of(*(float(v or 0) for v in row)),
+            room=self.room(),
+            silent_ms=SILENT * self._lease_ms,
             last_event=events[0][0].decode() if events else "0",
         )
+
+    def room(self) -> Room | None:
+        """How full the server is; None where it does not say."""
+        try:
+            return room_of(self._redis)
+        except (ResponseError, KeyError):  # these credentials may not ask
+            return None
 
 
 def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float) -> Worker:

@@ -16,8 +16,8 @@ FAILED_LOG_KEPT_BYTES = 262_144
 _WHY_CHARACTERS = 200
 
 
-def decode_claim(keys: Keys, answer: list[Any]) -> Claim:
-    """What `claim` answers after its word.
+def decode_claim(keys: Keys, answer: list[Any], nonce: str) -> Claim:
+    """What `claim` answers after its word to who asked with this nonce.
 
     A checkpoint that cannot be read is one in no store that anybody has: the worker says so and
     starts from nothing.
@@ -34,13 +34,13 @@ def decode_claim(keys: Keys, answer: list[Any]) -> Claim:
         told = wire_trial.decode_trial(keys.trial(trial), trial, row, {}, dropped=False).checkpoint
     except DecodeError:
         told = Checkpoint(store="unknown", path="")
-    return Claim(trial=trial, attempt=int(attempt), params=values, checkpoint=told)
+    return Claim(trial=trial, attempt=int(attempt), params=values, checkpoint=told, nonce=nonce)
 
 
-def blank_claim(answer: list[Any]) -> Claim:
+def blank_claim(answer: list[Any], nonce: str) -> Claim:
     """The claim that an answer is whose parameters cannot be read."""
     trial = TrialId(sweep=answer[0].decode(), number=int(answer[1]))
-    return Claim(trial=trial, attempt=int(answer[2]), params={})
+    return Claim(trial=trial, attempt=int(answer[2]), params={}, nonce=nonce)
 
 
 def unreadable(error: DecodeError) -> Outcome:
@@ -54,8 +54,8 @@ def _files(record: Checkpoint | Artifacts | None) -> str:
     return wire.dumps(asdict(record)) if record else ""
 
 
-def batch_args(batch: Batch) -> list[str | bytes | int]:
-    """What `beat` takes of a batch."""
+def batch_args(batch: Batch, nonce: str) -> list[str | bytes | int]:
+    """What `beat` takes of a batch, and of the claim."""
     points = [part for p in batch.points for part in (str(p.step), p.name, wire.number(p.value))]
     return [
         batch.seq,
@@ -66,6 +66,7 @@ def batch_args(batch: Batch) -> list[str | bytes | int]:
         _files(batch.checkpoint),
         batch.checkpoint.step if batch.checkpoint else 0,
         batch.restarted[:_WHY_CHARACTERS],
+        nonce,
         *points,
     ]
 

@@ -70,6 +70,8 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         checkpoint=r.parse("checkpoint", None, lambda text: known(Checkpoint, text)),
         artifacts=r.parse("artifacts", None, lambda text: known(Artifacts, text)),
         restarted=r.text("restarted"),
+        gone=r.text("gone"),
+        thinned=bool(r.text("thinned")),
         reused=r.text("reused"),
         pruning=r.parse("pruning", None, wire_early.pruning),
     )

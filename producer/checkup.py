@@ -18,12 +18,12 @@ from hpq.files import open_files
 from hpq.gpus import gpu_names
 from hpq.keys import Keys
 from hpq.passwords import redact
+from hpq.room import room_of
 from hpq.settings import Settings
 from hpq.signing import fingerprint, key_of
 from hpq.snapshot import Worker
 from hpq.view import View
 from producer.look.text import trials_of
-from producer.room import room_of
 from producer.server.embedded import attach
 
 
@@ -65,8 +65,10 @@ def _server(redis: Redis, *, private: bool) -> Iterator[Finding]:
     if not room.takes(0):
         yield Finding(
             level="poor",
-            what=f"{room.used / room.limit:.0%} of maxmemory is used: enqueue refuses",
-            remedy="`hpq ls --all --size` shows what is large; `hpq rm` it, or raise maxmemory",
+            what=f"{room.used / room.limit:.0%} of maxmemory is used: enqueue refuses"
+            + (", and no trial starts" if room.is_full else ""),
+            remedy="`hpq ls --all --size` shows what is large; `hpq archive` it and then"
+            " `hpq rm`, or raise maxmemory",
         )
     if not room.limit and not private:
         yield Finding(
@@ -79,9 +81,28 @@ def _server(redis: Redis, *, private: bool) -> Iterator[Finding]:
             what="appendonly is off: a killed server loses sweeps and results",
             remedy="CONFIG SET appendonly yes, and in redis.conf",
         )
+    yield from _users(redis)
     role = redis.info("replication")["role"]
     if role != "master":
         yield Finding(level="wrong", what=f"the server is a {role}", remedy="use the primary")
+
+
+def _users(redis: Redis) -> Iterator[Finding]:
+    """ACL users that a restart of the server would lose; only an administrator can ask for them."""
+    try:
+        (aclfile,) = redis.config_get("aclfile").values()
+        unsaved = set[str | bytes]() if aclfile else set(redis.acl_users()) - {"default"}
+        if not unsaved:
+            return
+        config = str(redis.info("server").get("config_file", ""))
+    except (RedisError, ValueError):
+        return
+    yield Finding(
+        level="poor",
+        what=f"{trials_of(len(unsaved), 'ACL user')} and no aclfile: a restart may lose them",
+        remedy="aclfile PATH in redis.conf, with the lines of `hpq redis-acl --aclfile`"
+        + (f"; or CONFIG REWRITE, which writes them into {config}" if config else ""),
+    )
 
 
 def _workers(settings: Settings, redis: Redis) -> Iterator[Finding]:
@@ -101,6 +122,13 @@ def _workers(settings: Settings, redis: Redis) -> Iterator[Finding]:
         for sid, reason in worker.refuses.items():
             yield Finding(level="poor", what=f"{worker.name} leaves {sid} alone: {reason}")
     counters: Any = redis.hgetall(Keys(settings.prefix).counters)
+    if dropped := int(counters.pop(b"histories_dropped", 0)):
+        yield Finding(
+            level="poor",
+            what=f"logs and curves of {trials_of(dropped)} were dropped so far: the server was"
+            " full",
+            remedy="raise maxmemory, or `hpq archive` and then `hpq rm` old sweeps",
+        )
     for name, count in counters.items():
         yield Finding(level="note", what=f"{name.decode().replace('_', ' ')}: {int(count)}")
 
@@ -142,8 +170,9 @@ def _store(settings: Settings) -> Finding:
     except SettingsError as error:
         return Finding(level="wrong", what=str(error), exit_code=int(error.exit_code))
     except OSError as error:
-        what = f"HPQ_STORE={place} cannot be written: {error}"
-        return Finding(level="wrong", what=what, exit_code=int(ExitCode.USER))
+        what = f"HPQ_STORE={place} cannot be written: {error.strerror or error}"
+        remedy = "name a directory that you may write and that all workers see, or a URL"
+        return Finding(level="wrong", what=what, remedy=remedy, exit_code=int(ExitCode.USER))
     return Finding(level="good", what=f"HPQ_STORE={place} can be written; its id is {files.id}")
 
 

@@ -47,7 +47,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "cancel": ("control", "Stop a sweep or a trial now"),
         "retry": ("control", "Queue failed or cancelled trials again"),
         "set": ("control", "Change a sweep's limits"),
-        "rm": ("control", "Delete a sweep with all its results"),
+        "rm": ("rm", "Delete a sweep with all its results"),
+    },
+    "Cluster": {
+        "manifests": ("manifests", "Kubernetes manifests, filled in"),
     },
     "Care": {
         "doctor": ("doctor", "Check the server, the workers and the data"),

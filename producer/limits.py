@@ -48,6 +48,8 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "canary": ("canary", _whole(0, 1_000_000)),
 }
 
+_DURATIONS = frozenset({"timeout_s", "stall_s"})
+
 
 def limits(changes: Sequence[str]) -> dict[str, str]:
     """KEY=VALUE words as fields of a sweep.
@@ -70,3 +72,23 @@ def limits(changes: Sequence[str]) -> dict[str, str]:
     if not fields:
         raise UserError(f"say what to change: KEY=VALUE, KEY one of {', '.join(_KEYS)}")
     return fields
+
+
+def in_words(fields: Mapping[str, str]) -> str:
+    """Fields of a sweep as KEY=VALUE words, durations as people write them: `stall=2h canary=0`."""
+    keys = {field: key for key, (field, _) in _KEYS.items()}
+    return " ".join(
+        f"{keys.get(name, name)}={_duration(text) if name in _DURATIONS else text}"
+        for name, text in fields.items()
+    )
+
+
+def _duration(text: str) -> str:
+    try:
+        seconds = float(text)
+    except ValueError:  # a newer version's
+        return text
+    for unit in "dhm":
+        if seconds and seconds % _UNIT_S[unit] == 0:
+            return f"{seconds / _UNIT_S[unit]:g}{unit}"
+    return f"{seconds:.12g}s"

@@ -9,7 +9,7 @@ from hpq import code
 from hpq.hyperparams import SHIPPED
 from hpq.sweep import Sweep
 from producer.look.stores import why_not_kept
-from producer.look.takers import why_not_taken
+from producer.look.takers import why_full, why_not_taken
 from producer.session import Session
 
 
@@ -27,8 +27,8 @@ def say_if_not_taken(session: Session, sid: str) -> None:
     sweep = session.view.sweep(sid)
     if sweep.state.is_over:
         return
-    reason = _edited(session, sweep)
-    if reason is None:
+    reason = why_full(session.view.room()) or _edited(session, sweep)
+    if not reason:
         reason = why_not_taken(sweep, session.view.workers(sweep.worker_class), SHIPPED)
     if reason:
         print(reason, file=sys.stderr)

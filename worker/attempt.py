@@ -53,9 +53,9 @@ class Attempts:
         Raises:
             OSError: this machine cannot start anything (no disk, no process).
         """
-        place = Place.make(self._settings.home, claim)
         collector, is_over = Collector(sweep.metric), False
-        self._beats.begin(claim, collector)
+        self._beats.begin(claim, collector)  # before the disk, which may be slow
+        place = Place.make(self._settings.home, claim)
         try:
             files = self._shelf.open()
             keeper = Keeper(
@@ -146,7 +146,7 @@ class Attempts:
 
     def _ready(self, claim: Claim, sweep: Sweep, env: Mapping[str, str]) -> Child:
         launch = sweep.launch
-        fresh = "" if _is_resident(sweep) else f"{claim.trial}/{claim.attempt}"
+        fresh = "" if _is_resident(sweep) else f"{claim.trial}/{claim.token}"
         key = RunnerKey(
             trainer=launch.trainer,
             code=launch.code,

@@ -104,7 +104,7 @@ class Place:
     def make(cls, home: Path, claim: Claim) -> Place:
         """Make them afresh."""
         # One flat name: workers of a machine share the folder, and none removes another's parent.
-        name = f"{claim.trial.sweep}.{claim.trial.number}.{claim.attempt}"
+        name = f"{claim.trial.sweep}.{claim.trial.number}.{claim.token}"
         work = home / "work" / name
         work.parent.mkdir(parents=True, exist_ok=True)
         owned = Owned(work)

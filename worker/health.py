@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from worker.vitals import Vital
 
 STILL_S = 60.0  # without a turn of the fleet's loop: it hangs
+LOST_S = 15.0  # without an answer of Redis, where the last two looks failed: not ready
 # Without a word of a worker beyond HPQ_REAP_S: two answers of Redis may time out in between.
 SILENT_S = 120.0
 Clock = Callable[[], float]
@@ -28,6 +29,7 @@ class Slot:
     why: str = ""
     heard_at: float = 0.0
     redis_at: float = 0.0
+    missed: int = 0  # looks at Redis that failed since
     beat_s: float = 0.0  # wall clock of redis_at, for people's graphs
     is_there: bool = False
 
@@ -65,9 +67,11 @@ class Health:
         if vital.kind == "state":
             one.word, one.why = vital.word, vital.why
         elif vital.kind == "tick":
-            one.redis_at, one.beat_s = one.heard_at, time.time()
+            one.redis_at, one.beat_s, one.missed = one.heard_at, time.time(), 0
             if vital.server:
                 self.server, self.server_at = dict(vital.server), one.heard_at
+        elif vital.kind == "error":
+            one.missed += 1
 
     def figures(self) -> Mapping[str, float]:
         """What Redis counted when last asked; nothing where that is long ago."""
@@ -92,7 +96,8 @@ class Health:
     def _why(self, number: int, slot: Slot) -> str:
         if not slot.is_there:
             return f"worker {number} is not running"
-        if not slot.redis_at or self.clock() - slot.redis_at > SILENT_S / 2 + self.every_s:
+        bound_s = LOST_S if slot.missed > 1 else SILENT_S / 2 + self.every_s
+        if not slot.redis_at or self.clock() - slot.redis_at > bound_s:
             return f"worker {number} does not reach Redis"
         if slot.word == "stopping":
             return f"worker {number} is stopping"

@@ -120,8 +120,8 @@ def _stalled(ending: Ending, sweep: Sweep, got: Collector) -> Outcome:
     if not sweep.stall_s:
         limit += f" (the longer of {LEAST_S / 60:.0f} min and {USUAL} times its usual gap)"
     line = (
-        f"it neither reported nor printed for {limit}; its log has the stacks; `stall: 2h` in the"
-        f" file, or hpq set {sweep.id} stall=2h, lets it be silent longer"
+        f"it neither reported nor printed for {limit}; its log has the stacks; to let it be silent"
+        f" longer: hpq set {sweep.id} stall=2h, then hpq retry --failed {sweep.id}"
     )
     mark = "neither reported nor printed"
     failure = Failure(kind=FailureKind.STALLED, message=line, fingerprint=mark)

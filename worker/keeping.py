@@ -46,7 +46,7 @@ class Keeper:
     ) -> None:
         self._files, self._claim, self._place = files, claim, place
         self._collector, self._nudge, self._signals = collector, nudge, signals
-        self._base = folder_of(prefix, claim.trial, claim.attempt)
+        self._base = folder_of(prefix, claim.trial, claim.token)
         self._number = 0
         self._over = Event()
         self._thread: Thread | None = None

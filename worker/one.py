@@ -54,6 +54,20 @@ def _leads(settings: Settings, who: str) -> Callable[[str], Lead]:
     return lambda sid: Lead(redis, keys, top_up, sid, who, settings.lease_ms)
 
 
+def _signals(settings: Settings, stopping: Stopping) -> Signals:
+    return Signals(
+        wake=stopping.read_end,
+        level=lambda: stopping.level,
+        is_late=lambda: stopping.is_late(settings.grace_s),
+    )
+
+
+def _ticket_worker(settings: Settings, name: str, slot: Slot, outage: Outage) -> TicketWorker:
+    redis = connect(settings.redis_url, retries=1)
+    tickets = Tickets(redis, Keys(settings.prefix))
+    return TicketWorker(redis, tickets, settings.queue, name, slot, outage)
+
+
 def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> None:
     """Work until told to stop.
 
@@ -78,15 +92,10 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
     outage = Outage()
     beat_store = _store(settings, retries=0, timeout_s=3.0)
     beats = Beats(beat_store, who, settings.lease_ms, stopping.write_end, outage)
-    signals = Signals(
-        wake=stopping.read_end,
-        level=lambda: stopping.level,
-        is_late=lambda: stopping.is_late(settings.grace_s),
-    )
+    signals = _signals(settings, stopping)
     shelf = Shelf(settings)
     attempts = Attempts(settings, environ, access, beats, signals, shelf)
-    keys = Keys(settings.prefix)
-    doomed = DoomedFiles(connect(settings.redis_url, retries=1), keys)
+    doomed = DoomedFiles(connect(settings.redis_url, retries=1), Keys(settings.prefix))
     tidy = Tidy(settings, shelf, doomed)
     suggesters = Suggesters(environ, name, _leads(settings, name))
     slot = Slot(
@@ -112,8 +121,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
         vitals,
         outage,
     )
-    redis = connect(settings.redis_url, retries=1)
-    worker = TicketWorker(redis, Tickets(redis, keys), settings.queue, name, slot, outage)
+    worker = _ticket_worker(settings, name, slot, outage)
     shelf.say_if_another(doomed.stores())
     tidy.start()
     housekeeper.start()

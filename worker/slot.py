@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from redis.exceptions import RedisError
 
+from hpq.connection import short_reason
 from hpq.errors import HpqError
 from hpq.outcome import Committed, Outcome, Presence, Reason
 from hpq.settings import Settings
@@ -60,6 +61,7 @@ class Slot:
         self._stopping, self._tidy, self._provenance = stopping, tidy, provenance
         self._vitals, self._outage = vitals, outage
         self._suggesters, self._unfed = suggesters, set[str]()
+        self._outages = outage.times  # seen by this slot
         self._spool = Spool(settings.home, settings.prefix)
         self.refusals = Refusals(access)
         self.trial = ""  # what it runs now; "" when idle
@@ -85,6 +87,9 @@ class Slot:
         return ran
 
     def _claim(self, nonce: str) -> Claim | None:
+        if self._outage.times != self._outages:
+            self._outages = self._outage.times
+            self._spool.look_again()
         if self._spool.flush(self._store):  # it may hold the result of what would be claimed
             self._tidy.soon()
         return self._store.claim(
@@ -174,7 +179,8 @@ class Slot:
         if outcome is None:
             self._beats.end()
             if result.halt is Halt.STOPPING:
-                self._release(claim, Reason.STOPPING)
+                if self._release(claim, Reason.STOPPING):
+                    log.info("%s: told to stop; given back, others go on with it", claim.trial)
             elif result.halt is Halt.UNKNOWN:
                 log.warning(
                     "Redis does not know %s any more: removed, or its data lost", claim.trial
@@ -199,11 +205,12 @@ class Slot:
         is_data = failure is not None and failure.kind is FailureKind.DATA_MISSING
         self._release(claim, Reason.DATA_MISSING if is_data else Reason.WORKER_FAULT)
 
-    def _release(self, claim: Claim, reason: Reason) -> None:
+    def _release(self, claim: Claim, reason: Reason) -> bool:
         try:
-            self._store.release(claim, reason)
+            return self._store.release(claim, reason) in ("released", "already")
         except RedisError as error:  # the lease ends by itself
             log.warning("%s could not be given back: %s", claim.trial, error)
+            return False
 
     def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> str:
         """Hand over the last reports and then the result; the disk keeps it while Redis is away."""
@@ -217,7 +224,8 @@ class Slot:
             answer = hand_over()
         except RedisError as error:
             self._outage.kept()
-            log.warning("%s: Redis: %s; %s", claim.trial, error, self._keep(claim, outcome, sweep))
+            kept = self._keep(claim, outcome, sweep)
+            log.warning("%s: Redis: %s; %s", claim.trial, short_reason(error), kept)
             answer = self._insist(lambda _: hand_over())
         if answer is not None:
             if answer is Committed.UNKNOWN:  # only a person may drop it

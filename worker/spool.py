@@ -1,39 +1,50 @@
 """Results that Redis could not take yet, as files under HPQ_HOME, so that a crash loses none.
 
 A file is written whole under another name and then moved; committing one twice is harmless, since
-the store takes an attempt's end once.
+the store takes an attempt's end once. What is no result is set aside as `.bad`, what Redis does not
+know as `.unknown`: neither keeps a worker from its work.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from hpq.fields import known, word
+from redis.exceptions import DataError, ResponseError
+
 from hpq.outcome import Committed, Outcome
 from hpq.store import Store
-from hpq.trial import Artifacts, Claim, Failure, FailureKind, TrialId, TrialState
+from hpq.trial import Claim
+from worker.spooled import Newer, decode, encode
 
 log = logging.getLogger("hpq.spool")
+_UNKNOWN_S = 300.0  # between two questions for what Redis did not know
+# What a server refuses for reasons of its own, whatever the commit says; it may take it later.
+_SERVERS = re.compile(
+    r"\b(OOM|READONLY|LOADING|NOPERM|NOAUTH|WRONGPASS|MISCONF|BUSY|NOREPLICAS|MASTERDOWN|CLUSTERDOWN"
+    r"|TRYAGAIN|NOSCRIPT|UNKILLABLE|ACL|can't run this command|permission)"
+)
 
 
 class Spool:
-    """The results of this machine's workers that wait for Redis."""
+    """The results of this machine's workers that wait for Redis. `clock`: seconds that rise."""
 
-    def __init__(self, home: Path, prefix: str) -> None:
-        self._folder = home / "spool" / prefix
-        self._left: set[Path] = set()  # said to be a newer worker's
+    def __init__(
+        self, home: Path, prefix: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._folder, self._clock = home / "spool" / prefix, clock
+        self._left: set[Path] = set()  # said to stay: a newer worker's, or cannot be moved
         self._held: dict[Path, int] = {}  # descriptors: the lock says that its worker sees to it
+        self._asked_at: float | None = None  # for what Redis did not know
 
     def _path(self, claim: Claim) -> Path:
-        return self._folder / f"{claim.trial.sweep}.{claim.trial.number}.{claim.attempt}.json"
+        return self._folder / f"{claim.trial.sweep}.{claim.trial.number}.{claim.token}.json"
 
     def put(self, claim: Claim, outcome: Outcome, retries: int) -> None:
         """Keep one result, whole or not at all.
@@ -41,19 +52,26 @@ class Spool:
         Raises:
             OSError: the disk does not take it.
         """
+        text = encode(claim, outcome, retries).encode()
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(claim)
         draft = path.with_suffix(f".{os.getpid()}.tmp")
+        # For writing too: some network file systems lock nothing else.
+        held = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
-            draft.write_text(json.dumps(_encode(claim, outcome, retries)), "utf-8")
-            held = os.open(draft, os.O_RDONLY)
-            fcntl.flock(held, fcntl.LOCK_EX)  # its reports go first, and this process has them
-            self._let_go(path)
-            self._held[path] = held
+            with open(held, "wb", closefd=False) as file:
+                file.write(text)
+            os.fsync(held)
+            with suppress(OSError):  # a file system without locks: another may be quicker
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its reports go first
             draft.replace(path)
         except OSError:
+            os.close(held)
             draft.unlink(missing_ok=True)
             raise
+        self._let_go(path)
+        self._held[path] = held
+        _sync(self._folder)
 
     def _let_go(self, path: Path) -> None:
         if path in self._held:
@@ -69,7 +87,9 @@ class Spool:
 
         Its data may come back, from a backup or with the right server: `flush` tries again.
         """
-        path = self._path(claim)
+        self._settle(self._path(claim), claim, answer)
+
+    def _settle(self, path: Path, claim: Claim, answer: Committed) -> None:
         self._let_go(path)
         aside = path.with_suffix(".unknown")
         if answer is not Committed.UNKNOWN:
@@ -80,40 +100,89 @@ class Spool:
             path.replace(aside)
             log.warning("Redis does not know %s; its result is kept as %s", claim.trial, aside)
 
+    def look_again(self) -> None:
+        """Redis was away, and may know now what it did not know."""
+        self._asked_at = None
+
     def flush(self, store: Store) -> int:
         """Commit what is kept, oldest first; answers how many results Redis has answered for.
+
+        What Redis did not know is asked for at the first call and every few minutes.
 
         Raises:
             redis.RedisError: Redis is still away; what is left stays.
         """
-        done = 0
-        kept = [*self._folder.glob("*.json"), *self._folder.glob("*.unknown")]
-        for path in sorted(kept, key=_age):
-            try:
-                with path.open("rb") as file:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                    claim, outcome, retries = _decode(json.load(file))
-            except OSError:  # gone or held: another worker of this machine sees to it
-                continue
-            except _Newer as error:
-                if path not in self._left:
-                    log.warning("%s: left for a newer worker: %s", path, error)
-                self._left.add(path)
-                continue
-            except (ValueError, KeyError, TypeError) as error:
-                log.error("%s: not a result that can be read: %s; set aside", path, error)
-                path.replace(path.with_suffix(".bad"))
-                continue
-            answer = store.commit(claim, outcome, retries)
-            self.settle(claim, answer)
-            if answer is not Committed.UNKNOWN:
-                log.info("spooled result of %s: %s", claim.trial, answer)
-                done += 1
+        now, kept = self._clock(), [*self._folder.glob("*.json")]
+        asks = self._asked_at is None or now - self._asked_at >= _UNKNOWN_S
+        if asks:
+            kept += self._folder.glob("*.unknown")
+        done = sum(self._commit(store, path) for path in sorted(kept, key=_age))
+        if asks:
+            self._asked_at = now
         return done
 
+    def _commit(self, store: Store, path: Path) -> bool:
+        """Commit one result; False where Redis has not answered for it."""
+        try:
+            if (text := self._read(path)) is None:
+                return False
+            claim, outcome, retries = decode(text)
+            answer = store.commit(claim, outcome, retries)
+        except Newer as error:
+            self._leave(path, f"left for a newer worker: {error}")
+            return False
+        except (ValueError, KeyError, TypeError, RecursionError, DataError) as error:
+            self._set_aside(path, error)
+            return False
+        except ResponseError as error:
+            if type(error) is not ResponseError or _SERVERS.search(str(error)):
+                raise
+            self._set_aside(path, error)
+            return False
+        self._settle(path.with_suffix(".json"), claim, answer)
+        if answer is Committed.UNKNOWN:
+            return False
+        log.info("spooled result of %s: %s", claim.trial, answer)
+        return True
 
-class _Newer(Exception):
-    """The file says what only a newer version can commit."""
+    def _read(self, path: Path) -> bytes | None:
+        """What is in a file; None where it is not this worker's turn, or it is gone."""
+        if path in self._held:
+            return None
+        try:
+            with path.open("rb") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:  # held: another worker of this machine sees to it
+                    return None
+                except OSError:  # a file system without locks: committing it twice is harmless
+                    pass
+                return file.read()
+        except OSError:  # gone, or not ours to read
+            return None
+
+    def _leave(self, path: Path, why: str) -> None:
+        if path not in self._left:
+            log.warning("%s: %s", path, why)
+        self._left.add(path)
+
+    def _set_aside(self, path: Path, error: Exception) -> None:
+        try:
+            path.replace(path.with_suffix(".bad"))
+        except OSError as why:  # as in a folder that is another user's
+            self._leave(path, f"not a result that can be committed: {error}; it stays: {why}")
+            return
+        log.error("%s: not a result that can be committed: %s; set aside", path, error)
+
+
+def _sync(folder: Path) -> None:
+    """The names in a folder are on the disk."""
+    with suppress(OSError):  # not every file system does that
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def _age(path: Path) -> float:
@@ -121,45 +190,3 @@ def _age(path: Path) -> float:
         return path.stat().st_mtime
     except FileNotFoundError:
         return 0.0
-
-
-def _encode(claim: Claim, outcome: Outcome, retries: int) -> dict[str, object]:
-    return {
-        "sweep": claim.trial.sweep,
-        "number": claim.trial.number,
-        "attempt": claim.attempt,
-        "retries": retries,
-        "outcome": asdict(outcome),
-    }
-
-
-def _decode(data: dict[str, object]) -> tuple[Claim, Outcome, int]:
-    raw = data["outcome"]
-    if not isinstance(raw, dict):
-        raise ValueError("outcome is not a mapping")
-    state = word(TrialState, str(raw["state"]))
-    if state is None:
-        raise _Newer(f"it knows no state {raw['state']!r}")
-    left = raw.get("artifacts")  # an older worker's file has none
-    outcome = Outcome(
-        state=state,
-        objective=raw["objective"],
-        best=raw.get("best"),
-        step=int(raw["step"]),
-        failure=_failure(raw["failure"]),
-        ran_ms=raw.get("ran_ms"),
-        artifacts=None if left is None else known(Artifacts, left),
-    )
-    trial = TrialId(sweep=str(data["sweep"]), number=int(str(data["number"])))
-    claim = Claim(trial=trial, attempt=int(str(data["attempt"])), params={})
-    return claim, outcome, int(str(data["retries"]))
-
-
-def _failure(told: Mapping[str, Any] | None) -> Failure | None:
-    if told is None:
-        return None
-    kind = word(FailureKind, str(told["kind"]))
-    if kind is not None:
-        return known(Failure, {**told, "kind": kind})
-    message = f"{told['kind']}: {told['message']}"  # as readers show a kind that they do not know
-    return known(Failure, {**told, "kind": FailureKind.USER_ERROR, "message": message})

@@ -5,8 +5,8 @@
 -- KEYS prefix
 -- ARGV sweep, number, attempt, worker, class, lease in ms, sequence number, step, live objective
 --      ('' for none), phase, printed bytes, the checkpoint that was published since as JSON ('' for
---      none), its step, why the training starts again without one ('' if it does not), then step,
---      metric and value of each point
+--      none), its step, why the training starts again without one ('' if it does not), the claim's
+--      nonce ('' for none), then step, metric and value of each point
 -- Replies: ok | stop | prune | lost | unknown
 
 local sid, n, attempt, worker, class = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -28,10 +28,10 @@ end
 
 local full = is_full()
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'resumes',
-  'closed')
+  'closed', 'nonce')
 if not f[1] or not is_there(sid) then return {'unknown'} end  -- removed, or the server lost its data
 local alive = f[2] == attempt and f[7] ~= attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
-if not alive then return {'lost'} end
+if not alive or is_anothers(f[8], ARGV[15]) then return {'lost'} end
 
 if f[1] == 'queued' then  -- reaped, but nobody claimed it since: its hours are saved
   changing(sid, function()
@@ -54,7 +54,7 @@ local function answer()
 end
 if seq <= tonumber(f[4] or 0) then return answer() end
 
-if full and (ARGV[11] ~= '' or #ARGV > 14) then
+if full and (ARGV[11] ~= '' or #ARGV > 15) then
   full = make_room(BULK) < BULK
   if full then count('reports_dropped') end
 end
@@ -100,7 +100,7 @@ local function cut(metric, points, step)
   end
 end
 
-for i = 15, #ARGV, 3 do
+for i = 16, #ARGV, 3 do
   local points = trial_key(sid, n, 'p', ARGV[i + 1])
   if f[6] then cut(ARGV[i + 1], points, tonumber(ARGV[i])) end
   redis.call('HSET', t, 'm:' .. ARGV[i + 1], ARGV[i + 2])

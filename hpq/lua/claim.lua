@@ -90,12 +90,14 @@ local function take(sid, n)
   end
   book_time(t)
   redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'kind', 'error', 'fingerprint',
-    'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints', 'pruning')
+    'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints', 'pruning',
+    'gone', 'thinned')
   if from then redis.call('HSET', t, 'step', from, 'resumes', '\n') end
   redis.call('HSET', t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', int(NOW),
-    'beat_ms', int(NOW), 'provenance', provenance)
+    'beat_ms', int(NOW), 'provenance', provenance, 'nonce', nonce)
   redis.call('HSET', w, 'nonce', nonce, 'claim', sid .. '/' .. n .. '/' .. attempt, 'state', 'busy',
     'trial', sid .. '/' .. n)
+  redis.call('PEXPIRE', w, 3 * lease)  -- as its presence does: it may have made the hash
   redis.call('ZREM', key('c', class, 'idle'), worker)
   event(sid, 'claimed', n, attempt, 'worker', worker, 'host', host, 'provenance', provenance,
     unpack(from and {'from', from} or {}))
@@ -123,4 +125,5 @@ for _, sid in ipairs(sweeps) do
 end
 redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)
 redis.call('HSET', w, 'state', 'idle', 'trial', '')
+redis.call('PEXPIRE', w, 3 * lease)
 return {'empty', newer, unfed}

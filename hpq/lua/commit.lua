@@ -5,7 +5,7 @@
 --      step, failure kind, error line, fingerprint, retries allowed, by progress (1: a failure beyond
 --      the furthest step of all such before it is not charged), moves (1: rather on another host), log
 --      bytes to keep, how long it ran in ms ('' where nobody measured it), artifacts as JSON ('' for
---      none), the best value that it reported ('' for none)
+--      none), the best value that it reported ('' for none), the claim's nonce ('' for none)
 -- Replies: done | requeued | suspect (given back uncharged: this worker fails alone) | already |
 --      stale | unknown, then class and tickets
 
@@ -14,11 +14,22 @@ local step, kind, message, fingerprint = tonumber(ARGV[6]), ARGV[7], ARGV[8], AR
 local artifacts, best = ARGV[15] or '', ARGV[16] or ''
 local s, t = sweep_key(sid), trial_key(sid, n)
 
+-- Before anything is written: a result is taken whole or not at all.
+local function finite(i, is_optional)
+  local text = ARGV[i] or ''
+  local x = tonumber(text)
+  if (is_optional and text == '') or (x and x == x and math.abs(x) < math.huge) then return end
+  error('argument ' .. i .. ' of a commit is no finite number: ' .. string.sub(text, 1, 40))
+end
+for _, i in ipairs({6, 10, 13}) do finite(i) end
+for _, i in ipairs({5, 14, 16}) do finite(i, true) end
+if artifacts ~= '' then has_store(artifacts) end
+
 if is_full() then make_room(65536) end  -- a result is taken all the same
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step',
-  'stop', 'worker')
+  'stop', 'worker', 'nonce')
 if not f[1] or not is_there(sid) then return {'unknown', '', 0} end
-if f[2] ~= attempt then
+if f[2] ~= attempt or is_anothers(f[10], ARGV[17]) then
   count('stale_commits')
   return {'stale', '', 0}
 end

@@ -35,7 +35,7 @@ end
 function verbs.stop()
   if not is_over then redis.call('HSET', s, 'flag', 'stopped') end
   close_search(sid, 'stopped')
-  touched = touched + cancel_all_waiting(sid)
+  touched = touched + cancel_all_waiting(sid, true)
 end
 
 function verbs.cancel()

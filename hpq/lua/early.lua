@@ -89,7 +89,7 @@ local function mind_target(sid, n, attempt, rule, text)
     local why = string.format('{"trial":%d,"value":%.17g,"target":%.17g}', n, value, rule.target)
     redis.call('HSET', sweep_key(sid), 'flag', 'stopped', 'reached', why)
     close_search(sid, 'target')
-    touched = cancel_all_waiting(sid)
+    touched = cancel_all_waiting(sid, true)
   end)
   event(sid, 'target', n, attempt, 'value', text, 'touched', touched)
 end

@@ -13,17 +13,31 @@ local function cancel_waiting(sid, n)
   end
 end
 
--- Answers how many they were.
-local function cancel_all_waiting(sid)
+-- True where a trial's lease was lost and nobody has claimed it since: its worker may come back.
+local function is_lost(sid, n)
+  local f = redis.call('HMGET', trial_key(sid, n), 'attempt', 'reaped')
+  return f[1] and f[1] == f[2]
+end
+
+-- Answers how many they were. `awaits`: what was lost stays for the reaper to end (reap.lua).
+local function cancel_all_waiting(sid, awaits)
   local waiting, dropped = sweep_key(sid, 'waiting'), sweep_key(sid, 'dropped')
-  local again = redis.call('ZRANGEBYSCORE', waiting, '-inf', 0)
-  for _, n in ipairs(again) do cancel_waiting(sid, n) end
+  local again, stay = redis.call('ZRANGEBYSCORE', waiting, '-inf', 0), {}
+  for _, n in ipairs(again) do
+    if awaits and is_lost(sid, n) then
+      redis.call('ZREM', waiting, n)
+      stay[#stay + 1] = n
+    else
+      cancel_waiting(sid, n)
+    end
+  end
   local rest = redis.call('ZCARD', waiting)
   if rest > 0 then
     redis.call('ZUNIONSTORE', dropped, 2, dropped, waiting)
     redis.call('DEL', waiting)
   end
-  return #again + rest
+  for _, n in ipairs(stay) do redis.call('ZADD', waiting, n - FRONT, n) end
+  return #again - #stay + rest
 end
 
 -- The worker of a running trial is gone. True where the trial, or its sweep, had been told to stop:

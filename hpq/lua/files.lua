@@ -1,9 +1,16 @@
 -- The files of trials in stores: what points to them, and which of them may go. hpq/scripts.py puts
 -- this text before every script, behind the prelude.
 
--- The files of an attempt lie in the store that a pointer (JSON) names.
+-- The id of the store that a pointer (JSON) names; what names none is an error.
+local function has_store(pointer)
+  local told = cjson.decode(pointer)
+  return type(told) == 'table' and type(told.store) == 'string' and told.store
+    or error('a pointer to files names no store')
+end
+
+-- The files of an attempt lie in the store that a pointer names.
 local function has_files_in(sid, pointer)
-  redis.call('SADD', sweep_key(sid, 'stores'), cjson.decode(pointer).store)
+  redis.call('SADD', sweep_key(sid, 'stores'), has_store(pointer))
 end
 
 -- Files of a trial (n '': of a sweep) that nothing points to may go, wherever they are: whoever has
@@ -11,6 +18,20 @@ end
 local function doom(sid, n)
   for _, store in ipairs(redis.call('SMEMBERS', sweep_key(sid, 'stores'))) do
     redis.call('XADD', key('doomed', store), '*', 's', sid, 'n', n)
+  end
+end
+
+-- What was named of a sweep's files stays after all.
+local function spare(sid, stores)
+  for _, store in ipairs(stores) do
+    local doomed, start = key('doomed', store), '-'
+    repeat
+      local page = redis.call('XRANGE', doomed, start, '+', 'COUNT', 500)
+      for _, entry in ipairs(page) do
+        start = '(' .. entry[1]
+        if entry[2][2] == sid then redis.call('XDEL', doomed, entry[1]) end  -- s comes first
+      end
+    until #page < 500
   end
 end
 
@@ -52,6 +73,8 @@ local function let_files_go(sid, n, is_whole)
   local stays = kept(sid, cjson.decode(keep))
   for _, one in ipairs(redis.call('SMEMBERS', files)) do
     if not stays[one] and redis.call('ZSCORE', sweep_key(sid, 'ended'), one) then
+      local one_t = trial_key(sid, one)
+      if redis.call('HEXISTS', one_t, 'artifacts') == 1 then redis.call('HSET', one_t, 'gone', 'keep') end
       forget_files(sid, one, 'checkpoint', 'checkpoint_step', 'artifacts')
       redis.call('SREM', files, one)
     end

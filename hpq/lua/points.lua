@@ -63,6 +63,7 @@ local function make_room(wanted)
         redis.call('DEL', trial_key(sid, one, 'log'))
         for _, name in ipairs(metrics(t)) do redis.call('DEL', trial_key(sid, one, 'p', name)) end
         redis.call('HDEL', t, 'log_bytes')
+        if redis.call('HEXISTS', t, 'bulk') == 1 then redis.call('HSET', t, 'thinned', '1') end
         weigh(sid, one, 0)
         count('histories_dropped')
       end

@@ -43,6 +43,12 @@ local function drop_code(sid)
   if redis.call('SCARD', sweeps) == 0 then redis.call('UNLINK', key('b', digest)) end
 end
 
+-- True where another claim has the attempt of this number: a server that lost its last second, or
+-- whose sweep was restored, gives a number out again. Workers and claims of an older version tell none.
+local function is_anothers(owner, nonce)
+  return (owner or '') ~= '' and (nonce or '') ~= '' and owner ~= nonce
+end
+
 local function count(what) redis.call('HINCRBY', key('counters'), what, 1) end
 
 -- False once a sweep was removed; its trials may be there a little longer.

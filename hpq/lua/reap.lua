@@ -37,17 +37,45 @@ local function poison(sid, n, t, f)
   return true
 end
 
+-- What may end but not start again (the sweep was stopped, or early termination stopped the trial) is
+-- left to its worker for LATE leases after the last beat: that may only be cut off, and its hours count.
+-- Whom a person told to stop is not waited for.
+local LATE = 4
+local function is_awaited(sid, n, told, beat_ms)
+  local is_to_end = told == 'prune' or redis.call('HGET', sweep_key(sid), 'flag') == 'stopped'
+  local until_ms = tonumber(beat_ms or 0) + LATE * lease
+  if told == 'stop' or not is_to_end or NOW >= until_ms then return false end
+  redis.call('ZADD', key('leases'), int(math.min(until_ms, NOW + lease)), sid .. '/' .. n)
+  return true
+end
+
+-- What was lost before its sweep was stopped waits in the queue, where nobody may claim it.
+local function end_unheard(sid)
+  if redis.call('HGET', sweep_key(sid), 'flag') ~= 'stopped' then return 0 end
+  local ended = 0
+  changing(sid, function()
+    for _, n in ipairs(redis.call('ZRANGEBYSCORE', sweep_key(sid, 'waiting'), '-inf', 0, 'LIMIT', 0, 100)) do
+      local beat_ms = tonumber(redis.call('HGET', trial_key(sid, n), 'beat_ms') or 0)
+      if NOW >= beat_ms + LATE * lease then
+        cancel_waiting(sid, n)
+        ended = ended + 1
+      end
+    end
+  end)
+  return ended
+end
+
 local wanted, back, over = {}, 0, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of), 'LIMIT', 0, 100)) do
   local sid, n = string.match(id, '^([^/]+)/(%d+)$')
   local t, f = sid and trial_key(sid, n), {}
   -- What is no lease, or that of a sweep that is gone, must not keep the others from coming back.
   if sid and is_there(sid) then
-    f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'beat_ms')
+    f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'beat_ms', 'stop')
   end
   if not f[1] then
     redis.call('ZREM', key('leases'), id)
-  else
+  elseif not is_awaited(sid, n, f[8], f[7]) then
     count('leases_expired')
     local want = changing(sid, function()
       let_go(sid, n, tonumber(f[7]))
@@ -102,6 +130,9 @@ local function rewrite(name, fields)
 end
 
 local sum, want, owners, busy = 0, 0, {}, {}
+for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do  -- it may close some
+  over = over + end_unheard(sid)
+end
 for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
   local owner = redis.call('HGET', sweep_key(sid), 'owner') or ''
   owners[sid], busy[owner] = owner, (busy[owner] or 0) + running(sid)

@@ -1,13 +1,13 @@
 -- A worker gives a running trial back, uncharged, to the front of its queue.
 -- KEYS prefix
--- ARGV sweep, number, attempt, reason
+-- ARGV sweep, number, attempt, reason, the claim's nonce ('' for none)
 -- Replies: released | already | stale | unknown, then class and tickets
 
 local sid, n, attempt, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 is_full()  -- goes on all the same
-local f = redis.call('HMGET', trial_key(sid, n), 'state', 'attempt')
+local f = redis.call('HMGET', trial_key(sid, n), 'state', 'attempt', 'nonce')
 if not f[1] or not is_there(sid) then return {'unknown', '', 0} end
-if f[2] ~= attempt then return {'stale', '', 0} end
+if f[2] ~= attempt or is_anothers(f[3], ARGV[5]) then return {'stale', '', 0} end
 if f[1] ~= 'running' then return {'already', '', 0} end
 local want = changing(sid, function()
   -- What runs of a stopped sweep may end, but it does not start again.

@@ -1,7 +1,7 @@
 -- Takes a sweep out of everybody's sight in one step; its parameters and trials are deleted after it.
 -- `removing` holds its id until that is done, so that an interrupted removal can be finished.
 -- KEYS prefix
--- ARGV sweep
+-- ARGV sweep, keep (1: its files stay in their stores)
 -- Replies: ok, then the ids of the stores that have files of it | unknown
 
 local sid = ARGV[1]
@@ -29,7 +29,7 @@ for _, field in ipairs(redis.call('HKEYS', s)) do  -- files that were added to i
 end
 if redis.call('HGET', key('last'), f[3]) == sid then redis.call('HDEL', key('last'), f[3]) end
 redis.call('SADD', key('removing'), sid)
-doom(sid, '')
+if ARGV[2] == '1' then spare(sid, stores) else doom(sid, '') end
 for band in string.gmatch(redis.call('HGET', s, 'bands') or '', '%d+') do
   redis.call('UNLINK', sweep_key(sid, 'band:' .. band))
 end

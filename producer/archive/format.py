@@ -41,6 +41,7 @@ class Header:
     sweep: str
     trials: int
     schema: int
+    thinned: int = 0  # trials whose logs and points had been dropped; known to who writes it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

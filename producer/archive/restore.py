@@ -3,44 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 from hpq import wire
-from hpq.errors import DecodeError, UserError
+from hpq.errors import DecodeError, OutOfReach, UserError
 from hpq.restoring import Restoring
 from hpq.tickets import Tickets
 from producer.archive.format import Header, Row, read
 from producer.archive.weight import Weight
+from producer.kept_files import Lookup
 from producer.room import check_room
 from producer.session import Session
 from producer.writing import store_of
 
 
-def restore(session: Session, path: Path) -> Header:
+def restore(session: Session, path: Path, files: Lookup | None = None) -> Header:
     """Bring a sweep back as it was; nobody sees it before it is whole.
+
+    Pointers whose files the store at hand has not any more are left out.
 
     Raises:
         UserError: the file is foreign, torn or newer, or the sweep is there.
-        OutOfReach: the server has no room for it.
+        OutOfReach: the server has no room for it, or the store does not answer.
     """
     header, fields, weight = _check(path)
     if session.redis.exists(session.keys.sweep(header.sweep)):
         raise UserError(f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it")
     for _ in check_room(session, header.trials, weight=weight):
         pass
+    look = files or Lookup(None)
     restoring = Restoring(session.redis, session.keys, header.sweep, header.trials)
     try:
         for row in _rows(path):
             if row.is_shared:
                 _share(session, row)
             elif row.trial or row.part:
-                restoring.write(row.trial, row.part, row.kind, list(_flat(row)))
+                restoring.write(row.trial, row.part, row.kind, list(_flat(_checked(row, look))))
         restoring.reveal(fields, Tickets(session.redis, session.keys).top_up)
-    except BaseException:
+    except BaseException as error:
         restoring.discard()
+        if isinstance(error, OSError):
+            raise OutOfReach(f"{header.sweep}: the store of its files: {error}") from None
         raise
     return header
+
+
+def _checked(row: Row, files: Lookup) -> Row:
+    if not row.trial or row.part:
+        return row
+    fields = {item[0]: item[1] for item in row.items}
+    return replace(row, items=tuple(files.checked(fields).items()))
 
 
 def _rows(path: Path) -> Iterator[Row]:

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,8 @@ def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
     try:
         with draft.open("xb") as raw:
             with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
-                _fill(file, header, _rows(session.redis, session.keys, sweep))
+                thinned = Thinned()
+                _fill(file, header, _rows(session.redis, session.keys, sweep, thinned))
             raw.flush()
             os.fsync(raw.fileno())
         if force:
@@ -58,7 +60,7 @@ def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
-    return header
+    return replace(header, thinned=thinned.trials)
 
 
 def _fill(file: gzip.GzipFile, header: Header, rows: Iterable[Row]) -> None:
@@ -69,14 +71,23 @@ def _fill(file: gzip.GzipFile, header: Header, rows: Iterable[Row]) -> None:
     file.write(encode_end(count).encode() + b"\n")
 
 
-def _rows(redis: Redis, keys: Keys, sweep: Sweep) -> Iterator[Row]:
+@dataclass(slots=True)
+class Thinned:
+    """How many trials have lost their log and points to a full server."""
+
+    trials: int = 0
+
+
+def _rows(redis: Redis, keys: Keys, sweep: Sweep, thinned: Thinned) -> Iterator[Row]:
     """Every key of the sweep; an event during it means that the rows are not of one moment."""
     sid, before = sweep.id, _last_event(redis, keys, sweep.id)
     yield from _cut(0, "", "hash", _hash(redis.hgetall(keys.sweep(sid))))
     for part, kind in sweep_parts(sweep.bands).items():
         yield from _cut(0, part, kind, _items(redis, keys.sweep(sid, part), kind))
     ran_on: set[bytes] = set()
-    yield from _trials(redis, keys, sid, sweep.counts.total, ran_on)
+    for row in _trials(redis, keys, sid, sweep.counts.total, ran_on):
+        thinned.trials += not row.part and any(name == b"thinned" for name, _ in row.items)
+        yield row
     yield from _cut(0, "provenance", "shared", _shared(redis, keys.provenance, ran_on))
     code = {sweep.launch.code.encode()} if sweep.launch.code else set()
     yield from _cut(0, "code", "shared", _shared(redis, keys.code, code))

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json as jsonlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hpq.errors import UserError
+from hpq.files import location
+from hpq.passwords import redact
+from producer.archive.format import Header
 from producer.archive.restore import restore
 from producer.archive.write import write
+from producer.kept_files import Lookup, files_of, store_here
 from producer.look.out import talk
-from producer.look.text import size
-from producer.session import open_session
+from producer.look.text import WHY_THINNED, clean, size, trials_of
+from producer.session import Session, open_session
 
 app = typer.Typer()
 
@@ -30,7 +35,8 @@ def archive(
 ) -> None:
     """A sweep as one file, and back: parameters, events, results, histories, logs.
 
-    The sweep stays where it is (`hpq rm` removes it). Checkpoints and artifacts are not in it.
+    Checkpoints and artifacts are not in it. The sweep stays where it is: `hpq rm --keep-files`
+    removes it and leaves them in the store, `hpq rm` deletes them as well.
     """
     if restored is not None and (sweep or file):
         raise UserError("--restore FILE takes the sweep's id from the file; leave the rest out")
@@ -38,15 +44,53 @@ def archive(
         raise UserError("write `hpq archive SWEEP FILE`, or `hpq archive --restore FILE`")
     with open_session() as session:
         if restored is not None:
-            path, done = restored, restore(session, restored)
-            line = f"{done.sweep}: {done.trials} trials restored from {path}"
+            look = _lookup(session)
+            path, done = restored, restore(session, restored, look)
+            line = f"{done.sweep}: {trials_of(done.trials)} restored from {path}"
+            more = list(_of_files(session, done.sweep, look))
         else:
             assert file is not None
             sid = session.view.resolve(sweep, session.settings.user)
             path, done = file, write(session, sid, file, force=force)
-            line = f"{sid}: {done.trials} trials written to {path} ({size(path.stat().st_size)})"
+            taken = size(path.stat().st_size)
+            line = f"{sid}: {trials_of(done.trials)} written to {path} ({taken})"
+            more = list(_not_in_it(session, sid, done))
     if as_json:
         fact = {"sweep": done.sweep, "trials": done.trials, "file": str(path)}
         print(jsonlib.dumps(fact | {"restored": restored is not None}))
     else:
         talk(line)
+    for line in more:
+        talk(line)
+
+
+def _not_in_it(session: Session, sid: str, done: Header) -> Iterator[str]:
+    kept = files_of(session, sid)
+    if kept.trials:
+        what = f"the files of {trials_of(kept.trials)} are in {kept.place} only"
+        yield f"{sid}: {what}: `hpq rm {sid}` deletes them, `hpq rm --keep-files {sid}` does not"
+    if done.thinned:
+        what = "the logs and curves" if done.thinned > 1 else "the log and curves"
+        yield f"{sid}: {what} of {trials_of(done.thinned)} are not in it: {WHY_THINNED}"
+
+
+def _lookup(session: Session) -> Lookup:
+    """The store of files, if one is at hand."""
+    try:
+        return Lookup(store_here(session))
+    except OSError as error:
+        talk(f"the store {redact(location(session.settings))}: {error}")
+        return Lookup(None)
+
+
+def _of_files(session: Session, sid: str, look: Lookup) -> Iterator[str]:
+    if look.gone and look.files:
+        yield (
+            f"{sid}: the files of {trials_of(look.gone)} are gone from store {look.files.id},"
+            " so they are not listed any more"
+        )
+    for store in sorted(look.unseen):
+        yield (
+            f"{sid}: store {clean(store)} is not at hand here (HPQ_STORE), so nobody looked"
+            " whether its files are still there"
+        )

@@ -31,7 +31,7 @@ def audit(
     if as_json:
         show_json(_record(sid, found))
     else:
-        show_lines(audit_lines(sid, found))
+        show_lines(audit_lines(sid, found), whole=True)
     raise typer.Exit(int(ExitCode.SOME_FAILED if found.violations else ExitCode.DONE))
 
 

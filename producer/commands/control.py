@@ -1,19 +1,15 @@
-"""`hpq pause`, `resume`, `stop`, `cancel`, `retry`, `set`, `rm`."""
+"""`hpq pause`, `resume`, `stop`, `cancel`, `retry`, `set`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hpq.doomed import DoomedFiles
-from hpq.errors import SettingsError, UserError
-from hpq.files import location, open_files
-from hpq.passwords import redact
+from hpq.errors import UserError
 from hpq.sweep import Sweep
 from hpq.trial import TrialId, TrialState
 from producer import refs
@@ -21,9 +17,9 @@ from producer.asking import ask as _ask
 from producer.asking import mine as _mine
 from producer.commands.options import WhereExpr
 from producer.completion import SweepRef, sweep_ids
-from producer.limits import limits
+from producer.limits import in_words, limits
 from producer.look.selection import Selection
-from producer.look.text import clean, trials_of
+from producer.look.text import trials_of
 from producer.picking import picked
 from producer.session import Session, open_session
 from producer.taking import say_if_not_taken
@@ -35,9 +31,6 @@ app = typer.Typer()
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Other = Annotated[bool, typer.Option("--force", help="Also a sweep of somebody else.")]
-Anyway = Annotated[
-    bool, typer.Option("--force", help="Also with running trials, and of somebody else.")
-]
 Targets = Annotated[
     list[str] | None,
     typer.Argument(
@@ -47,7 +40,7 @@ Targets = Annotated[
 
 
 @contextmanager
-def _ending(
+def ending(
     ref: str | None, verb: str, force: bool, *, some: bool = False
 ) -> Iterator[tuple[Session, Sweep]]:
     """A session and the sweep to end: named where nobody is asked, and on a server of others.
@@ -99,7 +92,7 @@ def _say_to(
 @app.command()
 def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
     """Finish what runs, cancel what waits."""
-    with _ending(sweep, "stop", force) as (session, it):
+    with ending(sweep, "stop", force) as (session, it):
         _ask(f"Cancel {trials_of(it.counts.queued, 'queued trial')} of {it.id}?", yes)
         touched = store_of(session).control(it.id, "stop")
         rest = _run_on(session.view.sweep(it.id).counts.running)
@@ -126,7 +119,7 @@ def cancel(
         raise UserError("cancel: give numbers of trials, or --where and --worst, not both")
     expression = Where.of(where) if where is not None else None
     share = Share.of(worst) if worst is not None else None
-    with _ending(ref, "cancel", force, some=bool(numbers)) as (session, it):
+    with ending(ref, "cancel", force, some=bool(numbers)) as (session, it):
         if picks:
             numbers = picked(session, it, expression, share)
             if not numbers:
@@ -196,7 +189,7 @@ def set_(
     fields = limits(changes if ref is None else changes[1:])
     with open_session() as session:
         it = _mine(session, ref, force)
-        done = " ".join(f"{name}={value}" for name, value in fields.items())
+        done = in_words(fields)
         cap = fields.pop("run_cap", None)
         if fields:
             store_of(session).set(it.id, fields)
@@ -219,51 +212,3 @@ def _cap(session: Session, it: Sweep, most: int) -> str:
     if most and done.trials > most:
         line += ": what has begun is not undone"
     return line
-
-
-@app.command()
-def rm(sweep: SweepRef = None, yes: Yes = False, force: Anyway = False) -> None:
-    """Delete a sweep with all its results."""
-    if sweep is not None and _finish_removal(sweep):
-        return
-    with _ending(sweep, "delete", force) as (session, it):
-        if it.counts.running and not force:
-            raise UserError(f"{it.id} has running trials; `hpq cancel {it.id}` first, or --force")
-        _ask(f"Delete {it.id} with the results of {trials_of(it.counts.ended)}?", yes)
-        _remove(session, it.id)
-
-
-def _finish_removal(sid: str) -> bool:
-    with open_session() as session:
-        if sid not in store_of(session).half_removed():
-            return False
-        _remove(session, sid)
-        return True
-
-
-def _remove(session: Session, sid: str) -> None:
-    stores = store_of(session).remove(sid)
-    print(f"{sid}: deleted", file=sys.stderr)
-    removed_from = _remove_files(session, sid)
-    for store in sorted(set(stores) - {removed_from}):
-        print(
-            f"{sid}: its files in store {clean(store)} stay until a worker that has this store as"
-            " its HPQ_STORE removes them",
-            file=sys.stderr,
-        )
-
-
-def _remove_files(session: Session, sid: str) -> str:
-    """The id of the store that this shell can reach and that has none of its files now."""
-    settings = session.settings
-    place = location(settings)
-    if not settings.store and not Path(place).exists():
-        return ""  # never used here: not made now
-    try:
-        files = open_files(place)
-        files.remove(f"{settings.prefix}/{sid}")
-        DoomedFiles(session.redis, session.keys).work_off(files, sid)
-    except (OSError, SettingsError) as error:
-        print(f"{sid}: its files may stay in {redact(place)}: {error}", file=sys.stderr)
-        return ""
-    return files.id

@@ -11,6 +11,8 @@ from hpq.errors import ExitCode
 from hpq.settings import read
 from producer.checkup import Finding, checkup
 from producer.commands.options import AsJson
+from producer.look.out import show_lines
+from producer.look.style import Span
 
 app = typer.Typer()
 
@@ -24,8 +26,8 @@ def doctor(json: AsJson = False) -> None:
         print(jsonlib.dumps([{key: getattr(f, key) for key in keys} for f in found]))
     else:
         for finding in found:
-            print(f"{finding.level:7} {finding.what}")
+            show_lines([[Span(f"{finding.level:7} "), Span(finding.what)]], whole=True)
             if finding.remedy:
-                print(f"        {finding.remedy}")
+                show_lines([[Span(" " * 8), Span(finding.remedy)]], whole=True)
     wrong = [f.exit_code for f in found if f.level == "wrong"]
     raise typer.Exit(wrong[0] if wrong else int(ExitCode.DONE))

@@ -121,10 +121,10 @@ def _size(sweep: Sweep) -> str:
     return trials_of(int(counts.planned))
 
 
-def _queued(sweep: Sweep) -> str:
+def _queued(sweep: Sweep, count: int) -> str:
     """What was enqueued; where sets are made while the sweep runs, by whom."""
     if not sweep.sampler:
-        return f"{trials_of(sweep.counts.queued)} queued"
+        return f"{trials_of(count)} queued"
     if sweep.counts.is_open_ended:
         return f"open-ended, sets by {sweep.sampler} as workers ask; `hpq stop {sweep.id}` ends it"
     return f"{_size(sweep)}, sets by {sweep.sampler} as workers ask"
@@ -138,7 +138,7 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
         print(jsonlib.dumps({**fact, "reused": done.reused}))
         return
     if done.is_new:
-        print(f"{done.sid}: {_queued(sweep)}", file=sys.stderr)
+        print(f"{done.sid}: {_queued(sweep, done.trials - done.reused)}", file=sys.stderr)
         if done.reused:
             what = trials_of(done.reused, "result")
             print(f"{what} taken from older sweeps: never trained here", file=sys.stderr)

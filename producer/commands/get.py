@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 
 from hpq.errors import NotFound, OutOfReach, UserError
-from hpq.files import copy_out, is_inert, location, open_files
+from hpq.files import Gone, Unreadable, copy_out, is_inert, location, open_files
 from hpq.passwords import redact
 from hpq.trial import Artifacts, Trial, TrialId
-from hpq.view import View
 from producer.look.describe import artifact_lines
 from producer.look.out import show_lines, talk
 from producer.look.text import clean
@@ -36,7 +35,7 @@ def get(
         trial = _trial(session, what)
         left = trial.artifacts
         if left is None:
-            raise NotFound(f"{trial.id} left no files; {_why_none(session.view, trial)}")
+            raise NotFound(f"{trial.id} left no files; {_why_none(trial)}")
         if name is None:
             return show_lines(artifact_lines(trial))
         if name not in left.files or not is_inert(name):
@@ -59,12 +58,14 @@ def _trial(session: Session, what: str) -> Trial:
     return best[0]
 
 
-def _why_none(view: View, trial: Trial) -> str:
+def _why_none(trial: Trial) -> str:
     if not trial.state.is_terminal:
         return f"it is {trial.state}, and files are there once a trial has ended"
+    if trial.gone == "keep":
+        return "the sweep's `keep` let them go: `hpq show` of the sweep says whose stay"
+    if trial.gone:
+        return "its files were deleted with the sweep, before it was restored"
     lines = "its worker had no HPQ_STORE or could not copy them: `hpq logs` says where they lie"
-    if view.sweep(trial.id.sweep).keep is not None:
-        return f"the sweep's `keep` says whose stay; or it saved none, or {lines}"
     return f"it saved none, or {lines}"
 
 
@@ -92,5 +93,11 @@ def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
         )
     try:
         copy_out(files, f"{left.path}/{name}", path)
+    except Gone:
+        raise NotFound(
+            f"store {files.id} ({redact(place)}) no longer has {clean(name)}: it was deleted there"
+        ) from None
+    except Unreadable as error:
+        raise UserError(f"store {files.id} ({redact(place)}): {error}") from None
     except OSError as error:
         raise UserError(f"{clean(name)} cannot be copied to {path}: {error}") from None

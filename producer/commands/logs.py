@@ -12,7 +12,7 @@ import typer
 from producer.completion import sweep_ids
 from producer.look.logs import Cleaner, follow_log, read_log
 from producer.look.out import talk
-from producer.look.text import clean
+from producer.look.text import WHY_THINNED, clean
 from producer.lookup import find_trial
 from producer.session import open_session
 
@@ -37,6 +37,8 @@ def logs(
         told = session.view.trial(found)  # NotFound, where there is none
         if told.reused:
             talk(f"it never ran here; what trained: hpq logs {clean(told.reused)}")
+        if told.thinned:
+            talk(f"its log was {WHY_THINNED}")
         data, last = read_log(session.view, found, tail)
         more = follow_log(session.view, found, last) if follow else ()
         _write(chain([data], more), raw)

@@ -17,7 +17,7 @@ from producer.look.out import show_json, show_table, talk
 from producer.look.records import sweep_record
 from producer.look.style import Span, Style
 from producer.look.tables import Column
-from producer.look.takers import why_not_taken
+from producer.look.takers import why_full, why_not_taken
 from producer.look.text import clean, duration, measure, planned, size
 from producer.look.verdict import STATE_STYLE
 from producer.session import Session, open_session
@@ -108,7 +108,10 @@ def _waits(view: View, sweeps: Sequence[Sweep]) -> dict[str, str]:
     """Why no live worker takes a sweep, of those that get nowhere without one."""
     idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
     workers = view.workers() if idle else []
-    found = {s.id: why_not_taken(s, workers, SHIPPED) for s in idle}
+    full = why_full(view.room()) if any(s.counts.waits for s in sweeps) else None
+    if full:  # also for those of which some run
+        idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
+    found = {s.id: full or why_not_taken(s, workers, SHIPPED) for s in idle}
     return {sid: why for sid, why in found.items() if why}
 
 

@@ -20,7 +20,8 @@ from producer.acl import ROLES, Version, line, users
 from producer.commands.options import AsJson
 
 app = typer.Typer()
-_HELP = """load it:   hpq redis-acl --passwords DIR | redis-cli -u ADMIN-URL   (then ACL SAVE)
+_HELP = """load it:   hpq redis-acl --passwords DIR | redis-cli -u ADMIN-URL
+keep it:   ACL SAVE where the server has an aclfile, else CONFIG REWRITE; a restart forgets the rest
 use it:    HPQ_REDIS_URL=redis://{worker}@HOST HPQ_REDIS_PASSWORD_FILE=DIR/worker hpq worker
 the user `default` stays as it is; once you have an administrator: ACL SETUSER default off"""
 

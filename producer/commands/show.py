@@ -24,6 +24,7 @@ from producer.look.logs import read_log
 from producer.look.origin import origin_of
 from producer.look.out import show_json, show_lines, stdout_look
 from producer.look.records import finite, iso, sweep_record, trial_record
+from producer.look.takers import why_full
 from producer.lookup import find
 from producer.session import Session, open_session
 
@@ -69,7 +70,9 @@ def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
     view = session.view
     sweep = view.sweep(sid)
     if not as_json:
-        return show_lines(sweep_lines(sweep, _signed(session.settings, sweep)), whole=True)
+        full = why_full(view.room()) if sweep.counts.waits else None
+        signed = _signed(session.settings, sweep)
+        return show_lines(sweep_lines(sweep, signed, waits=full or ""), whole=True)
     launch = sweep.launch
     more: dict[str, Any] = {
         "launch": {name: getattr(launch, name) for name in launch.__slots__},
@@ -124,5 +127,6 @@ def _show_trial(view: View, found: TrialId, as_json: bool) -> None:
         return show_lines(lines, whole=True)
     history = {n: [[p.step, finite(p.value)] for p in points] for n, points in curves.items()}
     told = [attempt_record(one) for one in attempts]
-    more = {"attempts": told, "history": history, "provenance": dict(ran_on)}
+    more: dict[str, Any] = {"attempts": told, "history": history, "provenance": dict(ran_on)}
+    more |= {"files_gone": trial.gone or None, "log_dropped": trial.thinned}
     show_json(trial_record(trial) | more)

@@ -16,15 +16,29 @@ from producer.look.flat import flat
 from producer.look.records import iso
 from producer.look.sparkline import sparkline
 from producer.look.style import Line, Span, Style
-from producer.look.text import clean, clean_block, duration, measure, planned, size, value, width
+from producer.look.text import (
+    WHY_THINNED,
+    clean,
+    clean_block,
+    duration,
+    measure,
+    planned,
+    size,
+    value,
+    width,
+)
 from producer.look.trial_rows import STATE_STYLE
 from producer.look.verdict import count_words
 
 _CURVE, _LEAST_CURVE = 60, 8  # columns
 _INDENT = "  "
+_GONE = {
+    "keep": "let go, as the sweep's `keep` says",
+    "rm": "deleted with the sweep, before it was restored",
+}
 
 
-def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
+def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "") -> Iterator[Line]:
     """Everything that is known of a sweep beside its trials; `signed` says whether, and by whom."""
     launch, metric, counts = sweep.launch, sweep.metric, sweep.counts
     yield from _pairs(
@@ -33,6 +47,7 @@ def sweep_lines(sweep: Sweep, signed: str) -> Iterator[Line]:
             "name": sweep.name,
             "state": sweep.state.value + (f": {sweep.held}" if sweep.held else ""),
             "trials": f"{counts.total}: {', '.join(count_words(sweep))}",
+            "waits": waits,
             "metric": f"{metric.name}, {metric.goal}, {metric.take} value" if metric else "none",
             "trainer": launch.trainer,
             "program": launch.program,
@@ -120,6 +135,8 @@ def trial_lines(
             "started again": trial.restarted,
             "result of": f"{trial.reused}: it never ran here" if trial.reused else "",
             "checkpoint": _checkpoint(trial),
+            "files": _GONE.get(trial.gone, ""),
+            "log and curves": WHY_THINNED if trial.thinned else "",
         }
     )
     yield from _section("attempts", attempt_lines(attempts))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hpq.snapshot import Event
 from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
+from producer.limits import in_words
 from producer.look.early_lines import told_words
 from producer.look.flat import pairs
 from producer.look.text import clean, duration, number
@@ -31,8 +32,8 @@ def event_line(event: Event, trial: Trial | None, sweep: Sweep) -> str:
         return f"held: {clean(event.fields.get('why', ''))}"
     if trial is None:
         if event.what == "set":
-            told = [f"{k}={v}" for k, v in event.fields.items() if k != "touched"]
-            return clean(f"limits changed: {' '.join(told)}" if told else "limits changed")
+            told = in_words({k: v for k, v in event.fields.items() if k != "touched"})
+            return clean(f"limits changed: {told}" if told else "limits changed")
         if event.what not in _SWEEP:  # a newer version's
             return clean(event.what)
         return _SWEEP[event.what].format(n=clean(event.fields.get("touched", "0")))

@@ -14,7 +14,7 @@ from hpq.view import View
 from producer.look.event_lines import event_line, running_line
 from producer.look.follow import Change, follow, stands
 from producer.look.style import flow, paint, plain
-from producer.look.takers import why_not_taken
+from producer.look.takers import why_full, why_not_taken
 from producer.look.terminal import look_of
 from producer.look.text import clean
 from producer.look.verdict import needs_you, note, verdict
@@ -87,5 +87,5 @@ def _notes(shot: Snapshot, begun: Collection[int]) -> list[str]:
 
 
 def not_taken(shot: Snapshot) -> str | None:
-    """Why no live worker can take the sweep, with the remedy."""
-    return why_not_taken(shot.sweep, shot.workers, SHIPPED)
+    """Why no trial of the sweep starts, with the remedy: a full server, or no worker for it."""
+    return why_full(shot.room) or why_not_taken(shot.sweep, shot.workers, SHIPPED)

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from hpq.room import Room
 from hpq.snapshot import Worker
 from hpq.sweep import DEFAULT_CLASS, Sweep
-from producer.look.text import clean
+from producer.look.text import clean, size
 
 _ALLOW = "allow:"  # how a worker writes its HPQ_ALLOW lines among what it takes
+
+
+def why_full(room: Room | None) -> str | None:
+    """One line with the remedy where the server is full, so that no trial starts."""
+    if room is None or not room.is_full:
+        return None
+    return (
+        f"the server is full ({size(room.used)} of {size(room.limit)}): no trial starts until there"
+        " is room; raise maxmemory, or `hpq archive` and then `hpq rm` old sweeps"
+    )
 
 
 def why_not_taken(sweep: Sweep, workers: Iterable[Worker], shipped: Collection[str]) -> str | None:

@@ -118,6 +118,9 @@ def value(param: Json) -> str:
     return clean(param) if isinstance(param, str) else clean(json.dumps(param, ensure_ascii=False))
 
 
+WHY_THINNED = "dropped to make room, as the server was full"  # a log and curves
+
+
 def trials_of(count: int, what: str = "trial") -> str:
     """`1 trial`, `5 trials`."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -26,6 +26,7 @@ STATE_STYLE = {
 }
 _FIRST_TO_STAY = (75, 70, 55)  # the first varying parameters outlive the curve and the step
 CURVE, CURVE_WIDE = 12, 24  # columns
+_ROOMY = 80  # columns, from which a state may be three words
 WIDE = 120  # columns of a terminal that has room for wide curves
 
 
@@ -43,7 +44,7 @@ def trial_columns(sweep: Sweep, columns: int) -> list[Column]:
         Column(title=metric, keep=95, right=True),
         Column(title="curve" if columns >= 60 else "", keep=50),
         Column(title="time", keep=80, right=True),
-        Column(title="state", keep=90, least=8),
+        Column(title="state", keep=90, least=10),
     ]
 
 
@@ -63,17 +64,26 @@ def trial_row(
         Span("" if shown is None else measure(shown) + spread(trial.group), Style.BOLD),
         Span(sparkline(curve, CURVE_WIDE if columns >= WIDE else CURVE), Style.CYAN),
         Span(duration(taken) if taken or running else ""),
-        Span(_state(trial, snapshot, taken), STATE_STYLE[trial.state]),
+        _state(trial, snapshot, taken, columns),
     ]
 
 
-def _state(trial: Trial, snapshot: Snapshot, taken_ms: float) -> str:
+def _state(trial: Trial, snapshot: Snapshot, taken_ms: float, columns: int) -> Span:
+    if silence := snapshot.silence_ms(trial):
+        words = f"silent {duration(silence)}"
+        return Span(f"worker {words}" if columns >= _ROOMY else words, Style.YELLOW)
+    return Span(_words(trial, snapshot, taken_ms), STATE_STYLE[trial.state])
+
+
+def _words(trial: Trial, snapshot: Snapshot, taken_ms: float) -> str:
     if trial.failure is not None and trial.state is TrialState.FAILED:
         return trial.failure.kind.value
     if trial.state is not TrialState.RUNNING:
         return "reused" if trial.reused else trial.state.value
     if not trial.step and trial.phase:
         return clean(trial.phase)
+    if snapshot.is_old:
+        return "running"
     mean = snapshot.pace.mean_ms if snapshot.pace.ended else None
     left = trial_left_ms(taken_ms, trial.step, last_step(snapshot), mean)
     return "running" if left is None else f"{duration(left)} left"

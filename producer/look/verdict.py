@@ -93,10 +93,14 @@ def estimate(snapshot: Snapshot) -> Estimate | None:
     sweep, counts = snapshot.sweep, snapshot.sweep.counts
     if sweep.state in (SweepState.PAUSED, SweepState.HELD) or sweep.state.is_over:
         return None
-    if counts.is_open_ended:
+    if counts.is_open_ended or snapshot.is_old:
         return None
-    ages = [float(max(0, snapshot.at_ms - t.claimed_ms)) for t in snapshot.running]
-    unseen = max(0, counts.running - len(ages))  # a frame reads only the trials that it shows
+    live = [t for t in snapshot.running if not snapshot.silence_ms(t)]
+    lost = len(snapshot.running) - len(live)  # they will be queued again
+    ages = [float(max(0, snapshot.at_ms - t.claimed_ms)) for t in live]
+    unseen = max(
+        0, counts.running - len(snapshot.running)
+    )  # a frame reads only the trials that it shows
     ages += [snapshot.pace.mean_ms / 2] * min(unseen, 1000)
     ours = [
         w for w in snapshot.workers
@@ -105,7 +109,7 @@ def estimate(snapshot: Snapshot) -> Estimate | None:
     if not ours:
         return None
     slots = min(len(ours), sweep.max_parallel or len(ours))
-    return sweep_eta(snapshot.pace, counts.queued + int(counts.to_come), ages, slots)
+    return sweep_eta(snapshot.pace, counts.queued + lost + int(counts.to_come), ages, slots)
 
 
 def needs_you(snapshot: Snapshot, not_taken: str | None) -> list[str]:

@@ -18,8 +18,9 @@ from typing import TextIO
 
 from redis.exceptions import RedisError
 
-from hpq.connection import TRANSIENT, connect
+from hpq.connection import TRANSIENT, connect, short_reason
 from hpq.errors import HpqError
+from hpq.snapshot import Snapshot
 from hpq.sweep import SweepState
 from hpq.view import View
 from producer.look.follow import BLOCK_MS, stands
@@ -89,7 +90,7 @@ class _Watch:
         self._on_quit = on_quit
         self._skip, self._quit = 0, False
         self._scene: Scene | None = None
-        self._away_since = 0.0
+        self._away_since = self._seen_at = 0.0
 
     def run(self, until_done: bool) -> SweepState:
         """Draw until done, `q`, or an exception; leave the verdict on the normal screen."""
@@ -146,16 +147,24 @@ class _Watch:
         try:
             scene = read_scene(self._view, self._sid, look, self._skip)
             self._scene = replace(scene, on_quit=self._on_quit)
-            self._away_since = 0.0
+            self._away_since, self._seen_at = 0.0, time.monotonic()
         except TRANSIENT as error:
             if self._scene is None:
                 raise
             self._away_since = self._away_since or time.monotonic()
             since = duration(1000 * (time.monotonic() - self._away_since))
-            stale = f"Redis has not answered for {since}: {clean(str(error))}"
-            self._scene = replace(self._scene, stale=stale)
+            stale = f"{clean(short_reason(error))}: Redis has not answered for {since}"
+            self._scene = replace(self._scene, stale=stale, snapshot=self._aged())
         self._scroll(0)
         screen.draw(frame(self._scene, look.columns, look.rows), look)
+
+    def _aged(self) -> Snapshot:
+        """What was seen last, as old as it is now."""
+        assert self._scene is not None
+        now, shot = time.monotonic(), self._scene.snapshot
+        passed_ms = int(1000 * (now - self._seen_at))
+        self._seen_at += passed_ms / 1000
+        return replace(shot, at_ms=shot.at_ms + passed_ms, is_old=True)
 
     def _listen(self, wake: Callable[[], None], stop: threading.Event) -> None:
         assert self._scene is not None

@@ -91,7 +91,7 @@ def test_a_viewer_that_writes_is_told_so_in_one_line(users) -> None:
     for words in (("pause", sid), ("rm", sid, "--yes"), ("stop", sid, "--yes")):
         done = lab.hpq(*words, **as_("viewer"))
         assert done.returncode == 4 and len(done.stderr.strip().splitlines()) == 1, done.stderr
-        assert "these credentials may not do that" in done.stderr
+        assert "these credentials may not do that: the user hpq-viewer may only" in done.stderr
     assert lab.view.sweep(sid).flag == ""
 
 

@@ -122,12 +122,13 @@ def test_a_living_worker_clears_the_disk_of_what_a_killed_one_has_left(lab) -> N
         lab.wait_for("began-2-1")
         work = lab.home / "work"
         assert len(list(tmp.iterdir())) == 3
-        (work / f"{sid}.2.1" / "checkpoint" / "large").write_bytes(bytes(100_000))
+        (second,) = work.glob(f"{sid}.2.1-*/checkpoint")
+        (second / "large").write_bytes(bytes(100_000))
         dies.kill()
         for pid in set(lab.processes()) - mine:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        stays = {f"{sid}.1.1", f"{sid}.1.1.lock"}
+        stays = {path.name for path in work.glob(f"{sid}.1.1-*")}
         lab.wait_until(lambda: {p.name for p in work.iterdir()} == stays, "the end of its files")
         assert len(list(tmp.iterdir())) == 2
         lab.go()

@@ -10,6 +10,7 @@ import pytest
 
 from hpq.sweep import SweepState
 from hpq.trial import Json
+from tests.proxy import Proxy
 
 pytest.importorskip("optuna")
 
@@ -99,6 +100,23 @@ def test_a_redis_that_is_killed_loses_no_set(lab) -> None:
     lab.server.start()
     lab.wait_over(sid)
     assert len(sets(lab, sid)) == 25
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("torn", [False, True], ids=["lost", "torn"])
+def test_a_lost_reply_to_who_makes_sets_doubles_none(lab, torn) -> None:
+    """Redis took the lease or the set, and the answer was cut off; the client asks again."""
+    sid = bayes(lab, "--count", "14")
+    proxy = Proxy(str(lab.server.socket))
+    blows = [proxy.lose("suggest", skip=skip, torn=torn) for skip in (0, 1, 3, 6)]
+    lab.worker(HPQ_REDIS_URL=proxy.url)
+    lab.wait_over(sid)
+    proxy.close()
+    assert all(blow.struck.is_set() for blow in blows)
+    found = sets(lab, sid)
+    assert len(found) == len({str(params) for params in found}) == 14
+    told = [int(e.fields["count"]) for e in lab.view.events(sid) if e.what == "suggested"]
+    assert told == [1] * 14 and "Traceback" not in lab.log()
 
 
 @pytest.mark.slow

@@ -109,7 +109,7 @@ def test_a_result_that_comes_when_redis_has_lost_its_trial_is_kept_on_disk(lab) 
     finally:
         os.kill(parent, signal.SIGCONT)
     spool = lab.home / "spool"
-    lab.wait_until(lambda: list(spool.rglob(f"{sid}.1.1.unknown")), "the result on disk")
+    lab.wait_until(lambda: list(spool.rglob(f"{sid}.1.1-*.unknown")), "the result on disk")
     lab.wait_over(lab.steered(1))
 
 

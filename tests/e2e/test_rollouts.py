@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpq import __version__
-from hpq.sweep import SCHEMA
+from hpq.sweep import EARLY_SCHEMA, SCHEMA
 
 ROOT = Path(__file__).parents[2]
 NEWER = "99.0.0"
@@ -112,6 +112,42 @@ def test_an_older_worker_leaves_a_newer_sweep_and_everybody_is_told_why(lab, new
     lab.worker(**newer)
     lab.wait_over(sid)
     assert "Traceback" not in lab.log()
+
+
+NEWER_WORDS = {
+    "early": "early_terminate: {type: hyperband, min_iter: 1}",
+    "replicates": "replicates: 2",
+    "target": "metric: {name: loss, goal: minimize, target: 0.1}",
+    "late": "method: random\nparameters: {x: {min: 0.0, max: 1.0}}",
+    "program": "program: train.py",  # with the stand-in for wandb
+}
+
+
+@pytest.mark.slow
+def test_a_sweep_that_the_first_version_would_run_wrong_is_kept_from_it(lab) -> None:
+    """B10: what came with schema 2, and a worker that reads schema 1 alone."""
+    old = copy_of(lab, "older", version="0.1.0a1", schema=EARLY_SCHEMA)
+    lab.write("train.py", "print('loss=1')\n\ndef train(params, trial):\n    return {'loss': 1}\n")
+    plain = "trainer: train:train\nmethod: grid\nmetric: {name: loss, goal: minimize}\n"
+    plain += "parameters: {x: {values: [1, 2]}}\n"
+    made = {}
+    for name, line in NEWER_WORDS.items():
+        keys = {one.split(":")[0] for one in line.splitlines()}
+        keys |= {"trainer"} if name == "program" else set()
+        kept = [one for one in plain.splitlines() if one.split(":")[0] not in keys]
+        made[name] = lab.enqueue("\n".join([*kept, line, ""]))
+    sid = lab.enqueue(plain)
+    assert lab.view.sweep(sid).schema == EARLY_SCHEMA
+    schemas = {name: lab.view.sweep(one).schema for name, one in made.items()}
+    assert schemas == dict.fromkeys(NEWER_WORDS, SCHEMA)
+    lab.worker(**old)
+    lab.wait_over(sid)
+    lab.wait_until(
+        lambda: all(one in lab.view.workers()[0].refuses for one in made.values()), "its reasons"
+    )
+    for name, one in made.items():
+        assert not who_ran(lab, one), name
+        assert f"a newer hpq made it (schema {SCHEMA}" in lab.view.workers()[0].refuses[one]
 
 
 @pytest.mark.slow

@@ -142,23 +142,40 @@ def test_a_server_with_tls_and_a_ca_of_ones_own_works(tls_lab) -> None:
     assert PASSWORD not in lab.log()
 
 
+CA = "rediss://:{password}@127.0.0.1:{port}/0?ssl_ca_certs={cert}"
+
+
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "code", "said"),
     [
-        ("redis://:{password}@127.0.0.1:{port}/0", "no Redis answers"),
-        ("rediss://:{password}@127.0.0.1:{port}/0", "is not trusted here; name its CA"),
-        (
-            "rediss://:{password}@localhost:{port}/0?ssl_ca_certs={cert}",
-            "is for another host; use the name",
-        ),
+        ("redis://:{password}@127.0.0.1:{port}/0", 3, "port speak TLS? then write rediss://"),
+        ("rediss://:{password}@127.0.0.1:{port}/0", 3, "is not trusted here; name its CA"),
+        (CA.replace("127.0.0.1", "localhost"), 3, "is for another host; use the name"),
+        (f"{CA}.not", 2, "ssl_ca_certs={cert}.not: No such file or directory"),
+        (CA.replace("{cert}", __file__), 2, f"ssl_ca_certs={__file__}: it holds no certificate"),
+        (f"{CA}&ssl_certfile={{cert}}", 2, "ssl_certfile={cert}: it is no certificate in PEM with"),
+        (CA.replace("certs", "cert"), 2, "no option 'ssl_ca_cert'; TLS has ssl_ca_certs,"),
     ],
-    ids=["without TLS", "a CA that nobody knows", "another host"],
-)
-def test_a_server_that_cannot_be_verified_is_refused_with_the_remedy(tls_lab, url, said) -> None:
-    """Security: TLS with an unknown CA, for another host, and no TLS to a TLS port."""
+    ids=["without TLS", "a CA that nobody knows", "another host", "no file", "no CA", "no key",
+         "no option"],
+)  # fmt: skip
+def test_a_server_that_cannot_be_verified_is_refused_with_the_remedy(
+    tls_lab, url, code, said
+) -> None:
+    """Security: TLS with an unknown CA, for another host, no TLS to a TLS port, and wrong files."""
     lab, port, cert = tls_lab
-    url = url.format(password=PASSWORD, port=port, cert=cert)
-    done = lab.hpq("ls", HPQ_REDIS_URL=url)
-    assert done.returncode == 3 and len(done.stderr.strip().splitlines()) == 1, done.stderr
-    assert said in done.stderr, done.stderr
+    known = {"password": PASSWORD, "port": port, "cert": cert}
+    done = lab.hpq("ls", HPQ_REDIS_URL=url.format(**known))
+    assert done.returncode == code and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert said.format(**known) in done.stderr, done.stderr
     assert PASSWORD not in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_server_that_wants_certificates_of_its_clients_gets_them(tls_lab, certificate) -> None:
+    """Security: TLS on both sides, and a client that has no certificate."""
+    lab, _, cert = tls_lab
+    lab.redis.config_set("tls-auth-clients", "yes")
+    refused = lab.hpq("ls")
+    assert refused.returncode == 3 and "wants a certificate of its clients" in refused.stderr
+    url = f"{lab.env['HPQ_REDIS_URL']}&ssl_certfile={cert}&ssl_keyfile={certificate[1]}"
+    assert lab.hpq("ls", HPQ_REDIS_URL=url).returncode == 0

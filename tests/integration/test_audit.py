@@ -80,6 +80,12 @@ def test_the_audit_is_told_in_text_and_as_data(hpq: Hpq, eventful) -> None:
     assert data["holds"] and data["violations"] == [] and data["requeue_ms"]["n"] == 3
 
 
+def test_the_verdict_is_whole_however_narrow_the_terminal(hpq: Hpq, eventful) -> None:
+    done = hpq("audit", COLUMNS="44")
+    assert all(len(line) <= 44 for line in done.stdout.splitlines())
+    assert "by the latest attempt" in " ".join(done.stdout.split())
+
+
 def test_a_lost_trial_a_wrong_counter_and_a_second_end_are_told_with_exit_code_1(
     hpq: Hpq, eventful, redis, keys
 ) -> None:

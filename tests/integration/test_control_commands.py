@@ -97,8 +97,8 @@ def test_retry_and_resume_say_at_once_that_the_code_was_edited(
     said = hpq("retry", "--cancelled", sid).stderr
     assert said.splitlines() == [
         f"{sid}: 1 trial queued again",
-        f"{code} was edited after enqueue, and workers here leave the trials of {sid}; enqueue again"
-        " to run the new code, or take the edit back",
+        f"{code} was edited after enqueue, and workers here leave the trials of {sid};"
+        " enqueue again to run the new code, or take the edit back",
     ]
     assert hpq("pause", sid).returncode == 0
     assert "was edited after enqueue" in hpq("resume", sid).stderr

@@ -33,8 +33,17 @@ def test_doctor_writes_to_the_store_and_leaves_nothing(
     (shelf / "hpq").rmdir()
     (shelf / "hpq").touch()
     found = hpq("doctor", HPQ_STORE=str(shelf))
-    assert f"wrong   HPQ_STORE={shelf} cannot be written: " in found.stdout
+    assert f"wrong   HPQ_STORE={shelf} cannot be written: Not a directory\n" in found.stdout
+    assert "name a directory that you may write" in found.stdout
     assert found.returncode == 2
+
+
+def test_doctor_breaks_no_word_on_a_narrow_terminal(hpq: Hpq, redis: Redis) -> None:
+    lines = hpq("doctor", COLUMNS="44").stdout.splitlines()
+    assert all(len(line) <= 44 for line in lines)
+    assert "HPQ_STORE is not set here: checkpoints and artifacts" in " ".join(
+        " ".join(lines).split()
+    )
 
 
 def test_doctor_names_workers_without_a_store(hpq: Hpq, store: Store) -> None:
@@ -44,3 +53,19 @@ def test_doctor_names_workers_without_a_store(hpq: Hpq, store: Store) -> None:
         store.present(who, idle=True, lifetime_ms=60_000)
     said = hpq("doctor").stdout
     assert "1 worker of 2 without HPQ_STORE, such as w2: a trial that loses it starts" in said
+
+
+def test_doctor_names_acl_users_that_a_restart_would_lose(
+    hpq: Hpq, redis: Redis, redis_url: str
+) -> None:
+    rules = ("on", ">x", "~*", "+@all", "-acl", "-config")
+    redis.execute_command("ACL", "SETUSER", "hpq-worker", *rules)
+    try:
+        said = hpq("doctor").stdout
+        theirs = hpq("doctor", HPQ_REDIS_URL=redis_url.replace("://", "://hpq-worker:x@"))
+    finally:
+        redis.execute_command("ACL", "DELUSER", "hpq-worker")
+    assert "poor    1 ACL user and no aclfile: a restart may lose them" in said
+    assert "aclfile PATH in redis.conf, with the lines of `hpq redis-acl --aclfile`" in said
+    assert "answers" in theirs.stdout and "ACL user" not in theirs.stdout  # it may not ask
+    assert "ACL user" not in hpq("doctor").stdout

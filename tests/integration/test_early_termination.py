@@ -253,6 +253,7 @@ def test_a_trial_that_was_told_to_stop_ends_pruned_also_without_its_worker(
         store.release(told.claims[2], Reason.STOPPING)
     else:
         redis.zadd(keys.leases, {f"{SID}/2": 0})
+        redis.hset(f"hpq:t:{SID}/2", "beat_ms", 1)  # long ago
         store.reap("default", lease_ms=LEASE, lost_max=3)
     trial = told.trial(2)
     assert (trial.state, trial.objective, trial.pruning.rank) == (TrialState.PRUNED, 0.4, 2)

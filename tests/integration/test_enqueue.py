@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,18 @@ from hpq.errors import SweepFileError
 from hpq.keys import Keys
 from hpq.settings import read
 from hpq.signing import is_signed, key_of
+from hpq.store import Store
+from hpq.trial import Claim
 from hpq.view import View
 from producer import launch
+from producer.commands.enqueue import say
 from producer.enqueue import Enqueued, enqueue
 from producer.session import Session
 from producer.sweepfile.load import load
 
 SWEEP = "program: train.py\nmethod: grid\nparameters:\n  a: {values: [3, 1, 2]}\n  b: {value: x}\n"
+
+Take = Callable[[], Claim | None]
 
 
 @pytest.fixture
@@ -50,6 +56,16 @@ def test_trials_keep_the_order_of_the_file_and_their_parameters(session: Session
     trials = list(session.view.all_trials(put(session).sid))
     assert [dict(t.params) for t in trials] == [{"a": a, "b": "x"} for a in (3, 1, 2)]
     assert [list(t.params) for t in trials] == [["a", "b"]] * 3
+
+
+def test_what_was_enqueued_is_told_also_when_workers_have_it_already(
+    session: Session, store: Store, take: Take, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = put(session)
+    for _ in range(3):
+        assert take() is not None
+    say(session, done, as_json=False)
+    assert f"{done.sid}: 3 trials queued" in capsys.readouterr().err
 
 
 def test_edited_code_is_another_sweep(session: Session, tmp_path: Path) -> None:

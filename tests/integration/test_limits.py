@@ -84,9 +84,10 @@ def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
     sweep_of(5, SID)
     sweep_of(1, "late-00000")
     assert take() is not None
-    words = ("run_cap=3", "max_parallel=1", "priority=7", "timeout=90s")
+    words = ("run_cap=3", "max_parallel=1", "priority=7", "timeout=90s", "stall=2h")
     done = hpq("set", SID, *words)
     assert done.returncode == 0 and "2 trials cancelled, 3 in all" in done.stderr
+    assert done.stderr.startswith(f"{SID}: {' '.join(words)}; ")
     one = view.sweep(SID)
     assert (one.max_parallel, one.priority, one.timeout_s, one.counts.total) == (1, 7, 90.0, 5)
     got = take()

@@ -121,6 +121,27 @@ def test_histories_of_the_trials_that_ended_first_make_room_for_the_next(
     assert 0 < dropped < 12 and left == [False] * dropped + [True] * (12 - dropped)
     assert int(redis.hget(keys.counters, "histories_dropped")) == dropped
     assert view.trial(first[0]).objective == 1.0 and view.trial(first[0]).metrics
+    assert [view.trial(trial).thinned for trial in first] == [i < dropped for i in range(12)]
+
+
+def test_what_a_full_server_dropped_is_told_wherever_it_is_missed(
+    hpq: Hpq, redis, keys, store, sweep_of, take, run_one, limit
+) -> None:
+    sid = sweep_of(13).id
+    trial, *_ = [run_one() for _ in range(12)]
+    limit(-1000)
+    store.release(take(), Reason.STOPPING)
+    limit(10**8)
+    why = "dropped to make room, as the server was full"
+    logs = hpq("logs", trial)
+    assert (logs.returncode, logs.stdout) == (0, "") and f"its log was {why}" in logs.stderr
+    assert f"log and curves  {why}" in hpq("show", trial).stdout
+    count = int(redis.hget(keys.counters, "histories_dropped"))
+    assert f"of {count} trials are not in it: {why}" in hpq("archive", sid, "s.hpq").stderr
+    doctor = hpq("doctor").stdout
+    assert f"logs and curves of {count} trials were dropped so far" in doctor
+    store.retry(sid, [trial.number])
+    assert run_one() == trial and why not in hpq("show", trial).stdout
 
 
 def test_points_and_logs_stay_below_30_percent_of_maxmemory(
@@ -177,17 +198,40 @@ def test_enqueue_is_refused_at_80_percent_with_what_to_remove(
     sweep_of(1, "small-00000")
     sweep_of(400, "large-00000")
     sweep_of(10, "other-00000", worker_class="small")
-    limit(10)
+    used = int(redis.info("memory")["used_memory"])
+    limit(24 * used // 100)  # 80 % of it are about 1 % less than what is used
     before = {k for k in redis.keys("*") if b":s:" in k}
     done = hpq("enqueue", "sweep.yaml")
     assert done.returncode == 3 and done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert "of the server's maxmemory of" in line and "hpq rm large-00000" in line
+    assert "of the server's maxmemory of" in line
+    assert "`hpq archive` and then `hpq rm large-00000`" in line, line
     assert {k for k in redis.keys("*") if b":s:" in k} == before
     assert "enqueue refuses" in hpq("doctor").stdout
     assert hpq("rm", "large-00000", "--yes", "--force").returncode == 0
     redis.config_set("maxmemory", 0)
     assert hpq("enqueue", "sweep.yaml").returncode == 0
+
+
+def test_sweeps_that_hold_less_than_is_needed_are_not_named(hpq: Hpq, redis, sweep_of, limit):
+    sweep_of(3, "small-00000")
+    limit(0)
+    used = int(redis.info("memory")["used_memory"])
+    done = hpq("enqueue", "sweep.yaml")
+    assert done.returncode == 3 and "small-00000" not in done.stderr
+    assert "hpq rm" not in done.stderr and "KiB: raise maxmemory to at least" in done.stderr
+    at_least = float(done.stderr.rsplit("at least ", 1)[1].split()[0])
+    assert at_least * 2**20 >= used / 0.8
+
+
+def test_a_full_server_is_told_where_people_look(hpq: Hpq, view, redis, sweep_of, limit) -> None:
+    sid = sweep_of(2).id
+    limit(-100_000)
+    why = "the server is full"
+    assert why in hpq("ls").stderr and why in hpq("show", sid).stdout
+    assert why in hpq("watch", sid, "--once", "--json").stdout
+    waited = hpq("wait", sid, "--timeout", "0")
+    assert waited.returncode == 5 and why in waited.stderr
 
 
 def test_an_enqueue_too_large_for_what_is_left_is_refused_before_it_begins(

@@ -243,7 +243,7 @@ class Shelf:
 
     def put(self, claim: Claim, what: str) -> Checkpoint:
         """Some files of an attempt, and a pointer to them."""
-        path = f"{folder_of('hpq', claim.trial, claim.attempt)}/{what}"
+        path = f"{folder_of('hpq', claim.trial, claim.token)}/{what}"
         with self.files.write(f"{path}/file") as file:
             file.write(b"x")
         return Checkpoint(store=self.files.id, path=path, step=1)
@@ -279,7 +279,7 @@ def test_what_a_lost_reply_a_crash_or_a_later_attempt_leaves_goes_all_the_same(
     for word in (Committed.DONE, Committed.ALREADY):  # the first reply was lost
         outcome = Outcome(state=TrialState.FINISHED, objective=1.0, artifacts=left)
         assert store.commit(second, outcome, 0) is word
-    assert shelf.left() == ["demo-00000/1/2/artifacts"]
+    assert shelf.left() == ["demo-00000/1/2-b/artifacts"]
     assert not shelf.redis.exists(shelf.stream)
     store.retry("demo-00000", [1])
     assert shelf.left() == []
@@ -296,14 +296,14 @@ def test_a_worker_whose_mount_is_missing_costs_no_checkpoint(
     store.release(first, Reason.STOPPING)
     second = take(store, who, "b")
     beat(store, who, second, 1, 1, restarted="another store")
-    assert shelf.left() == ["demo-00000/1/1/checkpoint-9"]
+    assert shelf.left() == ["demo-00000/1/1-a/checkpoint-9"]
     store.release(second, Reason.STOPPING)
     third = take(store, who, "c")
     assert third.checkpoint == kept
     beat(store, who, third, 1, 1, restarted="another store")
     beat(store, who, third, 2, 2, checkpoint=empty.put(third, "checkpoint-1"))
     assert shelf.left() == []
-    assert empty.left() == ["demo-00000/1/3/checkpoint-1"]
+    assert empty.left() == ["demo-00000/1/3-c/checkpoint-1"]
     assert empty.doomed.stores() == {shelf.files.id, empty.files.id}
 
 
@@ -319,7 +319,7 @@ def test_a_restart_without_its_checkpoint_names_the_files_and_not_its_own(
     own = shelf.put(second, "checkpoint-1")
     assert len(shelf.left()) == 2  # not yet published
     beat(store, who, second, 2, 2, checkpoint=own)
-    assert shelf.left() == ["demo-00000/1/2/checkpoint-1"]
+    assert shelf.left() == ["demo-00000/1/2-b/checkpoint-1"]
 
 
 def test_files_of_an_attempt_that_may_come_back_stay(store, sweep_of, who, shelf, redis, keys):
@@ -381,6 +381,7 @@ def test_what_was_told_to_stop_early_lets_its_checkpoint_go_also_without_its_wor
     if how == "release":
         store.release(claim, Reason.STOPPING)
     else:
+        redis.hset(keys.trial(claim.trial), "beat_ms", 1)  # long ago
         expire(store, redis, keys)
     trial = view.trial(claim.trial)
     assert (trial.state, trial.checkpoint) == (TrialState.PRUNED, None)

@@ -313,3 +313,15 @@ def test_a_reaped_attempt_of_a_removed_sweep_leaves_no_ghost(
 
 
 FIRST = TrialId(sweep="demo-00000", number=1)
+
+
+@pytest.mark.parametrize("trials", [0, 1])
+def test_a_worker_that_claims_and_is_never_heard_again_is_forgotten(
+    store, redis, keys, sweep_of, who, trials
+) -> None:
+    """Its hash had expired, as where it was stopped for long; the claim makes it again."""
+    if trials:
+        sweep_of(trials)
+    claim = store.claim(who, nonce="a", lease_ms=LEASE)
+    assert (claim is not None) is bool(trials)
+    assert 0 < redis.pttl(keys.worker(who.name)) <= 3 * LEASE

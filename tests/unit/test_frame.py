@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpq.room import Room
 from hpq.snapshot import Pace, Snapshot, Worker
 from hpq.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.trial import Failure, FailureKind, Params, Trial, TrialId, TrialState
 from producer.look.frame import LEAST_COLUMNS, LEAST_ROWS, Scene, frame, share
+from producer.look.lines import not_taken
 from producer.look.style import Look, paint, plain
 from producer.look.text import width
+from producer.look.verdict import needs_you
 
 NOW = 1_000_000
 VARYING = ("max_learning_rate", "batch_size", "optimizer")
@@ -170,6 +173,33 @@ def test_a_scrolled_list_says_where_it_is() -> None:
 def test_old_numbers_are_marked_as_old() -> None:
     lines = _text(replace(_scene(), stale="Redis has not answered for 12s"))
     assert any("! Redis has not answered for 12s" in line for line in lines[:5])
+
+
+def test_a_trial_whose_worker_is_silent_says_so_and_has_no_estimate() -> None:
+    shot = _scene(running=2).snapshot
+    silent = replace(shot.running[0], beat_ms=NOW - 29_000)
+    shot = replace(shot, running=(silent, shot.running[1]), silent_ms=15_000.0)
+    lines = _text(Scene(snapshot=shot), columns=100)
+    (one,) = [line for line in lines if "worker silent 29s" in line]
+    assert "left" not in one
+    (other,) = [line for line in lines if line.split()[:1] == ["2"]]
+    assert "s left" in other
+    assert any("silent 29s" in line for line in _text(Scene(snapshot=shot), columns=44))
+
+
+def test_while_redis_is_away_nothing_is_estimated() -> None:
+    shot = replace(_scene().snapshot, at_ms=NOW + 40_000, silent_ms=15_000.0, is_old=True)
+    lines = _text(Scene(snapshot=shot, stale="Connection refused: no answer for 40s"))
+    assert not any("left" in line or "silent" in line for line in lines)
+    assert any("1m10s" in line for line in lines), "ages go on"
+
+
+def test_a_full_server_is_what_needs_the_user() -> None:
+    shot = replace(_scene().snapshot, room=Room(used=65 << 20, limit=64 << 20, policy="noeviction"))
+    (why,) = [text for text in needs_you(shot, not_taken(shot)) if "full" in text]
+    assert why.startswith("the server is full (65.0 MiB of 64.0 MiB): no trial starts until")
+    roomy = replace(shot, room=Room(used=65 << 20, limit=0, policy="noeviction"))
+    assert not any("full" in text for text in needs_you(roomy, not_taken(roomy)))
 
 
 def test_colour_adds_to_the_words_and_replaces_none() -> None:

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from worker.health import SILENT_S, STILL_S, Health, Slot
+from worker.health import LOST_S, SILENT_S, STILL_S, Health, Slot
 from worker.vitals import Vital, Vitals, read
 
 
@@ -84,6 +84,23 @@ def test_what_redis_counted_long_ago_is_not_told_as_of_now(health: Health, clock
     assert health.figures() == {"demand": 7.0}
     clock.now += 1
     assert health.figures() == {}
+
+
+def test_not_ready_is_a_pod_whose_last_looks_failed_before_it_would_count_as_silent(
+    health: Health, clock: Clock
+) -> None:
+    health.hear(0, Vital(kind="tick"))
+    clock.now += LOST_S + 1
+    health.hear(0, Vital(kind="error"))
+    assert health.not_ready() == ""  # one may be a blip
+    health.hear(0, Vital(kind="error"))
+    assert "worker 0 does not reach Redis" in health.not_ready()
+    assert health.not_alive() == ""
+    health.hear(0, Vital(kind="tick"))
+    assert health.not_ready() == ""
+    health.hear(0, Vital(kind="error"))
+    health.hear(0, Vital(kind="error"))
+    assert health.not_ready() == ""  # for a moment
 
 
 def test_a_worker_whose_fleet_hears_nothing_goes_on() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from redis.exceptions import BusyLoadingError, ConnectionError, RedisError
+from redis.exceptions import BusyLoadingError, ConnectionError, OutOfMemoryError, RedisError
 
 from worker.outage import Outage
 
@@ -35,6 +35,19 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     said = [record.getMessage() for record in caplog.records]
     caplog.clear()
     return said
+
+
+def test_a_full_server_is_no_outage_in_which_training_goes_on(outage, clock, caplog) -> None:
+    outage.missed("claims", OutOfMemoryError("the server is at its maxmemory"))
+    (line,) = lines(caplog)
+    assert line == "the server is full: no trial starts until there is room; what runs trains on"
+    outage.answered("claims")
+    assert lines(caplog) == ["the server has room again after 0 s"]
+
+
+def test_the_reason_is_what_the_system_says_and_no_more(outage, caplog) -> None:
+    outage.missed("beats", ConnectionError("Error 111 connecting to a.b:6379. Connection refused."))
+    assert lines(caplog) == ["Redis: Connection refused; trying again, training goes on"]
 
 
 def test_an_outage_is_a_line_at_its_start_and_one_at_its_end(outage, clock, caplog) -> None:

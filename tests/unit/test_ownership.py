@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from worker import ownership
 from worker.ownership import Owned, clear_abandoned
 
 
 @pytest.fixture
 def work(tmp_path) -> Path:
     """The work directory of an attempt, with something in it."""
-    folder = tmp_path / "work" / "s-00000.7.1"
+    folder = tmp_path / "work" / "s-00000.7.1-0a1b2c"
     (folder / "checkpoint").mkdir(parents=True)
     (folder / "checkpoint" / "large").write_text("x")
     return folder
@@ -59,8 +60,43 @@ def test_a_note_removes_nothing_that_is_not_the_directory_of_a_socket(work, tmp_
 
 def test_a_lock_that_is_a_link_or_has_another_name_leads_nowhere(work, tmp_path) -> None:
     (tmp_path / "secret").write_text("x")
-    (tmp_path / "work" / "s-00000.7.1.lock").symlink_to(tmp_path / "secret")
+    (tmp_path / "work" / "s-00000.7.1-0a1b2c.lock").symlink_to(tmp_path / "secret")
     (tmp_path / "work" / "notes.lock").touch()
     (tmp_path / "work" / "notes").mkdir()
     assert clear_abandoned(tmp_path) == []
     assert work.exists() and (tmp_path / "work" / "notes").exists()
+
+
+def test_who_meets_a_living_owner_gives_up_after_a_while(work, monkeypatch) -> None:
+    monkeypatch.setattr(ownership, "_PATIENCE_S", 0.1)
+    owner = Owned(work)
+    with pytest.raises(OSError, match="another process holds"):
+        Owned(work)
+    owner.release()
+    Owned(work).release()
+
+
+@pytest.mark.parametrize(("note", "goes"), [
+    ("", False),  # just made, by whom nobody can tell
+    ("/tmp/hpq-gone", True),  # an older worker's
+    ("/tmp/hpq-gone\n{host}\nanother boot", True),  # of this machine before it was started again
+    ("/tmp/hpq-gone\nanother-pod\n{boot}", True),  # of another container on this kernel
+    ("/tmp/hpq-gone\nanother\nmachine", False),
+])  # fmt: skip
+def test_what_another_machine_has_locked_stays_where_its_locks_do_not_show(
+    work, tmp_path, note, goes
+) -> None:
+    """Files: HPQ_HOME on a shared file system whose locks are each machine's own."""
+    host, boot = ownership.here()
+    lock = tmp_path / "work" / f"{work.name}.lock"
+    lock.write_text(note.format(host=host, boot=boot))
+    assert clear_abandoned(tmp_path) == ([work.name] if goes else [])
+    assert work.exists() is not goes
+
+
+def test_a_lock_says_whose_it_is_from_the_beginning(work, tmp_path) -> None:
+    owned = Owned(work)
+    lock = tmp_path / "work" / f"{work.name}.lock"
+    assert lock.read_text().split("\n") == ["", *ownership.here()]
+    owned.note("/tmp/hpq-x")
+    assert lock.read_text().split("\n") == ["/tmp/hpq-x", *ownership.here()]

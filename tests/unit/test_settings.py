@@ -36,6 +36,20 @@ def test_a_malformed_variable_is_named(name: str, value: str) -> None:
         read({name: value})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("HPQ_PORT", "abc", "use a whole number from 0 to 65535"),
+        ("HPQ_LOST_MAX", "1.5", "use a whole number from 1 to 1000"),
+        ("HPQ_LEASE_S", "30s", "use seconds, above 0 and below a day"),
+    ],
+)
+def test_what_is_no_number_is_told_what_would_be(name: str, value: str, said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read({name: value})
+    assert str(caught.value) == f"{name}: {value!r} cannot be used: {said}"
+
+
 def test_secrets_are_hidden_in_what_is_shown_and_in_errors() -> None:
     env = {"HPQ_REDIS_URL": "redis://me:pa55word@h:1/0", "HPQ_CODE_KEY": "k3y"}
     shown = describe(read(env))
