@@ -207,6 +207,7 @@ class Execution:
             tail=tail,
             ran_ms=ran_ms,
             silent_s=self._silent_s,
+            is_wandb=self._prints_metrics and not self._reads_printed,
         )
         outcome = judge(ending, self._sweep, self._collector)
         failure = outcome.failure if outcome else None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from enum import StrEnum
 
 from hpq.outcome import Outcome, Verdict
@@ -48,6 +50,7 @@ class Ending:
     tail: str
     ran_ms: int
     silent_s: float = 0.0  # how long it was allowed to say nothing
+    is_wandb: bool = False  # the stand-in's init was called: printed lines are no reports
 
     @property
     def is_finished(self) -> bool:
@@ -81,10 +84,10 @@ def _judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
         return _ended(got, TrialState.FAILED, of_exit(end.status, ending.tail))
     if end.failure is not None:
         return _ended(got, TrialState.FAILED, end.failure)
-    return _by_metric(sweep, got, ending.tail)
+    return _by_metric(sweep, got, ending)
 
 
-def _by_metric(sweep: Sweep, got: Collector, tail: str) -> Outcome:
+def _by_metric(sweep: Sweep, got: Collector, ending: Ending) -> Outcome:
     metric = sweep.metric
     if metric is None or got.objective is not None:
         return _ended(got, TrialState.FINISHED)
@@ -97,20 +100,25 @@ def _by_metric(sweep: Sweep, got: Collector, tail: str) -> Outcome:
     what = f"the metric {metric.name!r} was never reported; {said}"
     failure = Failure(
         kind=FailureKind.USER_ERROR,
-        message=f"{what}; {_how_to_report(sweep, tail)}",
+        message=f"{what}; {_how_to_report(sweep, ending, names)}",
         fingerprint=what,  # without the line that was seen: it differs from trial to trial
     )
     return _ended(got, TrialState.FAILED, failure)
 
 
-def _how_to_report(sweep: Sweep, tail: str) -> str:
+def _how_to_report(sweep: Sweep, ending: Ending, reported: Iterable[str]) -> str:
     assert sweep.metric is not None
     name = sweep.metric.name
+    close = get_close_matches(name, reported, n=1)
+    if close:
+        return f"did you mean {close[0]!r}? set metric.name"
     if sweep.launch.trainer:
         return f"call trial.report({{{name!r}: …}}), or return {{{name!r}: …}}"
+    if ending.is_wandb:
+        return f"call wandb.log({{{name!r}: …}}); after wandb.init() printed lines do not count"
     # What looks like a report to people: `Epoch 1 val_loss=0.3 done`, `val_loss: 0.3`.
     near = re.compile(rf"(?<![\w./-]){re.escape(name)}\s*[=:]\s*[-+.\d]")
-    seen = [line.strip() for line in tail.splitlines() if near.search(line)]
+    seen = [line.strip() for line in ending.tail.splitlines() if near.search(line)]
     remedy = f"print a whole line {name}=0.31, or call hpq.report({{{name!r}: …}})"
     return f"{remedy}; {seen[-1][:_SHOWN]!r} is no such line" if seen else remedy
 

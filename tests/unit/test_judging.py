@@ -13,10 +13,13 @@ from worker.messages import End
 METRIC = Metric(name="val_loss")
 
 
-def _failure(tail: str, launch: Launch) -> Failure:
+def _failure(tail: str, launch: Launch, *, is_wandb: bool = False, reported: str = "") -> Failure:
     sweep = Sweep(id="s-00000", name="s", digest="", launch=launch, metric=METRIC)
-    ending = Ending(halt=None, end=End(), status=0, tail=tail, ran_ms=1)
-    outcome = judge(ending, sweep, Collector(METRIC))
+    got = Collector(METRIC)
+    if reported:
+        got.report({reported: 0.5}, None)
+    ending = Ending(halt=None, end=End(), status=0, tail=tail, ran_ms=1, is_wandb=is_wandb)
+    outcome = judge(ending, sweep, got)
     assert outcome is not None and outcome.failure is not None
     return outcome.failure
 
@@ -43,6 +46,19 @@ def test_a_program_that_nearly_reported_is_shown_its_line(line: str, is_near: bo
 def test_a_trainer_is_told_its_own_ways_to_report() -> None:
     failure = _failure("", Launch(trainer="mine:train"))
     assert failure.message.endswith("call trial.report({'val_loss': …}), or return {'val_loss': …}")
+
+
+def test_a_wandb_script_is_told_to_log_and_not_that_its_printed_line_is_no_such_line() -> None:
+    failure = _failure("val_loss=0.3\n", Launch(program="train.py"), is_wandb=True)
+    assert failure.message.endswith(
+        "call wandb.log({'val_loss': …}); after wandb.init() printed lines do not count"
+    )
+
+
+def test_a_name_that_is_close_to_the_metrics_is_named() -> None:
+    for launch in (Launch(program="train.py"), Launch(trainer="mine:train")):
+        failure = _failure("", launch, is_wandb=bool(launch.program), reported="valid_loss")
+        assert failure.message.endswith("did you mean 'valid_loss'? set metric.name")
 
 
 @pytest.mark.parametrize(
