@@ -395,8 +395,9 @@ def test_while_a_pointer_cannot_be_read_no_file_of_its_trial_goes(
 ) -> None:
     sweep_of(1)
     first = take(store, who, "a")
-    beat(store, who, first, 1, 1, checkpoint=shelf.put(first, "checkpoint-1"))
+    kept = shelf.put(first, "checkpoint-1")
+    beat(store, who, first, 1, 1, checkpoint=kept)
     store.release(first, Reason.STOPPING)
     redis.hset(keys.trial(first.trial), "checkpoint", text)
     redis.xadd(shelf.stream, {"s": "demo-00000", "n": 1})
-    assert shelf.left() == ["demo-00000/1/1/checkpoint-1"]
+    assert shelf.left() == [kept.path.removeprefix("hpq/")]

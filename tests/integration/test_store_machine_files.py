@@ -68,18 +68,18 @@ class FilesMachine(Machine):
             return batch
         if claim.checkpoint.store != self.files_of(worker).id:
             return replace(batch, restarted="it is in another store")
-        self.copies[f"{claim.trial}/{claim.attempt}"].append(claim.checkpoint)
+        self.copies[f"{claim.trial}/{claim.token}"].append(claim.checkpoint)
         return batch
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), is_heard=st.booleans())
     def checkpoint(self, data: st.DataObject, is_heard: bool) -> None:
         worker, claim = self.pick(data)
-        files, name = self.files_of(worker), f"{claim.trial}/{claim.attempt}"
+        files, name = self.files_of(worker), f"{claim.trial}/{claim.token}"
         if name in self.over:
             return
         self.number, self.seq = self.number + 1, self.seq + 1
-        path = f"{folder_of('hpq', claim.trial, claim.attempt)}/checkpoint-{self.number}"
+        path = f"{folder_of('hpq', claim.trial, claim.token)}/checkpoint-{self.number}"
         here = Checkpoint(store=files.id, path=path, step=1)
         batch = Batch(seq=self.seq, step=1, objective=0.5, checkpoint=here)
         if name not in self.copies:
@@ -99,10 +99,10 @@ class FilesMachine(Machine):
     @rule(data=st.data(), value=st.floats(-1, 1), is_tidied=st.booleans())
     def finish(self, data: st.DataObject, value: float, is_tidied: bool) -> None:
         worker, claim = self.pick(data)
-        files, name = self.files_of(worker), f"{claim.trial}/{claim.attempt}"
+        files, name = self.files_of(worker), f"{claim.trial}/{claim.token}"
         if name in self.over:
             return
-        path = f"{folder_of('hpq', claim.trial, claim.attempt)}/artifacts"
+        path = f"{folder_of('hpq', claim.trial, claim.token)}/artifacts"
         self.put(files, path)
         if is_tidied:
             self.doomed.work_off(files)
