@@ -6,7 +6,7 @@ breath; a crash between the two costs at most one reap interval.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from hpq import wire, wire_attempt
@@ -108,6 +108,15 @@ class Store(ControlStore):
         if not row:
             raise NotFound(f"sweep {sid!r} is not there")
         return wire.decode_sweep(key, sid, row, 0, 0, 0)
+
+    def there(self, sids: Collection[str]) -> frozenset[str]:
+        """Those of some sweeps that the server has."""
+        pipe = self._redis.pipeline(transaction=False)
+        for sid in sids:
+            pipe.exists(self._keys.sweep(sid))
+        return frozenset(
+            sid for sid, is_there in zip(sids, pipe.execute(), strict=True) if is_there
+        )
 
     def beat(self, claim: Claim, who: Presence, batch: Batch, *, lease_ms: int) -> Verdict:
         """Extend the lease and hand over a batch (again, if it is the one sent last)."""

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,6 +42,7 @@ class Spool:
         self._left: set[Path] = set()  # said to stay: a newer worker's, or cannot be moved
         self._held: dict[Path, int] = {}  # descriptors: the lock says that its worker sees to it
         self._asked_at: float | None = None  # for what Redis did not know
+        self._there: frozenset[str] = frozenset()  # sweeps of it that Redis has
 
     def _path(self, claim: Claim) -> Path:
         return self._folder / f"{claim.trial.sweep}.{claim.trial.number}.{claim.token}.json"
@@ -107,19 +108,28 @@ class Spool:
     def flush(self, store: Store) -> int:
         """Commit what is kept, oldest first; answers how many results Redis has answered for.
 
-        What Redis did not know is asked for at the first call and every few minutes.
+        What Redis did not know is asked for at the first call, every few minutes, and where its
+        sweep is there again: a server may come back with other data before anybody misses it.
 
         Raises:
             redis.RedisError: Redis is still away; what is left stays.
         """
         now, kept = self._clock(), [*self._folder.glob("*.json")]
+        aside = [*self._folder.glob("*.unknown")]
         asks = self._asked_at is None or now - self._asked_at >= _UNKNOWN_S
-        if asks:
-            kept += self._folder.glob("*.unknown")
+        if asks | self._is_back(store, aside):
+            kept += aside
         done = sum(self._commit(store, path) for path in sorted(kept, key=_age))
         if asks:
             self._asked_at = now
         return done
+
+    def _is_back(self, store: Store, aside: Sequence[Path]) -> bool:
+        """True where a sweep of these is there that was not at the last call."""
+        sids = {path.name.partition(".")[0] for path in aside}
+        there = store.there(sids) if sids else frozenset[str]()
+        is_new, self._there = not there <= self._there, there
+        return is_new
 
     def _commit(self, store: Store, path: Path) -> bool:
         """Commit one result; False where Redis has not answered for it."""

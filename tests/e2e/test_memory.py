@@ -15,7 +15,9 @@ def test_workers_on_a_server_at_its_maxmemory_end_what_they_run_and_then_wait(la
     lab.redis.config_set("maxmemory", 1)
     lab.go()
     lab.wait_until(lambda: lab.view.sweep(sid).counts.finished == 2, "two results")
-    lab.wait_until(lambda: "no further trial starts" in lab.log(), "the line that says why")
+    lab.wait_until(
+        lambda: "the server is full: no trial starts" in lab.log(), "the line that says why"
+    )
     assert lab.view.sweep(sid).counts.queued == 2 and len(lab.view.workers()) == 2
     done = lab.hpq("enqueue", lab.code / "sweep-1.yaml", "--new")
     assert done.returncode == 3 and "maxmemory" in done.stderr

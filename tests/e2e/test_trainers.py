@@ -136,7 +136,7 @@ def test_garbage_on_the_runners_pipe_is_the_trials_own_failure(lab) -> None:
         import os
 
         def train(params, trial):
-            for fd in range(3, 12):
+            for fd in range(3, 64):
                 try:
                     if os.readlink(f"/proc/self/fd/{fd}").startswith("pipe:"):
                         os.write(fd, b"no message\\n")
