@@ -139,9 +139,8 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
         return
     if done.is_new:
         print(f"{done.sid}: {_queued(sweep, done.trials - done.reused)}", file=sys.stderr)
-        if done.reused:
-            what = trials_of(done.reused, "result")
-            print(f"{what} taken from older sweeps: never trained here", file=sys.stderr)
+        for note in done.notes:
+            print(note, file=sys.stderr)
         if sweep.metric is None:
             print(_NO_METRIC, file=sys.stderr)
         if not is_run:  # which has a store of its own
