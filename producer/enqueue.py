@@ -24,7 +24,7 @@ from hpq.trial import Json, Trial
 from hpq.wire_search import encode_search
 from producer import late, provenance
 from producer import launch as launching
-from producer.place import place_of
+from producer.place import place_of_sweep
 from producer.reuse import Reuse, Wanted, older_results
 from producer.reuse_lines import reuse_lines
 from producer.room import check_room
@@ -94,8 +94,7 @@ def enqueue(
         provenance=origin,
         bundle=code.launch.code if bundle is not None else "",
     )
-    place = place_of(code.launch, origin, sweep.owner)
-    like = Wanted(launch=code.launch, place=place, metric=spec.metric)
+    like = Wanted(launch=code.launch, place=place_of_sweep(sweep), metric=spec.metric)
     older = older_results(session.view, like, reuse) if reuse else {}
     known: dict[int, Trial] = {}
     if search is not None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
+from hpq.errors import UserError
+from hpq.trial import Json
+from producer.sweepfile import yamlfile
 from producer.sweepfile.schema import PARAMETER
 
 _MOST_BYTES = 1024 * 1024  # as of a sweep file
@@ -23,15 +27,15 @@ def is_sweep_file(path: Path) -> bool:
         text = path.read_bytes()
         if b"parameters" not in text and _ENTRY.encode() not in text:
             return False
-        data = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        data = yamlfile.parse(text.decode(), str(path)).data
+    except (OSError, UnicodeDecodeError, UserError, yaml.YAMLError):
         return False
     if isinstance(data, list):
         return bool(data) and all(isinstance(entry, dict) and _ENTRY in entry for entry in data)
     return isinstance(data, dict) and _is_sweep(data)
 
 
-def _is_sweep(data: dict[object, object]) -> bool:
+def _is_sweep(data: Mapping[str, Json]) -> bool:
     runs = data.get("method") in _METHODS or not data.keys().isdisjoint(
         ("program", "trainer", "command")
     )
