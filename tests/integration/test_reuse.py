@@ -185,6 +185,24 @@ def test_tags_are_kept_shown_and_found(desk: Desk) -> None:
     assert desk.put(GRID, "--tag", "two words", "--new").returncode == 2
     same = desk.put(GRID)  # tags are no part of what a sweep is
     assert same.stdout.strip() == tagged and "nothing was added" in same.stderr
+    refused = desk.put(GRID + "tags: [paper]\n").stderr
+    assert "tags: not taken" in refused and "hpq enqueue FILE --tag WORD" in refused
+
+
+def test_what_is_there_already_says_whose_it_is_and_what_it_is_called(
+    desk: Desk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sid = desk.sweep(GRID, "--name", "first")
+    monkeypatch.setenv("HPQ_USER", "bob")
+    said = desk.put(GRID, "--name", "second").stderr
+    assert f"{sid} is me's sweep" in said and "its name is first: the name is not part" in said
+    assert "me's" not in desk.put(GRID, "--new").stderr
+    store.control(sid, "cancel")
+    for verb in ("stop", "cancel"):
+        done = desk.hpq(verb, sid, "--force")
+        assert (
+            done.returncode == 0 and done.stderr == f"{sid} is over (cancelled): nothing to end\n"
+        )
 
 
 def test_a_result_that_reaches_the_target_leaves_nothing_to_do(
