@@ -13,7 +13,7 @@ import json
 import os
 import stat
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from hpq.errors import UserError
@@ -67,8 +67,10 @@ def _git(folder: Path, *args: str) -> list[Path] | None:
     return [Path(name) for name in done.stdout.decode("utf-8", "replace").split("\0") if name]
 
 
-def manifest(folder: Path, program: str, without: Path | None = None) -> dict[str, str]:
-    """{path: sha256} of the code under a folder, without the sweep file itself.
+def manifest(
+    folder: Path, program: str, without: Callable[[Path], bool] | None = None
+) -> dict[str, str]:
+    """{path: sha256} of the code under a folder, without the files of which `without` says so.
 
     Raises:
         UserError: the files are more than 10 MiB (names the largest), or one cannot be read.
@@ -76,7 +78,7 @@ def manifest(folder: Path, program: str, without: Path | None = None) -> dict[st
     sizes: dict[Path, int] = {}
     for path in files_of(folder, program):
         whole = folder / path
-        if without is None or whole.resolve() != without.resolve():
+        if without is None or not without(whole):
             sizes[path] = _size(whole)
     if sum(sizes.values()) > MOST_BYTES:  # before a byte of them is read
         largest = sorted(sizes, key=lambda p: -sizes[p])[:3]

@@ -24,7 +24,9 @@ from hpq.trial import Json, Trial
 from hpq.wire_search import encode_search
 from producer import late, provenance
 from producer import launch as launching
-from producer.reuse import Reuse, older_results
+from producer.place import place_of_sweep
+from producer.reuse import Reuse, Wanted, older_results
+from producer.reuse_lines import reuse_lines
 from producer.room import check_room
 from producer.scaffold.placeholders import refuse_unfilled
 from producer.session import Session
@@ -44,6 +46,7 @@ class Enqueued:
     is_new: bool
     trials: int
     reused: int = 0  # of them, finished from the start with the result of an older sweep
+    notes: tuple[str, ...] = ()  # of which sweeps they are, or why there are none
 
 
 def enqueue(
@@ -91,7 +94,8 @@ def enqueue(
         provenance=origin,
         bundle=code.launch.code if bundle is not None else "",
     )
-    older = older_results(session.view, code.launch, spec.metric, reuse) if reuse else {}
+    like = Wanted(launch=code.launch, place=place_of_sweep(sweep), metric=spec.metric)
+    older = older_results(session.view, like, reuse) if reuse else {}
     known: dict[int, Trial] = {}
     if search is not None:
         text = encode_search(search)
@@ -113,7 +117,8 @@ def enqueue(
         raise
     if other is not None:  # somebody enqueued the same in the same moment
         return Enqueued(sid=other, is_new=False, trials=session.view.sweep(other).counts.total)
-    return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(known))
+    notes = reuse_lines(session.view, like, reuse, list(known.values()), but=sid)
+    return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(known), notes=notes)
 
 
 def _is_of_now(spec: SweepSpec, launch: Launch) -> bool:

@@ -14,6 +14,7 @@ from hpq.errors import SweepFileError, UserError
 from hpq.hyperparams import SHIPPED
 from hpq.sweep import Launch
 from producer.sweepfile import sourcefile, yamlfile
+from producer.sweepfile.shape import is_sweep_file
 from producer.sweepfile.spec import SweepSpec
 
 
@@ -51,7 +52,13 @@ def find(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None = None) ->
             return Code(launch=_launch(spec, _installed(spec.trainer, cwd, file.parent)))
     except _Nowhere as error:
         raise SweepFileError(f"{_place(spec, given)}: {error}") from None
-    files = code.manifest(folder, spec.program, without=file)
+    named = {folder / word for word in (spec.program, *spec.command) if "\0" not in word}
+
+    def is_no_code(path: Path) -> bool:
+        """The sweep file, and other sweeps' beside it: their edits change nothing that runs."""
+        return path.resolve() == file or (path not in named and is_sweep_file(path))
+
+    files = code.manifest(folder, spec.program, without=is_no_code)
     launch = _launch(spec, code.digest_of(files), str(folder.resolve()))
     return Code(launch=launch, files=files)
 

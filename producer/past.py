@@ -10,10 +10,11 @@ from itertools import islice
 
 from hpq.errors import HpqError
 from hpq.settings import read
-from hpq.sweep import Launch
+from hpq.sweep import Launch, Sweep
 from hpq.trial import Trial, TrialState
 from hpq.view import View
-from producer.reuse import Reuse, same_code
+from producer import provenance
+from producer.reuse import Reuse, Wanted, same_code
 from producer.server.embedded import status
 from producer.session import open_session
 
@@ -30,23 +31,26 @@ class Past:
 
     median_ms: float
     trials: int
-    same_code: bool  # or of the same program or trainer, edited since
+    same_code: bool  # or of the same program or trainer in its place, edited since
     gpus: int
+    sweep: Sweep  # the newest that they are of
 
     def hours(self, count: int) -> float:
         """The hours of a GPU, or of a worker without one, that so many trials take."""
         return count * self.median_ms * max(1, self.gpus) / _HOUR_MS
 
 
-def past(launch: Launch) -> Past | str | None:
+def past(launch: Launch, owner: str = "") -> Past | str | None:
     """What is known; None where nothing is, and a line where the server is out of reach."""
     try:
         settings = read(os.environ)
         if not settings.redis_url and not status(settings.home).data_bytes:
             return None
+        place = provenance.where(launch, owner or settings.user)
+        wanted = Wanted(launch=launch, place=place)
         with open_session() as session:
             for which in Reuse:
-                took = list(islice(_finished(session.view, launch, which), _MOST))
+                took = list(islice(_finished(session.view, wanted, which), _MOST))
                 if took:
                     return _of(session.view, took, which, settings.gpus_per_trial)
     except HpqError as error:
@@ -54,8 +58,8 @@ def past(launch: Launch) -> Past | str | None:
     return None
 
 
-def _finished(view: View, launch: Launch, which: Reuse) -> Iterator[Trial]:
-    for sweep in same_code(view, launch, which):
+def _finished(view: View, wanted: Wanted, which: Reuse) -> Iterator[Trial]:
+    for sweep in same_code(view, wanted, which):
         for trial in view.all_trials(sweep.id) if sweep.counts.finished else ():
             if trial.state is TrialState.FINISHED and trial.total_ms and not trial.reused:
                 yield trial
@@ -68,4 +72,5 @@ def _of(view: View, took: list[Trial], which: Reuse, gpus: int) -> Past:
         trials=len(took),
         same_code=which is Reuse.SAME_CODE,
         gpus=gpus if ran_on.get("gpus") else 0,
+        sweep=view.sweep(took[0].id.sweep),
     )

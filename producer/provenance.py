@@ -11,6 +11,7 @@ from pathlib import Path
 from hpq import __version__
 from hpq.sweep import Launch
 from hpq.trial import Json
+from producer.place import Place, place_of, remote_name
 
 MOST_DIFF_BYTES = 1024 * 1024  # of changes that are not committed; the rest is cut, and told
 
@@ -43,7 +44,23 @@ def _git_state(folder: Path, diff: bytes) -> Json:
         "dirty": bool(diff),
         "diff_sha256": hashlib.sha256(diff).hexdigest() if diff else "",
         "diff_bytes": len(diff),
+        **_repository(folder),
     }
+
+
+def where(launch: Launch, owner: str) -> Place:
+    """Where the code of a launch lies on this machine."""
+    facts: dict[str, Json] = {"host": platform.node()}
+    if launch.code_dir:
+        facts["git"] = _repository(Path(launch.code_dir))
+    return place_of(launch, facts, owner)
+
+
+def _repository(folder: Path) -> dict[str, Json]:
+    """Which repository, as its remote names it, and the directory as its root has it."""
+    remote = remote_name(_text(_git(folder, "config", "--get", "remote.origin.url")) or "")
+    below = _git(folder, "rev-parse", "--show-prefix") if remote else None
+    return {"remote": remote, "below": _text(below) or ""}
 
 
 def _text(data: bytes | None) -> str | None:

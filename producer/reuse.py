@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
 
 from hpq.identity import identity
 from hpq.sweep import Launch, Metric, Sweep
 from hpq.trial import Trial, TrialState
 from hpq.view import View
+from producer.place import Place, place_of_sweep
 
 _SOME = 100  # sweeps asked about in one round trip
 
@@ -17,43 +19,74 @@ class Reuse(Enum):
     """Of which sweeps."""
 
     SAME_CODE = "same code"
-    ANY_CODE = "any code"  # of the same trainer or program
+    ANY_CODE = "any code"  # of the same trainer or program in the same place
 
 
-def older_results(
-    view: View, launch: Launch, metric: Metric | None, which: Reuse
-) -> dict[bytes, Trial]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a sweep runs, where it lies, and what it measures."""
+
+    launch: Launch
+    place: Place
+    metric: Metric | None = None
+
+
+def older_results(view: View, wanted: Wanted, which: Reuse) -> dict[bytes, Trial]:
     """Finished trials by the identity of their set; the newest sweep's where several fit."""
     found: dict[bytes, Trial] = {}
-    for sweep in comparable(view, launch, metric, which):
+    for sweep in same_code(view, wanted, which):
+        if not sweep.counts.finished or not means_the_same(sweep.metric, wanted.metric):
+            continue
         for trial in view.all_trials(sweep.id):
             if trial.state is not TrialState.FINISHED:
                 continue
-            if metric is None or trial.objective is not None:
+            if wanted.metric is None or trial.objective is not None:
                 replicate = (trial.id.number - 1) % sweep.replicates
                 found.setdefault(identity(trial.params, replicate), trial)
     return found
 
 
-def comparable(view: View, launch: Launch, metric: Metric | None, which: Reuse) -> Iterator[Sweep]:
-    """Sweeps with finished trials whose results mean the same, newest first."""
-    for sweep in same_code(view, launch, which):
-        if sweep.counts.finished and _means(sweep.metric) == _means(metric):
+def same_code(view: View, wanted: Wanted, which: Reuse) -> Iterator[Sweep]:
+    """Sweeps of the same code, newest first; what is the same to the byte may lie anywhere."""
+    for sweep in same_program(view, wanted.launch):
+        if which is Reuse.ANY_CODE:
+            fits = wanted.place.is_that_of(place_of_sweep(sweep))
+        else:
+            fits = is_same_code(sweep, wanted)
+        if fits:
             yield sweep
 
 
-def same_code(view: View, launch: Launch, which: Reuse) -> Iterator[Sweep]:
-    """Sweeps of the same code, wherever it lies, newest first; unreadable ones are passed over."""
+def is_same_code(sweep: Sweep, wanted: Wanted) -> bool:
+    """True where the command and all files are the same.
+
+    The files of a command without a program may say nothing of what it starts: only in its place.
+    """
+    was, now = sweep.launch, wanted.launch
+    if (was.command, was.code) != (now.command, now.code):
+        return False
+    return bool(now.trainer or now.program) or wanted.place.is_that_of(place_of_sweep(sweep))
+
+
+def same_program(view: View, launch: Launch) -> Iterator[Sweep]:
+    """Sweeps of a trainer or program of this name, newest first; unreadable ones are left out."""
     ids = view.sweep_ids()
     for start in range(0, len(ids), _SOME):
         for sweep in view.sweeps_or_why(ids[start : start + _SOME]):
-            if isinstance(sweep, Sweep) and _runs(sweep.launch, which) == _runs(launch, which):
+            if isinstance(sweep, Sweep) and _named(sweep.launch) == _named(launch):
                 yield sweep
 
 
-def _runs(launch: Launch, which: Reuse) -> tuple[object, ...]:
-    what = (launch.trainer, launch.program)
-    return what if which is Reuse.ANY_CODE else (*what, launch.command, launch.code)
+def _named(launch: Launch) -> tuple[object, ...]:
+    """What is started; the words of a command are its name where there is no other."""
+    if launch.trainer or launch.program:
+        return (launch.trainer, launch.program)
+    return launch.command
+
+
+def means_the_same(one: Metric | None, other: Metric | None) -> bool:
+    """True where results of both compare."""
+    return _means(one) == _means(other)
 
 
 def _means(metric: Metric | None) -> tuple[object, ...]:

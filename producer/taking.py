@@ -15,7 +15,8 @@ from producer.session import Session
 
 def say_if_not_kept(session: Session, sweep: Sweep) -> None:
     """Say that trials may lose hours where there is no store."""
-    # On the private server `hpq run` comes next, most often, and has a store.
+    if session.is_private and not sweep.keep:
+        return  # `hpq run` comes next, most often, and has a store
     is_set = bool(session.settings.store) or session.is_private
     reason = why_not_kept(sweep, session.view.workers(sweep.worker_class), is_set_here=is_set)
     if reason:

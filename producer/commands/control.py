@@ -89,10 +89,19 @@ def _say_to(
             say_if_not_taken(session, sweep.id)
 
 
+def _is_over(it: Sweep) -> bool:
+    """Whether there is nothing left to end, which is said."""
+    if it.state.is_over:
+        print(f"{it.id} is over ({it.state}): nothing to end", file=sys.stderr)
+    return it.state.is_over
+
+
 @app.command()
 def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
     """Finish what runs, cancel what waits."""
     with ending(sweep, "stop", force) as (session, it):
+        if _is_over(it):
+            return
         _ask(f"Cancel {trials_of(it.counts.queued, 'queued trial')} of {it.id}?", yes)
         touched = store_of(session).control(it.id, "stop")
         rest = _run_on(session.view.sweep(it.id).counts.running)
@@ -120,6 +129,8 @@ def cancel(
     expression = Where.of(where) if where is not None else None
     share = Share.of(worst) if worst is not None else None
     with ending(ref, "cancel", force, some=bool(numbers)) as (session, it):
+        if _is_over(it):
+            return
         if picks:
             numbers = picked(session, it, expression, share)
             if not numbers:

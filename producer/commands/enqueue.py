@@ -32,7 +32,7 @@ from producer.commands.options import (
 from producer.commands.sweep_file import read_file, reuse_of, tags_of
 from producer.completion import sweep_ids
 from producer.enqueue import Enqueued
-from producer.look.text import trials_of
+from producer.look.text import clean, trials_of
 from producer.progress import Bar
 from producer.session import Session, open_session
 from producer.sweepfile.spec import count as count_sets
@@ -105,7 +105,7 @@ def enqueue(
             warn=warn,
         )
         bar.close()
-        say(session, done, as_json=json)
+        say(session, done, as_json=json, name=name)
     raise typer.Exit(int(ExitCode.DONE))
 
 
@@ -130,7 +130,26 @@ def _queued(sweep: Sweep, count: int) -> str:
     return f"{_size(sweep)}, sets by {sweep.sampler} as workers ask"
 
 
-def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False) -> None:
+def _say_whose(session: Session, sweep: Sweep, name: str | None) -> None:
+    """Say what may surprise of a sweep that was there: another's, or of another name."""
+    if sweep.owner != session.settings.user:
+        print(f"{sweep.id} is {clean(sweep.owner)}'s sweep", file=sys.stderr)
+    if name is not None and name != sweep.name:
+        print(
+            f"its name is {clean(sweep.name)}: the name is not part of what a sweep is;"
+            f" --new makes another one, {clean(name)}",
+            file=sys.stderr,
+        )
+
+
+def say(
+    session: Session,
+    done: Enqueued,
+    *,
+    as_json: bool,
+    is_run: bool = False,
+    name: str | None = None,
+) -> None:
     """Say what was enqueued: data on stdout, the rest on stderr."""
     sweep = session.view.sweep(done.sid)
     if as_json:
@@ -139,9 +158,8 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
         return
     if done.is_new:
         print(f"{done.sid}: {_queued(sweep, done.trials - done.reused)}", file=sys.stderr)
-        if done.reused:
-            what = trials_of(done.reused, "result")
-            print(f"{what} taken from older sweeps: never trained here", file=sys.stderr)
+        for note in done.notes:
+            print(note, file=sys.stderr)
         if sweep.metric is None:
             print(_NO_METRIC, file=sys.stderr)
         if not is_run:  # which has a store of its own
@@ -149,6 +167,7 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
         if sweep.launch.code_dir:
             print(f"runs {sweep.launch.what} in {sweep.launch.code_dir}", file=sys.stderr)
     elif is_run:
+        _say_whose(session, sweep, name)
         counts = sweep.counts
         left = "open-ended"
         if not counts.is_open_ended:
@@ -160,6 +179,7 @@ def say(session: Session, done: Enqueued, *, as_json: bool, is_run: bool = False
             f" {_size(sweep)}); nothing was added. --new makes another sweep of them",
             file=sys.stderr,
         )
+        _say_whose(session, sweep, name)
     if is_run:
         return
     say_if_not_taken(session, done.sid)

@@ -83,8 +83,11 @@ def _show(sweep: Sweep, change: Change, outside: int) -> None:
     for note in change.notes:
         talk(clean(note))
     if change.new:
-        some = [pairs(params, params) for params, _ in change.new[:_SHOWN]]
-        _list(f"{trials_of(len(change.new))} to add", "+", some, len(change.new))
+        seeds = sweep.replicates
+        times = f"  ×{seeds} seeds" if seeds > 1 else ""
+        new = [params for params, replicate in change.new if replicate == 0]
+        some = [pairs(params, params) + times for params in new[:_SHOWN]]
+        _list(f"{trials_of(len(change.new))} to add", "+", some, len(new))
     if outside:
         gone = [f"#{t.id.number} {pairs(t.params, sweep.varying)}" for t in change.outside[:_SHOWN]]
         _list(f"{trials_of(outside, 'queued trial')} left out", "-", gone, outside)

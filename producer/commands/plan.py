@@ -65,7 +65,7 @@ def plan(
         return
     launch = launching.find(spec, file, Path.cwd(), code).launch
     total, some = count_sets(spec), list(islice(make_sets(spec), first))
-    known = past.past(launch)
+    known = past.past(launch, spec.owner)
     if json:
         took = known if isinstance(known, past.Past) else None
         fact = {

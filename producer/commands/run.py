@@ -76,7 +76,7 @@ def run(
         try:
             with Bar(count_sets(spec), "writing sets") as bar:
                 done = _enqueue(session, spec, file, new, code, canary, bar, more)
-            say(session, done, as_json=False, is_run=True)
+            say(session, done, as_json=False, is_run=True, name=name)
             code_ = _train(session, done.sid, workers)
         finally:
             if session.attached is not None:

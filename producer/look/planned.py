@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from producer.look.text import duration, trials_of
+from producer.look.text import clean, duration, trials_of
 from producer.past import Past
 
 
 def hours_line(past: Past, count: int | None, *, at_most: bool) -> str:
     """What the sweep will take, and from what that is known."""
-    whose = "same code" if past.same_code else "same program, edited since"
+    sweep = past.sweep
+    whose = "same code"
+    if not past.same_code:
+        whose = f"same program, edited since: {sweep.id} of {clean(sweep.owner)}, and older"
     known = f"(median of {past.trials} finished, {whose})"
     each = duration(past.median_ms)
     if count is None:
@@ -28,6 +31,8 @@ def past_record(past: Past, count: int | None) -> dict[str, Any]:
     return {
         "trials": past.trials,
         "same_code": past.same_code,
+        "newest": past.sweep.id,
+        "owner": past.sweep.owner,
         "median_s": past.median_ms / 1000,
         "gpus": past.gpus,
         "hours": None if count is None else past.hours(count),

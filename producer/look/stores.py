@@ -23,6 +23,8 @@ def why_not_kept(sweep: Sweep, workers: Iterable[Worker], *, is_set_here: bool) 
     without = told.count("no")
     if not without and (told or is_set_here):
         return None
+    if not told and not sweep.keep and not sweep.timeout_s:
+        return None  # nobody knows, neither whether there is one nor whether trials are long
     if not told:
         who = "HPQ_STORE is not set here; where workers have none,"
     elif without == len(told):

@@ -11,6 +11,7 @@ import math
 import re
 import unicodedata
 
+from hpq import command
 from hpq.inert import CONTROL
 from hpq.sweep import Counts
 from hpq.trial import Json
@@ -165,9 +166,4 @@ def exact_seconds(ms: float) -> str:
 
 def flag(name: str, param: Json) -> str:
     """`--lr=0.1`, as W&B hands a parameter to a program (not quoted for a shell)."""
-    word = param if isinstance(param, str) else repr(param) if _plain(param) else json.dumps(param)
-    return f"--{name}={word}"
-
-
-def _plain(param: Json) -> bool:
-    return param is None or isinstance(param, bool | int | float)
+    return f"--{name}={command.text(param)}"

@@ -120,6 +120,7 @@ REFUSED: Mapping[str, str] = {
     "scheduler": "hpq is the scheduler; remove it",
     "job": "W&B Launch jobs are not run; name a program or a trainer",
     "image_uri": "a worker's image is chosen where the worker is deployed; remove it",
+    "tags": "they are no part of what a sweep is; hpq enqueue FILE --tag WORD",
     "metrics": "a sweep has one metric; write metric: {name: …, goal: …}",
 }
 

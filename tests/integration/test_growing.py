@@ -210,6 +210,9 @@ def test_replicates_come_with_their_set_and_keep_their_places(desk: Desk) -> Non
     sid = desk.sweep(text)
     done = desk.into(sid, text.replace("[1, 2, 3]", "[3, 4]"), "--yes")
     assert (done["added"], done["cancelled"], done["there"]) == (2, 4, 2)
+    (desk.folder / "sweep.yaml").write_text(text.replace("[1, 2, 3]", "[3, 4, 5]"))
+    said = desk.hpq("plan", "sweep.yaml", "--into", sid).stderr
+    assert said.count("x=5") == 1 and "+ seed=7 x=5  ×2 seeds\n" in said
     trials = list(desk.view.all_trials(sid))
     assert [(t.params["x"], t.params["seed"], t.state.value) for t in trials[4:]] == [
         (3, 7, "queued"), (3, 8, "queued"), (4, 7, "queued"), (4, 8, "queued"),

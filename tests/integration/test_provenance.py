@@ -96,7 +96,7 @@ def test_code_that_was_changed_in_redis_is_not_given_back(hpq, repo, redis, keys
     sid = enqueue(hpq)
     digest = redis.hget(keys.sweep(sid), "bundle").decode()
     (repo / "train.py").write_text("evil\n")
-    files = code.manifest(repo, "train.py", without=repo / "sweep.yaml")
+    files = code.manifest(repo, "train.py", without=lambda p: p.name == "sweep.yaml")
     redis.set(keys.bundle(digest), bundle.pack(repo, files))
     done = hpq("show", sid, "--code", "back")
     assert done.returncode == 2 and "'train.py' is not as its manifest says" in done.stderr

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 
+import pytest
 from redis import Redis
 
+from hpq import code
 from hpq.keys import Keys
 from hpq.outcome import Batch, Outcome, Presence
 from hpq.store import Store
@@ -14,6 +18,7 @@ from hpq.sweep import SweepState
 from hpq.trial import Claim, Point, TrialId, TrialState
 from producer.auditing import hold_audit
 from producer.look.event_lines import event_line
+from producer.place import Place, remote_name
 from tests.desk import Desk
 
 Take = Callable[[], Claim | None]
@@ -47,7 +52,10 @@ def test_results_of_the_same_code_are_taken_and_say_where_they_come_from(
 ) -> None:
     old = two_finished(desk, store, who, take)
     done = desk.put(WIDER, "--reuse")
-    assert "3 trials queued" in done.stderr and "1 result taken from older sweeps" in done.stderr
+    assert (
+        "3 trials queued" in done.stderr
+        and f"1 result of {old}, {desk.folder}/train.py" in done.stderr
+    )
     new = done.stdout.strip()
     assert desk.trials(new) == [
         (2.0, "finished"), (3, "queued"), (4, "queued"), (5, "queued"),
@@ -177,6 +185,24 @@ def test_tags_are_kept_shown_and_found(desk: Desk) -> None:
     assert desk.put(GRID, "--tag", "two words", "--new").returncode == 2
     same = desk.put(GRID)  # tags are no part of what a sweep is
     assert same.stdout.strip() == tagged and "nothing was added" in same.stderr
+    refused = desk.put(GRID + "tags: [paper]\n").stderr
+    assert "tags: not taken" in refused and "hpq enqueue FILE --tag WORD" in refused
+
+
+def test_what_is_there_already_says_whose_it_is_and_what_it_is_called(
+    desk: Desk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sid = desk.sweep(GRID, "--name", "first")
+    monkeypatch.setenv("HPQ_USER", "bob")
+    said = desk.put(GRID, "--name", "second").stderr
+    assert f"{sid} is me's sweep" in said and "its name is first: the name is not part" in said
+    assert "me's" not in desk.put(GRID, "--new").stderr
+    store.control(sid, "cancel")
+    for verb in ("stop", "cancel"):
+        done = desk.hpq(verb, sid, "--force")
+        assert (
+            done.returncode == 0 and done.stderr == f"{sid} is over (cancelled): nothing to end\n"
+        )
 
 
 def test_a_result_that_reaches_the_target_leaves_nothing_to_do(
@@ -189,3 +215,65 @@ def test_a_result_that_reaches_the_target_leaves_nothing_to_do(
     assert (sweep.counts.finished, sweep.counts.cancelled) == (1, 3)
     assert redis.llen(keys.demand("default")) == 0 and take() is None
     assert not hold_audit(desk.view, new).violations
+
+
+def test_another_script_of_the_same_name_gives_nothing_even_to_any_code(
+    desk: Desk, store: Store, who: Presence, take: Take, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = two_finished(desk, store, who, take)
+    other = desk.folder / "other"
+    other.mkdir()
+    (other / "train.py").write_text("print('something else')\n")
+    monkeypatch.chdir(other)
+    (other / "sweep.yaml").write_text(WIDER)
+    assert "median" not in desk.hpq("plan", "sweep.yaml").stdout
+    done = desk.hpq("enqueue", "sweep.yaml", "--reuse", "--any-code")
+    assert desk.trials(done.stdout.strip())[0] == (2.0, "queued")
+    assert f"0 results taken: 1 sweep of train.py: another one, in {desk.folder}" in done.stderr
+    # In its own place it is the same one, edited, whoever asks; its owner is named.
+    monkeypatch.chdir(desk.folder)
+    monkeypatch.setenv("HPQ_USER", "bob")
+    (desk.folder / "train.py").write_text("print('edited')\n")
+    done = desk.put(WIDER, "--reuse", "--any-code")
+    assert f"1 result of me's {old}, {desk.folder}/train.py" in done.stderr
+    assert desk.trials(done.stdout.strip())[0] == (2.0, "finished")
+
+
+def test_two_checkouts_of_one_repository_are_one_place() -> None:
+    remotes = (
+        "git@Host.org:team/net.git",
+        "https://u:p@host.org/team/net",
+        "ssh://host.org:22/team/net/",
+    )
+    assert {remote_name(url) for url in remotes} == {"host.org/team/net"}
+    assert remote_name("../net.git") == ""
+    here = Place(folder="/app", host="a", owner="me", remote="h/net", below="x/")
+    assert here.is_that_of(replace(here, folder="/home/bob/net", host="b", owner="bob"))
+    assert not here.is_that_of(replace(here, below="y/"))
+    assert not here.is_that_of(replace(here, remote="h/other"))
+    plain = replace(here, remote="")
+    assert plain.is_that_of(replace(plain, host="b")) and plain.is_that_of(here)
+    assert not plain.is_that_of(replace(plain, host="b", owner="bob"))
+
+
+def test_a_sweep_file_beside_the_code_is_no_part_of_it(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    others = {"g1.yaml": GRID, "set.yml": "- hyperparam_set: {x: 1}\n"}
+    for name, text in others.items():
+        (desk.folder / name).write_text(text)
+    (desk.folder / "conf.yaml").write_text("method: adam\nparameters: {lr: 0.1}\n")
+    (desk.folder / "broken.yaml").write_text("parameters: [\n")
+    subprocess.run(["git", "init", "-q", "."], cwd=desk.folder, check=True)
+    subprocess.run(["git", "add", "-A"], cwd=desk.folder, check=True)
+    old = two_finished(desk, store, who, take)
+    sweep = desk.view.sweep(old)
+    files = desk.view.manifest(sweep.launch.code)
+    assert set(files) == {"train.py", "conf.yaml", "broken.yaml"}
+    (desk.folder / "g1.yaml").write_text(WIDER)
+    assert code.changed(desk.folder, dict(files)) is None
+    done = desk.hpq("enqueue", "g1.yaml", "--reuse")
+    assert f"1 result of {old}" in done.stderr
+    (desk.folder / "conf.yaml").write_text("method: sgd\nparameters: {lr: 0.1}\n")
+    done = desk.hpq("enqueue", "g1.yaml", "--reuse")
+    assert "0 results taken: 2 sweeps of train.py: conf.yaml differs" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
 import subprocess
 
 import pytest
@@ -11,6 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpq.command import argv
 from hpq.trial import Failure, FailureKind, Json, Trial, TrialId, TrialState
 from producer.look.export import guarded, to_args, to_yaml, write_csv
 from producer.look.text import clean
@@ -79,3 +81,14 @@ def test_flags_survive_a_shell_and_act_on_no_terminal(params: dict[str, str]) ->
     told = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True)
     expected = [f"--{name}={value}\0" for name, value in params.items()] or ["\0"]
     assert told.stdout.decode() == "".join(expected)
+
+
+def test_flags_are_the_words_that_the_trial_got() -> None:
+    params: dict[str, Json] = {
+        "o": {"lr": 0.1, "on": None},
+        "l": ["a", True],
+        "x": 1e-05,
+        "n": None,
+    }
+    words = argv(("${args}",), "", params, environ={}, params_file="")
+    assert shlex.split(to_args(params)) == list(words)

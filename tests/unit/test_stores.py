@@ -23,8 +23,11 @@ def test_live_workers_know_better_than_the_environment_here() -> None:
 
 def test_where_no_worker_tells_the_environment_is_the_sign() -> None:
     assert said(here=True) == said("", here=True) == ""
-    assert said("").startswith("HPQ_STORE is not set here; where workers have none, a trial")
-    assert "starts again from its beginning; set it to a directory" in said()
+    assert said("") == said() == ""  # nor does the sweep tell that its trials are long
+    assert said("", timeout_s=3600.0).startswith(
+        "HPQ_STORE is not set here; where workers have none, a trial"
+    )
+    assert "starts again from its beginning; set it to a directory" in said(timeout_s=3600.0)
 
 
 def test_trials_that_are_short_lose_nothing_worth_a_line_but_what_they_should_keep() -> None:

@@ -1,0 +1,83 @@
+"""What `--reuse` says: of which sweeps results were taken, or why none were. Reads only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from hpq.sweep import Sweep
+from hpq.trial import Trial
+from hpq.view import View
+from producer.look.text import clean, trials_of
+from producer.place import place_of_sweep
+from producer.reuse import Reuse, Wanted, is_same_code, means_the_same, same_program
+
+_SHOWN = 5  # sweeps
+_FILES = 3
+_LOOKED_AT = 100  # sweeps of the same program, of the newest
+
+
+def reuse_lines(
+    view: View, wanted: Wanted, which: Reuse | None, taken: Collection[Trial], but: str
+) -> tuple[str, ...]:
+    """What became of --reuse for the sweep `but`; nothing where it was not asked for."""
+    if which is None:
+        return ()
+    if taken:
+        return tuple(_taken(view, taken, wanted.place.owner))
+    return (_why_none(view, wanted, which, but),)
+
+
+def _taken(view: View, taken: Iterable[Trial], owner: str) -> list[str]:
+    """A line for each sweep that results were taken of: how many, whose it is, where it ran."""
+    count = Counter(trial.id.sweep for trial in taken)
+    lines = []
+    for sweep in view.sweeps(list(count)[:_SHOWN]):
+        whose = "" if sweep.owner == owner else f"{clean(sweep.owner)}'s "
+        what = clean(sweep.launch.what)
+        where = f"{clean(sweep.launch.code_dir)}/{what}" if sweep.launch.code_dir else what
+        lines.append(f"{trials_of(count[sweep.id], 'result')} of {whose}{sweep.id}, {where}")
+    if len(count) > _SHOWN:
+        rest = sum(count.values()) - sum(count[sid] for sid in list(count)[:_SHOWN])
+        lines.append(f"{trials_of(rest, 'result')} of {len(count) - _SHOWN} other sweeps")
+    return lines
+
+
+def _why_none(view: View, wanted: Wanted, which: Reuse, but: str) -> str:
+    """One line: what keeps the results of older sweeps of the same program from being taken."""
+    what = clean(wanted.launch.what)
+    reasons: Counter[str] = Counter()
+    for number, sweep in enumerate(same_program(view, wanted.launch)):
+        if number > _LOOKED_AT:
+            break
+        if sweep.id != but:
+            reasons[_reason(view, sweep, wanted, which)] += 1
+    if not reasons:
+        return f"0 results taken: no older sweep runs {what}"
+    told = [f"{trials_of(n, 'sweep')} of {what}: {why}" for why, n in reasons.most_common(_SHOWN)]
+    return f"0 results taken: {'; '.join(told)}"
+
+
+def _reason(view: View, sweep: Sweep, wanted: Wanted, which: Reuse) -> str:
+    place = place_of_sweep(sweep)
+    is_here = wanted.place.is_that_of(place)
+    if not is_here and (which is Reuse.ANY_CODE or not is_same_code(sweep, wanted)):
+        return f"another one, in {clean(place.folder or 'an installed package')}"
+    if which is Reuse.SAME_CODE and not is_same_code(sweep, wanted):
+        return _difference(view, sweep, wanted)
+    if not means_the_same(sweep.metric, wanted.metric):
+        return "the metric is another"
+    if not sweep.counts.finished:
+        return "no trial is finished"
+    return "no finished trial has one of these sets"
+
+
+def _difference(view: View, sweep: Sweep, wanted: Wanted) -> str:
+    if sweep.launch.code == wanted.launch.code:
+        return "the command is another"
+    was, now = view.manifest(sweep.launch.code), view.manifest(wanted.launch.code)
+    paths = [p for p in sorted({*was, *now}) if was.get(p) != now.get(p)] if was and now else []
+    if not paths:
+        return f"the code is {clean(sweep.launch.code[:12])}, and now another; see --any-code"
+    more = f" and {len(paths) - _FILES} more" if len(paths) > _FILES else ""
+    return f"{clean(', '.join(paths[:_FILES]))}{more} differ{'' if len(paths) > 1 else 's'}"
