@@ -75,6 +75,7 @@ class Execution:
         self._silent_s = 0.0  # how long it could be silent, when it was told to stop
         self._end: End | None = None
         self._run_id = ""
+        self._argv: tuple[str, ...] = ()
         self._is_gone = self._is_garbled = False
         self._started_at = time.monotonic()
         self._rhythm = Rhythm(sweep.stall_s, self._started_at)
@@ -83,7 +84,7 @@ class Execution:
         """Run to the end, whoever brings it."""
         self._started_at = time.monotonic()
         timeout_at = self._started_at + (self._sweep.timeout_s or math.inf)
-        self._run_id = run.id
+        self._run_id, self._argv = run.id, run.argv
         self._child.run(run)
         with selectors.DefaultSelector() as selector:
             for fd in (self._child.answers, self._child.output, signals.wake):
@@ -207,6 +208,7 @@ class Execution:
             tail=tail,
             ran_ms=ran_ms,
             silent_s=self._silent_s,
+            argv=self._argv,
             is_wandb=self._prints_metrics and not self._reads_printed,
         )
         outcome = judge(ending, self._sweep, self._collector)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from hpq.errors import DataMissing, HpqError
@@ -56,8 +58,12 @@ def _is_library(filename: str) -> bool:
     return ours or "site-packages" in path.parts or filename.startswith("<")
 
 
-def of_exit(status: int, tail: str) -> Failure:
-    """What the end of a process means: its status as subprocess tells it, and its last lines."""
+def of_exit(status: int, tail: str, argv: Sequence[str] = ()) -> Failure:
+    """What the end of a process means: its status as subprocess tells it, and its last lines.
+
+    With the words that started a program, a module that is missing is told with whose Python it
+    was: a user who has hpq apart (pipx) expects the one on PATH.
+    """
     if status < 0:
         return Failure(
             kind=FailureKind.KILLED,
@@ -68,13 +74,22 @@ def of_exit(status: int, tail: str) -> Failure:
         line = "the process of the trainer ended by itself (exit status 0)"
         return Failure(kind=FailureKind.USER_ERROR, message=line, fingerprint=line)
     error, frame = _last_error(tail), _last_frame(tail)
+    hint = _of_python(argv) if error.startswith("ModuleNotFoundError") else ""
     kind = FailureKind.OUT_OF_MEMORY if _MEMORY.search(error) else FailureKind.USER_ERROR
     shown = error or _last_line(tail)
     return Failure(
         kind=kind,
-        message=_one_line(f"exit status {status}" + (f": {shown}" if shown else "")),
+        message=_one_line(f"exit status {status}" + (f": {shown}" if shown else "") + hint),
         fingerprint=f"{error.split(':')[0] or f'exit status {status}'} {frame}".strip(),
     )
+
+
+def _of_python(argv: Sequence[str]) -> str:
+    """Which Python lacked a module, where that was hpq's own; nothing where it was another."""
+    if sys.executable not in argv[:2]:
+        return ""
+    remedy = 'command: ["${env}", python, "${program}", "${args}"] takes the one on PATH'
+    return f"; this was hpq's Python {sys.executable}; {remedy}"
 
 
 def _signal(number: int) -> str:

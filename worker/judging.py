@@ -50,6 +50,7 @@ class Ending:
     tail: str
     ran_ms: int
     silent_s: float = 0.0  # how long it was allowed to say nothing
+    argv: tuple[str, ...] = ()  # of a program
     is_wandb: bool = False  # the stand-in's init was called: printed lines are no reports
 
     @property
@@ -81,7 +82,8 @@ def _judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
     if end is None:
         return _ended(got, TrialState.FAILED, of_exit(ending.status, ending.tail))
     if end.status:
-        return _ended(got, TrialState.FAILED, of_exit(end.status, ending.tail))
+        failure = of_exit(end.status, ending.tail, ending.argv)
+        return _ended(got, TrialState.FAILED, failure)
     if end.failure is not None:
         return _ended(got, TrialState.FAILED, end.failure)
     return _by_metric(sweep, got, ending)

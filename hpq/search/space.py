@@ -16,7 +16,7 @@ from hpq.search.distributions import Distribution
 from hpq.search.lattice import Axis, Lattice, TooMany
 from hpq.trial import Json, Params
 
-_TRIES = 10_000
+TRIES = 10_000
 
 
 class NothingLeft(ValueError):
@@ -104,7 +104,7 @@ class Space:
         Raises:
             NothingLeft: 10,000 draws in a row are excluded.
         """
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             params = self.settle(nest([(path, leaf.draw(rng)) for path, leaf in self.leaves]))
             if self.allows(params):
                 return params

@@ -30,7 +30,7 @@ from producer.commands.options import (
 from producer.commands.sweep_file import read_file
 from producer.look.early_lines import rule_words
 from producer.look.flat import flat
-from producer.look.planned import hours_line, past_record
+from producer.look.planned import hours_line, past_record, said
 from producer.look.text import trials_of
 from producer.scaffold.placeholders import unfilled
 from producer.session import open_session
@@ -87,7 +87,7 @@ def plan(
         print(line)
     _say_known(spec, known, total)
     for number, params in enumerate(some, 1):
-        print(f"{number:>6}  " + " ".join(f"{k}={v}" for k, v in flat(params).items()))
+        print(f"{number:>6}  " + " ".join(f"{k}={said(v)}" for k, v in flat(params).items()))
     if spec.method == "bayes":
         print(f"   ... then by {late.sampler_of(spec)}, from the results")
     elif total is None or total > len(some) * spec.replicates:

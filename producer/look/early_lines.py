@@ -32,13 +32,19 @@ def rule_words(early: EarlyTerminate) -> str:
 
 
 def why(told: Pruning, sweep: Sweep) -> str:
-    """`hyperband at value 9: loss 0.71 is number 8 of 12, and worse than 0.5`."""
+    """`hyperband at its 9th value: loss 0.71 is number 8 of 12, and worse than 0.5`."""
     name = clean(sweep.metric.name) if sweep.metric else "the metric"
     value, threshold = _apart(told.value, told.threshold)
     return (
-        f"{clean(told.rule)} at value {told.band}: {name} {value}"
+        f"{clean(told.rule)} at its {_nth(told.band)} value: {name} {value}"
         f" is number {told.rank} of {told.n}, and worse than {threshold}"
     )
+
+
+def _nth(number: int) -> str:
+    """1st, 2nd, 3rd, 4th, 11th, 21st."""
+    is_teen = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if is_teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
 def _apart(a: float, b: float) -> tuple[str, str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from hpq.trial import Json
 from producer.look.text import clean, duration, trials_of
 from producer.past import Past
+from producer.sweepfile.scalars import DOUBTFUL, resolve
 
 
 def hours_line(past: Past, count: int | None, *, at_most: bool) -> str:
@@ -24,6 +26,17 @@ def hours_line(past: Past, count: int | None, *, at_most: bool) -> str:
     else:
         total = f"{duration(past.hours(count) * 3_600_000)} of one worker"
     return f"{about} {total}: {trials_of(count)} of {each} {known}"
+
+
+def said(value: Json) -> Json:
+    """A value of a set, in quotes where it is a text that looks like a number or another word."""
+    if not isinstance(value, str):
+        return value
+    try:
+        is_text = resolve(value) == value and not DOUBTFUL.match(value)
+    except ValueError:
+        is_text = False
+    return value if is_text else f"'{value}'"
 
 
 def past_record(past: Past, count: int | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Imported by sweepfile only. What is wrong is noted; nothing is returned or chang
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from hpq.hyperparams import SHIPPED
 from hpq.trial import Json
@@ -19,6 +20,7 @@ _NOT_BESIDE_A_LIST = frozenset({"method", "parameters", "order", "when", "exclud
 def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
     """Note what is wrong with the top-level keys; `is_list` where the file lists its sets."""
     schema.check(data, schema.TOP, (), out)
+    meant = _meant(data)
     if "metric" in data:
         _check_mapping(data, "metric", schema.METRIC, "name", out)
     if "early_terminate" in data:
@@ -30,14 +32,20 @@ def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
         for key in _NOT_BESIDE_A_LIST & data.keys():
             out.add((key,), "means nothing beside a list of sets; remove it")
         return
-    if "parameters" not in data:
+    if "parameters" not in data and "parameters" not in meant:
         out.add(("parameters",), "missing; write at least one, such as lr: {values: [0.1, 0.01]}")
-    _check_method(data, out)
+    _check_method(data, meant, out)
 
 
-def _check_method(data: Mapping[str, Json], out: Problems) -> None:
+def _meant(data: Mapping[str, Json]) -> frozenset[str]:
+    """The keys that unknown ones are near to: they are not missing as well."""
+    unknown = data.keys() - schema.TOP.keys()
+    return frozenset(k for word in unknown for k in get_close_matches(word, schema.TOP, n=1))
+
+
+def _check_method(data: Mapping[str, Json], meant: frozenset[str], out: Problems) -> None:
     method = data.get("method")
-    if "method" not in data:
+    if "method" not in data and "method" not in meant:
         out.add(("method",), "missing; write grid, random or bayes")
     if method == "bayes":
         if "metric" not in data and str(data.get("trainer")) not in SHIPPED:

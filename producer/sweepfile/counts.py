@@ -10,7 +10,7 @@ from random import Random
 
 from hpq.search.lattice import TooMany
 from hpq.search.replicates import SEED
-from hpq.search.space import NothingLeft, Space
+from hpq.search.space import TRIES, NothingLeft, Space
 from producer.sweepfile.problems import Problems
 from producer.sweepfile.spec import LIST, SweepSpec, count
 
@@ -42,9 +42,9 @@ def _check_left(space: Space, is_grid: bool, out: Problems) -> None:
         if number is None:
             space.draw(Random(0))
         elif number == 0:
-            raise NothingLeft
+            out.add(("exclude",), "leaves no set at all; remove an entry")
     except NothingLeft:
-        out.add(("exclude",), "leaves no set at all; remove an entry")
+        out.add(("exclude",), f"leaves none in {TRIES:,} draws; remove an entry")
 
 
 def _check_replicates(spec: SweepSpec, out: Problems) -> None:

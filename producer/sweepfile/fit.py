@@ -14,12 +14,19 @@ from hpq.hyperparams import SHIPPED, Number, TrainerSpec
 from hpq.search.distributions import Distribution
 from hpq.search.space import Space
 from hpq.trial import Json
-from producer.sweepfile import values
+from producer.sweepfile import scalars, values
 from producer.sweepfile.problems import Path, Problems, shown
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
 _MACRO = re.compile(r"\$\{(?!envvar:[A-Z0-9_]+\})([^}]*)\}\Z")
 _MACRO_NAMES = tuple(macro[2:-1] for macro in MACROS)
+_MACRO_FORM = "${{{}}}"
+# A word for an option, not a shell's: what stands in it as ${…} and is not passed on to a shell.
+_OPTION = re.compile(r"--?[A-Za-z][\w.-]*=\S+\Z")
+_INNER = re.compile(r"\$\{(?!envvar:[A-Z0-9_]*\})([^{}]*)\}")
+
+
+_AS_IT_STANDS = "it is passed as it stands"
 
 
 def check_code(data: Mapping[str, Json], out: Problems) -> None:
@@ -66,9 +73,22 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
     for index, item in enumerate(items if isinstance(items, list) else ()):
         match = _MACRO.match(str(item))
         if match and match[1] not in known:
-            hint = values.nearest(match[1], _MACRO_NAMES)
+            hint = values.nearest(match[1], tuple(known), _MACRO_FORM)
             hint = hint or f"; there are {', '.join(_MACRO_NAMES)} and the parameters"
             out.add(("command", index), f"no macro {shown(item)}{hint}")
+        elif isinstance(item, str) and isinstance(space, dict) and _OPTION.match(item):
+            _warn_of_macros(item, tuple(space), ("command", index), out)
+
+
+def _warn_of_macros(item: str, names: tuple[str, ...], path: Path, out: Problems) -> None:
+    """Warn of what stands as ${…} inside a longer word and becomes nothing."""
+    for inner in _INNER.finditer(item):
+        name = inner[1]
+        if name in _MACRO_NAMES:
+            out.warn(path, f"{inner[0]!r} counts only where it is the whole item: {_AS_IT_STANDS}")
+        elif name not in names:
+            hint = values.nearest(name, names, _MACRO_FORM)
+            out.warn(path, f"{inner[0]!r} is no macro and no parameter: {_AS_IT_STANDS}{hint}")
 
 
 def check_space(trainer: TrainerSpec, space: Space, out: Problems) -> None:
@@ -87,12 +107,13 @@ def check_space(trainer: TrainerSpec, space: Space, out: Problems) -> None:
 
 
 def warn_of_words(words: Mapping[Path, str], out: Problems) -> None:
-    """Warn of parameter values written on, off, yes or no, which code that is not ours gets."""
+    """Warn of parameter values that W&B or a reader may take for others: no, 1_000, 1:30, 012.
+
+    Of code that is not ours: a shipped trainer's values are checked by themselves.
+    """
     for path, word in words.items():
         if path[0] == "parameters" or isinstance(path[0], int):
-            value = "true" if word.lower() in ("on", "yes") else "false"
-            text = f"{word} without quotes is the boolean {value}; write '{word}' for the word"
-            out.warn(path, text)
+            out.warn(path, scalars.reading(word))
 
 
 def check_known(

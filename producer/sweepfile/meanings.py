@@ -10,7 +10,7 @@ from collections.abc import Mapping
 TOP: Mapping[str, str] = {
     "method": "How sets are chosen: every combination (grid), draws (random), from results (bayes)",
     "parameters": "What is searched: a mapping of names to values, ranges or distributions",
-    "program": "The script that trains, relative to this file",
+    "program": "The script that trains: from the working directory, else from this file's",
     "command": "How the program is started: words, with macros such as ${program} and ${args}",
     "trainer": "The function that trains instead of a program: digits, or package.module:function",
     "code": "The directory whose files go with the sweep to workers elsewhere",

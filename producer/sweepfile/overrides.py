@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from hpq.errors import SweepFileError
 from hpq.trial import Json
-from producer.sweepfile import sourcefile, yamlfile
+from producer.sweepfile import schema, sourcefile, yamlfile
 from producer.sweepfile.problems import Path, dotted, printable
 from producer.sweepfile.yamlfile import Document
 
@@ -29,6 +29,10 @@ def from_set(overrides: Mapping[str, str], data: Json) -> Iterable[Flag]:
         if not all(key.split(".")):
             raise SweepFileError(f"{label}: write --set KEY=VALUE, such as parameters.lr.min=0.1")
         sourcefile.check_text(text, label)
+        space = data.get("parameters") if isinstance(data, dict) else None
+        if key not in schema.TOP and isinstance(space, dict) and key in space:
+            meant = printable(f"parameters.{key}.value={text}")
+            raise SweepFileError(f"{label}: {key} is a parameter; write --set {meant}")
         yield label, resolve(key, data), yamlfile.parse(text or "''", label)
 
 

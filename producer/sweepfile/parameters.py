@@ -29,7 +29,20 @@ def read_leaves(data: Json, path: Path, out: Problems) -> dict[tuple[str, ...], 
     """The distributions that a mapping of parameters describes, in its order."""
     leaves: dict[tuple[str, ...], Distribution] = {}
     _read(data, path, (), leaves, out)
+    _check_names(leaves, out)
     return leaves
+
+
+def _check_names(leaves: Mapping[tuple[str, ...], Distribution], out: Problems) -> None:
+    """Note names that are the same once dots stand between those of nested parameters."""
+    seen: dict[str, tuple[str, ...]] = {}
+    paths = dict.fromkeys(names[:n] for names in leaves for n in range(1, len(names) + 1))
+    for names in sorted(paths, key=len):
+        dots = ".".join(names)
+        other = seen.setdefault(dots, names)
+        if other != names:
+            there = out.places.find(place(other))[1]
+            out.add(place(names), f"called {dots}, as is what stands at {there}; rename one")
 
 
 def place(names: tuple[str, ...]) -> Path:
@@ -70,6 +83,10 @@ def _read(
 def distribution(entry: Keys, path: Path, out: Problems) -> Distribution | None:
     """The distribution that one parameter's keys describe; None where something is wrong."""
     before = len(out.errors)
+    if entry and not entry.keys() & schema.PARAMETER.keys() and _are_mappings(entry):
+        inner = f"{path[-1]}: {{parameters: {{{next(iter(entry))}: …}}}}"
+        out.add(path, f"nested names go under `parameters:`; write {inner}")
+        return None
     schema.check(entry, schema.PARAMETER, path, out)
     if len(out.errors) > before:
         return None
@@ -78,6 +95,8 @@ def distribution(entry: Keys, path: Path, out: Problems) -> Distribution | None:
         return None
     wrong = values.word(*rules.LISTED, *rules.NUMERIC)(name)
     if wrong:
+        if meant := rules.MEANT.get(str(name).lower()):
+            wrong = f"{shown(name)} is no distribution; did you mean {meant!r}?"
         out.add((*path, "distribution"), wrong)
         return None
     assert isinstance(name, str)
@@ -86,6 +105,10 @@ def distribution(entry: Keys, path: Path, out: Problems) -> Distribution | None:
     if name in rules.LISTED:
         return _listed(name, entry, path, out)
     return _numeric(name, entry, path, out)
+
+
+def _are_mappings(entry: Keys) -> bool:
+    return all(isinstance(inner, dict) for inner in entry.values())
 
 
 def _infer(entry: Keys, path: Path, out: Problems) -> str | None:

@@ -82,6 +82,15 @@ LISTED: Mapping[str, tuple[str, ...]] = {
     "categorical": ("values",),
     "categorical_w_probabilities": ("values", "probabilities"),
 }
+# Other libraries' words; `loguniform` is near log_uniform, whose ends are exponents.
+MEANT = {
+    "loguniform": "log_uniform_values",
+    "log": "log_uniform_values",
+    "reciprocal": "log_uniform_values",
+    "qloguniform": "q_log_uniform_values",
+    "choice": "categorical",
+    "gaussian": "normal",
+}
 INFERRED = frozenset({"int_uniform", "uniform"})  # by min and max alone
 EXPONENTS = frozenset({"log_uniform", "q_log_uniform", "inv_log_uniform"})
 _MAX_EXPONENT = 700.0  # e to the 709 is the largest float

@@ -2,18 +2,27 @@
 
 Imported by yamlfile only. `1e-3`, `1e3` and `-.5` are numbers, `010` is ten, `1_000`, `1:30` and
 dates are text. on, off, yes and no stay the booleans that W&B's own loader makes of them, so that
-W&B's files mean the same here; `OLD_BOOLEANS` lets the caller warn.
+W&B's files mean the same here; `DOUBTFUL` lets the caller warn, with `reading`.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from functools import reduce
 
 from hpq.trial import JsonScalar
 
 MAX_DIGITS = 300
-OLD_BOOLEANS = re.compile(r"(?:on|off|yes|no)\Z", re.IGNORECASE)
+_OLD_BOOLEANS = re.compile(r"(?:on|off|yes|no)\Z", re.IGNORECASE)
+_GROUPED = re.compile(r"[-+]?[0-9]+(?:_[0-9]+)+(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?\Z")
+_BY_SIXTY = re.compile(r"[-+]?[1-9][0-9]*(?::[0-5]?[0-9])+\Z")
+_OCTAL = re.compile(r"[-+]?0+[1-9][0-9]*\Z")
+# What YAML 1.1 (W&B's loader) reads in another way, or people do.
+DOUBTFUL = re.compile(
+    "|".join(f"(?:{p.pattern})" for p in (_GROUPED, _BY_SIXTY, _OCTAL)) + r"|(?:on|off|yes|no)\Z",
+    re.IGNORECASE,
+)
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {
@@ -55,6 +64,23 @@ def resolve(text: str) -> JsonScalar:
     if _INFINITE.match(text):
         return -math.inf if text.startswith("-") else math.inf
     return text
+
+
+def reading(text: str) -> str:
+    """How an unquoted scalar that is `DOUBTFUL` is read, and what to write instead."""
+    if _OLD_BOOLEANS.match(text):
+        value = "true" if text.lower() in ("on", "yes") else "false"
+        return f"{text} without quotes is the boolean {value}; write '{text}' for the word"
+    if _GROUPED.match(text):
+        return f"{text} is text here; write {text.replace('_', '')}, or '{text}' for the text"
+    if _BY_SIXTY.match(text):
+        sign, digits = ("-" if text[0] == "-" else ""), text.lstrip("+-")
+        seconds = reduce(lambda all_, part: 60 * all_ + int(part), digits.split(":"), 0)
+        return f"{text} is text here (W&B reads the number {sign}{seconds});" \
+               f" write '{text}' for the text"  # fmt: skip
+    ten = int(text)
+    other = "" if set(text) & {"8", "9"} else f" (W&B reads {int(text, 8)})"
+    return f"{text} is the number {ten}{other}; write {ten}, or '{text}' for the text"
 
 
 def _whole(text: str, base: int) -> int:

@@ -76,7 +76,7 @@ TOP: Mapping[str, Check] = {
     "queue": _QUEUE,
     "owner": text(re.compile(r"[^\x00-\x20\x7f]{1,64}\Z"), "use 1 to 64 characters, no spaces"),
     "seed": whole(0, 2**63 - 1),
-    "sampler": word(*(sampler for sampler in Sampler if sampler is not Sampler.RANDOM)),
+    "sampler": word(*(sampler.value for sampler in Sampler if sampler is not Sampler.RANDOM)),
     "order": word("grid", "shuffle"),
     "priority": whole(-1000, 1000),
     "max_parallel": whole(0, 100_000),
@@ -116,6 +116,8 @@ PARAMETER: Mapping[str, Check] = {
     "b": number(0),
     "parameters": ANYTHING,
 }
+# Other libraries' words for a parameter's keys.
+_MEANT = {"mean": "mu", "std": "sigma", "stddev": "sigma", "low": "min", "high": "max"}
 REFUSED: Mapping[str, str] = {
     "scheduler": "hpq is the scheduler; remove it",
     "job": "W&B Launch jobs are not run; name a program or a trainer",
@@ -136,4 +138,6 @@ def check(data: Mapping[str, Json], table: Mapping[str, Check], path: Path, out:
         elif not path and key in REFUSED:
             out.add(here, f"not taken: {REFUSED[key]}")
         else:
-            out.add(here, f"unknown key{nearest(key, table) or '; allowed: ' + ', '.join(table)}")
+            meant = _MEANT.get(key) if table is PARAMETER else None
+            hint = nearest(meant or key, table) or f"; allowed: {', '.join(table)}"
+            out.add(here, f"unknown key{hint}")

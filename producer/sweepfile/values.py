@@ -15,6 +15,7 @@ from difflib import get_close_matches
 
 from hpq.trial import Json
 from producer.sweepfile.problems import shown
+from producer.sweepfile.scalars import resolve
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])\Z")
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -41,7 +42,8 @@ def whole(low: int, high: int) -> Check:
     def problem(value: Json) -> str | None:
         if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
             return None
-        return f"{shown(value)} is not a whole number from {low:,} to {high:,}"
+        wrong = f"{shown(value)} is not a whole number from {low:,} to {high:,}"
+        return wrong + _unquoted(value)
 
     return Check(problem, {"type": "integer", "minimum": low, "maximum": high})
 
@@ -57,9 +59,23 @@ def number(above: float = -math.inf, *, least: float = -math.inf) -> Check:
         fine = isinstance(value, int | float) and not isinstance(value, bool)
         if fine and math.isfinite(value) and value > above and value >= least:  # type: ignore[arg-type, operator]
             return None
-        return f"{shown(value)} is not {allowed}"
+        return f"{shown(value)} is not {allowed}{_unquoted(value)}"
 
     return Check(problem, {"type": "number", **{k: v for k, v in limits.items() if v > -math.inf}})
+
+
+def _unquoted(value: Json) -> str:
+    """How a text that looks like a number becomes one; nothing for any other value."""
+    if not isinstance(value, str):
+        return ""
+    bare = value.replace("_", "")
+    try:
+        is_number = isinstance(resolve(bare), int | float) and not isinstance(resolve(bare), bool)
+    except ValueError:
+        return ""
+    if not is_number:
+        return ""
+    return "; write it without quotes" if bare == value else f"; write {bare}"
 
 
 def word(*words: str) -> Check:
@@ -152,10 +168,13 @@ def is_passable(encoded: str) -> bool:
     return not _NO_ARGUMENT.search(encoded)
 
 
-def nearest(value: Json, known: Mapping[str, object] | tuple[str, ...]) -> str:
-    """'; did you mean …?' where one of the known words is close, else nothing."""
+def nearest(value: Json, known: Mapping[str, object] | tuple[str, ...], form: str = "{}") -> str:
+    """'; did you mean …?' where one of the known words is close, else nothing.
+
+    `form` is how the word is written in the file.
+    """
     close = get_close_matches(value, list(known), n=1) if isinstance(value, str) else []
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean {form.format(close[0])!r}?" if close else ""
 
 
 FLAG = Check(flag, {"type": "boolean"})

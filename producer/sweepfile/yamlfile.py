@@ -17,7 +17,7 @@ import yaml
 from hpq.errors import SweepFileError
 from hpq.trial import Json
 from producer.sweepfile.problems import Path, Places, Position, printable
-from producer.sweepfile.scalars import OLD_BOOLEANS, resolve
+from producer.sweepfile.scalars import DOUBTFUL, resolve
 
 MAX_DEPTH = 20
 MAX_NODES = 150_000  # values in a file; a megabyte of the article's sets has about 70,000
@@ -31,7 +31,7 @@ _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A file's data, where its parts stand, and the booleans that were written on, off, yes, no."""
+    """A file's data, where its parts stand, and words as written that others read otherwise."""
 
     data: Json
     places: Places
@@ -131,7 +131,9 @@ class _Builder:
                 continue
             if key in out:
                 line = self.positions[(*path, key)][0]
-                raise self.error(event, f"key {key!r} is there twice, first in line {line}")
+                raise self.error(
+                    event, f"key {key!r} is there twice, first in line {line}; remove one"
+                )
             self.positions[(*path, key)] = _position(event)
             out[key] = self.node(next(self.events), (*path, key), depth + 1)
         for position, more in merged:  # what stands there itself goes before what is merged
@@ -186,7 +188,7 @@ class _Builder:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise self.error(event, f"{text!r} is not a number, as its tag says")
             return float(value)
-        if isinstance(value, bool) and OLD_BOOLEANS.match(text):
+        if DOUBTFUL.match(text):
             self.words[path] = text
         return value
 

@@ -59,7 +59,7 @@ def test_what_does_badly_is_stopped_early_and_has_time_to_save(lab, launch) -> N
     assert [t.attempt for t in trials] == [1, 1, 1]
     assert all(t.artifacts and "saved.txt" in t.artifacts.files for t in trials[1:])
     said = lab.ok("show", f"{sid}/3")
-    assert "hyperband at value 1: loss 3 is number 3 of 3, and worse than 2" in said
+    assert "hyperband at its 1st value: loss 3 is number 3 of 3, and worse than 2" in said
     told = json.loads(lab.ok("show", f"{sid}/2", "--json"))["pruning"]
     assert told == {"rule": "hyperband", "band": 1, "rank": 2, "n": 2, "threshold": 1, "value": 2}
     assert "2 trials stopped early: about" in lab.ok("summary", sid)

@@ -45,7 +45,7 @@ def test_a_rule_is_told_with_its_first_bands(file: dict[str, object], words: str
 
 
 def test_numbers_that_are_compared_are_told_apart() -> None:
-    line = "asha at value 4: acc 0.5 is number 8 of 12, and worse than 0.50001"
+    line = "asha at its 4th value: acc 0.5 is number 8 of 12, and worse than 0.50001"
     assert why(TOLD, SWEEP) == why_ended(trial(TrialState.PRUNED, pruning=TOLD), SWEEP) == line
     finished = trial(TrialState.FINISHED, pruning=TOLD)
     assert why_ended(finished, SWEEP) == f"{line}; it ended before it heard"
@@ -64,7 +64,7 @@ def test_what_a_target_ended_says_so() -> None:
     ("text", "line"),
     [
         ('{"rule":"asha","band":1,"rank":2,"n":3,"threshold":0.5,"value":0.25}',
-         "#7 told to stop: asha at value 1: acc 0.25 is number 2 of 3, and worse than 0.5"),
+         "#7 told to stop: asha at its 1st value: acc 0.25 is number 2 of 3, and worse than 0.5"),
         ('{"rule":"asha"}', "#7 told to stop"),
         ("[", "#7 told to stop"),
     ],

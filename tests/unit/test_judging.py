@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from hpq.sweep import Launch, Metric, Sweep
@@ -53,6 +55,25 @@ def test_a_wandb_script_is_told_to_log_and_not_that_its_printed_line_is_no_such_
     assert failure.message.endswith(
         "call wandb.log({'val_loss': …}); after wandb.init() printed lines do not count"
     )
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_module_that_hpqs_own_python_lacks_is_told_with_the_way_to_another(is_own: bool) -> None:
+    python = sys.executable if is_own else "/other/python"
+    ending = Ending(
+        halt=None,
+        end=End(status=1),
+        status=1,
+        tail="ModuleNotFoundError: No module named 'torch'\n",
+        ran_ms=1,
+        argv=("/usr/bin/env", python, "train.py"),
+    )
+    sweep = Sweep(id="s-00000", name="s", digest="", launch=Launch(program="train.py"))
+    outcome = judge(ending, sweep, Collector(None))
+    assert outcome is not None and outcome.failure is not None
+    said = outcome.failure.message
+    assert said.startswith("exit status 1: ModuleNotFoundError: No module named 'torch'")
+    assert (f"; this was hpq's Python {sys.executable}; command: " in said) == is_own
 
 
 def test_a_name_that_is_close_to_the_metrics_is_named() -> None:

@@ -253,7 +253,7 @@ WRONG = {
     ),
     "exclude all": (
         "exclude: [{opt: [sgd, adam]}]",
-        "exclude: leaves no set at all; remove an entry",
+        "exclude: leaves none in 10,000 draws; remove an entry",
     ),
     "points no list": (
         "points: {lr: 1}",

@@ -180,7 +180,10 @@ TOP = {
         "4:1: command: 'python t.py' is not a list of words, such as "
         '["${env}", "python", "${program}", "${args}"]',
     ),
-    "macro": ("command: ['${arg}']", "4:11: command[0]: no macro '${arg}'; did you mean 'args'?"),
+    "macro": (
+        "command: ['${arg}']",
+        "4:11: command[0]: no macro '${arg}'; did you mean '${args}'?",
+    ),
     "goal": (
         "metric: {name: acc, goal: maximise}",
         "4:21: metric.goal: 'maximise' is not one of minimize, maximize; did you mean 'maximize'?",

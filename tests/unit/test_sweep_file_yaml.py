@@ -125,7 +125,8 @@ REFUSED = {
         "2:1: a binary file? character U+0000 cannot stand in YAML; give a text file in UTF-8",
     ),
     "huge": (b"#" * (2**20 + 1), "1:1: larger than 1 MiB; a sweep file is a few kilobytes"),
-    "duplicate": (b"a: 1\nb: 2\na: 3\n", "3:1: key 'a' is there twice, first in line 1"),
+    "duplicate": (b"a: 1\nb: 2\na: 3\n", "3:1: key 'a' is there twice, "
+                  "first in line 1; remove one"),
     "brackets": (b"[" * 3000, "1:21: nested deeper than 20 levels"),
     "more brackets": (b"[" * 1_000_000, "1:21: nested deeper than 20 levels"),
     "values": (b"[" + b"1," * 200_000 + b"1]", "1:300000: more than 150,000 values; "
@@ -146,7 +147,8 @@ REFUSED = {
     "digits": (b"a: " + b"9" * 5000, "1:4: a number of 5000 digits; write at most 300"),
     "a list as key": (b"? [1]\n: 2", "1:3: a key has to be a plain word"),
     "no key": (b"'': 1", "1:1: a key is empty; write a word before the colon"),
-    "escape": (b"'a\\x1b': 1\n'a\\x1b': 2", "2:1: key 'a\\\\x1b' is there twice, first in line 1"),
+    "escape": (b"'a\\x1b': 1\n'a\\x1b': 2", "2:1: key 'a\\\\x1b' is there twice, "
+               "first in line 1; remove one"),
 }  # fmt: skip
 
 
