@@ -136,6 +136,7 @@ class Claim:
     params: Params
     checkpoint: Checkpoint | None = None
     nonce: str = ""  # the claim's own; "" from a worker that does not send it yet
+    unbegun: int = 0  # attempts before it that were given back before anything ran
 
     @property
     def token(self) -> str:

@@ -25,7 +25,7 @@ def decode_claim(keys: Keys, answer: list[Any], nonce: str) -> Claim:
     Raises:
         DecodeError: the parameters are not what this version writes.
     """
-    sid, number, attempt, params, checkpoint, *_ = answer
+    sid, number, attempt, params, checkpoint, unbegun, *_ = answer
     trial = TrialId(sweep=sid.decode(), number=int(number))
     where = f"{keys.sweep(trial.sweep, 'params')} field {trial.number}"
     values = wire_trial.decode_params(where, params)
@@ -34,7 +34,14 @@ def decode_claim(keys: Keys, answer: list[Any], nonce: str) -> Claim:
         told = wire_trial.decode_trial(keys.trial(trial), trial, row, {}, dropped=False).checkpoint
     except DecodeError:
         told = Checkpoint(store="unknown", path="")
-    return Claim(trial=trial, attempt=int(attempt), params=values, checkpoint=told, nonce=nonce)
+    return Claim(
+        trial=trial,
+        attempt=int(attempt),
+        params=values,
+        checkpoint=told,
+        nonce=nonce,
+        unbegun=int(unbegun),
+    )
 
 
 def blank_claim(answer: list[Any], nonce: str) -> Claim:

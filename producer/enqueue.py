@@ -33,6 +33,10 @@ from producer.session import Session
 from producer.sweepfile.spec import SweepSpec, count, rows, sets
 from producer.writing import growing_of, store_of
 
+_LATE = (
+    "its sets are made while it runs, and not known before; `hpq set SWEEP run_cap=N` lets an older"
+    " sweep run on"
+)
 _OPEN_ENDED = 1_000  # sets that an open-ended sweep needs room for to begin with
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 Progress = Callable[[int], None]
@@ -74,7 +78,7 @@ def enqueue(
     refuse_unfilled(spec.source, file)
     wanted, search = count(spec), late.search_of(spec)
     if search is not None and reuse is not None:
-        raise UserError(f"{file}: --reuse: its sets are made while it runs, and not known before")
+        raise UserError(f"{file}: --reuse: {_LATE}")
     code = launching.find(spec, file, Path.cwd(), code_dir)
     mark = digest(spec.source, spec.seed, code_mark(code.launch))
     store = store_of(session)

@@ -70,7 +70,7 @@ class Keeper:
         """
         pointer = self._claim.checkpoint
         if pointer is None:
-            if self._claim.attempt > 1:
+            if self._claim.attempt - self._claim.unbegun > 1:
                 none = "no checkpoint was kept" if self._files else "there is no HPQ_STORE here"
                 self._say(f"attempt {self._claim.attempt} starts from the beginning: {none}")
             return True

@@ -3,8 +3,8 @@
 -- KEYS prefix
 -- ARGV class, worker, host, nonce, lease in ms, schema, provenance digest, sweeps to skip (',a,b,'),
 --      the only sweep to look at ('' for all)
--- Replies: trial sweep number attempt params checkpoint ('' for none) unfed | empty [a sweep with a newer
---      schema] unfed, which is a sweep whose sets nobody makes ('' for none)
+-- Replies: trial sweep number attempt params checkpoint ('' for none) how many of its attempts never began, unfed |
+--      empty [a sweep with a newer schema] unfed, which is a sweep whose sets nobody makes ('' for none)
 
 local class, worker, host, nonce, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local schema, provenance, skip = tonumber(ARGV[6]), ARGV[7], ARGV[8]
@@ -14,7 +14,8 @@ local BRIEF_MS = 10000  -- an idle worker has a ticket within one look of the re
 local function answer(sid, n, attempt)
   if is_unfed(sid) then unfed = sid end
   return {'trial', sid, n, attempt, redis.call('HGET', sweep_key(sid, 'params'), n),
-    redis.call('HGET', trial_key(sid, n), 'checkpoint') or '', unfed}
+    redis.call('HGET', trial_key(sid, n), 'checkpoint') or '',
+    redis.call('HGET', trial_key(sid, n), 'unbegun') or '0', unfed}
 end
 
 local last = redis.call('HMGET', w, 'nonce', 'claim', 'store_id')

@@ -12,5 +12,9 @@ if f[1] ~= 'running' then return {'already', '', 0} end
 local want = changing(sid, function()
   -- What runs of a stopped sweep may end, but it does not start again.
   if not end_told(sid, n, attempt) then requeue(sid, n, attempt, reason, false) end
+  if reason == 'refused' or reason == 'data_missing' then  -- nothing of it ran
+    redis.call('HDEL', trial_key(sid, n), 'ran_ms')
+    redis.call('HINCRBY', trial_key(sid, n), 'unbegun', 1)
+  end
 end)
 return {'released', want[1], want[2]}

@@ -25,6 +25,7 @@ local function back(n)
     if string.sub(field, 1, 2) == 'c:' then redis.call('HDEL', t, field) end
   end
   book_time(t)
+  if redis.call('HEXISTS', t, 'reused') == 1 then redis.call('HINCRBY', t, 'unbegun', 1) end
   redis.call('HDEL', t, 'restarted', 'reused', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step', 'lost_hosts', 'failed_step', 'kind', 'error',
     'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts', 'stop', 'pruning')
   redis.call('SREM', sweep_key(sid, 'files'), n)

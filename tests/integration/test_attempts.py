@@ -106,3 +106,19 @@ def test_a_trial_of_an_older_hpq_has_no_story_and_is_shown(
     assert attempts_of(view.story(tried), replace(view.trial(tried))) == []
     page = hpq("show", tried)
     assert page.returncode == 0 and " after " not in page.stdout
+
+
+def test_an_attempt_that_was_given_back_before_it_ran_took_no_time(
+    store: Store, sweep_of, take, redis: Redis, keys, view: View
+) -> None:
+    sweep_of(1)
+    told = []
+    for reason in (Reason.REFUSED, Reason.STOPPING, Reason.DATA_MISSING):
+        claim = take()
+        redis.hincrby(keys.trial(claim.trial), "claimed_ms", -60_000)
+        assert store.release(claim, reason) == "released"
+        assert store.release(claim, reason) == "already"
+        told.append((claim.unbegun, view.trial(claim.trial).total_ms // 60_000))
+    last = take()
+    assert told == [(0, 0), (1, 1), (1, 1)] and last.unbegun == 2
+    assert view.trial(last.trial).before_ms // 60_000 == 1

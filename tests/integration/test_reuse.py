@@ -89,7 +89,7 @@ def test_a_result_that_was_taken_is_trained_after_a_retry(
     new = desk.sweep(WIDER, "--reuse")
     assert store.retry(new, [1]) == 1
     claim = take()
-    assert claim is not None and (claim.trial.number, claim.attempt) == (1, 2)
+    assert claim is not None and (claim.trial.number, claim.attempt, claim.unbegun) == (1, 2, 1)
     trial = desk.view.trial(claim.trial)
     assert (trial.reused, trial.objective) == ("", None)
     finish(store, who, claim, 0.3)
