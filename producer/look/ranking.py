@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hpq.search.replicates import seed_of
@@ -9,11 +10,11 @@ from hpq.sweep import Sweep
 from hpq.trial import Trial
 from producer.look.bars import Scale, bar
 from producer.look.flat import cell
-from producer.look.out import show_lines, show_table
+from producer.look.out import show_lines, stdout_look
 from producer.look.scores import score
 from producer.look.style import Span, Style
-from producer.look.tables import Column
-from producer.look.text import clean, duration, measure
+from producer.look.tables import Column, lay
+from producer.look.text import clean, duration, measure, width
 from producer.look.trial_rows import STATE_STYLE
 
 _BAR = 30  # columns
@@ -60,14 +61,16 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
     columns = [
         Column(title="rank", keep=50, right=True),
         Column(title="#", keep=100, right=True),
-        *(Column(title=clean(p), keep=80 - i, least=6) for i, p in enumerate(sweep.varying)),
+        *(
+            Column(title=clean(p), keep=80 - i, least=None if _are_numbers(trials, p) else 6)
+            for i, p in enumerate(sweep.varying)
+        ),
         Column(title="time", keep=40, right=True),
         Column(title=name, keep=95, right=True),
-        *([Column(title="", keep=90, least=8)] if scale else []),
+        *([Column(title="", keep=30, least=8)] if scale else []),
     ]
     rows = []
     for rank, trial in enumerate(trials, start=1):
-        objective = trial.objective
         row = [
             Span(str(rank)),
             Span(str(trial.id.number)),
@@ -76,8 +79,28 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
             Span(score(trial), Style.BOLD),
         ]
         if scale:
-            row.append(Span("" if objective is None else bar(objective, scale, _BAR), Style.GREEN))
+            row.append(Span(_bar_of(trial, scale, _BAR), Style.GREEN))
         rows.append(row)
-    show_table(columns, rows)
-    if scale and not scale.is_from_zero:
+    layout = lay(columns, rows, stdout_look().columns)
+    has_bars = scale is not None and layout.widths[-1] is not None
+    if scale and (size := layout.widths[-1]):
+        # Drawn anew for the room that there is: a bar that is cut would lie about its length.
+        longest = max((width(row[-1].text) for row in rows), default=0)
+        room = _BAR * min(size, longest) // longest if longest else 0
+        for row, trial in zip(rows, trials, strict=True):
+            row[-1] = Span(_bar_of(trial, scale, room), Style.GREEN)
+    show_lines([layout.header(), *(layout.row(row) for row in rows)])
+    if scale and has_bars and not scale.is_from_zero:
         show_lines([[Span(f"(bars begin at {measure(scale.low)})", Style.DIM)]])
+    if legend := layout.legend({name, *map(clean, sweep.varying)}):
+        show_lines([[Span(f"({legend})", Style.DIM)]], whole=True)
+
+
+def _are_numbers(trials: Sequence[Trial], name: str) -> bool:
+    """True where a parameter has numbers alone, which are not to be cut."""
+    cells = [cell(trial.params, name) for trial in trials]
+    return all(re.fullmatch(r"[-+.0-9e]*", text) for text in cells)
+
+
+def _bar_of(trial: Trial, scale: Scale, columns: int) -> str:
+    return "" if trial.objective is None else bar(trial.objective, scale, columns)
