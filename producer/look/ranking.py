@@ -14,10 +14,10 @@ from producer.look.out import show_lines, stdout_look
 from producer.look.scores import score
 from producer.look.style import Span, Style
 from producer.look.tables import Column, lay
-from producer.look.text import clean, duration, measure, width
+from producer.look.text import clean, duration, measure
 from producer.look.trial_rows import STATE_STYLE
 
-_BAR = 30  # columns
+_BARS = (30, 24, 18, 12, 8)  # columns: the most that leave the titles whole
 
 
 def result_columns(sweep: Sweep, metrics: Sequence[str] = ()) -> list[Column]:
@@ -67,7 +67,7 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
         ),
         Column(title="time", keep=40, right=True),
         Column(title=name, keep=95, right=True),
-        *([Column(title="", keep=30, least=8)] if scale else []),
+        *([Column(title="", keep=30, least=_BARS[-1])] if scale else []),
     ]
     rows = []
     for rank, trial in enumerate(trials, start=1):
@@ -78,21 +78,23 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
             Span(duration(trial.duration_ms)),
             Span(score(trial), Style.BOLD),
         ]
-        if scale:
-            row.append(Span(_bar_of(trial, scale, _BAR), Style.GREEN))
         rows.append(row)
-    layout = lay(columns, rows, stdout_look().columns)
-    has_bars = scale is not None and layout.widths[-1] is not None
-    if scale and (size := layout.widths[-1]):
-        # Drawn anew for the room that there is: a bar that is cut would lie about its length.
-        longest = max((width(row[-1].text) for row in rows), default=0)
-        room = _BAR * min(size, longest) // longest if longest else 0
-        for row, trial in zip(rows, trials, strict=True):
-            row[-1] = Span(_bar_of(trial, scale, room), Style.GREEN)
-    show_lines([layout.header(), *(layout.row(row) for row in rows)])
-    if scale and has_bars and not scale.is_from_zero:
+    names = {name, *map(clean, sweep.varying)}
+    total = stdout_look().columns
+    for room in _BARS if scale else (0,):
+        # Bars give before titles do; one that is cut would lie about its length.
+        shown = [
+            [*row, Span(_bar_of(trial, scale, room), Style.GREEN)] if scale else row
+            for row, trial in zip(rows, trials, strict=True)
+        ]
+        layout = lay(columns, shown, total)
+        legend = layout.legend(names)
+        if not legend:
+            break
+    show_lines([layout.header(), *(layout.row(row) for row in shown)])
+    if scale and layout.widths[-1] is not None and not scale.is_from_zero:
         show_lines([[Span(f"(bars begin at {measure(scale.low)})", Style.DIM)]])
-    if legend := layout.legend({name, *map(clean, sweep.varying)}):
+    if legend:
         show_lines([[Span(f"({legend})", Style.DIM)]], whole=True)
 
 

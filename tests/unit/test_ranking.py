@@ -45,6 +45,7 @@ def test_a_ranking_shows_numbers_whole_and_bars_in_proportion(
     header, *lines = said.splitlines()
     assert all(len(line) <= columns for line in lines)
     assert "0.008124" in said and "0.008126" in said and "…" not in "".join(lines[:3])
+    assert columns < 80 or header.split()[:5] == ["rank", "#", *SWEEP.varying, "time"]
     bars = [line.count("█") for line in lines[:3]]
     assert abs(bars[2] - 4 * bars[0]) <= 4 and bool(bars[2]) == (columns >= 44)
     shortened = "learning_rate" not in header
