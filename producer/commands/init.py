@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from hpq.errors import UserError
+from hpq.errors import SweepFileError, UserError
 from producer.scaffold import read
 from producer.scaffold.placeholders import unfilled
 from producer.scaffold.write import sweep_file
@@ -73,6 +73,8 @@ def _write(path: Path, text: str) -> None:
         os.link(draft, path)
     except FileExistsError:
         raise UserError(f"{path}: is there; --out names another file") from None
+    except SweepFileError as error:
+        raise SweepFileError(str(error).replace(str(draft), str(path))) from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     finally:

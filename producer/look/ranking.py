@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hpq.search.replicates import seed_of
@@ -9,14 +10,14 @@ from hpq.sweep import Sweep
 from hpq.trial import Trial
 from producer.look.bars import Scale, bar
 from producer.look.flat import cell
-from producer.look.out import show_lines, show_table
+from producer.look.out import show_lines, stdout_look
 from producer.look.scores import score
 from producer.look.style import Span, Style
-from producer.look.tables import Column
+from producer.look.tables import Column, lay
 from producer.look.text import clean, duration, measure
 from producer.look.trial_rows import STATE_STYLE
 
-_BAR = 30  # columns
+_BARS = (30, 24, 18, 12, 8)  # columns: the most that leave the titles whole
 
 
 def result_columns(sweep: Sweep, metrics: Sequence[str] = ()) -> list[Column]:
@@ -60,14 +61,16 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
     columns = [
         Column(title="rank", keep=50, right=True),
         Column(title="#", keep=100, right=True),
-        *(Column(title=clean(p), keep=80 - i, least=6) for i, p in enumerate(sweep.varying)),
+        *(
+            Column(title=clean(p), keep=80 - i, least=None if _are_numbers(trials, p) else 6)
+            for i, p in enumerate(sweep.varying)
+        ),
         Column(title="time", keep=40, right=True),
         Column(title=name, keep=95, right=True),
-        *([Column(title="", keep=90, least=8)] if scale else []),
+        *([Column(title="", keep=30, least=_BARS[-1])] if scale else []),
     ]
     rows = []
     for rank, trial in enumerate(trials, start=1):
-        objective = trial.objective
         row = [
             Span(str(rank)),
             Span(str(trial.id.number)),
@@ -75,9 +78,31 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
             Span(duration(trial.duration_ms)),
             Span(score(trial), Style.BOLD),
         ]
-        if scale:
-            row.append(Span("" if objective is None else bar(objective, scale, _BAR), Style.GREEN))
         rows.append(row)
-    show_table(columns, rows)
-    if scale and not scale.is_from_zero:
+    names = {name, *map(clean, sweep.varying)}
+    total = stdout_look().columns
+    for room in _BARS if scale else (0,):
+        # Bars give before titles do; one that is cut would lie about its length.
+        shown = [
+            [*row, Span(_bar_of(trial, scale, room), Style.GREEN)] if scale else row
+            for row, trial in zip(rows, trials, strict=True)
+        ]
+        layout = lay(columns, shown, total)
+        legend = layout.legend(names)
+        if not legend:
+            break
+    show_lines([layout.header(), *(layout.row(row) for row in shown)])
+    if scale and layout.widths[-1] is not None and not scale.is_from_zero:
         show_lines([[Span(f"(bars begin at {measure(scale.low)})", Style.DIM)]])
+    if legend:
+        show_lines([[Span(f"({legend})", Style.DIM)]], whole=True)
+
+
+def _are_numbers(trials: Sequence[Trial], name: str) -> bool:
+    """True where a parameter has numbers alone, which are not to be cut."""
+    cells = [cell(trial.params, name) for trial in trials]
+    return all(re.fullmatch(r"[-+.0-9e]*", text) for text in cells)
+
+
+def _bar_of(trial: Trial, scale: Scale, columns: int) -> str:
+    return "" if trial.objective is None else bar(trial.objective, scale, columns)

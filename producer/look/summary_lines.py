@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from hpq.sweep import Goal, Sweep
 from producer.look.bars import Scale, bar, scale_of
 from producer.look.style import Line, Span, Style
-from producer.look.summary import Effect, Tally
+from producer.look.summary import Effect, Level, Tally
 from producer.look.text import clean, duration, measure, pad, trials_of, width
 
-_BAR = 20
+_BAR, _LEAST_BAR = 20, 5  # columns
 _MOST_EFFECTS = 8  # parameters
 
 
@@ -36,8 +36,11 @@ def rest_line(sweep: Sweep, tally: Tally, shown: int) -> Iterator[Line]:
         yield [Span(text, Style.DIM)]
 
 
-def effect_lines(tally: Tally) -> Iterator[Line]:
-    """The mean objective for each value of each parameter, the largest effect first."""
+def effect_lines(tally: Tally, columns: int = 1_000) -> Iterator[Line]:
+    """The mean objective for each value of each parameter, the largest effect first.
+
+    Bars take what is left of so many columns; where that is next to nothing there are none.
+    """
     effects = tally.effects
     if not effects:
         return
@@ -48,13 +51,23 @@ def effect_lines(tally: Tally) -> Iterator[Line]:
     wide = max(width(e.param) for e in shown)
     label = max(width(level.label) for e in shown for level in e.levels)
     scale = scale_of([level.mean for e in shown for level in e.levels])
+    most = max(width(_number_of(level)) for e in shown for level in e.levels)
+    means = max(width(measure(level.mean)) for e in shown for level in e.levels)
+    room = min(_BAR, columns - wide - label - means - most - 4 * 2)
+    room = room if room >= _LEAST_BAR else 0
     for e in shown:
-        yield from _one(e, wide, label, tally, scale)
-    if not scale.is_from_zero:
+        yield from _one(e, wide, label, tally, scale, room)
+    if room and not scale.is_from_zero:
         yield [Span(f"(bars begin at {measure(scale.low)})", Style.DIM)]
 
 
-def _one(effect: Effect, wide: int, label: int, tally: Tally, scale: Scale) -> Iterator[Line]:
+def _number_of(level: Level) -> str:
+    return trials_of(level.count)
+
+
+def _one(
+    effect: Effect, wide: int, label: int, tally: Tally, scale: Scale, room: int
+) -> Iterator[Line]:
     metric = tally.sweep.metric
     means = [level.mean for level in effect.levels]
     best = max(means) if metric and metric.goal is Goal.MAXIMIZE else min(means)
@@ -64,8 +77,8 @@ def _one(effect: Effect, wide: int, label: int, tally: Tally, scale: Scale) -> I
         yield [
             Span(f"{pad(name, wide)}  {pad(level.label, label)}  "),
             Span(measure(level.mean), style),
-            Span(f"  {pad(bar(level.mean, scale, _BAR), _BAR)}", Style.CYAN),
-            Span(f"  {level.count} trial{'s' * (level.count != 1)}", Style.DIM),
+            *([Span(f"  {pad(bar(level.mean, scale, room), room)}", Style.CYAN)] if room else []),
+            Span(f"  {_number_of(level)}", Style.DIM),
         ]
 
 

@@ -12,7 +12,7 @@ from hpq.sweep import Sweep
 from hpq.view import View
 from producer.look.bars import scale_of
 from producer.look.early_lines import saved_lines, target_words
-from producer.look.out import show_json, show_lines
+from producer.look.out import show_json, show_lines, stdout_look
 from producer.look.ranking import show_ranking
 from producer.look.records import sweep_record, trial_record
 from producer.look.style import Span
@@ -35,7 +35,7 @@ def print_summary(view: View, sweep: Sweep, *, top: int = 20) -> None:
         show_ranking(sweep, best, scale_of(tally.objectives))
         shown = sum(len(t.group.objectives) if t.group else 1 for t in best)
         show_lines(rest_line(sweep, tally, shown), whole=True)
-    show_lines(effect_lines(tally))
+    show_lines(effect_lines(tally, stdout_look().columns))
     show_lines(saved_lines(tally), whole=True)
     show_lines(failure_lines(tally), whole=True)
 

@@ -6,7 +6,7 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from producer.look.style import Line, Span, Style
@@ -45,6 +45,12 @@ class Layout:
         """The titles, shortened to their columns."""
         sizes = zip(self.columns, self.widths, strict=True)
         return self.row([Span(abbreviate(c.title, size or 0), Style.DIM) for c, size in sizes])
+
+    def legend(self, names: Collection[str]) -> str:
+        """What those names are in the titles that had to be shortened: `v_loss = val_loss`."""
+        sizes = zip(self.columns, self.widths, strict=True)
+        short = [(abbreviate(c.title, size), c.title) for c, size in sizes if size]
+        return ", ".join(f"{shown} = {title}" for shown, title in short if shown != title in names)
 
     def row(self, cells: Sequence[Span]) -> Line:
         """One row as a line."""

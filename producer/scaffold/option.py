@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -40,6 +41,7 @@ class Option:
     required: bool = False
     off: str = ""
     why_not: str = ""
+    nested: tuple[Option, ...] = ()  # of a default that is a mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,8 @@ class Script:
 
     `args` is the macro that hands parameters over, where it is not W&B's. `before` are words that
     its command line must have before the options: the name of a subcommand, then its arguments,
-    each as the file shows them.
+    each as the file shows them. `sweep` is what the script itself hands to wandb.sweep, and
+    `takes_any` is false where its parser refuses options that it does not know.
     """
 
     options: tuple[Option, ...]
@@ -65,3 +68,10 @@ class Script:
     args: str = ""
     before: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    sweep: Mapping[str, Json] | None = None
+    takes_any: bool = True
+
+
+def spelt(name: str) -> str:
+    """A name as two spellings of it agree: batch-size and batch_size are one option."""
+    return name.replace("-", "_").lower()

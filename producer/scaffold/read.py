@@ -7,9 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpq.errors import UserError
-from producer.scaffold import argparse_options, click_options, hydra_config, metrics, wandb_config
+from producer.scaffold import (
+    argparse_options,
+    click_options,
+    hydra_config,
+    metrics,
+    wandb_config,
+    wandb_sweep,
+)
 from producer.scaffold.literals import Literals
-from producer.scaffold.option import Option, Script
+from producer.scaffold.option import Option, Script, spelt
 
 _ONLY_WANDB = "through wandb.config only, and the script's parser would refuse it"
 _MAX_BYTES = 4 * 2**20
@@ -35,12 +42,13 @@ def read(path: Path) -> Script:
             before.append(first.name)
             names = ", ".join(c.name for c in others)
             notes.append(f"the options are those of command {first.name}; there are also {names}")
+    takes_any = not options or _takes_any(tree)
     defaults, reads = wandb_config.read(tree, literals)
     known = {spelt(option.name) for option in options}
     # What is read from wandb.config without a default has to come from the sweep.
     defaults += [Option(name=name, line=line, required=True) for name, line in reads]
     alone = [one for one in defaults if spelt(one.name) not in known]
-    if options and not _takes_any(tree):
+    if not takes_any:
         alone = [replace(one, why_not=_ONLY_WANDB) for one in alone]
     options += alone
     hydra = hydra_config.read(tree, literals, path)
@@ -53,6 +61,8 @@ def read(path: Path) -> Script:
         args="" if hydra is None else hydra_config.ARGS,
         before=(*before, *(f"<{name}>" for name in arguments)),
         notes=tuple(notes),
+        sweep=wandb_sweep.read(tree, literals),
+        takes_any=takes_any,
     )
 
 
@@ -60,11 +70,6 @@ def _takes_any(tree: ast.Module) -> bool:
     """True where the script's parser leaves options alone that it does not know."""
     names = (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     return "parse_known_args" in names
-
-
-def spelt(name: str) -> str:
-    """A name as two spellings of it agree: batch-size and batch_size are one option."""
-    return name.replace("-", "_").lower()
 
 
 def _once(options: list[Option]) -> tuple[Option, ...]:

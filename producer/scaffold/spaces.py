@@ -39,6 +39,8 @@ class Entry:
 def entry(option: Option) -> Entry:
     """The line for an option."""
     name, default = option.name, option.default
+    if option.nested:
+        return _nested(option)
     if option.why_not:
         return _left(name, default, option.why_not)
     if _is_of_the_run(option) and not option.required:
@@ -47,11 +49,8 @@ def entry(option: Option) -> Entry:
         return _left(name, default, "the script's default; without the # it is set")
     if option.choices:
         return Entry(name=name, space=values(*option.choices), comment=_was(default))
-    if option.kind is Kind.FLAG:
-        return _flag(option)
-    if option.kind in (Kind.TRUTH, Kind.WORDS_OF_TRUTH):
-        both = (True, False) if option.kind is Kind.TRUTH else ("true", "false")
-        return Entry(name=name, space=values(*both), comment=_was(default))
+    if option.kind in (Kind.FLAG, Kind.TRUTH, Kind.WORDS_OF_TRUTH):
+        return _true_or_not(option)
     number = default if isinstance(default, int | float) else _number(default, option.kind)
     if number is not None and not isinstance(default, bool):
         is_whole = option.kind is Kind.INT or (isinstance(number, int) and option.kind is Kind.TEXT)
@@ -64,6 +63,13 @@ def entry(option: Option) -> Entry:
             name=name, space=f"{{value: {word(FILL_IN)}}}", comment="required: write values"
         )
     return _left(name, default, "nothing to step by: write values: [...]")
+
+
+def _nested(option: Option) -> Entry:
+    """A default that is a mapping: its entries, those that are not searched at their values."""
+    inner = ", ".join(f"{one.name}: {one.space}" for one in map(entry, option.nested))
+    space = f"{{parameters: {{{inner}}}}}"
+    return Entry(name=option.name, space=space, active=not option.why_not, comment=option.why_not)
 
 
 def _is_of_the_run(option: Option) -> bool:
@@ -79,6 +85,13 @@ def _plain(name: str) -> str:
 
 def _left(name: str, default: Json, why: str) -> Entry:
     return Entry(name=name, space=f"{{value: {word(default)}}}", active=False, comment=why)
+
+
+def _true_or_not(option: Option) -> Entry:
+    if option.kind is Kind.FLAG:
+        return _flag(option)
+    both = (True, False) if option.kind is Kind.TRUTH else ("true", "false")
+    return Entry(name=option.name, space=values(*both), comment=_was(option.default))
 
 
 def _flag(option: Option) -> Entry:

@@ -17,7 +17,8 @@ def read(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[tuple
     reads: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            found = {**literals.mapping(_defaults(node)), **found}
+            pairs = literals.entries(_defaults(node)).items()
+            found = {**{k: (_value(v, literals), v.lineno) for k, v in pairs}, **found}
     aliases = _aliases(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and (name := _read(node.targets[0], aliases)):
@@ -26,6 +27,12 @@ def read(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[tuple
             reads.setdefault(name, node.lineno)
     options = [_option(name, value, line) for name, (value, line) in found.items()]
     return options, [(name, line) for name, line in reads.items() if name not in found]
+
+
+def _value(node: ast.expr, literals: Literals) -> Any:
+    """A default; a dict of them where one is written there."""
+    inner = literals.entries(node)
+    return {k: _value(v, literals) for k, v in inner.items()} or literals.value(node)
 
 
 def _defaults(node: ast.Call) -> ast.expr | None:
@@ -59,6 +66,9 @@ def _read(node: ast.AST, aliases: set[str]) -> str:
 
 def _option(name: str, value: Any, line: int) -> Option:
     kinds = {bool: Kind.TRUTH, int: Kind.INT, float: Kind.FLOAT}
+    if isinstance(value, dict):
+        nested = tuple(_option(inner, one, line) for inner, one in value.items())
+        return Option(name=name, line=line, nested=nested)
     is_plain = value is None or isinstance(value, str | int | float)
     return Option(
         name=name,

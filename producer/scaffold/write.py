@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+import yaml
+
+from hpq.trial import Json
 from producer.scaffold import metrics
-from producer.scaffold.option import Kind, Option, Script
+from producer.scaffold.option import Kind, Option, Script, spelt
 from producer.scaffold.spaces import FILL_IN, Entry, entry, word
 
 _TRIALS = 20
@@ -13,8 +16,25 @@ _TRIALS = 20
 
 def sweep_file(script: Script, program: str) -> str:
     """The sweep file for a script, which is `program` seen from the file's directory."""
+    if script.sweep is not None:
+        return "\n".join(_own(script, script.sweep, program)) + "\n"
     entries = [entry(option) for option in script.options]
     return "\n".join(_lines(script, program, entries)) + "\n"
+
+
+def _own(script: Script, sweep: Mapping[str, Json], program: str) -> Iterator[str]:
+    """The sweep that the script hands to wandb.sweep, as it stands there."""
+    yield f"# Written by `hpq init` from what {program} hands to wandb.sweep. From now on this file"
+    yield "# decides. `hpq plan` shows what it would run, `hpq run` runs it here."
+    rest = {key: value for key, value in sweep.items() if key != "program"}
+    yield f"program: {word(sweep.get('program') or program)}"
+    known = {spelt(option.name) for option in script.options if not option.why_not}
+    names = sweep.get("parameters")
+    told = {spelt(name) for name in names} if isinstance(names, dict) else set()
+    if "command" not in sweep and not script.takes_any and not told <= known:
+        yield "# Its parser would refuse them as options: they come through wandb.config."
+        yield 'command: ["${env}", "${interpreter}", "${program}"]'
+    yield yaml.safe_dump(rest, sort_keys=False, default_flow_style=None, width=100).rstrip()
 
 
 def _lines(script: Script, program: str, entries: Sequence[Entry]) -> Iterator[str]:

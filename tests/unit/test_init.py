@@ -163,6 +163,55 @@ def test_defaults_of_wandb_and_its_metrics_are_taken(made: Any) -> None:
     assert "# also reported: train/loss" in text
 
 
+SWEEP = """
+    import wandb
+    def train():
+        with wandb.init() as run:
+            wandb.log({"loss": run.config.lr})
+    if __name__ == "__main__":
+        sweep_config = {"method": "bayes", "metric": {"name": "loss", "goal": "minimize"}}
+        parameters = {"lr": {"distribution": "log_uniform_values", "min": 1e-5, "max": 1e-1},
+                      "opt": {"values": ["adam", "sgd"]}}
+        sweep_config["parameters"] = parameters
+        parameters.update({"epochs": {"value": 3}})
+        sid = wandb.sweep(sweep_config, project="demo")
+        wandb.agent(sid, train, count=5)
+"""
+
+
+def test_the_sweep_that_a_script_hands_to_wandb_is_the_file(made: Any) -> None:
+    _, spec = made(SWEEP)
+    assert space(spec) == {"lr": (1e-5, 0.1), "opt": ["adam", "sgd"], "epochs": 3}
+    assert (spec.method, spec.run_cap, spec.program) == ("bayes", 5, "train.py")
+    assert spec.metric is not None and spec.metric.name == "loss"
+    assert spec.command[-1] == "${args}"
+    parser = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\n"
+    _, spec = made(parser + textwrap.dedent(SWEEP))
+    assert spec.command == ("${env}", "${interpreter}", "${program}")
+
+
+def test_a_sweep_that_is_not_written_down_is_not_made_up(made: Any) -> None:
+    for old, new in (
+        ('["adam", "sgd"]', "names()"),
+        ("parameters.update(", "parameters = dict("),  # which of the two it is nobody knows
+        ("parameters = {", "parameters |= {"),
+    ):
+        _, spec = made(SWEEP.replace(old, new))
+        assert space(spec) == {"lr": "<fill in>"}
+
+
+def test_a_default_of_wandbs_config_that_is_a_mapping_is_nested(made: Any) -> None:
+    _, spec = made("""
+        import wandb
+        wandb.init(config={"lr": 0.1, "optimizer": {"name": "adam", "wd": 0.01}})
+    """)
+    inner: Any = spec.source["parameters"]
+    assert inner["optimizer"] == {"parameters": {
+        "name": {"value": "adam"},
+        "wd": {"distribution": "log_uniform_values", "min": 0.001, "max": 0.1},
+    }}  # fmt: skip
+
+
 def test_what_only_wandb_has_is_no_option_where_a_parser_would_refuse_it(made: Any) -> None:
     both = "import argparse, wandb\np = argparse.ArgumentParser()\n" + "{}\n" * 3
     lines = "p.add_argument('--lr', type=float, default=0.1)", "wandb.init(config={'wd': 0.01})"

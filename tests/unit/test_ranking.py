@@ -1,0 +1,62 @@
+"""A ranking and its effects in a narrow terminal: numbers are whole, bars keep their proportion."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpq.sweep import Launch, Metric, Sweep
+from hpq.trial import Trial, TrialId, TrialState
+from producer.look.bars import scale_of
+from producer.look.ranking import show_ranking
+from producer.look.style import plain
+from producer.look.summary import Tally
+from producer.look.summary_lines import effect_lines
+
+SWEEP = Sweep(
+    id="demo-00000",
+    name="demo",
+    digest="",
+    launch=Launch(program="train.py"),
+    metric=Metric(name="val_loss"),
+    varying=("learning_rate", "max_depth"),
+)
+LOSSES = (0.2, 0.4, 0.8)
+TRIALS = [
+    Trial(
+        id=TrialId(sweep=SWEEP.id, number=number),
+        state=TrialState.FINISHED,
+        params={"learning_rate": 0.008123 + number / 1e6, "max_depth": number},
+        attempt=1,
+        claimed_ms=1_000,
+        ran_ms=13_000,
+        objective=loss,
+    )
+    for number, loss in enumerate(LOSSES, 1)
+]
+
+
+@pytest.mark.parametrize("columns", [30, 36, 44, 60, 80, 200])
+def test_a_ranking_shows_numbers_whole_and_bars_in_proportion(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    show_ranking(SWEEP, TRIALS, scale_of(LOSSES))
+    said = capsys.readouterr().out
+    header, *lines = said.splitlines()
+    assert all(len(line) <= columns for line in lines)
+    assert "0.008124" in said and "0.008126" in said and "…" not in "".join(lines[:3])
+    assert columns < 80 or header.split()[:5] == ["rank", "#", *SWEEP.varying, "time"]
+    bars = [line.count("█") for line in lines[:3]]
+    assert abs(bars[2] - 4 * bars[0]) <= 4 and bool(bars[2]) == (columns >= 44)
+    shortened = "learning_rate" not in header
+    assert ("= learning_rate" in " ".join(said.split())) == shortened
+
+
+@pytest.mark.parametrize(("columns", "has_bars"), [(41, False), (48, True), (80, True)])
+def test_effects_scale_their_bars_to_the_room_or_leave_them_out(
+    columns: int, has_bars: bool
+) -> None:
+    lines = [plain(line) for line in effect_lines(Tally(SWEEP).add(TRIALS * 2), columns)]
+    rows = [line for line in lines if "trial" in line]
+    assert rows and all(len(line) <= columns for line in rows)
+    assert any("█" in line for line in rows) == has_bars
