@@ -42,6 +42,7 @@ USUAL = """
             wandb.log({"val_loss": config.lr * (3 - epoch), "mAP@0.5": 0.1, "note": "text"})
             print(f"val_loss={config.lr * (3 - epoch)}")
         run.summary["best"] = 0.125
+        run.summary["a[b]"] = 2
         open("weights.bin", "wb").write(b"12345")
         wandb.save("weights.bin")
         artifact = wandb.Artifact("model", type="model")
@@ -63,12 +64,12 @@ def test_a_script_for_wandb_runs_unchanged_and_its_numbers_and_files_are_the_tri
     trial, log = lab.trial(sid), lab.printed(sid)
     assert (trial.state, trial.objective) == (TrialState.FINISHED, 0.5), log
     assert dict(trial.metrics) == {
-        "val_loss": 0.5, "train.loss": 2.0, "mAP_0.5": 0.1, "best": 0.125,
+        "val_loss": 0.5, "train.loss": 2.0, "mAP@0.5": 0.1, "a_b_": 2.0, "best": 0.125,
     }  # fmt: skip
     points = [(p.step, p.value) for p in lab.view.history(trial.id, "val_loss")]
     assert points[-3:] == [(0, 1.5), (1, 1.0), (2, 0.5)]
     assert log.count("'lr' was locked by 'sweep'") == 1
-    assert "'mAP@0.5' is kept as 'mAP_0.5'" in log and "alert: done: all of it" in log
+    assert "'a[b]' is kept as 'a_b_'" in log and "alert: done: all of it" in log
     assert "Image under 'picture' is not kept" in log and log.count("watch:") == 1
     told = json.loads(lab.ok("show", f"{sid}/1", "--provenance"))["attempts"]
     assert [a["attempt"] for a in told] == [1] and "redis" in told[0]["ran_on"]["packages"]

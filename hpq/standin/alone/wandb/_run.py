@@ -64,8 +64,9 @@ class Run(Accepted):
         if any(not isinstance(key, str) for key in data):
             raise TypeError("Key values passed to `wandb.log` must be strings.")
         numbers, rest = split(data)
+        if not self._rows.log(numbers, None if step is None else int(step), commit):
+            return
         self.summary._note({**numbers, **{k: v for k, v in rest.items() if isinstance(v, str)}})
-        self._rows.log(numbers, None if step is None else int(step), commit)
         if not self.disabled:
             for key, value in rest.items():
                 keep_media(key, value)
@@ -88,8 +89,7 @@ class Run(Accepted):
     ) -> Any:
         """Another axis for a metric, or its least or greatest value as `name.min`, `name.max`."""
         axis = getattr(step_metric, "name", step_metric)
-        kinds = tuple(word.strip() for word in (summary or "").split(",") if word.strip())
-        self._rows.define(name, Defined(step_metric=axis, summary=kinds, goal=goal))
+        self._rows.define(name, Defined.of(axis, summary, goal))
         return _Metric(name)
 
     def _set(self, values: Mapping[str, Any]) -> None:
