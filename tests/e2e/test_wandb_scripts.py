@@ -146,6 +146,33 @@ def test_what_goes_wrong_in_such_a_script_fails_its_trial_and_says_why(lab) -> N
         assert FAULTS[str(trial.params["line"])] in said
 
 
+ENDS = [
+    "with wandb.init() as run: run.log({'loss': 1}); sys.exit(0)",
+    "try:\n  with wandb.init(reinit=True): raise ValueError\nexcept ValueError: pass\n"
+    "with wandb.init() as run: run.log({'loss': 1})",
+    "wandb.init().finish(exit_code=3); run = wandb.init(reinit=True); run.log({'loss': 1})",
+    "wandb.init().log({'loss': 1}); wandb.finish(exit_code=3)",
+]
+
+
+def test_a_script_ends_as_it_says_itself_and_what_it_does_at_exit_is_done(lab) -> None:
+    lab.write("train.py", "import atexit, json, os, sys\n"
+              "atexit.register(print, 'the last word', flush=True)\nimport wandb\n"
+              "exec(json.load(open(os.environ['HPQ_PARAMS']))['line'])\n")  # fmt: skip
+    sid = lab.enqueue(
+        f"program: train.py\ncommand: ['{sys.executable}', train.py]\nmethod: grid\n"
+        f"metric: {{name: loss, goal: minimize}}\n"
+        f"parameters: {{line: {{values: {json.dumps(ENDS)}}}}}\n"
+    )
+    lab.worker()
+    lab.wait_over(sid)
+    for trial in lab.view.all_trials(sid):
+        log = lab.printed(sid, trial.id.number)
+        is_last = trial.params["line"] == ENDS[-1]
+        assert trial.state == (TrialState.FAILED if is_last else TrialState.FINISHED), log
+        assert log.count("the last word") == 1
+
+
 def test_any_python_without_hpq_can_import_it_and_wandb(lab) -> None:
     """-I would hide PYTHONPATH, -S hides what is installed: as another environment has it."""
     lab.write("train.py", "import hpq, wandb\nwandb.init()\nhpq.report({'loss': wandb.config.x})\n")

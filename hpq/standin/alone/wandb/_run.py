@@ -16,7 +16,7 @@ from ._config import Config, to_dict
 from ._media import keep_media
 from ._rows import Defined, Rows
 from ._say import missing, say
-from ._send import send
+from ._send import send, tell_exit_code
 from ._summary import Summary
 from ._values import generate_id, number_of, split
 from .errors import UsageError
@@ -114,6 +114,8 @@ class Run(Accepted):
             if os.path.exists(source):
                 _files.keep(source, name)
         self._is_over, self.exit_code = True, exit_code or 0
+        if not self.disabled:  # of several runs the last one says how the trial ends
+            tell_exit_code(self.exit_code)
 
     join = finish
 
@@ -121,7 +123,8 @@ class Run(Accepted):
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        _module().finish(exit_code=1 if kind else 0)
+        # An exception that nobody handles ends the process with its own code.
+        _module().finish()
 
     # --- files --------------------------------------------------------------------------------
 
