@@ -43,12 +43,18 @@ def give_back(view: View, sid: str, folder: Path) -> int:
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UserError(f"{folder}: is there and not empty; name another directory")
-        draft = folder.with_name(f".{folder.name}.hpq-code")
+        # A directory that is there may be somebody's current one: it stays that one.
+        is_there, folder = folder.exists(), folder.resolve()
+        draft = (folder if is_there else folder.parent) / f".{folder.name}.hpq-code"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         try:
             packing.write(files, draft)
-            draft.rename(folder)
+            if is_there:
+                for part in list(draft.iterdir()):
+                    part.rename(folder / part.name)
+            else:
+                draft.rename(folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     except OSError as error:

@@ -33,6 +33,7 @@ _SIGNS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 _WORDS: Mapping[str, Json] = {"true": True, "false": False, "null": None, "none": None}
 _JOINS: Mapping[type[ast.operator], str] = {ast.Div: "/", ast.Sub: "-"}
 _MOST = 2_000  # characters, so that Python's parser stays within its depth
+_DEEPEST = 200
 _HELP = "write such as 'lr > 0.1 and optimizer in [adam, sgd]'"
 
 
@@ -56,10 +57,12 @@ class Where:
             raise UserError(f"--where: longer than {_MOST:,} characters")
         try:
             tree = ast.parse(text.strip(), mode="eval").body
+            if _depth(tree) > _DEEPEST:  # `holds` goes as deep for every trial
+                raise UserError(f"--where: nested more than {_DEEPEST} deep")
+            names: set[str] = set()
+            _check(tree, text, names)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise UserError(f"--where {text!r}: not an expression; {_HELP}") from None
-        names: set[str] = set()
-        _check(tree, text, names)
         return cls(text, tree, frozenset(names))
 
     def holds(self, lookup: Lookup) -> bool:
@@ -83,6 +86,14 @@ class Where:
         if lacking:
             some = ", ".join(list(dict.fromkeys(known))[:12])
             raise UserError(f"--where: nothing has {lacking[0]!r}; there are {some}")
+
+
+def _depth(tree: ast.expr) -> int:
+    depth, level = 0, list[ast.AST]([tree])
+    while level:
+        depth += 1
+        level = [below for node in level for below in ast.iter_child_nodes(node)]
+    return depth
 
 
 def _check(node: ast.expr, text: str, names: set[str]) -> None:

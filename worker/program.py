@@ -32,6 +32,7 @@ class Program:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_stopped, self._why = False, ""
         self._is_over = False
+        self._exit_code = 0  # that the program has reported, beside the one that it exits with
 
     def stop(self, why: str) -> None:
         """Ask the program to end (SIGTERM to its process group); from any thread.
@@ -83,11 +84,14 @@ class Program:
                 if message.get("ignore_printed") is True:
                     self._send({"ignore_printed": True})
                     continue
+                if "exit_code" in message:
+                    self._exit_code = int(message["exit_code"])
+                    continue
                 report, step = flatten(message["metrics"]), whole(message["step"])
                 self._send({"report": report, "step": step})
 
     def _end(self, status: int) -> End:
-        return End(stopped=self._is_stopped, status=status)
+        return End(stopped=self._is_stopped, status=status or self._exit_code)
 
 
 def _cannot_start(name: str, error: OSError) -> Failure:

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
+from hpq.errors import ExitCode
 from hpq.lead import Lead
 from hpq.search.record import Sampler, missing
 from hpq.sweep import Sweep
@@ -16,6 +18,34 @@ from worker import processes, secrets
 
 _MOST = 4  # sweeps that one worker makes sets for; others of the class do the rest
 _AGAIN_S = 2.0  # between two starts for one sweep
+_FAULTS = 3  # in a row, until it is started more rarely, and said why
+_FIRST_TRY_S, _LAST_TRY_S = 30.0, 600.0
+
+
+@dataclass(slots=True)
+class _Course:
+    """How it went for one sweep so far."""
+
+    started_at: float
+    last_words: int = -1  # where the process that runs says why it failed
+    faults: int = 0  # in a row
+    why: str = ""
+
+    @property
+    def pause_s(self) -> float:
+        if self.faults < _FAULTS:
+            return _AGAIN_S
+        return float(min(_LAST_TRY_S, _FIRST_TRY_S * 2 ** min(self.faults - _FAULTS, 9)))
+
+    def ends(self, status: int) -> None:
+        """The process has ended."""
+        said = os.read(self.last_words, 1_000).decode("utf-8", "replace").splitlines()
+        os.close(self.last_words)
+        if status == ExitCode.OUT_OF_REACH:  # Redis was away: nothing is wrong with the sweep
+            return
+        self.faults = self.faults + 1 if status else 0
+        by = f"signal {-status}" if status < 0 else f"exit status {status}"
+        self.why = said[0] if said else by
 
 
 class Suggesters:
@@ -31,7 +61,7 @@ class Suggesters:
         self._hidden = {k: v for k, v in environ.items() if os.environ.get(k) != v}
         self._who = who
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._started_at: dict[str, float] = {}
+        self._courses: dict[str, _Course] = {}
 
     def feed(self, sweep: Sweep) -> str | None:
         """See to it that somebody makes sets for a sweep; answers why that cannot be done here.
@@ -47,23 +77,37 @@ class Suggesters:
         if lacks is not None:
             return f"{lacks}, where this worker runs"
         self._forget_ended()
-        is_early = time.monotonic() - self._started_at.get(sweep.id, -_AGAIN_S) < _AGAIN_S
+        course = self._courses.get(sweep.id)
+        is_early = course is not None and time.monotonic() - course.started_at < course.pause_s
         is_free = sweep.id not in self._children and len(self._children) < _MOST
         # Taken here first, so that of many workers one alone starts a process; that takes it anew.
         if is_free and not is_early and self._lead_of(sweep.id).take().is_ok:
             self._start(sweep.id)
+        elif course and is_early and course.faults >= _FAULTS and sweep.id not in self._children:
+            times = f"{course.faults} times in a row"
+            return f"what makes its sets failed {times}: {course.why}; see this worker's log"
         return None
 
     def _start(self, sid: str) -> None:
+        course = self._courses.setdefault(sid, _Course(started_at=0.0))
+        course.last_words, end = os.pipe()
         words = [sys.executable, "-P", "-m", "worker.suggest", sid, self._who, str(os.getpid())]
-        child = secrets.start(words, os.environ, self._hidden)
+        try:
+            child = secrets.start([*words, str(end)], os.environ, self._hidden, (end,))
+        except OSError:
+            os.close(course.last_words)
+            raise
+        finally:
+            os.close(end)
         processes.SPARED.add(child.pid)
-        self._children[sid], self._started_at[sid] = child, time.monotonic()
+        self._children[sid], course.started_at = child, time.monotonic()
 
     def _forget_ended(self) -> None:
         for sid, child in list(self._children.items()):
-            if child.poll() is not None:
+            status = child.poll()
+            if status is not None:
                 processes.SPARED.discard(child.pid)
+                self._courses[sid].ends(status)
                 del self._children[sid]
 
     def close(self) -> None:

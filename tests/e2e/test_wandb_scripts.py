@@ -42,6 +42,7 @@ USUAL = """
             wandb.log({"val_loss": config.lr * (3 - epoch), "mAP@0.5": 0.1, "note": "text"})
             print(f"val_loss={config.lr * (3 - epoch)}")
         run.summary["best"] = 0.125
+        run.summary["a[b]"] = 2
         open("weights.bin", "wb").write(b"12345")
         wandb.save("weights.bin")
         artifact = wandb.Artifact("model", type="model")
@@ -63,12 +64,12 @@ def test_a_script_for_wandb_runs_unchanged_and_its_numbers_and_files_are_the_tri
     trial, log = lab.trial(sid), lab.printed(sid)
     assert (trial.state, trial.objective) == (TrialState.FINISHED, 0.5), log
     assert dict(trial.metrics) == {
-        "val_loss": 0.5, "train.loss": 2.0, "mAP_0.5": 0.1, "best": 0.125,
+        "val_loss": 0.5, "train.loss": 2.0, "mAP@0.5": 0.1, "a_b_": 2.0, "best": 0.125,
     }  # fmt: skip
     points = [(p.step, p.value) for p in lab.view.history(trial.id, "val_loss")]
     assert points[-3:] == [(0, 1.5), (1, 1.0), (2, 0.5)]
     assert log.count("'lr' was locked by 'sweep'") == 1
-    assert "'mAP@0.5' is kept as 'mAP_0.5'" in log and "alert: done: all of it" in log
+    assert "'a[b]' is kept as 'a_b_'" in log and "alert: done: all of it" in log
     assert "Image under 'picture' is not kept" in log and log.count("watch:") == 1
     told = json.loads(lab.ok("show", f"{sid}/1", "--provenance"))["attempts"]
     assert [a["attempt"] for a in told] == [1] and "redis" in told[0]["ran_on"]["packages"]
@@ -143,6 +144,33 @@ def test_what_goes_wrong_in_such_a_script_fails_its_trial_and_says_why(lab) -> N
         assert trial.state == TrialState.FAILED and trial.failure is not None
         said = trial.failure.message + lab.printed(sid, trial.id.number)
         assert FAULTS[str(trial.params["line"])] in said
+
+
+ENDS = [
+    "with wandb.init() as run: run.log({'loss': 1}); sys.exit(0)",
+    "try:\n  with wandb.init(reinit=True): raise ValueError\nexcept ValueError: pass\n"
+    "with wandb.init() as run: run.log({'loss': 1})",
+    "wandb.init().finish(exit_code=3); run = wandb.init(reinit=True); run.log({'loss': 1})",
+    "wandb.init().log({'loss': 1}); wandb.finish(exit_code=3)",
+]
+
+
+def test_a_script_ends_as_it_says_itself_and_what_it_does_at_exit_is_done(lab) -> None:
+    lab.write("train.py", "import atexit, json, os, sys\n"
+              "atexit.register(print, 'the last word', flush=True)\nimport wandb\n"
+              "exec(json.load(open(os.environ['HPQ_PARAMS']))['line'])\n")  # fmt: skip
+    sid = lab.enqueue(
+        f"program: train.py\ncommand: ['{sys.executable}', train.py]\nmethod: grid\n"
+        f"metric: {{name: loss, goal: minimize}}\n"
+        f"parameters: {{line: {{values: {json.dumps(ENDS)}}}}}\n"
+    )
+    lab.worker()
+    lab.wait_over(sid)
+    for trial in lab.view.all_trials(sid):
+        log = lab.printed(sid, trial.id.number)
+        is_last = trial.params["line"] == ENDS[-1]
+        assert trial.state == (TrialState.FAILED if is_last else TrialState.FINISHED), log
+        assert log.count("the last word") == 1
 
 
 def test_any_python_without_hpq_can_import_it_and_wandb(lab) -> None:

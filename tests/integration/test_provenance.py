@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,6 +91,20 @@ def test_the_code_comes_back_as_it_was_and_goes_with_the_last_sweep_of_it(
     assert redis.ttl(keys.bundle(digest)) == -1 and redis.ttl(keys.sweep(sid, "origin")) == -1
     assert hpq("show", sid, "--code", "once-more").returncode == 0
     assert "+width = 2" in origin(hpq, sid)["git"]["diff"]
+
+
+def test_the_code_comes_back_into_the_current_directory_where_that_is_empty(
+    hpq, repo, environ
+) -> None:
+    sid = enqueue(hpq)
+    here = repo / "back"
+    here.mkdir()
+    words = [sys.executable, "-m", "producer", "show", sid, "--code", "."]
+    done = subprocess.run(words, cwd=here, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in here.iterdir()) == ["lib", "train.py"]
+    done = subprocess.run(words, cwd=here, env=environ, capture_output=True, text=True)
+    assert done.returncode == 2 and "is there and not empty" in done.stderr
 
 
 def test_code_that_was_changed_in_redis_is_not_given_back(hpq, repo, redis, keys) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -25,6 +27,7 @@ from producer.archive.restore import restore
 from producer.archive.write import write
 from producer.auditing import hold_audit
 from producer.session import Session
+from worker import suggesters
 
 LEASE = 30_000
 SID = "late-00000"
@@ -290,3 +293,22 @@ def test_no_more_sets_are_taken_than_the_cap_of_the_sweep(view, late, lead_of) -
     lead.take()
     assert lead.append(1, rows(1, 5)).word == "over"  # the cap was lowered meanwhile
     assert view.sweep(SID).counts.total == 3 and not hold_audit(view, SID).violations
+
+
+def test_what_fails_to_make_sets_again_and_again_is_said_and_tried_more_rarely(
+    environ, late, lead_of, monkeypatch
+) -> None:
+    pytest.importorskip("optuna")
+    monkeypatch.setattr(suggesters, "_AGAIN_S", 0.0)
+    sweep = late(3)  # its search is none that anybody can read
+    makers = suggesters.Suggesters({**os.environ, **environ}, "w1", lambda _: lead_of())
+    try:
+        reason, deadline = None, time.monotonic() + 60.0
+        while reason is None:
+            assert time.monotonic() < deadline
+            reason = makers.feed(sweep)
+            time.sleep(0.05)
+        assert reason.startswith("what makes its sets failed 3 times in a row: ")
+        assert "hpq:" in reason and reason == makers.feed(sweep)
+    finally:
+        makers.close()

@@ -12,6 +12,8 @@ from types import ModuleType
 
 import pytest
 
+from hpq.report import METRIC_NAME
+
 HERE = Path(__file__).parent
 # The names and parameters of the package whose version stands in the file.
 REAL = json.loads((HERE / "wandb_signatures.json").read_text("utf-8"))
@@ -77,6 +79,23 @@ def test_rows_have_the_steps_that_wandb_gives_them(wandb: ModuleType) -> None:
         "(0, {'a': 1.0})", "(1, {'a': 2.0, 'b.c': 3.0})", "(5, {'a': 4.0})", "(5, {'b': 5.0})",
         "(5, {'a': 6.0})", "(9, {'a': 8.0})", "(10, {'a': nan})",
     ]  # fmt: skip
+
+
+def test_a_row_whose_step_falls_leaves_nothing_behind(wandb: ModuleType) -> None:
+    run = wandb.init()
+    run.log({"loss": 1.0}, step=10)
+    run.log({"loss": 99.0}, step=5)
+    assert run.summary["loss"] == 1.0
+    wandb.finish()
+    assert wandb.reports == [(10, {"loss": 1.0})]
+
+
+def test_every_name_that_a_sweep_file_may_ask_for_stays_as_it_is(wandb: ModuleType) -> None:
+    name_of = sys.modules["wandb._values"].metric_name
+    for letter in map(chr, range(256)):
+        name = f"mAP{letter}0.5"
+        assert (name_of(name) == name) == bool(METRIC_NAME.match(name)), name
+    assert name_of("x" * 65) == "x" * 64
 
 
 def test_a_metric_may_have_another_axis_and_keep_its_extremes(wandb: ModuleType) -> None:

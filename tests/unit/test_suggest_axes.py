@@ -9,12 +9,13 @@ import pytest
 
 pytest.importorskip("optuna")
 
-from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import RandomSampler
 from optuna.study import create_study
 
 from hpq.identity import canonical
-from hpq.search.distributions import Distribution
+from hpq.search.continuous import Uniform
+from hpq.search.distributions import Distribution, IntUniform
 from tests.unit.every_distribution import SPACE
 from worker.suggest.axes import axis_of
 
@@ -89,3 +90,22 @@ def test_the_order_of_keys_is_nothing() -> None:
     assert axis.find(1.0) == 0  # 3.0 is 3, as in a trial's identity
     with pytest.raises(ValueError, match="z"):
         axis.find("z")
+
+
+@pytest.mark.parametrize(
+    "leaf", [IntUniform(-5, 10**9), Uniform(low=-0.5, high=10**9 - 0.6, q=1)], ids=["int", "q"]
+)
+def test_a_wide_whole_number_is_searched_as_a_float_where_each_value_would_be_looked_at(
+    leaf: Distribution,
+) -> None:
+    axis = axis_of(leaf, 10_000)
+    assert isinstance(axis.distribution, FloatDistribution)
+    ends = [axis.value(at) for at in (axis.distribution.low, axis.distribution.high)]
+    assert ends in ([-5, 10**9], [0, 10**9 - 1]) and all(leaf.has(end) for end in ends)
+    assert [axis.value(axis.find(end)) for end in ends] == ends
+
+
+def test_what_q_rounds_is_searched_where_it_is_drawn() -> None:
+    leaf = Uniform(low=0.5, high=2.5, q=1)
+    axis = axis_of(leaf)
+    assert axis.distribution == IntDistribution(1, 2) and leaf.outcomes == 2

@@ -115,6 +115,24 @@ def test_what_runs_counts_as_its_stand_in_while_a_set_is_made() -> None:
     assert chooser.ask(15, {}) is not None
 
 
+def test_a_sampler_that_fails_is_said_once_and_sets_are_drawn_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*args: object) -> None:
+        raise MemoryError("7 TiB")
+
+    chooser = Chooser(Search(space=PLAIN))
+    course(chooser, 12)
+    with monkeypatch.context() as patch:
+        patch.setattr("optuna.samplers.TPESampler.sample_relative", fail)
+        drawn = course(chooser, 5, first=13)
+    assert len({identity(params) for params in drawn}) == 5
+    assert [r.getMessage() for r in caplog.records] == [
+        "tpe fails (MemoryError: 7 TiB); sets are drawn instead"
+    ]
+    assert course(chooser, 3, first=18)
+
+
 @pytest.mark.torch
 def test_the_gaussian_process_needs_few_results() -> None:
     pytest.importorskip("torch")

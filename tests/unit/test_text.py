@@ -121,6 +121,7 @@ def test_ascii_keeps_the_width_and_the_shape() -> None:
 def test_a_curve_shows_rise_gaps_and_rest() -> None:
     assert sparkline([0, 1], 8) == "▁█"
     assert sparkline([5, 5, 5], 8) == "▄▄▄"
+    assert sparkline([0.1] * 1003, 8) == "▄" * 8
     assert sparkline([0, float("nan"), 1], 8) == "▁ █"
     assert sparkline([], 8) == ""
     assert len(sparkline(range(1000), 12)) == 12

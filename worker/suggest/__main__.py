@@ -1,7 +1,7 @@
-"""`python -m worker.suggest SWEEP WORKER PID`: makes a sweep's sets beside that worker.
+"""`python -m worker.suggest SWEEP WORKER PID FD`: makes a sweep's sets beside that worker.
 
 It ends with the worker, by SIGTERM, and whenever Redis fails; the next claim that finds the sweep
-without one starts another.
+without one starts another. Any other fault goes, as one line, to the file descriptor as well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import FrameType
 from redis.exceptions import RedisError
 
 from hpq.connection import connect
-from hpq.errors import HpqError
+from hpq.errors import ExitCode, HpqError
 from hpq.history import History
 from hpq.keys import Keys
 from hpq.lead import Lead
@@ -61,7 +61,7 @@ def _tell(_number: int, _frame: FrameType | None) -> None:
 
 def main() -> None:
     """Read the environment and work; a fault is one line."""
-    sid, who, parent = sys.argv[1:4]
+    sid, who, parent, last_words = sys.argv[1:5]
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _tell)
     end_with_parent()
@@ -69,10 +69,22 @@ def main() -> None:
         return
     try:
         serve(sid, who)
-    except (HpqError, RedisError) as error:
-        with suppress(BrokenPipeError):
-            print(f"hpq suggest: {sid}: {error}", file=sys.stderr)
-        sys.exit(1)
+    except RedisError as error:
+        _complain(sid, error)
+        sys.exit(ExitCode.OUT_OF_REACH)
+    except Exception as error:
+        what = str(error) if isinstance(error, HpqError) else f"{type(error).__name__}: {error}"
+        with suppress(OSError):
+            os.write(int(last_words), what.encode("utf-8", "replace")[:1_000])
+        if not isinstance(error, HpqError):
+            raise
+        _complain(sid, error)
+        sys.exit(ExitCode.SOME_FAILED)
+
+
+def _complain(sid: str, error: Exception) -> None:
+    with suppress(BrokenPipeError):
+        print(f"hpq suggest: {sid}: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

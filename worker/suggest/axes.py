@@ -41,8 +41,11 @@ class Axis:
     find: Callable[[Json], Coordinate]
 
 
-def axis_of(leaf: Distribution) -> Axis | None:
-    """A parameter's axis; None for one that has a single value."""
+def axis_of(leaf: Distribution, widest: int | None = None) -> Axis | None:
+    """A parameter's axis; None for one that has a single value.
+
+    A whole number of more than `widest` values is searched as a float, and rounded at the end.
+    """
     if isinstance(leaf, Categorical):
         return _choice(leaf.values) if len(leaf.values) > 1 else None
     if isinstance(leaf, Weighted):
@@ -50,13 +53,13 @@ def axis_of(leaf: Distribution) -> Axis | None:
         values = tuple(value for value, chance in chances if chance > 0)
         return _choice(values) if len(values) > 1 else None
     if isinstance(leaf, IntUniform):
-        return Axis(IntDistribution(leaf.low, leaf.high), int, _within(leaf.low, leaf.high, int))
+        return _whole(leaf.low, leaf.high, widest, int, _number)
     if isinstance(leaf, Normal):
         return _normal(leaf) if leaf.sigma > 0 else None
     if isinstance(leaf, Beta):
         return _float(leaf, 0.0, 1.0)
     if isinstance(leaf, Uniform) and leaf.q is not None:
-        return _counted(leaf, leaf.q)
+        return _counted(leaf, leaf.q, widest)
     if isinstance(leaf, Uniform | LogUniform):
         return _float(leaf, leaf.low, leaf.high, log=isinstance(leaf, LogUniform))
     raise TypeError(f"{type(leaf).__name__} has no axis")
@@ -75,17 +78,30 @@ def _choice(values: tuple[Json, ...]) -> Axis:
     return Axis(indices, lambda index: values[int(index)], find)
 
 
-def _counted(leaf: Uniform, q: float) -> Axis | None:
-    """A uniform one by its multiple of q."""
-    low, high = round(leaf.low / q), round(leaf.high / q)
-    if low == high:
+def _whole(
+    low: int,
+    high: int,
+    widest: int | None,
+    value: Callable[[int], Json],
+    count: Callable[[Json], float],
+) -> Axis:
+    held = _within(low, high, int)
+    if widest is None or high - low < widest:
+        return Axis(IntDistribution(low, high), lambda n: value(int(n)), lambda v: held(count(v)))
+    ends = FloatDistribution(low - 0.5, high + 0.5)
+    return Axis(ends, lambda at: value(int(held(at))), lambda v: held(count(v)))
+
+
+def _counted(leaf: Uniform, q: float, widest: int | None) -> Axis | None:
+    """A uniform one by its multiple of q, from the lowest to the highest that is drawn."""
+    outcomes = leaf.outcomes or 1
+    if outcomes == 1:
         return None
+    low = round(_number(leaf.outcome(0)) / q)
+    high = low + outcomes - 1
     if max(abs(low), abs(high)) > _MOST:
         return _float(leaf, leaf.low, leaf.high)
-    held = _within(low, high, int)
-    return Axis(
-        IntDistribution(low, high), lambda n: leaf.quantise(n * q), lambda v: held(_number(v) / q)
-    )
+    return _whole(low, high, widest, lambda n: leaf.quantise(n * q), lambda v: _number(v) / q)
 
 
 def _float(leaf: Quantised, low: float, high: float, *, log: bool = False) -> Axis:

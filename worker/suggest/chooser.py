@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from hpq.trial import Json, Params
 if TYPE_CHECKING:
     from worker.suggest.model import Model
 
+log = logging.getLogger("hpq.suggest")
 _TRIES = 10  # sets of the model that were there already, before one is drawn
 
 
@@ -26,6 +28,7 @@ class Chooser:
         self._values: dict[int, float] = {}
         self._draws: Iterator[dict[str, Json]] = samplers.random(search.space, None, search.seed)
         self._model: Model | None = None
+        self._has_told = False
         if search.sampler is not Sampler.RANDOM:  # Optuna takes a second to import
             self._model = import_module("worker.suggest.model").Model(search, begun)
 
@@ -62,7 +65,11 @@ class Chooser:
             return self._draw(number)
         tries = len(self._seen) + 1 if self._search.sampler is Sampler.QMC else _TRIES
         for _ in range(tries):
-            params = self._model.ask(stand_ins)
+            try:
+                params = self._model.ask(stand_ins)
+            except Exception as error:  # of the sampler's arithmetic: the search goes on without it
+                self._tell(error)
+                break
             mark = identity(params)
             if mark not in self._seen and self._search.space.allows(params):
                 self._seen.add(mark)
@@ -70,6 +77,12 @@ class Chooser:
                 return params
             self._model.drop()
         return self._draw(number)
+
+    def _tell(self, error: Exception) -> None:
+        if not self._has_told:
+            what = f"{type(error).__name__}: {error}"
+            log.error("%s fails (%s); sets are drawn instead", self._search.sampler, what)
+        self._has_told = True
 
     def _draw(self, number: int) -> dict[str, Json] | None:
         for params in self._draws:

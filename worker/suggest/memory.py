@@ -44,6 +44,11 @@ class Memory(BaseStorage):
         trial.state, trial.values = state, None if value is None else [value]
         trial.datetime_complete = _AT if state.is_finished() else None
 
+    @property
+    def count(self) -> int:
+        """How many trials there are."""
+        return len(self._trials)
+
     def take_back(self) -> None:
         """Forget the newest trial."""
         self._trials.pop()

@@ -22,6 +22,7 @@ from worker.suggest.axes import axis_of
 from worker.suggest.memory import Memory
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
+_WIDEST = 10_000  # values of a whole number, before it is searched as a float
 
 
 class Model:
@@ -29,7 +30,9 @@ class Model:
 
     def __init__(self, search: Search, begun: int = 0) -> None:
         self._space = search.space
-        axes = {".".join(path): (path, axis_of(leaf)) for path, leaf in search.space.leaves}
+        # Of a whole number the Gaussian process looks at every value there is.
+        widest = _WIDEST if search.sampler is Sampler.GP else None
+        axes = {".".join(path): (path, axis_of(leaf, widest)) for path, leaf in search.space.leaves}
         # What has a single value has it in every set, and no axis.
         self._axes = {name: (path, axis) for name, (path, axis) in axes.items() if axis}
         self._distributions = {name: axis.distribution for name, (_, axis) in self._axes.items()}
@@ -80,8 +83,13 @@ class Model:
         there = [number for number in stand_ins if number in self._at]
         for number in there:
             self._memory.put(self._at[number], TrialState.COMPLETE, stand_ins[number])
+        count = self._memory.count
         try:
             trial = self._study.ask(self._distributions)
+        except Exception:
+            if self._memory.count > count:
+                self._memory.take_back()
+            raise
         finally:
             for number in there:
                 self._memory.put(self._at[number], TrialState.RUNNING)

@@ -14,14 +14,13 @@ from ._installed import tell_of_real
 from ._lazy import PreInit
 from ._run import Run, start
 from ._say import missing, say
-from ._send import reports_alone
+from ._send import reports_alone, tell_exit_code
 from .errors import UsageError
 
 _METHODS = (
     "log define_metric watch unwatch save alert log_artifact use_artifact log_model use_model"
     " link_model mark_preempting"
 ).split()
-_codes: list[int] = []
 
 
 def init(
@@ -81,14 +80,12 @@ def init(
 
 
 def finish(exit_code: int | None = None, quiet: bool | None = None) -> None:
-    """End the run; with an exit code, the process ends with it, too."""
+    """End the run; with an exit code, the trial ends with it, too."""
     module = _module()
     run = module.run
     if run is None:
         return
     run.finish(exit_code)
-    if exit_code:
-        _codes.append(exit_code)
     module.run = None
     for method in _METHODS:
         setattr(module, method, PreInit(method))
@@ -96,13 +93,8 @@ def finish(exit_code: int | None = None, quiet: bool | None = None) -> None:
 
 def _at_exit(pid: int) -> None:
     """What is still held goes out. A child that was forked has nothing of its own to end."""
-    if os.getpid() != pid:
-        return
-    finish()
-    if _codes and _codes[0]:  # the script has said that it failed: so has the trial
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(min(_codes[0], 255))
+    if os.getpid() == pid:
+        finish()
 
 
 def agent(
@@ -122,10 +114,8 @@ def agent(
         say(f"wandb.agent: the function runs once a trial; count={count} is not used: see --count")
     try:
         function()
-    except BaseException:
-        finish(exit_code=1)
-        raise
-    finish()
+    finally:
+        finish()
 
 
 def sweep(
@@ -155,7 +145,9 @@ def setup(*args: Any, **kwargs: Any) -> Any:
 
 
 def teardown(exit_code: int | None = None) -> None:
-    """End the run."""
+    """End the run, or say after its end how it went."""
+    if _module().run is None and exit_code and "_last_run" in _module().__dict__:
+        tell_exit_code(exit_code)
     finish(exit_code)
 
 

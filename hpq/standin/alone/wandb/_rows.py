@@ -20,6 +20,12 @@ class Defined:
     summary: tuple[str, ...] = ()
     goal: str | None = None
 
+    @classmethod
+    def of(cls, axis: str | None, summary: str | None, goal: str | None) -> Defined:
+        """What its arguments mean; `summary` is words with commas between them."""
+        words = tuple(word.strip() for word in (summary or "").split(",") if word.strip())
+        return cls(step_metric=axis, summary=words, goal=goal)
+
     def kinds(self) -> tuple[str, ...]:
         """min, max: which extremes are kept beside the values."""
         best = {"minimize": "min", "maximize": "max"}.get(self.goal or "", "min")
@@ -52,15 +58,15 @@ class Rows:
         if defined.step_metric:
             self._axis_names.add(defined.step_metric)
 
-    def log(self, values: Mapping[str, float], step: int | None, commit: bool | None) -> None:
-        """One call of `log`, with the meaning that W&B gives to step and commit."""
+    def log(self, values: Mapping[str, float], step: int | None, commit: bool | None) -> bool:
+        """One call of `log`, as W&B understands step and commit; False where it is dropped."""
         if step is not None:
             if step < self.step:
                 say(
                     f"step {step} is below {self.step}: steps must rise, so this is dropped, as by"
                     " W&B (say `define_metric` for another axis)"
                 )
-                return
+                return False
             if step > self.step:
                 self.flush()
                 self.step = step
@@ -70,6 +76,7 @@ class Rows:
             self.step += 1
         elif commit is None:
             self._show({n: v for n, v in self._row.items() if n not in self._shown})
+        return True
 
     def flush(self) -> None:
         """End the row."""

@@ -16,7 +16,7 @@ from ._config import Config, to_dict
 from ._media import keep_media
 from ._rows import Defined, Rows
 from ._say import missing, say
-from ._send import send
+from ._send import send, tell_exit_code
 from ._summary import Summary
 from ._values import generate_id, number_of, split
 from .errors import UsageError
@@ -64,8 +64,9 @@ class Run(Accepted):
         if any(not isinstance(key, str) for key in data):
             raise TypeError("Key values passed to `wandb.log` must be strings.")
         numbers, rest = split(data)
+        if not self._rows.log(numbers, None if step is None else int(step), commit):
+            return
         self.summary._note({**numbers, **{k: v for k, v in rest.items() if isinstance(v, str)}})
-        self._rows.log(numbers, None if step is None else int(step), commit)
         if not self.disabled:
             for key, value in rest.items():
                 keep_media(key, value)
@@ -88,8 +89,7 @@ class Run(Accepted):
     ) -> Any:
         """Another axis for a metric, or its least or greatest value as `name.min`, `name.max`."""
         axis = getattr(step_metric, "name", step_metric)
-        kinds = tuple(word.strip() for word in (summary or "").split(",") if word.strip())
-        self._rows.define(name, Defined(step_metric=axis, summary=kinds, goal=goal))
+        self._rows.define(name, Defined.of(axis, summary, goal))
         return _Metric(name)
 
     def _set(self, values: Mapping[str, Any]) -> None:
@@ -114,6 +114,8 @@ class Run(Accepted):
             if os.path.exists(source):
                 _files.keep(source, name)
         self._is_over, self.exit_code = True, exit_code or 0
+        if not self.disabled:  # of several runs the last one says how the trial ends
+            tell_exit_code(self.exit_code)
 
     join = finish
 
@@ -121,7 +123,8 @@ class Run(Accepted):
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        _module().finish(exit_code=1 if kind else 0)
+        # An exception that nobody handles ends the process with its own code.
+        _module().finish()
 
     # --- files --------------------------------------------------------------------------------
 

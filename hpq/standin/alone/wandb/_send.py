@@ -9,7 +9,7 @@ from itertools import islice
 from ._say import say
 
 try:
-    from hpq.report import ignore_printed, report
+    from hpq.report import ignore_printed, report, set_exit_code
 except ImportError:  # by hand, in a Python without hpq
 
     def report(metrics: Mapping[str, object], step: int | None = None) -> None:
@@ -20,15 +20,17 @@ except ImportError:  # by hand, in a Python without hpq
     def ignore_printed() -> None:
         """Nobody reads them."""
 
+    def set_exit_code(code: int) -> None:
+        """Nobody asks for it."""
+
 
 _NAMES = 100  # in one datagram
 
 
 def send(values: Mapping[str, float], step: int) -> None:
     """Report values at a step."""
-    rank = os.environ.get("RANK", "0")
-    if rank.isdigit() and int(rank) > 0:
-        return say(f"rank {rank}: rank 0 reports for the trial")
+    if not _is_first():
+        return say(f"rank {os.environ['RANK']}: rank 0 reports for the trial")
     items = iter(values.items())
     while some := dict(islice(items, _NAMES)):
         report(some, step=step)
@@ -37,3 +39,14 @@ def send(values: Mapping[str, float], step: int) -> None:
 def reports_alone() -> None:
     """What the script prints is no report, as with W&B."""
     ignore_printed()
+
+
+def tell_exit_code(code: int) -> None:
+    """Let the trial end with a code (0: with the process's own), and the process as it likes."""
+    if _is_first():
+        set_exit_code(code if 0 <= code <= 255 else 1)
+
+
+def _is_first() -> bool:
+    rank = os.environ.get("RANK", "0")
+    return not rank.isdigit() or int(rank) == 0

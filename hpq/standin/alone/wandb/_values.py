@@ -11,7 +11,8 @@ from typing import Any
 
 from ._say import say
 
-_OTHER = re.compile(r"[^A-Za-z0-9_./ -]")
+# All but those of hpq.report.METRIC_NAME, which a Python without hpq cannot import.
+_OTHER = re.compile(r"[^A-Za-z0-9_./ @()%:+-]")
 _LONGEST = 64
 
 

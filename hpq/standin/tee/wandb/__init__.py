@@ -38,9 +38,8 @@ def _tee(run_class: Any) -> None:
 
     def define_metric(self: Any, name: str, step_metric: Any = None, **more: Any) -> Any:
         answer = plain_define(self, name, step_metric, **more)
-        kinds = tuple((more.get("summary") or "").split(","))
         axis = getattr(step_metric, "name", step_metric)
-        rows.define(name, Defined(step_metric=axis, summary=kinds, goal=more.get("goal")))
+        rows.define(name, Defined.of(axis, more.get("summary"), more.get("goal")))
         return answer
 
     def summary(self: Any, record: Any) -> Any:
