@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -23,6 +24,7 @@ from hpq.settings import Settings
 from hpq.signing import fingerprint, key_of
 from hpq.snapshot import Worker
 from hpq.view import View
+from producer.acl import ROLES
 from producer.look.text import trials_of
 from producer.server.embedded import attach
 
@@ -45,7 +47,7 @@ def checkup(settings: Settings) -> list[Finding]:
         redis = connect(url, retries=1, patience_s=FIRST_S)
         version = check_server(redis, url)
         found.append(Finding(level="good", what=f"{redact(url)}: Redis {version} answers"))
-        found += _server(redis, private=not settings.redis_url)
+        found += _server(redis, private=not settings.redis_url, user=urlsplit(url).username or "")
         found += _workers(settings, redis)
     except HpqError as error:
         found.append(Finding(level="wrong", what=str(error), exit_code=int(error.exit_code)))
@@ -54,7 +56,7 @@ def checkup(settings: Settings) -> list[Finding]:
     return found + list(_here(settings))
 
 
-def _server(redis: Redis, *, private: bool) -> Iterator[Finding]:
+def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
     room = room_of(redis)
     if room.evicts:
         yield Finding(
@@ -81,14 +83,18 @@ def _server(redis: Redis, *, private: bool) -> Iterator[Finding]:
             what="appendonly is off: a killed server loses sweeps and results",
             remedy="CONFIG SET appendonly yes, and in redis.conf",
         )
-    yield from _users(redis)
+    if user.rpartition("-")[2] not in ROLES:
+        yield from _users(redis)
     role = redis.info("replication")["role"]
     if role != "master":
         yield Finding(level="wrong", what=f"the server is a {role}", remedy="use the primary")
 
 
 def _users(redis: Redis) -> Iterator[Finding]:
-    """ACL users that a restart of the server would lose; only an administrator can ask for them."""
+    """ACL users that a restart of the server would lose; only an administrator can ask for them.
+
+    hpq's own users are not let, and asking would only fill the server's ACL LOG.
+    """
     try:
         (aclfile,) = redis.config_get("aclfile").values()
         unsaved = set[str | bytes]() if aclfile else set(redis.acl_users()) - {"default"}
