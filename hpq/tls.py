@@ -30,10 +30,20 @@ _UNTRUSTED = (
     ),
     ("alert unknown ca", f"the server does not trust our certificate; name another: {_OURS}"),
 )
-# What a plain port does with TLS, and a TLS port with plain text.
+# What a plain port does with TLS, and a TLS port with plain text; and a server that hangs up before
+# its alert was read.
 _APART = (
-    ("rediss:", ("Timeout", "wrong version", "record layer"), "(redis:// is without)"),
-    ("redis:", ("reset by", "closed by server"), "then write rediss://"),
+    (
+        "rediss:",
+        ("Timeout", "wrong version", "record layer"),
+        "does this port speak TLS? (redis:// is without)",
+    ),
+    ("redis:", ("reset by", "closed by server"), "does this port speak TLS? then write rediss://"),
+    (
+        "rediss:",
+        ("EOF occurred", "reset by", "Broken pipe", "closed by server"),
+        f"does it want a certificate of its clients? {_OURS}",
+    ),
 )
 
 
@@ -46,7 +56,7 @@ def hint(error: Exception, url: str) -> str:
     """A question to ask where TLS may have met none; "" where nothing looks like it."""
     for scheme, signs, question in _APART:
         if url.startswith(scheme) and any(sign in str(error) for sign in signs):
-            return f"; does this port speak TLS? {question}"
+            return f"; {question}"
     return ""
 
 

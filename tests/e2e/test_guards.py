@@ -78,7 +78,7 @@ def test_what_stalls_twice_has_failed_and_nothing_of_it_is_left(lab, launch) -> 
     failure = lab.trial(sid).failure
     assert (failure.kind.value, lab.trial(sid).attempt) == ("stalled", 2)
     assert failure.message.startswith("it neither reported nor printed for 1 s; its log has")
-    assert f"hpq set {sid} stall=2h, lets it be silent longer" in failure.message
+    assert f"hpq set {sid} stall=2h, then hpq retry --failed {sid}" in failure.message
     assert "hpq: neither reported nor printed for 1 s; it is ended" in lab.printed(sid)
     assert "in waits_for_ever" in lab.printed(sid)
     lab.wait_until(lambda: not lab.processes(r"sleep|stalled\.py"), "the end of all below it")

@@ -187,6 +187,8 @@ def test_a_full_disk_keeps_no_result_from_a_redis_that_is_away(lab, full_disk) -
     lab.worker(HPQ_LEASE_S="30")
     lab.wait_for("began-1-1")
     next(lab.home.glob("work/*/out")).joinpath("kept").touch()  # so that its directory stays
+    for path in [p for p in (lab.home / "work").rglob("*") if p.is_file()]:
+        os.link(path, lab.home / f"page-{path.name}")  # what goes at the end frees no page
     full_disk()
     lab.server.kill()
     lab.go()
