@@ -1,5 +1,6 @@
 -- Gives a worker the next trial of its class: by the sweep's priority, then of the owner with the
--- fewest running trials, then by the sweep's age; in a sweep requeued trials first, then its order. The same nonce again gets the same answer.
+-- fewest running trials, then by the sweep's age; in a sweep requeued trials first, then its order.
+-- The same nonce again gets the same answer.
 -- KEYS prefix
 -- ARGV class, worker, host, nonce, lease in ms, schema, provenance digest, sweeps to skip (',a,b,'),
 --      the only sweep to look at ('' for all)
@@ -13,9 +14,8 @@ local BRIEF_MS = 10000  -- an idle worker has a ticket within one look of the re
 
 local function answer(sid, n, attempt)
   if is_unfed(sid) then unfed = sid end
-  return {'trial', sid, n, attempt, redis.call('HGET', sweep_key(sid, 'params'), n),
-    redis.call('HGET', trial_key(sid, n), 'checkpoint') or '',
-    redis.call('HGET', trial_key(sid, n), 'unbegun') or '0', unfed}
+  local f = redis.call('HMGET', trial_key(sid, n), 'checkpoint', 'unbegun')
+  return {'trial', sid, n, attempt, redis.call('HGET', sweep_key(sid, 'params'), n), f[1] or '', f[2] or '0', unfed}
 end
 
 local last = redis.call('HMGET', w, 'nonce', 'claim', 'store_id')
@@ -81,8 +81,9 @@ local function take(sid, n)
   local from, at = unpack(redis.call('HMGET', t, 'checkpoint_step', 'checkpoint'))
   -- Without a checkpoint training starts from the beginning, so what earlier attempts reported goes;
   -- with one it goes when this attempt reports the same steps again (beat).
-  if not from then forget_points(sid, n) end
-  if from then
+  if not from then
+    forget_points(sid, n)
+  else
     local _, told = pcall(cjson.decode, at)
     told = type(told) == 'table' and told or {}
     -- An attempt between that one and this may have begun anew, and have logged less.
