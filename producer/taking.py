@@ -23,12 +23,17 @@ def say_if_not_kept(session: Session, sweep: Sweep) -> None:
         print(f"note: {reason}", file=sys.stderr)
 
 
-def say_if_not_taken(session: Session, sid: str) -> None:
-    """Say why no live worker can take a sweep that waits for one, with the remedy."""
+def say_if_not_taken(session: Session, sid: str, *, code_is_read: bool = False) -> None:
+    """Say why no live worker can take a sweep that waits for one, with the remedy.
+
+    `code_is_read`: the sweep's code was compared just now, and is not read again.
+    """
     sweep = session.view.sweep(sid)
     if sweep.state.is_over:
         return
-    reason = why_full(session.view.room()) or _edited(session, sweep)
+    reason = why_full(session.view.room())
+    if not reason and not code_is_read:
+        reason = _edited(session, sweep)
     if not reason:
         reason = why_not_taken(sweep, session.view.workers(sweep.worker_class), SHIPPED)
     if reason:

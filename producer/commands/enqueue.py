@@ -182,5 +182,5 @@ def say(
         _say_whose(session, sweep, name)
     if is_run:
         return
-    say_if_not_taken(session, done.sid)
+    say_if_not_taken(session, done.sid, code_is_read=True)
     print(done.sid)

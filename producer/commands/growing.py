@@ -116,5 +116,5 @@ def _say(session: Session, sid: str, done: Grown, change: Change, as_json: bool)
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         talk(f"{sid} is {sweep.state}; `hpq resume {sid}` lets it go on")
     elif done.added:
-        say_if_not_taken(session, sid)
+        say_if_not_taken(session, sid, code_is_read=True)
     print(sid)
