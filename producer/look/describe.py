@@ -144,9 +144,17 @@ def trial_lines(
     yield from _section("metrics", _metrics(trial, sweep, curves, columns))
     yield from _section("artifacts", artifact_lines(trial))
     # The versions of all packages are for --json: they would push the log off the screen.
-    yield from _block("provenance", {k: v for k, v in provenance.items() if k != "packages"})
+    yield from _block("provenance", _without_packages(provenance))
     lines = clean_block(log).splitlines()
     yield from _section(f"last of hpq logs {trial.id}", ([Span(line)] for line in lines))
+
+
+def _without_packages(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_packages(value) if isinstance(value, Mapping) else value
+        for name, value in provenance.items()
+        if name != "packages"
+    }
 
 
 def _replicate(trial: Trial, sweep: Sweep) -> str:
