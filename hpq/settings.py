@@ -53,6 +53,7 @@ class Settings:
     port: int = 0  # 0 = no health endpoint
     image: str = ""
     node: str = ""  # empty = the host's name
+    pod: str = ""
     log: str = "info"
     in_pod: bool = False  # KUBERNETES_SERVICE_HOST is set
 
@@ -139,6 +140,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "port": _count(0, 65535),
     "image": str,
     "node": str,
+    "pod": str,
     "log": _level,
 }
 
@@ -173,6 +175,7 @@ ABOUT: Mapping[str, str] = {
     "port": "of /livez, /readyz and /metrics; 0: none",
     "image": "the image's name, kept with each attempt",
     "node": "this machine's name in tables; unset: its host name",
+    "pod": "the pod's name, by which `hpq scale` knows its worker",
     "log": "debug, info, warning or error",
 }
 
