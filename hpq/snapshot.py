@@ -36,6 +36,8 @@ class Worker:
     takes: tuple[str, ...] = ()
     key: str = ""
     store: str = ""
+    in_pod: bool = False
+    code: str = ""  # its HPQ_CODE
     only: str = ""  # the one sweep that it is there for; "" for any
     refuses: dict[str, str] = field(default_factory=dict)
 

@@ -226,6 +226,8 @@ def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float) -> Wo
         takes=tuple(r.json("takes", [])),
         key=r.text("key"),
         store=r.text("store"),
+        in_pod=r.text("pod") == "yes",
+        code=r.text("code"),
         only=r.text("only"),
         refuses=r.json("refuses", {}),
     )
