@@ -36,7 +36,6 @@ class Worker:
     takes: tuple[str, ...] = ()
     key: str = ""
     store: str = ""
-    in_pod: bool = False
     code: str = ""  # its HPQ_CODE
     only: str = ""  # the one sweep that it is there for; "" for any
     pod: str = ""  # its pod's name; "" outside a cluster

@@ -20,7 +20,7 @@ def check_seen(session: Session, worker_class: str, code: Code) -> None:
     """
     folder = code.folder
     there = session.view.workers(worker_class) if code.launch.code_dir else []
-    if there and all(w.in_pod and not _has(w.code, folder) for w in there):
+    if there and all(w.pod and not _has(w.code, folder) for w in there):
         shown = "." if folder == Path.cwd().resolve() else shell_line([str(folder)])
         raise UserError(
             f"{code.launch.what} lies in {folder}, and no worker can see this directory: those of"

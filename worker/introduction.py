@@ -39,7 +39,6 @@ class Introduction:
             "pod": settings.pod,
             "schema": str(SCHEMA),
             "store": "yes" if settings.store else "no",
-            "pod": "yes" if settings.in_pod else "",
             "code": str(settings.code or ""),
             "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
         }

@@ -131,7 +131,7 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
 
 def test_enqueue_of_local_code_says_at_once_that_pods_do_not_see_it(lab) -> None:
     project(lab)
-    lab.worker(KUBERNETES_SERVICE_HOST="10.96.0.1")
+    lab.worker(KUBERNETES_SERVICE_HOST="10.96.0.1", HPQ_POD="worker-0")
     lab.wait_until(lab.view.workers, "the worker")
     local = lab.write("local.yaml", SWEEP.replace("    code: .\n", ""))
     done = lab.hpq("enqueue", local)
