@@ -209,9 +209,7 @@ class View(TrialsView, BooksView):
             return None
 
 
-def _worker(
-    keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float, now_ms: int
-) -> Worker:
+def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float, now_ms: int) -> Worker:
     r = Reader(keys.worker(name), row)
     state = r.text("state")
     if state in ("idle", "busy") and _is_drained(r.text("drain"), now_ms):
@@ -231,6 +229,7 @@ def _worker(
         takes=tuple(r.json("takes", [])),
         key=r.text("key"),
         store=r.text("store"),
+        code=r.text("code"),
         only=r.text("only"),
         pod=r.text("pod"),
         refuses=r.json("refuses", {}),
