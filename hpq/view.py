@@ -209,9 +209,7 @@ class View(TrialsView, BooksView):
             return None
 
 
-def _worker(
-    keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float, now_ms: int
-) -> Worker:
+def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float, now_ms: int) -> Worker:
     r = Reader(keys.worker(name), row)
     state = r.text("state")
     if state in ("idle", "busy") and _is_drained(r.text("drain"), now_ms):

@@ -50,6 +50,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "rm": ("rm", "Delete a sweep with all its results"),
     },
     "Cluster": {
+        "connect": ("connect", "Reach a cluster's Redis from here"),
         "manifests": ("manifests", "Kubernetes manifests, filled in"),
     },
     "Care": {
