@@ -42,13 +42,13 @@ class Session:
 
 
 @contextmanager
-def open_session() -> Iterator[Session]:
+def open_session(settings: Settings | None = None) -> Iterator[Session]:
     """A session for the length of a command; Redis's errors inside it come out as one line.
 
     Raises:
         SettingsError, OutOfReach, Forbidden: as settings, connection and embedded say.
     """
-    settings = settings_here()
+    settings = settings or settings_here()
     attached = None if settings.redis_url else attach(settings.home)
     url = settings.redis_url or (attached.url if attached else "")
     through = tunnel.of_url(settings.home, url)

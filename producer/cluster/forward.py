@@ -38,7 +38,7 @@ class Forward:
     def serve(self, until: int) -> None:
         """Take connections until a descriptor becomes readable."""
         while True:
-            ready, _, _ = select.select([self._listener, until], [], [])
+            ready, _, _ = select.select([self._listener.fileno(), until], [], [])
             if until in ready:
                 self._listener.close()
                 return
