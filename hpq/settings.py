@@ -47,6 +47,7 @@ class Settings:
     trials_per_gpu: int = 1
     allow: tuple[str, ...] = ()
     code: Path | None = None
+    python: str = ""  # of programs; empty = the one on PATH
     code_key: str = field(default="", repr=False)
     pass_env: tuple[str, ...] = ()
     port: int = 0  # 0 = no health endpoint
@@ -133,6 +134,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "trials_per_gpu": _count(1, 64),
     "allow": _lines,
     "code": lambda t: Path(t).expanduser(),
+    "python": str,
     "code_key": str,
     "pass_env": _words,
     "port": _count(0, 65535),
@@ -167,6 +169,7 @@ ABOUT: Mapping[str, str] = {
     "trials_per_gpu": "trials that share a GPU",
     "allow": "code that workers here run unsigned, separated by ;",
     "code": "where an image has its programs",
+    "python": "what runs programs (${interpreter}); unset: python on PATH, as with W&B",
     "code_key": "signs and checks code; unset: the key under HPQ_HOME",
     "pass_env": "variables that a sweep's pass_env may ask for, in a pod",
     "port": "of /livez, /readyz and /metrics; 0: none",
