@@ -7,7 +7,7 @@ of the pods that are to go are drained first, for a minute: what the script answ
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -50,8 +50,12 @@ class Scaling:
         """Without a view of Redis it cannot tell who is at work."""
         self._api, self._view, self._store, self._queue = api, view, store, queue
 
-    def plan(self, wanted: int, told: Mapping[str, str] | None = None) -> Plan:
+    def plan(
+        self, wanted: int, told: Mapping[str, str] | None = None, first: Collection[str] = ()
+    ) -> Plan:
         """What so many pods come to now; `told` is what workers were found at since.
+
+        `first` are pods to go before any other.
 
         Raises:
             NotFound: no Deployment has that class.
@@ -71,7 +75,7 @@ class Scaling:
             workers=workers,
             wanted=wanted,
             pods=tuple(pods),
-            going=tuple(victims(pods, stakes, wanted)),
+            going=tuple(victims(pods, stakes, wanted, first)),
             stakes=stakes,
             names=names,
         )

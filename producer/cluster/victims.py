@@ -7,7 +7,7 @@ followed here, so that what is said before is what happens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from producer.cluster.objects import Pod
@@ -39,10 +39,13 @@ def cost(stakes: Sequence[Stake]) -> int:
     return min(_MOST, _BUSY + 100 * lost_s + min(99, ran_s // 600))
 
 
-def victims(pods: Iterable[Pod], stakes: Stakes, wanted: int) -> list[Pod]:
-    """The pods that go so that so many are left, the first to go first."""
+def victims(
+    pods: Iterable[Pod], stakes: Stakes, wanted: int, first: Collection[str] = ()
+) -> list[Pod]:
+    """The pods that go so that so many are left, the first to go first; `first` before others."""
     there = [pod for pod in pods if pod.phase != "Terminating"]
-    return order(there, stakes)[: max(0, len(there) - wanted)]
+    line = sorted(order(there, stakes), key=lambda pod: (*_standing(pod), pod.name not in first))
+    return line[: max(0, len(there) - wanted)]
 
 
 def order(pods: Iterable[Pod], stakes: Stakes) -> list[Pod]:
