@@ -15,7 +15,7 @@ from hpq.search.replicates import SEED, seed_of
 from hpq.settings import Settings
 from hpq.sweep import Sweep
 from hpq.trial import Claim
-from worker import environment, secrets
+from worker import environment, ports, secrets
 from worker.access import Access
 from worker.beats import Beats
 from worker.child import Child, RunnerKey
@@ -70,15 +70,16 @@ class Attempts:
             if not keeper.restore():
                 return Result(outcome=None, halt=Halt.STOPPING, keep_runner=True, is_whole=False)
             env = environment.of_runner(self._settings, sweep, self._environ)
-            run = self._describe(claim, sweep, place, env)
-            child = self._ready(claim, sweep, env)
             mask = Mask(secrets.values(self._settings, env, self._access.key))
-            execution = Execution(claim, sweep, child, collector, mask, self._settings.grace_s)
-            keeper.start()
-            try:
-                result = execution.run(run, self._beats, self._signals)
-            finally:
-                keeper.stop()
+            with ports.reserved() as port:
+                run = self._describe(claim, sweep, place, env, port)
+                child = self._ready(claim, sweep, env)
+                execution = Execution(claim, sweep, child, collector, mask, self._settings.grace_s)
+                keeper.start()
+                try:
+                    result = execution.run(run, self._beats, self._signals)
+                finally:
+                    keeper.stop()
             result = self._keep(keeper, sweep, result)
             is_over = _is_over(result)
             if not (result.keep_runner and _is_resident(sweep)):
@@ -111,12 +112,14 @@ class Attempts:
             self._child.close()
             self._child = None
 
-    def _describe(self, claim: Claim, sweep: Sweep, place: Place, runner: Mapping[str, str]) -> Run:
-        launch = sweep.launch
-        env = None
+    def _describe(
+        self, claim: Claim, sweep: Sweep, place: Place, runner: Mapping[str, str], port: int
+    ) -> Run:
+        launch, gpus = sweep.launch, self._settings.gpus_per_trial
+        env = environment.of_group(gpus, port)
         words: tuple[str, ...] = ()
         if launch.program or launch.command:
-            env = environment.of_program(runner, sweep, claim, place)
+            env = environment.of_program(runner, sweep, claim, place, gpus, port)
             words = argv(
                 launch.command,
                 launch.program,
@@ -124,6 +127,7 @@ class Attempts:
                 environ=env,
                 params_file=str(place.params),
                 out=str(place.out),
+                gpus=gpus,
             )
         seed = seed_of(sweep, claim.trial.number, claim.params)
         return Run(

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 
 from hpq.errors import ExitCode
 from worker import last_words, secrets, vitals
-from worker.devices import threads
 from worker.monitor import Monitor
 from worker.processes import adopt_orphans, kill_orphans
 from worker.stopping import Stopping
@@ -35,10 +34,11 @@ class Fleet:
         environ: Mapping[str, str],
         hidden: Mapping[str, str],
         monitor: Monitor,
+        threads: str,
         parent: int | None = None,
     ) -> None:
         self._slots, self._environ, self._hidden = slots, environ, hidden
-        self._monitor = monitor
+        self._monitor, self._threads = monitor, threads
         self._parent = parent  # the process to end with
         self._stopping = Stopping()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
@@ -96,7 +96,7 @@ class Fleet:
         env = {
             **self._environ,
             "CUDA_VISIBLE_DEVICES": self._slots[slot],
-            "OMP_NUM_THREADS": threads(len(self._slots), self._environ),
+            "OMP_NUM_THREADS": self._threads,
         }
         if not self._slots[slot] and "CUDA_VISIBLE_DEVICES" not in self._environ:
             del env["CUDA_VISIBLE_DEVICES"]
