@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Mapping
 
 from hpq.trial import Json, Params
@@ -59,14 +58,12 @@ GPUS = "${gpus}"  # hpq's own; a parameter of that name goes first
 MACROS = ("${env}", "${interpreter}", "${program}", *_ARGS, "${args_json_file}", GPUS)
 
 
-def template(
-    command: tuple[str, ...], program: str | None, *, interpreter: str = sys.executable
-) -> tuple[str, ...]:
-    """A command's words as they will be, but for the parameters: what HPQ_ALLOW is compared with.
+def template(command: tuple[str, ...], program: str | None) -> tuple[str, ...]:
+    """A command's words but for parameters and interpreter: what HPQ_ALLOW is compared with.
 
-    Without a program, `${program}` stays as it is.
+    Without a program, `${program}` stays as it is. Each worker has an interpreter of its own.
     """
-    single = {"${env}": _ENV, "${interpreter}": interpreter}
+    single = {"${env}": _ENV}
     if program is not None:
         single["${program}"] = program
     return tuple(single.get(item, item) for item in command or DEFAULT)
@@ -79,14 +76,15 @@ def argv(
     *,
     environ: Mapping[str, str],
     params_file: str,
-    interpreter: str = sys.executable,
+    interpreter: str,
     out: str = "",
     gpus: int = 1,
 ) -> tuple[str, ...]:
     """The argv of one attempt; `params_file` holds the set as JSON for `${args_json_file}`.
 
-    `out` is where a Hydra program writes, unless its command says another place; `gpus` is how many
-    the trial has.
+    `interpreter` is what `hpq.interpreter` finds for the environment that the program gets; `out`
+    is where a Hydra program writes, unless its command says another place; `gpus` is how many the
+    trial has.
     """
     single = {
         "${env}": _ENV,

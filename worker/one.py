@@ -86,7 +86,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
 
     # Tried again once, for a connection that was cut; the slot decides what waits for how long.
     store = _store(settings, retries=1, timeout_s=5.0)
-    digest, record = provenance.record(settings, host, device)
+    digest, record = provenance.record(settings, host, device, environ)
     store.keep_provenance(digest, record)
     who = Presence(name=name, host=host, worker_class=settings.queue)
     outage = Outage()

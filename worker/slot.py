@@ -34,6 +34,7 @@ from worker.tidying import Tidy
 from worker.vitals import Vitals
 
 log = logging.getLogger("hpq.worker")
+_RESTS = "takes no further trial until `hpq drain --undo`: somebody drained this worker"
 T = TypeVar("T")
 
 
@@ -65,6 +66,7 @@ class Slot:
         self._spool = Spool(settings.home, settings.prefix)
         self.refusals = Refusals(access)
         self.trial = ""  # what it runs now; "" when idle
+        self.is_resting = False  # a person told it to take nothing more
 
     @property
     def is_told(self) -> bool:
@@ -92,7 +94,12 @@ class Slot:
             self._spool.look_again()
         if self._spool.flush(self._store):  # it may hold the result of what would be claimed
             self._tidy.soon()
-        return self._store.claim(
+        was_resting, self.is_resting = self.is_resting, False
+
+        def rest() -> None:
+            self.is_resting = True
+
+        claim = self._store.claim(
             self._who,
             nonce=nonce,
             lease_ms=self._settings.lease_ms,
@@ -101,7 +108,11 @@ class Slot:
             only=self._settings.sweep,
             leave=self._leave,
             feed=self._feed,
+            drained=rest,
         )
+        if self.is_resting != was_resting:
+            log.info(_RESTS if self.is_resting else "takes trials again")
+        return claim
 
     def _feed(self, sid: str) -> None:
         """Let sets be made for a sweep that nobody makes them for."""

@@ -91,6 +91,8 @@ def enqueue(
         raise UserError("--leave and --yes go with --into")
     if lacks := late.lacks(spec):
         warn(f"{lacks}; it is not installed here, and workers need it")
+    elif lacks := late.is_unaided(spec):
+        warn(f"{lacks}; it is not installed here, and workers may want it")
     with open_session() as session, Bar(count_sets(spec), "writing sets") as bar:
         done = enqueuing.enqueue(
             session,

@@ -11,9 +11,10 @@ import yaml
 
 from hpq import signing
 from hpq.errors import UserError
-from hpq.settings import read
+from hpq.settings import SECRETS, read
 from hpq.sweep import NAME_RULE
 from producer import manifests as rendering
+from producer.manifest_parts import parse
 from producer.secrets_yaml import secret_objects
 
 app = typer.Typer()
@@ -27,7 +28,12 @@ def manifests(
     replicas: Annotated[int | None, typer.Option(min=0, help="How many worker pods.")] = None,
     gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of each; 0: none.")] = None,
     components: Annotated[
-        list[str] | None, typer.Option("--with", help="A component of k8s/components; repeatable.")
+        list[str] | None,
+        typer.Option("--with", metavar="NAME[=VALUE]", help="A component; docs/kubernetes.md."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="HPQ_NAME=VALUE", help="A setting of the workers."),
     ] = None,
     secrets: Annotated[
         bool, typer.Option("--secrets", help="New passwords and the code key, to apply once.")
@@ -38,9 +44,10 @@ def manifests(
         raise UserError(f"--namespace {namespace}: use a-z, 0-9 and '-'")
     if not NAME_RULE.match(queue):
         raise UserError(f"--queue {queue}: use a-z, 0-9 and '-'")
+    parts = tuple(parse(text) for text in components or ())
     if secrets:
-        settings = read(os.environ)
-        key = signing.key_of(settings, make=True)
+        ours = read(os.environ)
+        key = signing.key_of(ours, make=True)
         assert key is not None
         if sys.stdout.isatty():
             raise UserError(
@@ -48,7 +55,7 @@ def manifests(
             )
         print(
             yaml.safe_dump_all(
-                secret_objects(settings.prefix, namespace, key.decode()), sort_keys=False
+                secret_objects(ours.prefix, namespace, key.decode()), sort_keys=False
             ),
             end="",
         )
@@ -61,8 +68,23 @@ def manifests(
                 queue=queue,
                 replicas=replicas,
                 gpus=gpus,
-                components=tuple(components or ()),
+                parts=parts,
+                settings=_settings(settings or []),
             )
         ),
         end="",
     )
+
+
+def _settings(texts: list[str]) -> dict[str, str]:
+    """What --set says; a value that no worker could use is refused here."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, is_given, value = text.partition("=")
+        if not is_given or not name.startswith("HPQ_"):
+            raise UserError(f"--set {text}: write HPQ_NAME=VALUE, as `hpq config` lists them")
+        if name.removeprefix("HPQ_").lower() in SECRETS - {"redis_url"}:
+            raise UserError(f"--set {name}: that is a secret; `hpq manifests --secrets` makes it")
+        found[name] = value
+    read({"HPQ_REDIS_URL": "redis://any", **found})
+    return found

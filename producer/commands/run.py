@@ -71,6 +71,8 @@ def run(
         print(f"warning: {warning}", file=sys.stderr)
     if lacks := late.lacks(spec):
         raise UserError(lacks)
+    if lacks := late.is_unaided(spec):
+        warn(lacks)
     more: dict[str, Any] = {"tags": tags_of(tag), "reuse": reuse_of(reuse, any_code)}
     with signals_unwind(), open_session() as session:
         try:

@@ -13,6 +13,10 @@ from redis.exceptions import NoPermissionError, ResponseError
 from tests.e2e.conftest import Lab, MakeLab
 
 ROLES = ("producer", "worker", "viewer", "autoscaler")
+KEDA = """
+local cmd = {zset='zcard', set='scard', list='llen', hash='hlen', none='llen'}
+return redis.call(cmd[redis.call('type', KEYS[1]).ok], KEYS[1])
+"""  # what its redis scaler asks by
 
 
 def servers() -> dict[str, str]:
@@ -67,6 +71,7 @@ def test_a_sweep_goes_its_whole_way_under_the_four_users(users) -> None:
     lab.wait_for("began-1-1")
     with client(lab, "autoscaler") as scaler:
         assert scaler.llen(lab.keys.demand("default")) == 3
+        assert scaler.eval(KEDA, 1, lab.keys.demand("default")) == 3
     assert "running" in lab.ok("watch", "--once", sid, **as_("viewer"))
     lab.ok("pause", sid)
     lab.ok("resume", sid)

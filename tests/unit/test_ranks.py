@@ -130,7 +130,7 @@ def test_a_rank_above_0_reports_nothing_and_says_so_once(
 def test_gpus_is_a_macro_also_inside_a_word_and_a_parameter_of_that_name_goes_first() -> None:
     def words(params: dict[str, int]) -> tuple[str, ...]:
         command = ("torchrun", "--nproc-per-node=${gpus}", "${gpus}")
-        return argv(command, "", params, environ={}, params_file="", gpus=4)
+        return argv(command, "", params, environ={}, params_file="", interpreter="", gpus=4)
 
     assert words({"lr": 1}) == ("torchrun", "--nproc-per-node=4", "4")
     assert words({"gpus": 2}) == ("torchrun", "--nproc-per-node=2", "2")
