@@ -22,6 +22,8 @@ def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
     found = devices.slots(gpus, settings.gpus_per_trial, settings.trials_per_gpu)
     if line := devices.idle(gpus, settings.gpus_per_trial):
         log.warning("%s", line)
+    if settings.is_for_one:
+        return found[:1]
     if workers is None:
         return found if gpus else found * on_cpu
     # More workers than slots share what is there, in turn.
@@ -47,7 +49,16 @@ def main() -> None:
         hidden = secrets.take(settings.in_pod)
         monitor = Monitor(settings.port, settings.queue, len(found), settings.reap_s)
         threads = devices.threads(len(found) * settings.gpus_per_trial, os.environ)
-        code = Fleet(found, os.environ, hidden, monitor, threads, args.end_with).run()
+        fleet = Fleet(
+            found,
+            os.environ,
+            hidden,
+            monitor,
+            threads,
+            is_once=settings.is_for_one,
+            parent=args.end_with,
+        )
+        code = fleet.run()
     except HpqError as error:
         print(f"hpq worker: {error}", file=sys.stderr)
         code = int(error.exit_code)
