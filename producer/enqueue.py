@@ -113,11 +113,10 @@ def enqueue(
         every = _known(rows(first, spec.replicates), older, known)
         trials = _write_rows(store, sid, every, progress)
         growing_of(session).stage_results(sid, known.items())
-        if code.files is not None:
-            store.keep_code(code.launch.code, wire.dumps(code.files))
         if diff:
             store.keep_diff(sid, diff)
-        other = _seal(session, store, sweep, bundle, again)
+        manifest = "" if code.files is None else wire.dumps(code.files)
+        other = _seal(session, store, sweep, manifest, bundle, again)
     except BaseException:
         store.discard(sid)
         raise
@@ -134,12 +133,17 @@ def _is_of_now(spec: SweepSpec, launch: Launch) -> bool:
 
 
 def _seal(
-    session: Session, store: Store, sweep: Sweep, bundle: bytes | None, again: bool
+    session: Session,
+    store: Store,
+    sweep: Sweep,
+    manifest: str,
+    bundle: bytes | None,
+    again: bool,
 ) -> str | None:
     if bundle is None:
         return store.seal(sweep, again=again)
     store.keep_bundle(sweep.bundle, bundle)
-    other = store.seal(sweep, again=again)
+    other = store.seal(sweep, again=again, manifest=manifest)
     # The last sweep that had the same code may have been removed between the two.
     if other is None and not session.redis.exists(session.keys.bundle(sweep.bundle)):
         store.keep_bundle(sweep.bundle, bundle)
