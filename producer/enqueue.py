@@ -28,6 +28,7 @@ from producer.reuse_lines import reuse_lines
 from producer.room import check_room
 from producer.scaffold.placeholders import refuse_unfilled
 from producer.session import Session
+from producer.sight import check_seen
 from producer.sweepfile.spec import SweepSpec, count, rows, sets
 from producer.writing import growing_of, store_of
 
@@ -74,6 +75,7 @@ def enqueue(
     code = launching.find(spec, file, Path.cwd(), code_dir)
     mark = digest(spec.source, spec.seed, code_mark(code.launch))
     store = store_of(session)
+    check_seen(session, spec.queue, code)
     there = None if again else session.view.find_digest(mark)
     if there is not None:
         return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
@@ -82,7 +84,7 @@ def enqueue(
         warn(line)
     sid = _new_id(session, spec.name)
     key = signing.key_of(session.settings, make=True)
-    origin, diff = provenance.collect(file, code.launch)
+    origin, diff = provenance.collect(file, code.launch, code.folder if code.files else None)
     sweep = replace(
         _sweep(session, spec, sid, mark, code, key),
         canary=canary,
@@ -102,11 +104,10 @@ def enqueue(
         every = _known(rows(first, spec.replicates), older, known)
         trials = _write_rows(store, sid, every, progress)
         growing_of(session).stage_results(sid, known.items())
-        if code.files is not None:
-            store.keep_code(code.launch.code, wire.dumps(code.files))
         if diff:
             store.keep_diff(sid, diff)
-        other = _seal(session, store, sweep, bundle, again)
+        manifest = "" if code.files is None else wire.dumps(code.files)
+        other = _seal(session, store, sweep, manifest, bundle, again)
     except BaseException:
         store.discard(sid)
         raise
@@ -119,16 +120,21 @@ def enqueue(
 def _is_of_now(spec: SweepSpec, launch: Launch) -> bool:
     """True for what a worker of schema 1 would do wrong without knowing it."""
     has_target = spec.metric is not None and spec.metric.target is not None
-    return bool(spec.replicates > 1 or spec.early or has_target or launch.wandb)
+    return bool(spec.replicates > 1 or spec.early or has_target or launch.wandb or launch.bundled)
 
 
 def _seal(
-    session: Session, store: Store, sweep: Sweep, bundle: bytes | None, again: bool
+    session: Session,
+    store: Store,
+    sweep: Sweep,
+    manifest: str,
+    bundle: bytes | None,
+    again: bool,
 ) -> str | None:
     if bundle is None:
         return store.seal(sweep, again=again)
     store.keep_bundle(sweep.bundle, bundle)
-    other = store.seal(sweep, again=again)
+    other = store.seal(sweep, again=again, manifest=manifest)
     # The last sweep that had the same code may have been removed between the two.
     if other is None and not session.redis.exists(session.keys.bundle(sweep.bundle)):
         store.keep_bundle(sweep.bundle, bundle)
