@@ -83,7 +83,7 @@ if ARGV[12] ~= '' then
   if at > mark or (nth == 2 and ARGV[8] == '0' and at == 0) then
     redis.call('HDEL', t, 'lost', 'lost_hosts', 'c:killed')
   end
-  redis.call('HSET', t, 'checkpoint', ARGV[12], 'checkpoint_step', ARGV[13])
+  redis.call('HSET', t, 'checkpoint', ARGV[12], 'checkpoint_step', ARGV[13], 'checkpoint_ms', int(NOW))
   if nth == 1 and redis.call('HEXISTS', t, 'restarted') == 1 then doom(sid, n) end  -- the old one
 end
 
