@@ -32,7 +32,7 @@ from producer.commands.options import (
 from producer.commands.sweep_file import read_file, reuse_of, tags_of
 from producer.completion import sweep_ids
 from producer.enqueue import Enqueued
-from producer.look.text import clean, trials_of
+from producer.look.text import clean, size, trials_of
 from producer.progress import Bar
 from producer.session import Session, open_session
 from producer.sweepfile.spec import count as count_sets
@@ -123,13 +123,23 @@ def _size(sweep: Sweep) -> str:
     return trials_of(int(counts.planned))
 
 
-def _queued(sweep: Sweep, count: int) -> str:
+def _queued(sweep: Sweep, count: int, reused: int) -> str:
     """What was enqueued; where sets are made while the sweep runs, by whom."""
     if not sweep.sampler:
-        return f"{trials_of(count)} queued"
+        return f"{trials_of(count - reused)} queued"
     if sweep.counts.is_open_ended:
         return f"open-ended, sets by {sweep.sampler} as workers ask; `hpq stop {sweep.id}` ends it"
-    return f"{_size(sweep)}, sets by {sweep.sampler} as workers ask"
+    left = trials_of(int(sweep.counts.planned) - reused)
+    return f"{left}, sets by {sweep.sampler} as workers ask"
+
+
+def _where(session: Session, sweep: Sweep) -> str:
+    """Where the user's code runs; "" for what is installed where workers are."""
+    if not sweep.launch.bundled:
+        return f"in {sweep.launch.code_dir}" if sweep.launch.code_dir else ""
+    files = len(session.view.manifest(sweep.launch.code))
+    packed = len(session.view.bundle(sweep.bundle) or b"")
+    return f"from the code sent: {files} file{'' if files == 1 else 's'}, {size(packed)} packed"
 
 
 def _say_whose(session: Session, sweep: Sweep, name: str | None) -> None:
@@ -159,15 +169,15 @@ def say(
         print(jsonlib.dumps({**fact, "reused": done.reused}))
         return
     if done.is_new:
-        print(f"{done.sid}: {_queued(sweep, done.trials - done.reused)}", file=sys.stderr)
+        print(f"{done.sid}: {_queued(sweep, done.trials, done.reused)}", file=sys.stderr)
         for note in done.notes:
             print(note, file=sys.stderr)
         if sweep.metric is None:
             print(_NO_METRIC, file=sys.stderr)
         if not is_run:  # which has a store of its own
             say_if_not_kept(session, sweep)
-        if sweep.launch.code_dir:
-            print(f"runs {sweep.launch.what} in {sweep.launch.code_dir}", file=sys.stderr)
+        if where := _where(session, sweep):
+            print(f"runs {sweep.launch.what} {where}", file=sys.stderr)
     elif is_run:
         _say_whose(session, sweep, name)
         counts = sweep.counts

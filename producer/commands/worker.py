@@ -11,7 +11,9 @@ import typer
 from hpq.errors import SettingsError, UserError
 from hpq.files import location
 from hpq.settings import Settings, read
+from hpq.trial import TrialId
 from producer.cluster import tunnel
+from producer.refs import parse
 from producer.server.embedded import attach
 from producer.session import open_session
 
@@ -24,7 +26,9 @@ def worker(
         int | None, typer.Option("--workers", help="Workers; without: as many as GPUs, or one.")
     ] = None,
     queue: Annotated[str | None, typer.Option(help="The worker class (HPQ_QUEUE).")] = None,
-    sweep: Annotated[str | None, typer.Option(help="Work on this sweep only.")] = None,
+    sweep: Annotated[
+        str | None, typer.Option(help="Work on this sweep only, or SWEEP/7: until that is over.")
+    ] = None,
 ) -> None:
     """Start workers that pop trials and train, until Ctrl-C."""
     env = {**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}
@@ -47,7 +51,11 @@ def worker(
 
 def _only(ref: str) -> dict[str, str]:
     with open_session() as session:
-        found = session.view.sweep(session.view.resolve(ref, session.settings.user))
+        sid, numbers = parse([ref])
+        found = session.view.sweep(session.view.resolve(sid or "", session.settings.user))
+        if len(numbers) == 1:
+            only = session.view.trial(TrialId(sweep=found.id, number=numbers[0])).id
+            return {"HPQ_SWEEP": str(only), "HPQ_QUEUE": found.worker_class}
         return {"HPQ_SWEEP": found.id, "HPQ_QUEUE": found.worker_class}
 
 
