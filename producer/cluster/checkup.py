@@ -18,7 +18,7 @@ _NEEDS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "hpq connect": (
         ("get", "services", SERVICE),
         ("get", "secrets", "hpq-redis-producer"),
-        ("create", "pods/portforward", ""),
+        ("get", "pods/portforward", ""),  # a websocket begins as a GET
     ),
     "hpq enqueue of code": (("get", "secrets", "hpq-code-key"),),
     "hpq scale, hpq drain": (("patch", "pods", ""), ("patch", "apps:deployments/scale", "")),
@@ -162,8 +162,8 @@ def _remedy(api: Api, workers: Workers, pod: Pod) -> str:
         )
     if f"Insufficient {GPU}" in pod.reason:
         return (
-            f"no node has {workers.gpus} free {GPU}: fewer pods (hpq scale N), more nodes, or is the"
-            " GPU operator's device plugin missing? without GPUs: hpq manifests --gpus 0"
+            f"no node has {workers.gpus} free {GPU}: fewer pods (hpq scale N), more nodes, or the"
+            " GPU operator's device plugin is missing; without GPUs: hpq manifests --gpus 0"
         )
     if pod.reason.startswith("OOMKilled"):
         return f"raise the memory limit of Deployment {workers.name}, or train with smaller batches"
@@ -191,7 +191,7 @@ def _gpus(api: Api, crew: Crew) -> Iterator[Finding]:
     yield Finding(
         level="wrong",
         what=f"none of {len(has)} nodes has {GPU}, and the workers want some",
-        remedy="install the NVIDIA device plugin (GPU operator); without GPUs: hpq manifests --gpus 0",
+        remedy="install the NVIDIA GPU operator; workers without GPUs: hpq manifests --gpus 0",
     )
 
 
