@@ -36,6 +36,7 @@ class Worker:
     takes: tuple[str, ...] = ()
     key: str = ""
     store: str = ""
+    code: str = ""  # its HPQ_CODE
     only: str = ""  # the one sweep that it is there for; "" for any
     pod: str = ""  # its pod's name; "" outside a cluster
     refuses: dict[str, str] = field(default_factory=dict)

@@ -229,6 +229,7 @@ def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float, now_m
         takes=tuple(r.json("takes", [])),
         key=r.text("key"),
         store=r.text("store"),
+        code=r.text("code"),
         only=r.text("only"),
         pod=r.text("pod"),
         refuses=r.json("refuses", {}),

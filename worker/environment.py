@@ -125,6 +125,11 @@ class Place:
     socket: str
     owned: Owned
 
+    @property
+    def code(self) -> Path:
+        """Where a copy of the sweep's code goes, if it came with the sweep."""
+        return self.work / "code"
+
     @classmethod
     def make(cls, home: Path, claim: Claim) -> Place:
         """Make them afresh."""
@@ -165,7 +170,7 @@ class Place:
     def clear(self, *, keep_out: bool) -> None:
         """Remove them, but (`keep_out`) for what the program left in HPQ_OUT; never fails."""
         shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
-        for name in ("checkpoint", "frozen", "path", "ranks"):
+        for name in ("checkpoint", "frozen", "path", "code", "ranks"):
             shutil.rmtree(self.work / name, ignore_errors=True)
         with contextlib.suppress(OSError):
             if not (keep_out and self.out.exists() and any(self.out.iterdir())):

@@ -39,6 +39,7 @@ class Introduction:
             "pod": settings.pod,
             "schema": str(SCHEMA),
             "store": "yes" if settings.store else "no",
+            "code": str(settings.code or ""),
             "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
         }
 

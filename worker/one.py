@@ -26,6 +26,7 @@ from worker import secrets as hidden
 from worker.access import Access
 from worker.attempt import Attempts
 from worker.beats import Beats
+from worker.bundles import Bundles
 from worker.execution import Signals
 from worker.housekeeper import Housekeeper
 from worker.introduction import Introduction
@@ -83,7 +84,9 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
     check_server(connect(settings.redis_url), settings.redis_url)
     host = settings.node or socket.gethostname()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
-    access = Access(settings)
+    reads = View(connect(settings.redis_url, retries=1), Keys(settings.prefix), settings.lease_ms)
+    bundles = Bundles(settings.home, reads.bundle)
+    access = Access(settings, bundles)
     device = devices.describe(environ.get("CUDA_VISIBLE_DEVICES", ""))
 
     # Tried again once, for a connection that was cut; the slot decides what waits for how long.
@@ -96,7 +99,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
     beats = Beats(beat_store, who, settings.lease_ms, stopping.write_end, outage)
     signals = _signals(settings, stopping)
     shelf = Shelf(settings)
-    attempts = Attempts(settings, environ, access, beats, signals, shelf)
+    attempts = Attempts(settings, environ, access, beats, signals, shelf, bundles)
     doomed = DoomedFiles(connect(settings.redis_url, retries=1), Keys(settings.prefix))
     tidy = Tidy(settings, shelf, doomed)
     suggesters = Suggesters(environ, name, _leads(settings, name))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from redis.exceptions import RedisError
@@ -20,7 +21,7 @@ from hpq.settings import Settings
 from hpq.store import Store
 from hpq.sweep import Sweep
 from hpq.trial import Claim, Failure, FailureKind, TrialState
-from worker.access import Access
+from worker.access import Access, Distrust
 from worker.attempt import Attempts
 from worker.beats import Beats
 from worker.execution import Result
@@ -171,6 +172,9 @@ class Slot:
             log.warning("sweep %s is left alone: %s", sweep.id, reason)
             self.refusals.refuse(sweep.id, reason)
             self._release(claim, Reason.REFUSED)
+            if isinstance(reason, Distrust):
+                with suppress(RedisError):
+                    self._store.count_distrust()
             return
         log.info("%s attempt %d starts", claim.trial, claim.attempt)
         try:

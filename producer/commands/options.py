@@ -15,7 +15,12 @@ Count = Annotated[int | None, typer.Option(help="How many trials at most (run_ca
 Seed = Annotated[int | None, typer.Option(help="The seed of the search.")]
 Name = Annotated[str | None, typer.Option(help="The sweep's name.")]
 Trainer = Annotated[str | None, typer.Option(help="The trainer, for a file that names none.")]
-CodeDir = Annotated[str | None, typer.Option("--code", help="Where the code lies.")]
+CodeDir = Annotated[
+    str | None,
+    typer.Option(
+        "--code", help="The directory of the code; it is sent along and runs from a copy."
+    ),
+]
 Canary = Annotated[
     int, typer.Option(min=0, help="So many trials must finish before the rest may start.")
 ]
