@@ -27,7 +27,7 @@ from hpq.settings import Settings
 from hpq.signing import fingerprint, key_of
 from hpq.snapshot import Worker
 from hpq.view import View
-from producer.acl import ROLES
+from producer.acl import DEFAULT_OFF, ROLES
 from producer.look.text import trials_of
 from producer.server.embedded import attach
 
@@ -94,11 +94,18 @@ def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
 
 
 def _users(redis: Redis) -> Iterator[Finding]:
-    """ACL users that a restart of the server would lose; only an administrator can ask for them.
+    """What a restart of the server would lose by its users; only an administrator can ask for them.
 
     hpq's own users are not let, and asking would only fill the server's ACL LOG.
     """
     try:
+        default = redis.acl_getuser("default") or {}
+        if "+@all" not in str(default.get("categories")) or "*" not in str(default.get("keys")):
+            yield Finding(
+                level="wrong",
+                what="the user `default` has no rights: a restart leaves out what scripts wrote",
+                remedy=f"in the aclfile: {DEFAULT_OFF} (it is off all the same), then ACL LOAD",
+            )
         (aclfile,) = redis.config_get("aclfile").values()
         unsaved = set[str | bytes]() if aclfile else set(redis.acl_users()) - {"default"}
         if not unsaved:

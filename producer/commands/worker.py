@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from hpq.errors import SettingsError
+from hpq.errors import SettingsError, UserError
 from hpq.files import location
-from hpq.settings import read
+from hpq.settings import Settings, read
 from hpq.trial import TrialId
+from producer.cluster import tunnel
 from producer.refs import parse
 from producer.server.embedded import attach
 from producer.session import open_session
@@ -37,6 +38,7 @@ def worker(
     if not settings.redis_url:
         if settings.in_pod:
             raise SettingsError("HPQ_REDIS_URL: in a pod it must say which Redis to work for")
+        _refuse_beside_a_cluster(settings)
         attached = attach(settings.home)
         attached.keep_across_exec()
         env["HPQ_REDIS_URL"] = attached.url
@@ -55,3 +57,12 @@ def _only(ref: str) -> dict[str, str]:
             only = session.view.trial(TrialId(sweep=found.id, number=numbers[0])).id
             return {"HPQ_SWEEP": str(only), "HPQ_QUEUE": found.worker_class}
         return {"HPQ_SWEEP": found.id, "HPQ_QUEUE": found.worker_class}
+
+
+def _refuse_beside_a_cluster(settings: Settings) -> None:
+    """One here would serve the private server, where no other command looks meanwhile."""
+    if (found := tunnel.background(settings.home)) is not None:
+        raise UserError(
+            f"the connection in the background leads to {found.where}, whose workers are pods:"
+            " `hpq scale N`; or end it first: `hpq connect --stop`"
+        )

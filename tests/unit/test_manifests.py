@@ -24,7 +24,7 @@ def test_every_call_makes_new_passwords_and_redis_gets_their_hashes_only() -> No
     data = {s["metadata"]["name"]: s["stringData"] for s in first}  # type: ignore[index]
     users = data.pop("hpq-redis-users")["users.acl"]
     assert data.pop("hpq-code-key") == {"key": "the-key"}
-    assert users.splitlines()[0] == "user default off"
+    assert users.splitlines()[0].startswith("user default off resetpass ")
     for name, secret in data.items():
         assert secret["username"] == name.removeprefix("hpq-redis-").join(("hpq-", ""))
         line = next(x for x in users.splitlines() if f"-{name.removeprefix('hpq-redis-')} " in x)
