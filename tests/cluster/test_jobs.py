@@ -10,7 +10,6 @@ from hpq.trial import TrialState
 from tests.cluster.conftest import Images
 from tests.cluster.place import Laptop, Namespace
 
-# Two sets of digits that train, and one that no model can have: it must fail, and cost one pod.
 SWEEP = """
     trainer: digits
     method: grid
@@ -19,6 +18,13 @@ SWEEP = """
       epochs: {value: 4}
       max_learning_rate: {value: 0.2}
       hidden: {values: [8, 16]}
+"""
+BAD = """
+    trainer: bad:train
+    code: .
+    method: grid
+    metric: {name: loss}
+    parameters: {x: {values: [1]}}
 """
 
 
@@ -74,13 +80,14 @@ def test_each_job_trains_its_set_also_after_its_pod_was_killed(
 def test_a_set_that_fails_fails_its_job_in_one_pod_and_says_why(
     namespace: Namespace, laptop: Laptop, images: Images
 ) -> None:
-    text = SWEEP.replace("[8, 16]", "[8]").replace("value: 0.2", "value: 1000000.0")
-    objects = made(namespace, laptop, images.worker, laptop.write("bad.yaml", text))
+    laptop.write("bad.py", "def train(params, trial):\n    raise KeyError(params['x'])\n")
+    file = laptop.write("bad.yaml", BAD)
+    objects = made(namespace, laptop, images.worker, file)
     sid = objects[-1]["metadata"]["labels"]["hpq/sweep"]
     namespace.apply(objects)
     laptop.wait_until(lambda: ends(namespace, sid), "the end of the Job")
     assert ends(namespace, sid) == {"1": "Failed"}
     (pod,) = namespace.pods(f"hpq/sweep={sid}")
     log = namespace.kubectl("logs", pod["metadata"]["name"])
-    assert f"hpq worker: {sid}/1 failed: " in log
+    assert f"hpq worker: {sid}/1 failed: KeyError: 1" in log
     laptop.wait_over(sid)
