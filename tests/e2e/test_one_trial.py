@@ -77,3 +77,22 @@ def test_a_failure_and_what_no_other_pod_would_do_better_are_exit_codes_with_a_l
     assert f"hpq worker: {sid}/1 failed: KeyError: 1" in lab.log()
     assert code_of(lab, started(lab, sid, 9)) == 4
     lab.wait_over(sid)
+
+
+def test_jobs_of_too_many_sets_or_of_such_as_are_made_late_are_refused_before_anything_is_written(
+    lab,
+) -> None:
+    space = "parameters: {x: {min: 0.0, max: 1.0}}\n"
+    head = "trainer: steered:train\nmetric: {name: loss, goal: minimize}\n"
+    late = lab.write("late.yaml", f"{head}method: random\n{space}")
+    many = lab.write("many.yaml", f"{head}method: random\nrun_cap: 1001\n{space}")
+    for file, said in (
+        (late, "its sets are made while it runs"),
+        (many, "1,001 sets are 1,001 Job"),
+    ):
+        done = lab.hpq("manifests", "--jobs", file)
+        assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+        assert not done.stdout
+    assert not lab.view.sweep_ids()
+    done = lab.hpq("manifests", "--jobs", late, "--replicas", 3)
+    assert done.returncode == 2 and "its sets how many" in done.stderr
