@@ -119,7 +119,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
         vitals=vitals,
     )
 
-    introduction = Introduction(settings, who, device, access, slot, shelf)
+    introduction = Introduction(settings, who, device, access, slot, shelf, digest)
     housekeeper = Housekeeper(
         settings,
         _store(settings, retries=1, timeout_s=5.0),

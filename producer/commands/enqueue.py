@@ -123,13 +123,14 @@ def _size(sweep: Sweep) -> str:
     return trials_of(int(counts.planned))
 
 
-def _queued(sweep: Sweep, count: int) -> str:
+def _queued(sweep: Sweep, count: int, reused: int) -> str:
     """What was enqueued; where sets are made while the sweep runs, by whom."""
     if not sweep.sampler:
-        return f"{trials_of(count)} queued"
+        return f"{trials_of(count - reused)} queued"
     if sweep.counts.is_open_ended:
         return f"open-ended, sets by {sweep.sampler} as workers ask; `hpq stop {sweep.id}` ends it"
-    return f"{_size(sweep)}, sets by {sweep.sampler} as workers ask"
+    left = trials_of(int(sweep.counts.planned) - reused)
+    return f"{left}, sets by {sweep.sampler} as workers ask"
 
 
 def _where(session: Session, sweep: Sweep) -> str:
@@ -168,7 +169,7 @@ def say(
         print(jsonlib.dumps({**fact, "reused": done.reused}))
         return
     if done.is_new:
-        print(f"{done.sid}: {_queued(sweep, done.trials - done.reused)}", file=sys.stderr)
+        print(f"{done.sid}: {_queued(sweep, done.trials, done.reused)}", file=sys.stderr)
         for note in done.notes:
             print(note, file=sys.stderr)
         if sweep.metric is None:

@@ -130,4 +130,4 @@ def _show_trial(view: View, found: TrialId, as_json: bool) -> None:
     told = [attempt_record(one) for one in attempts]
     more: dict[str, Any] = {"attempts": told, "history": history, "provenance": dict(ran_on)}
     more |= {"files_gone": trial.gone or None, "log_dropped": trial.thinned}
-    show_json(trial_record(trial) | more)
+    show_json(trial_record(trial, sweep) | more)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hpq.given import GivenFile
-from hpq.search.replicates import seed_of
+from hpq.search.replicates import replicate_of, seed_of
 from hpq.sweep import Sweep
 from hpq.trial import Params, Point, Trial
 from producer.look.attempts import Attempt, attempt_lines
@@ -164,8 +164,8 @@ def _replicate(trial: Trial, sweep: Sweep) -> str:
     if sweep.replicates < 2:
         return ""
     number = trial.id.number
-    place = (number - 1) % sweep.replicates + 1
-    return f"{place} of {sweep.replicates}, seed {seed_of(sweep, number, trial.params)}"
+    place, seed = replicate_of(sweep, number), seed_of(sweep, number, trial.params)
+    return f"{place} of {sweep.replicates}, seed {seed}"
 
 
 def _time(trial: Trial) -> str:

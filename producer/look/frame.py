@@ -15,7 +15,7 @@ from hpq.sweep import SweepState
 from producer.look.style import Line, Span, Style
 from producer.look.tables import Column, lay
 from producer.look.text import clean, duration
-from producer.look.trial_rows import trial_columns, trial_row
+from producer.look.trial_rows import column_names, trial_columns, trial_row
 from producer.look.verdict import needs_you, note, verdict
 
 _LONGEST = 5  # lines of what needs the user
@@ -43,10 +43,14 @@ def frame(scene: Scene, columns: int, rows: int) -> list[Line]:
     if columns < LEAST_COLUMNS or rows < LEAST_ROWS:
         return [[Span(f"too small: needs {LEAST_COLUMNS}x{LEAST_ROWS}")]]
     head = _head(scene, columns, rows)
-    foot = [_footer(scene)] if rows >= ROOMY_ROWS and scene.is_live else []
-    body = _body(scene, columns, min(rows, MOST_ROWS) - len(head) - len(foot))
-    blanks: list[Line] = [[]] * (rows - len(head) - len(body) - len(foot))
-    return [*head, *body, *(blanks if foot else []), *foot]
+    room = min(rows, MOST_ROWS) - len(head)
+    if rows < ROOMY_ROWS:
+        return [*head, *_body(scene, columns, room)[0]]
+    body, legend = _body(scene, columns, room - 1)
+    if not scene.is_live:
+        return [*head, *body, *([[Span(legend, Style.DIM)]] if legend else [])]
+    blanks: list[Line] = [[]] * (rows - len(head) - len(body) - 1)
+    return [*head, *body, *blanks, [Span(_footer(scene, legend), Style.DIM)]]
 
 
 def _head(scene: Scene, columns: int, rows: int) -> list[Line]:
@@ -72,15 +76,16 @@ def _notes(scene: Scene, columns: int, room: int, most: int) -> list[Line]:
     return out
 
 
-def _footer(scene: Scene) -> Line:
+def _footer(scene: Scene, legend: str) -> str:
     running, total = len(scene.snapshot.running), scene.snapshot.sweep.counts.running
     text = scene.on_quit
     if running < total or scene.skip:
         text += f"  ↑↓ scroll: running {scene.skip + 1}–{scene.skip + running} of {total}"
-    return [Span(text, Style.DIM)]
+    return f"{text}  {legend}" if legend else text
 
 
-def _body(scene: Scene, columns: int, room: int) -> list[Line]:
+def _body(scene: Scene, columns: int, room: int) -> tuple[list[Line], str]:
+    """The lines, and what the parameters' titles are in full that had to be shortened."""
     shot = scene.snapshot
     parts = (shot.running, shot.recent, shot.best)
     titles = 1 if any(parts) else 0
@@ -107,7 +112,7 @@ def _body(scene: Scene, columns: int, room: int) -> list[Line]:
         rows = _crew(shot.workers[: shares[3] - 1], shot.at_ms, columns)
         # A rule announces rows; without any it would look as if they were missing.
         out += [_heading(words, columns), *rows] if rows else [[Span(words, Style.DIM)]]
-    return out
+    return out, layout.legend(column_names(shot.sweep)) if any(table) else ""
 
 
 def share(room: int, wants: Sequence[int], first: Sequence[int], least: Sequence[int]) -> list[int]:

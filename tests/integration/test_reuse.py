@@ -277,3 +277,51 @@ def test_a_sweep_file_beside_the_code_is_no_part_of_it(
     (desk.folder / "conf.yaml").write_text("method: sgd\nparameters: {lr: 0.1}\n")
     done = desk.hpq("enqueue", "g1.yaml", "--reuse")
     assert "0 results taken: 2 sweeps of train.py: conf.yaml differs" in done.stderr
+
+
+@pytest.mark.parametrize("method", ["bayes", "random"])
+def test_a_sweep_whose_sets_are_made_later_begins_with_the_results_inside_its_space(
+    desk: Desk, store: Store, who: Presence, take: Take, method: str
+) -> None:
+    """They have run, so they are no part of run_cap."""
+    old = desk.sweep(GRID.replace("[1, 2, 3]", "[1.5, 2, 7]"))
+    for objective in (0.1, 0.9, 0.4):
+        finish(store, who, take(), objective)
+    late = GRID.replace("grid", method).replace("values: [1, 2, 3]", "min: 0.0, max: 5.0")
+    cap = "points: [{x: 4.5}]\nrun_cap: 6\n" if method == "bayes" else ""
+    done = desk.put(late + cap, "--reuse")
+    assert f"2 results of {old}" in done.stderr
+    new = done.stdout.strip()
+    begins = [(4.5, "queued")] if cap else []
+    assert desk.trials(new) == [*begins, (1.5, "finished"), (2, "finished")]
+    sweep = desk.view.sweep(new)
+    if cap:
+        assert (sweep.run_cap, sweep.counts.to_come) == (
+            8,
+            5,
+        ) and "6 trials, sets by auto" in done.stderr
+    else:
+        assert sweep.counts.is_open_ended and "open-ended" in done.stderr
+    assert not hold_audit(desk.view, new).violations
+
+
+def test_of_a_finite_space_no_more_sets_are_awaited_than_it_has(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    two_finished(desk, store, who, take)
+    late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 1, max: 4")
+    new = desk.sweep(late, "--reuse")
+    counts = desk.view.sweep(new).counts
+    assert (counts.finished, counts.to_come) == (2, 2)
+
+
+def test_replicates_are_begun_with_where_all_of_a_set_have_a_result(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    desk.sweep(GRID + "replicates: 2\n")
+    for objective in (0.1, 0.2, 0.3):  # both of x = 1, one of x = 2
+        finish(store, who, take(), objective)
+    late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
+    new = desk.sweep(late + "replicates: 2\nrun_cap: 4\n", "--reuse")
+    assert desk.trials(new) == [(1, "finished"), (1, "finished")]
+    assert desk.view.sweep(new).counts.to_come == 4

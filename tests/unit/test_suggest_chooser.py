@@ -98,6 +98,14 @@ def test_who_takes_over_goes_on_with_what_is_known() -> None:
     assert sum(value(params) < middle for params in further) >= 14
 
 
+def test_results_that_a_sweep_begins_with_are_learnt_from_at_once() -> None:
+    chooser = Chooser(Search(space=PLAIN))
+    for number, params in enumerate(course(Chooser(Search(space=PLAIN)), 12), 1):
+        chooser.add(number, params)
+        chooser.ends(number, value(params))
+    assert chooser.ask(13, {}) is not None and chooser.by is Sampler.TPE
+
+
 def test_a_set_of_another_space_is_passed_over() -> None:
     chooser = Chooser(Search(space=FEW))
     chooser.add(1, {"a": 9, "b": "text"})
