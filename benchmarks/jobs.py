@@ -23,8 +23,8 @@ from benchmarks.figures import Figure
 from benchmarks.table import text
 from hpq.trial import TrialId
 from tests.cluster import kube
-from tests.cluster.kube import Cluster
-from tests.cluster.place import Laptop, Namespace
+from tests.cluster.kube import Cluster, tweaked
+from tests.cluster.place import SETTINGS, Laptop, Namespace
 
 _SETS, _SLOTS = 16, 2
 _DEADLINE_S = 1200.0
@@ -56,7 +56,7 @@ _SWEEP = """
     method: grid
     metric: {name: acc, goal: maximize}
     parameters:
-      epochs: {value: 200}
+      epochs: {value: 100}
       max_learning_rate: {values: [0.01, 0.05, 0.2, 0.8]}
       momentum: {values: [0.5, 0.9]}
       hidden: {values: [8, 128]}
@@ -110,8 +110,8 @@ def _run(laptop: Laptop, start: Callable[[], str]) -> tuple[list[float], float]:
 
 def _by_jobs(namespace: Namespace, laptop: Laptop, image: str, file: Path) -> str:
     words = ("manifests", "--namespace", namespace.name, "--image", image, "--gpus", 0)
-    printed = laptop.ok(*words, "--set", "OMP_NUM_THREADS=1", "--jobs", file)
-    objects = [one for one in yaml.safe_load_all(printed) if one]
+    printed = laptop.ok(*words, "--jobs", file)
+    objects = tweaked([one for one in yaml.safe_load_all(printed) if one], SETTINGS)
     _limited(objects)
     namespace.apply(objects)
     return str(objects[-1]["metadata"]["labels"]["hpq/sweep"])

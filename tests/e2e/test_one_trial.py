@@ -37,9 +37,15 @@ def test_it_takes_its_own_trial_and_no_other_and_ends_when_that_is_over(lab) -> 
     lab.wait_over(sid)
 
 
-def test_told_to_go_it_gives_its_trial_back_and_is_not_taken_for_done(lab) -> None:
+def test_it_waits_for_the_server_and_told_to_go_it_gives_its_trial_back_and_is_not_taken_for_done(
+    lab,
+) -> None:
     sid = lab.steered(1)
+    lab.server.kill()
     first = started(lab, sid, 1)
+    said = lambda: "starting another in" in lab.log()  # noqa: E731
+    lab.wait_until(said, "a worker that found no server")
+    lab.server.start()
     lab.wait_for("began-1-1")
     second = started(lab, sid, 1)  # waits, as after a pod whose lease has not ended
     first.send_signal(signal.SIGTERM)
