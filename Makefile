@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test unit oracle chaos lint format bench clean
+.PHONY: help install demo test cluster unit oracle chaos lint format bench clean
 
 help: ## the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -27,8 +27,11 @@ $(STAMP): pyproject.toml requirements.lock
 demo: $(STAMP) ## a real sweep of 16 sets on the digits data set, two workers
 	@$(BIN)/hpq run configs/digits.yaml --workers 2 --new
 
-test: $(STAMP) ## all tests
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+test: $(STAMP) ## all tests but those of `make cluster`
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --ignore tests/cluster
+
+cluster: $(STAMP) ## the tests in pods, on a test cluster (root); they skip where there is none
+	$(BIN)/python -m pytest -q tests/cluster
 
 unit: $(STAMP) ## the tests that need no server
 	$(BIN)/python -m pytest -q tests/unit

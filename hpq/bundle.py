@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from hpq.code import MOST_BYTES
+from hpq.code import MOST_BYTES, digest_of
 from hpq.errors import UserError
 from hpq.files import is_inert
 
@@ -48,6 +48,31 @@ def unpack(bundle: bytes, manifest: Mapping[str, str]) -> dict[str, tuple[bytes,
     Raises:
         ValueError: it is no bundle, or not the one of this manifest; it may be anybody's bytes.
     """
+    found = _read(bundle)
+    for name, (data, _) in found.items():
+        if hashlib.sha256(data).hexdigest() != manifest.get(name):
+            raise ValueError(f"{name!r} is not as its manifest says")
+    missing = sorted(manifest.keys() - found.keys())
+    if missing:
+        raise ValueError(f"{missing[0]!r} is missing")
+    return found
+
+
+def opened(bundle: bytes, digest: str) -> dict[str, tuple[bytes, int]]:
+    """{path: (content, mode)} of a bundle whose files have this code digest.
+
+    Raises:
+        ValueError: as `unpack`.
+    """
+    found = _read(bundle)
+    files = {name: hashlib.sha256(data).hexdigest() for name, (data, _) in found.items()}
+    if digest_of(files) != digest:
+        raise ValueError("its files have another digest")
+    return found
+
+
+def _read(bundle: bytes) -> dict[str, tuple[bytes, int]]:
+    """What is in a bundle: regular files under inert names, each once (ValueError for others)."""
     found: dict[str, tuple[bytes, int]] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(_inflated(bundle)), mode="r:") as tar:
@@ -56,14 +81,9 @@ def unpack(bundle: bytes, manifest: Mapping[str, str]) -> dict[str, tuple[bytes,
                 data = file.read() if file else b""
                 if file is None or not is_inert(name) or name in found:
                     raise ValueError(f"{name!r} is no file of the code")
-                if hashlib.sha256(data).hexdigest() != manifest.get(name):
-                    raise ValueError(f"{name!r} is not as its manifest says")
                 found[name] = data, 0o755 if entry.mode & 0o100 else 0o644
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
         raise ValueError(f"not a bundle: {error}") from None
-    missing = sorted(manifest.keys() - found.keys())
-    if missing:
-        raise ValueError(f"{missing[0]!r} is missing")
     return found
 
 

@@ -13,46 +13,53 @@ import json
 import os
 import stat
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from hpq.errors import UserError
+from hpq.ignored import is_ignored, rules_of
 
 TRACKED = frozenset({".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh"})
+UNTRACKED = frozenset({".py", ".yaml", ".yml", ".json"})
 MOST_BYTES = 10 * 1024 * 1024
 SKIPPED = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules", "site-packages"})
 
 
-def files_of(folder: Path, program: str) -> list[Path]:
+def files_of(folder: Path, program: str, *, is_sent: bool = False) -> list[Path]:
     """The files under a folder that count as its code, relative and sorted.
 
-    In a git checkout: tracked files of a code-like ending, as they are now, and untracked *.py that
-    git does not ignore; elsewhere *.py. Files named .… count where git tracks them. The program
-    always counts.
+    In a git checkout: tracked files of a code-like ending, as they are now (of any ending where the
+    code `is_sent`: its data goes along), and untracked *.py that git does not ignore; elsewhere
+    *.py, and *.yaml and *.json where it is sent. Files named .… count where git tracks them. What
+    is sent leaves out what .hpqignore names, and without git .gitignore. The program always counts.
     """
     tracked = _git(folder, "ls-files", "-z", "--cached")
     if tracked is None:
-        found = [p.relative_to(folder) for p in _python_files(folder)]
+        endings = UNTRACKED if is_sent else frozenset({".py"})
+        found = [p.relative_to(folder) for p in _files(folder, endings)]
     else:
-        found = [p for p in tracked if p.suffix in TRACKED]
+        found = [p for p in tracked if is_sent or p.suffix in TRACKED]
         others = _git(folder, "ls-files", "-z", "--others", "--exclude-standard") or []
-        found += [p for p in others if _is_python(p)]
+        found += [p for p in others if _is_code(p, frozenset({".py"}))]
+    if is_sent:
+        names = (".hpqignore",) if tracked is not None else (".gitignore", ".hpqignore")
+        found = [p for p in found if not is_ignored(p, rules_of(folder, names))]
     if program:
         found.append(Path(program))
     return sorted({p for p in found if (folder / p).is_file()})  # links are followed
 
 
-def _python_files(folder: Path) -> Iterable[Path]:
+def _files(folder: Path, endings: Collection[str]) -> Iterable[Path]:
     for entry in sorted(folder.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
             if entry.name not in SKIPPED and not entry.name.startswith("."):
-                yield from _python_files(entry)
-        elif _is_python(entry):
+                yield from _files(entry, endings)
+        elif _is_code(entry, endings):
             yield entry
 
 
-def _is_python(path: Path) -> bool:
-    return path.suffix == ".py" and not path.name.startswith(".")
+def _is_code(path: Path, endings: Collection[str]) -> bool:
+    return path.suffix in endings and not path.name.startswith(".")
 
 
 def _git(folder: Path, *args: str) -> list[Path] | None:
@@ -68,7 +75,11 @@ def _git(folder: Path, *args: str) -> list[Path] | None:
 
 
 def manifest(
-    folder: Path, program: str, without: Callable[[Path], bool] | None = None
+    folder: Path,
+    program: str,
+    without: Callable[[Path], bool] | None = None,
+    *,
+    is_sent: bool = False,
 ) -> dict[str, str]:
     """{path: sha256} of the code under a folder, without the files of which `without` says so.
 
@@ -76,14 +87,15 @@ def manifest(
         UserError: the files are more than 10 MiB (names the largest), or one cannot be read.
     """
     sizes: dict[Path, int] = {}
-    for path in files_of(folder, program):
+    for path in files_of(folder, program, is_sent=is_sent):
         whole = folder / path
         if without is None or not without(whole):
             sizes[path] = _size(whole)
     if sum(sizes.values()) > MOST_BYTES:  # before a byte of them is read
         largest = sorted(sizes, key=lambda p: -sizes[p])[:3]
         named = ", ".join(f"{p} ({sizes[p] // 1024:,} KiB)" for p in largest)
-        raise UserError(f"{folder}: the code is over 10 MiB; the largest files are {named}")
+        remedy = "; leave out what is not code: a line each in .hpqignore" if is_sent else ""
+        raise UserError(f"{folder}: the code is over 10 MiB; the largest files are {named}{remedy}")
     try:
         return {str(path): _digest(folder / path) for path in sizes}
     except OSError as error:

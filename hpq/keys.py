@@ -8,7 +8,7 @@ P:digests       hash  sweep digest → sweep id, for enqueue of what is there al
 P:last          hash  owner → id of the last sweep
 P:settle        hash  run_id of the server and since when the reaper trusts it; booked:C → when the
                       counts of class C were put right last
-P:counters      hash  things that happened, counted (stale_commits, leases_expired, set_aside, …)
+P:counters      hash  things that happened, counted (stale_commits, leases_expired, code_refused, …)
 P:set-aside     list  the newest 100 ids of what lay on a ticket queue and was no ticket
 P:removing      set   ids of sweeps whose deletion is not done
 P:doomed:F      stream  s, n of trials (n "": of sweeps) whose files in store F may go

@@ -65,18 +65,20 @@ class Lead:
         """Hold it for another while."""
         return self._call(self._lease_ms)
 
-    def append(self, first: int, rows: Rows, no_more: str = "") -> Answer:
-        """Add sets, numbered from `first`; `no_more` says why these were the last."""
-        return self._call(self._lease_ms, first, rows, no_more)
+    def append(self, first: int, rows: Rows, no_more: str = "", by: str = "") -> Answer:
+        """Add sets, numbered from `first`; `no_more` says why these were the last, `by` whose."""
+        return self._call(self._lease_ms, first, rows, no_more, by)
 
     def give_back(self) -> None:
         """Let another take it."""
         if self._token:
             self._call(0)
 
-    def _call(self, lease_ms: int, first: int = 0, rows: Rows = (), no_more: str = "") -> Answer:
+    def _call(
+        self, lease_ms: int, first: int = 0, rows: Rows = (), no_more: str = "", by: str = ""
+    ) -> Answer:
         flat = [part for row in rows for part in row]
-        args = (self._sid, self._who, self._token, lease_ms, no_more, first)
+        args = (self._sid, self._who, self._token, lease_ms, no_more, first, by)
         word, rest = self._scripts.run("suggest", *args, *flat)
         if word not in ("ok", "over"):
             return Answer(word=word)

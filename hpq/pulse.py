@@ -9,7 +9,13 @@ from redis import Redis
 
 from hpq.keys import Keys
 
-COUNTED = ("leases_expired", "stale_commits", "set_aside")
+# By the name in graphs, the field of the counters.
+COUNTED = {
+    "leases_expired": "leases_expired",
+    "stale_commits": "stale_commits",
+    "set_aside": "tickets_set_aside",
+    "code_refused": "code_refused",
+}
 
 
 def pulse(redis: Redis, keys: Keys, worker_class: str) -> Mapping[str, float]:
@@ -20,7 +26,7 @@ def pulse(redis: Redis, keys: Keys, worker_class: str) -> Mapping[str, float]:
     """
     pipe = redis.pipeline(transaction=False)
     pipe.llen(keys.demand(worker_class))
-    pipe.hmget(keys.counters, COUNTED)
+    pipe.hmget(keys.counters, list(COUNTED.values()))
     pipe.info("memory")
     pipe.info("persistence")
     answers: list[Any] = pipe.execute()

@@ -37,7 +37,7 @@ class Settings:
     store: str = field(default="", repr=False)  # a URL may carry a password
     checkpoint_s: float = 60.0  # between two checkpoints of a shipped trainer
     queue: str = "default"
-    sweep: str = ""  # a worker's: the only sweep to work on
+    sweep: str = ""  # a worker's: the only sweep, or trial (`sweep/7`), to work on
     lease_s: float = 30.0
     reap_s: float = 5.0
     grace_s: float = 12.0
@@ -47,13 +47,20 @@ class Settings:
     trials_per_gpu: int = 1
     allow: tuple[str, ...] = ()
     code: Path | None = None
+    python: str = ""  # of programs; empty = the one on PATH
     code_key: str = field(default="", repr=False)
     pass_env: tuple[str, ...] = ()
     port: int = 0  # 0 = no health endpoint
     image: str = ""
     node: str = ""  # empty = the host's name
+    pod: str = ""
     log: str = "info"
     in_pod: bool = False  # KUBERNETES_SERVICE_HOST is set
+
+    @property
+    def is_for_one(self) -> bool:
+        """True where a worker is for one trial, and ends with it."""
+        return "/" in self.sweep
 
     @property
     def lease_ms(self) -> int:
@@ -68,8 +75,8 @@ def _name(text: str) -> str:
 
 
 def _sweep(text: str) -> str:
-    if not re.fullmatch("[a-z0-9-]+", text):
-        raise ValueError("use a sweep's id, as `hpq ls` shows it")
+    if not re.fullmatch("[a-z0-9-]+(/[1-9][0-9]*)?", text):
+        raise ValueError("use a sweep's id, as `hpq ls` shows it, or SWEEP/7 for one trial of it")
     return text
 
 
@@ -132,11 +139,13 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "trials_per_gpu": _count(1, 64),
     "allow": _lines,
     "code": lambda t: Path(t).expanduser(),
+    "python": str,
     "code_key": str,
     "pass_env": _words,
     "port": _count(0, 65535),
     "image": str,
     "node": str,
+    "pod": str,
     "log": _level,
 }
 
@@ -155,7 +164,7 @@ ABOUT: Mapping[str, str] = {
     "store": "where checkpoints and artifacts go",
     "checkpoint_s": "seconds between two checkpoints of a shipped trainer",
     "queue": "the class of the workers started here",
-    "sweep": "the only sweep of the workers started here; unset: any",
+    "sweep": "the only sweep of the workers started here, or SWEEP/7, the only trial; unset: any",
     "lease_s": "seconds without a beat until a trial is given to another",
     "reap_s": "seconds between two looks for lost trials",
     "grace_s": "seconds that a trial has when its worker must go; in a pod, less than it has",
@@ -165,11 +174,13 @@ ABOUT: Mapping[str, str] = {
     "trials_per_gpu": "trials that share a GPU",
     "allow": "code that workers here run unsigned, separated by ;",
     "code": "where an image has its programs",
+    "python": "what runs programs (${interpreter}); unset: python on PATH, as with W&B",
     "code_key": "signs and checks code; unset: the key under HPQ_HOME",
     "pass_env": "variables that a sweep's pass_env may ask for, in a pod",
     "port": "of /livez, /readyz and /metrics; 0: none",
     "image": "the image's name, kept with each attempt",
     "node": "this machine's name in tables; unset: its host name",
+    "pod": "the pod's name, by which `hpq scale` knows its worker",
     "log": "debug, info, warning or error",
 }
 

@@ -26,7 +26,7 @@ class Worker:
     host: str = ""
     pid: int = 0
     worker_class: str = ""
-    state: str = "idle"  # idle | busy | silent | stopping | faulty
+    state: str = "idle"  # idle | busy | silent | stopping | draining | drained | faulty
     trial: str = ""
     seen_ms: int = 0
     started_ms: int = 0
@@ -36,7 +36,9 @@ class Worker:
     takes: tuple[str, ...] = ()
     key: str = ""
     store: str = ""
+    code: str = ""  # its HPQ_CODE
     only: str = ""  # the one sweep that it is there for; "" for any
+    pod: str = ""  # its pod's name; "" outside a cluster
     refuses: dict[str, str] = field(default_factory=dict)
 
 

@@ -72,11 +72,12 @@ class Store(ControlStore):
         only: str = "",
         leave: Callable[[str], object] = lambda _: None,
         feed: Callable[[str], object] = lambda _: None,
+        drained: Callable[[], object] = lambda: None,
     ) -> Claim | None:
         """The next trial for a worker (of one sweep `only`), or None where it may take none.
 
         `leave` hears of a sweep that was left because a newer version made it, `feed` of one whose
-        sets nobody makes.
+        sets nobody makes, `drained` that a person told this worker to take nothing.
         """
         skipped = f",{','.join(skip)},"
         by = (who.worker_class, who.name, who.host)
@@ -84,6 +85,9 @@ class Store(ControlStore):
             word, rest = self._scripts.run(
                 "claim", *by, nonce, lease_ms, SCHEMA, provenance, skipped, only
             )
+            if word == "drained":
+                drained()
+                return None
             if rest[-1]:
                 feed(rest[-1].decode())
             if word == "empty":

@@ -35,6 +35,10 @@ class CodeStore:
         pipe.expire(key, UNSEALED_TTL_S)
         pipe.execute()
 
+    def count_distrust(self) -> None:
+        """Count a sweep that a worker leaves: not signed, or not what was signed."""
+        self._redis.hincrby(self._keys.counters, "code_refused", 1)
+
     def code(self, digest: str) -> str | None:
         """The manifest of a code digest, or None."""
         raw: Any = self._redis.hget(self._keys.code, digest)

@@ -48,6 +48,14 @@ class ControlStore(CodeStore):
         """Change limits of a sweep: max_parallel, priority, retries, timeout_s."""
         self.control(sid, "set", *wire.flatten(fields))
 
+    def drain(self, worker: str, *, undo: bool = False, lasts_ms: int = 0) -> str | None:
+        """Let a worker take nothing more (for so long; 0: until undone), or again.
+
+        Answers the trial that it is at, "" where it is idle; None where it is not alive.
+        """
+        word, rest = self._scripts.run("drain", worker, "undo" if undo else "drain", lasts_ms)
+        return None if word == "unknown" else str(rest[0].decode())
+
     def retry(self, sid: str, numbers: Sequence[int]) -> int:
         """Queue trials in a terminal state again; answers how many.
 

@@ -132,9 +132,10 @@ class Launch:
     """What a worker starts for a trial: exactly one of trainer and program is set.
 
     `command` is W&B's template (whole-item macros), empty for a trainer. `code_dir` is where local
-    code lies and runs ("" for shipped or installed trainers); `code` is the digest of that code, or
-    the distribution and version of an installed trainer. `wandb` is for programs; None is what an
-    hpq before schema 2 has enqueued.
+    code lies and runs ("" for shipped or installed trainers, and for code that is `bundled`: it
+    comes from Redis, and a copy of it runs); `code` is the digest of that code, or the distribution
+    and version of an installed trainer. `wandb` is for programs; None is what an hpq before
+    schema 2 has enqueued.
     """
 
     trainer: str = ""
@@ -145,6 +146,7 @@ class Launch:
     pass_env: tuple[str, ...] = ()
     resident: bool = False
     wandb: Wandb | None = None
+    bundled: bool = False
 
     @property
     def what(self) -> str:
@@ -222,6 +224,7 @@ class Sweep:
     sampler: str = ""  # who makes its sets while it runs; "" where all are made at enqueue
     search: str = ""  # what that one needs to know (wire_search); "" likewise
     run_cap: int = 0  # the most sets that are made so; 0 = no end
+    made: Mapping[str, int] = field(default_factory=dict)  # by which sampler, how many trials so
     no_more: str = ""  # why no further ones are made: stopped, cancelled, exhausted, …
     keep: Keep | None = None  # None: all artifacts, and no checkpoint of what is finished
     early: EarlyTerminate | None = None

@@ -223,6 +223,7 @@ class Trial:
     phase: str = ""
     provenance: str = ""
     checkpoint: Checkpoint | None = None
+    checkpoint_ms: int = 0  # when it was published; 0 where a worker of an older version did
     artifacts: Artifacts | None = None
     restarted: str = ""  # why the last attempt could not go on from a checkpoint
     gone: str = ""  # who let its files go: keep, or rm (and an archive brought the sweep back)

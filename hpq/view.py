@@ -26,6 +26,7 @@ from hpq.trials_view import TrialsView
 
 _ZSETS = ("waiting", "running", "dropped")
 SILENT = 0.5  # of a lease: a worker beats every sixth of it, so two beats are missing
+_AWAKE = ("idle", "busy", "draining", "drained")  # what only a worker that is heard can be
 _SOME = 200  # sweeps asked about in one round trip
 
 
@@ -159,7 +160,7 @@ class View(TrialsView, BooksView):
         for name, _ in names:
             pipe.hgetall(self._keys.worker(name.decode()))
         found = [
-            _worker(self._keys, name.decode(), int(seen), row, late_ms)
+            _worker(self._keys, name.decode(), int(seen), row, late_ms, now_ms)
             for (name, seen), row in zip(names, pipe.execute(), strict=True)
             if row
         ]
@@ -208,15 +209,17 @@ class View(TrialsView, BooksView):
             return None
 
 
-def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float) -> Worker:
+def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float, now_ms: int) -> Worker:
     r = Reader(keys.worker(name), row)
     state = r.text("state")
+    if state in ("idle", "busy") and _is_drained(r.text("drain"), now_ms):
+        state = "drained" if state == "idle" else "draining"
     return Worker(
         name=name,
         host=r.text("host"),
         pid=r.whole("pid"),
         worker_class=r.text("class"),
-        state="silent" if seen_ms < late_ms and state in ("idle", "busy") else state,
+        state="silent" if seen_ms < late_ms and state in _AWAKE else state,
         trial=r.text("trial"),
         seen_ms=seen_ms,
         started_ms=r.whole("started_ms"),
@@ -226,6 +229,13 @@ def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float) -> Wo
         takes=tuple(r.json("takes", [])),
         key=r.text("key"),
         store=r.text("store"),
+        code=r.text("code"),
         only=r.text("only"),
+        pod=r.text("pod"),
         refuses=r.json("refuses", {}),
     )
+
+
+def _is_drained(until: str, now_ms: int) -> bool:
+    """As the scripts read it: until a time in ms, or for good (0)."""
+    return until.isdigit() and (int(until) == 0 or int(until) > now_ms)

@@ -117,6 +117,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         search=r.text("search"),
         run_cap=r.whole("run_cap"),
         no_more=r.text("no_more"),
+        made={by: int(count) for by, count in r.reals(b"made:").items()},
         reached=r.parse("reached", None, wire_early.reached),
         bands=r.parse("bands", (), wire_early.bands),
         counts=counts,

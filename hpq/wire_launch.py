@@ -22,6 +22,8 @@ def encode_launch(launch: Launch) -> str:
     }
     if launch.wandb is not None:  # what an older hpq has signed does not have it
         data["wandb"] = launch.wandb
+    if launch.bundled:
+        data["bundled"] = True
     return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
 
@@ -41,6 +43,7 @@ def decode_launch(text: str) -> Launch:
     for field in ("trainer", "program", "code", "code_dir"):
         if not isinstance(data.get(field, ""), str):
             raise ValueError(f"{field} is no text")
+    data["bundled"] = data.get("bundled") is True
     told = data.get("wandb")
     data["wandb"] = word(Wandb, told) if isinstance(told, str) else None
     return Launch(**{name: data[name] for name in Launch.__slots__ if name in data})

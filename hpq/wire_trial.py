@@ -67,6 +67,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         failure=failure,
         phase=phase,
         provenance=r.text("provenance"),
+        checkpoint_ms=r.whole("checkpoint_ms"),
         checkpoint=r.parse("checkpoint", None, lambda text: known(Checkpoint, text)),
         artifacts=r.parse("artifacts", None, lambda text: known(Artifacts, text)),
         restarted=r.text("restarted"),

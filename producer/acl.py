@@ -12,6 +12,9 @@ from hashlib import sha256
 
 ROLES = ("producer", "worker", "viewer", "autoscaler")
 Version = tuple[int, int]
+# Nobody comes in without a name. The user keeps its rights all the same: a server may play its
+# append-only file back as `default`, and then leaves out what that may not do (Redis 7.0 does).
+DEFAULT_OFF = "user default off resetpass ~* &* +@all"
 
 _READS = ("-@all", "+@read", "+@connection", "-@dangerous", "-scan", "-randomkey", "-dbsize")
 _WRITES = ("-@all", "+@read", "+@write", "+@connection", "+@transaction", "-@dangerous", "-@admin",
@@ -42,7 +45,7 @@ def users(prefix: str, version: Version) -> list[User]:
         "producer": (*own, *tickets),
         "worker": (*own, *tickets, *register),
         "viewer": (f"{reads}{prefix}:*",),
-        "autoscaler": (f"{reads}{prefix}:demand:*",),
+        "autoscaler": (f"~{prefix}:demand:*",),  # an EVAL wants the right to write its keys
     }
     does = {"producer": _WRITES, "worker": _WRITES, "viewer": _READS, "autoscaler": _SCALES}
     more = _ALL if version >= (7, 0) else (*_ALL, *_NAMES_ITSELF)

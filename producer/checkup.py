@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import secrets
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from hpq.connection import FIRST_S, check_server, connect
 from hpq.errors import ExitCode, HpqError, SettingsError
 from hpq.files import open_files
 from hpq.gpus import gpu_names
+from hpq.interpreter import interpreter, is_own
 from hpq.keys import Keys
 from hpq.passwords import redact
 from hpq.room import room_of
@@ -24,7 +27,7 @@ from hpq.settings import Settings
 from hpq.signing import fingerprint, key_of
 from hpq.snapshot import Worker
 from hpq.view import View
-from producer.acl import ROLES
+from producer.acl import DEFAULT_OFF, ROLES
 from producer.look.text import trials_of
 from producer.server.embedded import attach
 
@@ -91,11 +94,18 @@ def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
 
 
 def _users(redis: Redis) -> Iterator[Finding]:
-    """ACL users that a restart of the server would lose; only an administrator can ask for them.
+    """What a restart of the server would lose by its users; only an administrator can ask for them.
 
     hpq's own users are not let, and asking would only fill the server's ACL LOG.
     """
     try:
+        default = redis.acl_getuser("default") or {}
+        if "+@all" not in str(default.get("categories")) or "*" not in str(default.get("keys")):
+            yield Finding(
+                level="wrong",
+                what="the user `default` has no rights: a restart leaves out what scripts wrote",
+                remedy=f"in the aclfile: {DEFAULT_OFF} (it is off all the same), then ACL LOAD",
+            )
         (aclfile,) = redis.config_get("aclfile").values()
         unsaved = set[str | bytes]() if aclfile else set(redis.acl_users()) - {"default"}
         if not unsaved:
@@ -182,8 +192,26 @@ def _store(settings: Settings) -> Finding:
     return Finding(level="good", what=f"HPQ_STORE={place} can be written; its id is {files.id}")
 
 
+def _python(settings: Settings) -> Finding:
+    """Which Python the programs of workers started here get."""
+    try:
+        python = interpreter(os.environ, settings.python)
+    except SettingsError as error:
+        return Finding(level="wrong", what=str(error), exit_code=int(error.exit_code))
+    if is_own(python):
+        return Finding(level="good", what=f"programs run in {python}, as hpq itself does")
+    how = "HPQ_PYTHON" if settings.python else "the one on PATH"
+    return Finding(
+        level="note",
+        what=f"programs run in {python} ({how}), hpq itself in {sys.executable}",
+        remedy="right where that one has your libraries; else start workers where their"
+        " environment is active, or set HPQ_PYTHON=/its/bin/python",
+    )
+
+
 def _here(settings: Settings) -> Iterator[Finding]:
     yield _store(settings)
+    yield _python(settings)
     if settings.data is None:
         yield Finding(
             level="note",

@@ -30,6 +30,7 @@ from producer.reuse_lines import reuse_lines
 from producer.room import check_room
 from producer.scaffold.placeholders import refuse_unfilled
 from producer.session import Session
+from producer.sight import check_seen
 from producer.sweepfile.spec import SweepSpec, count, rows, sets
 from producer.writing import growing_of, store_of
 
@@ -82,6 +83,7 @@ def enqueue(
     code = launching.find(spec, file, Path.cwd(), code_dir)
     mark = digest(spec.source, spec.seed, code_mark(code.launch))
     store = store_of(session)
+    check_seen(session, spec.queue, code)
     there = None if again else session.view.find_digest(mark)
     if there is not None:
         return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
@@ -90,7 +92,7 @@ def enqueue(
         warn(line)
     sid = _new_id(session, spec.name)
     key = signing.key_of(session.settings, make=True)
-    origin, diff = provenance.collect(file, code.launch)
+    origin, diff = provenance.collect(file, code.launch, code.folder if code.files else None)
     sweep = replace(
         _sweep(session, spec, sid, mark, code, key),
         canary=canary,
@@ -128,7 +130,7 @@ def enqueue(
 def _is_of_now(spec: SweepSpec, launch: Launch) -> bool:
     """True for what a worker of schema 1 would do wrong without knowing it."""
     has_target = spec.metric is not None and spec.metric.target is not None
-    return bool(spec.replicates > 1 or spec.early or has_target or launch.wandb)
+    return bool(spec.replicates > 1 or spec.early or has_target or launch.wandb or launch.bundled)
 
 
 def _seal(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-
-from hpq.search.record import Sampler, Search, missing
+from hpq.search.record import BY_DEFAULT, Sampler, Search, is_installed, missing, unaided
 from hpq.sweep import Goal, Impute, Take
 from producer.sweepfile.spec import SweepSpec, is_late
 
@@ -33,11 +31,16 @@ def sampler_of(spec: SweepSpec) -> Sampler:
     """Who makes the sets."""
     if spec.method != "bayes":
         return Sampler.RANDOM
-    return Sampler(spec.sampler or Sampler.TPE)
+    return Sampler(spec.sampler or BY_DEFAULT)
 
 
 def lacks(spec: SweepSpec) -> str | None:
     """What has to be installed here for the sampler to run here, in a line."""
     if not is_late(spec):
         return None
-    return missing(sampler_of(spec), lambda name: importlib.util.find_spec(name) is not None)
+    return missing(sampler_of(spec), is_installed)
+
+
+def is_unaided(spec: SweepSpec) -> str | None:
+    """What has to be installed here for the sampler to find its best sets here, in a line."""
+    return unaided(sampler_of(spec), is_installed) if is_late(spec) else None

@@ -20,15 +20,11 @@ from producer.sweepfile.spec import SweepSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """A launch record and, where it is local code, the manifest that its digest stands for."""
+    """A launch record and, where it is the user's code, its manifest and the directory of it."""
 
     launch: Launch
     files: dict[str, str] | None = None
-
-    @property
-    def folder(self) -> Path:
-        """Where local code lies."""
-        return Path(self.launch.code_dir)
+    folder: Path = Path()
 
 
 class _Nowhere(Exception):
@@ -38,7 +34,8 @@ class _Nowhere(Exception):
 def find(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None = None) -> Code:
     """The code that a sweep file means; `code_dir` is --code.
 
-    A program is looked for as W&B does, from the working directory, and then beside the file.
+    A program is looked for as W&B does, from the working directory, and then beside the file. What
+    `code:` or --code names is sent along and runs from a copy; else it runs where it lies.
 
     Raises:
         UserError: it is nowhere (names the places), or too large to fingerprint.
@@ -58,12 +55,13 @@ def find(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None = None) ->
         """The sweep file, and other sweeps' beside it: their edits change nothing that runs."""
         return path.resolve() == file or (path not in named and is_sweep_file(path))
 
-    files = code.manifest(folder, spec.program, without=is_no_code)
-    launch = _launch(spec, code.digest_of(files), str(folder.resolve()))
-    return Code(launch=launch, files=files)
+    folder, is_sent = folder.resolve(), bool(code_dir or spec.code)
+    files = code.manifest(folder, spec.program, without=is_no_code, is_sent=is_sent)
+    launch = _launch(spec, code.digest_of(files), "" if is_sent else str(folder), bundled=is_sent)
+    return Code(launch=launch, files=files, folder=folder)
 
 
-def _launch(spec: SweepSpec, digest: str, code_dir: str = "") -> Launch:
+def _launch(spec: SweepSpec, digest: str, code_dir: str = "", *, bundled: bool = False) -> Launch:
     return Launch(
         trainer=spec.trainer,
         program=spec.program,
@@ -73,6 +71,7 @@ def _launch(spec: SweepSpec, digest: str, code_dir: str = "") -> Launch:
         pass_env=spec.pass_env,
         resident=spec.resident,
         wandb=None if spec.trainer else spec.wandb,
+        bundled=bundled,
     )
 
 

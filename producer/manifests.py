@@ -9,16 +9,22 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from hpq.errors import UserError
+from producer import manifest_parts as parts
+from producer.manifest_parts import Part, WorkerClass
 
 _HERE = Path(__file__).resolve().parent
 BASE = "base"
 _OPTIONAL = "components"
+_HEAD = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+Yaml = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +36,19 @@ class Wanted:
     queue: str = "default"
     replicas: int | None = None
     gpus: int | None = None  # of each pod; 0 = none, which is the component cpu
-    components: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)  # HPQ_* of the workers
+
+    @property
+    def classes(self) -> list[WorkerClass]:
+        """The further classes of workers."""
+        return [p.worker_class() for p in self.parts if p.name == parts.CLASS]
+
+    @property
+    def components(self) -> list[str]:
+        """The components in the order in which they build on each other."""
+        names = {p.name for p in self.parts} - {parts.CLASS}
+        return sorted(names | ({"cpu"} if self.gpus == 0 else set()), key=parts.turn)
 
 
 def folder() -> Path:
@@ -46,30 +64,66 @@ def components() -> list[str]:
     return sorted(p.parent.name for p in (folder() / _OPTIONAL).glob("*/kustomization.yaml"))
 
 
-def overlay(wanted: Wanted, root: str) -> dict[str, object]:
-    """The kustomization that says what is wanted, with the manifests lying at `root`."""
-    names = (*wanted.components, *(["cpu"] if wanted.gpus == 0 else []))
-    for name in names:
-        if name not in components():
-            raise UserError(
-                f"--with {name}: no such component; there are {', '.join(components())}"
-            )
-    made: dict[str, object] = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
+def overlay(wanted: Wanted, root: str) -> Yaml:
+    """The kustomization that says what is wanted, with the manifests lying at `root`.
+
+    The further classes are its resources `class-NAME`, which `class_of` makes.
+    """
+    _check(wanted)
+    classes = wanted.classes
+    made: Yaml = {
+        **_HEAD,
         "namespace": wanted.namespace,
-        "resources": [f"{root}/{BASE}"],
-        "components": [f"{root}/{_OPTIONAL}/{name}" for name in dict.fromkeys(names)],
-        "replacements": [{"path": f"{root}/replacements.yaml"}],
+        "labels": [{"pairs": {"app.kubernetes.io/part-of": "hpq"}}],
+        "resources": [f"{root}/{BASE}", *(f"class-{c.name}" for c in classes)],
+        "components": [f"{root}/{_OPTIONAL}/{name}" for name in wanted.components],
+        "images": [_image(wanted.image or "hpq-worker:latest")],
+        "patches": _patches(wanted),
+        "replacements": _replacements(wanted),
     }
-    if wanted.image:
-        made["images"] = [_image(wanted.image)]
+    if wanted.settings:
+        literals = [f"{name}={value}" for name, value in wanted.settings.items()]
+        made["configMapGenerator"] = [
+            {"name": "hpq-settings", "behavior": "merge", "literals": literals}
+        ]
     if wanted.replicas is not None:
         made["replicas"] = [{"name": "hpq-worker", "count": wanted.replicas}]
-    patches = _patches(wanted)
-    if patches:
-        made["patches"] = patches
     return made
+
+
+def class_of(one: WorkerClass, root: str, *, is_scaled: bool) -> Yaml:
+    """The kustomization of a further class of workers; k8s/components/class is one of them."""
+    scaler = [f"{root}/{_OPTIONAL}/keda/scaler"] if is_scaled else []
+    return {
+        **_HEAD,
+        "resources": [f"{root}/worker", *scaler],
+        "nameSuffix": f"-worker-{one.name}",
+        "labels": [
+            {
+                "pairs": {"app.kubernetes.io/instance": f"hpq-worker-{one.name}"},
+                "includeSelectors": True,
+            }
+        ],
+        "patches": [parts.class_patch("hpq", one.name, one.gpus)],
+    }
+
+
+def _check(wanted: Wanted) -> None:
+    there = components()
+    for name in [*wanted.components, *(p.name for p in wanted.parts)]:
+        if name not in there:
+            raise UserError(f"--with {name}: no such component; there are {', '.join(there)}")
+    if "keda" in wanted.components and wanted.replicas is not None:
+        raise UserError(
+            "--replicas: with keda, that decides; --with keda=MAX says how many at most"
+        )
+    for one, other in (("dataset", "nfs"), ("store", "bucket")):
+        if one in wanted.components and other in wanted.components:
+            raise UserError(f"--with {one} and --with {other} are for the same thing; take one")
+    names = [wanted.queue, *(c.name for c in wanted.classes)]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"--with class={name}: another class has this queue")
 
 
 def _image(image: str) -> dict[str, str]:
@@ -85,27 +139,21 @@ def _image(image: str) -> dict[str, str]:
     }
 
 
-def _patches(wanted: Wanted) -> list[dict[str, object]]:
-    container: dict[str, object] = {"name": "worker"}
-    if wanted.queue != "default":
-        container["env"] = [{"name": "HPQ_QUEUE", "value": wanted.queue}]
-    if wanted.gpus:
-        many = {"nvidia.com/gpu": wanted.gpus}
-        container["resources"] = {"requests": many, "limits": many}
-        container.setdefault("env", [])
-        env = container["env"]
-        assert isinstance(env, list)
-        if wanted.gpus > 1:
-            env.append({"name": "HPQ_GPUS_PER_TRIAL", "value": str(wanted.gpus)})
-    if len(container) == 1:
-        return []
-    patch = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "hpq-worker"},
-        "spec": {"template": {"spec": {"containers": [container]}}},
-    }
-    return [{"patch": yaml.safe_dump(patch, sort_keys=False)}]
+def _patches(wanted: Wanted) -> list[Yaml]:
+    found = [patch for part in wanted.parts for patch in part.patches()]
+    if wanted.queue != "default" or wanted.gpus:
+        found.append(parts.class_patch("hpq-worker", wanted.queue, wanted.gpus))
+    return found
+
+
+def _replacements(wanted: Wanted) -> list[Yaml]:
+    """Those of k8s, and for each further class those of a Deployment again."""
+    ours: list[Yaml] = yaml.safe_load((folder() / "replacements.yaml").read_text("utf-8"))
+    of_one = yaml.safe_dump([r for r in ours if r["source"]["kind"] == "Deployment"])
+    for one in wanted.classes:
+        name = f"name: hpq-worker-{one.name}\n"
+        ours = [*ours, *yaml.safe_load(of_one.replace("name: hpq-worker\n", name))]
+    return ours
 
 
 def render(wanted: Wanted) -> str:
@@ -117,10 +165,16 @@ def render(wanted: Wanted) -> str:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         raise UserError("kubectl is not on PATH; its kustomize renders the manifests")
+    is_scaled = "keda" in wanted.components
+    files = {".": overlay(wanted, "k8s")}
+    for one in wanted.classes:
+        files[f"class-{one.name}"] = class_of(one, "../k8s", is_scaled=is_scaled)
     with tempfile.TemporaryDirectory() as name:
         # kustomize takes nothing from outside the directory that it is given but relative paths.
         shutil.copytree(folder(), Path(name, "k8s"))
-        Path(name, "kustomization.yaml").write_text(yaml.safe_dump(overlay(wanted, "k8s")), "utf-8")
+        for place, made in files.items():
+            Path(name, place).mkdir(exist_ok=True)
+            Path(name, place, "kustomization.yaml").write_text(yaml.safe_dump(made), "utf-8")
         done = subprocess.run(
             [kubectl, "kustomize", name], capture_output=True, text=True, check=False
         )

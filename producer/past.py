@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 from hpq.errors import HpqError
-from hpq.settings import read
 from hpq.sweep import Launch, Sweep
 from hpq.trial import Trial, TrialState
 from hpq.view import View
 from producer import provenance
+from producer.here import settings_here
 from producer.reuse import Reuse, Wanted, same_code
 from producer.server.embedded import status
 from producer.session import open_session
@@ -43,7 +42,7 @@ class Past:
 def past(launch: Launch, owner: str = "") -> Past | str | None:
     """What is known; None where nothing is, and a line where the server is out of reach."""
     try:
-        settings = read(os.environ)
+        settings = settings_here()
         if not settings.redis_url and not status(settings.home).data_bytes:
             return None
         place = provenance.where(launch, owner or settings.user)

@@ -16,10 +16,13 @@ from producer.place import Place, place_of, remote_name
 MOST_DIFF_BYTES = 1024 * 1024  # of changes that are not committed; the rest is cut, and told
 
 
-def collect(file: Path, launch: Launch) -> tuple[dict[str, Json], str]:
-    """What `hpq show` tells of a sweep's origin, and the diff of its code; never fails for git."""
+def collect(file: Path, launch: Launch, code: Path | None = None) -> tuple[dict[str, Json], str]:
+    """What `hpq show` tells of a sweep's origin, and the diff of its code; never fails for git.
+
+    `code` is the directory of the code, where it is the user's.
+    """
     data = file.read_bytes()
-    folder = Path(launch.code_dir) if launch.code_dir else file.resolve().parent
+    folder = code or (Path(launch.code_dir) if launch.code_dir else file.resolve().parent)
     diff = _git(folder, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD") or b""
     told: dict[str, Json] = {
         "file": str(file.resolve()),

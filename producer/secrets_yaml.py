@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 
-from producer.acl import ROLES, line, users
+from producer.acl import DEFAULT_OFF, ROLES, line, users
 
 _SERVER = (7, 0)  # the Redis of k8s/base
 Manifest = dict[str, object]
@@ -22,10 +22,15 @@ def secret_objects(prefix: str, namespace: str, code_key: str) -> list[Manifest]
     passwords = {role: secrets.token_urlsafe(32) for role in ROLES}
     lines = [line(user, passwords, aclfile=True) for user in users(prefix, _SERVER)]
     found = [
-        _secret(
-            namespace, "hpq-redis-users", {"users.acl": "\n".join(["user default off", *lines, ""])}
+        _secret(namespace, "hpq-redis-users", {"users.acl": "\n".join([DEFAULT_OFF, *lines, ""])}),
+        *(
+            _secret(
+                namespace,
+                f"hpq-redis-{role}",
+                {"username": f"{prefix}-{role}", "password": passwords[role]},
+            )
+            for role in ROLES
         ),
-        *(_secret(namespace, f"hpq-redis-{role}", {"password": passwords[role]}) for role in ROLES),
         _secret(namespace, "hpq-code-key", {"key": code_key}),
     ]
     return found

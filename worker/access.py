@@ -18,13 +18,18 @@ from hpq.hyperparams import SHIPPED
 from hpq.settings import Settings
 from hpq.signing import fingerprint, is_signed, key_of, keys_apart
 from hpq.sweep import SCHEMA, Launch, Sweep
+from worker.bundles import Bundles
+
+
+class Distrust(str):
+    """A reason of trust: the sweep is not signed, or not what was signed. It is counted."""
 
 
 class Access:
     """Decides about sweeps, by HPQ_CODE_KEY or the key under HPQ_HOME."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, bundles: Bundles) -> None:
+        self._settings, self._bundles = settings, bundles
         self._key = key_of(settings, make=False)
 
     @property
@@ -45,15 +50,18 @@ class Access:
             )
         if launch.trainer and (launch.program or launch.command):
             return "its launch record names a trainer and a command; enqueue it again"
-        if launch.trainer in SHIPPED and not launch.code_dir:
+        if launch.trainer in SHIPPED and not (launch.code_dir or launch.bundled):
             return _cannot_import_trainers()
         if not self._is_allowed(sweep):
             what = launch.what
             if self.key is None:
-                return f"{what} is not in HPQ_ALLOW, and this worker has no HPQ_CODE_KEY"
+                return Distrust(f"{what} is not in HPQ_ALLOW, and this worker has no HPQ_CODE_KEY")
             keys = keys_apart(sweep, fingerprint(self.key))
             why = "is not in HPQ_ALLOW and not signed with this worker's HPQ_CODE_KEY"
-            return f"{what} {why}{keys}"
+            return Distrust(f"{what} {why}{keys}")
+        if launch.bundled:
+            altered = self._bundles.refusal(launch)
+            return None if altered is None else Distrust(altered)
         if launch.code_dir:
             return _stale(launch, manifest)
         return None
@@ -67,7 +75,7 @@ class Access:
 
 def _matches(line: str, launch: Launch) -> bool:
     # HPQ_ALLOW names what lies in the worker's own image; code from elsewhere needs a signature.
-    if launch.code_dir:
+    if launch.code_dir or launch.bundled:
         return False
     if launch.trainer:
         return line == launch.trainer
@@ -87,7 +95,10 @@ def _cannot_import_trainers() -> str | None:
 def _stale(launch: Launch, manifest: str | None) -> str | None:
     folder = Path(launch.code_dir)
     if not folder.is_dir():
-        return f"its code directory {folder} is not on this machine"
+        return (
+            f"its code directory {folder} is not on this machine; to send the code along, enqueue"
+            f" with --code {folder}"
+        )
     if manifest is None:
         return "its code manifest is gone from Redis; enqueue it again"
     try:

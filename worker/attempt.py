@@ -11,13 +11,15 @@ from redis.exceptions import RedisError
 
 from hpq.command import argv
 from hpq.hyperparams import SHIPPED
+from hpq.interpreter import interpreter
 from hpq.search.replicates import SEED, seed_of
 from hpq.settings import Settings
 from hpq.sweep import Sweep
 from hpq.trial import Claim
-from worker import environment, secrets
+from worker import environment, ports, secrets
 from worker.access import Access
 from worker.beats import Beats
+from worker.bundles import Bundles, Copy
 from worker.child import Child, RunnerKey
 from worker.collector import Collector
 from worker.environment import Place
@@ -42,10 +44,13 @@ class Attempts:
         beats: Beats,
         signals: Signals,
         shelf: Shelf,
+        bundles: Bundles,
     ) -> None:
         self._settings, self._environ, self._shelf = settings, environ, shelf
         self._access, self._beats, self._signals = access, beats, signals
+        self._bundles = bundles
         self._child: Child | None = None
+        self._copy: Copy | None = None  # of the code that the runner has, where it is resident
 
     def run(self, claim: Claim, sweep: Sweep) -> Result:
         """Run one attempt to its end.
@@ -70,15 +75,16 @@ class Attempts:
             if not keeper.restore():
                 return Result(outcome=None, halt=Halt.STOPPING, keep_runner=True, is_whole=False)
             env = environment.of_runner(self._settings, sweep, self._environ)
-            run = self._describe(claim, sweep, place, env)
-            child = self._ready(claim, sweep, env)
             mask = Mask(secrets.values(self._settings, env, self._access.key))
-            execution = Execution(claim, sweep, child, collector, mask, self._settings.grace_s)
-            keeper.start()
-            try:
-                result = execution.run(run, self._beats, self._signals)
-            finally:
-                keeper.stop()
+            with ports.reserved() as port:
+                child, code_dir = self._ready(claim, sweep, place, env)
+                run = self._describe(claim, sweep, place, env, code_dir, port)
+                execution = Execution(claim, sweep, child, collector, mask, self._settings.grace_s)
+                keeper.start()
+                try:
+                    result = execution.run(run, self._beats, self._signals)
+                finally:
+                    keeper.stop()
             result = self._keep(keeper, sweep, result)
             is_over = _is_over(result)
             if not (result.keep_runner and _is_resident(sweep)):
@@ -110,20 +116,33 @@ class Attempts:
         if self._child is not None:
             self._child.close()
             self._child = None
+        if self._copy is not None:
+            self._copy.remove()
+            self._copy = None
 
-    def _describe(self, claim: Claim, sweep: Sweep, place: Place, runner: Mapping[str, str]) -> Run:
-        launch = sweep.launch
-        env = None
+    def _describe(
+        self,
+        claim: Claim,
+        sweep: Sweep,
+        place: Place,
+        runner: Mapping[str, str],
+        code_dir: str,
+        port: int,
+    ) -> Run:
+        launch, gpus = sweep.launch, self._settings.gpus_per_trial
+        env = environment.of_group(gpus, port)
         words: tuple[str, ...] = ()
         if launch.program or launch.command:
-            env = environment.of_program(runner, sweep, claim, place)
+            env = environment.of_program(runner, sweep, claim, place, gpus, port)
             words = argv(
                 launch.command,
                 launch.program,
                 claim.params,
                 environ=env,
                 params_file=str(place.params),
+                interpreter=interpreter(env, self._settings.python),
                 out=str(place.out),
+                gpus=gpus,
             )
         seed = seed_of(sweep, claim.trial.number, claim.params)
         return Run(
@@ -134,8 +153,8 @@ class Attempts:
             trainer=launch.trainer,
             argv=words,
             env=env,
-            cwd=launch.code_dir or str(self._settings.code or place.work),
-            code_dir=launch.code_dir or str(self._settings.code or ""),
+            cwd=code_dir or str(place.work),
+            code_dir=code_dir,
             out=str(place.out),
             checkpoint=str(place.checkpoint),
             checkpoint_s=self._settings.checkpoint_s,
@@ -144,7 +163,10 @@ class Attempts:
             cache=str(self._settings.home / "cache"),
         )
 
-    def _ready(self, claim: Claim, sweep: Sweep, env: Mapping[str, str]) -> Child:
+    def _ready(
+        self, claim: Claim, sweep: Sweep, place: Place, env: Mapping[str, str]
+    ) -> tuple[Child, str]:
+        """The runner, and the directory of the code that it runs ("": none)."""
         launch = sweep.launch
         fresh = "" if _is_resident(sweep) else f"{claim.trial}/{claim.token}"
         key = RunnerKey(
@@ -156,11 +178,23 @@ class Attempts:
         )
         if self._child is not None and (self._child.key != key or self._child.status() is not None):
             self.close()
+        code_dir = self._code(sweep, place)
         if self._child is None:
             # A resident runner outlives the directories of an attempt; it must not stand in them.
-            cwd = launch.code_dir or str(self._settings.code or self._settings.home)
-            self._child = Child(key, env, cwd)
-        return self._child
+            self._child = Child(key, env, code_dir or str(self._settings.home))
+        return self._child, code_dir
+
+    def _code(self, sweep: Sweep, place: Place) -> str:
+        """Where the code of a sweep lies; what came with it is copied out, for this runner."""
+        launch = sweep.launch
+        if not launch.bundled:
+            return launch.code_dir or str(self._settings.code or "")
+        if not _is_resident(sweep):
+            self._bundles.copy(launch, place.code)
+            return str(place.code)
+        if self._copy is None:
+            self._copy = self._bundles.own_copy(launch)
+        return str(self._copy.path)
 
 
 def _is_over(result: Result) -> bool:

@@ -17,6 +17,7 @@ from hpq.outcome import Batch
 from hpq.report import MAX_NAMES, METRIC_NAME
 from hpq.sweep import Metric, Take
 from hpq.trial import Checkpoint, Point
+from worker import ranks
 
 _BACKLOG_POINTS = 20_000
 _BACKLOG_LOG_BYTES = 1_048_576
@@ -30,9 +31,13 @@ _PRINTED = re.compile(
 
 
 def parse_printed(line: str, params: Mapping[str, object]) -> tuple[str, float] | None:
-    """The metric that a printed line `name=number` is; None for a parameter or any other line."""
+    """The metric that a printed line `name=number` is; None for a parameter or any other line.
+
+    Of several ranks rank 0 speaks for the trial.
+    """
+    rank, line = ranks.split(line)
     found = _PRINTED.match(line)
-    if found is None or found["name"] in params:
+    if rank or found is None or found["name"] in params:
         return None
     return found["name"], float(found["value"])
 
@@ -57,7 +62,8 @@ class Collector:
         self.step = 0
         self.last = math.nan
         self._best = math.nan
-        self._logged = 0  # finite values of the sweep's metric
+        self._logged = 0  # finite values of the sweep's metric, one a step
+        self._logged_at: int | None = None  # the step of the last one
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
         """Take one report; names beyond the fiftieth (but the sweep's own) are dropped."""
@@ -74,7 +80,9 @@ class Collector:
                 self.step = max(self.step, at)
                 if self._metric is not None and name == self._metric.name:
                     self.last = float(value)
-                    self._logged += math.isfinite(self.last)
+                    if math.isfinite(self.last):
+                        self._logged += at != self._logged_at
+                        self._logged_at = at
                     if self._metric.better(self.last, self._best):
                         self._best = self.last
             self._phase = ""

@@ -7,14 +7,18 @@ same mistake of many trials is seen to be one.
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hpq.errors import DataMissing, HpqError
+from hpq.interpreter import is_own
 from hpq.trial import Failure, FailureKind
+from worker.ranks import first_to_fail
 from worker.trainers.context import BadParams, DeviceUnusable, Diverged
 
 _OWN = Path(__file__).resolve().parent.parent  # hpq, producer and worker lie here
@@ -64,7 +68,7 @@ def of_exit(status: int, tail: str, argv: Sequence[str] = ()) -> Failure:
     """What the end of a process means: its status as subprocess tells it, and its last lines.
 
     With the words that started a program, a module that is missing is told with whose Python it
-    was: a user who has hpq apart (pipx) expects the one on PATH.
+    was: hpq's own, or the one on PATH, is not always the one that is meant.
     """
     if status < 0:
         return Failure(
@@ -75,6 +79,9 @@ def of_exit(status: int, tail: str, argv: Sequence[str] = ()) -> Failure:
     if status == 0:
         line = "the process of the trainer ended by itself (exit status 0)"
         return Failure(kind=FailureKind.USER_ERROR, message=line, fingerprint=line)
+    if cause := first_to_fail(tail):  # all else follows from it
+        failure = of_exit(cause.status or status, cause.said, argv)
+        return replace(failure, message=_one_line(f"rank {cause.rank}: {failure.message}"))
     error, frame = _last_error(tail), _last_frame(tail)
     hint = _of_python(argv) if error.startswith("ModuleNotFoundError") else ""
     kind = FailureKind.OUT_OF_MEMORY if _MEMORY.search(error) else FailureKind.USER_ERROR
@@ -87,11 +94,17 @@ def of_exit(status: int, tail: str, argv: Sequence[str] = ()) -> Failure:
 
 
 def _of_python(argv: Sequence[str]) -> str:
-    """Which Python lacked a module, where that was hpq's own; nothing where it was another."""
-    if sys.executable not in argv[:2]:
+    """Which Python lacked a module, and how another is taken; nothing where no Python is seen."""
+    words = [word for word in argv[:2] if Path(word).name.startswith("python")]
+    if not words:
         return ""
-    remedy = 'command: ["${env}", python, "${program}", "${args}"] takes the one on PATH'
-    return f"; this was hpq's Python {sys.executable}; {remedy}"
+    python = shutil.which(words[0]) or words[0]
+    said = f"; this was {python}"
+    if is_own(python):
+        said += ", which is hpq's own; to take another, set HPQ_PYTHON to the Python that has it"
+    else:
+        said += f"; hpq's own is {sys.executable}; to take another, set HPQ_PYTHON to it"
+    return f"{said}, or start workers where its environment is active"
 
 
 def _signal(number: int) -> str:

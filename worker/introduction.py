@@ -36,8 +36,10 @@ class Introduction:
             "device": device,
             "version": __version__,
             "only": settings.sweep,
+            "pod": settings.pod,
             "schema": str(SCHEMA),
             "store": "yes" if settings.store else "no",
+            "code": str(settings.code or ""),
             "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
         }
 

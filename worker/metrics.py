@@ -22,6 +22,7 @@ _COUNTED = {
     "leases_expired": "Leases that ended without a beat.",
     "stale_commits": "Results refused because a later attempt has the trial.",
     "set_aside": "What lay on a ticket queue and was no ticket.",
+    "code_refused": "Sweeps that a worker left alone: unsigned, of another key, or altered since.",
 }
 _GAUGES = {
     "demand": "Trials of the queue that run or could be claimed now.",

@@ -20,17 +20,20 @@ from hpq.outcome import Presence
 from hpq.settings import Settings, read
 from hpq.store import Store
 from hpq.tickets import Tickets
+from hpq.view import View
 from worker import devices, last_words, provenance
 from worker import secrets as hidden
 from worker.access import Access
 from worker.attempt import Attempts
 from worker.beats import Beats
+from worker.bundles import Bundles
 from worker.execution import Signals
 from worker.housekeeper import Housekeeper
 from worker.introduction import Introduction
 from worker.logs import configure
 from worker.outage import Outage
 from worker.processes import adopt_orphans, end_with_parent
+from worker.single import Single, trial_of
 from worker.slot import Slot
 from worker.stopping import Stopping
 from worker.suggesters import Suggesters
@@ -81,12 +84,14 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
     check_server(connect(settings.redis_url), settings.redis_url)
     host = settings.node or socket.gethostname()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
-    access = Access(settings)
+    reads = View(connect(settings.redis_url, retries=1), Keys(settings.prefix), settings.lease_ms)
+    bundles = Bundles(settings.home, reads.bundle)
+    access = Access(settings, bundles)
     device = devices.describe(environ.get("CUDA_VISIBLE_DEVICES", ""))
 
     # Tried again once, for a connection that was cut; the slot decides what waits for how long.
     store = _store(settings, retries=1, timeout_s=5.0)
-    digest, record = provenance.record(settings, host, device)
+    digest, record = provenance.record(settings, host, device, environ)
     store.keep_provenance(digest, record)
     who = Presence(name=name, host=host, worker_class=settings.queue)
     outage = Outage()
@@ -94,7 +99,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
     beats = Beats(beat_store, who, settings.lease_ms, stopping.write_end, outage)
     signals = _signals(settings, stopping)
     shelf = Shelf(settings)
-    attempts = Attempts(settings, environ, access, beats, signals, shelf)
+    attempts = Attempts(settings, environ, access, beats, signals, shelf, bundles)
     doomed = DoomedFiles(connect(settings.redis_url, retries=1), Keys(settings.prefix))
     tidy = Tidy(settings, shelf, doomed)
     suggesters = Suggesters(environ, name, _leads(settings, name))
@@ -121,11 +126,16 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
         vitals,
         outage,
     )
-    worker = _ticket_worker(settings, name, slot, outage)
+    worker: Single | TicketWorker
+    if settings.is_for_one:
+        redis, keys = connect(settings.redis_url, retries=1), Keys(settings.prefix)
+        worker = Single(trial_of(settings), slot, View(redis, keys, settings.lease_ms))
+    else:
+        worker = _ticket_worker(settings, name, slot, outage)
     shelf.say_if_another(doomed.stores())
     tidy.start()
     housekeeper.start()
-    log.info("%s takes %s on %s", name, settings.queue, device)
+    log.info("%s takes %s on %s", name, settings.sweep or settings.queue, device)
     try:
         worker.serve(stopping)
     finally:

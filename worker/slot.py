@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from redis.exceptions import RedisError
@@ -20,7 +21,7 @@ from hpq.settings import Settings
 from hpq.store import Store
 from hpq.sweep import Sweep
 from hpq.trial import Claim, Failure, FailureKind, TrialState
-from worker.access import Access
+from worker.access import Access, Distrust
 from worker.attempt import Attempts
 from worker.beats import Beats
 from worker.execution import Result
@@ -34,6 +35,7 @@ from worker.tidying import Tidy
 from worker.vitals import Vitals
 
 log = logging.getLogger("hpq.worker")
+_RESTS = "takes no further trial until `hpq drain --undo`: somebody drained this worker"
 T = TypeVar("T")
 
 
@@ -65,6 +67,7 @@ class Slot:
         self._spool = Spool(settings.home, settings.prefix)
         self.refusals = Refusals(access)
         self.trial = ""  # what it runs now; "" when idle
+        self.is_resting = False  # a person told it to take nothing more
 
     @property
     def is_told(self) -> bool:
@@ -92,7 +95,12 @@ class Slot:
             self._spool.look_again()
         if self._spool.flush(self._store):  # it may hold the result of what would be claimed
             self._tidy.soon()
-        return self._store.claim(
+        was_resting, self.is_resting = self.is_resting, False
+
+        def rest() -> None:
+            self.is_resting = True
+
+        claim = self._store.claim(
             self._who,
             nonce=nonce,
             lease_ms=self._settings.lease_ms,
@@ -101,7 +109,11 @@ class Slot:
             only=self._settings.sweep,
             leave=self._leave,
             feed=self._feed,
+            drained=rest,
         )
+        if self.is_resting != was_resting:
+            log.info(_RESTS if self.is_resting else "takes trials again")
+        return claim
 
     def _feed(self, sid: str) -> None:
         """Let sets be made for a sweep that nobody makes them for."""
@@ -160,6 +172,9 @@ class Slot:
             log.warning("sweep %s is left alone: %s", sweep.id, reason)
             self.refusals.refuse(sweep.id, reason)
             self._release(claim, Reason.REFUSED)
+            if isinstance(reason, Distrust):
+                with suppress(RedisError):
+                    self._store.count_distrust()
             return
         log.info("%s attempt %d starts", claim.trial, claim.attempt)
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 from hpq.errors import ExitCode
 from hpq.lead import Lead
-from hpq.search.record import Sampler, missing
+from hpq.search.record import Sampler, is_installed, missing
 from hpq.sweep import Sweep
 from worker import processes, secrets
 
@@ -73,7 +72,7 @@ class Suggesters:
         if sweep.sampler not in set(Sampler):
             return f"sampler {sweep.sampler!r} is not one of this hpq's; upgrade this worker"
         sampler = Sampler(sweep.sampler)
-        lacks = missing(sampler, lambda name: importlib.util.find_spec(name) is not None)
+        lacks = missing(sampler, is_installed)
         if lacks is not None:
             return f"{lacks}, where this worker runs"
         self._forget_ended()

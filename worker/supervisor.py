@@ -24,6 +24,7 @@ from worker.stopping import Stopping
 
 _BLOCK_S = 15
 _TTL_S = 30
+_REST_S = 3.0  # between two looks at whether it may take trials again
 
 
 class TicketWorker(SimpleWorker):  # type: ignore[misc]
@@ -58,6 +59,9 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
         while stopping.level == 0:
             try:
                 self._slot.drain()  # a worker also tries one claim at its start
+                if self._slot.is_resting:  # it leaves the tickets to others
+                    stopping.pause(_REST_S)
+                    continue
                 self.work(logging_level="WARNING")
             except RedisError as error:  # R1, R25: no Redis error ends a worker
                 self._outage.missed("tickets", error)
@@ -107,7 +111,7 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
         with self._quietly():
             self.set_state(WorkerStatus.BUSY)
         self._slot.drain()
-        if self._slot.is_told:
+        if self._slot.is_told or self._slot.is_resting:
             raise StopRequested
 
     def heartbeat(self, *args: Any, **kw: Any) -> None:

@@ -83,7 +83,7 @@ if ARGV[12] ~= '' then
   if at > mark or (nth == 2 and ARGV[8] == '0' and at == 0) then
     redis.call('HDEL', t, 'lost', 'lost_hosts', 'c:killed')
   end
-  redis.call('HSET', t, 'checkpoint', ARGV[12], 'checkpoint_step', ARGV[13])
+  redis.call('HSET', t, 'checkpoint', ARGV[12], 'checkpoint_step', ARGV[13], 'checkpoint_ms', int(NOW))
   if nth == 1 and redis.call('HEXISTS', t, 'restarted') == 1 then doom(sid, n) end  -- the old one
 end
 
@@ -105,7 +105,7 @@ for i = 16, #ARGV, 3 do
   if f[6] then cut(ARGV[i + 1], points, tonumber(ARGV[i])) end
   redis.call('HSET', t, 'm:' .. ARGV[i + 1], ARGV[i + 2])
   if not full then redis.call('XADD', points, '*', 's', ARGV[i], 'v', ARGV[i + 2]) end
-  if rule and ARGV[i + 1] == rule.metric then log_value(sid, n, attempt, rule, ARGV[i + 2]) end
+  if rule and ARGV[i + 1] == rule.metric then log_value(sid, n, attempt, rule, ARGV[i], ARGV[i + 2]) end
   if redis.call('XLEN', points) > POINTS then  -- thin: the curve stays whole, every second point goes
     local all = redis.call('XRANGE', points, '-', '+')
     for j = 2, #all - 1, 2 do redis.call('XDEL', points, all[j][1]) end

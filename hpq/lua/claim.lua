@@ -3,9 +3,10 @@
 -- The same nonce again gets the same answer.
 -- KEYS prefix
 -- ARGV class, worker, host, nonce, lease in ms, schema, provenance digest, sweeps to skip (',a,b,'),
---      the only sweep to look at ('' for all)
+--      the only sweep, or trial (sweep/7), to look at ('' for all)
 -- Replies: trial sweep number attempt params checkpoint ('' for none) how many of its attempts never began, unfed |
---      empty [a sweep with a newer schema] unfed, which is a sweep whose sets nobody makes ('' for none)
+--      empty [a sweep with a newer schema] unfed, which is a sweep whose sets nobody makes ('' for none) |
+--      drained, where a person told this worker to take nothing
 
 local class, worker, host, nonce, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local schema, provenance, skip = tonumber(ARGV[6]), ARGV[7], ARGV[8]
@@ -18,13 +19,18 @@ local function answer(sid, n, attempt)
   return {'trial', sid, n, attempt, redis.call('HGET', sweep_key(sid, 'params'), n), f[1] or '', f[2] or '0', unfed}
 end
 
-local last = redis.call('HMGET', w, 'nonce', 'claim', 'store_id')
+local last = redis.call('HMGET', w, 'nonce', 'claim', 'store_id', 'drain')
 if last[1] == nonce and last[2] then
   local sid, n, attempt = string.match(last[2], '^([^/]+)/(%d+)/(%d+)$')
   local f = redis.call('HMGET', trial_key(sid, n), 'state', 'attempt', 'worker')
   if f[1] == 'running' and f[2] == attempt and f[3] == worker then
     return answer(sid, tonumber(n), tonumber(attempt))
   end
+end
+
+if is_drained(last[4]) then
+  redis.call('HSET', w, 'state', 'idle', 'trial', '')
+  return {'drained'}
 end
 
 -- The other workers that might take a sweep, asked for once however many trials wait: whether one is
@@ -106,7 +112,11 @@ local function take(sid, n)
   return answer(sid, tonumber(n), attempt)
 end
 
-local full, newer, only = is_full(), '', ARGV[9] or ''
+-- The trial that is asked for, if it waits: whoever asks is for no other, and nobody else may be.
+local function the_one(sid, n) return redis.call('ZSCORE', sweep_key(sid, 'waiting'), n) and n end
+
+local full, newer = is_full(), ''
+local only, number = string.match(ARGV[9] or '', '^([^/]*)/?(%d*)$')
 local sweeps = only ~= '' and {only} or in_turn(class)
 for _, sid in ipairs(sweeps) do
   if not string.find(skip, ',' .. sid .. ',', 1, true) and claimable(sid) > 0 then
@@ -114,7 +124,8 @@ for _, sid in ipairs(sweeps) do
     if of[1] == class and tonumber(of[2]) > schema then
       newer = sid
     elseif of[1] == class then  -- the only one it may take may be another's, or not there yet
-      local n = pick(sid)
+      local n
+      if number ~= '' then n = the_one(sid, number) else n = pick(sid) end
       if unfed == '' and is_unfed(sid) then unfed = sid end
       if n then
         if full and make_room(65536) < 65536 then  -- results need what is left

@@ -3,7 +3,9 @@
 --
 -- A rule looks at some of the values only, its bands: band 9 is the ninth finite value of the metric,
 -- whatever its step, and P:s:S:band:9 holds the ninth values of all trials. A trial has `logged`, how
--- many it gave, and `best`; its points are thinned, so they cannot be counted.
+-- many it gave, and `best`; its points are thinned, so they cannot be counted. A value at the step of
+-- the one before it takes its place, as in a row of W&B's history: `logged_at` is that step,
+-- `best_before` the best without it.
 
 -- What the sweep's metric and rule are; nil where it has no metric.
 local function read_rule(sid)
@@ -95,15 +97,18 @@ local function mind_target(sid, n, attempt, rule, text)
 end
 
 -- Takes the next value of the metric.
-local function log_value(sid, n, attempt, rule, text)
+local function log_value(sid, n, attempt, rule, step, text)
   local value, t = tonumber(text), trial_key(sid, n)
   if not value or value ~= value or math.abs(value) == math.huge then return end
   mind_target(sid, n, attempt, rule, text)
   if not rule.bands then return end
-  local f = redis.call('HMGET', t, 'logged', 'best', 'stop')
-  local counted = {tonumber(f[1] or 0) + 1, f[2]}
-  if (f[2] or '') == '' or worse(rule, tonumber(f[2]), value) then counted[2] = text end
-  redis.call('HSET', t, 'logged', int(counted[1]), 'best', counted[2])
+  local f = redis.call('HMGET', t, 'logged', 'best', 'stop', 'logged_at', 'best_before')
+  local is_again = f[4] == step
+  local before = (is_again and f[5] or f[2]) or ''
+  local counted = {tonumber(f[1] or 0) + (is_again and 0 or 1), before}
+  if before == '' or worse(rule, tonumber(before), value) then counted[2] = text end
+  redis.call('HSET', t, 'logged', int(counted[1]), 'best', counted[2], 'logged_at', step,
+    'best_before', before)
   for _, at in ipairs(rule.bands) do
     if at == counted[1] then
       local band = sweep_key(sid, 'band:' .. int(at))

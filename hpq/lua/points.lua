@@ -18,6 +18,7 @@ local function rewind(sid, n, logged, best)
     if tonumber(band) > logged then redis.call('ZREM', sweep_key(sid, 'band:' .. band), n) end
   end
   redis.call('HSET', t, 'logged', int(logged), 'best', best)
+  redis.call('HDEL', t, 'logged_at', 'best_before')
 end
 
 -- Nothing of what a trial reported stays.

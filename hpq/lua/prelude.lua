@@ -162,6 +162,11 @@ local function mind_canary(sid, n, attempt, kind, why)
   end
 end
 
+-- True while a worker takes nothing because a person said so: until a time in ms, or for good (0).
+local function is_drained(till)
+  return (till or '') ~= '' and (tonumber(till) == 0 or tonumber(till) > NOW)
+end
+
 -- The live workers, read once a call however often they are asked about: {name, fields} each.
 local live
 local function live_workers()
@@ -169,7 +174,7 @@ local function live_workers()
   live = {}
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('workers'), int(NOW - FRESH_MS), '+inf')) do
     live[#live + 1] = {name, redis.call('HMGET', key('w', name), 'class', 'state', 'refuses', 'only', 'host',
-      'store_id', 'trial')}
+      'store_id', 'trial', 'drain')}
   end
   return live
 end
@@ -180,7 +185,7 @@ local function takers(sid)
   for _, one in ipairs(live_workers()) do
     local w = one[2]
     local refuses = string.find(w[3] or '', '"' .. sid .. '"', 1, true) or (w[4] or '') ~= '' and w[4] ~= sid
-    if w[1] == class and w[2] ~= 'stopping' and not refuses then
+    if w[1] == class and w[2] ~= 'stopping' and not refuses and not is_drained(w[8]) then
       found[#found + 1] = {name = one[1], host = w[5], idle = w[2] == 'idle', store = w[6],
         sweep = string.match(w[7] or '', '^[^/]+')}
     end

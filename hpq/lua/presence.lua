@@ -6,7 +6,7 @@
 local worker, class, host, idle, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 is_full()  -- goes on all the same
 redis.call('ZADD', key('workers'), int(NOW), worker)
-if idle == '1' then
+if idle == '1' and not is_drained(redis.call('HGET', key('w', worker), 'drain')) then
   redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)
 else
   redis.call('ZREM', key('c', class, 'idle'), worker)

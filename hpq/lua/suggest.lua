@@ -2,12 +2,13 @@
 -- appends what it has made. A lease that was taken over is answered lost, so its rows come to nothing.
 -- KEYS prefix
 -- ARGV sweep, who makes sets, the token of its lease ('' to take it), lease in ms (0 gives it back), why
---      there are no more ('' while there may be), number of the first row, then params and identity of each
+--      there are no more ('' while there may be), number of the first row, the sampler that made
+--      the rows, then params and identity of each
 -- Replies: ok | over (there is nothing to make), then token class tickets ahead (how many sets should wait)
 --      rows; held (another makes them) | lost | behind (others added rows; read them) | unknown
 
 local sid, who, token, lease = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local no_more, first = ARGV[5], tonumber(ARGV[6])
+local no_more, first, by = ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local s, params, ids = sweep_key(sid), sweep_key(sid, 'params'), sweep_key(sid, 'ids')
 
 local full = is_full()
@@ -29,7 +30,7 @@ redis.call('HSET', s, 'suggester', who, 'suggest_until', int(NOW + lease))
 -- What is there already was sent twice; whatever else stands in the way is another's.
 local last = redis.call('HLEN', params)
 local new, n = {}, first
-for i = 7, #ARGV, 2 do
+for i = 8, #ARGV, 2 do
   if redis.call('HGET', params, n) ~= ARGV[i] then
     if n <= last or redis.call('SISMEMBER', ids, ARGV[i + 1]) == 1 then return {'behind'} end
     if n ~= last + #new / 2 + 1 then return {'behind'} end
@@ -49,7 +50,10 @@ local want = changing(sid, function()
     redis.call('SADD', ids, new[2 * i])
     redis.call('ZADD', sweep_key(sid, 'waiting'), last + i, last + i)
   end
-  if added > 0 then event(sid, 'suggested', last + 1, 0, 'count', added) end
+  if added > 0 then
+    event(sid, 'suggested', last + 1, 0, 'count', added, 'by', by)
+    if by ~= '' then redis.call('HINCRBY', s, 'made:' .. by, added) end
+  end
   if no_more ~= '' then close_search(sid, no_more) end
 end)
 if to_come(sid) == 0 then

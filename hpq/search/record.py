@@ -5,9 +5,10 @@ The producer writes it with the sweep; the worker that holds the lease for sugge
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 
 from hpq.search.space import Space
 from hpq.sweep import Impute, Take
@@ -16,9 +17,10 @@ OPTUNA = "pip install 'hpq[bayes]'"
 
 
 class Sampler(StrEnum):
-    """Who chooses the sets: a draw, or one of Optuna's samplers."""
+    """Who chooses the sets: a draw, one of Optuna's samplers, or GP and then TPE (auto)."""
 
     RANDOM = "random"
+    AUTO = "auto"
     TPE = "tpe"
     GP = "gp"
     CMAES = "cmaes"
@@ -27,16 +29,23 @@ class Sampler(StrEnum):
     @property
     def startup(self) -> int:
         """How many results it wants before it learns from them; until then sets are drawn."""
-        return {Sampler.TPE: 10, Sampler.GP: 10}.get(self, 1)
+        return 10 if self in (Sampler.AUTO, Sampler.TPE, Sampler.GP) else 1
 
     @property
     def needs(self) -> tuple[str, ...]:
         """The modules that it is made of, beside hpq's own."""
         return _NEEDS[self]
 
+    @property
+    def wants(self) -> tuple[str, ...]:
+        """The modules without which it does not do as well as it can."""
+        return Sampler.GP.needs if self is Sampler.AUTO else self.needs
 
+
+BY_DEFAULT = Sampler.AUTO
 _NEEDS: dict[Sampler, tuple[str, ...]] = {
     Sampler.RANDOM: (),
+    Sampler.AUTO: ("optuna",),
     Sampler.TPE: ("optuna",),
     Sampler.GP: ("optuna", "scipy", "torch"),
     Sampler.CMAES: ("optuna", "cmaes"),
@@ -63,10 +72,26 @@ class Search:
     impute_while_running: Impute | None = None
 
 
+def is_installed(name: str) -> bool:
+    """True where a module can be imported here; it is not."""
+    return find_spec(name) is not None
+
+
 def missing(sampler: Sampler, is_there: Callable[[str], bool]) -> str | None:
     """What to install where a sampler cannot run, in a line; None where it can."""
     gone = [name for name in sampler.needs if not is_there(name)]
-    if not gone:
+    return f"sampler {sampler} needs {_install(gone)}" if gone else None
+
+
+def unaided(sampler: Sampler, is_there: Callable[[str], bool]) -> str | None:
+    """What to install for better sets where a sampler can run without, in a line; None where it
+    has all that it wants, or cannot run at all."""
+    gone = [name for name in sampler.wants if not is_there(name)]
+    if not gone or missing(sampler, is_there):
         return None
+    return f"sampler {sampler} is {Sampler.TPE} alone without {_install(gone)}"
+
+
+def _install(gone: Sequence[str]) -> str:
     torch = " torch" if "torch" in gone else ""
-    return f"sampler {sampler} needs {', '.join(gone)}: {OPTUNA}{torch}"
+    return f"{', '.join(gone)}: {OPTUNA}{torch}"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json as jsonlib
-import os
 
 import typer
 
 from hpq.errors import ExitCode
-from hpq.settings import read
 from producer.checkup import Finding, checkup
 from producer.commands.options import AsJson
+from producer.here import settings_here
 from producer.look.out import show_lines
 from producer.look.style import Span
 
@@ -20,7 +19,7 @@ app = typer.Typer()
 @app.command()
 def doctor(json: AsJson = False) -> None:
     """Check the server, the workers and the data; each finding says what to do."""
-    found: list[Finding] = checkup(read(os.environ))
+    found: list[Finding] = checkup(settings_here())
     if json:
         keys = ("level", "what", "remedy")
         print(jsonlib.dumps([{key: getattr(f, key) for key in keys} for f in found]))

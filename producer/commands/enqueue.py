@@ -32,7 +32,7 @@ from producer.commands.options import (
 from producer.commands.sweep_file import read_file, reuse_of, tags_of
 from producer.completion import sweep_ids
 from producer.enqueue import Enqueued
-from producer.look.text import clean, trials_of
+from producer.look.text import clean, size, trials_of
 from producer.progress import Bar
 from producer.session import Session, open_session
 from producer.sweepfile.spec import count as count_sets
@@ -91,6 +91,8 @@ def enqueue(
         raise UserError("--leave and --yes go with --into")
     if lacks := late.lacks(spec):
         warn(f"{lacks}; it is not installed here, and workers need it")
+    elif lacks := late.is_unaided(spec):
+        warn(f"{lacks}; it is not installed here, and workers may want it")
     with open_session() as session, Bar(count_sets(spec), "writing sets") as bar:
         done = enqueuing.enqueue(
             session,
@@ -130,6 +132,15 @@ def _queued(sweep: Sweep, count: int) -> str:
     return f"{_size(sweep)}, sets by {sweep.sampler} as workers ask"
 
 
+def _where(session: Session, sweep: Sweep) -> str:
+    """Where the user's code runs; "" for what is installed where workers are."""
+    if not sweep.launch.bundled:
+        return f"in {sweep.launch.code_dir}" if sweep.launch.code_dir else ""
+    files = len(session.view.manifest(sweep.launch.code))
+    packed = len(session.view.bundle(sweep.bundle) or b"")
+    return f"from the code sent: {files} file{'' if files == 1 else 's'}, {size(packed)} packed"
+
+
 def _say_whose(session: Session, sweep: Sweep, name: str | None) -> None:
     """Say what may surprise of a sweep that was there: another's, or of another name."""
     if sweep.owner != session.settings.user:
@@ -164,8 +175,8 @@ def say(
             print(_NO_METRIC, file=sys.stderr)
         if not is_run:  # which has a store of its own
             say_if_not_kept(session, sweep)
-        if sweep.launch.code_dir:
-            print(f"runs {sweep.launch.what} in {sweep.launch.code_dir}", file=sys.stderr)
+        if where := _where(session, sweep):
+            print(f"runs {sweep.launch.what} {where}", file=sys.stderr)
     elif is_run:
         _say_whose(session, sweep, name)
         counts = sweep.counts

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,10 +13,19 @@ import yaml
 
 from hpq import signing
 from hpq.errors import UserError
-from hpq.settings import read
+from hpq.settings import SECRETS, read
 from hpq.sweep import NAME_RULE
+from producer import late
 from producer import manifests as rendering
+from producer.commands.sweep_file import read_file
+from producer.enqueue import enqueue
+from producer.jobs import refuse_too_many
+from producer.jobs import render as render_jobs
+from producer.look.text import trials_of
+from producer.manifest_parts import parse
 from producer.secrets_yaml import secret_objects
+from producer.session import Session, open_session
+from producer.sweepfile.spec import count as count_sets
 
 app = typer.Typer()
 
@@ -27,20 +38,30 @@ def manifests(
     replicas: Annotated[int | None, typer.Option(min=0, help="How many worker pods.")] = None,
     gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of each; 0: none.")] = None,
     components: Annotated[
-        list[str] | None, typer.Option("--with", help="A component of k8s/components; repeatable.")
+        list[str] | None,
+        typer.Option("--with", metavar="NAME[=VALUE]", help="A component; docs/kubernetes.md."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="HPQ_NAME=VALUE", help="A setting of the workers."),
     ] = None,
     secrets: Annotated[
         bool, typer.Option("--secrets", help="New passwords and the code key, to apply once.")
     ] = False,
+    jobs: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|SWEEP", help="A Job for each set of a sweep, and no workers."),
+    ] = None,
 ) -> None:
     """Print the manifests for a cluster: hpq manifests --secrets, then hpq manifests."""
     if not NAME_RULE.match(namespace):
         raise UserError(f"--namespace {namespace}: use a-z, 0-9 and '-'")
     if not NAME_RULE.match(queue):
         raise UserError(f"--queue {queue}: use a-z, 0-9 and '-'")
+    parts = tuple(parse(text) for text in components or ())
     if secrets:
-        settings = read(os.environ)
-        key = signing.key_of(settings, make=True)
+        ours = read(os.environ)
+        key = signing.key_of(ours, make=True)
         assert key is not None
         if sys.stdout.isatty():
             raise UserError(
@@ -48,21 +69,65 @@ def manifests(
             )
         print(
             yaml.safe_dump_all(
-                secret_objects(settings.prefix, namespace, key.decode()), sort_keys=False
+                secret_objects(ours.prefix, namespace, key.decode()), sort_keys=False
             ),
             end="",
         )
         return
-    print(
-        rendering.render(
-            rendering.Wanted(
-                image=image,
-                namespace=namespace,
-                queue=queue,
-                replicas=replicas,
-                gpus=gpus,
-                components=tuple(components or ()),
-            )
-        ),
-        end="",
+    wanted = rendering.Wanted(
+        image=image,
+        namespace=namespace,
+        queue=queue,
+        replicas=replicas,
+        gpus=gpus,
+        parts=parts,
+        settings=_settings(settings or []),
     )
+    print(_jobs(wanted, jobs) if jobs is not None else rendering.render(wanted), end="")
+
+
+def _jobs(wanted: rendering.Wanted, what: str) -> str:
+    """The Jobs of a sweep file, which is enqueued unless it was, or of a sweep that is there."""
+    if wanted.replicas is not None or wanted.queue != "default" or wanted.classes:
+        raise UserError(f"--jobs {what}: the sweep says its queue, and its sets how many")
+    with open_session() as session:
+        sweep = session.view.sweep(_sweep_of(session, what))
+        refuse_too_many(what, None if sweep.sampler else sweep.counts.total)
+        left = [t for t in session.view.all_trials(sweep.id) if not t.state.is_terminal]
+        if not left:
+            raise UserError(f"{sweep.id}: nothing of it waits ({sweep.state}); see hpq retry")
+        manifests = rendering.render(replace(wanted, queue=sweep.worker_class))
+        text = render_jobs(manifests, sweep, left)
+    for_them = f"-n {wanted.namespace} -l hpq/sweep={sweep.id}"
+    print(
+        f"{sweep.id}: {trials_of(len(left), 'Job')}; follow them with `hpq watch {sweep.id}`,"
+        f" remove them with `kubectl delete jobs {for_them}`",
+        file=sys.stderr,
+    )
+    return text
+
+
+def _sweep_of(session: Session, what: str) -> str:
+    file = Path(what)
+    if not file.suffix and not file.exists():
+        return session.view.resolve(what, session.settings.user)
+    spec = read_file(file, None, None, None, None, None)
+    is_late = late.search_of(spec) is not None
+    refuse_too_many(what, None if is_late else count_sets(spec))
+    for warning in spec.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    return enqueue(session, spec, file).sid
+
+
+def _settings(texts: list[str]) -> dict[str, str]:
+    """What --set says; a value that no worker could use is refused here."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, is_given, value = text.partition("=")
+        if not is_given or not name.startswith("HPQ_"):
+            raise UserError(f"--set {text}: write HPQ_NAME=VALUE, as `hpq config` lists them")
+        if name.removeprefix("HPQ_").lower() in SECRETS - {"redis_url"}:
+            raise UserError(f"--set {name}: that is a secret; `hpq manifests --secrets` makes it")
+        found[name] = value
+    read({"HPQ_REDIS_URL": "redis://any", **found})
+    return found

@@ -15,7 +15,12 @@ Count = Annotated[int | None, typer.Option(help="How many trials at most (run_ca
 Seed = Annotated[int | None, typer.Option(help="The seed of the search.")]
 Name = Annotated[str | None, typer.Option(help="The sweep's name.")]
 Trainer = Annotated[str | None, typer.Option(help="The trainer, for a file that names none.")]
-CodeDir = Annotated[str | None, typer.Option("--code", help="Where the code lies.")]
+CodeDir = Annotated[
+    str | None,
+    typer.Option(
+        "--code", help="The directory of the code; it is sent along and runs from a copy."
+    ),
+]
 Canary = Annotated[
     int, typer.Option(min=0, help="So many trials must finish before the rest may start.")
 ]
@@ -33,6 +38,13 @@ ReuseFlag = Annotated[
 ]
 AnyCode = Annotated[
     bool, typer.Option("--any-code", help="With --reuse: of the same program, edited or not.")
+]
+Context = Annotated[
+    str | None,
+    typer.Option(help="The cluster's name in the kubeconfig; without: the current."),
+]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="Where hpq is; without: hpq.")
 ]
 WhereExpr = Annotated[
     str | None,

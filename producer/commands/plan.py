@@ -104,6 +104,12 @@ def _say_known(spec: SweepSpec, known: past.Past | str | None, total: int | None
         print(f"! {place} is to be filled in before it can be enqueued", file=sys.stderr)
 
 
+def _where(launch: Launch) -> str:
+    if launch.bundled:
+        return " from a copy of the code"
+    return f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})"
+
+
 def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:
     """What the sweep is, but for its sets."""
     how_many = "open-ended (--count ends it)" if total is None else trials_of(total)
@@ -111,7 +117,7 @@ def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:
         how_many += f" ({spec.replicates} replicates of each set)"
     yield f"{spec.name}: {spec.method}, {how_many}, class {spec.queue}, seed {spec.seed}"
     what = spec.trainer or spec.program or " ".join(spec.command)
-    yield f"runs {what}" + (f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})")
+    yield f"runs {what}" + _where(launch)
     if spec.metric:
         yield f"metric {spec.metric.name}, {spec.metric.goal}"
     if spec.early:

@@ -71,8 +71,15 @@ def run(
         print(f"warning: {warning}", file=sys.stderr)
     if lacks := late.lacks(spec):
         raise UserError(lacks)
+    if lacks := late.is_unaided(spec):
+        warn(lacks)
     more: dict[str, Any] = {"tags": tags_of(tag), "reuse": reuse_of(reuse, any_code)}
     with signals_unwind(), open_session() as session:
+        if session.tunnel is not None:
+            raise UserError(
+                f"run trains on this machine, and here Redis is that of {session.tunnel.where};"
+                " `hpq enqueue` the file there, or end the connection first: hpq connect --stop"
+            )
         try:
             with Bar(count_sets(spec), "writing sets") as bar:
                 done = _enqueue(session, spec, file, new, code, canary, bar, more)

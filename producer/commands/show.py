@@ -59,7 +59,7 @@ def show(
         elif as_origin:
             show_json(origin_of(session.view, found))
         elif as_command:
-            print(by_hand(session.view, found))
+            print(by_hand(session.view, found, session.settings.python))
         elif isinstance(found, TrialId):
             _show_trial(session.view, found, as_json)
         else:

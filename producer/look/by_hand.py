@@ -12,6 +12,7 @@ from hpq import bundle as packing
 from hpq.command import argv
 from hpq.errors import UserError
 from hpq.hyperparams import SHIPPED
+from hpq.interpreter import interpreter
 from hpq.search.replicates import SEED, seed_of
 from hpq.sweep import Sweep, Wandb
 from hpq.trial import Params, TrialId
@@ -21,8 +22,10 @@ from producer.look.export import shell_line
 _STAND_IN = Path(hpq.__file__).parent / "standin" / "alone"
 
 
-def by_hand(view: View, found: TrialId | str) -> str:
+def by_hand(view: View, found: TrialId | str, python: str) -> str:
     """The shell command that a trial's worker starts, with the interpreter of workers here.
+
+    `python` is HPQ_PYTHON.
 
     What wants its parameters in a file gets one under /tmp, written first.
 
@@ -37,7 +40,14 @@ def by_hand(view: View, found: TrialId | str) -> str:
     env: list[str] = []
     if launch.program or launch.command:
         words = list(
-            argv(launch.command, launch.program, params, environ=os.environ, params_file=file)
+            argv(
+                launch.command,
+                launch.program,
+                params,
+                environ=os.environ,
+                params_file=file,
+                interpreter=interpreter(os.environ, python),
+            )
         )
         if launch.wandb is Wandb.STAND_IN and _imports_wandb(view, sweep):
             env = [f"PYTHONPATH={shell_line([str(_STAND_IN)])}:$PYTHONPATH", f"HPQ_PARAMS={file}"]

@@ -101,7 +101,10 @@ def _sampling(sweep: Sweep) -> str:
     if not sweep.sampler:
         return ""
     end = "open-ended" if sweep.counts.is_open_ended else f"to {planned(sweep.counts)} trials"
-    return f"; sets by {sweep.sampler} as workers ask, {sweep.no_more or end}"
+    most = sorted(sweep.made.items(), key=lambda made: (-made[1], made[0]))
+    by = ", ".join(f"{count} by {name}" for name, count in most)
+    told = f" ({by})" if by else ""
+    return f"; sets by {sweep.sampler} as workers ask{told}, {sweep.no_more or end}"
 
 
 def trial_lines(
@@ -144,9 +147,17 @@ def trial_lines(
     yield from _section("metrics", _metrics(trial, sweep, curves, columns))
     yield from _section("artifacts", artifact_lines(trial))
     # The versions of all packages are for --json: they would push the log off the screen.
-    yield from _block("provenance", {k: v for k, v in provenance.items() if k != "packages"})
+    yield from _block("provenance", _without_packages(provenance))
     lines = clean_block(log).splitlines()
     yield from _section(f"last of hpq logs {trial.id}", ([Span(line)] for line in lines))
+
+
+def _without_packages(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_packages(value) if isinstance(value, Mapping) else value
+        for name, value in provenance.items()
+        if name != "packages"
+    }
 
 
 def _replicate(trial: Trial, sweep: Sweep) -> str:

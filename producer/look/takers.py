@@ -9,6 +9,7 @@ from hpq.snapshot import Worker
 from hpq.sweep import DEFAULT_CLASS, Sweep
 from producer.look.text import clean, size
 
+_UNWILLING = ("faulty", "stopping", "draining", "drained")
 _ALLOW = "allow:"  # how a worker writes its HPQ_ALLOW lines among what it takes
 
 
@@ -32,10 +33,12 @@ def why_not_taken(sweep: Sweep, workers: Iterable[Worker], shipped: Collection[s
     there = [w for w in of_class if w.only in ("", sweep.id)]
     if not there:
         return _nobody(sweep, of_class)
-    willing = [w for w in there if w.state not in ("faulty", "stopping")]
+    willing = [w for w in there if w.state not in _UNWILLING]
     if not willing:
         states = ", ".join(f"{clean(w.name)} is {clean(w.state)}" for w in there[:3])
-        return f"no worker can take it: {states}; `hpq workers` lists them"
+        undo = any(w.state in ("draining", "drained") for w in there)
+        remedy = "`hpq drain --undo` lets drained ones take trials again; " if undo else ""
+        return f"no worker can take it: {states}; {remedy}`hpq workers` lists them"
     if any(_takes(w, sweep, shipped) for w in willing):
         return None
     for worker in willing:

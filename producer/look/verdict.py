@@ -140,7 +140,7 @@ def needs_you(snapshot: Snapshot, not_taken: str | None) -> list[str]:
 def _way_on(sweep: Sweep) -> str:
     """What to do about a sweep that is held: edited code is another sweep, and leaves this one."""
     again = f"hpq retry --failed {sweep.id}"
-    if not sweep.launch.code_dir:
+    if not (sweep.launch.code_dir or sweep.launch.bundled):
         return f"fix it, then {again}"
     return f"mend the code and enqueue it anew; if the fault lies elsewhere: {again}"
 

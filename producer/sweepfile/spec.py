@@ -12,7 +12,7 @@ from itertools import islice
 
 from hpq.identity import identity
 from hpq.search import samplers
-from hpq.search.record import Sampler
+from hpq.search.record import BY_DEFAULT, Sampler
 from hpq.search.replicates import replicated
 from hpq.search.samplers import LIMIT
 from hpq.search.space import Space
@@ -91,7 +91,7 @@ def _limit(spec: SweepSpec) -> int | None:
     """How many sets `sets` makes at most."""
     if spec.method != "bayes":
         return _cap(spec)
-    startup = Sampler(spec.sampler or Sampler.TPE).startup + len(spec.points)
+    startup = Sampler(spec.sampler or BY_DEFAULT).startup + len(spec.points)
     return min(_cap(spec) or startup, startup)
 
 

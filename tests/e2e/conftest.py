@@ -119,6 +119,8 @@ class Lab:
         self._sweeps = itertools.count(1)
         self.env = {n: v for n, v in os.environ.items() if not n.startswith("HPQ_")} | {
             "LAB_ID": self.mark,
+            # As where hpq's environment is active: programs run in it.
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "HPQ_REDIS_URL": url or server.url,
             "HPQ_HOME": str(self.home),
             "HPQ_USER": "tester",

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from redis import Redis
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
+from producer.secrets_yaml import secret_objects
 from tests.e2e.conftest import Lab, MakeLab
 
 ROLES = ("producer", "worker", "viewer", "autoscaler")
+KEDA = """
+local cmd = {zset='zcard', set='scard', list='llen', hash='hlen', none='llen'}
+return redis.call(cmd[redis.call('type', KEYS[1]).ok], KEYS[1])
+"""  # what its redis scaler asks by
 
 
 def servers() -> dict[str, str]:
@@ -67,6 +73,7 @@ def test_a_sweep_goes_its_whole_way_under_the_four_users(users) -> None:
     lab.wait_for("began-1-1")
     with client(lab, "autoscaler") as scaler:
         assert scaler.llen(lab.keys.demand("default")) == 3
+        assert scaler.eval(KEDA, 1, lab.keys.demand("default")) == 3
     assert "running" in lab.ok("watch", "--once", sid, **as_("viewer"))
     lab.ok("pause", sid)
     lab.ok("resume", sid)
@@ -149,3 +156,26 @@ def test_an_aclfile_is_taken_at_the_start(make_lab, tmp_path: Path, server_progr
     lab = make_lab("--aclfile", str(tmp_path / "users.acl"))
     with client(lab, "worker") as redis:
         assert redis.ping()
+
+
+def test_a_server_whose_default_user_is_off_has_everything_after_a_restart(
+    make_lab: MakeLab, tmp_path: Path, server_program: str
+) -> None:
+    """With the users of `hpq manifests --secrets`; a server may play its file back as `default`."""
+    secrets = {o["metadata"]["name"]: o["stringData"] for o in secret_objects("hpq", "hpq", "key")}
+    admin = f"user admin on #{sha256(b'admin').hexdigest()} ~* &* +@all"
+    users = tmp_path / "users.acl"
+    users.write_text(secrets["hpq-redis-users"]["users.acl"] + admin + "\n", "utf-8")
+    lab = make_lab("--aclfile", str(users), url="unix://admin:admin@{socket}")
+    sid = lab.steered(3)
+    lab.server.kill()
+    lab.server.start(lab.env["HPQ_REDIS_URL"])
+    assert lab.view.sweep(sid).counts.queued == 3
+    with (
+        Redis(unix_socket_path=str(lab.server.socket)) as nobody,
+        pytest.raises(AuthenticationError),
+    ):
+        nobody.ping()
+    assert "`default`" not in lab.hpq("doctor").stdout
+    lab.redis.execute_command("ACL", "SETUSER", "default", "reset")
+    assert "a restart leaves out what scripts wrote" in lab.hpq("doctor").stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 import pytest
 
@@ -72,6 +73,11 @@ def test_one_worker_and_one_seed_give_the_same_sets(lab) -> None:
     for sid in (one, other, third):
         lab.wait_over(sid)
     assert sets(lab, one) == sets(lab, other) != sets(lab, third)
+    other = "gp" if find_spec("torch") else "tpe"
+    told = [e.fields["by"] for e in lab.view.events(one) if e.what == "suggested"]
+    assert told == ["random"] * 10 + [other] * 6
+    assert lab.view.sweep(one).made == {"random": 10, other: 6}
+    assert f"sets by auto as workers ask (10 by random, 6 by {other})" in lab.ok("show", one)
 
 
 @pytest.mark.slow
@@ -164,7 +170,7 @@ def test_without_optuna_one_line_says_what_to_install(lab) -> None:
     path = lab.write("bayes.yaml", "\n".join(line[4:] for line in SWEEP.splitlines()))
     done = lab.hpq("enqueue", path, **env)
     assert done.returncode == 0
-    assert done.stderr.startswith("warning: sampler tpe needs optuna: pip install 'hpq[bayes]'")
+    assert done.stderr.startswith("warning: sampler auto needs optuna: pip install 'hpq[bayes]'")
     lab.worker(**env)
     line = "pip install 'hpq[bayes]', where this worker runs"
     lab.wait_until(lambda: line in lab.log(), "a line")

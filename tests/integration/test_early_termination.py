@@ -36,7 +36,7 @@ class Bench:
         self.who = Presence(name="w", host="h", worker_class="default")
         self.claims: dict[int, Claim] = {}
         self._seq: dict[int, int] = {}
-        self._nonces = count()
+        self._nonces, self._steps = count(), count(1)
 
     def claim(self) -> int:
         """The number of the trial that was claimed."""
@@ -46,10 +46,17 @@ class Bench:
         self.claims[n], self._seq[n] = got, 0
         return n
 
-    def log(self, n: int, *values: float, more: Mapping[str, Any] | None = None) -> Verdict:
-        """Report values in one batch, and once more as a client does that got no answer."""
+    def log(
+        self, n: int, *values: float, step: int = 0, more: Mapping[str, Any] | None = None
+    ) -> Verdict:
+        """Report values in one batch, and once more as a client does that got no answer.
+
+        Each has a step of its own, of whatever size, unless one is given for all.
+        """
         self._seq[n] += 1
-        points = tuple(Point(step=7, name="acc", value=value) for value in values)
+        points = tuple(
+            Point(step=step or next(self._steps), name="acc", value=value) for value in values
+        )
         batch = Batch(seq=self._seq[n], objective=values[-1], points=points, **(more or {}))
         first = self.store.beat(self.claims[n], self.who, batch, lease_ms=LEASE)
         again = self.store.beat(self.claims[n], self.who, batch, lease_ms=LEASE)
@@ -195,6 +202,20 @@ def test_values_that_are_no_numbers_and_batches_sent_twice_count_once(
     bench.log(n, math.nan, 0.5, math.inf, -math.inf, 0.25)
     assert redis.hmget(f"hpq:t:{SID}/{n}", "logged", "best") == [b"2", b"0.5"]
     assert redis.zrange(f"hpq:s:{SID}:band:2", 0, -1, withscores=True) == [(b"1", 0.25)]
+
+
+def test_values_at_one_step_count_once_as_a_row_of_wandbs_history(bench, sweep_of, redis) -> None:
+    sweep_of(1, early=rule(strict=False))
+    n = bench.claim()
+    bench.log(n, 0.5, 0.9, 0.4, step=3)  # the better one is gone with its row: `best` forgets it
+    assert redis.hmget(f"hpq:t:{SID}/{n}", "logged", "best") == [b"1", b"0.4"]
+    assert bands(redis) == {1: [(b"1", 0.4)]}
+    bench.log(n, 0.6, step=4)
+    bench.log(n, 0.3, step=4)  # also in another batch
+    assert redis.hmget(f"hpq:t:{SID}/{n}", "logged", "best") == [b"2", b"0.4"]
+    assert bands(redis) == {1: [(b"1", 0.4)], 2: [(b"1", 0.3)]}
+    bench.log(n, 0.2, step=3)  # only the step before counts: another fold may begin again at 0
+    assert redis.hget(f"hpq:t:{SID}/{n}", "logged") == b"3"
 
 
 def bands(redis: Any) -> dict[int, list[tuple[bytes, float]]]:

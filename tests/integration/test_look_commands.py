@@ -171,7 +171,7 @@ def test_the_command_of_a_trial_runs_its_program_by_hand(
     odd = "it's \x1b[31m"
     code = ("import sys; print(sys.argv[1:])", odd, "${x}")
     sweep_of(2, launch=Launch(command=("${interpreter}", "-c", *code, "${args}"), code_dir="/tmp"))
-    line = hpq("show", "2", "--command").stdout
+    line = hpq("show", "2", "--command", HPQ_PYTHON=sys.executable).stdout
     assert line.startswith(f"cd /tmp && {sys.executable} -c ") and inert(line)
     ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
     assert ran.stdout == f"{[odd, '2', '--x=2']!r}\n"

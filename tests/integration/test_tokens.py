@@ -26,6 +26,7 @@ from producer.auditing import hold_audit
 from worker.access import Access
 from worker.attempt import Attempts
 from worker.beats import Beats
+from worker.bundles import Bundles
 from worker.execution import Signals
 from worker.outage import Outage
 from worker.spool import Spool
@@ -127,7 +128,9 @@ def test_an_attempt_beats_before_it_has_its_directories(
     settings = read({"HPQ_HOME": str(tmp_path), "HPQ_REDIS_URL": "unix:///x", "USER": "me"})
     beats = Beats(store, who, LEASE, os.open(os.devnull, os.O_WRONLY), Outage())
     signals = Signals(wake=-1, level=lambda: 0, is_late=lambda: False)
-    attempts = Attempts(settings, {}, Access(settings), beats, signals, Shelf(settings))
+    bundles = Bundles(tmp_path, lambda digest: None)
+    access, shelf = Access(settings, bundles), Shelf(settings)
+    attempts = Attempts(settings, {}, access, beats, signals, shelf, bundles)
     with pytest.raises(OSError):
         attempts.run(claim, sweep)
     assert beats._claim == claim

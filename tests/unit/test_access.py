@@ -12,6 +12,7 @@ from hpq.settings import read
 from hpq.signing import fingerprint, sign
 from hpq.sweep import Launch, Sweep, Wandb
 from worker.access import Access
+from worker.bundles import Bundles
 
 LAUNCH = Launch(program="train.py", command=("python", "${program}", "${args}"), code="c",
                 pass_env=("A",), wandb=Wandb.STAND_IN)  # fmt: skip
@@ -19,7 +20,8 @@ ARGS = "${args}"
 
 
 def access(tmp_path: Path, **env: str) -> Access:
-    return Access(read({"HPQ_HOME": str(tmp_path), "HPQ_CODE_KEY": "ours", **env}))
+    settings = read({"HPQ_HOME": str(tmp_path), "HPQ_CODE_KEY": "ours", **env})
+    return Access(settings, Bundles(tmp_path, lambda digest: None))
 
 
 def signed(launch: Launch, key: bytes = b"ours") -> Sweep:

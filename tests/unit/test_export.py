@@ -90,5 +90,5 @@ def test_flags_are_the_words_that_the_trial_got() -> None:
         "x": 1e-05,
         "n": None,
     }
-    words = argv(("${args}",), "", params, environ={}, params_file="")
+    words = argv(("${args}",), "", params, environ={}, params_file="", interpreter="")
     assert shlex.split(to_args(params)) == list(words)

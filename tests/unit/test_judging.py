@@ -57,9 +57,17 @@ def test_a_wandb_script_is_told_to_log_and_not_that_its_printed_line_is_no_such_
     )
 
 
-@pytest.mark.parametrize("is_own", [True, False])
-def test_a_module_that_hpqs_own_python_lacks_is_told_with_the_way_to_another(is_own: bool) -> None:
-    python = sys.executable if is_own else "/other/python"
+@pytest.mark.parametrize(
+    ("python", "which"),
+    [
+        (sys.executable, ", which is hpq's own; to take another, set HPQ_PYTHON to the Python"),
+        ("/other/python3", f"; hpq's own is {sys.executable}; to take another, set HPQ_PYTHON to"),
+        ("/some/tool", ""),
+    ],
+)
+def test_a_missing_module_is_told_with_whose_python_it_was_and_the_way_to_another(
+    python: str, which: str
+) -> None:
     ending = Ending(
         halt=None,
         end=End(status=1),
@@ -73,7 +81,7 @@ def test_a_module_that_hpqs_own_python_lacks_is_told_with_the_way_to_another(is_
     assert outcome is not None and outcome.failure is not None
     said = outcome.failure.message
     assert said.startswith("exit status 1: ModuleNotFoundError: No module named 'torch'")
-    assert (f"; this was hpq's Python {sys.executable}; command: " in said) == is_own
+    assert f"; this was {python}{which}" in said if which else "this was" not in said
 
 
 def test_a_name_that_is_close_to_the_metrics_is_named() -> None:

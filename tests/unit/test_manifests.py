@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +12,8 @@ import yaml
 
 from hpq.errors import UserError
 from hpq.settings import read
-from producer.manifests import Wanted, components, folder, overlay, render
+from producer.manifest_parts import Part, WorkerClass, parse
+from producer.manifests import Wanted, class_of, components, folder, overlay, render
 from producer.secrets_yaml import secret_objects
 
 NEEDS_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
@@ -22,8 +24,9 @@ def test_every_call_makes_new_passwords_and_redis_gets_their_hashes_only() -> No
     data = {s["metadata"]["name"]: s["stringData"] for s in first}  # type: ignore[index]
     users = data.pop("hpq-redis-users")["users.acl"]
     assert data.pop("hpq-code-key") == {"key": "the-key"}
-    assert users.splitlines()[0] == "user default off"
+    assert users.splitlines()[0].startswith("user default off resetpass ")
     for name, secret in data.items():
+        assert secret["username"] == name.removeprefix("hpq-redis-").join(("hpq-", ""))
         line = next(x for x in users.splitlines() if f"-{name.removeprefix('hpq-redis-')} " in x)
         assert f"#{sha256(secret['password'].encode()).hexdigest()} " in line
         assert secret["password"] not in users
@@ -43,7 +46,45 @@ def test_an_image_is_taken_with_its_tag_its_digest_or_the_port_of_its_registry()
 
 def test_a_component_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(UserError, match=r"--with clouds: no such component; there are .*cpu"):
-        overlay(Wanted(components=("clouds",)), "k8s")
+        overlay(Wanted(parts=(parse("clouds"),)), "k8s")
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("cpu=3", "cpu takes no value"),
+        ("keda=0", "write keda=MAX"),
+        ("class=Big:4", "write class=QUEUE:GPUS"),
+        ("class=big", "write class=QUEUE:GPUS"),
+        ("nfs=server", "write nfs=SERVER:/PATH"),
+        ("git-code=https://x.org/a@main", "all 40 digits"),
+    ],
+)
+def test_a_value_that_its_component_cannot_use_is_refused(text: str, remedy: str) -> None:
+    with pytest.raises(UserError, match=f"--with {text}: .*{remedy}"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (Wanted(replicas=3, parts=(parse("keda"),)), "--replicas: with keda"),
+        (Wanted(parts=(parse("nfs"), parse("dataset"))), "take one"),
+        (Wanted(queue="big", parts=(parse("class=big:2"),)), "another class has this queue"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(wanted: Wanted, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        overlay(wanted, "k8s")
+
+
+def test_the_class_among_the_components_is_as_one_that_is_asked_for() -> None:
+    made = class_of(WorkerClass(name="big", gpus=4), "../../..", is_scaled=False)
+    path = folder() / "components/class/workers/kustomization.yaml"
+    there = yaml.safe_load(path.read_text("utf-8"))
+    for one in (made, there):
+        one["patches"] = [yaml.safe_load(p["patch"]) for p in one["patches"]]
+    assert made == there
 
 
 def test_every_manifest_is_yaml_with_no_password_and_no_option_commented_out() -> None:
@@ -51,7 +92,11 @@ def test_every_manifest_is_yaml_with_no_password_and_no_option_commented_out() -
         text = path.read_text("utf-8")
         assert list(yaml.safe_load_all(text)) != [None], path
         assert "password:" not in text and len(text.splitlines()) <= 80, path
-    assert components() == ["cpu"]
+
+
+def test_every_component_has_its_line_in_the_page_about_kubernetes() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "kubernetes.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `([a-z-]+)[^`]*` \|", page, re.MULTILINE)) == set(components())
 
 
 def test_each_overlay_has_the_replacements() -> None:
@@ -59,6 +104,11 @@ def test_each_overlay_has_the_replacements() -> None:
     copies = list((folder() / "overlays").glob("*/replacements.yaml"))
     assert len(copies) == len(list((folder() / "overlays").iterdir()))
     assert {copy.read_text("utf-8") for copy in copies} == {wanted}
+    of_big = Wanted(parts=(Part(name="class", value="big:4"),))
+    made = overlay(of_big, "k8s")["replacements"][len(yaml.safe_load(wanted)) :]
+    assert made == yaml.safe_load(
+        (folder() / "overlays/classes/replacements-big.yaml").read_text("utf-8")
+    )
 
 
 def test_a_pods_grace_leaves_its_worker_time_for_a_last_word() -> None:
@@ -87,3 +137,41 @@ def test_what_is_rendered_says_what_was_wanted(tmp_path: Path) -> None:
 @NEEDS_KUBECTL
 def test_without_gpus_no_pod_asks_for_one() -> None:
     assert "nvidia.com/gpu:" not in render(Wanted(gpus=0))
+
+
+@NEEDS_KUBECTL
+def test_all_components_are_composed_for_each_class() -> None:
+    commit = "1" * 40
+    asked = (
+        "class=big:4 class=small:0 keda=5 tls kueue=team-a spot egress monitoring store"
+        f" nfs=nas:/data git-code=https://git.example.org/a.git@{commit}"
+    )
+    wanted = Wanted(
+        namespace="team",
+        image="ours/hpq:7",
+        queue="main",
+        parts=tuple(map(parse, asked.split())),
+        settings={"HPQ_ALLOW": "train.py"},
+    )
+    found = {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(render(wanted))}
+    (settings,) = (n for kind, n in found if kind == "ConfigMap" and n.startswith("hpq-settings"))
+    for name, queue, gpus in (("", "main", 1), ("-big", "big", 4), ("-small", "small", None)):
+        deployment = found["Deployment", f"hpq-worker{name}"]
+        assert deployment["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
+        assert "replicas" not in deployment["spec"]
+        pod = deployment["spec"]["template"]["spec"]
+        (worker,), (init,) = pod["containers"], pod["initContainers"]
+        env = {e["name"]: e.get("value") for e in worker["env"]}
+        assert (env["HPQ_QUEUE"], env["HPQ_IMAGE"]) == (queue, "ours/hpq:7")
+        assert (env["HPQ_POD_GRACE_S"], pod["terminationGracePeriodSeconds"]) == ("15", 15)
+        assert worker["resources"]["limits"].get("nvidia.com/gpu") == gpus
+        assert worker["envFrom"][0]["configMapRef"]["name"] == settings
+        assert {"name": "COMMIT", "value": commit} in init["env"]
+        scaler = found["ScaledObject", f"hpq-worker{name}"]["spec"]
+        assert scaler["scaleTargetRef"]["name"] == f"hpq-worker{name}"
+        (trigger,) = scaler["triggers"]
+        assert trigger["metadata"]["listName"] == f"hpq:demand:{queue}"
+        assert trigger["metadata"]["address"] == "hpq-redis.team.svc:6379"
+        assert (trigger["metadata"]["enableTLS"], scaler["maxReplicaCount"]) == ("true", 5)
+    assert found["ConfigMap", settings]["data"]["HPQ_ALLOW"] == "train.py"
+    assert found["PersistentVolume", "hpq-nfs"]["spec"]["nfs"]["server"] == "nas"

@@ -7,21 +7,23 @@ import pytest
 pytest.importorskip("optuna")
 
 from hpq.identity import identity
-from hpq.search import samplers
+from hpq.search import conditions, samplers
 from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.distributions import Categorical, IntUniform
-from hpq.search.record import Sampler, Search, missing
+from hpq.search.record import Sampler, Search, missing, unaided
 from hpq.search.space import Space
 from tests.unit.every_distribution import SPACE
 from worker.suggest.chooser import Chooser
 
 PLAIN = Space.of({("x",): Uniform(low=-5.0, high=10.0), ("y",): LogUniform(low=1e-4, high=1.0)})
 FEW = Space.of({("a",): Categorical((1, 2, 3)), ("b",): IntUniform(1, 4)})
+FAR = conditions.Partial((conditions.Test(path=("x",), low=3.0),))
+CONDITIONAL = Space(PLAIN.leaves, PLAIN.varying, (conditions.Condition(("y",), FAR),))
 MODELS = [Sampler.TPE, Sampler.CMAES, Sampler.QMC]
 
 
 def value(params: dict) -> float:
-    return (params["x"] - 3) ** 2 + abs(params["y"] - 0.01)
+    return (params["x"] - 3) ** 2 + abs(params.get("y", 0.0) - 0.01)
 
 
 def course(chooser: Chooser, count: int, first: int = 1) -> list[dict]:
@@ -140,8 +142,71 @@ def test_the_gaussian_process_needs_few_results() -> None:
     assert min(values[10:]) < min(values[:10]) / 2
 
 
+def makers(
+    chooser: Chooser, count: int, made: list[dict] | None = None, **how: bool
+) -> list[Sampler]:
+    """Who makes each of so many sets, one after the other."""
+    out = []
+    for number in range(1, count + 1):
+        params = chooser.ask(number, {}, **how)
+        assert params is not None
+        out.append(chooser.by)
+        if made is not None:
+            made.append(params)
+        chooser.ends(number, value(params))
+    return out
+
+
+@pytest.mark.torch
+def test_by_default_a_gaussian_process_makes_sets_while_results_are_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr("worker.suggest.chooser._MOST_GP", 12)
+    one: list[dict] = []
+    other: list[dict] = []
+    search = Search(space=PLAIN, sampler=Sampler.AUTO)
+    by = makers(Chooser(search), 16, one)
+    assert by == makers(Chooser(search), 16, other) and one == other
+    assert by == [Sampler.RANDOM] * 10 + [Sampler.GP] * 3 + [Sampler.TPE] * 3
+
+
+@pytest.mark.parametrize("why", ["no torch", "conditions", "hurry"])
+def test_by_default_tpe_makes_the_sets_where_a_gaussian_process_cannot(why: str) -> None:
+    space = CONDITIONAL if why == "conditions" else PLAIN
+    has = {"optuna"} if why == "no torch" else {"optuna", "scipy", "torch"}
+    chooser = Chooser(Search(space=space, sampler=Sampler.AUTO), is_there=has.__contains__)
+    by = makers(chooser, 12, is_hurried=why == "hurry")
+    assert by == [Sampler.RANDOM] * 10 + [Sampler.TPE] * 2
+
+
+@pytest.mark.torch
+def test_where_the_gaussian_process_fails_tpe_makes_the_set(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("torch")
+
+    def fail(*args: object) -> None:
+        raise RuntimeError("no optimum")
+
+    monkeypatch.setattr("optuna.samplers.GPSampler.sample_relative", fail)
+    by = makers(Chooser(Search(space=PLAIN, sampler=Sampler.AUTO)), 13)
+    assert by == [Sampler.RANDOM] * 10 + [Sampler.TPE] * 3
+    line = "gp fails (RuntimeError: no optimum); sets are made by tpe instead"
+    assert [r.getMessage() for r in caplog.records] == [line]
+
+
 def test_what_a_sampler_lacks_is_one_line() -> None:
     assert missing(Sampler.RANDOM, lambda _: False) is None
     assert missing(Sampler.TPE, lambda _: True) is None
     line = missing(Sampler.GP, lambda name: name == "optuna")
     assert line == "sampler gp needs scipy, torch: pip install 'hpq[bayes]' torch"
+
+
+def test_what_the_default_would_do_better_with_is_one_line() -> None:
+    assert missing(Sampler.AUTO, lambda name: name == "optuna") is None
+    line = "sampler auto is tpe alone without torch: pip install 'hpq[bayes]' torch"
+    assert unaided(Sampler.AUTO, lambda name: name != "torch") == line
+    assert unaided(Sampler.AUTO, lambda _: True) is None
+    assert unaided(Sampler.AUTO, lambda _: False) is None  # `missing` says it
+    assert unaided(Sampler.TPE, lambda name: name == "optuna") is None

@@ -16,7 +16,7 @@ HEAD = "program: t.py\nmethod: random\nparameters:\n  lr: {values: [1]}\n"  # li
 REFUSED = {
     "a sampler": (
         "sampler: tpee\n",
-        "5:1: sampler: 'tpee' is not one of tpe, gp, cmaes, qmc; did you mean 'tpe'?",
+        "5:1: sampler: 'tpee' is not one of auto, tpe, gp, cmaes, qmc; did you mean 'tpe'?",
     ),
     "a macro": (
         "command: ['${arg}']\n",

@@ -62,6 +62,7 @@ def _tell(_number: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Read the environment and work; a fault is one line."""
     sid, who, parent, last_words = sys.argv[1:5]
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported, which is later
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _tell)
     end_with_parent()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections import deque
 from collections.abc import Sequence
 from threading import Event as Flag
 from threading import Thread
@@ -19,7 +20,7 @@ from redis.exceptions import RedisError
 from hpq.history import History
 from hpq.identity import identity
 from hpq.lead import Answer, Lead
-from hpq.search.record import Search
+from hpq.search.record import Sampler, Search, is_installed, unaided
 from hpq.search.replicates import replicated
 from hpq.snapshot import Event
 from hpq.trial import Params
@@ -31,7 +32,9 @@ log = logging.getLogger("hpq.suggest")
 _LONGEST_S = 600.0  # for one set; who takes longer has hung, and loses the lease
 _IDLE_S = 600.0  # without anything to make: the memory is better used by others
 _BLOCK_MS = 1_000
+_CLAIMS = 17  # that the pace is taken of: workers may all come at once, and then none for long
 _SHARE = 0.01  # of a worker's time, which it may have to wait for sets
+_BUSY = 0.5  # of the time between two claims, which a set that takes long may take
 
 
 class Suggester:
@@ -43,9 +46,9 @@ class Suggester:
         self._known = 0  # the highest number whose set is known
         self._answer = Answer(word="")
         self._busy_since = self._made_at = time.monotonic()
-        self._make_s = 0.0  # to make a set
+        self._make_s: dict[Sampler, float] = {}  # to make a set
         self._gap_s = 0.0  # between two claims
-        self._claimed_ms = 0
+        self._claims: deque[int] = deque(maxlen=_CLAIMS)
 
     def run(self) -> str:
         """Work until the sweep wants no more sets, or another has the lease; answers why it ended.
@@ -79,10 +82,15 @@ class Suggester:
     def begin(self) -> None:
         """Read what was, making nothing meanwhile; then make what is missing."""
         self._chooser = Chooser(self._search, self._answer.rows)
+        if lacks := unaided(self._search.sampler, is_installed):
+            log.warning("%s, where this worker runs", lacks)
         while events := self._history.events():
             for event in events:
                 self._see(event)
         self._made_at = time.monotonic()
+        if self._chooser.is_drawing:  # these are there at once, and run while others are prepared
+            self._fill()
+        self._chooser.warm_up()
         self._fill()
 
     def step(self) -> None:
@@ -105,9 +113,9 @@ class Suggester:
 
     def _pace(self, event: Event) -> None:
         """Learn how fast sets are claimed."""
-        if self._claimed_ms:
-            self._gap_s = _smooth(self._gap_s, (event.at_ms - self._claimed_ms) / 1000)
-        self._claimed_ms = event.at_ms
+        self._claims.append(event.at_ms)
+        if len(self._claims) > 1:
+            self._gap_s = (event.at_ms - self._claims[0]) / 1000 / (len(self._claims) - 1)
 
     def _ahead(self) -> int:
         """How many sets should wait: those that no result leads to for every worker, and of others
@@ -115,7 +123,15 @@ class Suggester:
         most = self._answer.ahead
         if most < 2 or self._chooser.is_drawing or not self._gap_s:
             return most
-        return max(1, min(most, math.ceil(self._make_s / (_SHARE * self._gap_s))))
+        make_s = self._make_s.get(self._chooser.by, 0.0)
+        return max(1, min(most, math.ceil(make_s / (_SHARE * self._gap_s))))
+
+    @property
+    def _is_hurried(self) -> bool:
+        """True where sets that take long would not keep up with several workers. One worker waits:
+        its sets follow from the events alone."""
+        slow_s = self._make_s.get(Sampler.GP, 0.0)
+        return self._answer.ahead > 1 and 0 < self._gap_s < slow_s / _BUSY
 
     def _see(self, event: Event) -> None:
         if event.what in ("created", "suggested"):
@@ -140,18 +156,22 @@ class Suggester:
         while self._answer.is_ok and len(self._results.waiting) < self._ahead():
             self._busy_since = begun = time.monotonic()
             number = self._known + 1
-            params = self._chooser.ask(number, self._stand_ins())
+            hurried = self._is_hurried
+            params = self._chooser.ask(number, self._stand_ins(), is_hurried=hurried)
+            by = self._chooser.by
             if params is None:
                 self._answer = self._lead.append(number, (), no_more="exhausted")
                 break
             sets = replicated(params, self._search.replicates)
-            self._answer = self._lead.append(number, [_row(p, i) for i, p in enumerate(sets)])
+            self._answer = self._lead.append(
+                number, [_row(p, i) for i, p in enumerate(sets)], by=by
+            )
             for again, same in enumerate(sets[1:], number + 1):
                 self._chooser.add(again, same)
             self._known = number + len(sets) - 1
             self._results.waiting.update(range(number, self._known + 1))
             self._made_at = time.monotonic()
-            self._make_s = _smooth(self._make_s, self._made_at - begun)
+            self._make_s[by] = _smooth(self._make_s.get(by, 0.0), self._made_at - begun)
 
     def _stand_ins(self) -> dict[int, float]:
         running = sorted(self._results.running)

@@ -1,18 +1,22 @@
-"""An Optuna sampler over a sweep's space, told of its trials one by one. Optuna is imported here.
+"""Optuna's samplers over a sweep's space, told of its trials one by one. Optuna is imported here.
 
 The study holds every set by its coordinates: what waits or runs as running, what has ended with its
-value, what counts for nothing as failed.
+value, what counts for nothing as failed. Samplers share it, so one can go on where another left
+off.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
+from importlib import import_module
 from random import Random
 
 import optuna
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, QMCSampler, TPESampler
+from optuna.study import Study
 from optuna.trial import TrialState
 
 from hpq.search.conditions import MISSING, find
@@ -20,6 +24,7 @@ from hpq.search.record import Sampler, Search
 from hpq.trial import Json, Params
 from worker.suggest.axes import axis_of
 from worker.suggest.memory import Memory
+from worker.suggest.warp import warped
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 _WIDEST = 10_000  # values of a whole number, before it is searched as a float
@@ -31,7 +36,7 @@ class Model:
     def __init__(self, search: Search, begun: int = 0) -> None:
         self._space = search.space
         # Of a whole number the Gaussian process looks at every value there is.
-        widest = _WIDEST if search.sampler is Sampler.GP else None
+        widest = _WIDEST if search.sampler in (Sampler.AUTO, Sampler.GP) else None
         axes = {".".join(path): (path, axis_of(leaf, widest)) for path, leaf in search.space.leaves}
         # What has a single value has it in every set, and no axis.
         self._axes = {name: (path, axis) for name, (path, axis) in axes.items() if axis}
@@ -42,10 +47,8 @@ class Model:
         }
         self._asked = -1  # the trial of the study that `ask` made
         self._memory, self._at = Memory(), dict[int, int]()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = _sampler(search.sampler, _seed(search.seed, begun))
-        self._study = optuna.create_study(storage=self._memory, sampler=sampler)
+        self._seed = _seed(search.seed, begun)
+        self._studies: dict[Sampler, Study] = {}
 
     def add(self, number: int, params: Params) -> None:
         """A set that waits or runs."""
@@ -75,24 +78,20 @@ class Model:
             state = TrialState.FAIL if value is None else TrialState.COMPLETE
             self._memory.put(self._at[number], state, value)
 
-    def ask(self, stand_ins: Mapping[int, float]) -> dict[str, Json]:
-        """A set, before it is known whether it is new: `keep` or `drop` follows.
+    def ask(self, by: Sampler, stand_ins: Mapping[int, float]) -> dict[str, Json]:
+        """A set of this sampler's, before it is known whether it is new: `keep` or `drop` follows.
 
         `stand_ins` are values of running trials that count as results for now.
         """
-        there = [number for number in stand_ins if number in self._at]
-        for number in there:
-            self._memory.put(self._at[number], TrialState.COMPLETE, stand_ins[number])
+        study = self._study(by)
         count = self._memory.count
         try:
-            trial = self._study.ask(self._distributions)
+            with self._standing_in(stand_ins), self._told_to(by):
+                trial = study.ask(self._distributions)
         except Exception:
             if self._memory.count > count:
                 self._memory.take_back()
             raise
-        finally:
-            for number in there:
-                self._memory.put(self._at[number], TrialState.RUNNING)
         self._asked = trial.number
         values: list[Json] = []
         for path, leaf in self._space.leaves:
@@ -102,6 +101,45 @@ class Model:
             else:
                 values.append(leaf.draw(Random(0)))
         return self._space.assemble(values)
+
+    def warm_up(self) -> None:
+        """Import what a Gaussian process computes with."""
+        import_module("scipy.stats")
+        self._study(Sampler.GP)
+
+    def _study(self, by: Sampler) -> Study:
+        if by not in self._studies:
+            if by is Sampler.GP:  # more threads take thrice the time to add up so little
+                import_module("torch").set_num_threads(1)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                sampler = _sampler(by, self._seed)
+            self._studies[by] = optuna.create_study(storage=self._memory, sampler=sampler)
+        return self._studies[by]
+
+    @contextmanager
+    def _standing_in(self, stand_ins: Mapping[int, float]) -> Iterator[None]:
+        there = [number for number in stand_ins if number in self._at]
+        for number in there:
+            self._memory.put(self._at[number], TrialState.COMPLETE, stand_ins[number])
+        try:
+            yield
+        finally:
+            for number in there:
+                self._memory.put(self._at[number], TrialState.RUNNING)
+
+    @contextmanager
+    def _told_to(self, by: Sampler) -> Iterator[None]:
+        """The results as the sampler is told them: a Gaussian process gets them warped."""
+        if by is not Sampler.GP:
+            yield
+            return
+        numbers, values = self._memory.results()
+        self._memory.value(numbers, warped(values))
+        try:
+            yield
+        finally:
+            self._memory.value(numbers, values)
 
     def keep(self, number: int) -> None:
         """The set that was asked for is the sweep's number so and so."""

@@ -1,0 +1,276 @@
+"""A namespace with hpq in it, and a laptop that reaches its Redis."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import re
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hpq.connection import connect
+from hpq.keys import Keys
+from hpq.trial import Trial, TrialId
+from hpq.view import View
+from producer.auditing import hold_audit
+from tests.cluster.kube import DEADLINE_S, Cluster, tweaked, wait_for
+
+HPQ = str(Path(sys.executable).with_name("hpq"))
+WORKER = "app.kubernetes.io/name=hpq-worker"
+# Short, so that what is lost is soon found; a lease that a busy machine still keeps. More threads
+# than one wait for each other where cores are few and others work.
+SETTINGS = {"HPQ_LEASE_S": "10", "HPQ_REAP_S": "1", "OMP_NUM_THREADS": "1"}
+
+
+class Namespace:
+    """What `hpq manifests` prints, applied."""
+
+    def __init__(self, cluster: Cluster, name: str, home: Path) -> None:
+        self.cluster, self.name, self.home = cluster, name, home
+
+    def kubectl(self, *words: object, given: str | None = None, ok: bool = True) -> str:
+        """kubectl in this namespace."""
+        return self.cluster.kubectl("-n", self.name, *words, given=given, ok=ok)
+
+    def get(self, *words: object) -> Any:
+        """`kubectl get … -o json` in this namespace, as data."""
+        return self.cluster.get("-n", self.name, *words)
+
+    def manifests(self, *flags: object) -> list[dict[str, Any]]:
+        """What `hpq manifests` prints for this namespace, as data."""
+        env = self.cluster.env | {"HPQ_HOME": str(self.home)}
+        done = subprocess.run(
+            [HPQ, "manifests", "--namespace", self.name, *map(str, flags)],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+    def apply(self, objects: list[dict[str, Any]]) -> None:
+        """`kubectl apply` of these."""
+        self.cluster.kubectl("apply", "-f", "-", given=yaml.safe_dump_all(objects))
+
+    def deploy(
+        self,
+        image: str,
+        *flags: object,
+        replicas: int = 1,
+        settings: Mapping[str, str] = SETTINGS,
+        change: Callable[[list[dict[str, Any]]], None] = lambda objects: None,
+    ) -> None:
+        """Secrets (once), then all of it, and wait until Redis and the workers are ready.
+
+        `change` may alter the objects before they are applied.
+        """
+        words = ("--image", image, "--gpus", 0, "--replicas", replicas, *flags)
+        objects = tweaked(self.manifests(*words), settings)
+        change(objects)
+        first = [one for one in objects if one["kind"] == "Namespace"]
+        self.apply(first)
+        if not self.kubectl("get", "secret", "hpq-code-key", "--ignore-not-found"):
+            self.apply(self.manifests("--secrets"))
+        self.apply(objects)
+        self.rolled_out("statefulset/hpq-redis")
+        self.rolled_out("deployment/hpq-worker")
+
+    def rolled_out(self, what: str) -> None:
+        """Wait until all pods of it are there and ready."""
+        done = self.cluster.run(
+            *("kubectl", "-n", self.name, "rollout", "status", what),
+            f"--timeout={DEADLINE_S:.0f}s",
+            ok=False,
+        )
+        assert done.returncode == 0, (done.stderr, self.tell())
+
+    def scale(self, replicas: int) -> None:
+        """`kubectl scale`, which returns at once."""
+        self.kubectl("scale", "deployment/hpq-worker", f"--replicas={replicas}")
+
+    def pods(self, selector: str = WORKER) -> list[dict[str, Any]]:
+        """The pods that are there, also those that are going."""
+        found: list[dict[str, Any]] = self.get("pods", "-l", selector)["items"]
+        return found
+
+    def ready(self, selector: str = WORKER) -> list[str]:
+        """The names of those that are ready and not going."""
+        return [
+            pod["metadata"]["name"]
+            for pod in self.pods(selector)
+            if "deletionTimestamp" not in pod["metadata"]
+            and any(
+                c["type"] == "Ready" and c["status"] == "True"
+                for c in pod["status"].get("conditions", [])
+            )
+        ]
+
+    def wait_ready(self, count: int, selector: str = WORKER) -> list[str]:
+        """Wait until so many are ready and no other is there; answers their names."""
+        return wait_for(  # type: ignore[no-any-return]
+            lambda: (
+                len(names := self.ready(selector)) == count == len(self.pods(selector))
+                and (names or ["none"])
+            ),
+            f"{count} ready pods of {selector}",
+            tell=self.tell,
+        )
+
+    def kill(self, pod: str) -> None:
+        """SIGKILL every process of a pod, as a node's crash does."""
+        self.cluster.testcluster("kill", pod, self.name)
+
+    def secret(self, name: str, field: str) -> str:
+        """A value of a Secret."""
+        return base64.b64decode(self.get("secret", name)["data"][field]).decode()
+
+    def tell(self) -> str:
+        """What a person would look at first."""
+        looks = (
+            ("get", "pods", "-o", "wide"),
+            ("get", "events", "--sort-by=.lastTimestamp"),
+            ("logs", "-l", WORKER, "--tail=40", "--prefix"),
+        )
+        return "\n".join(self.kubectl(*look, ok=False) for look in looks)
+
+    def delete(self) -> None:
+        """All of it, its claims, and what its volumes hold."""
+        self.kubectl("delete", "pod", "--all", "--grace-period=1", "--wait=false", ok=False)
+        self.cluster.kubectl(
+            "delete", "namespace", self.name, "--ignore-not-found", "--timeout=120s", ok=False
+        )
+        self.cluster.recycle()
+
+
+class Laptop:
+    """Somebody's machine: hpq commands that reach the namespace's Redis by a port-forward."""
+
+    def __init__(self, namespace: Namespace, folder: Path) -> None:
+        self.namespace, self.code = namespace, folder / "code"
+        self.code.mkdir(parents=True, exist_ok=True)
+        self._port, self._forward = 0, None  # type: tuple[int, subprocess.Popen[str] | None]
+        password = namespace.secret("hpq-redis-producer", "password")
+        self._password, self._file = password, folder / "password"
+        self._file.write_text(password)
+        self._file.chmod(0o600)
+        self.forward()
+        self.redis = connect(f"redis://hpq-producer:{password}@127.0.0.1:{self._port}/0")
+        self.keys = Keys("hpq")
+        self.view = View(self.redis, self.keys, 10_000)
+
+    def forward(self) -> None:
+        """See to it that the port-forward is there; it dies with the pod of Redis."""
+        if self._forward is not None and self._forward.poll() is None:
+            return
+        self._end_forward()
+        name = self.namespace.name
+        self._forward = subprocess.Popen(
+            ["kubectl", "-n", name, "port-forward", "svc/hpq-redis", f"{self._port or ''}:6379"],
+            env=self.namespace.cluster.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self._forward.stdout is not None
+        line = self._forward.stdout.readline()
+        found = re.search(r"127\.0\.0\.1:(\d+)", line)
+        assert found, line + self._forward.stdout.read()
+        self._port = int(found[1])
+
+    def _end_forward(self) -> None:
+        if self._forward is not None:
+            self._forward.kill()
+            self._forward.wait()
+            assert self._forward.stdout is not None
+            self._forward.stdout.close()
+            self._forward = None
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of its commands."""
+        return self.namespace.cluster.env | {
+            "HPQ_REDIS_URL": f"redis://hpq-producer@127.0.0.1:{self._port}/0",
+            "HPQ_REDIS_PASSWORD_FILE": str(self._file),
+            "HPQ_HOME": str(self.namespace.home),
+            "HPQ_USER": "tester",
+        }
+
+    def hpq(self, *words: object, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        self.forward()
+        return subprocess.run(
+            [HPQ, *map(str, words)],
+            cwd=self.code,
+            env=self.env | env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
+    def ok(self, *words: object, **env: str) -> str:
+        """Run a command that must succeed; answers its stdout."""
+        done = self.hpq(*words, **env)
+        assert done.returncode == 0, (words, done.returncode, done.stdout, done.stderr)
+        return done.stdout
+
+    def write(self, name: str, text: str) -> Path:
+        """A file in the directory of the user's code."""
+        path = self.code / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), "utf-8")
+        return path
+
+    def enqueue(self, text: str, *flags: object, **env: str) -> str:
+        """Enqueue a sweep file; answers the sweep's id."""
+        path = self.write(f"sweep-{time.monotonic_ns()}.yaml", text)
+        return self.ok("enqueue", path, *flags, **env).strip()
+
+    def trial(self, sid: str, number: int = 1) -> Trial:
+        """A trial as readers see it."""
+        return self.view.trial(TrialId(sweep=sid, number=number))
+
+    def trials(self, sid: str) -> list[Trial]:
+        """All trials of a sweep, by number."""
+        total = self.view.sweep(sid).counts.total
+        return [self.trial(sid, number) for number in range(1, total + 1)]
+
+    def events(self, sid: str, number: int = 1) -> list[str]:
+        """What happened to a trial, in order."""
+        return [e.what for e in self.view.events(sid) if e.trial == number]
+
+    def wait_over(self, sid: str, deadline_s: float = DEADLINE_S) -> None:
+        """Wait until a sweep is over, and hold the audit."""
+        self.wait_until(lambda: self.view.sweep(sid).state.is_over, f"the end of {sid}", deadline_s)
+        self.audit(sid)
+
+    def wait_until(
+        self, is_so: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S
+    ) -> Any:
+        """Poll until it is so; fails with what the cluster says."""
+        self.forward()
+        return wait_for(is_so, what, deadline_s, tell=self.namespace.tell)
+
+    def audit(self, sid: str) -> None:
+        """`hpq audit` finds nothing wrong with a sweep that is over."""
+        found = hold_audit(self.view, sid)
+        assert not found.violations, found.violations
+        assert not found.open, found
+
+    def close(self) -> None:
+        """End the port-forward."""
+        with contextlib.suppress(Exception):
+            self.redis.close()
+        self._end_forward()

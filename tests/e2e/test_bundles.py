@@ -1,0 +1,143 @@
+"""Code that is sent with its sweep: runs from a copy, signed or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+
+import pytest
+
+from hpq import bundle
+
+SWEEP = """
+    program: train.py
+    code: .
+    method: grid
+    metric: {name: loss}
+    parameters: {x: {values: [1, 2]}}
+"""
+PROGRAM = """
+    import json, os
+    from pathlib import Path
+    from helper import value
+    assert not Path("mine").exists()  # what an earlier attempt wrote into its copy
+    Path("mine").touch()
+    print("in", Path.cwd(), json.loads(Path("conf.json").read_text()))
+    print(f"loss={value}")
+"""
+
+
+def why(lab, sid: str) -> str:
+    return "".join(w.refuses.get(sid, "") for w in lab.view.workers())
+
+
+def project(lab, value: int = 7) -> None:
+    lab.write("train.py", PROGRAM)
+    lab.write("helper.py", f"value = {value}\n")
+    lab.write("conf.json", '{"width": 3}')
+
+
+def left_of_work(lab) -> list[str]:
+    work = lab.home / "work"
+    return [p.name for p in work.iterdir()] if work.exists() else []
+
+
+def test_a_program_runs_from_a_fresh_copy_of_what_was_sent_whatever_becomes_of_the_directory(
+    lab,
+) -> None:
+    project(lab)
+    sid = lab.enqueue(SWEEP)
+    shutil.rmtree(lab.code)
+    lab.code.mkdir()
+    lab.worker()
+    lab.wait_over(sid)
+    assert [lab.trial(sid, n).objective for n in (1, 2)] == [7.0, 7.0]
+    printed = lab.printed(sid)
+    assert f"in {lab.home}/work/{sid}.1." in printed and "{'width': 3}" in printed
+    lab.wait_until(lambda: not left_of_work(lab), "the copies to be gone")
+
+    project(lab, value=8)
+    edited = lab.enqueue(SWEEP)
+    assert edited != sid
+    lab.wait_over(edited)
+    assert lab.trial(edited).objective == 8.0
+
+
+def test_a_resident_trainer_keeps_its_copy_from_trial_to_trial_and_no_longer(lab) -> None:
+    lab.write(
+        "mine.py",
+        """
+        import os
+        def train(params, trial):
+            print("in", os.getcwd(), os.path.dirname(__file__))
+            return {"loss": float(os.getpid())}
+        """,
+    )
+    text = SWEEP.replace("program: train.py", "trainer: mine:train\n    resident: true")
+    sid = lab.enqueue(text)
+    worker = lab.worker()
+    lab.wait_over(sid)
+    assert lab.trial(sid, 1).objective == lab.trial(sid, 2).objective
+    assert lab.printed(sid, 1) == lab.printed(sid, 2) and "/work/code-" in lab.printed(sid)
+    worker.terminate()
+    worker.wait()
+    assert not left_of_work(lab)
+
+
+@pytest.mark.slow
+def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_the_worker_goes_on(
+    lab,
+) -> None:
+    project(lab)
+    names = ("unsigned", "foreign", "altered", "of another sweep", "unbundled")
+    sids = {}
+    for i, name in enumerate(names):
+        key = "theirs" if name == "foreign" else "ours"
+        lab.write("helper.py", f"value = {i}\n")
+        sids[name] = lab.enqueue(SWEEP, "--name", f"s{i}", HPQ_CODE_KEY=key)
+    keys = {name: lab.keys.sweep(sid) for name, sid in sids.items()}
+    digests = {name: lab.redis.hget(key, "bundle").decode() for name, key in keys.items()}
+    data = b"print('evil')\n"
+    lab.write("train.py", data.decode())
+    evil = bundle.pack(lab.code, {"train.py": hashlib.sha256(data).hexdigest()})
+    lab.redis.hset(keys["unsigned"], "signature", "")
+    lab.redis.set(lab.keys.bundle(digests["altered"]), evil)
+    lab.redis.copy(
+        lab.keys.bundle(digests["unsigned"]),
+        lab.keys.bundle(digests["of another sweep"]),
+        replace=True,
+    )
+    record = json.loads(lab.redis.hget(keys["unbundled"], "launch"))
+    lab.redis.hset(keys["unbundled"], "launch", json.dumps({**record, "bundled": False}))
+    lab.worker(HPQ_CODE_KEY="ours", HPQ_ALLOW="train.py ${args}", HPQ_CODE=str(lab.code))
+    for name, sid in sids.items():
+        lab.wait_until(lambda s=sid: why(lab, s), f"the refusal of what is {name}")
+    assert "not what was signed" in why(lab, sids["altered"])
+    assert "not what was signed" in why(lab, sids["of another sweep"])
+    assert "not signed with this worker's HPQ_CODE_KEY" in why(lab, sids["foreign"])
+    counted = lambda: int(lab.redis.hget(lab.keys.counters, "code_refused") or 0)  # noqa: E731
+    lab.wait_until(lambda: counted() == len(names), "all of it to be counted")
+
+    project(lab, value=9)
+    sound = lab.enqueue(SWEEP, HPQ_CODE_KEY="ours")
+    lab.wait_over(sound)
+    assert lab.trial(sound).objective == 9.0
+    said = lab.hpq("workers").stderr
+    assert all(f"leaves {sid}" in said for sid in sids.values())
+    assert "Traceback" not in lab.log() and "evil" not in lab.log()
+    assert all(not [e for e in lab.events(sid) if e == "finished"] for sid in sids.values())
+
+
+def test_enqueue_of_local_code_says_at_once_that_pods_do_not_see_it(lab) -> None:
+    project(lab)
+    lab.worker(KUBERNETES_SERVICE_HOST="10.96.0.1", HPQ_POD="worker-0")
+    lab.wait_until(lab.view.workers, "the worker")
+    local = lab.write("local.yaml", SWEEP.replace("    code: .\n", ""))
+    done = lab.hpq("enqueue", local)
+    assert done.returncode == 2 and "no worker can see this directory" in done.stderr
+    assert "add --code . to send the code along" in done.stderr
+    assert not lab.view.sweep_ids()
+    sent = lab.hpq("enqueue", local, "--code", ".")
+    assert "runs train.py from the code sent: 3 files, " in sent.stderr
+    lab.wait_over(sent.stdout.strip())

@@ -1,0 +1,134 @@
+"""What is sent of a directory, and what is never unpacked: a bundle may be anybody's bytes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpq import bundle, code
+from hpq.errors import UserError
+from hpq.sweep import Launch
+from worker.bundles import Bundles
+
+
+def put(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name, "utf-8")
+
+
+def sent(folder: Path, program: str = "train.py") -> set[str]:
+    return set(code.manifest(folder, program, is_sent=True))
+
+
+def test_in_git_what_is_tracked_goes_and_new_python_and_nothing_that_is_ignored(
+    tmp_path: Path,
+) -> None:
+    put(tmp_path, "train.py", "words.txt", "deep/net.py", "old.bin", "notes.md")
+    (tmp_path / ".gitignore").write_text("secret.py\n")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    (tmp_path / "words.txt").write_text("modified")
+    (tmp_path / "old.bin").unlink()
+    put(tmp_path, "new.py", "secret.py", "results.json")
+    (tmp_path / ".hpqignore").write_text("# docs\n*.md\n")
+    assert sent(tmp_path) == {".gitignore", "train.py", "words.txt", "deep/net.py", "new.py"}
+
+
+def test_without_git_code_and_its_settings_go_but_for_what_an_ignore_file_names(
+    tmp_path: Path,
+) -> None:
+    put(tmp_path, "train.py", "conf/a.yaml", "b.json", "data.npz", ".hidden.py", "runs/1/x.json")
+    put(tmp_path, "keep/runs/y.json", "tmp/z.py", "tmp/mine.py", ".venv/lib.py")
+    (tmp_path / ".gitignore").write_text("/runs/\ntmp/*\n!tmp/mine.py\n")
+    assert sent(tmp_path) == {
+        *("train.py", "conf/a.yaml", "b.json", "keep/runs/y.json", "tmp/mine.py"),
+    }
+
+
+def test_code_over_ten_mebibytes_names_the_largest_files_and_what_to_do(tmp_path: Path) -> None:
+    put(tmp_path, "train.py")
+    with (tmp_path / "weights.json").open("wb") as file:
+        file.truncate(code.MOST_BYTES)
+    with pytest.raises(UserError, match=r"over 10 MiB; .* weights.json \(10,240 KiB\).*\.hpqign"):
+        code.manifest(tmp_path, "train.py", is_sent=True)
+
+
+def tar(fill: Callable[[tarfile.TarFile], object]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as file:
+        fill(file)
+    return gzip.compress(out.getvalue())
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return tar(lambda file: file.addfile(info))
+
+
+ATTACKS = {
+    "an absolute path": entry("/tmp/evil.py"),
+    "a way out": entry("../evil.py"),
+    "a way out below": entry("a/../../evil.py"),
+    "a link out": entry("train.py", tarfile.SYMTYPE, "/etc/passwd"),
+    "a hard link": entry("train.py", tarfile.LNKTYPE, "/etc/passwd"),
+    "a device": entry("train.py", tarfile.CHRTYPE),
+    "a pipe": entry("train.py", tarfile.FIFOTYPE),
+    "a directory": entry("train.py", tarfile.DIRTYPE),
+    "control characters": entry("train\x1b[31m.py"),
+    "a file twice": tar(lambda t: [t.addfile(tarfile.TarInfo("train.py")) for _ in range(2)]),
+    "a bomb": gzip.compress(b"\0" * (3 * code.MOST_BYTES)),
+    "half of one": entry("train.py")[:30],
+    "no archive": gzip.compress(b"import os"),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("what", ATTACKS)
+def test_nothing_is_written_of_a_bundle_that_holds(what: str, tmp_path: Path) -> None:
+    bundles = Bundles(tmp_path, lambda digest: ATTACKS[what])
+    with pytest.raises(ValueError):
+        bundle.opened(ATTACKS[what], "0" * 64)
+    from_redis = bundles.refusal(launch("0" * 64))
+    assert from_redis and "is not what was signed" in from_redis
+    with pytest.raises(OSError, match="the code of the sweep"):
+        bundles.copy(launch("0" * 64), tmp_path / "copy")
+    assert not list(tmp_path.iterdir())
+
+
+def launch(digest: str) -> Launch:
+    return Launch(program="train.py", code=digest, bundled=True)
+
+
+def test_a_bundle_is_fetched_once_copied_as_it_was_and_mended_where_the_disk_has_it_altered(
+    tmp_path: Path,
+) -> None:
+    folder, asked = tmp_path / "code", []
+    put(folder, "train.py", "deep/run.sh")
+    os.chmod(folder / "deep" / "run.sh", 0o755)
+    files = code.manifest(folder, "deep/run.sh")
+    data, digest = bundle.pack(folder, files), code.digest_of(files)
+
+    def fetch(wanted: str) -> bytes:
+        asked.append(wanted)
+        return data
+
+    bundles = Bundles(tmp_path / "home", fetch)
+    assert bundles.refusal(launch(digest)) is None
+    bundles.copy(launch(digest), tmp_path / "one")
+    assert asked == [digest]
+    assert (tmp_path / "one" / "train.py").read_text() == "train.py"
+    assert os.access(tmp_path / "one" / "deep" / "run.sh", os.X_OK)
+    (kept,) = (tmp_path / "home" / "bundles").iterdir()
+    kept.write_bytes(b"damaged")
+    bundles.copy(launch(digest), tmp_path / "two")
+    assert asked == [digest, digest] and (tmp_path / "two" / "train.py").exists()
