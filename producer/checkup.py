@@ -42,8 +42,11 @@ class Finding:
     exit_code: int = int(ExitCode.OUT_OF_REACH)
 
 
-def checkup(settings: Settings) -> list[Finding]:
-    """Look at everything; what cannot be looked at is a finding, too."""
+def checkup(settings: Settings, *, is_here: bool = True) -> list[Finding]:
+    """Look at everything; what cannot be looked at is a finding, too.
+
+    `is_here` false leaves out what concerns workers on this machine.
+    """
     found: list[Finding] = []
     try:
         url = settings.redis_url or attach(settings.home).url
@@ -56,7 +59,7 @@ def checkup(settings: Settings) -> list[Finding]:
         found.append(Finding(level="wrong", what=str(error), exit_code=int(error.exit_code)))
     except RedisError as error:
         found.append(Finding(level="wrong", what=f"the server: {error}"))
-    return found + list(_here(settings))
+    return found + (list(_here(settings)) if is_here else [])
 
 
 def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:

@@ -182,11 +182,7 @@ def _ended(over: Object | None, limit: str) -> str:
 def _told(status: Object, found: Sequence[Object], events: Iterable[Object]) -> str:
     """From events, for a pod whose own status only says that it is being made."""
     if _holds(status, "Ready") or status.get("phase") != "Pending":
-        unready = [e for e in events if e.get("reason") == "Unhealthy"]
-        if status.get("phase") == "Running" and not _holds(status, "Ready") and unready:
-            said = str(unready[-1].get("message", ""))
-            return _short(said.partition(" failed: ")[2] or said) if "eadiness" in said else ""
-        return ""
+        return ""  # a probe's words say less than the pod's log
     for event in reversed(list(events)):
         if event.get("reason") in ("FailedMount", "FailedCreatePodSandBox", "Failed"):
             return _short(_last_part(str(event.get("message", ""))))

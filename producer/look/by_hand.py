@@ -58,6 +58,9 @@ def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str
     if launch.trainer in SHIPPED:
         words += ["--set", f"seed={seed}"] if seed and SEED not in params else []
     steps = [f"cd {shell_line([launch.code_dir])}"] if launch.code_dir else []
+    if launch.bundled:
+        folder = f"/tmp/hpq-{found.sweep}"
+        steps = [f"test -d {folder} || hpq show {found.sweep} --code {folder}", f"cd {folder}"]
     if file in words or env:
         steps.append(f"printf %s {shell_line([json.dumps(dict(params))])} > {file}")
     if (seed or sweep.replicates > 1) and launch.trainer not in SHIPPED:

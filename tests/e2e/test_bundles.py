@@ -53,6 +53,8 @@ def test_a_program_runs_from_a_fresh_copy_of_what_was_sent_whatever_becomes_of_t
     lab.worker()
     lab.wait_over(sid)
     assert [lab.trial(sid, n).objective for n in (1, 2)] == [7.0, 7.0]
+    by_hand = lab.ok("show", f"{sid}/1", "--command").strip()
+    assert by_hand.startswith(f"test -d /tmp/hpq-{sid} || hpq show {sid} --code /tmp/hpq-{sid} && ")
     printed = lab.printed(sid)
     assert f"in {lab.home}/work/{sid}.1." in printed and "{'width': 3}" in printed
     lab.wait_until(lambda: not left_of_work(lab), "the copies to be gone")

@@ -103,9 +103,9 @@ class Model:
         return self._space.assemble(values)
 
     def warm_up(self) -> None:
-        """Import what a Gaussian process computes with."""
-        import_module("scipy.stats")
-        self._study(Sampler.GP)
+        """Import what a Gaussian process computes with; also beside a thread that asks others."""
+        for name in ("scipy.stats", "torch", "optuna._gp.gp"):
+            import_module(name)
 
     def _study(self, by: Sampler) -> Study:
         if by not in self._studies:
