@@ -53,7 +53,7 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "") -> Iterator[Line]
             "program": launch.program,
             "command": " ".join(launch.command),
             "code": launch.code,
-            "code directory": launch.code_dir,
+            "code directory": "a copy of what was sent" if launch.bundled else launch.code_dir,
             "environment": " ".join(launch.pass_env),
             "wandb": launch.wandb.value if launch.wandb else "",
             "signed": signed,
