@@ -144,6 +144,8 @@ def _workers(api: Api, crew: Crew, workers: Workers) -> Iterator[Finding]:
     yield _good(f"{called}: {workers.wanted} pods wanted, {workers.ready} ready")
     if name := autoscaler_of(api, workers.name):
         yield Finding(level="good", what=f"{name} decides how many pods {workers.name} has")
+    for name in workers.settings:
+        yield from _settings(api, crew, workers, name)
     for pod in crew.pods:
         if pod.queue == workers.queue and pod.reason:
             yield Finding(
@@ -151,6 +153,30 @@ def _workers(api: Api, crew: Crew, workers: Workers) -> Iterator[Finding]:
                 what=f"pod {pod.name}, {pod.phase}: {pod.reason}",
                 remedy=_remedy(api, workers, pod),
             )
+
+
+def _settings(api: Api, crew: Crew, workers: Workers, name: str) -> Iterator[Finding]:
+    """A ConfigMap that was edited in place: pods that run do not hear of it."""
+    try:
+        meta = api.get(api.of(f"configmaps/{name}"))["metadata"]
+    except NotFound:
+        yield Finding(
+            level="wrong",
+            what=f"ConfigMap {name} of Deployment {workers.name} is not there: no pod can start",
+            remedy=f"apply the manifests again: hpq manifests --namespace {api.namespace}",
+        )
+        return
+    except HpqError:
+        return
+    edited = max((str(one.get("time", "")) for one in meta.get("managedFields", ())), default="")
+    older = [p.name for p in crew.pods if p.queue == workers.queue and p.made < edited]
+    if older:
+        yield Finding(
+            level="poor",
+            what=f"ConfigMap {name} was edited after {', '.join(older[:3])} began, which still have"
+            " the settings of before",
+            remedy=f"kubectl -n {api.namespace} rollout restart deployment/{workers.name}",
+        )
 
 
 def _remedy(api: Api, workers: Workers, pod: Pod) -> str:

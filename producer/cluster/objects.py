@@ -52,6 +52,7 @@ class Workers:
     selector: str = ""
     image: str = ""
     gpus: int = 0  # of each pod
+    settings: tuple[str, ...] = ()  # the ConfigMaps that its pods read at their start
 
 
 def pod_of(raw: Object, events: Iterable[Object] = ()) -> Pod:
@@ -91,6 +92,11 @@ def workers_of(raw: Object) -> Workers:
         selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
         image=str(worker.get("image", "")),
         gpus=int(limits.get(GPU, 0)),
+        settings=tuple(
+            one["configMapRef"]["name"]
+            for one in worker.get("envFrom", ())
+            if "configMapRef" in one
+        ),
     )
 
 

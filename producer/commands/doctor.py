@@ -58,9 +58,8 @@ def _of_cluster(context: str | None, namespace: str | None) -> list[Finding]:
         with ExitStack() as stack:
             may = api.allows("get", "secrets", "hpq-redis-producer")
             inside = leading_to(api, settings, stack, "producer" if may else "viewer")
-            agrees = keys_agree(
-                fingerprint(key_of(settings, make=False)), key_of(inside, make=False)
-            )
+            ours = fingerprint(key_of(settings, make=False))
+            agrees = keys_agree(ours, inside.code_key.encode())
             found += [agrees] if agrees else []
             found += checkup(inside, is_here=False)
     except HpqError as error:
