@@ -73,29 +73,27 @@ def test_memory_that_does_not_suffice_gives_up_what_is_kept_and_then_is_typed(mo
     assert not step._kept
 
 
-def test_half_precision_leaves_the_norms_and_follows_float64(
-    dtype: torch.dtype = torch.half,
-) -> None:
-    half = placed(network(), CPU, Plan(dtype=dtype))
-    assert half[0].weight.dtype is dtype and half[1].weight.dtype is torch.float32
-    exact = network().double()
-    updates = Nesterov(half), Nesterov(exact)
-    generator = torch.Generator().manual_seed(2)
-    for update in updates:
-        update.reset(momentum=0.99, decay=0.256)
-        update.rate.fill_(2e-5)  # as 0.01 over a batch of 512: subnormal in half precision
-    for _ in range(50):
-        for p, q in zip(half.parameters(), exact.parameters(), strict=True):
-            g = torch.randn(p.shape, generator=generator, dtype=torch.float64) + 3
-            p.grad.copy_(g)
-            q.grad.copy_(g)
-        for update in updates:
-            update.step()
-    fresh = network().double()
-    for p, q, start in zip(half.parameters(), exact.parameters(), fresh.parameters(), strict=True):
-        moved = (q - start).abs().mean()
-        assert (p.double() - q).abs().mean() < 0.02 * moved
-        assert not p.grad.any()
+def test_half_precision_leaves_the_norms_and_loses_neither_rate_nor_momentum() -> None:
+    model = placed(network(), CPU, Plan(dtype=torch.half))
+    weight, norm = model[0].weight, model[1].weight
+    assert (weight.dtype, norm.dtype) == (torch.half, torch.float32)
+    update = Nesterov(model)
+
+    update.reset(momentum=0.0, decay=0.0)
+    update.rate.fill_(4e-7)  # as at the end of a training: subnormal in half precision
+    with torch.no_grad():
+        weight.zero_()
+        weight.grad.fill_(1000)
+    update.step()
+    assert weight.double().mean().item() == pytest.approx(-4e-4, rel=2e-3)
+    assert not weight.grad.any()
+
+    update.reset(momentum=0.99, decay=0.0)
+    for _ in range(300):  # 0.99 as half precision has it would come to 2 % more
+        weight.grad.fill_(1)
+        update.step()
+    (velocity,) = {v.double().mean().item() for v in update.state_dict()["velocity"][:1]}
+    assert velocity == pytest.approx((1 - 0.99**300) / 0.01, rel=0.01)
 
 
 def test_a_channels_last_weight_stays_so_in_the_buffers_of_the_update() -> None:
