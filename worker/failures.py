@@ -19,7 +19,7 @@ from hpq.errors import DataMissing, HpqError
 from hpq.interpreter import is_own
 from hpq.trial import Failure, FailureKind
 from worker.ranks import first_to_fail
-from worker.trainers.context import BadParams, Diverged
+from worker.trainers.context import BadParams, DeviceUnusable, Diverged
 
 _OWN = Path(__file__).resolve().parent.parent  # hpq, producer and worker lie here
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
@@ -40,6 +40,8 @@ def of_exception(error: BaseException) -> Failure:
 def _kind(error: BaseException) -> FailureKind:
     if isinstance(error, DataMissing):
         return FailureKind.DATA_MISSING
+    if isinstance(error, DeviceUnusable):
+        return FailureKind.WORKER_FAULT
     if isinstance(error, BadParams):
         return FailureKind.BAD_PARAMS
     if isinstance(error, Diverged):

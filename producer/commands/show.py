@@ -59,7 +59,8 @@ def show(
         elif as_origin:
             show_json(origin_of(session.view, found))
         elif as_command:
-            print(by_hand(session.view, found, session.settings.python))
+            ours = session.settings
+            print(by_hand(session.view, found, ours.python, ours.gpus_per_trial))
         elif isinstance(found, TrialId):
             _show_trial(session.view, found, as_json)
         else:

@@ -22,7 +22,7 @@ from producer.look.export import shell_line
 _STAND_IN = Path(hpq.__file__).parent / "standin" / "alone"
 
 
-def by_hand(view: View, found: TrialId | str, python: str) -> str:
+def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str:
     """The shell command that a trial's worker starts, with the interpreter of workers here.
 
     `python` is HPQ_PYTHON.
@@ -47,6 +47,7 @@ def by_hand(view: View, found: TrialId | str, python: str) -> str:
                 environ=os.environ,
                 params_file=file,
                 interpreter=interpreter(os.environ, python),
+                gpus=gpus,
             )
         )
         if launch.wandb is Wandb.STAND_IN and _imports_wandb(view, sweep):

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from hpq.snapshot import Snapshot, Worker
 from hpq.sweep import SweepState
+from producer.cluster.pods import Crew
+from producer.look import pods
 from producer.look.style import Line, Span, Style
 from producer.look.tables import Column, lay
 from producer.look.text import clean, duration
@@ -35,6 +37,7 @@ class Scene:
     skip: int = 0  # running trials above the first one shown
     stale: str = ""  # why the snapshot is not of now
     on_quit: str = "q quits"  # what the key does
+    crew: Crew | None = None  # the pods of this Redis's workers, where there is a cluster
     is_live: bool = True  # False: a page that is printed once, without keys, as short as it may be
 
 
@@ -92,8 +95,9 @@ def _body(scene: Scene, columns: int, room: int) -> tuple[list[Line], str]:
     wants = [
         len(part) + bool(head) if part else 0 for part, head in zip(parts, _HEADINGS, strict=True)
     ]
-    crew = 1 + len(shot.workers) if shot.workers else 0
-    shares = share(room - titles, wants=[*wants, crew], first=[4, 3, 3, 1], least=[1, 2, 2, 1])
+    crew, troubled = _crew_rows(scene, columns)
+    have = 1 + len(crew) + len(troubled) if crew or scene.crew else 0
+    shares = share(room - titles, wants=[*wants, have], first=[4, 3, 3, 1], least=[1, 2, 2, 1])
     cut = [
         part[: max(0, n - bool(head))]
         for part, head, n in zip(parts, _HEADINGS, shares, strict=False)
@@ -109,10 +113,21 @@ def _body(scene: Scene, columns: int, room: int) -> tuple[list[Line], str]:
             out += [layout.row(row) for row in part]
     if shares[3]:
         words = f"workers: {_crew_words(shot.workers)}"
-        rows = _crew(shot.workers[: shares[3] - 1], shot.at_ms, columns)
+        if scene.crew:
+            words += f"; {pods.words(scene.crew, shot.sweep.worker_class)}"
+        rows = [*troubled, *crew][: shares[3] - 1]  # what is wrong is seen first
         # A rule announces rows; without any it would look as if they were missing.
         out += [_heading(words, columns), *rows] if rows else [[Span(words, Style.DIM)]]
     return out, layout.legend(column_names(shot.sweep)) if any(table) else ""
+
+
+def _crew_rows(scene: Scene, columns: int) -> tuple[list[Line], list[Line]]:
+    """The live workers, and the pods that are not at work."""
+    shot = scene.snapshot
+    crew = _crew(shot.workers, shot.at_ms, columns) if shot.workers else []
+    if scene.crew is None:
+        return crew, []
+    return crew, pods.rows(scene.crew, shot.workers, shot.sweep.worker_class, columns)
 
 
 def share(room: int, wants: Sequence[int], first: Sequence[int], least: Sequence[int]) -> list[int]:
@@ -134,7 +149,7 @@ def share(room: int, wants: Sequence[int], first: Sequence[int], least: Sequence
 
 def _crew_words(workers: Sequence[Worker]) -> str:
     states = Counter(clean(w.state) for w in workers)
-    return ", ".join(f"{n} {state}" for state, n in sorted(states.items()))
+    return ", ".join(f"{n} {state}" for state, n in sorted(states.items())) or "none"
 
 
 def _heading(title: str, columns: int) -> Line:

@@ -48,12 +48,14 @@ def cluster() -> Iterator[Cluster]:
     if os.geteuid() != 0:
         pytest.skip("the test cluster needs root")
     found = kube.connect()
-    with kube.alone():
-        was_up = kube.is_up(found)
-        if not was_up:
-            found.testcluster("up")
-        if not found.has_image(kube.REDIS):
-            found.testcluster("redis")
+    was_up = kube.is_up(found)
+    if not was_up or not found.has_image(kube.REDIS):  # else somebody's build is not waited for
+        with kube.alone():
+            was_up = kube.is_up(found)
+            if not was_up:
+                found.testcluster("up")
+            if not found.has_image(kube.REDIS):
+                found.testcluster("redis")
     found.recycle()
     yield found
     if not was_up:

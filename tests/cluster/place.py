@@ -65,15 +65,17 @@ class Namespace:
         self,
         image: str,
         *flags: object,
-        replicas: int = 1,
+        replicas: int | None = 1,
         settings: Mapping[str, str] = SETTINGS,
         change: Callable[[list[dict[str, Any]]], None] = lambda objects: None,
     ) -> None:
         """Secrets (once), then all of it, and wait until Redis and the workers are ready.
 
-        `change` may alter the objects before they are applied.
+        `change` may alter the objects before they are applied; no replicas: an autoscaler decides.
         """
-        words = ("--image", image, "--gpus", 0, "--replicas", replicas, *flags)
+        words = ("--image", image, "--gpus", 0, *flags)
+        if replicas is not None:
+            words = (*words, "--replicas", replicas)
         objects = tweaked(self.manifests(*words), settings)
         change(objects)
         first = [one for one in objects if one["kind"] == "Namespace"]

@@ -194,3 +194,18 @@ def test_without_optuna_one_line_says_what_to_install(lab) -> None:
     assert "gets no sets from here" in lab.log()
     run = lab.hpq("run", path, **env)
     assert run.returncode == 2 and "needs optuna" in run.stderr and "Traceback" not in run.stderr
+
+
+@pytest.mark.slow
+def test_why_no_sets_are_made_is_said_where_people_look(lab) -> None:
+    """What makes them fails each time it is started: watch names the worker and the reason."""
+    sid = bayes(lab, "--count", "5")
+    lab.redis.hset(lab.keys.sweep(sid), "search", "{}")  # of no version of hpq
+    lab.worker()
+    line = "what makes its sets failed 3 times in a row: "
+
+    def is_said() -> bool:
+        return line in " ".join(lab.hpq("watch", sid, "--once", COLUMNS="400").stdout.split())
+
+    lab.wait_until(is_said, "the reason in watch")
+    assert line in lab.log() and lab.view.sweep(sid).counts.total == 0
