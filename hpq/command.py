@@ -1,7 +1,7 @@
 """W&B's command template and parameter set → the argv of a program. Pure; never a shell.
 
-A macro counts where it is the whole item; `${envvar:NAME}` also inside a longer one, and so does
-the extension `${parameter}`. Source: W&B's agent (features study, "Command macros").
+A macro counts where it is the whole item; `${envvar:NAME}` also inside a longer one, and so do
+the extensions `${parameter}` and `${gpus}`. Source: W&B's agent (features study, "Command macros").
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ _ARGS: Mapping[str, Callable[[Params], list[str]]] = {
 _HYDRA = frozenset({"${args_append_hydra}", "${args_override_hydra}"})
 _HYDRA_DIR = "hydra.run.dir="
 _MULTIRUN = frozenset({"-m", "--multirun"})  # has directories of its own
-MACROS = ("${env}", "${interpreter}", "${program}", *_ARGS, "${args_json_file}")
+GPUS = "${gpus}"  # hpq's own; a parameter of that name goes first
+MACROS = ("${env}", "${interpreter}", "${program}", *_ARGS, "${args_json_file}", GPUS)
 
 
 def template(command: tuple[str, ...], program: str | None) -> tuple[str, ...]:
@@ -77,11 +78,13 @@ def argv(
     params_file: str,
     interpreter: str,
     out: str = "",
+    gpus: int = 1,
 ) -> tuple[str, ...]:
     """The argv of one attempt; `params_file` holds the set as JSON for `${args_json_file}`.
 
     `interpreter` is what `hpq.interpreter` finds for the environment that the program gets; `out`
-    is where a Hydra program writes, unless its command says another place.
+    is where a Hydra program writes, unless its command says another place; `gpus` is how many the
+    trial has.
     """
     single = {
         "${env}": _ENV,
@@ -96,7 +99,7 @@ def argv(
         elif item in single:
             words.append(single[item])
         else:
-            words.append(_expand(item, params, environ))
+            words.append(_expand(item, {"gpus": gpus, **params}, environ))
     if out and _HYDRA & set(command) and not _has_directory(words):
         words.append(_HYDRA_DIR + json.dumps(out))
     return tuple(words)

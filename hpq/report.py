@@ -11,6 +11,7 @@ import json
 import os
 import re
 import socket
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -24,14 +25,21 @@ if TYPE_CHECKING:  # a program's Python may be older than ours, and cannot evalu
 
     Sink = Callable[[Mapping[str, float], int | None], None]
 _sink: Sink | None = None
+_RANKS = ("RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK")  # torchrun's, Lightning's, mpirun's
+_has_said = False
 
 
 def report(metrics: Mapping[str, object], step: int | None = None) -> None:
     """Report values at a step (nested mappings are joined with '.'); without a step, the n-th.
 
+    Of the processes of one trial rank 0 reports; the others say once that theirs are dropped.
+
     Raises:
         ValueError: a name or a value cannot be a metric, or the step is no whole number (names it).
     """
+    if rank():
+        _drop()
+        return
     flat, step = flatten(metrics), whole(step)
     if _sink is not None:
         _sink(flat, step)
@@ -80,6 +88,22 @@ def whole(step: object) -> int | None:
     except (TypeError, ValueError, OverflowError):
         pass
     raise ValueError(f"step {step!r} is not a whole number below 2**53")
+
+
+def rank() -> int:
+    """Which of the processes of a trial this is, as its launcher says; 0 for the only one."""
+    for name in _RANKS:
+        text = os.environ.get(name, "")
+        if text.isdigit():
+            return int(text)
+    return 0
+
+
+def _drop() -> None:
+    global _has_said
+    if not _has_said:
+        _has_said = True
+        print(f"hpq: rank {rank()}: rank 0 reports for the trial", file=sys.stderr, flush=True)
 
 
 def set_sink(sink: Sink | None) -> None:

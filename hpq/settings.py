@@ -37,7 +37,7 @@ class Settings:
     store: str = field(default="", repr=False)  # a URL may carry a password
     checkpoint_s: float = 60.0  # between two checkpoints of a shipped trainer
     queue: str = "default"
-    sweep: str = ""  # a worker's: the only sweep to work on
+    sweep: str = ""  # a worker's: the only sweep, or trial (`sweep/7`), to work on
     lease_s: float = 30.0
     reap_s: float = 5.0
     grace_s: float = 12.0
@@ -58,6 +58,11 @@ class Settings:
     in_pod: bool = False  # KUBERNETES_SERVICE_HOST is set
 
     @property
+    def is_for_one(self) -> bool:
+        """True where a worker is for one trial, and ends with it."""
+        return "/" in self.sweep
+
+    @property
     def lease_ms(self) -> int:
         """The lease in milliseconds."""
         return int(self.lease_s * 1000)
@@ -70,8 +75,8 @@ def _name(text: str) -> str:
 
 
 def _sweep(text: str) -> str:
-    if not re.fullmatch("[a-z0-9-]+", text):
-        raise ValueError("use a sweep's id, as `hpq ls` shows it")
+    if not re.fullmatch("[a-z0-9-]+(/[1-9][0-9]*)?", text):
+        raise ValueError("use a sweep's id, as `hpq ls` shows it, or SWEEP/7 for one trial of it")
     return text
 
 
@@ -159,7 +164,7 @@ ABOUT: Mapping[str, str] = {
     "store": "where checkpoints and artifacts go",
     "checkpoint_s": "seconds between two checkpoints of a shipped trainer",
     "queue": "the class of the workers started here",
-    "sweep": "the only sweep of the workers started here; unset: any",
+    "sweep": "the only sweep of the workers started here, or SWEEP/7, the only trial; unset: any",
     "lease_s": "seconds without a beat until a trial is given to another",
     "reap_s": "seconds between two looks for lost trials",
     "grace_s": "seconds that a trial has when its worker must go; in a pod, less than it has",

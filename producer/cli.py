@@ -50,6 +50,9 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "rm": ("rm", "Delete a sweep with all its results"),
     },
     "Cluster": {
+        "scale": ("scale", "More or fewer worker pods, idle ones first"),
+        "drain": ("drain", "Let workers end what runs and take nothing more"),
+        "connect": ("connect", "Reach a cluster's Redis from here"),
         "manifests": ("manifests", "Kubernetes manifests, filled in"),
     },
     "Care": {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
@@ -12,8 +11,8 @@ from redis.exceptions import RedisError
 from hpq.connection import connect
 from hpq.errors import HpqError
 from hpq.keys import Keys
-from hpq.settings import read
 from hpq.view import View
+from producer.here import settings_here
 from producer.server.embedded import status
 
 _PATIENCE_S = 0.5
@@ -23,7 +22,7 @@ _MOST = 500  # the newest sweeps
 def sweep_ids(incomplete: str) -> list[str]:
     """The ids that begin so, newest first; none where Redis is away. Starts no server."""
     try:
-        settings = read(os.environ)
+        settings = settings_here()
         url = settings.redis_url
         if not url:
             private = status(settings.home)

@@ -6,7 +6,6 @@ that HPQ_REDIS_URL names, or the private one under HPQ_HOME.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +13,13 @@ from dataclasses import dataclass
 from redis import Redis
 
 from hpq.connection import FIRST_S, check_server, connect, guard
+from hpq.errors import OutOfReach
 from hpq.keys import Keys
-from hpq.settings import Settings, read
+from hpq.settings import Settings
 from hpq.view import View
+from producer.cluster import tunnel
+from producer.cluster.tunnel import Tunnel
+from producer.here import settings_here
 from producer.server.embedded import Attached, attach
 
 
@@ -30,6 +33,7 @@ class Session:
     keys: Keys
     view: View
     attached: Attached | None = None
+    tunnel: Tunnel | None = None  # what `hpq connect` keeps, where the URL goes through it
 
     @property
     def is_private(self) -> bool:
@@ -38,20 +42,40 @@ class Session:
 
 
 @contextmanager
-def open_session() -> Iterator[Session]:
+def open_session(settings: Settings | None = None) -> Iterator[Session]:
     """A session for the length of a command; Redis's errors inside it come out as one line.
 
     Raises:
         SettingsError, OutOfReach, Forbidden: as settings, connection and embedded say.
     """
-    settings = read(os.environ)
+    settings = settings or settings_here()
     attached = None if settings.redis_url else attach(settings.home)
     url = settings.redis_url or (attached.url if attached else "")
-    check_server(connect(url, patience_s=FIRST_S), url)
-    redis = connect(url)
-    keys = Keys(settings.prefix)
-    view = View(redis, keys, settings.lease_ms)
-    with guard(url):
-        yield Session(
-            settings=settings, url=url, redis=redis, keys=keys, view=view, attached=attached
-        )
+    through = tunnel.of_url(settings.home, url)
+    with tells_of(through, settings):
+        check_server(connect(url, patience_s=FIRST_S), url)
+        redis = connect(url)
+        keys = Keys(settings.prefix)
+        view = View(redis, keys, settings.lease_ms)
+        with guard(url):
+            yield Session(
+                settings=settings,
+                url=url,
+                redis=redis,
+                keys=keys,
+                view=view,
+                attached=attached,
+                tunnel=through,
+            )
+
+
+@contextmanager
+def tells_of(through: Tunnel | None, settings: Settings) -> Iterator[None]:
+    """What a tunnel knows of why Redis is out of reach, where it knows something."""
+    try:
+        yield
+    except OutOfReach:
+        now = tunnel.read(settings.home, through.name) if through else None
+        if now is None or not now.trouble:
+            raise
+        raise OutOfReach(f"{now.where}: {now.trouble}") from None

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 
 from hpq.errors import HpqError, UserError
 from hpq.settings import Settings, read
-from worker import secrets
-from worker.devices import slots, visible
+from worker import devices, secrets
 from worker.fleet import Fleet
 from worker.logs import configure
 from worker.monitor import Monitor
 
+log = logging.getLogger("hpq.fleet")
+
 
 def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
-    gpus = visible(os.environ)
-    found = slots(gpus, settings.gpus_per_trial, settings.trials_per_gpu)
+    gpus = devices.visible(os.environ)
+    found = devices.slots(gpus, settings.gpus_per_trial, settings.trials_per_gpu)
+    if line := devices.idle(gpus, settings.gpus_per_trial):
+        log.warning("%s", line)
+    if settings.is_for_one:
+        return found[:1]
     if workers is None:
         return found if gpus else found * on_cpu
     # More workers than slots share what is there, in turn.
@@ -42,7 +48,17 @@ def main() -> None:
         found = _slots(settings, args.workers, args.workers_on_cpu)
         hidden = secrets.take(settings.in_pod)
         monitor = Monitor(settings.port, settings.queue, len(found), settings.reap_s)
-        code = Fleet(found, os.environ, hidden, monitor, args.end_with).run()
+        threads = devices.threads(len(found) * settings.gpus_per_trial, os.environ)
+        fleet = Fleet(
+            found,
+            os.environ,
+            hidden,
+            monitor,
+            threads,
+            is_once=settings.is_for_one,
+            parent=args.end_with,
+        )
+        code = fleet.run()
     except HpqError as error:
         print(f"hpq worker: {error}", file=sys.stderr)
         code = int(error.exit_code)

@@ -16,7 +16,7 @@ from hpq.search.replicates import SEED, seed_of
 from hpq.settings import Settings
 from hpq.sweep import Sweep
 from hpq.trial import Claim
-from worker import environment, secrets
+from worker import environment, ports, secrets
 from worker.access import Access
 from worker.beats import Beats
 from worker.bundles import Bundles, Copy
@@ -75,15 +75,16 @@ class Attempts:
             if not keeper.restore():
                 return Result(outcome=None, halt=Halt.STOPPING, keep_runner=True, is_whole=False)
             env = environment.of_runner(self._settings, sweep, self._environ)
-            child, code_dir = self._ready(claim, sweep, place, env)
-            run = self._describe(claim, sweep, place, env, code_dir)
             mask = Mask(secrets.values(self._settings, env, self._access.key))
-            execution = Execution(claim, sweep, child, collector, mask, self._settings.grace_s)
-            keeper.start()
-            try:
-                result = execution.run(run, self._beats, self._signals)
-            finally:
-                keeper.stop()
+            with ports.reserved() as port:
+                child, code_dir = self._ready(claim, sweep, place, env)
+                run = self._describe(claim, sweep, place, env, code_dir, port)
+                execution = Execution(claim, sweep, child, collector, mask, self._settings.grace_s)
+                keeper.start()
+                try:
+                    result = execution.run(run, self._beats, self._signals)
+                finally:
+                    keeper.stop()
             result = self._keep(keeper, sweep, result)
             is_over = _is_over(result)
             if not (result.keep_runner and _is_resident(sweep)):
@@ -120,13 +121,19 @@ class Attempts:
             self._copy = None
 
     def _describe(
-        self, claim: Claim, sweep: Sweep, place: Place, runner: Mapping[str, str], code_dir: str
+        self,
+        claim: Claim,
+        sweep: Sweep,
+        place: Place,
+        runner: Mapping[str, str],
+        code_dir: str,
+        port: int,
     ) -> Run:
-        launch = sweep.launch
-        env = None
+        launch, gpus = sweep.launch, self._settings.gpus_per_trial
+        env = environment.of_group(gpus, port)
         words: tuple[str, ...] = ()
         if launch.program or launch.command:
-            env = environment.of_program(runner, sweep, claim, place)
+            env = environment.of_program(runner, sweep, claim, place, gpus, port)
             words = argv(
                 launch.command,
                 launch.program,
@@ -135,6 +142,7 @@ class Attempts:
                 params_file=str(place.params),
                 interpreter=interpreter(env, self._settings.python),
                 out=str(place.out),
+                gpus=gpus,
             )
         seed = seed_of(sweep, claim.trial.number, claim.params)
         return Run(

@@ -17,6 +17,7 @@ from hpq.outcome import Batch
 from hpq.report import MAX_NAMES, METRIC_NAME
 from hpq.sweep import Metric, Take
 from hpq.trial import Checkpoint, Point
+from worker import ranks
 
 _BACKLOG_POINTS = 20_000
 _BACKLOG_LOG_BYTES = 1_048_576
@@ -30,9 +31,13 @@ _PRINTED = re.compile(
 
 
 def parse_printed(line: str, params: Mapping[str, object]) -> tuple[str, float] | None:
-    """The metric that a printed line `name=number` is; None for a parameter or any other line."""
+    """The metric that a printed line `name=number` is; None for a parameter or any other line.
+
+    Of several ranks rank 0 speaks for the trial.
+    """
+    rank, line = ranks.split(line)
     found = _PRINTED.match(line)
-    if found is None or found["name"] in params:
+    if rank or found is None or found["name"] in params:
         return None
     return found["name"], float(found["value"])
 

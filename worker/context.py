@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hpq.files import is_inert
-from hpq.report import flatten, whole
+from hpq.report import flatten, rank, whole
 from worker.messages import Run
 
 Send = Callable[[Mapping[str, Any]], None]
@@ -43,9 +43,13 @@ class Trial:
     def report(self, metrics: Mapping[str, object], step: int | None = None) -> None:
         """Report values at a step; without a step, the n-th value of each metric.
 
+        Of processes that the trainer has forked, those of a rank above 0 report nothing.
+
         Raises:
             ValueError: a name or a value cannot be a metric, or the step is no whole number.
         """
+        if rank():
+            return
         self._send({"report": flatten(metrics), "step": whole(step)})
 
     def phase(self, text: str) -> None:

@@ -23,24 +23,38 @@ def slots(gpus: Sequence[str], per_trial: int, trials_per_gpu: int) -> list[str]
     Raises:
         UserError: a trial is to have more GPUs than there are, or several share several.
     """
+    if per_trial > 1 and trials_per_gpu > 1:
+        raise UserError("set HPQ_GPUS_PER_TRIAL or HPQ_TRIALS_PER_GPU above 1, not both")
     if not gpus:
         return [""]
     if per_trial > len(gpus):
         raise UserError(
             f"HPQ_GPUS_PER_TRIAL is {per_trial}, but {len(gpus)} GPUs are visible; lower it"
         )
-    if per_trial > 1 and trials_per_gpu > 1:
-        raise UserError("set HPQ_GPUS_PER_TRIAL or HPQ_TRIALS_PER_GPU above 1, not both")
     groups = len(gpus) // per_trial
     each = [",".join(gpus[i * per_trial : (i + 1) * per_trial]) for i in range(groups)]
     return [group for group in each for _ in range(trials_per_gpu)]
 
 
-def threads(slots: int, environ: Mapping[str, str]) -> str:
-    """OMP_NUM_THREADS of a slot: the CPUs shared evenly, unless the user has said."""
+def idle(gpus: Sequence[str], per_trial: int) -> str:
+    """The line about GPUs that no slot gets; empty where each is in one."""
+    left = len(gpus) % per_trial
+    if not left:
+        return ""
+    return (
+        f"{left} of {len(gpus)} GPUs stay idle: a trial has {per_trial} (HPQ_GPUS_PER_TRIAL), and"
+        " they do not divide"
+    )
+
+
+def threads(processes: int, environ: Mapping[str, str]) -> str:
+    """OMP_NUM_THREADS of each process that trains: an even share, unless the user has said.
+
+    A trial of several GPUs is a process for each.
+    """
     if given := environ.get("OMP_NUM_THREADS"):
         return given
-    return str(max(1, len(os.sched_getaffinity(0)) // max(1, slots)))
+    return str(max(1, len(os.sched_getaffinity(0)) // max(1, processes)))
 
 
 def describe(device: str) -> str:

@@ -23,6 +23,7 @@ from hpq.search.replicates import seed_of
 from hpq.settings import Settings
 from hpq.sweep import Sweep, Wandb
 from hpq.trial import Claim
+from worker import ports
 from worker.ownership import SOCKET, Owned
 from worker.secrets import POD_ALLOWED
 
@@ -32,12 +33,16 @@ _STAND_INS = {
     Wandb.STAND_IN: str(_ROOT / "standin" / "alone"),
     Wandb.TEE: str(_ROOT / "standin" / "tee"),
 }
+# A worker may itself be a rank of something; its trials are groups of their own.
+_OF_A_RANK = frozenset(
+    "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK OMPI_COMM_WORLD_RANK".split()
+)
 
 
 def of_runner(settings: Settings, sweep: Sweep, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of a runner: no secret of hpq's, in a pod what is allowed and passed only."""
     ours = hiding.ours(environ)
-    env = {n: v for n, v in environ.items() if n not in ours}
+    env = {n: v for n, v in environ.items() if n not in ours | _OF_A_RANK}
     if settings.in_pod:
         passed = set(sweep.launch.pass_env) & set(settings.pass_env)
         env = {n: v for n, v in env.items() if n in POD_ALLOWED | passed}
@@ -45,8 +50,26 @@ def of_runner(settings: Settings, sweep: Sweep, environ: Mapping[str, str]) -> d
     return env
 
 
+def of_group(gpus: int, port: int) -> dict[str, str]:
+    """Where the processes of one trial meet, which other trials of this machine are not told."""
+    return {
+        "MASTER_ADDR": ports.ADDRESS,
+        "MASTER_PORT": str(port),
+        "HPQ_GPUS_PER_TRIAL": str(gpus),
+    }
+
+
+def _for_torchrun(gpus: int, port: int, place: Place) -> dict[str, str]:
+    """The defaults of torchrun's options; those in the sweep's `command` go first.
+
+    With several ranks each line says whose it is (`--tee 3`): what rank 0 prints counts once.
+    """
+    tee = {"PET_TEE": "3"} if gpus > 1 else {}
+    return {"PET_MASTER_PORT": str(port), "PET_LOG_DIR": str(place.work / "ranks"), **tee}
+
+
 def of_program(
-    runner: Mapping[str, str], sweep: Sweep, claim: Claim, place: Place
+    runner: Mapping[str, str], sweep: Sweep, claim: Claim, place: Place, gpus: int, port: int
 ) -> dict[str, str]:
     """The environment of a program: its runner's, and what it is told of its trial.
 
@@ -56,7 +79,9 @@ def of_program(
     paths = [str(place.path), standin, runner.get("PYTHONPATH", "")]
     return {
         "PYTHONFAULTHANDLER": "1",  # stacks in the log where it crashes or is aborted as stalled
+        **_for_torchrun(gpus, port, place),
         **runner,
+        **of_group(gpus, port),
         **_for_wandb(sweep, claim, place),
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "HPQ_SWEEP_ID": claim.trial.sweep,
@@ -145,7 +170,7 @@ class Place:
     def clear(self, *, keep_out: bool) -> None:
         """Remove them, but (`keep_out`) for what the program left in HPQ_OUT; never fails."""
         shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
-        for name in ("checkpoint", "frozen", "path", "code"):
+        for name in ("checkpoint", "frozen", "path", "code", "ranks"):
             shutil.rmtree(self.work / name, ignore_errors=True)
         with contextlib.suppress(OSError):
             if not (keep_out and self.out.exists() and any(self.out.iterdir())):

@@ -24,7 +24,7 @@ from worker.messages import End, Lines, Run, read_end, read_message
 from worker.secrets import Mask
 from worker.stall import Rhythm
 
-_TAIL_BYTES = 16_384  # of the log, to make a failure's line from
+_TAIL_BYTES = 65_536  # of the log, to make a failure's line from; each of many ranks has its stack
 _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have
 _LONGEST_BYTES = 200  # of a printed line that may be a metric
 _LEAVES_RUINS = (FailureKind.OUT_OF_MEMORY, FailureKind.STALLED)

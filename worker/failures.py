@@ -12,12 +12,14 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hpq.errors import DataMissing, HpqError
 from hpq.interpreter import is_own
 from hpq.trial import Failure, FailureKind
-from worker.trainers.context import BadParams, Diverged
+from worker.ranks import first_to_fail
+from worker.trainers.context import BadParams, DeviceUnusable, Diverged
 
 _OWN = Path(__file__).resolve().parent.parent  # hpq, producer and worker lie here
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
@@ -38,6 +40,8 @@ def of_exception(error: BaseException) -> Failure:
 def _kind(error: BaseException) -> FailureKind:
     if isinstance(error, DataMissing):
         return FailureKind.DATA_MISSING
+    if isinstance(error, DeviceUnusable):
+        return FailureKind.WORKER_FAULT
     if isinstance(error, BadParams):
         return FailureKind.BAD_PARAMS
     if isinstance(error, Diverged):
@@ -75,6 +79,9 @@ def of_exit(status: int, tail: str, argv: Sequence[str] = ()) -> Failure:
     if status == 0:
         line = "the process of the trainer ended by itself (exit status 0)"
         return Failure(kind=FailureKind.USER_ERROR, message=line, fingerprint=line)
+    if cause := first_to_fail(tail):  # all else follows from it
+        failure = of_exit(cause.status or status, cause.said, argv)
+        return replace(failure, message=_one_line(f"rank {cause.rank}: {failure.message}"))
     error, frame = _last_error(tail), _last_frame(tail)
     hint = _of_python(argv) if error.startswith("ModuleNotFoundError") else ""
     kind = FailureKind.OUT_OF_MEMORY if _MEMORY.search(error) else FailureKind.USER_ERROR

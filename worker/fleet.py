@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 
 from hpq.errors import ExitCode
 from worker import last_words, secrets, vitals
-from worker.devices import threads
 from worker.monitor import Monitor
 from worker.processes import adopt_orphans, kill_orphans
 from worker.stopping import Stopping
@@ -35,11 +34,15 @@ class Fleet:
         environ: Mapping[str, str],
         hidden: Mapping[str, str],
         monitor: Monitor,
+        threads: str,
+        *,
+        is_once: bool = False,
         parent: int | None = None,
     ) -> None:
         self._slots, self._environ, self._hidden = slots, environ, hidden
-        self._monitor = monitor
+        self._monitor, self._threads = monitor, threads
         self._parent = parent  # the process to end with
+        self._is_once = is_once  # ends as its worker does
         self._stopping = Stopping()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
         self._code = int(ExitCode.DONE)
@@ -80,6 +83,10 @@ class Fleet:
                 if words.is_final and self._stopping.level == 0:
                     self._code = status
                     self._stopping.tell()  # the others end as ever
+            if self._is_once and status != ExitCode.OUT_OF_REACH:  # a server comes back
+                self._code = status if status >= 0 else 128 - status
+                if self._stopping.level == 0:
+                    self._stopping.tell()
             self._again_later(slot, status)
         if self._stopping.level:
             return None if self._workers else self._code
@@ -96,7 +103,7 @@ class Fleet:
         env = {
             **self._environ,
             "CUDA_VISIBLE_DEVICES": self._slots[slot],
-            "OMP_NUM_THREADS": threads(len(self._slots), self._environ),
+            "OMP_NUM_THREADS": self._threads,
         }
         if not self._slots[slot] and "CUDA_VISIBLE_DEVICES" not in self._environ:
             del env["CUDA_VISIBLE_DEVICES"]

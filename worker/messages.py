@@ -26,7 +26,7 @@ class Run:
     seed: int = 0
     trainer: str = ""
     argv: tuple[str, ...] = ()
-    env: Mapping[str, str] | None = None  # of a program; None for a trainer
+    env: Mapping[str, str] | None = None  # of a program; for a trainer, what is added to its own
     cwd: str = ""
     code_dir: str = ""  # where a user's trainer is imported from
     out: str = ""

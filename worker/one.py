@@ -33,6 +33,7 @@ from worker.introduction import Introduction
 from worker.logs import configure
 from worker.outage import Outage
 from worker.processes import adopt_orphans, end_with_parent
+from worker.single import Single, trial_of
 from worker.slot import Slot
 from worker.stopping import Stopping
 from worker.suggesters import Suggesters
@@ -64,10 +65,11 @@ def _signals(settings: Settings, stopping: Stopping) -> Signals:
     )
 
 
-def _ticket_worker(settings: Settings, name: str, slot: Slot, outage: Outage) -> TicketWorker:
-    redis = connect(settings.redis_url, retries=1)
-    tickets = Tickets(redis, Keys(settings.prefix))
-    return TicketWorker(redis, tickets, settings.queue, name, slot, outage)
+def _worker(settings: Settings, name: str, slot: Slot, outage: Outage) -> TicketWorker | Single:
+    redis, keys = connect(settings.redis_url, retries=1), Keys(settings.prefix)
+    if settings.is_for_one:
+        return Single(trial_of(settings), slot, View(redis, keys, settings.lease_ms))
+    return TicketWorker(redis, Tickets(redis, keys), settings.queue, name, slot, outage)
 
 
 def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> None:
@@ -117,7 +119,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
         vitals=vitals,
     )
 
-    introduction = Introduction(settings, who, device, access, slot, shelf)
+    introduction = Introduction(settings, who, device, access, slot, shelf, digest)
     housekeeper = Housekeeper(
         settings,
         _store(settings, retries=1, timeout_s=5.0),
@@ -125,11 +127,11 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
         vitals,
         outage,
     )
-    worker = _ticket_worker(settings, name, slot, outage)
+    worker = _worker(settings, name, slot, outage)
     shelf.say_if_another(doomed.stores())
     tidy.start()
     housekeeper.start()
-    log.info("%s takes %s on %s", name, settings.queue, device)
+    log.info("%s takes %s on %s", name, settings.sweep or settings.queue, device)
     try:
         worker.serve(stopping)
     finally:

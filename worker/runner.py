@@ -100,6 +100,7 @@ class Runner:
     def _train(self, run: Run) -> End:
         trial, me = Trial(run, self._sender(run), self._stop.is_set), os.getpid()
         set_sink(trial.report)
+        os.environ.update(run.env or {})
         try:
             if run.code_dir and run.code_dir not in sys.path:
                 sys.path.insert(0, run.code_dir)

@@ -3,7 +3,7 @@
 -- The same nonce again gets the same answer.
 -- KEYS prefix
 -- ARGV class, worker, host, nonce, lease in ms, schema, provenance digest, sweeps to skip (',a,b,'),
---      the only sweep to look at ('' for all)
+--      the only sweep, or trial (sweep/7), to look at ('' for all)
 -- Replies: trial sweep number attempt params checkpoint ('' for none) how many of its attempts never began, unfed |
 --      empty [a sweep with a newer schema] unfed, which is a sweep whose sets nobody makes ('' for none) |
 --      drained, where a person told this worker to take nothing
@@ -107,12 +107,17 @@ local function take(sid, n)
     'trial', sid .. '/' .. n)
   redis.call('PEXPIRE', w, 3 * lease)  -- as its presence does: it may have made the hash
   redis.call('ZREM', key('c', class, 'idle'), worker)
+  hold_ran_on(sid, provenance)
   event(sid, 'claimed', n, attempt, 'worker', worker, 'host', host, 'provenance', provenance,
     unpack(from and {'from', from} or {}))
   return answer(sid, tonumber(n), attempt)
 end
 
-local full, newer, only = is_full(), '', ARGV[9] or ''
+-- The trial that is asked for, if it waits: whoever asks is for no other, and nobody else may be.
+local function the_one(sid, n) return redis.call('ZSCORE', sweep_key(sid, 'waiting'), n) and n end
+
+local full, newer = is_full(), ''
+local only, number = string.match(ARGV[9] or '', '^([^/]*)/?(%d*)$')
 local sweeps = only ~= '' and {only} or in_turn(class)
 for _, sid in ipairs(sweeps) do
   if not string.find(skip, ',' .. sid .. ',', 1, true) and claimable(sid) > 0 then
@@ -120,7 +125,8 @@ for _, sid in ipairs(sweeps) do
     if of[1] == class and tonumber(of[2]) > schema then
       newer = sid
     elseif of[1] == class then  -- the only one it may take may be another's, or not there yet
-      local n = pick(sid)
+      local n
+      if number ~= '' then n = the_one(sid, number) else n = pick(sid) end
       if unfed == '' and is_unfed(sid) then unfed = sid end
       if n then
         if full and make_room(65536) < 65536 then  -- results need what is left

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json as jsonlib
-import os
 from contextlib import suppress
 
 import typer
 
 from hpq.errors import UserError
-from hpq.settings import ABOUT, Settings, describe, read, variable
+from hpq.settings import ABOUT, Settings, describe, variable
 from hpq.signing import fingerprint, key_of
 from hpq.trial import Json
+from producer.cluster import tunnel
 from producer.commands.options import AsJson
+from producer.here import settings_here
 from producer.look.out import show_table
 from producer.look.style import Span, Style
 from producer.look.tables import Column
@@ -24,14 +25,16 @@ app = typer.Typer()
 @app.command()
 def config(json: AsJson = False) -> None:
     """Settings in force, secrets hidden."""
-    settings = read(os.environ)
+    settings = settings_here()
+    through = tunnel.of_url(settings.home, settings.redis_url)
     shown = {**describe(settings), **_key(settings)}
     if json:
-        print(jsonlib.dumps(shown))
+        print(jsonlib.dumps({**shown, "connection": through.where if through else None}))
         return
+    about = {**ABOUT, **({"redis_url": f"by hpq connect: {through.where}"} if through else {})}
     rows = [
-        [Span(variable(field)), Span(_text(shown[variable(field)])), Span(about, Style.DIM)]
-        for field, about in ABOUT.items()
+        [Span(variable(field)), Span(_text(shown[variable(field)])), Span(what, Style.DIM)]
+        for field, what in about.items()
         if variable(field) in shown
     ]
     show_table(_COLUMNS, rows)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,9 +15,17 @@ from hpq import signing
 from hpq.errors import UserError
 from hpq.settings import SECRETS, read
 from hpq.sweep import NAME_RULE
+from producer import late
 from producer import manifests as rendering
+from producer.commands.sweep_file import read_file
+from producer.enqueue import enqueue
+from producer.jobs import refuse_too_many
+from producer.jobs import render as render_jobs
+from producer.look.text import trials_of
 from producer.manifest_parts import parse
 from producer.secrets_yaml import secret_objects, tls_secret
+from producer.session import Session, open_session
+from producer.sweepfile.spec import count as count_sets
 
 app = typer.Typer()
 
@@ -38,6 +48,10 @@ def manifests(
     secrets: Annotated[
         bool, typer.Option("--secrets", help="New passwords and the code key, to create once.")
     ] = False,
+    jobs: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|SWEEP", help="A Job for each set of a sweep, and no workers."),
+    ] = None,
 ) -> None:
     """Print the manifests for a cluster; then, once, its --secrets (docs/kubernetes.md)."""
     if not NAME_RULE.match(namespace):
@@ -48,20 +62,49 @@ def manifests(
     if secrets:
         print(_secrets(namespace, with_tls="tls" in {part.name for part in parts}), end="")
         return
-    print(
-        rendering.render(
-            rendering.Wanted(
-                image=image,
-                namespace=namespace,
-                queue=queue,
-                replicas=replicas,
-                gpus=gpus,
-                parts=parts,
-                settings=_settings(settings or []),
-            )
-        ),
-        end="",
+    wanted = rendering.Wanted(
+        image=image,
+        namespace=namespace,
+        queue=queue,
+        replicas=replicas,
+        gpus=gpus,
+        parts=parts,
+        settings=_settings(settings or []),
     )
+    print(_jobs(wanted, jobs) if jobs is not None else rendering.render(wanted), end="")
+
+
+def _jobs(wanted: rendering.Wanted, what: str) -> str:
+    """The Jobs of a sweep file, which is enqueued unless it was, or of a sweep that is there."""
+    if wanted.replicas is not None or wanted.queue != "default" or wanted.classes:
+        raise UserError(f"--jobs {what}: the sweep says its queue, and its sets how many")
+    with open_session() as session:
+        sweep = session.view.sweep(_sweep_of(session, what))
+        refuse_too_many(what, None if sweep.sampler else sweep.counts.total)
+        left = [t for t in session.view.all_trials(sweep.id) if not t.state.is_terminal]
+        if not left:
+            raise UserError(f"{sweep.id}: nothing of it waits ({sweep.state}); see hpq retry")
+        manifests = rendering.render(replace(wanted, queue=sweep.worker_class))
+        text = render_jobs(manifests, sweep, left)
+    for_them = f"-n {wanted.namespace} -l hpq/sweep={sweep.id}"
+    print(
+        f"{sweep.id}: {trials_of(len(left), 'Job')}; follow them with `hpq watch {sweep.id}`,"
+        f" remove them with `kubectl delete jobs {for_them}`",
+        file=sys.stderr,
+    )
+    return text
+
+
+def _sweep_of(session: Session, what: str) -> str:
+    file = Path(what)
+    if not file.suffix and not file.exists():
+        return session.view.resolve(what, session.settings.user)
+    spec = read_file(file, None, None, None, None, None)
+    is_late = late.search_of(spec) is not None
+    refuse_too_many(what, None if is_late else count_sets(spec))
+    for warning in spec.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    return enqueue(session, spec, file).sid
 
 
 def _settings(texts: list[str]) -> dict[str, str]:

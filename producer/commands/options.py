@@ -39,6 +39,13 @@ ReuseFlag = Annotated[
 AnyCode = Annotated[
     bool, typer.Option("--any-code", help="With --reuse: of the same program, edited or not.")
 ]
+Context = Annotated[
+    str | None,
+    typer.Option(help="The cluster's name in the kubeconfig; without: the current."),
+]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="Where hpq is; without: hpq.")
+]
 WhereExpr = Annotated[
     str | None,
     typer.Option("--where", metavar="EXPR", help="Only those of which it is so: 'lr > 0.1'."),

@@ -8,9 +8,12 @@ from typing import Annotated
 
 import typer
 
-from hpq.errors import SettingsError
+from hpq.errors import SettingsError, UserError
 from hpq.files import location
-from hpq.settings import read
+from hpq.settings import Settings, read
+from hpq.trial import TrialId
+from producer.cluster import tunnel
+from producer.refs import parse
 from producer.server.embedded import attach
 from producer.session import open_session
 
@@ -23,7 +26,9 @@ def worker(
         int | None, typer.Option("--workers", help="Workers; without: as many as GPUs, or one.")
     ] = None,
     queue: Annotated[str | None, typer.Option(help="The worker class (HPQ_QUEUE).")] = None,
-    sweep: Annotated[str | None, typer.Option(help="Work on this sweep only.")] = None,
+    sweep: Annotated[
+        str | None, typer.Option(help="Work on this sweep only, or SWEEP/7: until that is over.")
+    ] = None,
 ) -> None:
     """Start workers that pop trials and train, until Ctrl-C."""
     env = {**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}
@@ -33,6 +38,7 @@ def worker(
     if not settings.redis_url:
         if settings.in_pod:
             raise SettingsError("HPQ_REDIS_URL: in a pod it must say which Redis to work for")
+        _refuse_beside_a_cluster(settings)
         attached = attach(settings.home)
         attached.keep_across_exec()
         env["HPQ_REDIS_URL"] = attached.url
@@ -45,5 +51,18 @@ def worker(
 
 def _only(ref: str) -> dict[str, str]:
     with open_session() as session:
-        found = session.view.sweep(session.view.resolve(ref, session.settings.user))
+        sid, numbers = parse([ref])
+        found = session.view.sweep(session.view.resolve(sid or "", session.settings.user))
+        if len(numbers) == 1:
+            only = session.view.trial(TrialId(sweep=found.id, number=numbers[0])).id
+            return {"HPQ_SWEEP": str(only), "HPQ_QUEUE": found.worker_class}
         return {"HPQ_SWEEP": found.id, "HPQ_QUEUE": found.worker_class}
+
+
+def _refuse_beside_a_cluster(settings: Settings) -> None:
+    """One here would serve the private server, where no other command looks meanwhile."""
+    if (found := tunnel.background(settings.home)) is not None:
+        raise UserError(
+            f"the connection in the background leads to {found.where}, whose workers are pods:"
+            " `hpq scale N`; or end it first: `hpq connect --stop`"
+        )

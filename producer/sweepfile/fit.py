@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from hpq.command import MACROS
+from hpq.command import GPUS, MACROS
 from hpq.hyperparams import SHIPPED, Number, TrainerSpec
 from hpq.search.distributions import Distribution
 from hpq.search.space import Space
@@ -84,6 +84,8 @@ def _warn_of_macros(item: str, names: tuple[str, ...], path: Path, out: Problems
     """Warn of what stands as ${…} inside a longer word and becomes nothing."""
     for inner in _INNER.finditer(item):
         name = inner[1]
+        if inner[0] == GPUS:
+            continue
         if name in _MACRO_NAMES:
             out.warn(path, f"{inner[0]!r} counts only where it is the whole item: {_AS_IT_STANDS}")
         elif name not in names:

@@ -135,6 +135,11 @@ class Namespace:
         """A value of a Secret."""
         return base64.b64decode(self.get("secret", name)["data"][field]).decode()
 
+    def volume(self, claim: str) -> Path:
+        """The directory of a bound claim's volume: the node is this machine."""
+        name = self.get("pvc", claim)["spec"]["volumeName"]
+        return Path(self.cluster.get("pv", name)["spec"]["hostPath"]["path"])
+
     def tell(self) -> str:
         """What a person would look at first."""
         looks = (

@@ -16,9 +16,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from worker.trainers.context import BadParams, Diverged
-from worker.trainers.loop import Batch, Recipe, Task, fit, sgd, train_step
+from worker.trainers.loop import Recipe, Task, fit
 from worker.trainers.model import ResNet9
-from worker.trainers.schedule import learning_rate
+from worker.trainers.schedule import learning_rate, rates
+from worker.trainers.step import Batch, train_step
+from worker.trainers.update import Nesterov
 
 pytestmark = pytest.mark.torch
 
@@ -78,18 +80,14 @@ def task(model: nn.Module, steps: int = 3, size: int = 4) -> Task:
 
 def test_the_schedule_over_24_epochs_is_the_articles() -> None:
     steps = 97
-    for epoch in (0, 1, 4, 5, 6, 23):
-        for step in (0, 1, 50, 96):
-            at = epoch + step / steps
-            expected = np.interp(at, [0, 5, 24], [0, 0.4, 0])
-            assert learning_rate(at / 24, 0.4) == pytest.approx(expected, abs=1e-15)
+    at = np.arange(24 * steps) / steps
+    expected = np.interp(at, [0, 5, 24], [0, 0.4, 0]) / 512
+    np.testing.assert_allclose(rates(steps, 24, 0.4, 512).numpy(), expected, rtol=0, atol=1e-15)
 
 
 def test_the_schedule_of_fewer_epochs_keeps_its_shape() -> None:
-    assert learning_rate(0, 0.6) == 0
-    assert learning_rate(5 / 24, 0.6) == pytest.approx(0.6)
-    assert learning_rate(14.5 / 24, 0.6) == pytest.approx(0.3)
-    assert learning_rate(1, 0.6) == 0
+    points = torch.tensor([0, 5 / 24, 14.5 / 24, 1], dtype=torch.float64)
+    assert learning_rate(points, 0.6).tolist() == pytest.approx([0, 0.6, 0.3, 0])
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -99,10 +97,11 @@ def test_two_steps_are_nesterovs_on_a_summed_loss_with_decay_times_the_batch(
     model, (x, y) = linear(), images_and_labels(4)
     weight, buffer = model.weight.detach().clone(), torch.zeros(10, 6, dtype=torch.float64)
     bias, bias_buffer = model.bias.detach().clone(), torch.zeros(10, dtype=torch.float64)
-    optimizer = sgd(model, recipe(momentum=momentum))
+    update = Nesterov(model)
+    update.reset(momentum=momentum, decay=5e-4 * 4)
     for rate in (0.02, 0.05):
-        optimizer.param_groups[0]["lr"] = rate
-        train_step(model, optimizer, (x, y), torch.zeros(3, dtype=torch.float64))
+        update.rate.fill_(rate)
+        train_step(model, update, (x, y), torch.zeros(3, dtype=torch.float64))
 
         p = torch.softmax(x @ weight.T + bias, 1) - F.one_hot(y, 10)  # of the sum, not the mean
         grad, bias_grad = p.T @ x + 5e-4 * 4 * weight, p.sum(0) + 5e-4 * 4 * bias
@@ -117,15 +116,15 @@ def test_each_step_has_its_own_rate_divided_by_the_batch_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[float] = []
-    step = torch.optim.SGD.step
+    step = Nesterov.step
 
-    def spy(self: torch.optim.SGD) -> None:
-        seen.append(self.param_groups[0]["lr"])
+    def spy(self: Nesterov) -> None:
+        seen.append(self.rate.item())
         step(self)
 
-    monkeypatch.setattr(torch.optim.SGD, "step", spy)
+    monkeypatch.setattr(Nesterov, "step", spy)
     fit(task(linear(), steps=12), recipe(epochs=2), Recorded())
-    assert seen == pytest.approx([learning_rate(i / 24, 0.1) / 4 for i in range(24)])
+    assert seen == pytest.approx(rates(12, 2, 0.1, 4).tolist())
 
 
 def test_an_epoch_reports_means_per_image() -> None:

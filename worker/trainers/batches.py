@@ -1,6 +1,7 @@
 """An epoch of batches out of a split that lies whole on the device as uint8.
 
 Order and augmentation come from the generator that the trainer seeds; test batches are in order.
+The GPU makes an epoch at once, in a few kernels; the CPU each batch, while it is in its caches.
 """
 
 from __future__ import annotations
@@ -11,44 +12,53 @@ import torch
 
 from worker.trainers.augment import augment, draw
 from worker.trainers.data import Split
-from worker.trainers.loop import Batch
+from worker.trainers.device import Plan
+from worker.trainers.step import Batch
 
-TEST_BATCH = 512  # images; the figures hardly depend on it
+TEST_BATCH = 500  # images, so that 10,000 are whole batches; the figures hardly depend on it
+TEST_BATCH_GPU = 2_000
 
 Prepare = Callable[[torch.Tensor], torch.Tensor]  # uint8 images to what the network takes
 
 
 def shuffled(
-    split: Split, batch_size: int, prepare: Prepare, generator: torch.Generator
+    split: Split, batch_size: int, prepare: Prepare, plan: Plan, generator: torch.Generator
 ) -> Iterator[Batch]:
     """An epoch in random order; a last batch that is not whole is left out."""
-    order = torch.randperm(len(split), generator=generator).to(split.labels.device)
-    for index in order.split(batch_size)[: len(split) // batch_size]:
-        yield prepare(split.images[index]), split.labels[index]
+    for index in _order(split, batch_size, generator).split(_chunk(split, batch_size, plan)):
+        yield from _batches(prepare(split.images[index]), split.labels[index], batch_size)
 
 
 def augmented(
-    split: Split, batch_size: int, cutout: int, dtype: torch.dtype, generator: torch.Generator
+    split: Split, batch_size: int, cutout: int, plan: Plan, generator: torch.Generator
 ) -> Iterator[Batch]:
-    """An epoch in random order, with fresh crops, flips and holes; only whole batches.
-
-    The GPU augments the epoch at once; the CPU each batch, while it is in its caches.
-    """
-    place = split.labels.device
-    whole = len(split) - len(split) % batch_size
-    order = torch.randperm(len(split), generator=generator)[:whole].to(place)
-    choices = draw(whole, split.images.shape[1], cutout, generator).to(place)
-    chunk = whole if place.type == "cuda" else batch_size
-    for start in range(0, whole, chunk):
+    """An epoch in random order, with fresh crops, flips and holes; only whole batches."""
+    order = _order(split, batch_size, generator)
+    choices = draw(len(order), split.images.shape[1], cutout, generator).to(order.device)
+    chunk = _chunk(split, batch_size, plan)
+    for start in range(0, len(order), chunk):
         part = slice(start, start + chunk)
-        images = augment(split.images, order[part], choices[part], cutout, dtype)
-        labels = split.labels[order[part]]
-        yield from zip(images.split(batch_size), labels.split(batch_size), strict=True)
+        images = augment(split.images, order[part], choices[part], cutout, plan.dtype)
+        if not plan.channels_last:
+            images = images.contiguous()
+        yield from _batches(images, split.labels[order[part]], batch_size)
 
 
 def in_order(split: Split, prepare: Prepare) -> Iterator[Batch]:
     """Every image once."""
-    for images, labels in zip(
-        split.images.split(TEST_BATCH), split.labels.split(TEST_BATCH), strict=True
-    ):
+    size = TEST_BATCH_GPU if split.labels.is_cuda else TEST_BATCH
+    for images, labels in zip(split.images.split(size), split.labels.split(size), strict=True):
         yield prepare(images), labels
+
+
+def _order(split: Split, batch_size: int, generator: torch.Generator) -> torch.Tensor:
+    order = torch.randperm(len(split), generator=generator)
+    return order[: len(split) - len(split) % batch_size].to(split.labels.device)
+
+
+def _chunk(split: Split, batch_size: int, plan: Plan) -> int:
+    return len(split) if plan.whole_epoch else batch_size
+
+
+def _batches(images: torch.Tensor, labels: torch.Tensor, size: int) -> Iterator[Batch]:
+    yield from zip(images.split(size), labels.split(size), strict=True)

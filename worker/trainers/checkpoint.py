@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from worker.trainers.update import Nesterov
+
 FILE = "training.pt"
 
 
@@ -44,7 +46,7 @@ class Keeper:
         folder: Path | None,
         every_s: float,
         model: nn.Module,
-        optimizer: torch.optim.Optimizer,
+        optimizer: Nesterov,
         generator: torch.Generator | None,
     ) -> None:
         self._path = folder / FILE if folder is not None else None

@@ -52,6 +52,10 @@ class Diverged(HpqError):
     """Raised at the end of an epoch whose loss is not finite."""
 
 
+class DeviceUnusable(HpqError):
+    """Raised where a trainer was given a GPU that torch cannot use: the worker's fault."""
+
+
 class BadParams(UserError, ValueError):
     """Raised where a trainer cannot take its parameters; the text names the parameter."""
 

@@ -38,22 +38,25 @@ def train(params: Params, trial: TrialContext) -> None:
     p = Digits(**filled("digits", params))  # type: ignore[arg-type]
     data = load("digits", trial)
     place = device.pick()
-    dtype = device.dtype(place)
+    plan = device.plan(place)
 
     def prepare(images: torch.Tensor) -> torch.Tensor:
-        return images.to(dtype).sub_(MEAN).div_(STD)  # (B, 8, 8)
+        return images.to(plan.dtype).sub_(MEAN).div_(STD)  # (B, 8, 8)
 
     torch.manual_seed(p.seed)
-    model = digits_net(p.hidden).to(place, dtype)
+    with place:
+        model = digits_net(p.hidden)
     generator = torch.Generator().manual_seed(p.seed)
     task = Task(
-        model=model,
-        train=lambda: shuffled(data.train, p.batch_size, prepare, generator),
+        model=device.placed(model, place, plan),
+        train=lambda: shuffled(data.train, p.batch_size, prepare, plan, generator),
         test=lambda: in_order(data.test, prepare),
         train_images=len(data.train),
         generator=generator,
+        key=("digits", p.hidden),
+        image=(8, 8),
     )
-    fit(task, p, trial)
+    fit(task, p, trial, plan)
 
 
 if __name__ == "__main__":

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from worker.trainers.checkpoint import Keeper, Progress
 from worker.trainers.context import BadParams, Diverged, TrialContext
-from worker.trainers.schedule import learning_rate
-
-Batch = tuple[torch.Tensor, torch.Tensor]  # images (B, C, H, W), labels (B,) int64
+from worker.trainers.device import Plan
+from worker.trainers.schedule import rates
+from worker.trainers.step import Batch, Bench, bench, forget, forward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,20 +37,27 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What is trained on what: the network, and an epoch of batches at each call."""
+    """What is trained on what: the network, and an epoch of batches at each call.
+
+    With a `key`, a network that was captured for an equal one may stand in for `model`, with its
+    weights; networks of equal keys must compute the same function of weights and images, whose
+    shape is `image`, without the batch.
+    """
 
     model: nn.Module
     train: Callable[[], Iterable[Batch]]  # shuffled; a last batch that is not whole is left out
     test: Callable[[], Iterable[Batch]]  # every image once
     train_images: int
     generator: torch.Generator | None = None  # what `train` draws from
+    key: Hashable | None = None
+    image: tuple[int, ...] = ()
 
 
 class _Stopped(Exception):
     """Raised at a step where the trial is to end."""
 
 
-def fit(task: Task, recipe: Recipe, trial: TrialContext) -> None:
+def fit(task: Task, recipe: Recipe, trial: TrialContext, plan: Plan | None = None) -> None:
     """Train and test for the recipe's epochs, with a report after each; returns early on a stop.
 
     Goes on from the trial's checkpoint where there is one: on a CPU, to the same figures as if it
@@ -69,20 +75,43 @@ def fit(task: Task, recipe: Recipe, trial: TrialContext) -> None:
         raise BadParams(
             f"batch_size: {recipe.batch_size} is more than the {task.train_images} training images"
         )
-    optimizer = sgd(task.model, recipe)
-    at = Progress(epoch=1, sums=_zeros(task.model))
-    keeper = Keeper(trial.checkpoint_dir, trial.checkpoint_s, task.model, optimizer, task.generator)
+    try:
+        _fit(task, recipe, trial, steps, _bench(task, recipe, plan or Plan()))
+    except torch.OutOfMemoryError:
+        forget()  # so that the next trial finds the memory of an empty process
+        raise
+
+
+def _bench(task: Task, recipe: Recipe, plan: Plan) -> Bench:
+    weight = next(task.model.parameters())
+    images = torch.zeros((recipe.batch_size, *task.image), dtype=weight.dtype, device=weight.device)
+    if plan.channels_last and images.ndim == 4:
+        images = images.to(memory_format=torch.channels_last)
+    labels = torch.zeros(recipe.batch_size, dtype=torch.int64, device=weight.device)
+    found = bench(task.model, (images, labels), task.key, plan)
+    # The article's: the decay is times the batch size, as the loss is a sum.
+    found.update.reset(momentum=recipe.momentum, decay=recipe.weight_decay * recipe.batch_size)
+    return found
+
+
+def _fit(task: Task, recipe: Recipe, trial: TrialContext, steps: int, own: Bench) -> None:
+    at = Progress(epoch=1, sums=_zeros(own.model))
+    every = rates(steps, recipe.epochs, recipe.max_learning_rate, recipe.batch_size)
+    every = every.to(at.sums.device)
+    keeper = Keeper(trial.checkpoint_dir, trial.checkpoint_s, own.model, own.update, task.generator)
     keeper.begin_epoch(at)
     keeper.restore(at)
     began = 0.0
     try:
         while at.epoch <= recipe.epochs:
-            rates = _rates(at.epoch, steps, recipe)
+            some = every[(at.epoch - 1) * steps : at.epoch * steps]
             began = time.perf_counter() - at.epoch_s
-            run = partial(_train, task, optimizer, rates, trial, keeper, at)
+            run = partial(_train, task, own, some, trial, keeper, at)
             trained = _epoch(at.epoch, "train", run, began)
             at.epoch_s = trained["train/time"]
-            tested = _epoch(at.epoch, "test", partial(_test, task, trial), time.perf_counter())
+            tested = _epoch(
+                at.epoch, "test", partial(_test, task, own.model, trial), time.perf_counter()
+            )
             at.total_s += at.epoch_s
             trial.report({**trained, **tested, "total/time": at.total_s}, at.epoch)
             at.epoch, at.step, at.epoch_s = at.epoch + 1, 0, 0.0
@@ -93,36 +122,6 @@ def fit(task: Task, recipe: Recipe, trial: TrialContext) -> None:
             at.epoch_s = time.perf_counter() - began
         if (at.epoch, at.step) != (1, 0):
             keeper.save(at)
-
-
-def sgd(model: nn.Module, recipe: Recipe) -> torch.optim.SGD:
-    """The article's optimizer for a summed loss; the caller sets the learning rate of each step."""
-    return torch.optim.SGD(
-        model.parameters(),
-        lr=0.0,
-        momentum=recipe.momentum,
-        weight_decay=recipe.weight_decay * recipe.batch_size,
-        nesterov=recipe.momentum > 0,  # torch refuses the word without momentum; the sum is equal
-        fused=True,
-    )
-
-
-def train_step(
-    model: nn.Module, optimizer: torch.optim.SGD, batch: Batch, sums: torch.Tensor
-) -> None:
-    """One update; adds the batch's loss, hits and size to `sums` (3,) on the device."""
-    loss = _forward(model, batch, sums)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-
-
-def _rates(epoch: int, steps: int, recipe: Recipe) -> list[float]:
-    return [
-        learning_rate((epoch - 1 + step / steps) / recipe.epochs, recipe.max_learning_rate)
-        / recipe.batch_size
-        for step in range(steps)
-    ]
 
 
 def _epoch(
@@ -137,43 +136,32 @@ def _epoch(
 
 def _train(
     task: Task,
-    optimizer: torch.optim.SGD,
-    rates: list[float],
+    own: Bench,
+    some: torch.Tensor,  # the rate of each step of the epoch
     trial: TrialContext,
     keeper: Keeper,
     at: Progress,
 ) -> torch.Tensor:
-    task.model.train()
+    own.model.train()
     if not at.step:
-        at.sums = _zeros(task.model)
+        at.sums = _zeros(own.model)
     batches = iter(task.train())
     for _ in range(at.step):  # trained on before the checkpoint
         next(batches)
     keeper.at_step()
-    for rate, batch in zip(rates[at.step :], _until_stopped(batches, trial), strict=True):
-        optimizer.param_groups[0]["lr"] = rate
-        train_step(task.model, optimizer, batch, at.sums)
+    for rate, batch in zip(some[at.step :], _until_stopped(batches, trial), strict=True):
+        own.take(batch, rate, at.sums)
         at.step += 1
     return at.sums
 
 
-def _test(task: Task, trial: TrialContext) -> torch.Tensor:
-    task.model.eval()
-    sums = _zeros(task.model)
+def _test(task: Task, model: nn.Module, trial: TrialContext) -> torch.Tensor:
+    model.eval()
+    sums = _zeros(model)
     with torch.no_grad():
         for batch in _until_stopped(task.test(), trial):
-            _forward(task.model, batch, sums)
+            forward(model, batch, sums)
     return sums
-
-
-def _forward(model: nn.Module, batch: Batch, sums: torch.Tensor) -> torch.Tensor:
-    images, labels = batch
-    logits = model(images)
-    loss = F.cross_entropy(logits, labels, reduction="sum")
-    sums[0] += loss.detach()
-    sums[1] += (logits.argmax(1) == labels).sum()
-    sums[2] += len(labels)
-    return loss
 
 
 def _zeros(model: nn.Module) -> torch.Tensor:

@@ -41,23 +41,25 @@ def train(params: Params, trial: TrialContext) -> None:
     p = Mnist(**filled("mnist", params))  # type: ignore[arg-type]
     data = load("mnist", trial, p.train_images, p.test_images)
     place = device.pick()
-    dtype = device.dtype(place)
+    plan = device.plan(place)
 
     def prepare(images: torch.Tensor) -> torch.Tensor:
-        return images[:, None].to(dtype).sub_(255 * MEAN).div_(255 * STD)  # (B, 1, 28, 28)
+        return images[:, None].to(plan.dtype).sub_(255 * MEAN).div_(255 * STD)  # (B, 1, 28, 28)
 
     torch.manual_seed(p.seed)
-    model = mnist_net(p.width, p.dropout)
-    model = model.to(place, dtype, memory_format=torch.channels_last)
+    with place:
+        model = mnist_net(p.width, p.dropout)
     generator = torch.Generator().manual_seed(p.seed)
     task = Task(
-        model=model,
-        train=lambda: shuffled(data.train, p.batch_size, prepare, generator),
+        model=device.placed(model, place, plan),
+        train=lambda: shuffled(data.train, p.batch_size, prepare, plan, generator),
         test=lambda: in_order(data.test, prepare),
         train_images=p.train_images,
         generator=generator,
+        key=("mnist", p.width, p.dropout),
+        image=(1, 28, 28),
     )
-    fit(task, p, trial)
+    fit(task, p, trial, plan)
 
 
 if __name__ == "__main__":

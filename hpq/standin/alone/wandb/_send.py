@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from itertools import islice
 
 from ._say import say
 
 try:
-    from hpq.report import ignore_printed, report, set_exit_code
+    from hpq.report import ignore_printed, rank, report, set_exit_code
 except ImportError:  # by hand, in a Python without hpq
 
     def report(metrics: Mapping[str, object], step: int | None = None) -> None:
@@ -23,14 +22,18 @@ except ImportError:  # by hand, in a Python without hpq
     def set_exit_code(code: int) -> None:
         """Nobody asks for it."""
 
+    def rank() -> int:
+        """The only process."""
+        return 0
+
 
 _NAMES = 100  # in one datagram
 
 
 def send(values: Mapping[str, float], step: int) -> None:
     """Report values at a step."""
-    if not _is_first():
-        return say(f"rank {os.environ['RANK']}: rank 0 reports for the trial")
+    if rank():
+        return say(f"rank {rank()}: rank 0 reports for the trial")
     items = iter(values.items())
     while some := dict(islice(items, _NAMES)):
         report(some, step=step)
@@ -43,10 +46,5 @@ def reports_alone() -> None:
 
 def tell_exit_code(code: int) -> None:
     """Let the trial end with a code (0: with the process's own), and the process as it likes."""
-    if _is_first():
+    if not rank():
         set_exit_code(code if 0 <= code <= 255 else 1)
-
-
-def _is_first() -> bool:
-    rank = os.environ.get("RANK", "0")
-    return not rank.isdigit() or int(rank) == 0

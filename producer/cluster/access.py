@@ -1,0 +1,127 @@
+"""Where a cluster's Redis is and who may come in: its Service, its pods, and the role's Secret."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
+from producer.cluster.api import Api
+
+SERVICE, CODE_KEY = "hpq-redis", "hpq-code-key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A role's name and password on the server."""
+
+    user: str
+    password: str
+
+    def prefix(self, role: str) -> str:
+        """The prefix of the keys that the user may touch, which its name begins with."""
+        return self.user.removesuffix(f"-{role}")
+
+
+class Redis:
+    """The Redis of one namespace."""
+
+    def __init__(self, api: Api) -> None:
+        """Raises NotFound where there is none, and as `Api`."""
+        self.api = self._api = api
+        self.name = SERVICE
+        try:
+            self._spec = api.get(api.of(f"services/{SERVICE}"))["spec"]
+        except NotFound:
+            raise NotFound(missing(api)) from None
+        self._port = self._spec["ports"][0]
+
+    @property
+    def scheme(self) -> str:
+        """redis, or rediss where the Service's port says so."""
+        name = str(self._port.get("name", ""))
+        return "rediss" if name in ("rediss", "redis-tls", "tls") else "redis"
+
+    def dial(self) -> Any:
+        """A stream to the pod that is ready now.
+
+        Raises:
+            OutOfReach: there is none.
+        """
+        labels = ",".join(f"{k}={v}" for k, v in self._spec["selector"].items())
+        pods = self._api.get(self._api.of("pods"), labelSelector=labels)["items"]
+        ready = [pod for pod in pods if _is_ready(pod)]
+        if not ready:
+            found = ", ".join(p["metadata"]["name"] for p in pods)
+            raise OutOfReach(
+                f"namespace {self._api.namespace}: no ready pod behind Service {SERVICE}"
+                + (f"; see: kubectl -n {self._api.namespace} describe pod {found}" if found else "")
+            )
+        pod = ready[0]
+        path = self._api.of(f"pods/{pod['metadata']['name']}/portforward")
+        return self._api.stream(path, ports=str(self._target(pod)))
+
+    def entry(self, role: str, prefix: str) -> Entry:
+        """What the Secret of a role says; one without a user's name is of this prefix.
+
+        Raises:
+            NotFound, Forbidden: with what to do.
+        """
+        try:
+            data = self._secret(f"hpq-redis-{role}")
+        except Forbidden as error:
+            hint = "; to look only: --role viewer" if role != "viewer" else ""
+            raise Forbidden(f"{error}{hint}") from None
+        user = data.get("username") or f"{prefix}-{role}"
+        return Entry(user=user, password=data.get("password", ""))
+
+    def code_key(self) -> str:
+        """The key that code is signed with; "" where these credentials may not have it."""
+        try:
+            return self._secret(CODE_KEY).get("key", "")
+        except HpqError:
+            return ""
+
+    def _secret(self, name: str) -> dict[str, str]:
+        try:
+            data = self._api.get(self._api.of(f"secrets/{name}")).get("data") or {}
+        except NotFound as error:
+            raise NotFound(
+                f"{error}; `hpq manifests --secrets --namespace {self._api.namespace}"
+                " | kubectl apply -f -` makes it, once"
+            ) from None
+        return {key: base64.b64decode(text).decode() for key, text in data.items()}
+
+    def _target(self, pod: Any) -> int:
+        target = self._port.get("targetPort", self._port["port"])
+        for container in pod["spec"]["containers"]:
+            for port in container.get("ports", ()):
+                if port.get("name") == target:
+                    return int(port["containerPort"])
+        return int(target)
+
+
+def missing(api: Api) -> str:
+    """Why there is no Service: the namespace is not there, or hpq is not in it."""
+    where = f"context {api.context}: "
+    try:
+        api.get(f"/api/v1/namespaces/{api.namespace}")
+    except NotFound:
+        return f"{where}there is no namespace {api.namespace}; choose one: --namespace NAME"
+    except HpqError:  # it may not be asked for
+        return (
+            f"{where}no Service {SERVICE} in namespace {api.namespace}, if there is such a"
+            " namespace; choose one: --namespace NAME"
+        )
+    return (
+        f"{where}no Service {SERVICE} in namespace {api.namespace}; put hpq there"
+        f" (`hpq manifests --namespace {api.namespace}`), or choose another: --namespace NAME"
+    )
+
+
+def _is_ready(pod: Any) -> bool:
+    if pod["metadata"].get("deletionTimestamp"):
+        return False
+    conditions = pod["status"].get("conditions", ())
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)

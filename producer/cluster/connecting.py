@@ -1,0 +1,118 @@
+"""Starts the process behind `hpq connect`, and sees that Redis answers through it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from hpq.connection import FIRST_S, check_server, connect
+from hpq.errors import ExitCode, Forbidden, HpqError, NotFound, OutOfReach, UserError
+from hpq.passwords import with_file
+from hpq.settings import Settings
+from producer.cluster import tunnel
+from producer.cluster.tunnel import Tunnel
+
+_KINDS = {int(kind.exit_code): kind for kind in (UserError, NotFound, OutOfReach)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Where to; a `context` of None is the kubeconfig's current one, port 0 any free one."""
+
+    context: str | None
+    namespace: str
+    role: str = "producer"
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A tunnel that serves; unless in the background, as long as anybody has `alive` open."""
+
+    tunnel: Tunnel
+    version: str
+    alive: int
+
+
+def start(settings: Settings, wanted: Wanted, name: str = "") -> Started:
+    """A tunnel through which Redis answers.
+
+    Raises:
+        HpqError: the cluster cannot be reached or refuses, or its Redis does.
+    """
+    tunnel.sweep(settings.home)
+    told = {
+        "home": str(settings.home),
+        "prefix": settings.prefix,
+        "name": name,
+        "context": wanted.context,
+        "namespace": wanted.namespace,
+        "role": wanted.role,
+        "port": wanted.port,
+    }
+    words = [sys.executable, "-P", "-m", "producer.cluster.forwarder", json.dumps(told)]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        answer = json.loads(process.stdout.readline() or "{}")
+    finally:
+        process.stdout.close()
+        process.wait()  # it has left its place to another
+    if "name" not in answer:
+        kind: type[HpqError] = _KINDS.get(answer.get("code", 0), OutOfReach)
+        raise kind(answer.get("error", "the connection ended before it began; try again"))
+    found = tunnel.read(settings.home, answer["name"])
+    assert found is not None
+    try:
+        version = _answers(found, settings)
+    except BaseException:
+        if name:
+            tunnel.stop(settings.home)
+        raise
+    return Started(tunnel=found, version=version, alive=os.dup(process.stdin.fileno()))
+
+
+def _answers(found: Tunnel, settings: Settings) -> str:
+    url = with_file(found.url, Path(found.password_file))
+    try:
+        return check_server(connect(url, patience_s=FIRST_S), url)
+    except Forbidden:
+        secret = f"hpq-redis-{found.user.rpartition('-')[2]}"
+        raise Forbidden(
+            f"{found.where}: Redis refuses the password of Secret {secret}:"
+            f" it was made anew, and Redis has read Secret hpq-redis-users before; let it read it"
+            f" again: kubectl --context {found.context} -n {found.namespace}"
+            " rollout restart statefulset/hpq-redis"
+        ) from None
+    except OutOfReach as error:
+        now = tunnel.read(settings.home, found.name)
+        raise OutOfReach(
+            f"{found.where}: {now.trouble if now and now.trouble else error}"
+        ) from None
+
+
+def become(started: Started, command: Sequence[str], environ: dict[str, str]) -> NoReturn:
+    """Go on as a command that holds the tunnel open.
+
+    Raises:
+        UserError: it cannot be started.
+    """
+    os.set_inheritable(started.alive, True)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)  # as Python found them, not as it set them
+    try:
+        os.execvpe(command[0], list(command), environ)
+    except OSError as error:
+        raise UserError(f"{command[0]}: {error.strerror}") from None
+
+
+def exit_code_of(found: Tunnel | None) -> ExitCode:
+    """Of `hpq connect --status`."""
+    return ExitCode.OUT_OF_REACH if found is None or found.trouble else ExitCode.DONE

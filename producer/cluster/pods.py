@@ -1,0 +1,97 @@
+"""hpq's part of a cluster in one look: Deployments, pods, and who else decides how many."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpq.errors import Forbidden, HpqError, NotFound
+from producer.cluster.api import Api
+from producer.cluster.objects import WORKERS, Pod, Workers, pod_of, workers_of
+
+_DEPLOYMENT = "hpq-worker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crew:
+    """What of hpq's workers is in a namespace; `at` is time.monotonic()."""
+
+    context: str
+    namespace: str
+    workers: tuple[Workers, ...]
+    pods: tuple[Pod, ...]
+    at: float
+
+    def of_queue(self, queue: str) -> Workers | None:
+        """The Deployment of a worker class."""
+        return next((one for one in self.workers if one.queue == queue), None)
+
+
+def look(api: Api) -> Crew:
+    """Two or three requests; events are asked for only where a pod's status does not say enough.
+
+    Raises:
+        NotFound: hpq has no Deployment there.
+        HpqError: as `Api`.
+    """
+    found = tuple(workers_of(raw) for raw in deployments(api))
+    raws = api.get(api.of("pods"), labelSelector=WORKERS)["items"]
+    raws = [raw for raw in raws if raw.get("status", {}).get("phase") != "Succeeded"]
+    pods = [pod_of(raw) for raw in raws]
+    if any(_says_too_little(pod) for pod in pods):
+        events = _warnings(api)
+        pods = [
+            pod_of(raw, [e for e in events if e["involvedObject"].get("name") == pod.name])
+            for raw, pod in zip(raws, pods, strict=True)
+        ]
+    return Crew(
+        context=api.context,
+        namespace=api.namespace,
+        workers=found,
+        pods=tuple(sorted(pods, key=lambda pod: pod.name)),
+        at=time.monotonic(),
+    )
+
+
+def deployments(api: Api) -> list[Any]:
+    """The Deployments of workers; where these may not be listed, the one that always is there."""
+    try:
+        found: list[Any] = api.get(api.of("apps/v1/deployments"), labelSelector=WORKERS)["items"]
+    except Forbidden:
+        found = [api.get(api.of(f"apps/v1/deployments/{_DEPLOYMENT}"))]
+    if not found:
+        raise NotFound(
+            f"context {api.context}, namespace {api.namespace}: no Deployment of workers;"
+            f" `hpq manifests --namespace {api.namespace} | kubectl apply -f -` makes it"
+        )
+    return found
+
+
+def autoscaler_of(api: Api, name: str) -> str:
+    """Who sets the replicas of a Deployment, as "ScaledObject hpq-worker"; "" for nobody else."""
+    try:
+        found = api.get(
+            f"/apis/autoscaling/v2/namespaces/{api.namespace}/horizontalpodautoscalers"
+        )["items"]
+    except HpqError:  # may not be asked for: then nobody is told
+        return ""
+    for one in found:
+        target = one["spec"]["scaleTargetRef"]
+        if (target["kind"], target["name"]) == ("Deployment", name):
+            keda = one["metadata"].get("labels", {}).get("scaledobject.keda.sh/name")
+            return f"ScaledObject {keda}" if keda else f"HPA {one['metadata']['name']}"
+    return ""
+
+
+def _says_too_little(pod: Pod) -> bool:
+    return not pod.reason and not pod.is_ready and pod.phase in ("Pending", "Running")
+
+
+def _warnings(api: Api) -> Sequence[Any]:
+    try:
+        found = api.get(api.of("events"), fieldSelector="type=Warning", limit="500")["items"]
+    except HpqError:
+        return []
+    return sorted(found, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""))

@@ -1,0 +1,58 @@
+"""Which pods go when there are to be fewer, and what that throws away. Pure.
+
+The ReplicaSet decides, by what it sees of the pods and by their deletion cost. So the costs are
+set such that it takes idle ones first and then those that lose least, and the same order is
+followed here, so that what is said before is what happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from producer.cluster.objects import Pod
+
+_BUSY = 1_000  # more than any idle pod costs
+_MOST = 2_000_000_000  # the annotation is an int32
+_PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stake:
+    """A running trial, in milliseconds: for how long, and since its last checkpoint or start."""
+
+    trial: str
+    ran_ms: int
+    unsaved_ms: int
+    has_checkpoint: bool
+
+
+Stakes = Mapping[str, Sequence[Stake]]  # by the pod's name
+
+
+def cost(stakes: Sequence[Stake]) -> int:
+    """The deletion cost of a pod: what its end throws away, then how long it has been busy."""
+    if not stakes:
+        return 0
+    lost_s = sum(stake.unsaved_ms for stake in stakes) // 1000
+    ran_s = max(stake.ran_ms for stake in stakes) // 1000
+    return min(_MOST, _BUSY + 100 * lost_s + min(99, ran_s // 600))
+
+
+def victims(
+    pods: Iterable[Pod], stakes: Stakes, wanted: int, first: Collection[str] = ()
+) -> list[Pod]:
+    """The pods that go so that so many are left, the first to go first; `first` before others."""
+    there = [pod for pod in pods if pod.phase != "Terminating"]
+    line = sorted(order(there, stakes), key=lambda pod: (*_standing(pod), pod.name not in first))
+    return line[: max(0, len(there) - wanted)]
+
+
+def order(pods: Iterable[Pod], stakes: Stakes) -> list[Pod]:
+    """As a ReplicaSet takes them when their costs are set: the first to go first."""
+    newest_first = sorted(pods, key=lambda pod: (pod.made, pod.name), reverse=True)
+    return sorted(newest_first, key=lambda pod: (*_standing(pod), cost(stakes.get(pod.name, ()))))
+
+
+def _standing(pod: Pod) -> tuple[bool, int, bool]:
+    return bool(pod.node), _PHASES.get(pod.phase, 1), pod.is_ready

@@ -1,0 +1,94 @@
+"""`hpq drain`: workers end what runs and take nothing more; then their pods go."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import Annotated
+
+import typer
+
+from hpq.errors import UserError
+from hpq.snapshot import Worker
+from producer.cluster.api import Api
+from producer.cluster.leaving import Leaving, chosen, let_go
+from producer.cluster.opening import api_of, open_cluster
+from producer.commands.options import Context, Namespace
+from producer.here import settings_here
+from producer.look.out import talk
+from producer.look.text import clean, trials_of
+from producer.session import Session, open_session
+from producer.writing import store_of
+
+app = typer.Typer()
+_POLL_S = 1.0
+
+
+@app.command("drain")
+def drain(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Workers or pods, or beginnings of their names.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Let them take trials again.")] = False,
+    stay: Annotated[bool, typer.Option("--stay", help="Let drained pods stay.")] = False,
+    context: Context = None,
+    namespace: Namespace = None,
+) -> None:
+    """Let workers end what they run and take nothing more; pods go once they have."""
+    if bool(names) == all_:
+        raise UserError("name workers or pods, or say --all; `hpq workers` lists them")
+    with ExitStack() as stack:
+        session = _open(stack, context, namespace)
+        live = session.view.workers()
+        them = live if all_ else chosen(live, names or ())
+        pods = {w.pod for w in them if w.pod}
+        # Before anything is drained: what cannot be seen to its end is not begun.
+        goes = pods and not undo and not stay
+        api = api_of(context, namespace, session.settings) if goes else None
+        for worker in them:
+            at = store_of(session).drain(worker.name, undo=undo)
+            talk(f"{clean(worker.name)}: {_words(at, undo)}")
+        if not them:
+            talk("no worker is alive")
+        elif api is not None:
+            _see_off(api, session, them, pods)
+        elif not undo:
+            talk("they stay, drained: stop them where they run, or `hpq drain --undo`")
+
+
+def _open(stack: ExitStack, context: str | None, namespace: str | None) -> Session:
+    """The Redis that is reached anyhow, or that of the cluster that is named."""
+    settings = settings_here()
+    if settings.redis_url or (context is None and namespace is None):
+        return stack.enter_context(open_session(settings))
+    session = stack.enter_context(open_cluster(context, namespace)).session
+    assert session is not None
+    return session
+
+
+def _words(at: str | None, undo: bool) -> str:
+    if at is None:
+        return "gone"
+    if undo:
+        return "takes trials again"
+    return f"ends {clean(at)}, and takes nothing more" if at else "idle, and takes nothing more"
+
+
+def _see_off(api: Api, session: Session, them: list[Worker], pods: set[str]) -> None:
+    """Wait for the end of what runs; each pod goes when all its workers are done."""
+    leaving, gone = Leaving(session.view, store_of(session), [w.name for w in them]), set[str]()
+    while True:
+        busy = leaving.look()
+        done = pods - {w.pod for w in busy} - gone
+        if done:
+            for line in let_go(api, done):
+                talk(clean(line))
+        gone |= done
+        if not busy:
+            return
+        try:
+            time.sleep(_POLL_S)
+        except KeyboardInterrupt:
+            talk(f"{trials_of(len(busy), 'worker')} still at work and draining; --undo ends that")
+            raise

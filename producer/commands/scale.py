@@ -1,0 +1,138 @@
+"""`hpq scale`: more or fewer worker pods, after saying what that stops."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from hpq.errors import Held, HpqError, UserError
+from hpq.sweep import DEFAULT_CLASS
+from producer.asking import ask
+from producer.cluster.opening import Opened, open_cluster
+from producer.cluster.pods import autoscaler_of, look
+from producer.cluster.scaling import Plan, Scaling
+from producer.commands.options import Context, Namespace
+from producer.look.out import talk
+from producer.look.text import clean, duration, trials_of
+from producer.writing import store_of
+
+app = typer.Typer()
+_POLL_S = 0.5
+_TRIES = 5
+
+
+@app.command("scale")
+def scale(
+    count: Annotated[int, typer.Argument(min=0, help="How many worker pods.")],
+    queue: Annotated[str, typer.Option(help="The worker class.")] = DEFAULT_CLASS,
+    context: Context = None,
+    namespace: Namespace = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Until all of them are ready.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds that --wait waits.")] = 600.0,
+) -> None:
+    """More or fewer worker pods: idle ones go first, then those that lose least."""
+    with open_cluster(context, namespace, needs_redis=False) as opened:
+        session = opened.session
+        view, store = (session.view, store_of(session)) if session else (None, None)
+        scaling = Scaling(opened.api, view, store, queue)
+        plan = scaling.plan(count)
+        _warn_of_autoscaler(opened, plan)
+        if plan.going:
+            plan = _agreed(scaling, plan, opened, yes)
+        before = plan.workers.wanted
+        try:
+            scaling.apply(plan)
+        except HpqError:
+            scaling.let_go(plan)
+            raise
+        talk(f"{plan.workers.name}: {before} → {count} pods (class {queue})")
+        if wait:
+            _wait(opened, plan, timeout)
+
+
+def _agreed(scaling: Scaling, plan: Plan, opened: Opened, yes: bool) -> Plan:
+    """The plan, once the user has agreed to what it stops, and its workers take nothing more.
+
+    Raises:
+        UserError: there is nobody to ask.
+    """
+    if opened.session is None:
+        talk(f"what the pods are at is not known: {opened.why}")
+        ask(f"Let {trials_of(len(plan.going), 'pod')} go all the same?", yes)
+        return plan
+    shown: set[str] = set()
+    for _ in range(_TRIES):
+        stops = {stake.trial for stakes in plan.stops.values() for stake in stakes}
+        if not stops <= shown:
+            _say(plan)
+            ask(f"Stop {trials_of(len(stops))}?", yes)
+            shown |= stops
+        told = scaling.hold(plan)
+        new = scaling.plan(plan.wanted, told)
+        going, before = ({p.name for p in one.going} for one in (new, plan))
+        fresh = {stake.trial for stakes in new.stops.values() for stake in stakes}
+        if going == before and fresh <= shown:
+            return new
+        scaling.let_go(plan)
+        plan = new
+    raise UserError("the pods take trials faster than they can be chosen; pause the sweep first")
+
+
+def _say(plan: Plan) -> None:
+    """What stops, and what that throws away."""
+    idle = len(plan.going) - len(plan.stops)
+    if idle:
+        talk(f"{trials_of(idle, 'pod')} of those that go {'is' if idle == 1 else 'are'} idle")
+    for pod, stakes in plan.stops.items():
+        for stake in stakes:
+            since = "its last checkpoint" if stake.has_checkpoint else "its start"
+            talk(
+                f"{clean(pod)} stops {clean(stake.trial)}, {duration(stake.ran_ms)} in: at most"
+                f" {duration(stake.unsaved_ms)} lost, since {since}"
+            )
+    talk("a stopped trial goes to the front of its queue, and no attempt is charged")
+
+
+def _warn_of_autoscaler(opened: Opened, plan: Plan) -> None:
+    name = autoscaler_of(opened.api, plan.workers.name)
+    if not name:
+        return
+    kind, _, called = name.partition(" ")
+    remedy = f"change its minReplicas and maxReplicas: kubectl edit hpa {called}"
+    if kind == "ScaledObject":
+        remedy = (
+            f"let it rest: kubectl -n {opened.api.namespace} annotate scaledobject {called}"
+            f" autoscaling.keda.sh/paused-replicas={plan.wanted} --overwrite"
+        )
+    talk(f"{name} decides how many pods there are, and will soon do so again; {remedy}")
+
+
+def _wait(opened: Opened, plan: Plan, timeout: float) -> None:
+    """Return once so many pods are ready and no others are there.
+
+    Raises:
+        Held: they are not in time; says why.
+    """
+    until, said = time.monotonic() + timeout, ""
+    while True:
+        crew = look(opened.api)
+        pods = [p for p in crew.pods if p.owner.startswith(f"{plan.workers.name}-")]
+        ready = sum(p.is_ready for p in pods)
+        if ready == len(pods) == plan.wanted:
+            talk(f"{trials_of(ready, 'pod')} ready")
+            return
+        workers = crew.of_queue(plan.workers.queue)
+        whys = [f"{p.name}: {p.reason}" for p in pods if p.reason]
+        why = whys[0] if whys else workers.reason if workers else ""
+        if why and why != said:
+            talk(clean(why))
+            said = why
+        if time.monotonic() > until:
+            raise Held(
+                f"{ready} of {trials_of(plan.wanted, 'pod')} ready after {timeout:.0f} s"
+                + (f": {clean(why)}" if why else "")
+            )
+        time.sleep(_POLL_S)

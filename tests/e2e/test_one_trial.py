@@ -1,0 +1,104 @@
+"""`hpq worker --sweep SWEEP/7`, which a Kubernetes Job starts: one trial, and its exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from hpq.trial import TrialState
+
+pytestmark = pytest.mark.usefixtures("no_lease_ends")
+
+
+def started(lab, sid: str, number: int, **env: str):
+    """A worker for one trial, as a Job's pod starts it."""
+    return lab.worker(1, HPQ_SWEEP=f"{sid}/{number}", **env)
+
+
+def code_of(lab, worker) -> int:
+    """The exit code that it ends with."""
+    lab.wait_until(lambda: worker.poll() is not None, "the end of the worker")
+    return worker.returncode
+
+
+def test_it_takes_its_own_trial_and_no_other_and_ends_when_that_is_over(lab) -> None:
+    sid = lab.steered(3)
+    lab.go()
+    assert code_of(lab, started(lab, sid, 2)) == 0
+    states = [t.state for t in lab.view.all_trials(sid)]
+    assert states == [TrialState.QUEUED, TrialState.FINISHED, TrialState.QUEUED]
+    assert code_of(lab, started(lab, sid, 2)) == 0  # another pod of the same Job: it is done
+    assert lab.trial(sid, 2).attempt == 1
+    lab.ok("worker", "--sweep", f"{sid}/1")
+    assert lab.trial(sid, 1).state is TrialState.FINISHED
+    lab.worker(1)
+    lab.wait_over(sid)
+
+
+def test_it_waits_for_the_server_and_told_to_go_it_gives_its_trial_back_and_is_not_taken_for_done(
+    lab,
+) -> None:
+    sid = lab.steered(1)
+    lab.server.kill()
+    first = started(lab, sid, 1)
+    said = lambda: "starting another in" in lab.log()  # noqa: E731
+    lab.wait_until(said, "a worker that found no server")
+    lab.server.start()
+    lab.wait_for("began-1-1")
+    second = started(lab, sid, 1)  # waits, as after a pod whose lease has not ended
+    first.send_signal(signal.SIGTERM)
+    assert code_of(lab, first) == 143
+    lab.wait_for("began-1-2")
+    lab.go()
+    assert code_of(lab, second) == 0
+    lab.wait_over(sid)
+
+
+def test_a_killed_one_leaves_its_trial_to_the_next_pod_of_its_job(lab) -> None:
+    lab.env["HPQ_LEASE_S"] = "2"
+    sid = lab.steered(1)
+    first = started(lab, sid, 1)
+    lab.wait_for("began-1-1")
+    for pid in lab.processes():
+        os.kill(pid, signal.SIGKILL)
+    first.wait()
+    second = started(lab, sid, 1)
+    lab.wait_for("began-1-2")
+    lab.go()
+    assert code_of(lab, second) == 0
+    lab.wait_over(sid)
+
+
+def test_a_failure_and_what_no_other_pod_would_do_better_are_exit_codes_with_a_line(lab) -> None:
+    lab.write("bad.py", "def train(params, trial):\n    raise KeyError(params['x'])\n")
+    sid = lab.enqueue(
+        "trainer: bad:train\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1]}}\n"
+    )
+    stranger = started(lab, sid, 1, HPQ_CODE_KEY="another key than that of the enqueue")
+    assert code_of(lab, stranger) == 5
+    assert f"{sid}/1 cannot run here: " in lab.log()
+    assert code_of(lab, started(lab, sid, 1)) == 1
+    assert f"hpq worker: {sid}/1 failed: KeyError: 1" in lab.log()
+    assert code_of(lab, started(lab, sid, 9)) == 4
+    lab.wait_over(sid)
+
+
+def test_jobs_of_too_many_sets_or_of_such_as_are_made_late_are_refused_before_anything_is_written(
+    lab,
+) -> None:
+    space = "parameters: {x: {min: 0.0, max: 1.0}}\n"
+    head = "trainer: steered:train\nmetric: {name: loss, goal: minimize}\n"
+    late = lab.write("late.yaml", f"{head}method: random\n{space}")
+    many = lab.write("many.yaml", f"{head}method: random\nrun_cap: 1001\n{space}")
+    for file, said in (
+        (late, "its sets are made while it runs"),
+        (many, "1,001 sets are 1,001 Job"),
+    ):
+        done = lab.hpq("manifests", "--jobs", file)
+        assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+        assert not done.stdout
+    assert not lab.view.sweep_ids()
+    done = lab.hpq("manifests", "--jobs", late, "--replicas", 3)
+    assert done.returncode == 2 and "its sets how many" in done.stderr

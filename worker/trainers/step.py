@@ -1,0 +1,173 @@
+"""One training step, and the same step as a CUDA graph.
+
+A captured step reads its batch, rate, momentum and decay from the device's memory, so one capture
+serves every trial of its shape. The last four are kept, with the networks they were captured on.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from worker.trainers.device import Plan
+from worker.trainers.update import Nesterov
+
+KEPT = 4  # captured steps; each holds the memory of one step
+_WARM_UPS = 3  # as PyTorch's notes on CUDA graphs have it: libraries choose and allocate meanwhile
+
+Batch = tuple[torch.Tensor, torch.Tensor]  # images (B, C, H, W), labels (B,) int64
+Take = Callable[[Batch, torch.Tensor, torch.Tensor], None]
+
+
+def forward(model: nn.Module, batch: Batch, sums: torch.Tensor) -> torch.Tensor:
+    """The summed loss; adds the batch's loss, hits and size to `sums` (3,) on the device."""
+    images, labels = batch
+    logits = model(images)
+    logits = logits.float() if logits.dtype in (torch.half, torch.bfloat16) else logits
+    loss = F.cross_entropy(logits, labels, reduction="sum")
+    sums[0] += loss.detach()
+    sums[1] += (logits.argmax(1) == labels).sum()
+    sums[2] += len(labels)
+    return loss
+
+
+def train_step(model: nn.Module, update: Nesterov, batch: Batch, sums: torch.Tensor) -> None:
+    """One update, at the rate that `update` holds."""
+    forward(model, batch, sums).backward()
+    update.step()
+
+
+class Static:
+    """A step between buffers that stay where they are; captured, if it can be."""
+
+    def __init__(self, model: nn.Module, update: Nesterov, like: Batch) -> None:
+        self._model, self._update = model, update
+        self._batch = torch.empty_like(like[0]), torch.zeros_like(like[1])
+        self._sums = torch.zeros(3, dtype=torch.float64, device=like[1].device)
+        self._replay: Callable[[], None] = self._run
+
+    @property
+    def is_captured(self) -> bool:
+        """False where each kernel is launched by itself."""
+        return self._replay != self._run
+
+    def __call__(self, batch: Batch, rate: torch.Tensor, sums: torch.Tensor) -> None:
+        """One update with this batch at this rate; adds what it sums up to `sums`."""
+        self._batch[0].copy_(batch[0])
+        self._batch[1].copy_(batch[1])
+        self._update.rate.copy_(rate)
+        self._sums.zero_()
+        self._replay()
+        sums += self._sums
+
+    def _run(self) -> None:
+        train_step(self._model, self._update, self._batch, self._sums)
+
+    def capture(self) -> None:
+        """Make a CUDA graph of the step; where that cannot be, say so and go on without.
+
+        Weights and velocities are of no use afterwards; random states stay as they were.
+
+        Raises:
+            torch.OutOfMemoryError: a step does not fit into the device's memory.
+        """
+        try:
+            states = torch.cuda.get_rng_state()
+            self._capture()
+            torch.cuda.set_rng_state(states)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # whatever kept it from being captured, eager steps are right
+            self._replay = self._run
+            why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            print(f"hpq: no CUDA graph, steps are launched singly: {why}", file=sys.stderr)
+
+    def _capture(self) -> None:
+        self._model.train()
+        self._batch[0].normal_()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UPS):
+                self._run()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            self._run()
+        self._replay = graph.replay
+
+
+def eager(model: nn.Module, update: Nesterov) -> Take:
+    """A step on the batch as it comes."""
+
+    def take(batch: Batch, rate: torch.Tensor, sums: torch.Tensor) -> None:
+        update.rate.copy_(rate)
+        train_step(model, update, batch, sums)
+
+    return take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What one trial trains on: a network, its optimizer, and how a step is taken."""
+
+    model: nn.Module
+    update: Nesterov
+    take: Take
+
+
+_kept: OrderedDict[Hashable, Bench] = OrderedDict()
+
+
+def bench(model: nn.Module, like: Batch, key: Hashable, plan: Plan) -> Bench:
+    """A bench with the weights of `model`: the one kept for this key, else `model`'s own.
+
+    `like` is a batch as all will be. Without a key nothing is captured or kept.
+    """
+    if key is None or not plan.graph:
+        update = Nesterov(model)
+        return Bench(model=model, update=update, take=eager(_compiled(model, plan), update))
+    key = key, tuple(like[0].shape), plan
+    if key not in _kept:
+        while len(_kept) >= KEPT:
+            _kept.popitem(last=False)
+        try:
+            _kept[key] = _captured(model, like, plan)
+        except torch.OutOfMemoryError:
+            if not _kept:
+                raise
+            forget()  # other shapes' memory is worth less than this trial
+            _kept[key] = _captured(model, like, plan)
+    _kept.move_to_end(key)
+    found = _kept[key]
+    found.model.load_state_dict(model.state_dict())
+    return found
+
+
+def forget() -> None:
+    """Give all kept steps and their memory back."""
+    _kept.clear()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _captured(model: nn.Module, like: Batch, plan: Plan) -> Bench:
+    # The caller's network keeps its weights: a capture trains a few steps.
+    own = copy.deepcopy(model)
+    update = Nesterov(own)
+    update.reset(momentum=0.0, decay=0.0)
+    step = Static(_compiled(own, plan), update, like)
+    if like[0].is_cuda:
+        step.capture()
+    return Bench(model=own, update=update, take=step)
+
+
+def _compiled(model: nn.Module, plan: Plan) -> nn.Module:
+    return torch.compile(model, dynamic=False) if plan.compiled else model
