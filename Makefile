@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test cluster unit oracle chaos lint format bench clean
+.PHONY: help install demo test cluster unit oracle libraries chaos lint format bench clean
 
 help: ## the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -42,6 +42,17 @@ oracle: tests/oracle/requirements.txt ## ask W&B's own package again what it ans
 	$(ORACLE)/bin/python -m pip install --quiet --requirement $<
 	$(ORACLE)/bin/python -W ignore -m tests.oracle
 
+# Beside .venv and on its torch; pip would else fetch a second one. `make test ML_PYTHON=…` uses it.
+LIBRARIES := .libraries
+libraries: $(LIBRARIES)/.installed ## what some tests want: Lightning, transformers, Keras, Hydra, LightGBM
+$(LIBRARIES)/.installed: $(STAMP) tests/libraries.txt
+	$(BIN)/python -m venv $(LIBRARIES)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	  >"$$($(LIBRARIES)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beside.pth"
+	$(LIBRARIES)/bin/python -m pip install --quiet --constraint requirements.lock \
+	  --requirement tests/libraries.txt
+	@touch $@
+
 chaos: $(STAMP) ## five minutes of kills, stops, cuts and restarts, then the audit
 	$(BIN)/python -m tests.chaos
 
@@ -55,4 +66,4 @@ bench: $(STAMP) ## the figures of docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
 clean: ## remove what install made
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(LIBRARIES)

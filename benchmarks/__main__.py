@@ -20,7 +20,7 @@ BENCHMARKS = {
     "cli": (cli.measure, "commands, from start to exit"),
     "drain": (drain.measure, "1,000 trials that do nothing, one worker"),
     "recovery": (recovery.measure, "from the loss of a worker to its trial being claimable again"),
-    "suggest": (suggest.measure, "a set of a bayes sweep by TPE, CPU time; workers' gaps"),
+    "suggest": (suggest.measure, "a set of a bayes sweep, CPU time; workers' gaps"),
     "trainer": (trainer.measure, "CIFAR10 on a CPU, a thread, the small sweep's sets"),
     "watch": (watch.measure, "CPU time of a frame, 120 columns by 50 rows"),
 }

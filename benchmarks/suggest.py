@@ -21,7 +21,7 @@ from hpq.lead import Lead
 from hpq.outcome import Presence
 from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.distributions import Categorical, IntUniform
-from hpq.search.record import Search
+from hpq.search.record import Sampler, Search
 from hpq.search.space import Space
 from hpq.store import Store
 from hpq.sweep import SCHEMA, Launch, Metric, Sweep
@@ -37,22 +37,23 @@ _SPACE = Space.of(
         ("dropout",): Uniform(low=0.0, high=0.8),
     }
 )
-_SIZES = (1_000, 10_000)
+# The default is a Gaussian process while results are few, and tpe after that.
+_SIZES = ((50, Sampler.GP), (200, Sampler.GP), (1_000, Sampler.AUTO), (10_000, Sampler.AUTO))
 _WORKERS, _TRIALS, _TRIAL_S = 4, 60, 1.0
 _LEASE_MS = 600_000
 
 
 def measure(rounds: int) -> Iterator[Figure]:
     """CPU time of a set, taking turns; then the gaps of four workers with trials of a second."""
-    for size in _SIZES:
+    for size, sampler in _SIZES:
         with private_server() as server:
-            mine, theirs = Ours(server, size), Theirs(size)
+            mine, theirs = Ours(server, size, sampler), Theirs(size, sampler)
             ours_ms, theirs_ms = [], []
-            for _ in range(4 * rounds):
+            for _ in range(rounds if sampler is Sampler.GP else 4 * rounds):
                 ours_ms.append(mine.one())
                 theirs_ms.append(theirs.one())
         ours = Figure(
-            what=f"hpq, from a result to the next set in Redis, at {size:,}",
+            what=f"hpq's {sampler}, from a result to the next set in Redis, at {size:,}",
             unit="ms", values=ours_ms, target=median(theirs_ms),
         )  # fmt: skip
         yield ours
@@ -74,14 +75,14 @@ def _value(rng: Random) -> float:
 class Ours:
     """A sweep with so many finished trials, and who makes its sets."""
 
-    def __init__(self, server: Server, size: int) -> None:
+    def __init__(self, server: Server, size: int, sampler: Sampler) -> None:
         keys = server.session().keys
         self._redis, self._events = server.redis, keys.sweep("s", "events")
         self._rng, self._next = Random(1), 1
-        search = Search(space=_SPACE)
+        search = Search(space=_SPACE, sampler=sampler)
         sweep = Sweep(
             id="s", name="s", digest="d", launch=Launch(trainer="digits"), schema=SCHEMA,
-            metric=Metric(name="loss"), sampler="tpe", search=encode_search(search),
+            metric=Metric(name="loss"), sampler=sampler, search=encode_search(search),
         )  # fmt: skip
         store = Store(server.redis, keys, lambda *_: None)
         store.seal(sweep)
@@ -132,9 +133,11 @@ class Ours:
 class Theirs:
     """The same by Optuna's ask and tell, in memory."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, sampler: Sampler) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
+        is_gp = sampler is Sampler.GP
+        kind = optuna.samplers.GPSampler if is_gp else optuna.samplers.TPESampler
+        self._study = optuna.create_study(sampler=kind(seed=0))
         self._axes: dict[str, optuna.distributions.BaseDistribution] = {
             "lr": optuna.distributions.FloatDistribution(1e-5, 1.0, log=True),
             "momentum": optuna.distributions.FloatDistribution(0.0, 0.99),

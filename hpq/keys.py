@@ -13,6 +13,7 @@ P:set-aside     list  the newest 100 ids of what lay on a ticket queue and was n
 P:removing      set   ids of sweeps whose deletion is not done
 P:doomed:F      stream  s, n of trials (n "": of sweeps) whose files in store F may go
 P:provenance    hash  digest → JSON of what an attempt ran on
+P:ran           zset  that digest → how many sweeps have such attempts; or −ms since when none has
 P:code          hash  code digest → JSON manifest {path: sha256}
 P:b:D           string  code digest → the code itself, a gzipped tar (bundle)
 P:b:D:sweeps    set   sweep ids that have it; it goes with the last of them
@@ -40,6 +41,7 @@ P:s:S:staged    hash  rows that one script call will take into a sweep; expires
 P:s:S:files     set   N of ended trials that have checkpoints or artifacts in a store
 P:s:S:stores    set   ids of the stores that its files ever went to
 P:s:S:events    stream  lifecycle, never trimmed while the sweep lives
+P:s:S:ran_on    set   digests of what its attempts ran on
 P:s:S:origin    hash  what is long of where the sweep came from: diff
 P:t:S/N         hash  a trial, made at its first claim
 P:t:S/N:log     stream  what it printed, the newest 1 MiB
@@ -69,6 +71,7 @@ SWEEP_PARTS: Mapping[str, str] = {
     "stores": "set",
     "events": "stream",
     "origin": "hash",
+    "ran_on": "set",
 }
 
 

@@ -21,13 +21,15 @@ PRELUDE = ("prelude", "points", "files", "moves")  # what all scripts share, in 
 # What some of the scripts share, behind that.
 SHARED: Mapping[str, tuple[str, ...]] = {
     "beat": ("ends", "early"),
-    "claim": ("turns",),
+    "claim": ("turns", "sharing"),
     "commit": ("ends", "early", "guards"),
     "control": ("ends",),
     "grow": ("ends",),
     "reap": ("ends",),
     "release": ("ends",),
-    "seal": ("ends", "early"),
+    "remove": ("sharing",),
+    "reveal": ("sharing",),
+    "seal": ("ends", "early", "sharing"),
 }
 
 

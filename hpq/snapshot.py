@@ -37,9 +37,13 @@ class Worker:
     key: str = ""
     store: str = ""
     code: str = ""  # its HPQ_CODE
-    only: str = ""  # the one sweep that it is there for; "" for any
+    only: str = ""  # the one sweep, or trial (`sweep/7`), that it is there for; "" for any
     pod: str = ""  # its pod's name; "" outside a cluster
     refuses: dict[str, str] = field(default_factory=dict)
+
+    def is_for(self, sid: str) -> bool:
+        """True where it is there for a sweep, or for a trial of it."""
+        return self.only.partition("/")[0] in ("", sid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,10 +43,13 @@ class Store(ControlStore):
             some = [part for row in rows[start : start + ROWS] for part in row]
             self._scripts.run("create", sid, UNSEALED_TTL_S, first + start, *some)
 
-    def seal(self, sweep: Sweep, *, again: bool = False) -> str | None:
-        """Make a sweep visible; None, or the id of the sweep that has its digest already."""
+    def seal(self, sweep: Sweep, *, again: bool = False, manifest: str = "") -> str | None:
+        """Make a sweep visible; None, or the id of the sweep that has its digest already.
+
+        `manifest` is that of the code which is kept with it, as JSON.
+        """
         fields = wire.flatten(wire.encode_sweep(sweep))
-        args = (sweep.id, sweep.digest, sweep.owner, int(again))
+        args = (sweep.id, sweep.digest, sweep.owner, int(again), manifest)
         word, rest = self._scripts.run("seal", *args, *fields)
         if word == "exists":
             return str(rest[0].decode())

@@ -19,10 +19,6 @@ class CodeStore:
         self._redis, self._keys = redis, keys
         self._scripts = Scripts(redis, keys)
 
-    def keep_code(self, digest: str, manifest: str) -> None:
-        """Keep the manifest (JSON) of a code digest."""
-        self._redis.hsetnx(self._keys.code, digest, manifest)
-
     def keep_bundle(self, digest: str, bundle: bytes) -> None:
         """Keep the code itself under its digest; it expires unless a sweep of it is sealed."""
         self._scripts.run("keep_code", digest, UNSEALED_TTL_S, bundle)
@@ -45,5 +41,5 @@ class CodeStore:
         return raw.decode() if raw else None
 
     def keep_provenance(self, digest: str, record: str) -> None:
-        """Keep what an attempt ran on (JSON), under its digest."""
-        self._redis.hsetnx(self._keys.provenance, digest, record)
+        """Keep what a worker's attempts run on (JSON), under its digest."""
+        self._scripts.run("keep_ran_on", digest, record)

@@ -151,6 +151,21 @@ class TrialsView:
         raw: Any = self._redis.hget(self._keys.sweep(sid, "origin"), field)
         return raw.decode("utf-8", "replace") if raw else ""
 
+    def gone(self, sweep: Sweep) -> list[str]:
+        """What a sweep refers to and the server has not: its code, what attempts ran on."""
+        digest = sweep.bundle
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.exists(self._keys.bundle(digest))
+        pipe.hexists(self._keys.code, digest)
+        pipe.smembers(self._keys.sweep(sweep.id, "ran_on"))
+        has_code, has_manifest, raw = pipe.execute()
+        ran_on = sorted(one.decode() for one in raw)
+        kept: Any = self._redis.hmget(self._keys.provenance, ran_on) if ran_on else []
+        out = [] if has_code or not digest else [f"code {digest}"]
+        out += [] if has_manifest or not digest else [f"manifest of code {digest}"]
+        lost = (one for one, record in zip(ran_on, kept, strict=True) if record is None)
+        return out + [f"what attempts ran on, {one}" for one in lost]
+
     def provenance(self, digest: str) -> Params:
         """What an attempt ran on, by the digest that the trial carries; empty where it is gone."""
         raw: Any = self._redis.hget(self._keys.provenance, digest) if digest else None

@@ -6,7 +6,9 @@ what was read between two looks at the stream that see nothing new is of one mom
 
 from __future__ import annotations
 
-from hpq.audit import Audit, Replay
+from dataclasses import replace
+
+from hpq.audit import Audit, Replay, Violation
 from hpq.view import View
 
 PAGE = 1000
@@ -36,7 +38,9 @@ def hold_audit(view: View, sid: str) -> Audit:
         after, moved = _read_on(view, sid, replay, after)
         if not moved:
             break
-    return replay.verdict(books)
+    found = replay.verdict(books)
+    gone = [Violation(trial=0, what=f"is gone: {what}") for what in view.gone(sweep)]
+    return replace(found, violations=(*found.violations, *gone))
 
 
 def _judge(view: View, sid: str, replay: Replay, after: str, numbers: list[int], each: int) -> str:

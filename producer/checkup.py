@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from redis import Redis
 from redis.exceptions import RedisError
 
-from hpq.connection import FIRST_S, check_server, connect
+from hpq.connection import FIRST_S, check_server, connect, guard
 from hpq.errors import ExitCode, HpqError, SettingsError
 from hpq.files import open_files
 from hpq.gpus import gpu_names
@@ -28,8 +28,10 @@ from hpq.signing import fingerprint, key_of
 from hpq.snapshot import Worker
 from hpq.view import View
 from producer.acl import DEFAULT_OFF, ROLES
+from producer.cluster import tunnel
 from producer.look.text import trials_of
 from producer.server.embedded import attach
+from producer.session import tells_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,21 +44,30 @@ class Finding:
     exit_code: int = int(ExitCode.OUT_OF_REACH)
 
 
-def checkup(settings: Settings) -> list[Finding]:
-    """Look at everything; what cannot be looked at is a finding, too."""
+def checkup(settings: Settings, *, is_here: bool = True) -> list[Finding]:
+    """Look at everything; what cannot be looked at is a finding, too.
+
+    `is_here` false leaves out what concerns workers on this machine.
+    """
     found: list[Finding] = []
     try:
-        url = settings.redis_url or attach(settings.home).url
-        redis = connect(url, retries=1, patience_s=FIRST_S)
-        version = check_server(redis, url)
-        found.append(Finding(level="good", what=f"{redact(url)}: Redis {version} answers"))
-        found += _server(redis, private=not settings.redis_url, user=urlsplit(url).username or "")
-        found += _workers(settings, redis)
+        with tells_of(tunnel.of_url(settings.home, settings.redis_url), settings):
+            found += _reached(settings)
     except HpqError as error:
         found.append(Finding(level="wrong", what=str(error), exit_code=int(error.exit_code)))
     except RedisError as error:
         found.append(Finding(level="wrong", what=f"the server: {error}"))
-    return found + list(_here(settings))
+    return found + (list(_here(settings)) if is_here else [])
+
+
+def _reached(settings: Settings) -> Iterator[Finding]:
+    url = settings.redis_url or attach(settings.home).url
+    redis = connect(url, retries=1, patience_s=FIRST_S)
+    with guard(url):
+        version = check_server(redis, url)
+        yield Finding(level="good", what=f"{redact(url)}: Redis {version} answers")
+        yield from _server(redis, private=not settings.redis_url, user=urlsplit(url).username or "")
+        yield from _workers(settings, redis)
 
 
 def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:

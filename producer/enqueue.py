@@ -7,25 +7,23 @@ visible. So an enqueue that dies half-way leaves nothing behind.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from hpq import bundle as packing
 from hpq import signing, wire
-from hpq.errors import UserError
 from hpq.growing import Row
 from hpq.identity import digest, identity, slug
 from hpq.store import Store
 from hpq.store_control import ROWS
 from hpq.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
 from hpq.trial import Json, Trial
-from hpq.wire_search import encode_search
 from producer import late, provenance
 from producer import launch as launching
 from producer.place import place_of_sweep
-from producer.reuse import Reuse, Wanted, older_results
+from producer.reuse import Reuse, Wanted, older_results, sets_inside
 from producer.reuse_lines import reuse_lines
 from producer.room import check_room
 from producer.scaffold.placeholders import refuse_unfilled
@@ -34,10 +32,6 @@ from producer.sight import check_seen
 from producer.sweepfile.spec import SweepSpec, count, rows, sets
 from producer.writing import growing_of, store_of
 
-_LATE = (
-    "its sets are made while it runs, and not known before; `hpq set SWEEP run_cap=N` lets an older"
-    " sweep run on"
-)
 _OPEN_ENDED = 1_000  # sets that an open-ended sweep needs room for to begin with
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 Progress = Callable[[int], None]
@@ -78,8 +72,6 @@ def enqueue(
     """
     refuse_unfilled(spec.source, file)
     wanted, search = count(spec), late.search_of(spec)
-    if search is not None and reuse is not None:
-        raise UserError(f"{file}: --reuse: {_LATE}")
     code = launching.find(spec, file, Path.cwd(), code_dir)
     mark = digest(spec.source, spec.seed, code_mark(code.launch))
     store = store_of(session)
@@ -103,21 +95,19 @@ def enqueue(
     like = Wanted(launch=code.launch, place=place_of_sweep(sweep), metric=spec.metric)
     older = older_results(session.view, like, reuse) if reuse else {}
     known: dict[int, Trial] = {}
-    if search is not None:
-        text = encode_search(search)
-        sweep = replace(
-            sweep, schema=SCHEMA, sampler=search.sampler, search=text, run_cap=wanted or 0
-        )
+    first: Iterable[dict[str, Json]] = ()
+    if search is not None:  # of a late-bound one no more is known
+        first = [*spec.points, *sets_inside(older, spec)]
+        sweep = late.bound(sweep, spec, search, len(first) - len(spec.points))
     try:
-        first = spec.points if search else sets(spec)  # of a late-bound one no more is known
+        first = first if search else sets(spec)
         every = _known(rows(first, spec.replicates), older, known)
         trials = _write_rows(store, sid, every, progress)
         growing_of(session).stage_results(sid, known.items())
-        if code.files is not None:
-            store.keep_code(code.launch.code, wire.dumps(code.files))
         if diff:
             store.keep_diff(sid, diff)
-        other = _seal(session, store, sweep, bundle, again)
+        manifest = "" if code.files is None else wire.dumps(code.files)
+        other = _seal(session, store, sweep, manifest, bundle, again)
     except BaseException:
         store.discard(sid)
         raise
@@ -134,12 +124,17 @@ def _is_of_now(spec: SweepSpec, launch: Launch) -> bool:
 
 
 def _seal(
-    session: Session, store: Store, sweep: Sweep, bundle: bytes | None, again: bool
+    session: Session,
+    store: Store,
+    sweep: Sweep,
+    manifest: str,
+    bundle: bytes | None,
+    again: bool,
 ) -> str | None:
     if bundle is None:
         return store.seal(sweep, again=again)
     store.keep_bundle(sweep.bundle, bundle)
-    other = store.seal(sweep, again=again)
+    other = store.seal(sweep, again=again, manifest=manifest)
     # The last sweep that had the same code may have been removed between the two.
     if other is None and not session.redis.exists(session.keys.bundle(sweep.bundle)):
         store.keep_bundle(sweep.bundle, bundle)

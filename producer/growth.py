@@ -61,7 +61,7 @@ def change_of(
     if sweep.sampler or is_late(spec):
         raise UserError(
             f"{file}: its sets are made while it runs; `hpq set {sweep.id} run_cap=N` lets it run"
-            " on, and a space of its own is a new sweep"
+            " on, and an edited space is a new sweep, which --reuse begins with these results"
         )
     waiting = list(_waiting(session, sweep.id))
     outside = list(_outside(spec, waiting))

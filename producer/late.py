@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hpq.search.record import BY_DEFAULT, Sampler, Search, is_installed, missing, unaided
-from hpq.sweep import Goal, Impute, Take
-from producer.sweepfile.spec import SweepSpec, is_late
+from hpq.sweep import SCHEMA, Goal, Impute, Sweep, Take
+from hpq.wire_search import encode_search
+from producer.sweepfile.spec import SweepSpec, count, is_late
 
 
 def search_of(spec: SweepSpec) -> Search | None:
@@ -32,6 +35,22 @@ def sampler_of(spec: SweepSpec) -> Sampler:
     if spec.method != "bayes":
         return Sampler.RANDOM
     return Sampler(spec.sampler or BY_DEFAULT)
+
+
+def bound(sweep: Sweep, spec: SweepSpec, search: Search, older: int) -> Sweep:
+    """The sweep as one whose sets are made while it runs; `older` sets of it have their results.
+
+    These are no part of run_cap, which says how many are to run.
+    """
+    wanted, every = count(spec), count(replace(spec, run_cap=None))
+    cap = 0 if wanted is None else wanted + older * spec.replicates
+    return replace(
+        sweep,
+        schema=SCHEMA,
+        sampler=search.sampler,
+        search=encode_search(search),
+        run_cap=cap if every is None else min(cap or every, every),
+    )
 
 
 def lacks(spec: SweepSpec) -> str | None:

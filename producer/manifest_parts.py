@@ -69,12 +69,16 @@ def parse(text: str) -> Part:
     return Part(name=name, value=value)
 
 
-def class_patch(deployment: str, queue: str, gpus: int | None) -> Patch:
-    """A class's queue and its GPUs (None: as they are), all of a pod's for one trial."""
+def class_patch(deployment: str, queue: str, gpus: int | None, *, is_split: bool = False) -> Patch:
+    """A class's queue and its GPUs (None: as they are), all of a pod's for one trial.
+
+    Unless they are split: then the settings say how many a trial has.
+    """
     env = [{"name": "HPQ_QUEUE", "value": queue}]
     container: dict[str, Any] = {"name": "worker", "env": env}
     if gpus:
-        env.append({"name": "HPQ_GPUS_PER_TRIAL", "value": str(gpus)})
+        if not is_split:
+            env.append({"name": "HPQ_GPUS_PER_TRIAL", "value": str(gpus)})
         many = {"nvidia.com/gpu": gpus}
         container["resources"] = {"requests": many, "limits": many}
     elif gpus == 0:

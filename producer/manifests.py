@@ -24,6 +24,7 @@ _HERE = Path(__file__).resolve().parent
 BASE = "base"
 _OPTIONAL = "components"
 _HEAD = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+_PER_TRIAL, _PER_GPU = "HPQ_GPUS_PER_TRIAL", "HPQ_TRIALS_PER_GPU"
 Yaml = dict[str, Any]
 
 
@@ -120,10 +121,24 @@ def _check(wanted: Wanted) -> None:
     for one, other in (("dataset", "nfs"), ("store", "bucket")):
         if one in wanted.components and other in wanted.components:
             raise UserError(f"--with {one} and --with {other} are for the same thing; take one")
+    _check_gpus(wanted)
     names = [wanted.queue, *(c.name for c in wanted.classes)]
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"--with class={name}: another class has this queue")
+
+
+def _check_gpus(wanted: Wanted) -> None:
+    """What no worker could start with is refused before it is a pod that crashes."""
+    per_trial = int(wanted.settings.get(_PER_TRIAL, 0))
+    if wanted.gpus and per_trial > wanted.gpus:
+        raise UserError(f"--set {_PER_TRIAL}={per_trial}: --gpus gives a pod {wanted.gpus}")
+    many = [per_trial or wanted.gpus or 1, *(c.gpus for c in wanted.classes)]
+    if int(wanted.settings.get(_PER_GPU, 1)) > 1 and max(many) > 1:
+        raise UserError(
+            f"--set {_PER_GPU}: trials that share a GPU have one; for pods of several GPUs, --set"
+            f" {_PER_TRIAL}=1, too"
+        )
 
 
 def _image(image: str) -> dict[str, str]:
@@ -142,7 +157,10 @@ def _image(image: str) -> dict[str, str]:
 def _patches(wanted: Wanted) -> list[Yaml]:
     found = [patch for part in wanted.parts for patch in part.patches()]
     if wanted.queue != "default" or wanted.gpus:
-        found.append(parts.class_patch("hpq-worker", wanted.queue, wanted.gpus))
+        patch = parts.class_patch(
+            "hpq-worker", wanted.queue, wanted.gpus, is_split=_PER_TRIAL in wanted.settings
+        )
+        found.append(patch)
     return found
 
 

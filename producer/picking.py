@@ -9,6 +9,7 @@ from hpq.trial import Trial
 from producer.look.out import show_table, talk
 from producer.look.picking import pick_columns, pick_row
 from producer.look.selection import Selection
+from producer.look.trial_rows import column_names
 from producer.session import Session
 from producer.where import Where
 from producer.worst import Share, value_of, worst
@@ -29,7 +30,8 @@ def picked(session: Session, it: Sweep, where: Where | None, share: Share | None
     if not left:
         talk(f"{it.id}: {_nothing(it, share)}; nothing is cancelled")
         return []
-    show_table(pick_columns(it), (pick_row(t, it, value_of(it, t)) for t in left[:_SHOWN]))
+    rows = (pick_row(t, it, value_of(it, t)) for t in left[:_SHOWN])
+    show_table(pick_columns(it), rows, explain=column_names(it))
     if len(left) > _SHOWN:
         print(f"… and {len(left) - _SHOWN} more")
     sys.stdout.flush()

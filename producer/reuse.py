@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from hpq.identity import identity
+from hpq.search.replicates import replicated
 from hpq.sweep import Launch, Metric, Sweep
-from hpq.trial import Trial, TrialState
+from hpq.trial import Json, Trial, TrialState
 from hpq.view import View
+from producer.inside import is_inside
 from producer.place import Place, place_of_sweep
+from producer.sweepfile.spec import SweepSpec
 
 _SOME = 100  # sweeps asked about in one round trip
 
@@ -44,6 +47,21 @@ def older_results(view: View, wanted: Wanted, which: Reuse) -> dict[bytes, Trial
                 replicate = (trial.id.number - 1) % sweep.replicates
                 found.setdefault(identity(trial.params, replicate), trial)
     return found
+
+
+def sets_inside(older: Mapping[bytes, Trial], spec: SweepSpec) -> Iterator[dict[str, Json]]:
+    """Sets with older results that lie in a file's space, each once; where a file has replicates,
+    those of which every replicate has a result."""
+    entries = spec.source.get("parameters")
+    points = {identity(point) for point in spec.points}
+    for mark, trial in older.items():
+        params = dict(trial.params)
+        if spec.space is None or not isinstance(entries, dict) or mark in points:
+            continue
+        every = [identity(p, i) for i, p in enumerate(replicated(params, spec.replicates))]
+        is_whole = every[0] == mark and all(other in older for other in every)
+        if is_whole and is_inside(params, entries, spec.space):
+            yield params
 
 
 def same_code(view: View, wanted: Wanted, which: Reuse) -> Iterator[Sweep]:

@@ -52,7 +52,7 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
     attached = None if settings.redis_url else attach(settings.home)
     url = settings.redis_url or (attached.url if attached else "")
     through = tunnel.of_url(settings.home, url)
-    with _tells_of(through, settings):
+    with tells_of(through, settings):
         check_server(connect(url, patience_s=FIRST_S), url)
         redis = connect(url)
         keys = Keys(settings.prefix)
@@ -70,7 +70,7 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
 
 
 @contextmanager
-def _tells_of(through: Tunnel | None, settings: Settings) -> Iterator[None]:
+def tells_of(through: Tunnel | None, settings: Settings) -> Iterator[None]:
     """What a tunnel knows of why Redis is out of reach, where it knows something."""
     try:
         yield

@@ -35,7 +35,13 @@ def say_if_not_taken(session: Session, sid: str, *, code_is_read: bool = False) 
     if not reason and not code_is_read:
         reason = _edited(session, sweep)
     if not reason:
-        reason = why_not_taken(sweep, session.view.workers(sweep.worker_class), SHIPPED)
+        workers = session.view.workers(sweep.worker_class)
+        reason = why_not_taken(sweep, workers, SHIPPED)
+        if session.tunnel and not workers:
+            reason = (
+                f"no worker of class {sweep.worker_class!r} is alive; `hpq workers` says why their"
+                " pods are not ready, `hpq scale N` starts some"
+            )
     if reason:
         print(reason, file=sys.stderr)
 

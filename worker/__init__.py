@@ -2,3 +2,7 @@
 
 Parents import neither torch nor CUDA; only runners do. Nothing here imports producer.
 """
+
+from hpq.first_process import end_on_sigterm
+
+end_on_sigterm()  # before anything that takes time to import

@@ -83,7 +83,7 @@ class Fleet:
                 if words.is_final and self._stopping.level == 0:
                     self._code = status
                     self._stopping.tell()  # the others end as ever
-            if self._is_once:
+            if self._is_once and status != ExitCode.OUT_OF_REACH:  # a server comes back
                 self._code = status if status >= 0 else 128 - status
                 if self._stopping.level == 0:
                     self._stopping.tell()

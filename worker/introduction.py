@@ -29,6 +29,7 @@ class Introduction:
         access: Access,
         slot: Slot,
         shelf: Shelf,
+        ran_on: str,
     ) -> None:
         self._who, self._slot, self._access, self._shelf = who, slot, access, shelf
         self._fixed = {
@@ -38,6 +39,7 @@ class Introduction:
             "only": settings.sweep,
             "pod": settings.pod,
             "schema": str(SCHEMA),
+            "ran_on": ran_on,
             "store": "yes" if settings.store else "no",
             "code": str(settings.code or ""),
             "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),

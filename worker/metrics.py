@@ -24,8 +24,8 @@ _COUNTED = {
     "set_aside": "What lay on a ticket queue and was no ticket.",
     "code_refused": "Sweeps that a worker left alone: unsigned, of another key, or altered since.",
 }
+_DEMAND = "Trials of the queue that run or could be claimed now."
 _GAUGES = {
-    "demand": "Trials of the queue that run or could be claimed now.",
     "redis_memory_ratio": "used_memory over maxmemory; 0 where there is no limit.",
     "redis_aof_ok": "1 where Redis keeps an append-only file and its last write was good.",
 }
@@ -81,11 +81,11 @@ class Figures:
         build.add_metric([__version__, str(SCHEMA), self._queue], 1)
         yield build
         workers = GaugeMetricFamily(
-            "hpq_workers", "Workers of this pod by what they do.", labels=["state"]
+            "hpq_workers", "Workers of this pod by what they do.", labels=["queue", "state"]
         )
         slots = list(self._health.slots.values())
         for word in _WORDS:
-            workers.add_metric([word], sum(slot.word == word for slot in slots))
+            workers.add_metric([self._queue, word], sum(slot.word == word for slot in slots))
         yield workers
         yield GaugeMetricFamily(
             "hpq_worker_last_beat_timestamp_seconds",
@@ -99,6 +99,10 @@ class Figures:
 
     def _of_redis(self) -> Iterator[Metric]:
         said = self._health.figures()
+        if "demand" in said:
+            demand = GaugeMetricFamily("hpq_demand", _DEMAND, labels=["queue"])
+            demand.add_metric([self._queue], said["demand"])
+            yield demand
         for name, about in _GAUGES.items():
             if name in said:
                 yield GaugeMetricFamily(f"hpq_{name}", about, value=said[name])

@@ -65,10 +65,11 @@ def _signals(settings: Settings, stopping: Stopping) -> Signals:
     )
 
 
-def _ticket_worker(settings: Settings, name: str, slot: Slot, outage: Outage) -> TicketWorker:
-    redis = connect(settings.redis_url, retries=1)
-    tickets = Tickets(redis, Keys(settings.prefix))
-    return TicketWorker(redis, tickets, settings.queue, name, slot, outage)
+def _worker(settings: Settings, name: str, slot: Slot, outage: Outage) -> TicketWorker | Single:
+    redis, keys = connect(settings.redis_url, retries=1), Keys(settings.prefix)
+    if settings.is_for_one:
+        return Single(trial_of(settings), slot, View(redis, keys, settings.lease_ms))
+    return TicketWorker(redis, Tickets(redis, keys), settings.queue, name, slot, outage)
 
 
 def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> None:
@@ -118,7 +119,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
         vitals=vitals,
     )
 
-    introduction = Introduction(settings, who, device, access, slot, shelf)
+    introduction = Introduction(settings, who, device, access, slot, shelf, digest)
     housekeeper = Housekeeper(
         settings,
         _store(settings, retries=1, timeout_s=5.0),
@@ -126,12 +127,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
         vitals,
         outage,
     )
-    worker: Single | TicketWorker
-    if settings.is_for_one:
-        redis, keys = connect(settings.redis_url, retries=1), Keys(settings.prefix)
-        worker = Single(trial_of(settings), slot, View(redis, keys, settings.lease_ms))
-    else:
-        worker = _ticket_worker(settings, name, slot, outage)
+    worker = _worker(settings, name, slot, outage)
     shelf.say_if_another(doomed.stores())
     tidy.start()
     housekeeper.start()

@@ -1,7 +1,7 @@
 """A worker for one trial, as a Kubernetes Job has it: it works until that trial is over, and ends.
 
 Its exit code is the trial's: 0 for finished, pruned or cancelled, 1 for failed; 143 where it was
-told to go before, so that nobody takes the Job for done.
+told to go before, so that nobody takes the Job for done; 75 where another machine may do better.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from redis.exceptions import RedisError
 
 from hpq.connection import short_reason
-from hpq.errors import Held, HpqError, OutOfReach
+from hpq.errors import Held, HpqError
 from hpq.settings import Settings
 from hpq.sweep import SweepState
 from hpq.trial import TrialId, TrialState
@@ -21,6 +21,7 @@ from worker.stopping import Stopping
 
 log = logging.getLogger("hpq.worker")
 TOLD_TO_GO = 143  # 128 + SIGTERM, as shells have it
+ELSEWHERE = 75  # EX_TEMPFAIL
 _LOOK_S = 2.0
 
 
@@ -41,7 +42,7 @@ class Single:
         """Work until the trial is over.
 
         Raises:
-            SystemExit: told to stop before.
+            SystemExit: told to stop before, or something is missing on this machine.
             HpqError: it failed, its sweep is held, or this worker cannot run it; says why.
             NotFound: there is no such trial.
         """
@@ -65,7 +66,8 @@ class Single:
             return True
         refusals = self._slot.refusals
         if refusals.fault:  # here, but perhaps not on another node
-            raise OutOfReach(f"{self._trial}: {refusals.fault}")
+            log.error("%s cannot run here: %s", self._trial, refusals.fault)
+            raise SystemExit(ELSEWHERE)
         if self._trial.sweep in refusals.reasons:
             reason = refusals.reasons[self._trial.sweep]
             raise Held(f"{self._trial} cannot run here: {reason}")

@@ -1,7 +1,7 @@
 """The table of docs/search.md, from the lines that `ours` and `wandb_bayes` have printed.
 
 `python -m benchmarks.search.table TRIALS FILE…`: how far the best of the first TRIALS values is
-from the least there is, median over the seeds; behind a peer's, the chance that hpq's tpe is no
+from the least there is, median over the seeds; behind another's, the chance that hpq's auto is no
 worse (Mann–Whitney, one-sided: below 0.05 it is worse).
 """
 
@@ -15,7 +15,7 @@ from statistics import NormalDist, median
 
 from benchmarks.search.functions import FUNCTIONS
 
-_METHODS = ("random", "optuna", "wandb", "tpe", "gp")
+_METHODS = ("random", "optuna", "wandb", "tpe", "auto")
 Gaps = dict[tuple[str, int, str], dict[int, float]]
 
 
@@ -47,14 +47,14 @@ def main() -> None:
     print("|---|---:|" + "---:|" * len(_METHODS))
     for function in FUNCTIONS:
         for workers in sorted({key[1] for key in found if key[0] == function.name}):
-            tpe = list(found.get((function.name, workers, "tpe"), {}).values())
+            ours = list(found.get((function.name, workers, "auto"), {}).values())
             cells = []
             for method in _METHODS:
                 values = list(found.get((function.name, workers, method), {}).values())
                 cell = f"{median(values):.3g}" if values else ""
-                cell += f" ({len(values)})" if values and len(values) != 60 else ""
-                if values and tpe and method in ("optuna", "wandb"):
-                    cell += f", p {no_worse(tpe, values):.2f}"
+                cell += f" of {len(values)}" if values and len(values) != 20 else ""
+                if values and ours and method != "auto":
+                    cell += f" ({no_worse(ours, values):.2f})"
                 cells.append(cell)
             print(f"| {function.name} | {workers} | " + " | ".join(cells) + " |")
 

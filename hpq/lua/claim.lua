@@ -107,6 +107,7 @@ local function take(sid, n)
     'trial', sid .. '/' .. n)
   redis.call('PEXPIRE', w, 3 * lease)  -- as its presence does: it may have made the hash
   redis.call('ZREM', key('c', class, 'idle'), worker)
+  hold_ran_on(sid, provenance)
   event(sid, 'claimed', n, attempt, 'worker', worker, 'host', host, 'provenance', provenance,
     unpack(from and {'from', from} or {}))
   return answer(sid, tonumber(n), attempt)

@@ -27,22 +27,6 @@ local function event(sid, what, n, attempt, ...)
   redis.call('HSET', trial_key(sid, n), 'told', told)
 end
 
--- A sweep's code stays as long as one of the sweeps that have it.
-local function hold_code(sid)
-  local digest = redis.call('HGET', sweep_key(sid), 'bundle')
-  if not digest or digest == '' then return end
-  redis.call('SADD', key('b', digest, 'sweeps'), sid)
-  redis.call('PERSIST', key('b', digest))
-end
-
-local function drop_code(sid)
-  local digest = redis.call('HGET', sweep_key(sid), 'bundle')
-  if not digest or digest == '' then return end
-  local sweeps = key('b', digest, 'sweeps')
-  redis.call('SREM', sweeps, sid)
-  if redis.call('SCARD', sweeps) == 0 then redis.call('UNLINK', key('b', digest)) end
-end
-
 -- True where another claim has the attempt of this number: a server that lost its last second, or
 -- whose sweep was restored, gives a number out again. Workers and claims of an older version tell none.
 local function is_anothers(owner, nonce)

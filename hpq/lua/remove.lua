@@ -34,9 +34,10 @@ for band in string.gmatch(redis.call('HGET', s, 'bands') or '', '%d+') do
   redis.call('UNLINK', sweep_key(sid, 'band:' .. band))
 end
 drop_code(sid)
+drop_ran_on(sid)
 redis.call('UNLINK', s)
 for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'means', 'files', 'stores', 'events',
-  'origin', 'restoring'}) do
+  'origin', 'ran_on', 'restoring'}) do
   redis.call('UNLINK', sweep_key(sid, part))
 end
 return {'ok', unpack(stores)}

@@ -15,7 +15,8 @@ if redis.call('EXISTS', s) == 1 then
 end
 if not is_mine then return {'torn'} end
 
-local parts = {'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'means', 'files', 'stores', 'events', 'origin'}
+local parts = {'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'means', 'files', 'stores', 'events', 'origin',
+  'ran_on'}
 for i = 6, #ARGV, 2 do
   if ARGV[i] == 'bands' then
     for band in string.gmatch(ARGV[i + 1], '%d+') do parts[#parts + 1] = 'band:' .. band end
@@ -47,6 +48,12 @@ if each('PERSIST') ~= expected then
 end
 redis.call('HSET', s, unpack(ARGV, 6))
 hold_code(sid)
+local ran = redis.call('SMEMBERS', sweep_key(sid, 'ran_on'))
+redis.call('DEL', sweep_key(sid, 'ran_on'))  -- counted anew
+for _, digest in ipairs(ran) do hold_ran_on(sid, digest) end
+for n = 1, trials do  -- an older hpq's archive names what the last attempts ran on
+  hold_ran_on(sid, redis.call('HGET', trial_key(sid, n), 'provenance') or '')
+end
 redis.call('EXPIRE', mark, 60)  -- until then, this call may come again
 local f = redis.call('HMGET', s, 'class', 'created_ms', 'digest', 'owner', 'bulk')
 redis.call('ZADD', key('sweeps'), f[2], sid)

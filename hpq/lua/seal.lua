@@ -1,7 +1,8 @@
 -- Makes a sweep with all its rows visible and claimable, in one step. Trials whose result was staged, taken
 -- from an older sweep, are finished from the start.
 -- KEYS prefix
--- ARGV sweep, digest, owner, again (1: even where the digest is there), then fields of the sweep
+-- ARGV sweep, digest, owner, again (1: even where the digest is there), the manifest of its code ('' for
+--      none), then fields of the sweep
 -- Replies: created class tickets | exists sweep
 
 local sid, digest, owner, again = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -18,10 +19,12 @@ if other and again ~= '1' and redis.call('EXISTS', sweep_key(other)) == 1 then
   return {'exists', other}
 end
 redis.call('HSET', s, 'created_ms', int(NOW), 'flag', '', 'held', '')
-redis.call('HSET', s, unpack(ARGV, 5))
+redis.call('HSET', s, unpack(ARGV, 6))
 class = redis.call('HGET', s, 'class')
 for _, name in ipairs(rows) do redis.call('PERSIST', name) end
 hold_code(sid)
+-- In this call, so that no removal of the last sweep with the same code comes between.
+if ARGV[5] ~= '' then redis.call('HSETNX', key('code'), redis.call('HGET', s, 'bundle'), ARGV[5]) end
 redis.call('ZADD', key('sweeps'), int(NOW), sid)
 redis.call('HSET', key('digests'), digest, sid)
 redis.call('HSET', key('last'), owner, sid)

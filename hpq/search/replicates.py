@@ -27,6 +27,11 @@ def replicated(params: dict[str, Json], replicates: int) -> list[dict[str, Json]
     return [{**params, SEED: seed + replicate} for replicate in range(replicates)]
 
 
+def replicate_of(sweep: Sweep, number: int) -> int:
+    """Which replicate of its set a trial is, from 1."""
+    return (number - 1) % sweep.replicates + 1
+
+
 def seed_of(sweep: Sweep, number: int, params: Params) -> int:
     """What a trial is to seed its random numbers with, below 2^31, which any library takes.
 
@@ -35,4 +40,4 @@ def seed_of(sweep: Sweep, number: int, params: Params) -> int:
     own = params.get(SEED)
     if isinstance(own, int) and not isinstance(own, bool):
         return own % 2**31
-    return (sweep.seed + (number - 1) % sweep.replicates) % 2**31
+    return (sweep.seed + replicate_of(sweep, number) - 1) % 2**31

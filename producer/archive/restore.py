@@ -42,6 +42,9 @@ def restore(session: Session, path: Path, files: Lookup | None = None) -> Header
             elif row.trial or row.part:
                 restoring.write(row.trial, row.part, row.kind, list(_flat(_checked(row, look))))
         restoring.reveal(fields, Tickets(session.redis, session.keys).top_up)
+        for row in _rows(path):  # the last sweep that had the same may have been removed meanwhile
+            if row.is_shared:
+                _share(session, row)
     except BaseException as error:
         restoring.discard()
         if isinstance(error, OSError):
@@ -98,6 +101,8 @@ def _share(session: Session, row: Row) -> None:
         for digest, data in row.items:
             store_of(session).keep_bundle(digest.decode(), data)
         return
-    name = session.keys.code if row.part == "code" else session.keys.provenance
     for digest, text in row.items:
-        session.redis.hsetnx(name, digest.decode(), text.decode())
+        if row.part == "code":
+            session.redis.hsetnx(session.keys.code, digest.decode(), text.decode())
+        else:
+            store_of(session).keep_provenance(digest.decode(), text.decode())

@@ -84,7 +84,7 @@ def _rows(redis: Redis, keys: Keys, sweep: Sweep, thinned: Thinned) -> Iterator[
     yield from _cut(0, "", "hash", _hash(redis.hgetall(keys.sweep(sid))))
     for part, kind in sweep_parts(sweep.bands).items():
         yield from _cut(0, part, kind, _items(redis, keys.sweep(sid, part), kind))
-    ran_on: set[bytes] = set()
+    ran_on: set[bytes] = set(redis.smembers(keys.sweep(sid, "ran_on")))  # type: ignore[arg-type]
     for row in _trials(redis, keys, sid, sweep.counts.total, ran_on):
         thinned.trials += not row.part and any(name == b"thinned" for name, _ in row.items)
         yield row

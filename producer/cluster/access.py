@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
-from hpq.errors import HpqError, NotFound, OutOfReach
+from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from producer.cluster.api import Api
 
 SERVICE, CODE_KEY = "hpq-redis", "hpq-code-key"
@@ -68,7 +68,11 @@ class Redis:
         Raises:
             NotFound, Forbidden: with what to do.
         """
-        data = self._secret(f"hpq-redis-{role}")
+        try:
+            data = self._secret(f"hpq-redis-{role}")
+        except Forbidden as error:
+            hint = "; to look only: --role viewer" if role != "viewer" else ""
+            raise Forbidden(f"{error}{hint}") from None
         user = data.get("username") or f"{prefix}-{role}"
         return Entry(user=user, password=data.get("password", ""))
 

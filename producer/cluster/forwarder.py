@@ -66,6 +66,7 @@ class Forwarder:
         api = self._redis.api
         entry = self._redis.entry(self._role, self._prefix)
         self._read_at = time.monotonic()
+        self._redis.dial().shutdown()  # what these credentials may not is said now, not later
         name = str(wanted["name"]) or str(os.getpid())
         self._held = tunnel.hold(self._home, name)
         if self._held is None:

@@ -40,12 +40,10 @@ class Leaving:
     def __init__(self, view: View, store: Store, names: Collection[str]) -> None:
         self._view, self._store, self._names = view, store, list(names)
 
-    def look(self) -> tuple[list[Worker], list[Worker]]:
-        """Those that still run something, and those that are drained; who is gone is neither."""
+    def look(self) -> list[Worker]:
+        """Those that still run something."""
         live = [w for w in self._view.workers() if w.name in self._names]
-        at = {w.name: self._store.drain(w.name) for w in live}
-        busy = [w for w in live if at[w.name]]
-        return busy, [w for w in live if at[w.name] == ""]
+        return [w for w in live if self._store.drain(w.name)]
 
 
 def let_go(api: Api, pods: Collection[str]) -> Iterator[str]:

@@ -52,6 +52,7 @@ class Workers:
     selector: str = ""
     image: str = ""
     gpus: int = 0  # of each pod
+    settings: tuple[str, ...] = ()  # the ConfigMaps that its pods read at their start
 
 
 def pod_of(raw: Object, events: Iterable[Object] = ()) -> Pod:
@@ -91,6 +92,11 @@ def workers_of(raw: Object) -> Workers:
         selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
         image=str(worker.get("image", "")),
         gpus=int(limits.get(GPU, 0)),
+        settings=tuple(
+            one["configMapRef"]["name"]
+            for one in worker.get("envFrom", ())
+            if "configMapRef" in one
+        ),
     )
 
 
@@ -182,11 +188,7 @@ def _ended(over: Object | None, limit: str) -> str:
 def _told(status: Object, found: Sequence[Object], events: Iterable[Object]) -> str:
     """From events, for a pod whose own status only says that it is being made."""
     if _holds(status, "Ready") or status.get("phase") != "Pending":
-        unready = [e for e in events if e.get("reason") == "Unhealthy"]
-        if status.get("phase") == "Running" and not _holds(status, "Ready") and unready:
-            said = str(unready[-1].get("message", ""))
-            return _short(said.partition(" failed: ")[2] or said) if "eadiness" in said else ""
-        return ""
+        return ""  # a probe's words say less than the pod's log
     for event in reversed(list(events)):
         if event.get("reason") in ("FailedMount", "FailedCreatePodSandBox", "Failed"):
             return _short(_last_part(str(event.get("message", ""))))

@@ -52,7 +52,7 @@ def open_cluster(
     api = api_of(context, namespace, settings)
     with ExitStack() as stack:
         try:
-            session = stack.enter_context(open_session(_leading_to(api, settings, stack)))
+            session = stack.enter_context(open_session(leading_to(api, settings, stack)))
         except HpqError as error:
             if needs_redis:
                 raise
@@ -61,13 +61,13 @@ def open_cluster(
             yield Opened(api=api, session=session)
 
 
-def _leading_to(api: Api, settings: Settings, stack: ExitStack) -> Settings:
+def leading_to(api: Api, settings: Settings, stack: ExitStack, role: str = "producer") -> Settings:
     """Settings with which a session is on the Redis of this namespace."""
     through = tunnel.of_url(settings.home, settings.redis_url)
     if through is not None and (through.context, through.namespace) == (api.context, api.namespace):
         return settings
     if through is None and settings.redis_url:
         return settings  # the user's own way there
-    started = start(settings, Wanted(context=api.context, namespace=api.namespace))
+    started = start(settings, Wanted(context=api.context, namespace=api.namespace, role=role))
     stack.callback(os.close, started.alive)
     return read({**os.environ, **started.tunnel.environ()})

@@ -76,7 +76,7 @@ def _show(
         sets = [dict(t.params) for t in trials]
         print(to_yaml(sets if several else sets[0]), end="")
     elif as_json:
-        records = [trial_record(t) for t in trials]
+        records = [trial_record(t, sweep) for t in trials]
         show_json(records if several else records[0])
     elif as_args:
         for trial in trials:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json as jsonlib
+from contextlib import ExitStack
+from typing import Annotated
 
 import typer
 
-from hpq.errors import ExitCode
+from hpq.errors import ExitCode, HpqError
+from hpq.signing import fingerprint, key_of
 from producer.checkup import Finding, checkup
-from producer.commands.options import AsJson
+from producer.cluster.checkup import cluster_checkup, keys_agree
+from producer.cluster.opening import api_of, leading_to
+from producer.commands.options import AsJson, Context, Namespace
 from producer.here import settings_here
 from producer.look.out import show_lines
 from producer.look.style import Span
@@ -17,9 +22,16 @@ app = typer.Typer()
 
 
 @app.command()
-def doctor(json: AsJson = False) -> None:
+def doctor(
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="The cluster, and its Redis by a connection to it.")
+    ] = False,
+    context: Context = None,
+    namespace: Namespace = None,
+    json: AsJson = False,
+) -> None:
     """Check the server, the workers and the data; each finding says what to do."""
-    found: list[Finding] = checkup(settings_here())
+    found = _of_cluster(context, namespace) if cluster else checkup(settings_here())
     if json:
         keys = ("level", "what", "remedy")
         print(jsonlib.dumps([{key: getattr(f, key) for key in keys} for f in found]))
@@ -30,3 +42,26 @@ def doctor(json: AsJson = False) -> None:
                 show_lines([[Span(" " * 8), Span(finding.remedy)]], whole=True)
     wrong = [f.exit_code for f in found if f.level == "wrong"]
     raise typer.Exit(wrong[0] if wrong else int(ExitCode.DONE))
+
+
+def _of_cluster(context: str | None, namespace: str | None) -> list[Finding]:
+    """The cluster first; then its Redis, where that can be reached."""
+    settings = settings_here()
+    try:
+        api = api_of(context, namespace, settings)
+    except HpqError as error:
+        return [Finding(level="wrong", what=str(error), exit_code=int(error.exit_code))]
+    found = list(cluster_checkup(api))
+    if any(f.level == "wrong" and f.exit_code != int(ExitCode.OUT_OF_REACH) for f in found):
+        return found  # what is not there cannot be reached
+    try:
+        with ExitStack() as stack:
+            may = api.allows("get", "secrets", "hpq-redis-producer")
+            inside = leading_to(api, settings, stack, "producer" if may else "viewer")
+            ours = fingerprint(key_of(settings, make=False))
+            agrees = keys_agree(ours, inside.code_key.encode())
+            found += [agrees] if agrees else []
+            found += checkup(inside, is_here=False)
+    except HpqError as error:
+        found.append(Finding(level="wrong", what=str(error), exit_code=int(error.exit_code)))
+    return found

@@ -10,8 +10,9 @@ import typer
 
 from hpq.errors import UserError
 from hpq.snapshot import Worker
+from producer.cluster.api import Api
 from producer.cluster.leaving import Leaving, chosen, let_go
-from producer.cluster.opening import Opened, open_cluster
+from producer.cluster.opening import api_of, open_cluster
 from producer.commands.options import Context, Namespace
 from producer.here import settings_here
 from producer.look.out import talk
@@ -38,31 +39,32 @@ def drain(
     if bool(names) == all_:
         raise UserError("name workers or pods, or say --all; `hpq workers` lists them")
     with ExitStack() as stack:
-        opened = _open(stack, context, namespace)
-        session = opened if isinstance(opened, Session) else opened.session
-        assert session is not None
+        session = _open(stack, context, namespace)
         live = session.view.workers()
         them = live if all_ else chosen(live, names or ())
+        pods = {w.pod for w in them if w.pod}
+        # Before anything is drained: what cannot be seen to its end is not begun.
+        goes = pods and not undo and not stay
+        api = api_of(context, namespace, session.settings) if goes else None
         for worker in them:
             at = store_of(session).drain(worker.name, undo=undo)
             talk(f"{clean(worker.name)}: {_words(at, undo)}")
-        pods = {w.pod for w in them if w.pod}
         if not them:
             talk("no worker is alive")
-        if undo or not them:
-            return
-        if pods and not stay:
-            _see_off(opened, session, them, pods)
-        elif not pods:
+        elif api is not None:
+            _see_off(api, session, them, pods)
+        elif not undo:
             talk("they stay, drained: stop them where they run, or `hpq drain --undo`")
 
 
-def _open(stack: ExitStack, context: str | None, namespace: str | None) -> Opened | Session:
-    """The cluster where one is meant; without, whatever Redis there is."""
+def _open(stack: ExitStack, context: str | None, namespace: str | None) -> Session:
+    """The Redis that is reached anyhow, or that of the cluster that is named."""
     settings = settings_here()
-    if context is None and namespace is None and not settings.redis_url:
+    if settings.redis_url or (context is None and namespace is None):
         return stack.enter_context(open_session(settings))
-    return stack.enter_context(open_cluster(context, namespace))
+    session = stack.enter_context(open_cluster(context, namespace)).session
+    assert session is not None
+    return session
 
 
 def _words(at: str | None, undo: bool) -> str:
@@ -73,15 +75,14 @@ def _words(at: str | None, undo: bool) -> str:
     return f"ends {clean(at)}, and takes nothing more" if at else "idle, and takes nothing more"
 
 
-def _see_off(
-    opened: Opened | Session, session: Session, them: list[Worker], pods: set[str]
-) -> None:
+def _see_off(api: Api, session: Session, them: list[Worker], pods: set[str]) -> None:
+    """Wait for the end of what runs; each pod goes when all its workers are done."""
     leaving, gone = Leaving(session.view, store_of(session), [w.name for w in them]), set[str]()
     while True:
-        busy, _ = leaving.look()
+        busy = leaving.look()
         done = pods - {w.pod for w in busy} - gone
-        if done and isinstance(opened, Opened):
-            for line in let_go(opened.api, done):
+        if done:
+            for line in let_go(api, done):
                 talk(clean(line))
         gone |= done
         if not busy:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
-from typing import Annotated
 
 import typer
 
-from hpq.errors import ExitCode, UserError
+from hpq.errors import ExitCode
 from hpq.sweep import Sweep
 from producer import enqueue as enqueuing
 from producer import late
 from producer.commands import growing
+from producer.commands.into import Into, Leave, YesInto, check_into
 from producer.commands.options import (
     AnyCode,
     AsJson,
@@ -30,7 +30,6 @@ from producer.commands.options import (
     Trainer,
 )
 from producer.commands.sweep_file import read_file, reuse_of, tags_of
-from producer.completion import sweep_ids
 from producer.enqueue import Enqueued
 from producer.look.text import clean, size, trials_of
 from producer.progress import Bar
@@ -60,18 +59,9 @@ def enqueue(
     tag: Tags = None,
     reuse: ReuseFlag = False,
     any_code: AnyCode = False,
-    into: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SWEEP",
-            help="Add what is new in the file to a sweep.",
-            autocompletion=sweep_ids,
-        ),
-    ] = None,
-    leave: Annotated[
-        bool, typer.Option("--leave", help="With --into: what the file leaves out goes on waiting.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --into: do not ask.")] = False,
+    into: Into = None,
+    leave: Leave = False,
+    yes: YesInto = False,
     json: AsJson = False,
 ) -> None:
     """Put a sweep file's trials on the queue."""
@@ -79,16 +69,13 @@ def enqueue(
     for warning in spec.warnings:
         warn(warning)
     tags, which = tags_of(tag), reuse_of(reuse, any_code)
+    check_into(into, new or canary or tags or which or name is not None, leave or yes)
     if into is not None:
-        if new or canary or tags or which or name is not None:
-            raise UserError("--into: --new, --canary, --tag, --reuse and --name are a new sweep's")
         with open_session() as session:
             growing.enqueue_into(
                 session, into, spec, file, code, leave=leave, yes=yes, force=force, as_json=json
             )
         return
-    if leave or yes:
-        raise UserError("--leave and --yes go with --into")
     if lacks := late.lacks(spec):
         warn(f"{lacks}; it is not installed here, and workers need it")
     elif lacks := late.is_unaided(spec):
@@ -123,13 +110,14 @@ def _size(sweep: Sweep) -> str:
     return trials_of(int(counts.planned))
 
 
-def _queued(sweep: Sweep, count: int) -> str:
+def _queued(sweep: Sweep, count: int, reused: int) -> str:
     """What was enqueued; where sets are made while the sweep runs, by whom."""
     if not sweep.sampler:
-        return f"{trials_of(count)} queued"
+        return f"{trials_of(count - reused)} queued"
     if sweep.counts.is_open_ended:
         return f"open-ended, sets by {sweep.sampler} as workers ask; `hpq stop {sweep.id}` ends it"
-    return f"{_size(sweep)}, sets by {sweep.sampler} as workers ask"
+    left = trials_of(int(sweep.counts.planned) - reused)
+    return f"{left}, sets by {sweep.sampler} as workers ask"
 
 
 def _where(session: Session, sweep: Sweep) -> str:
@@ -168,7 +156,7 @@ def say(
         print(jsonlib.dumps({**fact, "reused": done.reused}))
         return
     if done.is_new:
-        print(f"{done.sid}: {_queued(sweep, done.trials - done.reused)}", file=sys.stderr)
+        print(f"{done.sid}: {_queued(sweep, done.trials, done.reused)}", file=sys.stderr)
         for note in done.notes:
             print(note, file=sys.stderr)
         if sweep.metric is None:

@@ -31,9 +31,12 @@ def enqueue_into(
     leave: bool,
     yes: bool,
     force: bool,
-    as_json: bool,
-) -> None:
+    as_json: bool = False,
+    is_run: bool = False,
+) -> str:
     """Add to a sweep what its edited file has and it lacks; cancel what waits and is left out.
+
+    Answers the sweep's id. `is_run`: workers of the same command take it, and stdout is theirs.
 
     Raises:
         UserError: the file is not of this sweep, or nobody is there to be asked.
@@ -51,7 +54,8 @@ def enqueue_into(
             done = apply(
                 session, sweep, spec, file, change, leave=leave, progress=bar.at, warn=_warn
             )
-    _say(session, sweep.id, done, change, as_json)
+    _say(session, sweep.id, done, change, as_json, is_run)
+    return sweep.id
 
 
 def preview(
@@ -101,7 +105,9 @@ def _list(title: str, sign: str, some: list[str], total: int) -> None:
         talk(f"  {sign} … and {total - len(some)} more")
 
 
-def _say(session: Session, sid: str, done: Grown, change: Change, as_json: bool) -> None:
+def _say(
+    session: Session, sid: str, done: Grown, change: Change, as_json: bool, is_run: bool
+) -> None:
     sweep = session.view.sweep(sid)
     if as_json:
         fact = {"sweep": sid, "added": done.added, "cancelled": done.cancelled}
@@ -113,6 +119,8 @@ def _say(session: Session, sid: str, done: Grown, change: Change, as_json: bool)
     else:
         gone = f", {trials_of(done.cancelled)} cancelled" if done.cancelled else ""
         talk(f"{sid}: {trials_of(done.added)} added{gone}; {trials_of(sweep.counts.total)} now")
+    if is_run:
+        return
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         talk(f"{sid} is {sweep.state}; `hpq resume {sid}` lets it go on")
     elif done.added:

@@ -15,6 +15,7 @@ from producer.look.out import show_json_rows, show_table
 from producer.look.ranking import result_columns, result_row
 from producer.look.records import trial_record
 from producer.look.selection import Selection, names_in
+from producer.look.trial_rows import column_names
 from producer.session import open_session
 from producer.where import Where
 
@@ -43,10 +44,11 @@ def results(
         found = view.sweep(view.resolve(sweep, session.settings.user))
         chosen = Selection(view=view, sweep=found, state=state, sort=sort, top=top, where=only)
         if as_json:
-            return show_json_rows(trial_record(t) for t in chosen.trials())
+            return show_json_rows(trial_record(t, found) for t in chosen.trials())
         params, metrics = names_in(view, found) if as_csv or all_metrics else ([], [])
         metrics = metrics if all_metrics else []
         if as_csv:
-            return write_csv(sys.stdout, chosen.trials(), params, metrics)
+            return write_csv(sys.stdout, chosen.trials(), found, params, metrics)
         rows = (result_row(t, found, metrics) for t in chosen.trials())
-        show_table(result_columns(found, metrics), rows)
+        named = column_names(found, metrics)
+        show_table(result_columns(found, metrics), rows, explain=named)

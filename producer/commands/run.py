@@ -12,10 +12,12 @@ import typer
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.hyperparams import SHIPPED
 from hpq.snapshot import Worker
-from hpq.sweep import SweepState
+from hpq.sweep import Sweep, SweepState
 from producer import enqueue as enqueuing
 from producer import late
+from producer.commands import growing
 from producer.commands.enqueue import say, warn
+from producer.commands.into import Into, Leave, YesInto, check_into
 from producer.commands.options import (
     AnyCode,
     Canary,
@@ -64,6 +66,9 @@ def run(
     tag: Tags = None,
     reuse: ReuseFlag = False,
     any_code: AnyCode = False,
+    into: Into = None,
+    leave: Leave = False,
+    yes: YesInto = False,
 ) -> None:
     """Enqueue, train and watch on this machine."""
     spec = read_file(file, sets, count, seed, name, trainer, force)
@@ -74,6 +79,7 @@ def run(
     if lacks := late.is_unaided(spec):
         warn(lacks)
     more: dict[str, Any] = {"tags": tags_of(tag), "reuse": reuse_of(reuse, any_code)}
+    check_into(into, new or canary or any(more.values()) or name is not None, leave or yes)
     with signals_unwind(), open_session() as session:
         if session.tunnel is not None:
             raise UserError(
@@ -81,10 +87,16 @@ def run(
                 " `hpq enqueue` the file there, or end the connection first: hpq connect --stop"
             )
         try:
-            with Bar(count_sets(spec), "writing sets") as bar:
-                done = _enqueue(session, spec, file, new, code, canary, bar, more)
-            say(session, done, as_json=False, is_run=True, name=name)
-            code_ = _train(session, done.sid, workers)
+            if into is not None:
+                flags = {"leave": leave, "yes": yes, "force": force, "is_run": True}
+                sid = growing.enqueue_into(session, into, spec, file, code, **flags)
+                _go_on(session, session.view.sweep(sid))
+            else:
+                with Bar(count_sets(spec), "writing sets") as bar:
+                    done = _enqueue(session, spec, file, new, code, canary, bar, more)
+                say(session, done, as_json=False, is_run=True, name=name)
+                sid = done.sid
+            code_ = _train(session, sid, workers)
         finally:
             if session.attached is not None:
                 session.attached.release(linger_s=0.0)
@@ -122,9 +134,13 @@ def _enqueue(
     sweep = session.view.sweep(done.sid)
     if sweep.state.is_over:
         return enqueue(again=True)
+    _go_on(session, sweep)
+    return done
+
+
+def _go_on(session: Session, sweep: Sweep) -> None:
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         store_of(session).control(sweep.id, "resume")
-    return done
 
 
 def _train(session: Session, sid: str, workers: int | None) -> ExitCode:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hpq.errors import Held, UserError
+from hpq.errors import Held, HpqError, UserError
 from hpq.sweep import DEFAULT_CLASS
 from producer.asking import ask
 from producer.cluster.opening import Opened, open_cluster
@@ -43,7 +43,11 @@ def scale(
         if plan.going:
             plan = _agreed(scaling, plan, opened, yes)
         before = plan.workers.wanted
-        scaling.apply(plan)
+        try:
+            scaling.apply(plan)
+        except HpqError:
+            scaling.let_go(plan)
+            raise
         talk(f"{plan.workers.name}: {before} → {count} pods (class {queue})")
         if wait:
             _wait(opened, plan, timeout)

@@ -59,7 +59,8 @@ def show(
         elif as_origin:
             show_json(origin_of(session.view, found))
         elif as_command:
-            print(by_hand(session.view, found, session.settings.python))
+            ours = session.settings
+            print(by_hand(session.view, found, ours.python, ours.gpus_per_trial))
         elif isinstance(found, TrialId):
             _show_trial(session.view, found, as_json)
         else:
@@ -129,4 +130,4 @@ def _show_trial(view: View, found: TrialId, as_json: bool) -> None:
     told = [attempt_record(one) for one in attempts]
     more: dict[str, Any] = {"attempts": told, "history": history, "provenance": dict(ran_on)}
     more |= {"files_gone": trial.gone or None, "log_dropped": trial.thinned}
-    show_json(trial_record(trial) | more)
+    show_json(trial_record(trial, sweep) | more)

@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 
 from hpq.errors import UserError
+from producer.cluster.seen import Pods
 from producer.completion import sweep_ids
 from producer.look.frame import frame
 from producer.look.lines import not_taken, print_lines
 from producer.look.out import show_json
 from producer.look.outcome import exit_code
+from producer.look.pods import crew_record
 from producer.look.records import snapshot_record
 from producer.look.style import paint
 from producer.look.terminal import look_of
@@ -54,11 +56,14 @@ def watch(
 
 def _frame(session: Session, sid: str) -> None:
     look = look_of(sys.stdout, os.environ)
-    scene = read_scene(session.view, sid, look, is_live=False)
+    see = Pods(session).crew_now
+    scene = read_scene(session.view, sid, look, see=see, is_live=False)
     for line in frame(scene, look.columns, look.rows):
         print(paint(line, look))
 
 
 def _data(session: Session, sid: str) -> None:
     shot = session.view.snapshot(sid, _MOST, top=20, recent=20)
-    show_json(snapshot_record(shot, needs_you(shot, not_taken(shot)), estimate(shot)))
+    crew = Pods(session).crew_now(shot.workers)
+    record = snapshot_record(shot, needs_you(shot, not_taken(shot, crew)), estimate(shot))
+    show_json({**record, "cluster": crew_record(crew) if crew else None})

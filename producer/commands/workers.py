@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import typer
 
 from hpq.snapshot import Worker
 from hpq.sweep import Sweep
+from producer.cluster.pods import Crew
+from producer.cluster.seen import Pods
 from producer.commands.options import AsJson
 from producer.look.out import show_json, show_table, talk
+from producer.look.pods import pages
 from producer.look.records import worker_record
 from producer.look.style import Span, Style
 from producer.look.tables import Column
@@ -26,14 +30,28 @@ def workers(
     """Live workers: what they are at, and which unfinished sweeps they leave alone."""
     with open_session() as session:
         found = session.view.workers()
+        seen = Pods(session)
+        crew = seen.crew_now(found)
         if as_json:
-            show_json([worker_record(w) for w in found])
-        elif found:
+            show_json([_record(w, crew) for w in found])
+            return
+        if found:
             show_table(_COLUMNS, _rows(found, session.view.now_ms()))
             for line in _left_alone(session, found):
                 talk(line)
-        else:
+        elif crew is None:
             talk("no worker is alive; `hpq worker` starts one")
+        for line in pages(crew, found) if crew else ():
+            talk(line)
+        if seen.why:
+            talk(f"pods: not known: {clean(seen.why)}")
+
+
+def _record(worker: Worker, crew: Crew | None) -> dict[str, Any]:
+    """A worker, with its pod as the cluster has it."""
+    pod = next((p for p in crew.pods if p.name == worker.pod), None) if crew else None
+    seen = {"phase": pod.phase, "ready": pod.is_ready, "reason": pod.reason or None} if pod else {}
+    return {**worker_record(worker), "pod": {"name": worker.pod, **seen} if worker.pod else None}
 
 
 def _left_alone(session: Session, found: Sequence[Worker]) -> Iterator[str]:

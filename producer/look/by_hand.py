@@ -22,7 +22,7 @@ from producer.look.export import shell_line
 _STAND_IN = Path(hpq.__file__).parent / "standin" / "alone"
 
 
-def by_hand(view: View, found: TrialId | str, python: str) -> str:
+def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str:
     """The shell command that a trial's worker starts, with the interpreter of workers here.
 
     `python` is HPQ_PYTHON.
@@ -47,6 +47,7 @@ def by_hand(view: View, found: TrialId | str, python: str) -> str:
                 environ=os.environ,
                 params_file=file,
                 interpreter=interpreter(os.environ, python),
+                gpus=gpus,
             )
         )
         if launch.wandb is Wandb.STAND_IN and _imports_wandb(view, sweep):
@@ -57,6 +58,9 @@ def by_hand(view: View, found: TrialId | str, python: str) -> str:
     if launch.trainer in SHIPPED:
         words += ["--set", f"seed={seed}"] if seed and SEED not in params else []
     steps = [f"cd {shell_line([launch.code_dir])}"] if launch.code_dir else []
+    if launch.bundled:
+        folder = f"/tmp/hpq-{found.sweep}"
+        steps = [f"test -d {folder} || hpq show {found.sweep} --code {folder}", f"cd {folder}"]
     if file in words or env:
         steps.append(f"printf %s {shell_line([json.dumps(dict(params))])} > {file}")
     if (seed or sweep.replicates > 1) and launch.trainer not in SHIPPED:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hpq.given import GivenFile
-from hpq.search.replicates import seed_of
+from hpq.search.replicates import replicate_of, seed_of
 from hpq.sweep import Sweep
 from hpq.trial import Params, Point, Trial
 from producer.look.attempts import Attempt, attempt_lines
@@ -53,7 +53,7 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "") -> Iterator[Line]
             "program": launch.program,
             "command": " ".join(launch.command),
             "code": launch.code,
-            "code directory": launch.code_dir,
+            "code directory": "a copy of what was sent" if launch.bundled else launch.code_dir,
             "environment": " ".join(launch.pass_env),
             "wandb": launch.wandb.value if launch.wandb else "",
             "signed": signed,
@@ -164,8 +164,8 @@ def _replicate(trial: Trial, sweep: Sweep) -> str:
     if sweep.replicates < 2:
         return ""
     number = trial.id.number
-    place = (number - 1) % sweep.replicates + 1
-    return f"{place} of {sweep.replicates}, seed {seed_of(sweep, number, trial.params)}"
+    place, seed = replicate_of(sweep, number), seed_of(sweep, number, trial.params)
+    return f"{place} of {sweep.replicates}, seed {seed}"
 
 
 def _time(trial: Trial) -> str:

@@ -15,6 +15,8 @@ from typing import Any, TextIO
 import yaml
 
 from hpq.inert import CONTROL
+from hpq.search.replicates import replicate_of, seed_of
+from hpq.sweep import Sweep
 from hpq.trial import Json, Params, Trial
 from producer.look.flat import pick
 from producer.look.records import iso
@@ -34,17 +36,24 @@ _FIXED = (
     "total_s",
     "reused",
 )
+_REPLICATES = ("replicate", "seed")
 
 
 def write_csv(
-    file: TextIO, trials: Iterable[Trial], params: Sequence[str], metrics: Sequence[str]
+    file: TextIO,
+    trials: Iterable[Trial],
+    sweep: Sweep,
+    params: Sequence[str],
+    metrics: Sequence[str],
 ) -> None:
-    """Write trials as CSV (RFC 4180), a row each, as they come.
+    """Write trials of a sweep as CSV (RFC 4180), a row each, as they come.
 
-    `params` and `metrics` are the columns of that kind, `metrics` beside the objective.
+    `params` and `metrics` are the columns of that kind, `metrics` beside the objective. Where sets
+    have replicates, there are columns for which one it is and what it was seeded with.
     """
     writer = csv.writer(file, lineterminator="\r\n")
-    writer.writerow([guarded(name) for name in _header(params, metrics)])
+    more = _REPLICATES if sweep.replicates > 1 else ()
+    writer.writerow([guarded(name) for name in _header(params, metrics, more)])
     for trial in trials:
         failure = trial.failure
         row = [
@@ -65,16 +74,19 @@ def write_csv(
             trial.total_ms / 1000,
             trial.reused or None,
         ]
+        if more:
+            number = trial.id.number
+            row += [replicate_of(sweep, number), seed_of(sweep, number, trial.params)]
         writer.writerow(row)
 
 
-def _header(params: Sequence[str], metrics: Sequence[str]) -> list[str]:
-    taken = {"trial", "state", "objective", *_FIXED}
+def _header(params: Sequence[str], metrics: Sequence[str], more: Sequence[str]) -> list[str]:
+    taken = {"trial", "state", "objective", *_FIXED, *more}
     out = ["trial", "state"]
     out += [f"params.{name}" if name in taken else name for name in params]
     taken.update(params)
     out += ["objective", *(f"metrics.{name}" if name in taken else name for name in metrics)]
-    return out + list(_FIXED)
+    return [*out, *_FIXED, *more]
 
 
 def cell(param: Json) -> Any:

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 
 from hpq.snapshot import Snapshot, Worker
 from hpq.sweep import SweepState
+from producer.cluster.pods import Crew
+from producer.look import pods
 from producer.look.style import Line, Span, Style
 from producer.look.tables import Column, lay
 from producer.look.text import clean, duration
-from producer.look.trial_rows import trial_columns, trial_row
+from producer.look.trial_rows import column_names, trial_columns, trial_row
 from producer.look.verdict import needs_you, note, verdict
 
 _LONGEST = 5  # lines of what needs the user
@@ -35,6 +37,7 @@ class Scene:
     skip: int = 0  # running trials above the first one shown
     stale: str = ""  # why the snapshot is not of now
     on_quit: str = "q quits"  # what the key does
+    crew: Crew | None = None  # the pods of this Redis's workers, where there is a cluster
     is_live: bool = True  # False: a page that is printed once, without keys, as short as it may be
 
 
@@ -43,10 +46,14 @@ def frame(scene: Scene, columns: int, rows: int) -> list[Line]:
     if columns < LEAST_COLUMNS or rows < LEAST_ROWS:
         return [[Span(f"too small: needs {LEAST_COLUMNS}x{LEAST_ROWS}")]]
     head = _head(scene, columns, rows)
-    foot = [_footer(scene)] if rows >= ROOMY_ROWS and scene.is_live else []
-    body = _body(scene, columns, min(rows, MOST_ROWS) - len(head) - len(foot))
-    blanks: list[Line] = [[]] * (rows - len(head) - len(body) - len(foot))
-    return [*head, *body, *(blanks if foot else []), *foot]
+    room = min(rows, MOST_ROWS) - len(head)
+    if rows < ROOMY_ROWS:
+        return [*head, *_body(scene, columns, room)[0]]
+    body, legend = _body(scene, columns, room - 1)
+    if not scene.is_live:
+        return [*head, *body, *([[Span(legend, Style.DIM)]] if legend else [])]
+    blanks: list[Line] = [[]] * (rows - len(head) - len(body) - 1)
+    return [*head, *body, *blanks, [Span(_footer(scene, legend), Style.DIM)]]
 
 
 def _head(scene: Scene, columns: int, rows: int) -> list[Line]:
@@ -72,23 +79,25 @@ def _notes(scene: Scene, columns: int, room: int, most: int) -> list[Line]:
     return out
 
 
-def _footer(scene: Scene) -> Line:
+def _footer(scene: Scene, legend: str) -> str:
     running, total = len(scene.snapshot.running), scene.snapshot.sweep.counts.running
     text = scene.on_quit
     if running < total or scene.skip:
         text += f"  ↑↓ scroll: running {scene.skip + 1}–{scene.skip + running} of {total}"
-    return [Span(text, Style.DIM)]
+    return f"{text}  {legend}" if legend else text
 
 
-def _body(scene: Scene, columns: int, room: int) -> list[Line]:
+def _body(scene: Scene, columns: int, room: int) -> tuple[list[Line], str]:
+    """The lines, and what the parameters' titles are in full that had to be shortened."""
     shot = scene.snapshot
     parts = (shot.running, shot.recent, shot.best)
     titles = 1 if any(parts) else 0
     wants = [
         len(part) + bool(head) if part else 0 for part, head in zip(parts, _HEADINGS, strict=True)
     ]
-    crew = 1 + len(shot.workers) if shot.workers else 0
-    shares = share(room - titles, wants=[*wants, crew], first=[4, 3, 3, 1], least=[1, 2, 2, 1])
+    crew, troubled = _crew_rows(scene, columns)
+    have = 1 + len(crew) + len(troubled) if crew or scene.crew else 0
+    shares = share(room - titles, wants=[*wants, have], first=[4, 3, 3, 1], least=[1, 2, 2, 1])
     cut = [
         part[: max(0, n - bool(head))]
         for part, head, n in zip(parts, _HEADINGS, shares, strict=False)
@@ -104,10 +113,21 @@ def _body(scene: Scene, columns: int, room: int) -> list[Line]:
             out += [layout.row(row) for row in part]
     if shares[3]:
         words = f"workers: {_crew_words(shot.workers)}"
-        rows = _crew(shot.workers[: shares[3] - 1], shot.at_ms, columns)
+        if scene.crew:
+            words += f"; {pods.words(scene.crew, shot.sweep.worker_class)}"
+        rows = [*troubled, *crew][: shares[3] - 1]  # what is wrong is seen first
         # A rule announces rows; without any it would look as if they were missing.
         out += [_heading(words, columns), *rows] if rows else [[Span(words, Style.DIM)]]
-    return out
+    return out, layout.legend(column_names(shot.sweep)) if any(table) else ""
+
+
+def _crew_rows(scene: Scene, columns: int) -> tuple[list[Line], list[Line]]:
+    """The live workers, and the pods that are not at work."""
+    shot = scene.snapshot
+    crew = _crew(shot.workers, shot.at_ms, columns) if shot.workers else []
+    if scene.crew is None:
+        return crew, []
+    return crew, pods.rows(scene.crew, shot.workers, shot.sweep.worker_class, columns)
 
 
 def share(room: int, wants: Sequence[int], first: Sequence[int], least: Sequence[int]) -> list[int]:
@@ -129,7 +149,7 @@ def share(room: int, wants: Sequence[int], first: Sequence[int], least: Sequence
 
 def _crew_words(workers: Sequence[Worker]) -> str:
     states = Counter(clean(w.state) for w in workers)
-    return ", ".join(f"{n} {state}" for state, n in sorted(states.items()))
+    return ", ".join(f"{n} {state}" for state, n in sorted(states.items())) or "none"
 
 
 def _heading(title: str, columns: int) -> Line:

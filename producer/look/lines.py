@@ -11,6 +11,8 @@ from hpq.hyperparams import SHIPPED
 from hpq.snapshot import Snapshot
 from hpq.sweep import SweepState
 from hpq.view import View
+from producer.cluster.pods import Crew
+from producer.look import pods
 from producer.look.event_lines import event_line, running_line
 from producer.look.follow import Change, follow, stands
 from producer.look.style import flow, paint, plain
@@ -86,6 +88,11 @@ def _notes(shot: Snapshot, begun: Collection[int]) -> list[str]:
     return [*out, f"! {stuck}"] if stuck else out
 
 
-def not_taken(shot: Snapshot) -> str | None:
+def not_taken(shot: Snapshot, crew: Crew | None = None) -> str | None:
     """Why no trial of the sweep starts, with the remedy: a full server, or no worker for it."""
-    return why_full(shot.room) or why_not_taken(shot.sweep, shot.workers, SHIPPED)
+    if full := why_full(shot.room):
+        return full
+    waits = shot.sweep.counts.waits and not shot.workers
+    if crew and waits and (nobody := pods.why_nobody(crew, shot.sweep.worker_class)):
+        return nobody
+    return why_not_taken(shot.sweep, shot.workers, SHIPPED)

@@ -32,6 +32,7 @@ def origin_of(view: View, found: TrialId | str) -> Origin:
             "digest": sweep.launch.code,
             "directory": sweep.launch.code_dir,
             "kept": bool(sweep.bundle),
+            "sent": sweep.launch.bundled,
             "files": dict(manifest),
         },
     }

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from producer.look.style import Line, Look, Span, fold, paint
+from producer.look.style import Line, Look, Span, Style, fold, paint
 from producer.look.tables import Column, Layout, lay
 from producer.look.terminal import look_of
 
@@ -37,12 +37,24 @@ def show_lines(lines: Iterable[Line], *, whole: bool = False) -> None:
             print(paint(part, look))
 
 
-def show_table(columns: Sequence[Column], rows: Iterable[Sequence[Span]]) -> None:
-    """Print a table as its rows come; the first few hundred decide how wide its columns are."""
+def show_table(
+    columns: Sequence[Column], rows: Iterable[Sequence[Span]], *, explain: Collection[str] = ()
+) -> None:
+    """Print a table as its rows come; the first few hundred decide how wide its columns are.
+
+    Below it stands what those titles are in full that are to be explained and had to be shortened.
+    """
     look, source = stdout_look(), iter(rows)
     first = list(islice(source, _BLOCK))
     layout = lay(columns, first, look.columns)
     show_lines(_table(layout, chain(first, source)))
+    show_legend(layout, explain)
+
+
+def show_legend(layout: Layout, names: Collection[str]) -> None:
+    """Print what these names are in the titles that had to be shortened; nothing for none."""
+    if legend := layout.legend(names):
+        show_lines([[Span(f"({legend})", Style.DIM)]], whole=True)
 
 
 def _table(layout: Layout, rows: Iterable[Sequence[Span]]) -> Iterator[Line]:

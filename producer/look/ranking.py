@@ -10,12 +10,12 @@ from hpq.sweep import Sweep
 from hpq.trial import Trial
 from producer.look.bars import Scale, bar
 from producer.look.flat import cell
-from producer.look.out import show_lines, stdout_look
+from producer.look.out import show_legend, show_lines, stdout_look
 from producer.look.scores import score
 from producer.look.style import Span, Style
 from producer.look.tables import Column, lay
 from producer.look.text import clean, duration, measure
-from producer.look.trial_rows import STATE_STYLE
+from producer.look.trial_rows import STATE_STYLE, column_names
 
 _BARS = (30, 24, 18, 12, 8)  # columns: the most that leave the titles whole
 
@@ -79,7 +79,7 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
             Span(score(trial), Style.BOLD),
         ]
         rows.append(row)
-    names = {name, *map(clean, sweep.varying)}
+    names = column_names(sweep)
     total = stdout_look().columns
     for room in _BARS if scale else (0,):
         # Bars give before titles do; one that is cut would lie about its length.
@@ -88,14 +88,12 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
             for row, trial in zip(rows, trials, strict=True)
         ]
         layout = lay(columns, shown, total)
-        legend = layout.legend(names)
-        if not legend:
+        if not layout.legend(names):
             break
     show_lines([layout.header(), *(layout.row(row) for row in shown)])
     if scale and layout.widths[-1] is not None and not scale.is_from_zero:
         show_lines([[Span(f"(bars begin at {measure(scale.low)})", Style.DIM)]])
-    if legend:
-        show_lines([[Span(f"({legend})", Style.DIM)]], whole=True)
+    show_legend(layout, names)
 
 
 def _are_numbers(trials: Sequence[Trial], name: str) -> bool:

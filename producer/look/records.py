@@ -8,6 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from hpq.search.replicates import replicate_of, seed_of
 from hpq.snapshot import Snapshot, Worker
 from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
@@ -53,18 +54,21 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
     }
 
 
-def trial_record(trial: Trial) -> dict[str, Any]:
+def trial_record(trial: Trial, sweep: Sweep) -> dict[str, Any]:
     """What `results` and `show` say of a trial."""
-    failure = trial.failure
+    failure, number = trial.failure, trial.id.number
     return {
         "sweep": trial.id.sweep,
-        "trial": trial.id.number,
+        "trial": number,
         "state": trial.state.value,
         "params": dict(trial.params),
+        "seed": seed_of(sweep, number, trial.params),
+        "replicate": replicate_of(sweep, number),
         "objective": finite(trial.objective),
         **({"replicates": group_record(trial.group)} if trial.group else {}),
         "metrics": {name: finite(value) for name, value in trial.metrics.items()},
         "step": trial.step,
+        "phase": trial.phase or None,
         "attempt": trial.attempt,
         "worker": trial.worker or None,
         "host": trial.host or None,
@@ -95,9 +99,9 @@ def snapshot_record(shot: Snapshot, needs: Sequence[str], left: Estimate | None)
         "sweep": sweep_record(shot.sweep, best),
         "needs_you": list(needs),
         "left_s": [left.low_ms / 1000, left.left_ms / 1000, left.high_ms / 1000] if left else None,
-        "running": [trial_record(t) for t in shot.running],
-        "best": [trial_record(t) for t in shot.best],
-        "recent": [trial_record(t) for t in shot.recent],
+        "running": [trial_record(t, shot.sweep) for t in shot.running],
+        "best": [trial_record(t, shot.sweep) for t in shot.best],
+        "recent": [trial_record(t, shot.sweep) for t in shot.recent],
         "workers": [worker_record(w) for w in shot.workers],
     }
 

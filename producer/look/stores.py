@@ -19,7 +19,7 @@ def why_not_kept(sweep: Sweep, workers: Iterable[Worker], *, is_set_here: bool) 
     """
     if not sweep.keep and 0 < sweep.timeout_s <= _SHORT_S:
         return None
-    told = [w.store for w in workers if w.only in ("", sweep.id) and w.store]
+    told = [w.store for w in workers if w.is_for(sweep.id) and w.store]
     without = told.count("no")
     if not without and (told or is_set_here):
         return None

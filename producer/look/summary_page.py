@@ -54,7 +54,7 @@ def print_summary_json(view: View, sweep: Sweep, *, top: int = 20) -> None:
     show_json(
         {
             "sweep": sweep_record(sweep, best[0].objective if best else None),
-            "ranking": [trial_record(t) for t in best],
+            "ranking": [trial_record(t, sweep) for t in best],
             "trained_s": tally.total_ms / 1000,
             "of_earlier_attempts_s": tally.before_ms / 1000,
             "effects": effects,

@@ -30,7 +30,7 @@ def why_not_taken(sweep: Sweep, workers: Iterable[Worker], shipped: Collection[s
     with HPQ_ALLOW lines does, until it says that it refuses.
     """
     of_class = [w for w in workers if w.worker_class == sweep.worker_class]
-    there = [w for w in of_class if w.only in ("", sweep.id)]
+    there = [w for w in of_class if w.is_for(sweep.id)]
     if not there:
         return _nobody(sweep, of_class)
     willing = [w for w in there if w.state not in _UNWILLING]

@@ -48,6 +48,12 @@ def trial_columns(sweep: Sweep, columns: int) -> list[Column]:
     ]
 
 
+def column_names(sweep: Sweep, metrics: Sequence[str] = ()) -> set[str]:
+    """The titles that are names of the user's: parameters and metrics."""
+    metric = {clean(sweep.metric.name)} if sweep.metric else set[str]()
+    return {*metric, *map(clean, sweep.varying), *map(clean, metrics)}
+
+
 def trial_row(
     trial: Trial, snapshot: Snapshot, curves: Mapping[int, Sequence[float]], columns: int
 ) -> list[Span]:

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TextIO
@@ -20,9 +20,11 @@ from redis.exceptions import RedisError
 
 from hpq.connection import TRANSIENT, connect, short_reason
 from hpq.errors import HpqError
-from hpq.snapshot import Snapshot
+from hpq.snapshot import Snapshot, Worker
 from hpq.sweep import SweepState
 from hpq.view import View
+from producer.cluster.pods import Crew
+from producer.cluster.seen import Pods
 from producer.look.follow import BLOCK_MS, stands
 from producer.look.frame import Scene, frame
 from producer.look.lines import Leave, not_taken, print_lines, say_verdict
@@ -32,7 +34,14 @@ from producer.look.text import clean, duration
 from producer.look.trial_rows import CURVE_WIDE
 from producer.session import Session
 
+See = Callable[[Sequence[Worker]], Crew | None]
 TICK_S, LEAST_GAP_S = 1.0, 0.25
+
+
+def _blind(_: Sequence[Worker]) -> Crew | None:
+    return None
+
+
 _STEPS = {"up": -1, "down": 1, "page up": -10, "page down": 10, "home": -(10**9), "end": 10**9}
 
 
@@ -64,11 +73,17 @@ def watch_sweep(
     view = View(
         connect(session.url, retries=0, timeout_s=3.0), session.keys, session.settings.lease_ms
     )
-    return _Watch(view, sid, stream, leave, on_quit).run(until_done)
+    pods = Pods(session)
+    try:
+        return _Watch(view, sid, stream, leave, on_quit, pods.crew).run(until_done)
+    finally:
+        pods.close()
 
 
-def read_scene(view: View, sid: str, look: Look, skip: int = 0, *, is_live: bool = True) -> Scene:
-    """Everything that a frame of this size shows."""
+def read_scene(
+    view: View, sid: str, look: Look, skip: int = 0, *, see: See = _blind, is_live: bool = True
+) -> Scene:
+    """Everything that a frame of this size shows; `see` answers the pods behind live workers."""
     some = max(3, min(20, look.rows // 3))
     shot = view.snapshot(sid, look.rows, top=some, recent=some, skip=skip)
     curves = {}
@@ -78,16 +93,19 @@ def read_scene(view: View, sid: str, look: Look, skip: int = 0, *, is_live: bool
         curves = {
             tid.number: [p.value for p in points] for tid, points in zip(ids, found, strict=True)
         }
-    why = not_taken(shot)
-    return Scene(snapshot=shot, curves=curves, not_taken=why, skip=skip, is_live=is_live)
+    crew = see(shot.workers)
+    why = not_taken(shot, crew)
+    return Scene(snapshot=shot, curves=curves, not_taken=why, skip=skip, crew=crew, is_live=is_live)
 
 
 class _Watch:
     """The loop on a terminal."""
 
-    def __init__(self, view: View, sid: str, stream: TextIO, leave: Leave, on_quit: str) -> None:
+    def __init__(
+        self, view: View, sid: str, stream: TextIO, leave: Leave, on_quit: str, see: See
+    ) -> None:
         self._view, self._sid, self._stream, self._leave = view, sid, stream, leave
-        self._on_quit = on_quit
+        self._on_quit, self._see = on_quit, see
         self._skip, self._quit = 0, False
         self._scene: Scene | None = None
         self._away_since = self._seen_at = 0.0
@@ -145,7 +163,7 @@ class _Watch:
     def _draw(self, screen: Screen) -> None:
         look = look_of(self._stream, os.environ)
         try:
-            scene = read_scene(self._view, self._sid, look, self._skip)
+            scene = read_scene(self._view, self._sid, look, self._skip, see=self._see)
             self._scene = replace(scene, on_quit=self._on_quit)
             self._away_since, self._seen_at = 0.0, time.monotonic()
         except TRANSIENT as error:

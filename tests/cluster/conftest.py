@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +18,16 @@ import pytest
 
 from tests.cluster import kube
 from tests.cluster.kube import Cluster
-from tests.cluster.place import Laptop, Namespace
+from tests.cluster.place import SETTINGS, Laptop, Namespace
 
 HERE = Path(__file__).parent
+# What a program may have of these, where its sweep asks for both of the first word.
+PASSING = {
+    "HPQ_PASS_ENV": "ASKED_AND_PASSED,PASSED_ONLY",
+    "ASKED_AND_PASSED": "1",
+    "ASKED_ONLY": "1",
+    "PASSED_ONLY": "1",
+}
 LIMIT_S = 600  # of a test, without what its fixtures build
 
 
@@ -40,12 +48,14 @@ def cluster() -> Iterator[Cluster]:
     if os.geteuid() != 0:
         pytest.skip("the test cluster needs root")
     found = kube.connect()
-    with kube.alone():
-        was_up = kube.is_up(found)
-        if not was_up:
-            found.testcluster("up")
-        if not found.has_image(kube.REDIS):
-            found.testcluster("redis")
+    was_up = kube.is_up(found)
+    if not was_up or not found.has_image(kube.REDIS):  # else somebody's build is not waited for
+        with kube.alone():
+            was_up = kube.is_up(found)
+            if not was_up:
+                found.testcluster("up")
+            if not found.has_image(kube.REDIS):
+                found.testcluster("redis")
     found.recycle()
     yield found
     if not was_up:
@@ -91,7 +101,10 @@ MakeNamespace = Callable[[], Namespace]
 
 @pytest.fixture(scope="module")
 def make_namespace(cluster: Cluster, home: Path) -> Iterator[MakeNamespace]:
-    """Makes namespaces of names that nobody has; nothing is in them before `deploy`."""
+    """Makes namespaces of names that nobody has, for tests that need one apart.
+
+    Nothing is in them before `deploy`.
+    """
     made: list[Namespace] = []
 
     def make() -> Namespace:
@@ -103,12 +116,40 @@ def make_namespace(cluster: Cluster, home: Path) -> Iterator[MakeNamespace]:
         one.delete()
 
 
-@pytest.fixture(scope="module")
-def namespace(make_namespace: MakeNamespace, images: Images) -> Namespace:
-    """A namespace with Redis and one CPU worker, ready; all tests of a module share it."""
-    made = make_namespace()
-    made.deploy(images.worker)
-    return made
+@pytest.fixture(scope="session")
+def shared(cluster: Cluster, home: Path, images: Images) -> Iterator[Namespace]:
+    """One namespace for most tests: Redis, a volume for checkpoints, CPU workers."""
+    made = Namespace(cluster, f"hpq-test-{secrets.token_hex(3)}", home)
+    try:
+        made.deploy(images.worker, "--with", "store", settings=SETTINGS | PASSING)
+        yield made
+    finally:
+        made.delete()
+
+
+@pytest.fixture(scope="session")
+def shared_laptop(shared: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
+    """Somebody's machine that reaches the Redis of `shared`."""
+    made = Laptop(shared, tmp_path_factory.mktemp("laptop"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def namespace(shared: Namespace) -> Namespace:
+    """The shared namespace with one worker, ready, as each test finds it."""
+    shared.scale(1)
+    shared.wait_ready(1)
+    return shared
+
+
+@pytest.fixture
+def laptop(namespace: Namespace, shared_laptop: Laptop) -> Laptop:
+    """Somebody's machine that reaches the Redis of `namespace`; its directory is empty."""
+    shared_laptop.forward()
+    for left in shared_laptop.code.iterdir():
+        left.unlink() if left.is_file() else shutil.rmtree(left)
+    return shared_laptop
 
 
 @pytest.fixture(scope="module")
@@ -125,9 +166,3 @@ def make_laptop(
     yield make
     for one in made:
         one.close()
-
-
-@pytest.fixture(scope="module")
-def laptop(make_laptop: Callable[[Namespace], Laptop], namespace: Namespace) -> Laptop:
-    """Somebody's machine that reaches the Redis of `namespace`."""
-    return make_laptop(namespace)

@@ -65,15 +65,17 @@ class Namespace:
         self,
         image: str,
         *flags: object,
-        replicas: int = 1,
+        replicas: int | None = 1,
         settings: Mapping[str, str] = SETTINGS,
         change: Callable[[list[dict[str, Any]]], None] = lambda objects: None,
     ) -> None:
         """Secrets (once), then all of it, and wait until Redis and the workers are ready.
 
-        `change` may alter the objects before they are applied.
+        `change` may alter the objects before they are applied; no replicas: an autoscaler decides.
         """
-        words = ("--image", image, "--gpus", 0, "--replicas", replicas, *flags)
+        words = ("--image", image, "--gpus", 0, *flags)
+        if replicas is not None:
+            words = (*words, "--replicas", replicas)
         objects = tweaked(self.manifests(*words), settings)
         change(objects)
         first = [one for one in objects if one["kind"] == "Namespace"]
@@ -132,6 +134,11 @@ class Namespace:
     def secret(self, name: str, field: str) -> str:
         """A value of a Secret."""
         return base64.b64decode(self.get("secret", name)["data"][field]).decode()
+
+    def volume(self, claim: str) -> Path:
+        """The directory of a bound claim's volume: the node is this machine."""
+        name = self.get("pvc", claim)["spec"]["volumeName"]
+        return Path(self.cluster.get("pv", name)["spec"]["hostPath"]["path"])
 
     def tell(self) -> str:
         """What a person would look at first."""

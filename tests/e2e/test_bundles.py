@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 
 import pytest
@@ -53,6 +52,8 @@ def test_a_program_runs_from_a_fresh_copy_of_what_was_sent_whatever_becomes_of_t
     lab.worker()
     lab.wait_over(sid)
     assert [lab.trial(sid, n).objective for n in (1, 2)] == [7.0, 7.0]
+    by_hand = lab.ok("show", f"{sid}/1", "--command").strip()
+    assert by_hand.startswith(f"test -d /tmp/hpq-{sid} || hpq show {sid} --code /tmp/hpq-{sid} && ")
     printed = lab.printed(sid)
     assert f"in {lab.home}/work/{sid}.1." in printed and "{'width': 3}" in printed
     lab.wait_until(lambda: not left_of_work(lab), "the copies to be gone")
@@ -90,7 +91,7 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
     lab,
 ) -> None:
     project(lab)
-    names = ("unsigned", "foreign", "altered", "of another sweep", "unbundled")
+    names = ("unsigned", "foreign", "altered", "of another sweep")
     sids = {}
     for i, name in enumerate(names):
         key = "theirs" if name == "foreign" else "ours"
@@ -108,9 +109,8 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
         lab.keys.bundle(digests["of another sweep"]),
         replace=True,
     )
-    record = json.loads(lab.redis.hget(keys["unbundled"], "launch"))
-    lab.redis.hset(keys["unbundled"], "launch", json.dumps({**record, "bundled": False}))
-    lab.worker(HPQ_CODE_KEY="ours", HPQ_ALLOW="train.py ${args}", HPQ_CODE=str(lab.code))
+    # What an image may run by that name is no leave for what comes from Redis.
+    lab.worker(HPQ_CODE_KEY="ours", HPQ_ALLOW="train.py", HPQ_CODE=str(lab.code))
     for name, sid in sids.items():
         lab.wait_until(lambda s=sid: why(lab, s), f"the refusal of what is {name}")
     assert "not what was signed" in why(lab, sids["altered"])

@@ -132,3 +132,24 @@ def test_a_removed_sweep_ends_its_running_trial_and_the_worker_goes_on(lab) -> N
     other = lab.steered(1, "priority: 1")
     lab.wait_over(other)
     lab.wait_until(lambda: not lab.redis.zcard(lab.keys.leases), "the end of the lease")
+
+
+def test_a_drained_worker_ends_what_it_runs_and_takes_nothing_until_that_is_undone(lab) -> None:
+    sid = lab.steered(2)
+    lab.worker()
+    lab.wait_for("began-1-1")
+    (worker,) = lab.view.workers()
+    assert lab.hpq("drain", "nobody").returncode == 4
+    said = lab.hpq("drain", worker.name[:-2])
+    assert said.returncode == 0 and f"ends {sid}/1, and takes nothing more" in said.stderr
+    lab.wait_until(lambda: lab.view.workers()[0].state == "draining", "a draining worker")
+    lab.go()
+    lab.wait_until(lambda: lab.view.workers()[0].state == "drained", "a drained worker")
+    lab.wait_until(lambda: "takes no further trial" in lab.log(), "its word of it")
+    assert lab.view.sweep(sid).counts.queued == 1
+    assert "`hpq drain --undo` lets drained ones" in lab.ok("watch", "--once", sid).replace(
+        "\n  ", " "
+    )
+    lab.ok("drain", "--undo", "--all")
+    lab.wait_over(sid)
+    assert lab.events(sid, 1) == lab.events(sid, 2) == ["claimed", "finished"]

@@ -40,3 +40,16 @@ def test_a_running_sweep_is_capped_grown_and_thinned_and_the_next_trains_only_wh
     assert [t.objective for t in trials] == [0.2, 0.5, 0.6]
     began = sorted(path.name for path in lab.code.glob("began-*"))
     assert began == ["began-1-1", "began-2-1", "began-5-1", "began-6-1"]
+
+
+def test_run_into_a_sweep_trains_what_is_new_in_the_file(lab) -> None:
+    lab.write("train.py", "import sys\nprint('loss=' + sys.argv[1].partition('=')[2])\n")
+    text = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1]}}\n"
+    sid = lab.enqueue(text)
+    file = lab.write("wider.yaml", text.replace("[1]", "[1, 2]"))
+    again = lab.hpq("run", file, "--into", sid, "--new")
+    assert again.returncode == 2 and "--into: --new, --canary, --tag" in again.stderr
+    done = lab.hpq("run", file, "--into", sid, "--workers", "1")
+    assert done.returncode == 0 and f"{sid}: 1 trial added; 2 trials now" in done.stderr
+    lab.wait_over(sid)
+    assert [lab.trial(sid, n).objective for n in (1, 2)] == [1.0, 2.0]

@@ -60,12 +60,16 @@ def test_what_ended_in_a_pod_is_counted_also_after_its_worker_was_killed(lab: La
     lab.wait_until(lambda: figure(port, done) == 2, "two that finished")
     assert figure(port, 'hpq_trial_attempts_total{kind="user_error",outcome="failed"}') == 1
     assert figure(port, "hpq_trial_duration_seconds_count") == 3
-    assert figure(port, "hpq_demand") >= 0  # as of the last look, up to half a minute old
+    assert (
+        figure(port, 'hpq_demand{queue="default"}') >= 0
+    )  # as of the last look, up to half a minute old
     assert figure(port, "hpq_redis_aof_ok") == 1
 
     os.kill(lab.parent(), 9)
     lab.wait_until(lambda: figure(port, "hpq_worker_starts_total") == 2, "another worker")
-    lab.wait_until(lambda: figure(port, 'hpq_workers{state="idle"}') == 1, "it being idle")
+    lab.wait_until(
+        lambda: figure(port, 'hpq_workers{queue="default",state="idle"}') == 1, "it being idle"
+    )
     assert figure(port, done) == 2
 
 
@@ -74,7 +78,9 @@ def test_several_workers_are_counted_and_a_caller_that_hangs_keeps_no_fleet_from
 ) -> None:
     port = free_port()
     fleet = lab.worker(2, HPQ_PORT=str(port))
-    lab.wait_until(lambda: figure(port, 'hpq_workers{state="idle"}') == 2, "two idle workers")
+    lab.wait_until(
+        lambda: figure(port, 'hpq_workers{queue="default",state="idle"}') == 2, "two idle workers"
+    )
     with socket.create_connection(("127.0.0.1", port)) as silent:
         silent.sendall(b"GET /metrics HTT")
         fleet.terminate()

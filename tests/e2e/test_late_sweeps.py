@@ -40,7 +40,8 @@ SWEEP = """
 MAKER = r"-m worker\.suggest"
 
 
-def bayes(lab, *flags: str, more: str = "") -> str:
+def bayes(lab, *flags: str, more: str = "sampler: tpe") -> str:
+    """By tpe unless told otherwise: it needs no torch, which takes seconds to import."""
     lab.write("quick.py", QUICK)
     lines = "\n".join(line[4:] for line in SWEEP.splitlines()[1:])
     return lab.enqueue(f"{lines}\n{more}", *flags)
@@ -52,7 +53,7 @@ def sets(lab, sid: str) -> list[Mapping[str, Json]]:
 
 @pytest.mark.slow
 def test_bayes_runs_to_its_cap_and_finds_the_valley(lab) -> None:
-    sid = bayes(lab, "--count", "30")
+    sid = bayes(lab, "--count", "30", more="")
     lab.worker(3)
     lab.wait_over(sid)
     found = sets(lab, sid)
@@ -66,18 +67,34 @@ def test_bayes_runs_to_its_cap_and_finds_the_valley(lab) -> None:
 
 @pytest.mark.slow
 def test_one_worker_and_one_seed_give_the_same_sets(lab) -> None:
-    one = bayes(lab, "--count", "16")
-    other = bayes(lab, "--count", "16", "--new")
-    third = bayes(lab, "--count", "16", "--seed", "5")
+    one = bayes(lab, "--count", "16", more="")
+    other = bayes(lab, "--count", "16", "--new", more="")
+    third = bayes(lab, "--count", "12", "--seed", "5", more="")
     lab.worker()
     for sid in (one, other, third):
         lab.wait_over(sid)
-    assert sets(lab, one) == sets(lab, other) != sets(lab, third)
+    assert sets(lab, one) == sets(lab, other) and sets(lab, one)[0] != sets(lab, third)[0]
     other = "gp" if find_spec("torch") else "tpe"
     told = [e.fields["by"] for e in lab.view.events(one) if e.what == "suggested"]
     assert told == ["random"] * 10 + [other] * 6
     assert lab.view.sweep(one).made == {"random": 10, other: 6}
     assert f"sets by auto as workers ask (10 by random, 6 by {other})" in lab.ok("show", one)
+
+
+@pytest.mark.slow
+def test_a_sweep_that_begins_with_older_results_learns_from_them(lab) -> None:
+    """Nothing is drawn: its first set follows from what the older sweep has found."""
+    old = bayes(lab, "--count", "12")
+    lab.worker()
+    lab.wait_over(old)
+    new = bayes(lab, "--count", "4", "--seed", "1", "--reuse")
+    lab.wait_over(new)
+    counts = lab.view.sweep(old).counts
+    found = lab.view.sweep(new)
+    assert found.made == {"tpe": 4} and found.counts.total == counts.finished + 4
+    known = {str(trial.params) for trial in lab.view.all_trials(new) if trial.reused}
+    assert len(known) == counts.finished
+    assert not known & {str(t.params) for t in lab.view.all_trials(new) if not t.reused}
 
 
 @pytest.mark.slow
@@ -177,3 +194,18 @@ def test_without_optuna_one_line_says_what_to_install(lab) -> None:
     assert "gets no sets from here" in lab.log()
     run = lab.hpq("run", path, **env)
     assert run.returncode == 2 and "needs optuna" in run.stderr and "Traceback" not in run.stderr
+
+
+@pytest.mark.slow
+def test_why_no_sets_are_made_is_said_where_people_look(lab) -> None:
+    """What makes them fails each time it is started: watch names the worker and the reason."""
+    sid = bayes(lab, "--count", "5")
+    lab.redis.hset(lab.keys.sweep(sid), "search", "{}")  # of no version of hpq
+    lab.worker()
+    line = "what makes its sets failed 3 times in a row: "
+
+    def is_said() -> bool:
+        return line in " ".join(lab.hpq("watch", sid, "--once", COLUMNS="400").stdout.split())
+
+    lab.wait_until(is_said, "the reason in watch")
+    assert line in lab.log() and lab.view.sweep(sid).counts.total == 0

@@ -37,9 +37,15 @@ def test_it_takes_its_own_trial_and_no_other_and_ends_when_that_is_over(lab) -> 
     lab.wait_over(sid)
 
 
-def test_told_to_go_it_gives_its_trial_back_and_is_not_taken_for_done(lab) -> None:
+def test_it_waits_for_the_server_and_told_to_go_it_gives_its_trial_back_and_is_not_taken_for_done(
+    lab,
+) -> None:
     sid = lab.steered(1)
+    lab.server.kill()
     first = started(lab, sid, 1)
+    said = lambda: "starting another in" in lab.log()  # noqa: E731
+    lab.wait_until(said, "a worker that found no server")
+    lab.server.start()
     lab.wait_for("began-1-1")
     second = started(lab, sid, 1)  # waits, as after a pod whose lease has not ended
     first.send_signal(signal.SIGTERM)
@@ -77,3 +83,22 @@ def test_a_failure_and_what_no_other_pod_would_do_better_are_exit_codes_with_a_l
     assert f"hpq worker: {sid}/1 failed: KeyError: 1" in lab.log()
     assert code_of(lab, started(lab, sid, 9)) == 4
     lab.wait_over(sid)
+
+
+def test_jobs_of_too_many_sets_or_of_such_as_are_made_late_are_refused_before_anything_is_written(
+    lab,
+) -> None:
+    space = "parameters: {x: {min: 0.0, max: 1.0}}\n"
+    head = "trainer: steered:train\nmetric: {name: loss, goal: minimize}\n"
+    late = lab.write("late.yaml", f"{head}method: random\n{space}")
+    many = lab.write("many.yaml", f"{head}method: random\nrun_cap: 1001\n{space}")
+    for file, said in (
+        (late, "its sets are made while it runs"),
+        (many, "1,001 sets are 1,001 Job"),
+    ):
+        done = lab.hpq("manifests", "--jobs", file)
+        assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+        assert not done.stdout
+    assert not lab.view.sweep_ids()
+    done = lab.hpq("manifests", "--jobs", late, "--replicas", 3)
+    assert done.returncode == 2 and "its sets how many" in done.stderr

@@ -83,6 +83,17 @@ KERAS = """
     model.fit(x, x.sum(1), validation_data=(x, x.sum(1)), epochs=wandb.config.epochs, verbose=0,
               callbacks=[WandbMetricsLogger(), WandbCallback()])
 """
+LIGHTGBM = """
+    import lightgbm as lgb, numpy as np, wandb
+    from wandb.integration.lightgbm import log_summary, wandb_callback
+
+    wandb.init(config={"x": 0.1})
+    x = np.random.default_rng(0).normal(size=(200, 4))
+    data = lgb.Dataset(x, x.sum(1))
+    params = {"learning_rate": wandb.config.x, "metric": "l2", "verbose": -1, "num_threads": 1}
+    model = lgb.train(params, data, 5, valid_sets=[data], callbacks=[wandb_callback()])
+    log_summary(model)
+"""
 
 
 @pytest.mark.slow
@@ -93,6 +104,7 @@ KERAS = """
         ("lightning", LIGHTNING, "val/loss", 7),  # trainer/global_step
         ("transformers", TRANSFORMERS, "eval/loss", 8),  # train/global_step
         ("keras", KERAS, "val_loss", 3),
+        ("lightgbm", LIGHTGBM, "training_l2", 4),
     ],
 )
 def test_a_librarys_integration_reports_to_hpq(

@@ -13,6 +13,9 @@ import pytest
 
 from hpq import bundle, code
 from hpq.errors import UserError
+from hpq.outcome import Outcome, Presence
+from hpq.store import Store
+from hpq.trial import TrialState
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 SWEEP = "# by me\r\nprogram: train.py\r\nmethod: grid\r\nparameters: {x: {values: [1, 2]}}\r\n"
@@ -173,3 +176,38 @@ def test_a_script_for_wandb_runs_by_hand_with_the_stand_in_and_the_set(hpq, repo
     line = hpq("show", f"{enqueue(hpq)}/2", "--command").stdout
     ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
     assert ran.stdout == "loss=2.0\n", (line, ran.stderr)
+
+
+def _worker(store: Store, name: str, digest: str) -> Presence:
+    who = Presence(name=name, host="h", worker_class="default", fields={"ran_on": digest})
+    store.keep_provenance(digest, f'{{"host":"{name}"}}')
+    store.present(who, idle=True, lifetime_ms=60_000)
+    return who
+
+
+def test_a_manifest_and_what_attempts_ran_on_go_with_the_last_sweep_that_refers_to_them(
+    hpq, repo, redis, keys, store, view
+) -> None:
+    one, other = enqueue(hpq), enqueue(hpq, "--new")
+    code = redis.hget(keys.sweep(one), "bundle").decode()
+    gone, lives, starts = (_worker(store, name, f"d-{name}") for name in ("w1", "w2", "w3"))
+    for who, sid in ((gone, one), (lives, one), (gone, other)):
+        claim = store.claim(
+            who, nonce=f"{who.name}-{sid}", lease_ms=60_000, provenance=f"d-{who.name}", only=sid
+        )
+        assert claim is not None
+        store.commit(claim, Outcome(state=TrialState.CANCELLED, step=0), 0)
+    store.absent(gone)
+    store.absent(starts)  # it has not said yet that it is there
+    assert hpq("archive", one, "one.archive").returncode == 0
+    assert hpq("rm", one, "--yes").returncode == 0
+    assert redis.hkeys(keys.code) == [code.encode()] and not view.gone(view.sweep(other))
+    assert hpq("rm", other, "--yes").returncode == 0
+    assert not redis.exists(keys.code) and set(redis.hkeys(keys.provenance)) == {b"d-w2", b"d-w3"}
+    # All of it comes back out of an archive, also what earlier attempts ran on.
+    assert hpq("archive", "--restore", "one.archive").returncode == 0
+    assert redis.hkeys(keys.code) == [code.encode()] and redis.hexists(keys.provenance, "d-w1")
+    redis.hdel(keys.provenance, "d-w1")
+    assert view.gone(view.sweep(one)) == ["what attempts ran on, d-w1"]
+    told = hpq("audit", one)
+    assert told.returncode == 1 and "is gone: what attempts ran on, d-w1" in told.stdout

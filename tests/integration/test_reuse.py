@@ -36,9 +36,9 @@ def finish(store: Store, who: Presence, claim: Claim | None, objective: float) -
     store.commit(claim, Outcome(state=TrialState.FINISHED, objective=objective, step=7), 0)
 
 
-def two_finished(desk: Desk, store: Store, who: Presence, take: Take) -> str:
+def two_finished(desk: Desk, store: Store, who: Presence, take: Take, *words: str) -> str:
     """A sweep of x = 1, 2, 3 of which the first two are finished, and the third failed."""
-    sid = desk.sweep(GRID)
+    sid = desk.sweep(GRID, *words)
     finish(store, who, take(), 0.1)
     finish(store, who, take(), 0.9)
     last = take()
@@ -239,6 +239,22 @@ def test_another_script_of_the_same_name_gives_nothing_even_to_any_code(
     assert desk.trials(done.stdout.strip())[0] == (2.0, "finished")
 
 
+def test_code_that_is_sent_has_its_place_too(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    two_finished(desk, store, who, take, "--code", ".")
+    (desk.folder / "train.py").write_text("print('edited')\n")
+    assert "median" in desk.hpq("plan", "sweep.yaml", "--code", ".").stdout
+    other = desk.folder / "other"
+    other.mkdir()
+    (other / "train.py").write_text("print('something else')\n")
+    again = ("--reuse", "--any-code", "--code")
+    done = desk.put(WIDER, *again, "other")
+    assert f"0 results taken: 1 sweep of train.py: another one, in {desk.folder}" in done.stderr
+    done = desk.put(WIDER, *again, ".")
+    assert desk.trials(done.stdout.strip())[0] == (2.0, "finished")
+
+
 def test_two_checkouts_of_one_repository_are_one_place() -> None:
     remotes = (
         "git@Host.org:team/net.git",
@@ -277,3 +293,51 @@ def test_a_sweep_file_beside_the_code_is_no_part_of_it(
     (desk.folder / "conf.yaml").write_text("method: sgd\nparameters: {lr: 0.1}\n")
     done = desk.hpq("enqueue", "g1.yaml", "--reuse")
     assert "0 results taken: 2 sweeps of train.py: conf.yaml differs" in done.stderr
+
+
+@pytest.mark.parametrize("method", ["bayes", "random"])
+def test_a_sweep_whose_sets_are_made_later_begins_with_the_results_inside_its_space(
+    desk: Desk, store: Store, who: Presence, take: Take, method: str
+) -> None:
+    """They have run, so they are no part of run_cap."""
+    old = desk.sweep(GRID.replace("[1, 2, 3]", "[1.5, 2, 7]"))
+    for objective in (0.1, 0.9, 0.4):
+        finish(store, who, take(), objective)
+    late = GRID.replace("grid", method).replace("values: [1, 2, 3]", "min: 0.0, max: 5.0")
+    cap = "points: [{x: 4.5}]\nrun_cap: 6\n" if method == "bayes" else ""
+    done = desk.put(late + cap, "--reuse")
+    assert f"2 results of {old}" in done.stderr
+    new = done.stdout.strip()
+    begins = [(4.5, "queued")] if cap else []
+    assert desk.trials(new) == [*begins, (1.5, "finished"), (2, "finished")]
+    sweep = desk.view.sweep(new)
+    if cap:
+        assert (sweep.run_cap, sweep.counts.to_come) == (
+            8,
+            5,
+        ) and "6 trials, sets by auto" in done.stderr
+    else:
+        assert sweep.counts.is_open_ended and "open-ended" in done.stderr
+    assert not hold_audit(desk.view, new).violations
+
+
+def test_of_a_finite_space_no_more_sets_are_awaited_than_it_has(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    two_finished(desk, store, who, take)
+    late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 1, max: 4")
+    new = desk.sweep(late, "--reuse")
+    counts = desk.view.sweep(new).counts
+    assert (counts.finished, counts.to_come) == (2, 2)
+
+
+def test_replicates_are_begun_with_where_all_of_a_set_have_a_result(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    desk.sweep(GRID + "replicates: 2\n")
+    for objective in (0.1, 0.2, 0.3):  # both of x = 1, one of x = 2
+        finish(store, who, take(), objective)
+    late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
+    new = desk.sweep(late + "replicates: 2\nrun_cap: 4\n", "--reuse")
+    assert desk.trials(new) == [(1, "finished"), (1, "finished")]
+    assert desk.view.sweep(new).counts.to_come == 4

@@ -6,6 +6,7 @@ import csv
 import io
 import shlex
 import subprocess
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpq.command import argv
+from hpq.sweep import Launch, Sweep
 from hpq.trial import Failure, FailureKind, Json, Trial, TrialId, TrialState
 from producer.look.export import guarded, to_args, to_yaml, write_csv
 from producer.look.text import clean
@@ -29,9 +31,12 @@ def _trial(params: dict[str, Json], **fields: object) -> Trial:
     return Trial(**{**base, **fields})  # type: ignore[arg-type]
 
 
-def _csv(trial: Trial, params: list[str], metrics: list[str] | None = None) -> dict[str, str]:
+def _csv(
+    trial: Trial, params: list[str], metrics: list[str] | None = None, replicates: int = 1
+) -> dict[str, str]:
     out = io.StringIO(newline="")
-    write_csv(out, [trial], params, metrics or [])
+    sweep = Sweep(id="s", name="s", digest="", launch=Launch(), seed=7, replicates=replicates)
+    write_csv(out, [trial], sweep, params, metrics or [])
     return next(csv.DictReader(io.StringIO(out.getvalue(), newline="")))
 
 
@@ -51,6 +56,13 @@ def test_a_parameter_named_as_a_column_of_ours_gets_a_name_of_its_own() -> None:
     row = _csv(_trial({"state": "on", "step": 3}, step=7), ["state", "step"], ["lr"])
     assert (row["state"], row["params.state"]) == ("finished", "on")
     assert (row["step"], row["params.step"]) == ("7", "3")
+
+
+def test_where_sets_have_replicates_a_row_says_which_and_its_seed() -> None:
+    second = replace(_trial({"seed": 3}), id=TrialId(sweep="s", number=5))
+    row = _csv(second, ["seed"], replicates=3)
+    assert (row["replicate"], row["seed"], row["params.seed"]) == ("2", "3", "3")
+    assert "replicate" not in _csv(second, ["seed"]) and row != _csv(second, ["seed"])
 
 
 def test_an_error_with_escapes_and_commas_is_one_cell() -> None:

@@ -268,3 +268,15 @@ def test_an_open_ended_sweep_says_so_and_has_no_end_in_sight() -> None:
     endless = Counts(queued=1, running=2, finished=4, to_come=float("inf"))
     head = plain(frame(_scene(counts=endless), 120, 30)[0])
     assert "4/∞" in head and "open-ended" in head and " left" not in head
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_parameters_whose_names_had_to_be_shortened_are_named_in_full(is_live: bool) -> None:
+    long = "model.optimizer.learning_rate"
+    scene = replace(_scene(varying=(long, "batch_size")), is_live=is_live)
+    wide = _text(scene, columns=160)
+    assert any(long in line for line in wide) and not any(" = " in line for line in wide)
+    *_, last = narrow = _text(scene)
+    titles = next(line for line in narrow if line.strip().startswith("#"))
+    short = titles.split()[1]  # after #
+    assert f"{short} = {long}" in last and last.startswith("q quits" if is_live else short)

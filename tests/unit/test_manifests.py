@@ -175,3 +175,17 @@ def test_all_components_are_composed_for_each_class() -> None:
         assert (trigger["metadata"]["enableTLS"], scaler["maxReplicaCount"]) == ("true", 5)
     assert found["ConfigMap", settings]["data"]["HPQ_ALLOW"] == "train.py"
     assert found["PersistentVolume", "hpq-nfs"]["spec"]["nfs"]["server"] == "nas"
+
+
+def test_the_gpus_of_a_pod_are_one_trials_unless_a_setting_splits_them() -> None:
+    def patched(**settings: str) -> list[str]:
+        made = overlay(Wanted(gpus=8, queue="big", settings=settings), "k8s")
+        return [patch["patch"] for patch in made["patches"]]
+
+    assert "HPQ_GPUS_PER_TRIAL" in patched()[0] and "nvidia.com/gpu: 8" in patched()[0]
+    assert "HPQ_GPUS_PER_TRIAL" not in patched(HPQ_GPUS_PER_TRIAL="4")[0]
+    with pytest.raises(UserError, match="a pod 8"):
+        patched(HPQ_GPUS_PER_TRIAL="16")
+    with pytest.raises(UserError, match="HPQ_TRIALS_PER_GPU: trials that share a GPU have one"):
+        patched(HPQ_TRIALS_PER_GPU="2")
+    patched(HPQ_TRIALS_PER_GPU="2", HPQ_GPUS_PER_TRIAL="1")

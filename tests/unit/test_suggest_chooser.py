@@ -98,6 +98,27 @@ def test_who_takes_over_goes_on_with_what_is_known() -> None:
     assert sum(value(params) < middle for params in further) >= 14
 
 
+def test_results_that_a_sweep_begins_with_are_learnt_from_at_once() -> None:
+    chooser = Chooser(Search(space=PLAIN))
+    for number, params in enumerate(course(Chooser(Search(space=PLAIN)), 12), 1):
+        chooser.add(number, params)
+        chooser.ends(number, value(params))
+    assert chooser.ask(13, {}) is not None and chooser.by is Sampler.TPE
+
+
+def test_cmaes_begins_where_others_found_the_best(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever takes over has none of its state, but the results."""
+    sets = course(Chooser(Search(space=PLAIN, sampler=Sampler.RANDOM)), 40)
+    near = []
+    for known in (sets, sets[:1]):
+        chooser = Chooser(Search(space=PLAIN, sampler=Sampler.CMAES), begun=len(known))
+        for number, params in enumerate(known, 1):
+            chooser.add(number, params)
+            chooser.ends(number, value(params))
+        near.append(sum(map(value, course(chooser, 6, len(known) + 1))))
+    assert near[0] < near[1] / 2 and not caplog.records
+
+
 def test_a_set_of_another_space_is_passed_over() -> None:
     chooser = Chooser(Search(space=FEW))
     chooser.add(1, {"a": 9, "b": "text"})

@@ -39,6 +39,7 @@ def results(**more: object) -> Results:
         ({"impute": Impute.BEST}, "failed", {}, math.inf),
         ({}, "finished", {"objective": "nan"}, math.inf),
         ({}, "cancelled", BOTH, None),
+        ({}, "reused", {"objective": "3.0", "from": "old-00000/7"}, 3.0),
     ],
 )
 def test_a_trials_value(keys: dict, what: str, fields: dict, value: float | None) -> None:

@@ -39,6 +39,13 @@ def test_what_is_near_the_best_is_told_apart() -> None:
     assert (values[22] - values[0]) / (values[29] - values[0]) < 0.1 < 0.5 < share < 0.7
 
 
+def test_a_valley_is_not_made_flatter() -> None:
+    values = [-math.expm1(k / 3) for k in range(30)]
+    told = warped(values)
+    share = (told[22] - told[0]) / (told[29] - told[0])
+    assert share == pytest.approx((values[22] - values[0]) / (values[29] - values[0]))
+
+
 @pytest.mark.parametrize("values", [[], [1.0], [2.0, 2.0, 2.0], [3.0, 1.0], [math.inf, 4.0]])
 def test_too_few_values_stay_as_they_are(values: list[float]) -> None:
     assert warped(values) == [4.0 if value == math.inf else value for value in values]

@@ -93,7 +93,7 @@ def test_a_flag_that_names_a_parameter_is_told_its_whole_name(tmp_path: Path) ->
 
 WARNED = {
     "an unknown macro": (
-        "command: [python, '--x=${foo}', '--lr=${lr}', '--h=${envvar:HOME}']\n",
+        "command: [python, '--x=${foo}', '--lr=${lr}', '--h=${envvar:HOME}', '--n=${gpus}']\n",
         "5:19: command[1]: '${foo}' is no macro and no parameter: it is passed as it stands",
     ),
     "a parameter misspelt": (

@@ -94,3 +94,5 @@ def test_workers_that_are_there_for_another_sweep_are_not_called_dead() -> None:
     )
     both = [_worker(only="other-11111"), _worker(name="w2", only="s-00000")]
     assert why_not_taken(_sweep(DIGITS), both, SHIPPED) is None
+    a_jobs = _worker(name="w3", only="s-00000/7")
+    assert why_not_taken(_sweep(DIGITS), [a_jobs], SHIPPED) is None

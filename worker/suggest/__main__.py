@@ -70,6 +70,8 @@ def main() -> None:
         return
     try:
         serve(sid, who)
+    except _Told:
+        os._exit(0)  # another thread may be amid an import, and would crash
     except RedisError as error:
         _complain(sid, error)
         sys.exit(ExitCode.OUT_OF_REACH)

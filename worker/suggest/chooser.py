@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,8 @@ class Chooser:
     def warm_up(self) -> None:
         """Import what the first set of a Gaussian process would wait for: seconds."""
         if self._model and self._makers(is_hurried=False)[0] is Sampler.GP:
-            self._model.warm_up()
+            with suppress(Exception):  # whoever asks for that set meets it again
+                self._model.warm_up()
 
     def ask(
         self, number: int, stand_ins: Mapping[int, float], *, is_hurried: bool = False

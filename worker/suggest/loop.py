@@ -34,6 +34,7 @@ _IDLE_S = 600.0  # without anything to make: the memory is better used by others
 _BLOCK_MS = 1_000
 _CLAIMS = 17  # that the pace is taken of: workers may all come at once, and then none for long
 _SHARE = 0.01  # of a worker's time, which it may have to wait for sets
+_SLOW_S = 0.3  # what such a set takes, until one was made
 _BUSY = 0.5  # of the time between two claims, which a set that takes long may take
 
 
@@ -43,6 +44,7 @@ class Suggester:
     def __init__(self, search: Search, history: History, lead: Lead) -> None:
         self._search, self._history, self._lead = search, history, lead
         self._results = Results(search)
+        self._warming = Thread()
         self._known = 0  # the highest number whose set is known
         self._answer = Answer(word="")
         self._busy_since = self._made_at = time.monotonic()
@@ -68,11 +70,13 @@ class Suggester:
             while self._answer.is_ok and time.monotonic() - self._made_at < _IDLE_S:
                 self._busy_since = time.monotonic()
                 self.step()
-            return self._answer.word if not self._answer.is_ok else "idle"
+            word = self._answer.word if not self._answer.is_ok else "idle"
         finally:
             done.set()
             keeper.join()
             self._lead.give_back()
+        self.get_ready()  # a process that ends amid an import may crash
+        return word
 
     def take(self) -> bool:
         """Take the lease; False where there is nothing to do with it, or another holds it."""
@@ -90,8 +94,13 @@ class Suggester:
         self._made_at = time.monotonic()
         if self._chooser.is_drawing:  # these are there at once, and run while others are prepared
             self._fill()
-        self._chooser.warm_up()
+        self._warming = Thread(target=self._chooser.warm_up, name="imports", daemon=True)
+        self._warming.start()
         self._fill()
+
+    def get_ready(self) -> None:
+        """Wait until all is imported that sets are made with."""
+        self._warming.join()
 
     def step(self) -> None:
         """Wait a moment for events; after each that leaves room for a set, make one."""
@@ -130,8 +139,10 @@ class Suggester:
     def _is_hurried(self) -> bool:
         """True where sets that take long would not keep up with several workers. One worker waits:
         its sets follow from the events alone."""
-        slow_s = self._make_s.get(Sampler.GP, 0.0)
-        return self._answer.ahead > 1 and 0 < self._gap_s < slow_s / _BUSY
+        if self._answer.ahead < 2:
+            return False
+        slow_s = self._make_s.get(Sampler.GP, _SLOW_S)
+        return self._warming.is_alive() or 0 < self._gap_s < slow_s / _BUSY
 
     def _see(self, event: Event) -> None:
         if event.what in ("created", "suggested"):
@@ -156,7 +167,9 @@ class Suggester:
         while self._answer.is_ok and len(self._results.waiting) < self._ahead():
             self._busy_since = begun = time.monotonic()
             number = self._known + 1
-            hurried = self._is_hurried
+            hurried = self._chooser.is_drawing or self._is_hurried
+            if not hurried:
+                self.get_ready()
             params = self._chooser.ask(number, self._stand_ins(), is_hurried=hurried)
             by = self._chooser.by
             if params is None:

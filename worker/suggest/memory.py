@@ -44,10 +44,9 @@ class Memory(BaseStorage):
         trial.state, trial.values = state, None if value is None else [value]
         trial.datetime_complete = _AT if state.is_finished() else None
 
-    def results(self) -> tuple[list[int], list[float]]:
-        """The trials that have ended with a value, and the values."""
-        ended = [trial for trial in self._trials if trial.state is TrialState.COMPLETE]
-        return [trial.number for trial in ended], [float(trial.values[0]) for trial in ended]
+    def ended(self) -> list[FrozenTrial]:
+        """The trials that have ended with a value."""
+        return [trial for trial in self._trials if trial.state is TrialState.COMPLETE]
 
     def value(self, numbers: Sequence[int], values: Sequence[float]) -> None:
         """Give trials that have ended these values."""

@@ -15,9 +15,10 @@ from importlib import import_module
 from random import Random
 
 import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, QMCSampler, TPESampler
 from optuna.study import Study
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from hpq.search.conditions import MISSING, find
 from hpq.search.record import Sampler, Search
@@ -27,6 +28,7 @@ from worker.suggest.memory import Memory
 from worker.suggest.warp import warped
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
+_SOURCE = 10  # results, of which CMA-ES can begin at the best
 _WIDEST = 10_000  # values of a whole number, before it is searched as a float
 
 
@@ -103,9 +105,9 @@ class Model:
         return self._space.assemble(values)
 
     def warm_up(self) -> None:
-        """Import what a Gaussian process computes with."""
-        import_module("scipy.stats")
-        self._study(Sampler.GP)
+        """Import what a Gaussian process computes with; also beside a thread that asks others."""
+        for name in ("scipy.stats", "torch", "optuna._gp.gp"):
+            import_module(name)
 
     def _study(self, by: Sampler) -> Study:
         if by not in self._studies:
@@ -113,9 +115,17 @@ class Model:
                 import_module("torch").set_num_threads(1)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                sampler = _sampler(by, self._seed)
+                sampler = _sampler(by, self._seed, self._source(by))
             self._studies[by] = optuna.create_study(storage=self._memory, sampler=sampler)
         return self._studies[by]
+
+    def _source(self, by: Sampler) -> list[FrozenTrial]:
+        """Results that CMA-ES begins with, for whoever takes over or begins with older ones. Its
+        first step is at the best tenth, and it takes numbers alone."""
+        if by is not Sampler.CMAES or any(map(_is_choice, self._distributions.values())):
+            return []
+        ended = self._memory.ended()
+        return ended if len(ended) >= _SOURCE else []
 
     @contextmanager
     def _standing_in(self, stand_ins: Mapping[int, float]) -> Iterator[None]:
@@ -134,7 +144,8 @@ class Model:
         if by is not Sampler.GP:
             yield
             return
-        numbers, values = self._memory.results()
+        ended = self._memory.ended()
+        numbers, values = [t.number for t in ended], [float(t.values[0]) for t in ended]
         self._memory.value(numbers, warped(values))
         try:
             yield
@@ -150,12 +161,19 @@ class Model:
         self._memory.take_back()
 
 
-def _sampler(name: Sampler, seed: int) -> BaseSampler:
+def _is_choice(distribution: BaseDistribution) -> bool:
+    return isinstance(distribution, CategoricalDistribution)
+
+
+def _sampler(name: Sampler, seed: int, source: list[FrozenTrial]) -> BaseSampler:
     # Who asks has drawn the first sets (see Chooser), so none of them does so again.
     if name is Sampler.GP:
         return GPSampler(seed=seed, n_startup_trials=1)
     if name is Sampler.CMAES:
-        return CmaEsSampler(seed=seed, n_startup_trials=1, warn_independent_sampling=False)
+        return CmaEsSampler(
+            seed=seed, n_startup_trials=1, warn_independent_sampling=False,
+            source_trials=source or None,
+        )  # fmt: skip
     if name is Sampler.QMC:
         return QMCSampler(
             seed=seed, scramble=True, warn_independent_sampling=False,

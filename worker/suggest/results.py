@@ -35,6 +35,9 @@ class Results:
         elif event.what in ("requeued", "retried"):
             self.running.discard(n)
             self.waiting.add(n)
+        elif event.what == "reused":  # as it ended in an older sweep
+            self.waiting.discard(n)
+            return n, self._value(TrialState.FINISHED, event.fields)
         elif event.what in set(TrialState):
             self.waiting.discard(n)
             self.running.discard(n)

@@ -1,8 +1,8 @@
-"""Values as a Gaussian process is told them: what is lopsided made even, the order kept. Pure.
+"""Values as a Gaussian process is told them: high walls made lower, the order kept. Pure.
 
 A loss that is 5 near the bottom and 5,000 elsewhere hides the bottom from a process that takes both
 for one height. Yeo and Johnson's transformation has one exponent, chosen so that the values look as
-normal as can be; it also mends what is lopsided the other way. scipy is imported here, late.
+normal as can be. Where it would flatten a valley instead, values stay. scipy is imported late.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from statistics import fmean, pstdev
 
 
 def warped(values: Sequence[float]) -> list[float]:
-    """The values with their order kept and their spread evened out; less stays better.
+    """The values with their order kept and the bad ones nearer to the good; less stays better.
 
-    What is infinite counts as the worst that is not. Where nothing can be evened out they stay.
+    What is infinite counts as the worst that is not.
     """
     known = [value for value in values if isfinite(value)]
     if len(set(known)) < 3:
@@ -38,9 +38,10 @@ def _bounded(values: Sequence[float], known: Sequence[float]) -> list[float]:
 def _even(values: list[float]) -> list[float]:
     stats = import_module("scipy.stats")
     try:
-        return [float(value) for value in stats.yeojohnson(values)[0]]
+        even, exponent = stats.yeojohnson(values)
     except (ArithmeticError, ValueError, RuntimeError):  # no exponent fits
         return values
+    return [float(value) for value in even] if exponent < 1 else values
 
 
 def _keeps_order(before: Sequence[float], after: Sequence[float]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from stable_baselines3.common.callbacks import BaseCallback
@@ -20,4 +21,7 @@ class WandbCallback(BaseCallback):  # type: ignore[misc]
 
     def _on_training_end(self) -> None:
         if self._path:
-            self.model.save(os.path.join(self._path, "model"))
+            os.makedirs(self._path, exist_ok=True)
+            file = os.path.join(self._path, "model.zip")
+            self.model.save(file)
+            sys.modules["wandb"].save(file, base_path=self._path)

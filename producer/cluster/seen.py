@@ -1,0 +1,80 @@
+"""The pods behind a Redis, looked at beside whatever draws: a dead API server never slows a frame.
+
+Only where they are this Redis's: it is reached by `hpq connect`, or a live worker says that its pod
+is one of them. Without a kubeconfig, or with a local server, nothing is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+
+from hpq.errors import HpqError
+from hpq.snapshot import Worker
+from producer.cluster.api import Api, has_kubeconfig
+from producer.cluster.opening import NAMESPACE
+from producer.cluster.pods import Crew, look
+from producer.session import Session
+
+EVERY_S = 3.0
+STALE_S = 30.0  # what was seen so long ago is not shown any more
+_FIRST_S = 4.0  # how long a command that prints once waits
+
+
+class Pods:
+    """What was seen last, and why nothing is seen now."""
+
+    def __init__(self, session: Session) -> None:
+        self._tunnel, self._stop = session.tunnel, threading.Event()
+        self._can = session.tunnel is not None or (
+            not session.is_private and has_kubeconfig(os.environ)
+        )
+        self._crew: Crew | None = None
+        self._thread: threading.Thread | None = None
+        self._looked = threading.Event()
+        self.why = ""
+
+    def crew(self, workers: Sequence[Worker]) -> Crew | None:
+        """The newest look, if it is at this Redis's pods; the first call begins to look."""
+        if not self._can or not (self._tunnel or any(w.pod for w in workers)):
+            return None
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._loop, name="pods", daemon=True)
+            self._thread.start()
+        crew = self._crew
+        if crew is None or time.monotonic() - crew.at > STALE_S:
+            return None
+        names = {pod.name for pod in crew.pods}
+        return crew if self._tunnel or any(w.pod in names for w in workers) else None
+
+    def crew_now(self, workers: Sequence[Worker]) -> Crew | None:
+        """As `crew`, after waiting a little for the first look."""
+        self.crew(workers)
+        if self._thread is not None:
+            self._looked.wait(_FIRST_S)
+            self.close()
+        return self.crew(workers)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._stop.set()
+
+    def _loop(self) -> None:
+        api: Api | None = None
+        while not self._stop.is_set():
+            try:
+                api = api or self._open()
+                self._crew, self.why = look(api), ""
+            except HpqError as error:
+                self.why = str(error)
+            except Exception as error:  # what shows trials goes on without pods
+                self.why = f"{type(error).__name__}: {error}"
+            self._looked.set()
+            self._stop.wait(EVERY_S)
+
+    def _open(self) -> Api:
+        if self._tunnel is not None:
+            return Api(self._tunnel.context, self._tunnel.namespace)
+        return Api(None, NAMESPACE)

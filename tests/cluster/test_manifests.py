@@ -1,0 +1,87 @@
+"""Every overlay and component: the real API server's strict look, and two versions' schemas."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+
+import pytest
+import yaml
+
+from producer.manifest_parts import parse
+from producer.manifests import Wanted, Yaml, components, folder, render
+from tests.cluster.conftest import MakeNamespace
+from tests.cluster.kube import Cluster
+from tests.cluster.place import Namespace
+
+VERSIONS = ("1.31", "1.34")
+OVERLAYS = sorted(p.name for p in (folder() / "overlays").iterdir())
+NAME = "dry-run"
+OPERATORS = ("monitoring.coreos.com",)  # whose kinds the test cluster has not
+
+
+def rendered(cluster: Cluster, which: str) -> str:
+    """An overlay as `kubectl apply -k` has it, or the base with one component, or all at once."""
+    if which in OVERLAYS:
+        return cluster.kubectl("kustomize", folder() / "overlays" / which)
+    words = {
+        "everything": "class=big:4 class=small:0 keda=5 tls kueue=team spot egress monitoring store"
+        f" nfs=nas:/data git-code=https://git.example.org/a.git@{'1' * 40}"
+    }.get(which, which)
+    return render(Wanted(namespace=NAME, parts=tuple(map(parse, words.split()))))
+
+
+@pytest.fixture(scope="module")
+def objects(cluster: Cluster) -> list[Yaml]:
+    """Every object of every overlay and component; what is the same in several is there once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", cluster.env["PATH"])
+        texts = [rendered(cluster, which) for which in (*OVERLAYS, *components(), "everything")]
+    texts += [(folder() / "components/dataset/fill.yaml").read_text("utf-8")]
+    found = {json.dumps(o): o for text in texts for o in yaml.safe_load_all(text)}
+    return list(found.values())
+
+
+@pytest.fixture(scope="module")
+def dry(make_namespace: MakeNamespace, objects: list[Yaml]) -> Namespace:
+    """An empty namespace as ours is: what is in one can only be looked at where it is."""
+    made = make_namespace()
+    ours = next(o for o in objects if o["kind"] == "Namespace")
+    named = {**ours, "metadata": {**ours["metadata"], "name": made.name}}
+    made.cluster.kubectl("create", "-f", "-", given=yaml.safe_dump(named))
+    return made
+
+
+def test_the_api_server_takes_every_manifest_without_a_warning(
+    objects: list[Yaml], dry: Namespace
+) -> None:
+    there = set(dry.cluster.kubectl("api-versions").split())
+    known = [o for o in copy.deepcopy(objects) if o["apiVersion"] in there]
+    left = {o["apiVersion"].partition("/")[0] for o in objects if o["apiVersion"] not in there}
+    assert left <= {*OPERATORS, "keda.sh"}, "the server does not know these"
+    for one in known:
+        if one["kind"] == "Namespace":
+            one["metadata"]["name"] = dry.name
+        elif one["kind"] != "PersistentVolume":
+            one["metadata"]["namespace"] = dry.name
+    done = dry.cluster.run(
+        *("kubectl", "apply", "--server-side", "--force-conflicts", "--dry-run=server"),
+        *("--validate=strict", "-f", "-"),
+        given=yaml.safe_dump_all(known),
+    )
+    assert "Warning" not in done.stderr, done.stderr  # deprecated, or against Pod Security
+    assert len(done.stdout.splitlines()) == len(known) > 50
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_manifest_is_valid_in_older_and_newer_kubernetes(
+    version: str, objects: list[Yaml]
+) -> None:
+    validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
+    seen = set()
+    for one in objects:
+        if re.fullmatch(r"[\w/]+|[\w.]+\.k8s\.io/\w+", one["apiVersion"]):
+            validate.validate(one, version, strict=True)
+            seen.add(one["kind"])
+    assert {"Deployment", "StatefulSet", "NetworkPolicy", "PodDisruptionBudget", "Pod"} <= seen

@@ -1,0 +1,76 @@
+"""`hpq scale` and `hpq drain`: who goes, and what is said before."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer.cluster.objects import COST
+from tests.cluster.place import Laptop, Namespace
+from tests.cluster.steered import Steered
+
+
+@pytest.fixture
+def steered(namespace: Namespace, laptop: Laptop) -> Steered:
+    """Sweeps that go on until the test says so."""
+    return Steered(namespace, laptop)
+
+
+def pod_of(worker: str, namespace: Namespace) -> str:
+    return next(name for name in namespace.ready() if worker.startswith(name))
+
+
+def marks(namespace: Namespace) -> list[str]:
+    return [
+        pod["metadata"]["name"]
+        for pod in namespace.pods()
+        if COST in pod["metadata"].get("annotations", {})
+        and "deletionTimestamp" not in pod["metadata"]
+    ]
+
+
+def test_idle_pods_go_first_and_what_runs_is_stopped_only_when_that_was_agreed_to(
+    steered: Steered,
+) -> None:
+    namespace, laptop = steered.namespace, steered.laptop
+    here = ("--namespace", namespace.name)
+    laptop.ok("scale", 3, "--wait", *here)
+    namespace.wait_ready(3)
+    sid = steered.enqueue(2)
+    busy = {pod_of(worker, namespace) for worker in steered.wait_running(sid, 2).values()}
+
+    done = laptop.hpq("scale", 2, *here)  # nobody to ask, and nothing to ask
+    assert done.returncode == 0 and "3 → 2 pods" in done.stderr, done.stderr
+    assert set(namespace.wait_ready(2)) == busy and marks(namespace) == []
+
+    refused = laptop.hpq("scale", 1, *here)
+    assert refused.returncode == 2 and "--yes" in refused.stderr
+    assert f"stops {sid}/" in refused.stderr and "lost, since its last checkpoint" in refused.stderr
+    assert set(namespace.ready()) == busy
+    stopped = next(n for n in (1, 2) if f"stops {sid}/{n}," in refused.stderr)
+
+    laptop.ok("scale", 1, "--yes", *here)
+    namespace.wait_ready(1)
+    steered.go(sid)
+    laptop.wait_over(sid)
+    assert ["requeued" in laptop.events(sid, n) for n in (1, 2)].count(True) == 1
+    assert "requeued" in laptop.events(sid, stopped)
+
+
+def test_a_drained_pod_ends_its_trial_and_goes_and_no_other_pod_does(steered: Steered) -> None:
+    namespace, laptop = steered.namespace, steered.laptop
+    here = ("--namespace", namespace.name)
+    laptop.ok("scale", 2, "--wait", *here)
+    sid = steered.enqueue(2)
+    runs = steered.wait_running(sid, 2)
+    pod = pod_of(runs[1], namespace)
+    laptop.ok("drain", pod, "--stay", *here)
+    laptop.wait_until(
+        lambda: [w.state for w in laptop.view.workers() if w.pod == pod] == ["draining"],
+        "a draining worker",
+    )
+    steered.go(sid)
+    done = laptop.hpq("drain", pod, *here)
+    assert done.returncode == 0 and f"2 → 1 pods ({pod} gone)" in done.stderr, done.stderr
+    assert namespace.wait_ready(1) != [pod]
+    laptop.wait_over(sid)
+    assert [laptop.events(sid, n) for n in (1, 2)] == [["claimed", "finished"]] * 2

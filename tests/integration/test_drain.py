@@ -1,0 +1,59 @@
+"""Workers that a person told to take nothing: what the scripts make of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpq.outcome import Outcome
+from hpq.trial import TrialState
+
+LEASE = 30_000
+
+
+@pytest.fixture
+def present(store, who):
+    """The worker has said that it is there."""
+    store.present(who, idle=True, lifetime_ms=LEASE)
+    return who
+
+
+def claim(store, who, nonce: str = "n", heard: list[str] | None = None):
+    told = heard if heard is not None else []
+    return store.claim(who, nonce=nonce, lease_ms=LEASE, drained=lambda: told.append("drained"))
+
+
+def test_a_drained_worker_gets_nothing_counts_as_no_idle_one_and_can_be_let_again(
+    store, view, redis, keys, sweep_of, present
+) -> None:
+    idle, heard = keys.worker_class("default", "idle"), list[str]()
+    assert store.drain(present.name) == "" and redis.zcard(idle) == 0
+    sweep_of(1)
+    assert claim(store, present, heard=heard) is None and heard == ["drained"]
+    store.present(present, idle=True, lifetime_ms=LEASE)
+    assert redis.zcard(idle) == 0 and view.workers()[0].state == "drained"
+    assert store.drain(present.name, undo=True) == ""
+    assert claim(store, present) is not None and view.workers()[0].state == "busy"
+
+
+def test_a_drain_answers_the_trial_that_runs_whatever_the_worker_says_of_itself(
+    store, view, sweep_of, present
+) -> None:
+    sweep_of(2)
+    got = claim(store, present)
+    store.present(present, idle=True, lifetime_ms=LEASE)  # written before it had the answer
+    assert store.drain(present.name) == store.drain(present.name) == str(got.trial)
+    assert claim(store, present) == got  # a reply that was lost is still answered
+    assert claim(store, present, "other") is None
+    store.commit(got, Outcome(state=TrialState.FINISHED, objective=1.0, step=1), 0)
+    assert store.drain(present.name) == ""
+
+
+def test_a_drain_for_a_while_ends_by_itself_and_nobody_is_drained_who_is_not_there(
+    store, redis, keys, sweep_of, present
+) -> None:
+    sweep_of(1)
+    assert store.drain("nobody") is None
+    store.drain(present.name, lasts_ms=60_000)
+    assert claim(store, present) is None
+    redis.hset(keys.worker(present.name), "drain", "1")  # a time long past
+    assert claim(store, present) is not None

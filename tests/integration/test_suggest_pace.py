@@ -1,0 +1,76 @@
+"""Which sampler keeps up: a Gaussian process only where no worker would wait for its sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from redis import Redis
+
+pytest.importorskip("optuna")
+pytest.importorskip("scipy")
+pytest.importorskip("torch")
+
+from hpq.history import History
+from hpq.keys import Keys
+from hpq.lead import Lead
+from hpq.outcome import Presence
+from hpq.search.continuous import Uniform
+from hpq.search.record import Sampler, Search
+from hpq.search.space import Space
+from hpq.store import Store
+from hpq.sweep import SCHEMA, Launch, Metric, Sweep
+from hpq.view import View
+from hpq.wire_search import encode_search
+from worker.suggest.loop import Suggester
+
+pytestmark = pytest.mark.torch
+SID = "paced-00000"
+SEARCH = Search(space=Space.of({("x",): Uniform(low=0.0, high=1.0)}), sampler=Sampler.AUTO)
+Trials = Callable[[int, int], set[str]]
+
+
+@pytest.fixture
+def trials(redis: Redis, store: Store, view: View, request: pytest.FixtureRequest) -> Trials:
+    """So many trials, each ended so many ms after the one before; answers who made sets of them."""
+    keys = Keys("hpq")
+    late = {"sampler": "auto", "search": encode_search(SEARCH), "metric": Metric(name="loss")}
+    launch = Launch(trainer="digits")
+    store.seal(Sweep(id=SID, name="p", digest="d", schema=SCHEMA, launch=launch, **late))  # type: ignore[arg-type]
+    for number in range(request.param):
+        who = Presence(
+            name=f"w{number}", host="h", worker_class="default",
+            fields={"state": "idle", "refuses": "{}", "only": ""},
+        )  # fmt: skip
+        store.present(who, idle=True, lifetime_ms=600_000)
+    lead = Lead(redis, keys, lambda *_: None, SID, "w0", 600_000)
+    suggester = Suggester(SEARCH, History(redis, keys, SID), lead)
+    assert suggester.take()
+    suggester.begin()
+    suggester.get_ready()
+    ran, at_ms = 0, 10**13
+
+    def run(count: int, gap_ms: int) -> set[str]:
+        nonlocal ran, at_ms
+        before = view.sweep(SID).made
+        for _ in range(count):
+            ran, at_ms = ran + 1, at_ms + gap_ms
+            for at, what in enumerate(("claimed", "finished")):
+                told = {"e": what, "n": ran, "a": 1, "objective": ran / 100}
+                redis.xadd(keys.sweep(SID, "events"), told, id=f"{at_ms + at}-0")
+            suggester.step()
+        made = view.sweep(SID).made
+        return {by for by in made if made[by] > before.get(by, 0)} - {"random"}
+
+    return run
+
+
+@pytest.mark.parametrize("trials", [2], indirect=True)
+def test_of_several_workers_nobody_waits_for_a_gaussian_process(trials: Trials) -> None:
+    assert trials(16, 10) == {"tpe"}
+    assert trials(2, 10**8) == {"gp"}
+
+
+@pytest.mark.parametrize("trials", [1], indirect=True)
+def test_one_workers_sets_follow_from_the_events_and_not_from_their_times(trials: Trials) -> None:
+    assert trials(13, 10) == {"gp"}

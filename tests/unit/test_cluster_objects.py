@@ -1,0 +1,76 @@
+"""What is read from the API's objects, as a real API server wrote them (tests/data/kube)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producer.cluster.objects import COST, Pod, pod_of, scheduling, workers_of
+from producer.cluster.pods import Crew
+from producer.look.pods import troubled, why_nobody
+
+SEEN: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "data" / "kube" / "objects.json").read_text("utf-8")
+)
+
+
+@pytest.mark.parametrize(
+    ("what", "phase", "reason"),
+    [
+        ("gpu", "Pending", "Insufficient nvidia.com/gpu"),
+        ("image", "Pending", "ImagePullBackOff: image docker.io/library/nosuch:1"),
+        ("mount", "Pending", 'secret "hpq-redis-worker" not found'),
+        ("oom", "Running", "CrashLoopBackOff: OOMKilled (memory limit 24Mi)"),
+    ],
+)
+def test_a_pod_that_does_not_work_says_why_in_few_words(what: str, phase: str, reason: str) -> None:
+    pod = pod_of(SEEN[what], SEEN["mount_events"] if what == "mount" else ())
+    assert (pod.phase, pod.reason, pod.is_ready, pod.queue) == (phase, reason, False, "default")
+
+
+def test_a_container_that_ends_shows_the_last_line_of_its_log() -> None:
+    reason = pod_of(SEEN["crash"]).reason
+    assert reason.startswith("its container ended: hpq worker: redis://hpq-worker@hpq-redis:6379")
+    assert "the server refuses this user or password" in reason and len(reason) <= 160
+
+
+def test_a_used_up_quota_is_named_with_what_is_wanted_and_allowed() -> None:
+    workers = workers_of(SEEN["quota"])
+    assert (workers.wanted, workers.there) == (3, 1)
+    assert workers.reason == ("quota few is used up: pods=1 wanted, pods=2 used, pods=2 allowed")
+    assert workers.settings == (next(iter(workers.settings)),)
+
+
+@pytest.mark.parametrize(
+    ("message", "short"),
+    [
+        (
+            "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {gpu: }."
+            " preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
+            "Insufficient cpu; node(s) had untolerated taint {gpu: }",
+        ),
+        ('persistentvolumeclaim "data" not found', 'persistentvolumeclaim "data" not found'),
+        ("", "Unschedulable"),
+    ],
+)
+def test_the_scheduler_s_words_are_kept_without_its_counts(message: str, short: str) -> None:
+    assert scheduling("Unschedulable", message) == short
+
+
+def test_a_cost_that_is_no_number_counts_as_none() -> None:
+    raw = json.loads(json.dumps(SEEN["gpu"]))
+    raw["metadata"]["annotations"] = {COST: "dear"}
+    assert pod_of(raw).cost == 0
+
+
+def test_why_nobody_works_is_told_by_the_pods_of_the_class() -> None:
+    workers, pod = workers_of(SEEN["quota"]), pod_of(SEEN["gpu"])
+    crew = Crew(context="c", namespace="n", workers=(workers,), pods=(pod,), at=0)
+    assert "quota few is used up" in (why_nobody(crew, "default") or "")
+    assert "no Deployment for it (it has default)" in (why_nobody(crew, "big") or "")
+    assert troubled(crew, ()) == [pod]
+    well = Pod(name="a", phase="Running", queue="default", is_ready=True)
+    assert troubled(Crew(context="c", namespace="n", workers=(), pods=(well,), at=0), ()) == [well]

@@ -1,0 +1,25 @@
+"""What becomes of SIGTERM while a container's first process still starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root, unshare")
+@pytest.mark.parametrize("package", ["producer", "worker"])
+def test_a_first_process_that_still_imports_ends_at_sigterm(package: str) -> None:
+    code = f"import {package}, time; print('up', flush=True); time.sleep(50)"
+    # The child of unshare is process 1 of its own namespace, as in a container.
+    words = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-c", code]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as outer:
+        assert outer.stdout is not None and outer.stdout.readline() == b"up\n"
+        children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGTERM)
+        assert outer.wait(20) == 128 + signal.SIGTERM

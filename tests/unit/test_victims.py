@@ -1,0 +1,61 @@
+"""Which pods go when there are to be fewer."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producer.cluster.objects import Pod
+from producer.cluster.victims import Stake, cost, victims
+
+
+def pod(name: str, **more: object) -> Pod:
+    told = {"phase": "Running", "node": "n", "is_ready": True, "made": "2026-01-01T00:00:00Z"}
+    return Pod(name=name, **{**told, **more})  # type: ignore[arg-type]
+
+
+def stake(unsaved_s: int, ran_s: int = 0) -> Stake:
+    return Stake(
+        trial="s/1",
+        ran_ms=1000 * max(ran_s, unsaved_s),
+        unsaved_ms=1000 * unsaved_s,
+        has_checkpoint=ran_s > unsaved_s,
+    )
+
+
+def names(pods: list[Pod]) -> str:
+    return " ".join(one.name for one in pods)
+
+
+def test_idle_pods_go_first_and_then_those_that_lose_least() -> None:
+    pods = [pod(name) for name in ("long", "idle", "saved", "fresh")]
+    stakes = {"long": [stake(9000)], "saved": [stake(60, ran_s=90_000)], "fresh": [stake(30)]}
+    assert names(victims(pods, stakes, 0)) == "idle fresh saved long"
+    assert names(victims(pods, stakes, 2)) == "idle fresh"
+    assert victims(pods, stakes, 4) == victims(pods, stakes, 9) == []
+
+
+def test_what_is_not_ready_goes_before_what_is_as_the_replica_set_has_it() -> None:
+    pods = [
+        pod("idle"),
+        pod("busy-unready", is_ready=False),
+        pod("pending", phase="Pending", is_ready=False, node=""),
+        pod("going", phase="Terminating"),
+    ]
+    assert names(victims(pods, {"busy-unready": [stake(500)]}, 0)) == "pending busy-unready idle"
+
+
+def test_drained_pods_go_before_other_idle_ones() -> None:
+    pods = [pod(name) for name in "abcd"]
+    assert names(victims(pods, {}, 2, first={"b", "c"})) in ("b c", "c b")
+
+
+@given(st.lists(st.integers(0, 10**9), max_size=3), st.lists(st.integers(0, 10**9), max_size=3))
+def test_costs_order_as_what_is_lost_and_fit_the_annotation(
+    one: list[int], other: list[int]
+) -> None:
+    low, high = sorted((one, other), key=sum)
+    costs = [cost([stake(s) for s in many]) for many in (low, high)]
+    assert all(0 <= c < 2**31 for c in costs)
+    assert not low or not high or sum(high) - sum(low) < 2 or costs[0] <= costs[1]
+    assert cost([]) == 0 < cost([stake(0)])
