@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hpq.errors import UserError
 from hpq.settings import read
 from producer.manifest_parts import Part, WorkerClass, parse
 from producer.manifests import Wanted, class_of, components, folder, overlay, render
-from producer.secrets_yaml import secret_objects
+from producer.secrets_yaml import secret_objects, tls_secret
 
 NEEDS_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
 
@@ -32,6 +33,16 @@ def test_every_call_makes_new_passwords_and_redis_gets_their_hashes_only() -> No
         assert secret["password"] not in users
     assert [s["stringData"] for s in first] != [s["stringData"] for s in again]
     assert {s["metadata"]["namespace"] for s in first} == {"team"}  # type: ignore[index]
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not on PATH")
+def test_redis_gets_a_certificate_for_its_names_and_for_the_end_of_a_port_forward() -> None:
+    made = tls_secret("team")["stringData"]
+    assert isinstance(made, dict) and set(made) == {"tls.crt", "tls.key", "ca.crt"}
+    for check in ("-checkhost hpq-redis", "-checkhost hpq-redis.team.svc", "-checkip 127.0.0.1"):
+        words = ["openssl", "x509", "-noout", *check.split()]
+        said = subprocess.run(words, input=made["tls.crt"], capture_output=True, text=True)
+        assert "does match" in said.stdout, (check, said)
 
 
 def test_an_image_is_taken_with_its_tag_its_digest_or_the_port_of_its_registry() -> None:
