@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
-from hpq.errors import UserError
+from hpq.errors import HpqError, UserError
 from hpq.settings import read
+from producer.commands.manifests import app
 from producer.manifest_parts import Part, WorkerClass, parse
 from producer.manifests import Wanted, class_of, components, folder, overlay, render
 from producer.secrets_yaml import secret_objects, tls_secret
@@ -87,6 +89,21 @@ def test_a_value_that_its_component_cannot_use_is_refused(text: str, remedy: str
 def test_what_does_not_go_together_is_refused(wanted: Wanted, why: str) -> None:
     with pytest.raises(UserError, match=why):
         overlay(wanted, "k8s")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("HPQ_CODE_KEY=abc", "that is a secret"),
+        ("HPQ_STORE=s3://me:hidden@host/bucket", "would lie in a ConfigMap"),
+        ("LOG=debug", "write HPQ_NAME=VALUE"),
+        ("HPQ_LEASE_S=soon", "use seconds"),
+    ],
+)
+def test_a_setting_that_is_secret_or_no_worker_could_use_is_refused(text: str, why: str) -> None:
+    done = CliRunner().invoke(app, ["--set", text])
+    assert isinstance(done.exception, HpqError) and why in str(done.exception)
+    assert "hidden" not in str(done.exception)
 
 
 def test_the_class_among_the_components_is_as_one_that_is_asked_for() -> None:
