@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from benchmarks import cli, drain, enqueue, gap, parent, recovery, size, suggest, watch
+from benchmarks import cli, drain, enqueue, gap, parent, recovery, size, suggest, trainer, watch
 from benchmarks.figures import Figure
 from benchmarks.server import private_server
 from benchmarks.table import as_json, conditions, text
@@ -21,8 +21,10 @@ BENCHMARKS = {
     "drain": (drain.measure, "1,000 trials that do nothing, one worker"),
     "recovery": (recovery.measure, "from the loss of a worker to its trial being claimable again"),
     "suggest": (suggest.measure, "a set of a bayes sweep, CPU time; workers' gaps"),
+    "trainer": (trainer.measure, "CIFAR10 on a CPU, a thread, the small sweep's sets"),
     "watch": (watch.measure, "CPU time of a frame, 120 columns by 50 rows"),
 }
+_BY_NAME_ONLY = ("trainer",)  # minutes of computing, and needs CIFAR10
 
 
 def main() -> None:
@@ -32,7 +34,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="each round's value, as data")
     args = parser.parse_args()
-    names = args.names or list(BENCHMARKS)
+    names = args.names or [name for name in BENCHMARKS if name not in _BY_NAME_ONLY]
     if unknown := [name for name in names if name not in BENCHMARKS]:
         parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
     if args.rounds < 1:

@@ -59,13 +59,13 @@ def put(server: Server, file: Path) -> str:
     return enqueue(server.session(), load(file, limit=None), file, again=True).sid
 
 
-def wait_over(server: Server, sid: str) -> None:
+def wait_over(server: Server, sid: str, patience_s: float = DEADLINE_S) -> None:
     """Until all trials of a sweep have finished.
 
     Raises:
         SystemExit: one failed, or they take far too long.
     """
-    view, until = server.session().view, time.monotonic() + DEADLINE_S
+    view, until = server.session().view, time.monotonic() + patience_s
     while (counts := (sweep := view.sweep(sid)).counts).finished < counts.planned:
         if counts.failed or time.monotonic() > until:
             refused = [w.refuses for w in view.workers() if w.refuses]

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from hpq.errors import HpqError
-from hpq.sweep import Launch, Sweep
+from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
 from hpq.view import View
 from producer import provenance
 from producer.here import settings_here
+from producer.launch import Code
 from producer.reuse import Reuse, Wanted, same_code
 from producer.server.embedded import status
 from producer.session import open_session
@@ -39,13 +40,14 @@ class Past:
         return count * self.median_ms * max(1, self.gpus) / _HOUR_MS
 
 
-def past(launch: Launch, owner: str = "") -> Past | str | None:
+def past(code: Code, owner: str = "") -> Past | str | None:
     """What is known; None where nothing is, and a line where the server is out of reach."""
     try:
         settings = settings_here()
         if not settings.redis_url and not status(settings.home).data_bytes:
             return None
-        place = provenance.where(launch, owner or settings.user)
+        launch = code.launch
+        place = provenance.where(launch, owner or settings.user, code.folder)
         wanted = Wanted(launch=launch, place=place)
         with open_session() as session:
             for which in Reuse:

@@ -38,9 +38,10 @@ class Place:
 def place_of(launch: Launch, origin: Mapping[str, Json], owner: str) -> Place:
     """Where the code of a launch lies, by what was noted of its origin."""
     git, host = origin.get("git"), origin.get("host")
-    facts = git if isinstance(git, dict) and launch.code_dir else {}
+    folder = launch.code_dir or str(origin.get("folder") or "")  # of code that was sent
+    facts = git if isinstance(git, dict) and folder else {}
     return Place(
-        folder=launch.code_dir,
+        folder=folder,
         host=str(host or ""),
         owner=owner,
         remote=str(facts.get("remote") or ""),

@@ -34,6 +34,8 @@ def collect(file: Path, launch: Launch, code: Path | None = None) -> tuple[dict[
         "hpq": __version__,
         "git": _git_state(folder, diff),
     }
+    if launch.bundled:
+        told["folder"] = str(folder)
     return told, diff[:MOST_DIFF_BYTES].decode("utf-8", "replace")
 
 
@@ -51,11 +53,11 @@ def _git_state(folder: Path, diff: bytes) -> Json:
     }
 
 
-def where(launch: Launch, owner: str) -> Place:
+def where(launch: Launch, owner: str, folder: Path) -> Place:
     """Where the code of a launch lies on this machine."""
     facts: dict[str, Json] = {"host": platform.node()}
-    if launch.code_dir:
-        facts["git"] = _repository(Path(launch.code_dir))
+    if launch.code_dir or launch.bundled:
+        facts |= {"git": _repository(folder), "folder": str(folder)}
     return place_of(launch, facts, owner)
 
 

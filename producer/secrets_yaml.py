@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 
+from producer import certificates
 from producer.acl import DEFAULT_OFF, ROLES, line, users
 
 _SERVER = (7, 0)  # the Redis of k8s/base
@@ -34,6 +35,15 @@ def secret_objects(prefix: str, namespace: str, code_key: str) -> list[Manifest]
         _secret(namespace, "hpq-code-key", {"key": code_key}),
     ]
     return found
+
+
+def tls_secret(namespace: str) -> Manifest:
+    """The Secret of the component tls: a certificate of Redis's own.
+
+    Raises:
+        UserError: there is no openssl, or it refuses.
+    """
+    return _secret(namespace, "hpq-redis-tls", certificates.for_redis(namespace))
 
 
 def _secret(namespace: str, name: str, data: Mapping[str, str]) -> Manifest:

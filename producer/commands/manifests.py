@@ -23,7 +23,7 @@ from producer.jobs import refuse_too_many
 from producer.jobs import render as render_jobs
 from producer.look.text import trials_of
 from producer.manifest_parts import parse
-from producer.secrets_yaml import secret_objects
+from producer.secrets_yaml import secret_objects, tls_secret
 from producer.session import Session, open_session
 from producer.sweepfile.spec import count as count_sets
 
@@ -46,33 +46,21 @@ def manifests(
         typer.Option("--set", metavar="HPQ_NAME=VALUE", help="A setting of the workers."),
     ] = None,
     secrets: Annotated[
-        bool, typer.Option("--secrets", help="New passwords and the code key, to apply once.")
+        bool, typer.Option("--secrets", help="New passwords and the code key, to create once.")
     ] = False,
     jobs: Annotated[
         str | None,
         typer.Option(metavar="FILE|SWEEP", help="A Job for each set of a sweep, and no workers."),
     ] = None,
 ) -> None:
-    """Print the manifests for a cluster: hpq manifests --secrets, then hpq manifests."""
+    """Print the manifests for a cluster; then, once, its --secrets (docs/kubernetes.md)."""
     if not NAME_RULE.match(namespace):
         raise UserError(f"--namespace {namespace}: use a-z, 0-9 and '-'")
     if not NAME_RULE.match(queue):
         raise UserError(f"--queue {queue}: use a-z, 0-9 and '-'")
     parts = tuple(parse(text) for text in components or ())
     if secrets:
-        ours = read(os.environ)
-        key = signing.key_of(ours, make=True)
-        assert key is not None
-        if sys.stdout.isatty():
-            raise UserError(
-                "--secrets prints passwords: `hpq manifests --secrets | kubectl apply -f -`"
-            )
-        print(
-            yaml.safe_dump_all(
-                secret_objects(ours.prefix, namespace, key.decode()), sort_keys=False
-            ),
-            end="",
-        )
+        print(_secrets(namespace, with_tls="tls" in {part.name for part in parts}), end="")
         return
     wanted = rendering.Wanted(
         image=image,
@@ -131,3 +119,18 @@ def _settings(texts: list[str]) -> dict[str, str]:
         found[name] = value
     read({"HPQ_REDIS_URL": "redis://any", **found})
     return found
+
+
+def _secrets(namespace: str, *, with_tls: bool) -> str:
+    """The Secrets as YAML, never on a terminal."""
+    if sys.stdout.isatty():
+        raise UserError(
+            "--secrets prints passwords: `hpq manifests --secrets | kubectl create -f -`"
+        )
+    settings = read(os.environ)
+    key = signing.key_of(settings, make=True)
+    assert key is not None
+    made = secret_objects(settings.prefix, namespace, key.decode())
+    if with_tls:
+        made.append(tls_secret(namespace))
+    return yaml.safe_dump_all(made, sort_keys=False)

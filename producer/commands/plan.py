@@ -63,9 +63,10 @@ def plan(
         with open_session() as session:
             growing.preview(session, into, spec, file, code, as_json=json)
         return
-    launch = launching.find(spec, file, Path.cwd(), code).launch
+    found = launching.find(spec, file, Path.cwd(), code)
+    launch = found.launch
     total, some = count_sets(spec), list(islice(make_sets(spec), first))
-    known = past.past(launch, spec.owner)
+    known = past.past(found, spec.owner)
     if json:
         took = known if isinstance(known, past.Past) else None
         fact = {

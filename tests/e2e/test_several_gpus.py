@@ -19,6 +19,8 @@ FAULTY = """
     here, rank, x = pathlib.Path(__file__).parent, int(os.environ["RANK"]), sys.argv[1]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit((here / f"told-{x}-{rank}").touch()))
     print(f"loss={rank}", flush=True)
+    ports = os.environ["MASTER_PORT"], os.environ.get("PET_MASTER_PORT")  # torchrun's, and hpq's
+    (here / f"port-{x}-{rank}").write_text(" ".join({str(port) for port in ports}))
     (here / f"began-{x}-{rank}").touch()
     while not all((here / f"began-{y}-{r}").exists() for y in "12" for r in range(4)):
         time.sleep(0.01)
@@ -81,6 +83,8 @@ def test_a_rank_that_fails_ends_its_trial_and_a_cancel_reaches_every_rank(lab) -
     assert lab.trial(sid, 2).state is TrialState.CANCELLED
     assert all((lab.code / f"told-2-{rank}").exists() for rank in range(4))
     assert not lab.processes(r"faulty\.py")
+    found = {(lab.code / f"port-{x}-{rank}").read_text() for x in "12" for rank in range(4)}
+    assert len(found) == 2 and all(port.isdigit() for port in found)  # one for each trial
     for number in (1, 2):  # four ranks printed it; rank 0's counts
         history = lab.view.history(TrialId(sweep=sid, number=number), "loss")
         assert [(p.step, p.value) for p in history] == [(1, 0.0)]

@@ -36,9 +36,9 @@ def finish(store: Store, who: Presence, claim: Claim | None, objective: float) -
     store.commit(claim, Outcome(state=TrialState.FINISHED, objective=objective, step=7), 0)
 
 
-def two_finished(desk: Desk, store: Store, who: Presence, take: Take) -> str:
+def two_finished(desk: Desk, store: Store, who: Presence, take: Take, *words: str) -> str:
     """A sweep of x = 1, 2, 3 of which the first two are finished, and the third failed."""
-    sid = desk.sweep(GRID)
+    sid = desk.sweep(GRID, *words)
     finish(store, who, take(), 0.1)
     finish(store, who, take(), 0.9)
     last = take()
@@ -236,6 +236,22 @@ def test_another_script_of_the_same_name_gives_nothing_even_to_any_code(
     (desk.folder / "train.py").write_text("print('edited')\n")
     done = desk.put(WIDER, "--reuse", "--any-code")
     assert f"1 result of me's {old}, {desk.folder}/train.py" in done.stderr
+    assert desk.trials(done.stdout.strip())[0] == (2.0, "finished")
+
+
+def test_code_that_is_sent_has_its_place_too(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    two_finished(desk, store, who, take, "--code", ".")
+    (desk.folder / "train.py").write_text("print('edited')\n")
+    assert "median" in desk.hpq("plan", "sweep.yaml", "--code", ".").stdout
+    other = desk.folder / "other"
+    other.mkdir()
+    (other / "train.py").write_text("print('something else')\n")
+    again = ("--reuse", "--any-code", "--code")
+    done = desk.put(WIDER, *again, "other")
+    assert f"0 results taken: 1 sweep of train.py: another one, in {desk.folder}" in done.stderr
+    done = desk.put(WIDER, *again, ".")
     assert desk.trials(done.stdout.strip())[0] == (2.0, "finished")
 
 

@@ -52,10 +52,14 @@ def draw(n: int, side: int, cutout: int, generator: torch.Generator) -> Choices:
 
 
 def normalise(images: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """(B, H, W, 3) uint8 to (B, 3, H, W) of mean 0 and deviation 1, channels last in memory."""
-    mean = torch.tensor(MEAN, dtype=dtype, device=images.device) * 255
-    scale = 1 / (torch.tensor(STD, dtype=dtype, device=images.device) * 255)
-    return images.to(dtype).sub_(mean).mul_(scale).permute(0, 3, 1, 2)
+    """(B, H, W, 3) uint8 to (B, 3, H, W) of mean 0 and deviation 1, channels last in memory.
+
+    As in the article the numbers are float32 or wider until the end: half precision rounds once.
+    """
+    wide = torch.promote_types(dtype, torch.float32)
+    mean = torch.tensor(MEAN, dtype=wide, device=images.device) * 255
+    scale = 1 / (torch.tensor(STD, dtype=wide, device=images.device) * 255)
+    return images.to(wide).sub_(mean).mul_(scale).to(dtype).permute(0, 3, 1, 2)
 
 
 def augment(

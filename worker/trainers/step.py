@@ -78,16 +78,16 @@ class Static:
         Raises:
             torch.OutOfMemoryError: a step does not fit into the device's memory.
         """
-        states = torch.cuda.get_rng_state()
         try:
+            states = torch.cuda.get_rng_state()
             self._capture()
+            torch.cuda.set_rng_state(states)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever kept it from being captured, eager steps are right
             self._replay = self._run
             why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             print(f"hpq: no CUDA graph, steps are launched singly: {why}", file=sys.stderr)
-        torch.cuda.set_rng_state(states)
 
     def _capture(self) -> None:
         self._model.train()

@@ -1,0 +1,40 @@
+"""What a training costs in arithmetic, and what a GPU could do: model FLOP utilisation. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist, mean, variance
+
+# Dense peak of half precision with float32 sums, FLOP/s; the vendor's figures.
+_PEAKS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
+
+
+def peak(device: str) -> float | None:
+    """Of a GPU of this name; None where it is not in the table."""
+    return next((flops for name, flops in _PEAKS.items() if name in device), None)
+
+
+def training_flop(width: int) -> float:
+    """Of one image forward and backward: 2.27e9 at width 64, norms and pooling left out."""
+    w = width
+    convs = [(3, w, 32), (w, 2 * w, 32), (2 * w, 2 * w, 16), (2 * w, 2 * w, 16)]
+    convs += [(2 * w, 4 * w, 16), (4 * w, 8 * w, 8), (8 * w, 8 * w, 4), (8 * w, 8 * w, 4)]
+    forward = sum(2 * 9 * c_in * c_out * side**2 for c_in, c_out, side in convs)
+    first = 2 * 9 * 3 * w * 32**2  # nobody asks for the gradient of the images
+    return 3 * (forward + 2 * 8 * w * 10) - first
+
+
+def interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    """The difference of two means, ours less theirs, and the half width of its 90 % interval.
+
+    Welch's; Student's quantile by its expansion in the normal one.
+    """
+    parts = [variance(values) / len(values) for values in (ours, theirs)]
+    error = math.sqrt(sum(parts))
+    freedom = sum(parts) ** 2 / sum(
+        part**2 / (len(values) - 1) for part, values in zip(parts, (ours, theirs), strict=True)
+    )
+    z = NormalDist().inv_cdf(0.95)
+    more = (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    return mean(ours) - mean(theirs), (z + more) * error

@@ -1,0 +1,176 @@
+"""G1, G2, G7, G8 and parity: trials in this process, beside the article's way.
+
+Each section yields its figures as it has them and raises OutOfTime where its time is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from benchmarks.figures import Figure
+from benchmarks.gpu.arithmetic import interval, peak, training_flop
+from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Timed
+from worker.trainers import device
+from worker.trainers.context import Diverged
+from worker.trainers.device import Plan
+
+ROUNDS = 3
+_SEEDS = 25  # of the article's way, at most
+_FEW = 3  # epochs of what is not run whole: one to warm up, the rest counts
+
+
+def utilisation(lab: Lab, epoch_s: float) -> str:
+    """Model FLOP utilisation of epochs of this length, their evaluation's time included."""
+    most = peak(torch.cuda.get_device_name()) if lab.place.type == "cuda" else None
+    if most is None:
+        return "MFU unknown"
+    images = int(lab.size["train_images"])
+    return f"MFU {training_flop(int(lab.size['width'])) * images / epoch_s / most:.1%}"
+
+
+def whole(lab: Lab, clock: Clock, name: str, batch_size: int, target: float) -> Iterator[Figure]:
+    """The best set at a batch size, all epochs, an evaluation after each; the article's beside."""
+    params = lab.params(batch_size)
+    cold = lab.ours({**params, "epochs": 1}, clock)
+    found = []
+    for _ in range(ROUNDS):
+        try:
+            found.append(lab.ours(params, clock))
+        except OutOfTime:
+            if not found:
+                raise
+            break
+    epoch_s = found[0].epoch_s
+    ours = Figure(
+        what=f"{name} hpq, batch {batch_size}, {lab.epochs} epochs, {utilisation(lab, epoch_s)}",
+        unit="s",
+        values=[timed.whole_s for timed in found],
+        target=target,
+    )
+    yield ours
+    yield Figure(
+        what=f"{name} hpq, what the first trial of a process pays before it",
+        unit="s",
+        values=[cold.whole_s - epoch_s],
+    )
+    yield Figure(
+        what=f"{name} hpq, test accuracy of these trials",
+        unit="%",
+        values=[100 * timed.accuracy for timed in found],
+    )
+    theirs = lab.articles(params, clock, most=_FEW)
+    seconds = [lab.epochs * s for s in theirs.epochs_s]
+    mfu = utilisation(lab, theirs.epoch_s)
+    yield ours.peer(f"{name} the article's way, {len(seconds)} epochs scaled up, {mfu}", seconds)
+
+
+def diverge(lab: Lab, clock: Clock) -> Iterator[Figure]:
+    """G7: from the start of a trial that diverges to its verdict; the article trains to its end."""
+    params = lab.params(512, batch_norm="off", max_learning_rate=0.6)
+    lab.ours({**params, "max_learning_rate": 1e-6, "epochs": 1}, clock)  # the capture
+    usual = lab.ours({**params, "max_learning_rate": 1e-6}, clock, most=_FEW)
+    desk_epochs, seconds = _until_diverged(lab, params, clock)
+    said = f"verdict in epoch {desk_epochs}" if desk_epochs else f"no verdict in {_FEW} epochs"
+    ours = Figure(what=f"G7 hpq, no batch norm, rate 0.6: {said}", unit="s", values=[seconds])
+    yield ours
+    yield ours.peer("G7 the same to its last epoch, scaled up", [lab.epochs * usual.epoch_s])
+
+
+def _until_diverged(lab: Lab, params: dict[str, object], clock: Clock) -> tuple[int, float]:
+    began = time.perf_counter()
+    try:
+        lab.ours(params, clock, most=_FEW)
+    except Diverged as verdict:
+        return int(str(verdict).split()[1].rstrip(":")), time.perf_counter() - began
+    return 0, time.perf_counter() - began
+
+
+def ladder(lab: Lab) -> list[tuple[str, Plan]]:
+    """One technique after another, on top of those before."""
+    full = device.plan(lab.place)
+    plan = Plan(channels_last=False)
+    steps = [("plain float32, batch by batch", plan)]
+    for what, changes in (
+        ("half precision", {"dtype": full.dtype}),
+        ("channels_last", {"channels_last": True}),
+        ("an epoch augmented at once", {"whole_epoch": True}),
+        ("3 channels filled up to 8", {"fill": 8}),
+        ("the step as a CUDA graph", {"graph": True}),
+    ):
+        plan = replace(plan, **changes)
+        steps.append((f"+ {what}", plan))
+    return steps
+
+
+def ablation(lab: Lab, clock: Clock, batch_size: int) -> Iterator[Figure]:
+    """G8: whole trials' seconds from a few epochs, each technique on top of the last."""
+    last = 0.0
+    for what, plan in ladder(lab):
+        timed = _few(lab, clock, batch_size, plan)
+        gain = f", {last / timed.epoch_s:.2f} × as fast as the one before" if last else ""
+        last = timed.epoch_s
+        yield Figure(
+            what=f"G8 batch {batch_size}: {what}, {utilisation(lab, timed.epoch_s)}{gain}",
+            unit="s",
+            values=[lab.epochs * s for s in timed.epochs_s],
+        )
+
+
+def compiled(lab: Lab, clock: Clock) -> Iterator[Figure]:
+    """G8: the network through torch.compile, on top of all that is shipped; what compiling takes.
+
+    A compilation cannot be cut short, so it begins only where there is time for one.
+    """
+    for batch_size in (512, 128):
+        if clock.left_s < 90 and lab.shrink == 1:
+            raise OutOfTime
+        usual = _few(lab, clock, batch_size, device.plan(lab.place))
+        began = time.perf_counter()
+        timed = _few(lab, clock, batch_size, replace(device.plan(lab.place), compiled=True))
+        took = time.perf_counter() - began - _FEW * timed.epoch_s
+        gain = f"{usual.epoch_s / timed.epoch_s:.2f} × as fast as without"
+        mfu = utilisation(lab, timed.epoch_s)
+        yield Figure(
+            what=f"G8 batch {batch_size}: + torch.compile, {mfu}, {gain}; {took:.0f} s to compile",
+            unit="s",
+            values=[lab.epochs * s for s in timed.epochs_s],
+        )
+
+
+def _few(lab: Lab, clock: Clock, batch_size: int, plan: Plan) -> Timed:
+    params = lab.params(batch_size)
+    lab.ours({**params, "epochs": 1}, clock, plan)
+    return lab.ours(params, clock, plan, most=_FEW)
+
+
+def parity(lab: Lab, clock: Clock, seen: dict[str, list[float]]) -> Iterator[Figure]:
+    """Accuracies of seeds in turn, as many as there is time for; `seen` has those of earlier runs.
+
+    hpq trains until it has 2.5 times as many as the article: that is where its time is worth most.
+    """
+    ours, theirs = seen.setdefault("ours", []), seen.setdefault("theirs", [])
+    try:
+        while len(theirs) < (_SEEDS if lab.shrink == 1 else 2):
+            while len(ours) < 2.5 * (len(theirs) + 1):
+                params = lab.params(512, seed=len(ours))
+                ours.append(100 * lab.ours(params, clock).accuracy)
+            params = lab.params(512, seed=1000 + len(theirs))
+            theirs.append(100 * lab.articles(params, clock).accuracy)
+    except OutOfTime:
+        pass
+    if not ours or not theirs:
+        raise OutOfTime
+    own = Figure(what=f"parity: hpq, {len(ours)} seeds", unit="%", values=ours, more_is_better=True)
+    yield own
+    yield own.peer(f"parity: the article's way, {len(theirs)} seeds", theirs)
+    if min(len(ours), len(theirs)) > 1:
+        middle, half = interval(ours, theirs)
+        yield Figure(
+            what=f"parity: difference of means, 90 % interval ± {half:.3f}, to lie within ± 0.15",
+            unit="points",
+            values=[middle],
+        )

@@ -1,0 +1,165 @@
+"""Trials in this process: hpq's trainer and the article's way, on the same images."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks import article
+from worker.trainers import cifar10, device
+from worker.trainers.data import load
+from worker.trainers.device import Plan
+
+BEST = {"max_learning_rate": 0.4, "data_aug_cutout_size": 5, "momentum": 0.9, "batch_norm": "on"}
+
+
+class OutOfTime(Exception):
+    """Raised where a section has used what it may."""
+
+
+@dataclass(kw_only=True)
+class Clock:
+    """Says when a section has to end."""
+
+    until: float = float("inf")
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until then."""
+        return self.until - time.perf_counter()
+
+
+@dataclass(kw_only=True)
+class Desk:
+    """The trial as a trainer sees it: it keeps its reports and when they came."""
+
+    data: Path | None
+    cache: Path
+    clock: Clock = field(default_factory=Clock)
+    most: int = 10_000  # epochs
+    checkpoint_dir: Path | None = None
+    checkpoint_s: float = 60.0
+    reports: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def should_stop(self) -> bool:
+        """True when the time is over, or the epochs."""
+        return self.clock.left_s < 0 or len(self.reports) >= self.most
+
+    def report(self, metrics: Mapping[str, float], step: int) -> None:
+        """Keep it."""
+        self.reports.append({**metrics, "at": time.perf_counter()})
+
+    def phase(self, text: str) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """A trial: seconds from its start to its end, of each epoch, and its last test accuracy."""
+
+    whole_s: float
+    epochs_s: list[float]
+    accuracy: float
+
+    @property
+    def epoch_s(self) -> float:
+        """The usual one, with its evaluation."""
+        return median(self.epochs_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lab:
+    """Where everything is measured, and on what: `size` makes it small for a CPU."""
+
+    data: Path
+    cache: Path
+    place: torch.device
+    size: Mapping[str, Any]  # width, images, epochs of a whole trial
+    shrink: int = 1  # what batch sizes are divided by
+
+    @property
+    def epochs(self) -> int:
+        """Of a whole trial."""
+        return int(self.size["epochs"])
+
+    def params(self, batch_size: int, **changes: Any) -> dict[str, Any]:
+        """The best set at this batch size, changed."""
+        return {**BEST, **self.size, "batch_size": batch_size // self.shrink, **changes}
+
+    def ours(
+        self, params: Mapping[str, Any], clock: Clock, plan: Plan | None = None, most: int = 10_000
+    ) -> Timed:
+        """One trial of hpq's trainer in this process.
+
+        Raises:
+            OutOfTime: the clock ran out before its last epoch.
+        """
+        desk = Desk(data=self.data, cache=self.cache, clock=clock, most=most)
+        began = time.perf_counter()
+        cifar10.train(params, desk, plan or device.plan(self.place))
+        ended = time.perf_counter()
+        if len(desk.reports) < min(most, params["epochs"]):
+            raise OutOfTime
+        at = [row["at"] for row in desk.reports]
+        between = [b - a for a, b in pairwise(at)] or [ended - began]
+        accuracy = desk.reports[-1]["test/acc"]
+        return Timed(whole_s=ended - began, epochs_s=between, accuracy=accuracy)
+
+    def articles(self, params: Mapping[str, Any], clock: Clock, most: int = 10_000) -> Timed:
+        """One trial the article's way, in this process: its import and start are not counted.
+
+        Raises:
+            OutOfTime: the clock ran out before its last epoch.
+        """
+        arrays = self.arrays()
+        model, dtype = article.network(params, self.place)
+        began, rows = time.perf_counter(), []
+        for row in article.train(model, arrays, params, dtype):
+            rows.append(row)
+            if len(rows) >= most:
+                break
+            if clock.left_s < 0:
+                raise OutOfTime
+        seconds = [row["epoch/time"] for row in rows]
+        return Timed(
+            whole_s=time.perf_counter() - began,
+            epochs_s=seconds[1:] or seconds,
+            accuracy=rows[-1]["test/acc"],
+        )
+
+    def arrays(self) -> dict[str, article.Array]:
+        """The images and labels as the article's way takes them."""
+        found = load("cifar10", Desk(data=self.data, cache=self.cache), *self.counts)
+        return {
+            f"{name}_{what}": getattr(split, what).cpu().numpy()
+            for name, split in (("train", found.train), ("test", found.test))
+            for what in ("images", "labels")
+        }
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Images to train on and to test on."""
+        return int(self.size["train_images"]), int(self.size["test_images"])
+
+
+def random_data(folder: Path, train: int, test: int) -> Path:
+    """CIFAR10's own files with noise in them, for speed where the images cannot be had."""
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(0)
+    names = [(f"data_batch_{i}", train // 5) for i in range(1, 6)] + [("test_batch", test)]
+    for name, count in names:
+        pixels = random.integers(0, 256, (count, 3072), np.uint8)
+        labels = [i % 10 for i in range(count)]
+        # Protocol 3: a newer one names functions that the reader refuses.
+        (folder / name).write_bytes(pickle.dumps({"data": pixels, "labels": labels}, protocol=3))
+    return folder

@@ -1,0 +1,131 @@
+"""The CIFAR10 trainer on a CPU: sets of the small sweep through a worker, and the article's way.
+
+Needs CIFAR10 in HPQ_DATA. One thread each. A round is one of the sixteen sets at each batch size.
+The article's way gets its images decoded and cut to size, as a file of arrays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+
+from benchmarks.figures import Figure, in_turn
+from benchmarks.gpu.trials import Clock, Desk, Lab
+from benchmarks.processes import ROOT, WORKER, environment, running, wall_s
+from benchmarks.server import Server, private_server
+from benchmarks.sweeps import put, wait_over
+from hpq.errors import DataMissing
+from hpq.trial import Json
+from producer.sweepfile.load import load as read_file
+from producer.sweepfile.spec import sets
+from worker.trainers.data import load
+
+_FILE = ROOT / "configs" / "cifar10-16-small.yaml"
+_THREADS = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+_WALL, _CPU = "from start to last result", "CPU time of all its processes"
+
+
+def measure(rounds: int) -> Iterator[Figure]:
+    """An epoch's CPU time, then whole sweeps in wall and CPU time.
+
+    Raises:
+        SystemExit: CIFAR10 is not in HPQ_DATA.
+    """
+    data = os.environ.get("HPQ_DATA")
+    torch.set_num_threads(1)
+    every = list(sets(read_file(_FILE)))
+    some = [every[i] for i in _spread(len(every))][: 2 * rounds]
+    with private_server() as server:
+        lab = _lab(server.folder, Path(data) if data else None, every[0])
+        arrays = _arrays(lab, server.folder / "arrays.npz")
+        yield from _epochs(lab, rounds)
+        ours = _used(lambda: _hpq(server, lab, some))
+        theirs = _used(lambda: _articles(arrays, some))
+    for i, what in enumerate((_WALL, _CPU)):
+        own = Figure(what=f"hpq, {len(some)} sets, {what}", unit="s", values=[ours[i]])
+        yield own
+        yield own.peer(f"the article's way, a process a set, {what}", [theirs[i]])
+
+
+def _spread(of: int) -> list[int]:
+    # The first half has one batch size, the other half the other: both are in any two sets.
+    return [number for i in range(of // 2) for number in (i, of // 2 + i)]
+
+
+def _lab(folder: Path, data: Path | None, params: dict[str, Json]) -> Lab:
+    names = ("width", "epochs", "train_images", "test_images")
+    size = {name: params[name] for name in names}
+    lab = Lab(
+        data=data or folder, cache=folder / "home" / "cache", place=torch.device("cpu"), size=size
+    )
+    try:
+        load("cifar10", Desk(data=data, cache=lab.cache), *lab.counts)
+    except DataMissing as error:
+        raise SystemExit(f"benchmarks: {error}") from None
+    return lab
+
+
+def _arrays(lab: Lab, path: Path) -> Path:
+    arrays: dict[str, Any] = lab.arrays()
+    np.savez(path, **arrays)
+    return path
+
+
+def _hpq(server: Server, lab: Lab, some: Sequence[dict[str, Json]]) -> None:
+    listed = [{"hyperparam_set": params} for params in some]
+    file = server.folder / "sets.yaml"
+    file.write_text(yaml.safe_dump(listed, sort_keys=False), "utf-8")
+    sid = put(server, file)
+    with running(WORKER, {**server.env, **_THREADS, "HPQ_DATA": str(lab.data)}):
+        wait_over(server, sid, 3_600)
+
+
+def _articles(arrays: Path, some: Sequence[dict[str, Json]]) -> None:
+    for params in some:
+        words = (sys.executable, "-m", "benchmarks.article", str(arrays), json.dumps(params))
+        wall_s(words, environment(_THREADS))
+
+
+def _used(work: Callable[[], object]) -> tuple[float, float]:
+    """Wall time, and CPU time of all processes that began and ended meanwhile."""
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    work()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.perf_counter() - began, cpu_s
+
+
+def _epochs(lab: Lab, rounds: int) -> Iterator[Figure]:
+    for batch_size in (128, 512):
+        params = {**lab.params(batch_size), "epochs": 1}
+
+        def ours(params: dict[str, Json] = params) -> float:
+            return _cpu_s(lambda: lab.ours(params, Clock()))
+
+        def theirs(params: dict[str, Json] = params) -> float:
+            return _cpu_s(lambda: lab.articles(params, Clock()))
+
+        found = in_turn(rounds, {"ours": ours, "theirs": theirs})
+        own = Figure(
+            what=f"hpq, CPU time of a trial of 1 epoch, batch {batch_size}",
+            unit="s",
+            values=found["ours"],
+        )
+        yield own
+        yield own.peer("the article's way, the same in a warm process", found["theirs"])
+
+
+def _cpu_s(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began

@@ -1,0 +1,118 @@
+"""A step on a machine without a GPU, in half precision, and where memory or capture fails."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from subprocess import run
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import nn
+
+from hpq.trial import FailureKind
+from worker.failures import of_exception
+from worker.trainers import step
+from worker.trainers.context import DeviceUnusable
+from worker.trainers.device import Plan, placed
+from worker.trainers.update import Nesterov
+
+pytestmark = pytest.mark.torch
+CPU = torch.device("cpu")
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.Flatten(), nn.Linear(20, 10))
+
+
+def batch(n: int = 6) -> step.Batch:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(n, 3, 4, 4, generator=generator), torch.arange(n)
+
+
+def test_a_step_that_cannot_be_captured_is_said_and_taken_singly(capsys) -> None:
+    model = network()
+    update = Nesterov(model)
+    update.reset(momentum=0.9, decay=0.0)
+    static = step.Static(model, update, batch())
+    static.capture()  # there is no GPU
+    assert not static.is_captured
+    said = capsys.readouterr().err
+    assert said.startswith("hpq: no CUDA graph, steps are launched singly: ")
+    assert said.count("\n") == 1
+    before = model[0].weight.detach().clone()
+    sums = torch.zeros(3, dtype=torch.float64)
+    static(batch(), torch.tensor(0.1), sums)
+    assert not torch.equal(model[0].weight, before)
+    assert sums[2] == 6
+
+
+def test_memory_that_does_not_suffice_gives_up_what_is_kept_and_then_is_typed(monkeypatch) -> None:
+    plan, model = Plan(graph=True), network()
+    step.bench(model, batch(), "kept", plan)
+    captured, calls = step._captured, []
+
+    def short(*given: object) -> step.Bench:
+        calls.append(len(step._kept))
+        if len(calls) != 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return captured(*given)
+
+    monkeypatch.setattr(step, "_captured", short)
+    assert step.bench(model, batch(7), "new", plan).model is not model
+    assert (calls, len(step._kept)) == ([1, 0], 1)
+    step.forget()
+    with pytest.raises(torch.OutOfMemoryError) as caught:
+        step.bench(model, batch(8), "other", plan)
+    assert of_exception(caught.value).kind is FailureKind.OUT_OF_MEMORY
+    assert not step._kept
+
+
+def test_half_precision_leaves_the_norms_and_loses_neither_rate_nor_momentum() -> None:
+    model = placed(network(), CPU, Plan(dtype=torch.half))
+    weight, norm = model[0].weight, model[1].weight
+    assert (weight.dtype, norm.dtype) == (torch.half, torch.float32)
+    update = Nesterov(model)
+
+    update.reset(momentum=0.0, decay=0.0)
+    update.rate.fill_(4e-7)  # as at the end of a training: subnormal in half precision
+    with torch.no_grad():
+        weight.zero_()
+        weight.grad.fill_(1000)
+    update.step()
+    assert weight.double().mean().item() == pytest.approx(-4e-4, rel=2e-3)
+    assert not weight.grad.any()
+
+    update.reset(momentum=0.99, decay=0.0)
+    for _ in range(300):  # 0.99 as half precision has it would come to 2 % more
+        weight.grad.fill_(1)
+        update.step()
+    (velocity,) = {v.double().mean().item() for v in update.state_dict()["velocity"][:1]}
+    assert velocity == pytest.approx((1 - 0.99**300) / 0.01, rel=0.01)
+
+
+def test_a_channels_last_weight_stays_so_in_the_buffers_of_the_update() -> None:
+    model = placed(network(), CPU, Plan())
+    weight = model[0].weight.detach().clone()
+    Nesterov(model)
+    assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(model[0].weight, weight)
+    assert all(p.data_ptr() % 64 == 0 for p in model.parameters())
+
+
+def test_a_gpu_that_torch_cannot_use_is_the_workers_fault_and_one_line(tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine's GPU can be used")
+    environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "0", "HPQ_HOME": str(tmp_path)}
+    words = [sys.executable, "-m", "worker.trainers.digits", "--set", "epochs=1"]
+    done = run(words, env=environ, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("loading digits\nGPU 0: torch ")
+    assert "or set CUDA_VISIBLE_DEVICES= to train on the CPU" in done.stderr
+    assert done.stderr.count("\n") == 2
+    assert of_exception(DeviceUnusable("x")).kind is FailureKind.WORKER_FAULT
