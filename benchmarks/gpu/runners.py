@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime
-from hpq.trial import Json
+from hpq.trial import FailureKind, Json
 from worker.child import Child, RunnerKey
 from worker.messages import Lines, Run, read_message
 
@@ -24,7 +24,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 @dataclass(kw_only=True)
 class Ran:
-    """When a trial was sent, when its reports came, when it ended, and why it failed, if it did."""
+    """When a trial was sent, when its reports came, when it ended, and why it failed, if it did.
+
+    A trial that diverges has come to its end, as the article's would after all its epochs.
+    """
 
     sent: float
     at: list[float] = field(default_factory=list)
@@ -41,7 +44,12 @@ class Ran:
     @property
     def first_step(self) -> float:
         """The moment of its first step: the first report, less an epoch."""
-        return self.at[0] - self.epoch_s
+        return self.at[0] - self.epoch_s if self.at else self.sent
+
+    @property
+    def last(self) -> float:
+        """The moment of its last report."""
+        return self.at[-1] if self.at else self.ended
 
 
 class Warm:
@@ -89,8 +97,9 @@ class Warm:
                 self.now.accuracy = message["report"]["test/acc"]
             elif "end" in message:
                 self.now.ended = time.perf_counter()
-                failure = message["end"].get("failure")
-                self.now.failure = str(failure["message"]) if failure else ""
+                failure = message["end"]["failure"]
+                if failure and failure["kind"] != FailureKind.DIVERGED:
+                    self.now.failure = str(failure["message"])
 
     def echo(self) -> None:
         """What it prints goes to stderr."""

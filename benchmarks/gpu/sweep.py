@@ -66,7 +66,7 @@ def _gaps(sets: list[dict[str, Json]], ran: list[Ran]) -> dict[str, list[float]]
     for params, (one, other) in zip(sets[1:], pairwise(ran), strict=False):
         kind = "same" if params["batch_size"] in seen else "new"
         seen.add(params["batch_size"])
-        found[kind].append(1000 * (other.first_step - one.at[-1]))
+        found[kind].append(1000 * (other.first_step - one.last))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +16,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from worker.trainers.context import BadParams, Diverged
+from worker.trainers.device import Plan
 from worker.trainers.loop import Recipe, Task, fit
 from worker.trainers.model import ResNet9
 from worker.trainers.schedule import learning_rate, rates
-from worker.trainers.step import Batch, train_step
+from worker.trainers.step import Batch, forget, train_step
 from worker.trainers.update import Nesterov
 
 pytestmark = pytest.mark.torch
@@ -125,6 +126,16 @@ def test_each_step_has_its_own_rate_divided_by_the_batch_size(
     monkeypatch.setattr(Nesterov, "step", spy)
     fit(task(linear(), steps=12), recipe(epochs=2), Recorded())
     assert seen == pytest.approx(rates(12, 2, 0.1, 4).tolist())
+
+
+def test_the_network_is_trained_where_a_captured_one_stood_in_for_it() -> None:
+    plain, stood_in_for = linear(), linear()
+    fit(task(plain), recipe(), Recorded())
+    keyed = replace(task(stood_in_for), key="linear", image=(6,))
+    fit(keyed, recipe(), Recorded(), Plan(graph=True))
+    forget()
+    assert torch.equal(plain.weight, stood_in_for.weight)
+    assert not torch.equal(plain.weight, linear().weight)
 
 
 def test_an_epoch_reports_means_per_image() -> None:

@@ -40,8 +40,8 @@ class Task:
     """What is trained on what: the network, and an epoch of batches at each call.
 
     With a `key`, a network that was captured for an equal one may stand in for `model`, with its
-    weights; networks of equal keys must compute the same function of weights and images, whose
-    shape is `image`, without the batch.
+    weights, which `model` gets back in the end. Networks of equal keys must compute the same
+    function of weights and images, whose shape is `image`, without the batch.
     """
 
     model: nn.Module
@@ -76,7 +76,10 @@ def fit(task: Task, recipe: Recipe, trial: TrialContext, plan: Plan | None = Non
             f"batch_size: {recipe.batch_size} is more than the {task.train_images} training images"
         )
     try:
-        _fit(task, recipe, trial, steps, _bench(task, recipe, plan or Plan()))
+        own = _bench(task, recipe, plan or Plan())
+        _fit(task, recipe, trial, steps, own)
+        if own.model is not task.model:
+            task.model.load_state_dict(own.model.state_dict())
     except torch.OutOfMemoryError:
         forget()  # so that the next trial finds the memory of an empty process
         raise
