@@ -31,6 +31,7 @@ test: $(STAMP) ## all tests but those of `make cluster`
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --ignore tests/cluster
 
 cluster: $(STAMP) ## the tests in pods, on a test cluster (root); they skip where there is none
+	$(BIN)/python -m pip install --quiet kubernetes-validate==1.37.0
 	$(BIN)/python -m pytest -q tests/cluster
 
 unit: $(STAMP) ## the tests that need no server

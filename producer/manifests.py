@@ -78,7 +78,7 @@ def overlay(wanted: Wanted, root: str) -> Yaml:
         "labels": [{"pairs": {"app.kubernetes.io/part-of": "hpq"}}],
         "resources": [f"{root}/{BASE}", *(f"class-{c.name}" for c in classes)],
         "components": [f"{root}/{_OPTIONAL}/{name}" for name in wanted.components],
-        "images": [_image(wanted.image or "hpq-worker:latest")],
+        "images": [_image(wanted.image or "hpq-worker:dev")],
         "patches": _patches(wanted),
         "replacements": _replacements(wanted),
     }

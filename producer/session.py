@@ -35,6 +35,11 @@ class Session:
     attached: Attached | None = None
     tunnel: Tunnel | None = None  # what `hpq connect` keeps, where the URL goes through it
 
+    def trouble(self) -> str:
+        """What `hpq connect` knows of why Redis is out of reach; "" where it knows nothing."""
+        now = tunnel.read(self.settings.home, self.tunnel.name) if self.tunnel else None
+        return now.trouble if now else ""
+
     @property
     def is_private(self) -> bool:
         """True on the embedded server, which only this user can reach."""

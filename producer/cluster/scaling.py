@@ -7,7 +7,7 @@ of the pods that are to go are drained first, for a minute: what the script answ
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -19,7 +19,7 @@ from producer.cluster.api import Api
 from producer.cluster.objects import COST, Pod, Workers
 from producer.cluster.pods import Crew, look
 from producer.cluster.stakes import stakes_of, workers_in
-from producer.cluster.victims import Stake, cost, victims
+from producer.cluster.victims import Stake, Stakes, cost, victims
 
 DRAIN_MS = 60_000  # how long chosen workers take nothing, should nothing come of it
 _SETTLE_S = 20.0
@@ -50,12 +50,8 @@ class Scaling:
         """Without a view of Redis it cannot tell who is at work."""
         self._api, self._view, self._store, self._queue = api, view, store, queue
 
-    def plan(
-        self, wanted: int, told: Mapping[str, str] | None = None, first: Collection[str] = ()
-    ) -> Plan:
-        """What so many pods come to now; `told` is what workers were found at since.
-
-        `first` are pods to go before any other.
+    def plan(self, wanted: int, first: Collection[str] = ()) -> Plan:
+        """What so many pods come to now; `first` are pods to go before any other.
 
         Raises:
             NotFound: no Deployment has that class.
@@ -69,13 +65,40 @@ class Scaling:
                 f" there is {there}: --queue CLASS"
             )
         pods = _of(crew, workers)
+        return self._plan(workers, pods, wanted, {}, lambda _: first)
+
+    def again(self, plan: Plan, told: Mapping[str, str], agreed: Collection[str]) -> Plan:
+        """The plan as it is now; `told` is what its workers were found at since.
+
+        A pod that was to go still is, unless it was given a trial whose end nobody agreed to:
+        costs change with every checkpoint, and what was agreed to should not.
+        """
+
+        def first(stakes: Stakes) -> set[str]:
+            return {
+                pod.name
+                for pod in plan.going
+                if all(stake.trial in agreed for stake in stakes.get(pod.name, ()))
+            }
+
+        pods = _of(look(self._api), plan.workers)
+        return self._plan(plan.workers, pods, plan.wanted, told, first)
+
+    def _plan(
+        self,
+        workers: Workers,
+        pods: Sequence[Pod],
+        wanted: int,
+        told: Mapping[str, str],
+        first: Callable[[Stakes], Collection[str]],
+    ) -> Plan:
         names = workers_in(self._view, {p.name for p in pods}) if self._view else {}
-        stakes = stakes_of(self._view, names, told or {}) if self._view else {}
+        stakes = stakes_of(self._view, names, told) if self._view else {}
         return Plan(
             workers=workers,
             wanted=wanted,
             pods=tuple(pods),
-            going=tuple(victims(pods, stakes, wanted, first)),
+            going=tuple(victims(pods, stakes, wanted, first(stakes))),
             stakes=stakes,
             names=names,
         )

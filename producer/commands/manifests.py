@@ -13,6 +13,7 @@ import yaml
 
 from hpq import signing
 from hpq.errors import UserError
+from hpq.passwords import carried
 from hpq.settings import SECRETS, read
 from hpq.sweep import NAME_RULE
 from producer import late
@@ -116,6 +117,11 @@ def _settings(texts: list[str]) -> dict[str, str]:
             raise UserError(f"--set {text}: write HPQ_NAME=VALUE, as `hpq config` lists them")
         if name.removeprefix("HPQ_").lower() in SECRETS - {"redis_url"}:
             raise UserError(f"--set {name}: that is a secret; `hpq manifests --secrets` makes it")
+        if carried(value):
+            raise UserError(
+                f"--set {name}: its password would lie in a ConfigMap; for HPQ_STORE make a Secret"
+                " hpq-store with it, and add --with bucket"
+            )
         found[name] = value
     read({"HPQ_REDIS_URL": "redis://any", **found})
     return found

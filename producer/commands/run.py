@@ -15,6 +15,7 @@ from hpq.snapshot import Worker
 from hpq.sweep import Sweep, SweepState
 from producer import enqueue as enqueuing
 from producer import late
+from producer.cluster import tunnel
 from producer.commands import growing
 from producer.commands.enqueue import say, warn
 from producer.commands.into import Into, Leave, YesInto, check_into
@@ -35,6 +36,7 @@ from producer.commands.options import (
 )
 from producer.commands.sweep_file import read_file, reuse_of, tags_of
 from producer.enqueue import Enqueued
+from producer.here import settings_here
 from producer.local import LocalWorkers, signals_unwind
 from producer.look.outcome import exit_code
 from producer.look.summary_page import print_summary
@@ -80,12 +82,13 @@ def run(
         warn(lacks)
     more: dict[str, Any] = {"tags": tags_of(tag), "reuse": reuse_of(reuse, any_code)}
     check_into(into, new or canary or any(more.values()) or name is not None, leave or yes)
-    with signals_unwind(), open_session() as session:
-        if session.tunnel is not None:
-            raise UserError(
-                f"run trains on this machine, and here Redis is that of {session.tunnel.where};"
-                " `hpq enqueue` the file there, or end the connection first: hpq connect --stop"
-            )
+    settings = settings_here()
+    if (through := tunnel.of_url(settings.home, settings.redis_url)) is not None:
+        raise UserError(
+            f"run trains on this machine, and here Redis is that of {through.where};"
+            " `hpq enqueue` the file there, or end the connection first: hpq connect --stop"
+        )
+    with signals_unwind(), open_session(settings) as session:
         try:
             if into is not None:
                 flags = {"leave": leave, "yes": yes, "force": force, "is_run": True}

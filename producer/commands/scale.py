@@ -71,7 +71,7 @@ def _agreed(scaling: Scaling, plan: Plan, opened: Opened, yes: bool) -> Plan:
             ask(f"Stop {trials_of(len(stops))}?", yes)
             shown |= stops
         told = scaling.hold(plan)
-        new = scaling.plan(plan.wanted, told)
+        new = scaling.again(plan, told, shown)
         going, before = ({p.name for p in one.going} for one in (new, plan))
         fresh = {stake.trial for stakes in new.stops.values() for stake in stakes}
         if going == before and fresh <= shown:

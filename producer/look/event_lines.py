@@ -65,6 +65,8 @@ def _trial_words(event: Event, trial: Trial, sweep: Sweep) -> list[str]:
         return [f"starts again: {fields.get('why', '')}"]
     if event.what in _ENDS:
         return [event.what, *_end_words(event, fields, trial, sweep)]
+    if event.what == "suggested" and fields.get("by"):
+        return [f"suggested by {fields['by']}"]
     if event.what == "reused":
         return [f"finished: the result of {fields.get('from', '?')}", *_objective(fields, sweep)]
     return [{"resumed": "goes on", "retried": "queued again"}.get(event.what, clean(event.what))]

@@ -75,7 +75,7 @@ def watch_sweep(
     )
     pods = Pods(session)
     try:
-        return _Watch(view, sid, stream, leave, on_quit, pods.crew).run(until_done)
+        return _Watch(view, sid, stream, leave, on_quit, pods.crew, session.trouble).run(until_done)
     finally:
         pods.close()
 
@@ -102,10 +102,17 @@ class _Watch:
     """The loop on a terminal."""
 
     def __init__(
-        self, view: View, sid: str, stream: TextIO, leave: Leave, on_quit: str, see: See
+        self,
+        view: View,
+        sid: str,
+        stream: TextIO,
+        leave: Leave,
+        on_quit: str,
+        see: See,
+        trouble: Callable[[], str],
     ) -> None:
         self._view, self._sid, self._stream, self._leave = view, sid, stream, leave
-        self._on_quit, self._see = on_quit, see
+        self._on_quit, self._see, self._trouble = on_quit, see, trouble
         self._skip, self._quit = 0, False
         self._scene: Scene | None = None
         self._away_since = self._seen_at = 0.0
@@ -171,7 +178,8 @@ class _Watch:
                 raise
             self._away_since = self._away_since or time.monotonic()
             since = duration(1000 * (time.monotonic() - self._away_since))
-            stale = f"{clean(short_reason(error))}: Redis has not answered for {since}"
+            why = self._trouble() or short_reason(error)
+            stale = f"{clean(why)}: Redis has not answered for {since}"
             self._scene = replace(self._scene, stale=stale, snapshot=self._aged())
         self._scroll(0)
         screen.draw(frame(self._scene, look.columns, look.rows), look)

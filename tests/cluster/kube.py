@@ -22,7 +22,7 @@ TESTCLUSTER = ROOT.parent / "shared" / "k8s" / "testcluster"
 DEADLINE_S = 240.0  # of a wait; far beyond what a loaded machine needs
 REDIS = "docker.io/library/redis:7"
 _LOCK = Path(tempfile.gettempdir()) / "testcluster-build.lock"
-_CONTENT = ("Dockerfile", "pyproject.toml", "requirements.lock", "README.md")
+_CONTENT = ("Dockerfile", "pyproject.toml", "requirements.lock")
 
 
 def wait_for(
@@ -123,10 +123,10 @@ def alone() -> Iterator[None]:
 
 
 def content_tag() -> str:
-    """A tag that is another one wherever what images are built of is another."""
+    """A tag that is another one wherever what runs in images is; manifests and pages do not."""
     mark = hashlib.sha256()
     files = [ROOT / name for name in _CONTENT]
-    for folder in ("hpq", "producer", "worker", "k8s"):
+    for folder in ("hpq", "producer", "worker"):
         files += [p for p in (ROOT / folder).rglob("*") if p.is_file() and p.suffix != ".pyc"]
     for path in sorted(files):
         mark.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())

@@ -39,6 +39,8 @@ def test_scaling_up_and_down_in_a_sweep_loses_nothing(steered: Steered) -> None:
     given_back = [n for n in range(1, 5) if "requeued" in laptop.events(sid, n)]
     assert len(given_back) == 2, given_back
     assert all(left in laptop.trial(sid, n).worker for n in given_back)
+    laptop.ok("get", f"{sid}/{given_back[0]}", "model.txt", HPQ_STORE=str(steered.volume))
+    assert int((laptop.code / "model.txt").read_text()) >= 3
 
 
 def evict(namespace: Namespace, pod: str) -> None:

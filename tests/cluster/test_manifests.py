@@ -5,6 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,7 +15,7 @@ import yaml
 from producer.manifest_parts import parse
 from producer.manifests import Wanted, Yaml, components, folder, render
 from tests.cluster.conftest import MakeNamespace
-from tests.cluster.kube import Cluster
+from tests.cluster.kube import ROOT, Cluster
 from tests.cluster.place import Namespace
 
 VERSIONS = ("1.31", "1.34")
@@ -85,3 +88,12 @@ def test_every_manifest_is_valid_in_older_and_newer_kubernetes(
             validate.validate(one, version, strict=True)
             seen.add(one["kind"])
     assert {"Deployment", "StatefulSet", "NetworkPolicy", "PodDisruptionBudget", "Pod"} <= seen
+
+
+@pytest.mark.skipif(not shutil.which("checkov"), reason="checkov is not on PATH")
+def test_a_linter_finds_nothing_that_is_not_excused(objects: list[Yaml], tmp_path: Path) -> None:
+    for number, one in enumerate(objects):
+        (tmp_path / f"{number}.yaml").write_text(yaml.safe_dump(one), "utf-8")
+    words = ("checkov", "--directory", tmp_path, "--config-file", ROOT / ".checkov.yaml")
+    done = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "Failed checks: 0" in done.stdout, done.stdout + done.stderr

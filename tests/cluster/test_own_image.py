@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.cluster import kube
-from tests.cluster.conftest import MakeNamespace
-from tests.cluster.kube import ROOT, Cluster
+from tests.cluster.kube import ROOT
+from tests.cluster.place import Namespace
 
 OURS = """
 FROM docker.io/library/python:3.11-slim
@@ -19,6 +20,7 @@ RUN python3 -m venv /opt/ours && cd /opt/ours/lib/python3*/site-packages \\
  && printf 'Metadata-Version: 2.1\\nName: torch\\nVersion: 1.13.1\\n' >METADATA
 ENV PATH=/opt/ours/bin:$PATH
 """
+ASKED = "hpq --version && hpq worker; python -c 'import torch; print(torch.__version__)'"
 
 
 def recipe() -> str:
@@ -29,18 +31,46 @@ def recipe() -> str:
     return found[1]
 
 
+def pod(image: str) -> dict[str, object]:
+    """One that is as restricted as a worker's, without a Redis."""
+    container = {
+        "name": "ours",
+        "image": image,
+        "command": ["sh", "-c", ASKED],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "cache", "mountPath": "/cache"}],
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 10001,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [{"name": "cache", "emptyDir": {}}],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "ours"}, "spec": spec}
+
+
 def test_three_lines_add_hpq_to_an_image_and_leave_its_torch_alone(
-    cluster: Cluster, make_namespace: MakeNamespace, tmp_path: Path
+    namespace: Namespace, tmp_path: Path
 ) -> None:
     wheel = ["wheel", "--quiet", "--no-deps", "-w", str(tmp_path / "dist"), str(ROOT)]
     subprocess.run([sys.executable, "-m", "pip", *wheel], check=True)
     (tmp_path / "Dockerfile").write_text(OURS + recipe(), "utf-8")
-    image = kube.build(cluster, f"ours:{kube.content_tag()}", folder=tmp_path)
-    namespace = make_namespace()
-    namespace.deploy(image)
-    (pod,) = namespace.wait_ready(1)
-    said = namespace.kubectl(
-        "exec", pod, "--", "python", "-c", "import torch; print(torch.__version__)"
-    )
-    assert said.strip() == "1.13.1+ours"
-    assert "torch is not installed" not in namespace.kubectl("logs", pod)
+    image = kube.build(namespace.cluster, f"ours:{kube.content_tag()}", folder=tmp_path)
+    namespace.kubectl("apply", "-f", "-", given=json.dumps(pod(image)))
+    is_over = lambda: namespace.get("pod", "ours")["status"]["phase"] == "Succeeded"  # noqa: E731
+    kube.wait_for(is_over, "the end of the pod", tell=namespace.tell)
+    said = namespace.kubectl("logs", "ours")
+    assert said.rstrip().endswith("1.13.1+ours"), said
+    assert "HPQ_REDIS_URL: in a pod it must say which" in said, (
+        said
+    )  # it starts, and asks for what it needs
+    namespace.kubectl("delete", "pod", "ours")

@@ -11,6 +11,7 @@ import pytest
 
 from hpq.sweep import SweepState
 from hpq.trial import Json
+from producer.look.event_lines import event_line
 from tests.proxy import Proxy
 
 pytest.importorskip("optuna")
@@ -75,8 +76,10 @@ def test_one_worker_and_one_seed_give_the_same_sets(lab) -> None:
         lab.wait_over(sid)
     assert sets(lab, one) == sets(lab, other) and sets(lab, one)[0] != sets(lab, third)[0]
     other = "gp" if find_spec("torch") else "tpe"
-    told = [e.fields["by"] for e in lab.view.events(one) if e.what == "suggested"]
-    assert told == ["random"] * 10 + [other] * 6
+    told = [e for e in lab.view.events(one) if e.what == "suggested"]
+    assert [e.fields["by"] for e in told] == ["random"] * 10 + [other] * 6
+    line = event_line(told[-1], lab.view.trials(one, [16])[0], lab.view.sweep(one))
+    assert line.startswith(f"#16 suggested by {other}  x=")
     assert lab.view.sweep(one).made == {"random": 10, other: 6}
     assert f"sets by auto as workers ask (10 by random, 6 by {other})" in lab.ok("show", one)
 

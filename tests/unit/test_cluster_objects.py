@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hpq.snapshot import Pace, Snapshot, Worker
+from hpq.sweep import Launch, Sweep
 from producer.cluster.objects import COST, Pod, pod_of, scheduling, workers_of
 from producer.cluster.pods import Crew
+from producer.look.frame import Scene, frame
 from producer.look.pods import troubled, why_nobody
+from producer.look.style import Look, paint
+from producer.look.text import width
 
 SEEN: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data" / "kube" / "objects.json").read_text("utf-8")
@@ -74,3 +80,25 @@ def test_why_nobody_works_is_told_by_the_pods_of_the_class() -> None:
     assert troubled(crew, ()) == [pod]
     well = Pod(name="a", phase="Running", queue="default", is_ready=True)
     assert troubled(Crew(context="c", namespace="n", workers=(), pods=(well,), at=0), ()) == [well]
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(44, 10), (80, 24), (200, 60)])
+def test_a_frame_has_the_pods_that_do_not_work_before_the_workers_and_keeps_its_size(
+    columns: int, rows: int
+) -> None:
+    pods = tuple(replace(pod_of(SEEN["gpu"]), name=f"hpq-worker-{n}") for n in range(9))
+    crew = Crew(context="c", namespace="n", workers=(workers_of(SEEN["quota"]),), pods=pods, at=0)
+    worker = Worker(name="w1", worker_class="default", state="busy", device="GPU")
+    sweep = Sweep(id="s", name="s", digest="", launch=Launch(trainer="digits"))
+    shot = Snapshot(
+        sweep=sweep, at_ms=1, running=(), best=(), recent=(), workers=(worker,), pace=Pace(),
+        last_event="1-0",
+    )  # fmt: skip
+    look = Look(columns=columns, rows=rows)
+    lines = [paint(line, look) for line in frame(Scene(snapshot=shot, crew=crew), columns, rows)]
+    assert len(lines) <= rows and all(width(line) <= columns for line in lines)
+    text = "\n".join(lines)
+    assert ("pods: 3 wanted, 1 ready" in text and "Insufficient" in text) or rows == 10
+    alone = replace(shot, workers=())
+    shown = frame(Scene(snapshot=alone, crew=crew), 80, 24)
+    assert "workers: none; pods: 3 wanted" in "\n".join(paint(one, look) for one in shown)

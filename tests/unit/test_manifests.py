@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
-from hpq.errors import UserError
+from hpq.errors import HpqError, UserError
 from hpq.settings import read
+from producer.commands.manifests import app
 from producer.manifest_parts import Part, WorkerClass, parse
 from producer.manifests import Wanted, class_of, components, folder, overlay, render
-from producer.secrets_yaml import secret_objects
+from producer.secrets_yaml import secret_objects, tls_secret
 
 NEEDS_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
 
@@ -32,6 +35,16 @@ def test_every_call_makes_new_passwords_and_redis_gets_their_hashes_only() -> No
         assert secret["password"] not in users
     assert [s["stringData"] for s in first] != [s["stringData"] for s in again]
     assert {s["metadata"]["namespace"] for s in first} == {"team"}  # type: ignore[index]
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not on PATH")
+def test_redis_gets_a_certificate_for_its_names_and_for_the_end_of_a_port_forward() -> None:
+    made = tls_secret("team")["stringData"]
+    assert isinstance(made, dict) and set(made) == {"tls.crt", "tls.key", "ca.crt"}
+    for check in ("-checkhost hpq-redis", "-checkhost hpq-redis.team.svc", "-checkip 127.0.0.1"):
+        words = ["openssl", "x509", "-noout", *check.split()]
+        said = subprocess.run(words, input=made["tls.crt"], capture_output=True, text=True)
+        assert "does match" in said.stdout, (check, said)
 
 
 def test_an_image_is_taken_with_its_tag_its_digest_or_the_port_of_its_registry() -> None:
@@ -76,6 +89,21 @@ def test_a_value_that_its_component_cannot_use_is_refused(text: str, remedy: str
 def test_what_does_not_go_together_is_refused(wanted: Wanted, why: str) -> None:
     with pytest.raises(UserError, match=why):
         overlay(wanted, "k8s")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("HPQ_CODE_KEY=abc", "that is a secret"),
+        ("HPQ_STORE=s3://me:hidden@host/bucket", "would lie in a ConfigMap"),
+        ("LOG=debug", "write HPQ_NAME=VALUE"),
+        ("HPQ_LEASE_S=soon", "use seconds"),
+    ],
+)
+def test_a_setting_that_is_secret_or_no_worker_could_use_is_refused(text: str, why: str) -> None:
+    done = CliRunner().invoke(app, ["--set", text])
+    assert isinstance(done.exception, HpqError) and why in str(done.exception)
+    assert "hidden" not in str(done.exception)
 
 
 def test_the_class_among_the_components_is_as_one_that_is_asked_for() -> None:

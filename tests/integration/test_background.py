@@ -1,0 +1,96 @@
+"""A connection in the background, as every other command meets it (its process is this one)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from producer.cluster import tunnel
+from producer.cluster.tunnel import BACKGROUND, Tunnel
+
+
+@pytest.fixture
+def away(environ: dict[str, str], redis_url: str) -> dict[str, str]:
+    """Without HPQ_REDIS_URL."""
+    return {"HPQ_REDIS_URL": ""}
+
+
+@pytest.fixture
+def connection(environ: dict[str, str], tmp_path: Path) -> Iterator[Tunnel]:
+    """A record whose process lives."""
+    home = Path(environ["HPQ_HOME"])
+    (tmp_path / "password").write_text("secret")
+    lock = tunnel.hold(home, BACKGROUND)
+    assert lock is not None and tunnel.hold(home, BACKGROUND) is None
+    found = Tunnel(
+        name=BACKGROUND, pid=os.getpid(), port=1, context="moon", namespace="apollo",
+        service="hpq-redis", user="hpq-producer", prefix="team",
+        password_file=str(tmp_path / "password"),
+    )  # fmt: skip
+    tunnel.write(home, found)
+    yield found
+    os.close(lock)
+
+
+def test_a_connection_stands_for_the_settings_that_are_not_set(hpq, away, connection) -> None:
+    told = json.loads(hpq("config", "--json", **away).stdout)
+    assert told["connection"] == connection.where and told["HPQ_PREFIX"] == "team"
+    assert told["HPQ_REDIS_URL"].startswith("redis://hpq-producer@127.0.0.1:1/0")
+    assert "by hpq connect: Service hpq-redis" in hpq("config", COLUMNS="300", **away).stdout
+    assert connection.url in hpq("connect", "--status", **away).stderr
+
+
+def test_hpq_redis_url_goes_before_a_connection(hpq, redis_url: str, connection) -> None:
+    told = json.loads(hpq("config", "--json").stdout)
+    assert told["connection"] is None and told["HPQ_PREFIX"] == "hpq"
+    assert urlsplit(told["HPQ_REDIS_URL"]).path == urlsplit(redis_url).path
+
+
+def test_what_a_connection_knows_of_its_trouble_is_what_a_command_says(
+    hpq, environ, away, connection
+) -> None:
+    trouble = "no ready pod behind Service hpq-redis"
+    tunnel.write(Path(environ["HPQ_HOME"]), _troubled(connection, trouble))
+    done = hpq("ls", **away)
+    assert done.returncode == 3
+    assert done.stderr == f"hpq: {connection.where}: {trouble}\n"
+    status = hpq("connect", "--status", **away)
+    assert status.returncode == 3 and f"out of reach just now: {trouble}" in status.stderr
+
+
+@pytest.mark.parametrize("words", [["worker"], ["run", "sweep.yaml"]])
+def test_what_trains_on_this_machine_refuses_beside_a_connection(
+    hpq, away, tmp_path: Path, words: list[str], connection
+) -> None:
+    (tmp_path / "sweep.yaml").write_text(
+        "trainer: digits\nmetric: {name: loss, goal: minimize}\nmethod: grid\n"
+        "parameters: {epochs: {value: 1}}\n"
+    )
+    done = hpq(*words, **away)
+    assert done.returncode != 0 and "hpq connect --stop" in done.stderr, done.stderr
+
+
+def test_one_that_was_killed_is_never_replaced_by_another_server(
+    hpq, environ, away, connection
+) -> None:
+    home = Path(environ["HPQ_HOME"])
+    tunnel.write(home, connection)
+    other = {**away, "HPQ_HOME": str(home.with_name("other"))}
+    record = tunnel.folder(Path(other["HPQ_HOME"]))
+    record.mkdir(parents=True)
+    (record / "background.json").write_text((tunnel.folder(home) / "background.json").read_text())
+    done = hpq("ls", **other)
+    assert done.returncode == 3
+    assert "hpq connect --background --context moon --namespace apollo" in done.stderr
+    assert hpq("connect", "--stop", **other).returncode == 0
+    assert list(record.glob("*.json")) == []
+
+
+def _troubled(found: Tunnel, trouble: str) -> Tunnel:
+    return replace(found, trouble=trouble)
