@@ -89,7 +89,7 @@ class Redis:
         except NotFound as error:
             raise NotFound(
                 f"{error}; `hpq manifests --secrets --namespace {self._api.namespace}"
-                " | kubectl apply -f -` makes it, once"
+                " | kubectl create -f -` makes it, once"
             ) from None
         return {key: base64.b64decode(text).decode() for key, text in data.items()}
 
