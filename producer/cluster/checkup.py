@@ -118,7 +118,8 @@ def _claim(api: Api, claim: dict[str, dict[str, object]]) -> Finding:
 def _secrets(api: Api) -> Iterator[Finding]:
     """Those that pods mount; what is in them is compared where it may be read."""
     remedy = (
-        f"all of them anew: kubectl -n {api.namespace} delete secret -l app.kubernetes.io/part-of=hpq,"
+        f"all of them anew: kubectl -n {api.namespace} delete secret"
+        " -l app.kubernetes.io/part-of=hpq,"
         f" hpq manifests --secrets --namespace {api.namespace} | kubectl create -f -, and then"
         f" kubectl -n {api.namespace} rollout restart statefulset/{SERVICE}"
     )
