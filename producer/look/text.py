@@ -11,7 +11,6 @@ import math
 import re
 import unicodedata
 
-from hpq import command
 from hpq.inert import CONTROL
 from hpq.sweep import Counts
 from hpq.trial import Json
@@ -192,8 +191,3 @@ def size(count: float) -> str:
 def exact_seconds(ms: float) -> str:
     """Milliseconds as 2.31s, however many."""
     return f"{ms / 1000:.2f}s"
-
-
-def flag(name: str, param: Json) -> str:
-    """`--lr=0.1`, as W&B hands a parameter to a program (not quoted for a shell)."""
-    return f"--{name}={command.text(param)}"
