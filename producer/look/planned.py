@@ -33,10 +33,10 @@ def hours_line(past: Past, count: int | None, *, at_most: bool) -> str:
 
 def set_words(params: Params) -> str:
     """A set as people read it: `lr=0.03 optimizer.name=adam`."""
-    return " ".join(f"{clean(name)}={_said(v)}" for name, v in flat(params).items())
+    return " ".join(f"{clean(name)}={said(v)}" for name, v in flat(params).items())
 
 
-def _said(param: Json) -> str:
+def said(param: Json) -> str:
     """A value, in quotes where it is a text that looks like a number or another word."""
     if not isinstance(param, str):
         return value(param)
