@@ -41,8 +41,10 @@ _BUSY = 0.5  # of the time between two claims, which a set that takes long may t
 class Suggester:
     """Makes the sets of one sweep while it holds the lease."""
 
-    def __init__(self, search: Search, history: History, lead: Lead) -> None:
-        self._search, self._history, self._lead = search, history, lead
+    def __init__(
+        self, search: Search, history: History, lead: Lead, *, may_gp: bool = True
+    ) -> None:
+        self._search, self._history, self._lead, self._may_gp = search, history, lead, may_gp
         self._results = Results(search)
         self._warming = Thread()
         self._known = 0  # the highest number whose set is known
@@ -85,7 +87,7 @@ class Suggester:
 
     def begin(self) -> None:
         """Read what was, making nothing meanwhile; then make what is missing."""
-        self._chooser = Chooser(self._search, self._answer.rows)
+        self._chooser = Chooser(self._search, self._answer.rows, may_gp=self._may_gp)
         if lacks := unaided(self._search.sampler, is_installed):
             log.warning("%s, where this worker runs", lacks)
         while events := self._history.events():
