@@ -1,7 +1,8 @@
 """`python -m worker.suggest SWEEP WORKER PID FD [tpe]`: makes a sweep's sets beside that worker.
 
-`tpe` has `auto` do without a Gaussian process, for whoever follows one that was killed. It ends with the worker, by SIGTERM, and whenever Redis fails; the next claim that finds the sweep
-without one starts another. Any other fault goes, as one line, to the file descriptor as well.
+`tpe` has `auto` do without a Gaussian process, for whoever follows one that was killed. It ends
+with the worker, by SIGTERM, and whenever Redis fails; the next claim that finds the sweep without
+one starts another. Any other fault goes, as one line, to the file descriptor as well.
 """
 
 from __future__ import annotations
