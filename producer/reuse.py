@@ -52,15 +52,14 @@ def older_results(view: View, wanted: Wanted, which: Reuse) -> dict[bytes, Trial
 def sets_inside(older: Mapping[bytes, Trial], spec: SweepSpec) -> Iterator[dict[str, Json]]:
     """Sets with older results that lie in a file's space, each once; where a file has replicates,
     those of which every replicate has a result."""
-    entries = spec.source.get("parameters")
     points = {identity(point) for point in spec.points}
     for mark, trial in older.items():
         params = dict(trial.params)
-        if spec.space is None or not isinstance(entries, dict) or mark in points:
+        if spec.space is None or mark in points:
             continue
         every = [identity(p, i) for i, p in enumerate(replicated(params, spec.replicates))]
         is_whole = every[0] == mark and all(other in older for other in every)
-        if is_whole and is_inside(params, entries, spec.space):
+        if is_whole and is_inside(params, spec.space):
             yield params
 
 
