@@ -35,6 +35,7 @@ local function take_result(n, result)
   redis.call('ZREM', rows[2], n)
   redis.call('HSET', trial_key(sid, n), 'state', 'finished', 'attempt', 1, 'closed', 1, 'ended_ms', int(NOW),
     'objective', result.objective, 'step', result.step, 'reused', result.from, unpack(result.metrics))
+  if (result.seed or '') ~= '' then redis.call('HSET', trial_key(sid, n), 'seed', result.seed) end
   redis.call('ZADD', sweep_key(sid, 'ended'), int(NOW), n)
   if is_ranked and result.objective ~= '' then place(sid, n, result.objective) end
   event(sid, 'reused', n, 1, 'from', result.from, 'objective', result.objective)

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import yaml
 
 from hpq.inert import CONTROL
-from hpq.search.replicates import replicate_of, seed_of
+from hpq.search.replicates import replicate_of, seed_of_result
 from hpq.sweep import Sweep
 from hpq.trial import Json, Params, Trial
 from producer.look.flat import pick
@@ -75,8 +75,7 @@ def write_csv(
             trial.reused or None,
         ]
         if more:
-            number = trial.id.number
-            row += [replicate_of(sweep, number), seed_of(sweep, number, trial.params)]
+            row += [replicate_of(sweep, trial.id.number), seed_of_result(sweep, trial)]
         writer.writerow(row)
 
 
