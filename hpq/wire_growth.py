@@ -55,6 +55,7 @@ def encode_result(trial: Trial) -> str:
         "objective": objective,
         "step": trial.step,
         "metrics": metrics,
+        "provenance": trial.provenance,
         "seed": "" if trial.seed is None else str(trial.seed),
     }
     return json.dumps(record, separators=(",", ":"))

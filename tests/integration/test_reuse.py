@@ -394,3 +394,34 @@ def test_a_search_learns_from_a_result_of_another_seed_which_keeps_its_own(
     several = late + "run_cap: 4\nreplicates: 2\n"
     assert desk.trials(desk.sweep(several, "--reuse")) == []
     assert hold_audit(desk.view, new).violations == ()
+
+
+def test_what_a_taken_result_ran_on_outlives_the_sweep_that_trained_it(
+    desk: Desk, store: Store, who: Presence
+) -> None:
+    old = desk.sweep(GRID.replace("[1, 2, 3]", "[1]"))
+    store.keep_provenance("d-1", '{"host":"far"}')
+    finish(store, who, store.claim(who, nonce="n", lease_ms=9_000, provenance="d-1"), 0.5)
+    new = desk.sweep(GRID.replace("[1, 2, 3]", "[1, 4]"), "--reuse")
+    assert f"hpq logs {old}/1" in desk.hpq("logs", f"{new}/1").stderr
+    assert desk.hpq("rm", old, "--yes").returncode == 0
+    said = desk.hpq("logs", f"{new}/1").stderr
+    assert f"{old}/1 trained it, and was deleted since" in said and "hpq logs" not in said
+    told = json.loads(desk.hpq("show", f"{new}/1", "--provenance").stdout)
+    (attempt,) = told["attempts"]
+    assert attempt["ran_on"] == {"host": "far"} and attempt["from"] == f"{old}/1"
+    assert hold_audit(desk.view, new).violations == ()
+    assert desk.view.gone(desk.view.sweep(new)) == []
+
+
+def test_a_search_that_begins_at_its_target_says_so(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    two_finished(desk, store, who, take)
+    late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
+    reached = late.replace("maximize", "maximize, target: 0.8") + "run_cap: 4\n"
+    said = desk.put(reached, "--reuse").stderr
+    assert (
+        "nothing to train; target reached: #2 has acc 0.9 >= 0.8" in said
+        and "as workers ask" not in said
+    )
