@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+from hpq.search.replicates import SEED
 from hpq.sweep import Sweep
 from hpq.trial import Trial
 from hpq.view import View
@@ -69,7 +70,14 @@ def _reason(view: View, sweep: Sweep, wanted: Wanted, which: Reuse) -> str:
         return "the metric is another"
     if not sweep.counts.finished:
         return "no trial is finished"
+    if sweep.seed != wanted.seed and not wanted.any_seed and not _has_own_seeds(sweep):
+        return f"the seed is another, {sweep.seed}"
     return "no finished trial has one of these sets"
+
+
+def _has_own_seeds(sweep: Sweep) -> bool:
+    parameters = sweep.spec.get("parameters")
+    return isinstance(parameters, dict) and SEED in parameters
 
 
 def _difference(view: View, sweep: Sweep, wanted: Wanted) -> str:
