@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from enum import StrEnum
 
 from hpq.outcome import Outcome, Verdict
 from hpq.report import MAX_NAMES
 from hpq.sweep import Sweep
 from hpq.trial import Failure, FailureKind, TrialState
+from hpq.unreported import likely
 from worker.collector import Collector
 from worker.failures import of_exit
 from worker.messages import End
@@ -108,12 +108,11 @@ def _by_metric(sweep: Sweep, got: Collector, ending: Ending) -> Outcome:
     return _ended(got, TrialState.FAILED, failure)
 
 
-def _how_to_report(sweep: Sweep, ending: Ending, reported: Iterable[str]) -> str:
+def _how_to_report(sweep: Sweep, ending: Ending, reported: Collection[str]) -> str:
     assert sweep.metric is not None
     name = sweep.metric.name
-    close = get_close_matches(name, reported, n=1)
-    if close:
-        return f"did you mean {close[0]!r}? set metric.name"
+    if close := likely(name, reported):
+        return f"did you mean {close!r}? set metric.name"
     if sweep.launch.trainer:
         return f"call trial.report({{{name!r}: …}}), or return {{{name!r}: …}}"
     if ending.is_wandb:
