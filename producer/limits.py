@@ -48,6 +48,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "canary": ("canary", _whole(0, 1_000_000)),
 }
 
+_METRIC = frozenset({"metric", "goal"})
 _DURATIONS = frozenset({"timeout_s", "stall_s"})
 
 
@@ -61,6 +62,11 @@ def limits(changes: Sequence[str]) -> dict[str, str]:
     for text in changes:
         key, equals, value = text.partition("=")
         if not equals or key not in _KEYS:
+            if equals and key.partition(".")[0] in _METRIC:
+                raise UserError(
+                    f"{text}: a sweep's metric stays as it is; set it in the file and"
+                    " `hpq enqueue FILE --reuse`: what was trained is taken, not trained again"
+                )
             close = get_close_matches(key, _KEYS, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise UserError(f"{text}: write KEY=VALUE, KEY one of {', '.join(_KEYS)}{hint}")
