@@ -154,6 +154,9 @@ class Point:
     value: float
 
 
+NEVER_REPORTED = "was never reported"  # of the sweep's metric, in a failure's line
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why an attempt ended badly: the kind, one line for people, and where it came from."""
@@ -161,6 +164,11 @@ class Failure:
     kind: FailureKind
     message: str
     fingerprint: str = ""
+
+    @property
+    def is_unreported(self) -> bool:
+        """True for a training that came to its end without the sweep's metric."""
+        return self.kind is FailureKind.USER_ERROR and NEVER_REPORTED in self.message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

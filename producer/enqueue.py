@@ -74,6 +74,8 @@ def enqueue(
     refuse_unfilled(spec.source, file)
     wanted, search = count(spec), late.search_of(spec)
     code = launching.find(spec, file, Path.cwd(), code_dir)
+    if code.twin:
+        warn(code.twin)
     mark = digest(spec.source, spec.seed, code_mark(code.launch))
     store = store_of(session)
     check_seen(session, spec.queue, code)

@@ -15,7 +15,7 @@ from hpq.keys import Keys
 from hpq.outcome import Batch, Outcome, Presence
 from hpq.store import Store
 from hpq.sweep import SweepState
-from hpq.trial import Claim, Point, TrialId, TrialState
+from hpq.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from producer.auditing import hold_audit
 from producer.look.event_lines import event_line
 from producer.place import Place, remote_name
@@ -109,6 +109,45 @@ def test_a_sweep_of_which_all_is_known_is_finished_at_once(
     assert hold_audit(desk.view, known).violations == ()
 
 
+def test_after_a_wrong_goal_or_metric_what_was_trained_is_taken(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    old = two_finished(desk, store, who, take, "--name", "wrong")
+    turned = desk.sweep(WIDER.replace("maximize", "minimize"), "--reuse")
+    other = desk.sweep(WIDER.replace("acc", "loss"), "--reuse")
+    for sid, value in ((turned, 0.9), (other, 0.5)):
+        trial = desk.view.trial(TrialId(sweep=sid, number=1))
+        assert (trial.state, trial.reused, trial.objective) == ("finished", f"{old}/2", value)
+    done = desk.put(WIDER.replace("acc", "val_loss"), "--reuse")
+    assert (
+        "3 sweeps of train.py: no trial with one of these sets has a last val_loss" in done.stderr
+    )
+    best = desk.put(GRID.replace("acc, goal: maximize", "f1, value: best"), "--reuse")
+    assert "acc, maximize, last value there, f1, minimize, best value here" in best.stderr
+    assert "--reuse" in desk.hpq("set", other, "goal=maximize").stderr
+    assert "--reuse" in desk.hpq("set", other, "metric.name=acc").stderr
+
+
+def test_trials_that_only_failed_to_report_the_metric_are_results_for_the_right_one(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    wrong = desk.sweep(GRID.replace("acc", "val_loss").replace("[1, 2, 3]", "[1, 2]"))
+    kind, crash = FailureKind.USER_ERROR, Failure(kind=FailureKind.USER_ERROR, message="KeyError")
+    unreported = Failure(kind=kind, message="the metric 'val_loss' was never reported; it …")
+    for failure in (unreported, crash):
+        claim = take()
+        assert claim is not None
+        points = (Point(step=1, name="acc", value=0.25),)
+        store.beat(claim, who, Batch(seq=1, points=points), lease_ms=30_000)
+        store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure), 0)
+    right = desk.sweep(GRID, "--reuse")
+    assert desk.trials(right) == [(1, "finished"), (2, "queued"), (3, "queued")]
+    trial = desk.view.trial(TrialId(sweep=right, number=1))
+    assert (trial.objective, trial.reused) == (0.25, f"{wrong}/1")
+    assert desk.view.best(desk.view.sweep(right), 1)[0].id == trial.id
+    assert hold_audit(desk.view, right).violations == ()
+
+
 def test_other_code_or_another_metric_gives_nothing_unless_one_insists(
     desk: Desk, store: Store, who: Presence, take: Take
 ) -> None:
@@ -117,8 +156,9 @@ def test_other_code_or_another_metric_gives_nothing_unless_one_insists(
     assert desk.trials(desk.sweep(WIDER, "--reuse"))[0] == (2.0, "queued")
     insisted = desk.sweep(WIDER, "--reuse", "--any-code", "--new")
     assert desk.trials(insisted)[0] == (2.0, "finished")
-    other = desk.sweep(WIDER.replace("acc", "loss"), "--reuse", "--any-code")
-    assert desk.trials(other)[0] == (2.0, "queued")
+    other = desk.put(WIDER.replace("acc, goal", "acc, value: best, goal"), "--reuse", "--any-code")
+    assert desk.trials(other.stdout.strip())[0] == (2.0, "queued")
+    assert "the metric is another (last value there, best value here)" in other.stderr
     assert desk.put(WIDER, "--any-code").returncode == 2
 
 
