@@ -10,6 +10,7 @@ import sys
 from hpq.errors import HpqError, UserError
 from hpq.settings import Settings, read
 from worker import devices, secrets
+from worker.errand import MOST_RUNS, Runs
 from worker.fleet import Fleet
 from worker.logs import configure
 from worker.monitor import Monitor
@@ -36,6 +37,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--workers-on-cpu", type=int, default=1)
     parser.add_argument("--end-with", type=int, metavar="PID", help="end when this parent does")
+    parser.add_argument("--until-over", action="store_true", help="end with HPQ_SWEEP's sweep")
+    parser.add_argument("--count", type=int, metavar="N", help="end after N trials")
     args = parser.parse_args()
     try:
         settings = read(os.environ)
@@ -44,8 +47,10 @@ def main() -> None:
             raise UserError(f"{where}HPQ_REDIS_URL must say which Redis to work for")
         if args.workers is not None and not 1 <= args.workers <= 1000:
             raise UserError(f"--workers {args.workers}: use 1 to 1000")
+        if args.count is not None and not 1 <= args.count <= MOST_RUNS:
+            raise UserError(f"--count {args.count}: use 1 to {MOST_RUNS}")
         configure(settings)
-        found = _slots(settings, args.workers, args.workers_on_cpu)
+        found = _slots(settings, args.workers, args.workers_on_cpu)[: args.count]
         hidden = secrets.take(settings.in_pod)
         monitor = Monitor(settings.port, settings.queue, len(found), settings.reap_s)
         threads = devices.threads(len(found) * settings.gpus_per_trial, os.environ)
@@ -56,6 +61,8 @@ def main() -> None:
             monitor,
             threads,
             is_once=settings.is_for_one,
+            is_until_over=args.until_over,
+            runs=Runs.of(args.count) if args.count else None,
             parent=args.end_with,
         )
         code = fleet.run()

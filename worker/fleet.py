@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from hpq.errors import ExitCode
 from worker import last_words, secrets, vitals
+from worker.errand import UNTIL_OVER, Runs
 from worker.monitor import Monitor
 from worker.processes import adopt_orphans, kill_orphans
 from worker.stopping import Stopping
@@ -37,12 +38,16 @@ class Fleet:
         threads: str,
         *,
         is_once: bool = False,
+        is_until_over: bool = False,
+        runs: Runs | None = None,
         parent: int | None = None,
     ) -> None:
         self._slots, self._environ, self._hidden = slots, environ, hidden
         self._monitor, self._threads = monitor, threads
         self._parent = parent  # the process to end with
         self._is_once = is_once  # ends as its worker does
+        self._errand = [UNTIL_OVER] * is_until_over + ([runs.word] if runs else [])
+        self._shared = runs.fds if runs else ()  # with all workers
         self._stopping = Stopping()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
         self._code = int(ExitCode.DONE)
@@ -74,26 +79,34 @@ class Fleet:
             status = self._workers[slot].poll()
             if status is None:
                 continue
-            del self._workers[slot]
-            self._monitor.died(slot)
-            self._clear()
-            words = last_words.hear(self._pipes.pop(slot))
-            if words is not None and self._code == ExitCode.DONE:  # the first that says it
-                print(f"hpq worker: {words.line}", file=sys.stderr, flush=True)
-                if words.is_final and self._stopping.level == 0:
-                    self._code = status
-                    self._stopping.tell()  # the others end as ever
-            if self._is_once and status != ExitCode.OUT_OF_REACH:  # a server comes back
-                self._code = status if status >= 0 else 128 - status
-                if self._stopping.level == 0:
-                    self._stopping.tell()
-            self._again_later(slot, status)
+            self._ended(slot, status)
         if self._stopping.level:
             return None if self._workers else self._code
+        if not self._start_at:
+            return self._code
         for slot, at in self._start_at.items():
             if slot not in self._workers and time.monotonic() >= at:
                 self._start(slot)
         return None
+
+    def _ended(self, slot: int, status: int) -> None:
+        del self._workers[slot]
+        self._monitor.died(slot)
+        self._clear()
+        words = last_words.hear(self._pipes.pop(slot))
+        if words is not None and self._code == ExitCode.DONE:  # the first that says it
+            print(f"hpq worker: {words.line}", file=sys.stderr, flush=True)
+            if words.is_final and self._stopping.level == 0:
+                self._code = status
+                self._stopping.tell()  # the others end as ever
+        if self._is_once and status != ExitCode.OUT_OF_REACH:  # a server comes back
+            self._code = status if status >= 0 else 128 - status
+            if self._stopping.level == 0:
+                self._stopping.tell()
+        if self._errand and status == ExitCode.DONE and self._stopping.level == 0:
+            del self._start_at[slot]  # what it came for is done
+        else:
+            self._again_later(slot, status)
 
     def _clear(self) -> None:
         kill_orphans({worker.pid for worker in self._workers.values()})
@@ -112,7 +125,8 @@ class Fleet:
         self._pipes[slot], left = os.pipe()
         words = [sys.executable, "-P", "-m", "worker.one", *(f"{vitals.OPTION}{fd}" for fd in told)]
         words.append(f"{last_words.OPTION}{left}")
-        self._workers[slot] = secrets.start(words, env, self._hidden, (*told, left))
+        words += self._errand
+        self._workers[slot] = secrets.start(words, env, self._hidden, (*told, left, *self._shared))
         for fd in (*told, left):
             os.close(fd)
         self._started_at[slot] = time.monotonic()

@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from redis.exceptions import RedisError
 
@@ -27,6 +27,7 @@ from worker.access import Access
 from worker.attempt import Attempts
 from worker.beats import Beats
 from worker.bundles import Bundles
+from worker.errand import UNTIL_OVER, Errand, Runs
 from worker.execution import Signals
 from worker.housekeeper import Housekeeper
 from worker.introduction import Introduction
@@ -65,15 +66,23 @@ def _signals(settings: Settings, stopping: Stopping) -> Signals:
     )
 
 
-def _worker(settings: Settings, name: str, slot: Slot, outage: Outage) -> TicketWorker | Single:
+def _worker(
+    settings: Settings, name: str, slot: Slot, outage: Outage, errand: Errand
+) -> TicketWorker | Single:
     redis, keys = connect(settings.redis_url, retries=1), Keys(settings.prefix)
     if settings.is_for_one:
         return Single(trial_of(settings), slot, View(redis, keys, settings.lease_ms))
-    return TicketWorker(redis, Tickets(redis, keys), settings.queue, name, slot, outage)
+    return TicketWorker(redis, Tickets(redis, keys), settings.queue, name, slot, outage, errand)
 
 
-def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> None:
-    """Work until told to stop.
+def _errand(words: Sequence[str], settings: Settings, view: View) -> Errand:
+    is_until_over = UNTIL_OVER in words and settings.sweep and not settings.is_for_one
+    look = (lambda: view.sweep(settings.sweep)) if is_until_over else None
+    return Errand(Runs.given(words), look)
+
+
+def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) -> None:
+    """Work until told to stop, or until what the command line came for is done.
 
     Raises:
         HpqError: the server cannot be used, or HPQ_HOME cannot be written.
@@ -100,6 +109,7 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
     beats = Beats(beat_store, who, settings.lease_ms, stopping.write_end, outage)
     signals = _signals(settings, stopping)
     shelf = Shelf(settings)
+    vitals, errand = Vitals.given(words), _errand(words, settings, reads)
     attempts = Attempts(settings, environ, access, beats, signals, shelf, bundles)
     doomed = DoomedFiles(connect(settings.redis_url, retries=1), Keys(settings.prefix))
     tidy = Tidy(settings, shelf, doomed)
@@ -117,19 +127,16 @@ def serve(settings: Settings, environ: Mapping[str, str], vitals: Vitals) -> Non
         suggesters=suggesters,
         provenance=digest,
         vitals=vitals,
+        errand=errand,
     )
 
     introduction = Introduction(settings, who, device, access, slot, shelf, digest)
     keeps = _store(settings, retries=1, timeout_s=5.0)
+    send = partial(keeps.keep_provenance, digest, record)
     housekeeper = Housekeeper(
-        settings,
-        keeps,
-        lambda: introduction.now(stopping),
-        vitals,
-        outage,
-        lambda: keeps.keep_provenance(digest, record),
+        settings, keeps, lambda: introduction.now(stopping), vitals, outage, send
     )
-    worker = _worker(settings, name, slot, outage)
+    worker = _worker(settings, name, slot, outage, errand)
     shelf.say_if_another(doomed.stores())
     tidy.start()
     housekeeper.start()
@@ -152,7 +159,7 @@ def main() -> None:
             raise UserError("HPQ_REDIS_URL is not set; start workers with `hpq worker`")
         configure(settings)
         try:
-            serve(settings, environ, Vitals.given(sys.argv))
+            serve(settings, environ, sys.argv)
         except RedisError as error:
             raise explain(error, settings.redis_url) from None
     except HpqError as error:

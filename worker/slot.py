@@ -24,6 +24,7 @@ from hpq.trial import Claim, Failure, FailureKind, TrialState
 from worker.access import Access, Distrust
 from worker.attempt import Attempts
 from worker.beats import Beats
+from worker.errand import Errand
 from worker.execution import Result
 from worker.judging import Halt
 from worker.outage import Outage
@@ -57,11 +58,12 @@ class Slot:
         suggesters: Suggesters,
         provenance: str,
         vitals: Vitals,
+        errand: Errand,
     ) -> None:
         self._settings, self._store, self._who = settings, store, who
         self._access, self._attempts, self._beats = access, attempts, beats
         self._stopping, self._tidy, self._provenance = stopping, tidy, provenance
-        self._vitals, self._outage = vitals, outage
+        self._vitals, self._outage, self._errand = vitals, outage, errand
         self._suggesters, self._unfed = suggesters, set[str]()
         self._outages = outage.times  # seen by this slot
         self._spool = Spool(settings.home, settings.prefix)
@@ -77,15 +79,20 @@ class Slot:
     def drain(self) -> int:
         """Claim and run until nothing is left to claim, or until told to stop; how many ran."""
         ran = 0
-        while (claim := self._insist(self._claim)) is not None:
-            self.trial = str(claim.trial)
+        while self._errand.may_start():
+            if (claim := self._insist(self._claim)) is None:
+                self._errand.not_started()
+                break
+            self.trial, has_trained = str(claim.trial), False
             try:
-                self._one(claim)
+                has_trained = self._one(claim)
             except Exception as error:  # a fault of ours must not leave a claim that beats for ever
                 log.exception("%s", claim.trial)
                 self._at_fault(claim, claim.trial.sweep, f"a fault of this worker: {error!r}")
             finally:
                 self.trial = ""
+                if not has_trained:
+                    self._errand.not_started()
             ran += 1
         return ran
 
@@ -158,15 +165,16 @@ class Slot:
 
     # --- one trial ----------------------------------------------------------------------------
 
-    def _one(self, claim: Claim) -> None:
+    def _one(self, claim: Claim) -> bool:
+        """See a trial to its end here; False where it was not trained, by no fault of its own."""
         try:
             read = self._insist(lambda _: self._read(claim.trial.sweep))
         except HpqError as error:
             self._at_fault(claim, claim.trial.sweep, str(error))
-            return
+            return False
         if read is None:  # told to stop meanwhile
             self._release(claim, Reason.STOPPING)
-            return
+            return False
         sweep, reason = read
         if reason is not None:
             log.warning("sweep %s is left alone: %s", sweep.id, reason)
@@ -175,14 +183,16 @@ class Slot:
             if isinstance(reason, Distrust):
                 with suppress(RedisError):
                     self._store.count_distrust()
-            return
+            return False
         log.info("%s attempt %d starts", claim.trial, claim.attempt)
         try:
             result = self._attempts.run(claim, sweep)
         except OSError as error:
             self._at_fault(claim, sweep.id, f"cannot start anything here: {error}")
-            return
+            return False
         self._finish(claim, sweep, result)
+        failure = result.outcome and result.outcome.failure
+        return not (failure and failure.kind.is_workers)
 
     def _read(self, sid: str) -> tuple[Sweep, str | None]:
         """A sweep, and why this worker may not run it."""

@@ -18,11 +18,13 @@ from rq.serializers import JSONSerializer
 from rq.worker.base import StopRequested, WorkerStatus
 
 from hpq.tickets import Tickets
+from worker.errand import Errand
 from worker.outage import Outage
 from worker.slot import Slot
 from worker.stopping import Stopping
 
 _BLOCK_S = 15
+_LOOK_S = 2  # between two looks at whether what it came for is done
 _TTL_S = 30
 _REST_S = 3.0  # between two looks at whether it may take trials again
 
@@ -40,9 +42,12 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
         name: str,
         slot: Slot,
         outage: Outage,
+        errand: Errand,
     ) -> None:
         self._tickets, self._slot, self._outage = tickets, slot, outage
+        self._errand, self._is_done = errand, False
         self._is_waiting = False
+        self._block_s = _LOOK_S if errand.is_bounded else _BLOCK_S
         queue = tickets.queue(worker_class)  # R2: exactly one queue
         super().__init__(
             [queue],
@@ -54,18 +59,21 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
         )
 
     def serve(self, stopping: Stopping) -> None:
-        """Work until told to stop, whatever Redis does meanwhile."""
+        """Work until told to stop, or its errand is done, whatever Redis does meanwhile."""
         stopping.interrupt = self._interrupt
         while stopping.level == 0:
             try:
                 self._slot.drain()  # a worker also tries one claim at its start
+                if self._is_done or self._errand.is_done():
+                    return
                 if self._slot.is_resting:  # it leaves the tickets to others
                     stopping.pause(_REST_S)
                     continue
                 self.work(logging_level="WARNING")
             except RedisError as error:  # R1, R25: no Redis error ends a worker
                 self._outage.missed("tickets", error)
-            stopping.pause(1.0)
+            if not self._is_done:
+                stopping.pause(1.0)
 
     def _interrupt(self) -> None:
         if self._is_waiting:  # only here: anywhere else a claim or a commit may be under way
@@ -92,6 +100,9 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
         with self._quietly():
             self.set_state(WorkerStatus.IDLE)
             while True:
+                self._is_done = self._errand.is_done()
+                if self._is_done:
+                    raise StopRequested
                 self.heartbeat()
                 popped = self._pop(queue.key)
                 if popped is not None and self._tickets.is_ticket(popped[1]):  # R9, R23
@@ -102,7 +113,7 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
         try:
             if self._slot.is_told:
                 raise StopRequested
-            return self.connection.blpop(key, timeout=_BLOCK_S)
+            return self.connection.blpop(key, timeout=self._block_s)
         finally:
             self._is_waiting = False
 

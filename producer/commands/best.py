@@ -38,7 +38,7 @@ def best(
     where: WhereExpr = None,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="The parameters as YAML.")] = False,
     as_json: AsJson = False,
-    as_args: Annotated[bool, typer.Option("--args", help="As --name=value flags.")] = False,
+    as_args: Annotated[bool, typer.Option("--args", help="As its program gets them.")] = False,
 ) -> None:
     """The winner's parameters, ready to use; with -n the first few."""
     only = Where.of(where) if where is not None else None
@@ -80,7 +80,7 @@ def _show(
         show_json(records if several else records[0])
     elif as_args:
         for trial in trials:
-            print(to_args(trial.params))
+            print(to_args(trial.params, sweep.launch.command))
     elif several:
         show_ranking(sweep, trials)
     else:

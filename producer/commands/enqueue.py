@@ -95,7 +95,7 @@ def enqueue(
             warn=warn,
         )
         bar.close()
-        say(session, done, as_json=json, name=name)
+        say(session, done, as_json=json, name=name, reuse=reuse)
     raise typer.Exit(int(ExitCode.DONE))
 
 
@@ -144,6 +144,18 @@ def _say_whose(session: Session, sweep: Sweep, name: str | None) -> None:
         )
 
 
+def _say_there(sweep: Sweep, reuse: bool) -> None:
+    """Say that nothing was done, and what makes another sweep."""
+    remedy = "--new makes another sweep of them"
+    if reuse:
+        remedy = "--new --reuse begins another one with the older results"
+    print(
+        f"{sweep.id}: the same file, seed and code are there ({sweep.state},"
+        f" {_size(sweep)}); nothing was added. {remedy}",
+        file=sys.stderr,
+    )
+
+
 def say(
     session: Session,
     done: Enqueued,
@@ -151,6 +163,7 @@ def say(
     as_json: bool,
     is_run: bool = False,
     name: str | None = None,
+    reuse: bool = False,
 ) -> None:
     """Say what was enqueued: data on stdout, the rest on stderr."""
     sweep = session.view.sweep(done.sid)
@@ -176,11 +189,7 @@ def say(
             left = f"{int(counts.planned) - counts.ended} of {trials_of(int(counts.planned))} left"
         print(f"{done.sid}: goes on, {left}", file=sys.stderr)
     else:
-        print(
-            f"{done.sid}: the same file, seed and code are there ({sweep.state},"
-            f" {_size(sweep)}); nothing was added. --new makes another sweep of them",
-            file=sys.stderr,
-        )
+        _say_there(sweep, reuse)
         _say_whose(session, sweep, name)
     if is_run:
         return

@@ -27,10 +27,15 @@ def worker(
     ] = None,
     queue: Annotated[str | None, typer.Option(help="The worker class (HPQ_QUEUE).")] = None,
     sweep: Annotated[
-        str | None, typer.Option(help="Work on this sweep only, or SWEEP/7: until that is over.")
+        str | None, typer.Option(help="Work on this sweep (or on SWEEP/7) until it is over.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="End after so many trials, of all workers together.")
     ] = None,
 ) -> None:
     """Start workers that pop trials and train, until Ctrl-C."""
+    if count is not None and sweep is not None and "/" in sweep:
+        raise UserError(f"--count: {sweep} is one trial; leave --count out")
     env = {**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}
     if sweep is not None:
         env |= _only(sweep)
@@ -46,6 +51,10 @@ def worker(
     words = [sys.executable, "-P", "-m", "worker"]
     if workers is not None:
         words += ["--workers", str(workers)]
+    if sweep is not None:
+        words += ["--until-over"]
+    if count is not None:
+        words += ["--count", str(count)]
     os.execve(sys.executable, words, env)
 
 

@@ -31,6 +31,7 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
     counts = sweep.counts
     return {
         "id": sweep.id,
+        "sweep": sweep.id,
         "name": sweep.name,
         "state": sweep.state.value,
         "held": sweep.held or None,

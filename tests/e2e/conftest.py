@@ -173,13 +173,13 @@ class Lab:
             f"parameters: {{x: {{values: {values}}}}}\n{more}"
         )
 
-    def worker(self, n: int = 1, **env: str) -> subprocess.Popen[bytes]:
+    def worker(self, n: int = 1, *flags: str, **env: str) -> subprocess.Popen[bytes]:
         """Start `hpq worker --workers n` in a session of its own."""
         log = self.folder / f"worker-{len(self._logs)}.log"
         self._logs.append(log)
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [HPQ, "worker", "--workers", str(n)],
+                [HPQ, "worker", "--workers", str(n), *flags],
                 cwd=self.folder,
                 env=self.env | env,
                 stdin=subprocess.DEVNULL,

@@ -118,6 +118,22 @@ def test_who_makes_sets_is_killed_and_the_sweep_goes_on(lab) -> None:
 
 
 @pytest.mark.slow
+def test_where_importing_torch_kills_who_makes_sets_tpe_alone_makes_them(lab) -> None:
+    """As where there is no memory for it: that is no fault of the sweep's."""
+    pytest.importorskip("scipy")
+    fake = lab.folder / "fake"
+    fake.mkdir()
+    kill = "if 'worker.suggest' in sys.orig_argv: os.kill(os.getpid(), signal.SIGKILL)\n"
+    (fake / "torch.py").write_text(f"import os, signal, sys\n{kill}")
+    sid = bayes(lab, "--count", "14", more="")
+    lab.worker(PYTHONPATH=str(fake))
+    lab.wait_over(sid)
+    assert lab.view.sweep(sid).made == {"random": 10, "tpe": 4}
+    line = "what makes its sets was killed (signal 9); from now on tpe alone makes them here"
+    assert lab.log().count(line) == 1
+
+
+@pytest.mark.slow
 def test_a_redis_that_is_killed_loses_no_set(lab) -> None:
     sid = bayes(lab, "--count", "25")
     lab.worker(2)

@@ -196,6 +196,8 @@ def test_what_is_there_already_says_whose_it_is_and_what_it_is_called(
     monkeypatch.setenv("HPQ_USER", "bob")
     said = desk.put(GRID, "--name", "second").stderr
     assert f"{sid} is me's sweep" in said and "its name is first: the name is not part" in said
+    said = desk.put(GRID, "--reuse").stderr
+    assert "nothing was added. --new --reuse begins another one with the older results" in said
     assert "me's" not in desk.put(GRID, "--new").stderr
     store.control(sid, "cancel")
     for verb in ("stop", "cancel"):

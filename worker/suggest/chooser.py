@@ -27,13 +27,16 @@ _MOST_GP = 200  # results that it learns from by default: its time rises with th
 
 
 class Chooser:
-    """All that is known of a sweep's sets. `begun` is how many there were when it was made."""
+    """All that is known of a sweep's sets. `begun` is how many there were when it was made; `auto`
+    is a Gaussian process only where it `may_gp`."""
 
     def __init__(
         self,
         search: Search,
         begun: int = 0,
         is_there: Callable[[str], bool] = is_installed,
+        *,
+        may_gp: bool = True,
     ) -> None:
         self._search = search
         self._seen: set[bytes] = set()
@@ -42,7 +45,8 @@ class Chooser:
         self._model: Model | None = None
         self._has_told = False
         # It would take what stands for a parameter that is not there for a value of it.
-        self._has_gp = not search.space.when and unaided(search.sampler, is_there) is None
+        is_flat = not search.space.when
+        self._has_gp = may_gp and is_flat and unaided(search.sampler, is_there) is None
         self.by = Sampler.RANDOM  # who made the last set
         if search.sampler is not Sampler.RANDOM:  # Optuna takes a second to import
             self._model = import_module("worker.suggest.model").Model(search, begun)

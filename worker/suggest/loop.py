@@ -36,13 +36,16 @@ _CLAIMS = 17  # that the pace is taken of: workers may all come at once, and the
 _SHARE = 0.01  # of a worker's time, which it may have to wait for sets
 _SLOW_S = 0.3  # what such a set takes, until one was made
 _BUSY = 0.5  # of the time between two claims, which a set that takes long may take
+_TRYING = 0.05  # of the time, which goes to seeing whether it still takes so long
 
 
 class Suggester:
     """Makes the sets of one sweep while it holds the lease."""
 
-    def __init__(self, search: Search, history: History, lead: Lead) -> None:
-        self._search, self._history, self._lead = search, history, lead
+    def __init__(
+        self, search: Search, history: History, lead: Lead, *, may_gp: bool = True
+    ) -> None:
+        self._search, self._history, self._lead, self._may_gp = search, history, lead, may_gp
         self._results = Results(search)
         self._warming = Thread()
         self._known = 0  # the highest number whose set is known
@@ -50,6 +53,7 @@ class Suggester:
         self._busy_since = self._made_at = time.monotonic()
         self._make_s: dict[Sampler, float] = {}  # to make a set
         self._gap_s = 0.0  # between two claims
+        self._without_gp = 0  # sets that others made since the last that took long
         self._claims: deque[int] = deque(maxlen=_CLAIMS)
 
     def run(self) -> str:
@@ -85,7 +89,7 @@ class Suggester:
 
     def begin(self) -> None:
         """Read what was, making nothing meanwhile; then make what is missing."""
-        self._chooser = Chooser(self._search, self._answer.rows)
+        self._chooser = Chooser(self._search, self._answer.rows, may_gp=self._may_gp)
         if lacks := unaided(self._search.sampler, is_installed):
             log.warning("%s, where this worker runs", lacks)
         while events := self._history.events():
@@ -141,8 +145,16 @@ class Suggester:
         its sets follow from the events alone."""
         if self._answer.ahead < 2:
             return False
+        if self._warming.is_alive():
+            return True
         slow_s = self._make_s.get(Sampler.GP, _SLOW_S)
-        return self._warming.is_alive() or 0 < self._gap_s < slow_s / _BUSY
+        return 0 < self._gap_s < slow_s / _BUSY and not self._is_stale
+
+    @property
+    def _is_stale(self) -> bool:
+        """True where it is long ago that a set was seen to take long."""
+        slow_s = self._make_s.get(Sampler.GP, _SLOW_S)
+        return self._without_gp * self._gap_s * _TRYING > slow_s
 
     def _see(self, event: Event) -> None:
         if event.what in ("created", "suggested"):
@@ -165,11 +177,12 @@ class Suggester:
     def _fill(self) -> None:
         """Make what is missing."""
         while self._answer.is_ok and len(self._results.waiting) < self._ahead():
-            self._busy_since = begun = time.monotonic()
+            self._busy_since = time.monotonic()
             number = self._known + 1
             hurried = self._chooser.is_drawing or self._is_hurried
             if not hurried:
                 self.get_ready()
+            begun = time.monotonic()  # no import is part of what a set takes
             params = self._chooser.ask(number, self._stand_ins(), is_hurried=hurried)
             by = self._chooser.by
             if params is None:
@@ -184,7 +197,13 @@ class Suggester:
             self._known = number + len(sets) - 1
             self._results.waiting.update(range(number, self._known + 1))
             self._made_at = time.monotonic()
-            self._make_s[by] = _smooth(self._make_s.get(by, 0.0), self._made_at - begun)
+            self._took(by, self._made_at - begun)
+
+    def _took(self, by: Sampler, took_s: float) -> None:
+        """Learn how long a set takes."""
+        is_first = by is Sampler.GP and self._is_stale
+        self._make_s[by] = _smooth(0.0 if is_first else self._make_s.get(by, 0.0), took_s)
+        self._without_gp = 0 if by is Sampler.GP else self._without_gp + 1
 
     def _stand_ins(self) -> dict[int, float]:
         running = sorted(self._results.running)
