@@ -132,13 +132,9 @@ def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) 
 
     introduction = Introduction(settings, who, device, access, slot, shelf, digest)
     keeps = _store(settings, retries=1, timeout_s=5.0)
+    send = partial(keeps.keep_provenance, digest, record)
     housekeeper = Housekeeper(
-        settings,
-        keeps,
-        lambda: introduction.now(stopping),
-        vitals,
-        outage,
-        lambda: keeps.keep_provenance(digest, record),
+        settings, keeps, lambda: introduction.now(stopping), vitals, outage, send
     )
     worker = _worker(settings, name, slot, outage, errand)
     shelf.say_if_another(doomed.stores())
