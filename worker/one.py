@@ -8,6 +8,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from redis.exceptions import RedisError
 
