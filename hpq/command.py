@@ -69,6 +69,12 @@ def template(command: tuple[str, ...], program: str | None) -> tuple[str, ...]:
     return tuple(single.get(item, item) for item in command or DEFAULT)
 
 
+def arguments(command: tuple[str, ...], params: Params) -> list[str]:
+    """A set's words in the form that a command gives them; `--name=value` where it names none."""
+    macro = next((item for item in command if item in _ARGS), "${args}")
+    return _ARGS[macro](params)
+
+
 def argv(
     command: tuple[str, ...],
     program: str,

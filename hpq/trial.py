@@ -237,6 +237,7 @@ class Trial:
     gone: str = ""  # who let its files go: keep, or rm (and an archive brought the sweep back)
     thinned: bool = False  # its log and points were dropped: the server was full
     reused: str = ""  # the trial of an older sweep whose result this is; it never ran here
+    seed: int | None = None  # what that result was seeded with; None: as its place here says
     group: Group | None = None  # in a ranking of sets with replicates: what they came to
     pruning: Pruning | None = None  # also of a trial that came to its end before it heard
 

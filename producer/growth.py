@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hpq import wire
 from hpq.errors import UserError
-from hpq.identity import digest, identity
+from hpq.identity import digest, identity, same_data
 from hpq.outcome import Grown
 from hpq.search.replicates import first_of
 from hpq.store_control import ROWS
@@ -66,6 +66,8 @@ def change_of(
     waiting = list(_waiting(session, sweep.id))
     outside = list(_outside(spec, waiting))
     new, there, notes = _new(session, sweep, spec, len(outside))
+    if line := _seed_stays(sweep, spec):
+        notes.append(line)
     edited = _edited(sweep, spec)
     if edited:
         notes.append(f"{', '.join(edited)}: not changed by --into; see `hpq set {sweep.id}`")
@@ -139,7 +141,17 @@ def _edited(sweep: Sweep, spec: SweepSpec) -> list[str]:
     """Keys of the file that are edited and that --into does not change."""
     before, now = latest_spec(sweep), spec.source
     keys = sorted({*before, *now} - _OF_GROWTH)
-    return [key for key in keys if before.get(key) != now.get(key)]
+    return [key for key in keys if not same_data(before.get(key), now.get(key))]
+
+
+def _seed_stays(sweep: Sweep, spec: SweepSpec) -> str:
+    """What to say of an edited seed: of random it draws other sets, but none is trained with it."""
+    if spec.seed == sweep.seed or (spec.method == "random" and spec.replicates == 1):
+        return ""
+    return (
+        f"seed: stays {sweep.seed}, for new trials, too; --into does not change it,"
+        f" {spec.seed} is a sweep of its own"
+    )
 
 
 # --- the sets ---------------------------------------------------------------------------------
@@ -147,15 +159,15 @@ def _edited(sweep: Sweep, spec: SweepSpec) -> list[str]:
 
 def _outside(spec: SweepSpec, waiting: Iterable[Trial]) -> Iterator[Trial]:
     """The waiting trials that the file leaves out."""
-    listed = {identity(params, i) for params, i in rows(spec.listed, spec.replicates)}
-    space = spec.source.get("parameters")
+    named = rows((*spec.listed, *spec.points), spec.replicates)
+    listed = {identity(params, i) for params, i in named}
+    is_grid = spec.method == "grid"
     for trial in waiting:
         replicate = (trial.id.number - 1) % spec.replicates
-        if spec.space is None:
-            is_there = identity(trial.params, replicate) in listed
-        else:
+        is_there = identity(trial.params, replicate) in listed
+        if spec.space is not None and not is_there:
             first = first_of(dict(trial.params), replicate)
-            is_there = isinstance(space, dict) and is_inside(first, space, spec.space)
+            is_there = is_inside(first, spec.space, is_grid=is_grid)
         if not is_there:
             yield trial
 
@@ -175,7 +187,7 @@ def _new(
         line = f"{trials_of(stay)} stay, and the file asks for {count(spec)}: none is added"
         return [], stay, [line]
     before = latest_spec(sweep)
-    same = all(before.get(key) == spec.source.get(key) for key in _OF_THE_SPACE)
+    same = all(same_data(before.get(key), spec.source.get(key)) for key in _OF_THE_SPACE)
     same = same and before.get("seed", 0) == spec.seed
     every = sets(replace(spec, run_cap=total + wanted))
     if same:

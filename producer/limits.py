@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 from hpq import wire
 from hpq.errors import UserError
+from producer.sweepfile.schema import TOP
 
 TAG = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
 _DURATION = re.compile(r"(?P<n>\d+(?:\.\d+)?)(?P<unit>[smhd]?)\Z")
@@ -48,7 +49,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "canary": ("canary", _whole(0, 1_000_000)),
 }
 
-_METRIC = frozenset({"metric", "goal"})
+_CLOSE = 0.75  # of a word misspelt; metric is nearer to retries than difflib's 0.6
 _DURATIONS = frozenset({"timeout_s", "stall_s"})
 
 
@@ -62,14 +63,7 @@ def limits(changes: Sequence[str]) -> dict[str, str]:
     for text in changes:
         key, equals, value = text.partition("=")
         if not equals or key not in _KEYS:
-            if equals and key.partition(".")[0] in _METRIC:
-                raise UserError(
-                    f"{text}: a sweep's metric stays as it is; set it in the file and"
-                    " `hpq enqueue FILE --reuse`: what was trained is taken, not trained again"
-                )
-            close = get_close_matches(key, _KEYS, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise UserError(f"{text}: write KEY=VALUE, KEY one of {', '.join(_KEYS)}{hint}")
+            raise _no_limit(text, key)
         name, check = _KEYS[key]
         try:
             fields[name] = check(value)
@@ -78,6 +72,21 @@ def limits(changes: Sequence[str]) -> dict[str, str]:
     if not fields:
         raise UserError(f"say what to change: KEY=VALUE, KEY one of {', '.join(_KEYS)}")
     return fields
+
+
+def _no_limit(text: str, key: str) -> UserError:
+    if key.partition(".")[0] in ("metric", "goal"):
+        return UserError(
+            f"{text}: a sweep's metric stays as it is; set it in the file and"
+            " `hpq enqueue FILE --reuse`: what was trained is taken, not trained again"
+        )
+    if key in TOP and key not in _KEYS and key != "name":
+        return UserError(
+            f"{text}: {key} is part of what the sweep is; edit the file and enqueue it"
+        )
+    close = get_close_matches(key, _KEYS, n=1, cutoff=_CLOSE)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return UserError(f"{text}: write KEY=VALUE, KEY one of {', '.join(_KEYS)}{hint}")
 
 
 def in_words(fields: Mapping[str, str]) -> str:

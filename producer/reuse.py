@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from hpq.identity import identity
-from hpq.search.replicates import replicated
+from hpq.search.replicates import replicated, seed_at, seed_of_result
 from hpq.sweep import Launch, Metric, Sweep, Take
-from hpq.trial import Json, Trial, TrialState
+from hpq.trial import Json, Params, Trial, TrialState
 from hpq.view import View
 from producer.inside import is_inside
 from producer.place import Place, place_of_sweep
@@ -28,16 +28,25 @@ class Reuse(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a sweep runs, where it lies, and what it measures."""
+    """What a sweep runs, where it lies, what it measures, and what its trials are seeded with.
+
+    `any_seed`: results of another seed pass, and keep theirs.
+    """
 
     launch: Launch
     place: Place
     metric: Metric | None = None
+    seed: int = 0
+    any_seed: bool = False
 
 
 def older_results(view: View, wanted: Wanted, which: Reuse) -> dict[bytes, Trial]:
-    """Trials with a result by the identity of their set; the newest sweep's where several fit."""
+    """Trials with a result by the mark of their set; the newest sweep's where several fit.
+
+    Where another seed passes, such a one is found under the mark of the wanted seed, too.
+    """
     found: dict[bytes, Trial] = {}
+    others: dict[bytes, Trial] = {}
     for sweep in same_code(view, wanted, which):
         fits = compares(sweep, wanted.metric)
         if not fits or not (sweep.counts.finished or sweep.counts.failed):
@@ -45,9 +54,23 @@ def older_results(view: View, wanted: Wanted, which: Reuse) -> dict[bytes, Trial
         for trial in view.all_trials(sweep.id):
             result = _result(trial, sweep, wanted.metric)
             if result is not None:
-                replicate = (trial.id.number - 1) % sweep.replicates
-                found.setdefault(identity(trial.params, replicate), result)
-    return found
+                seed = seed_of_result(sweep, trial)
+                result = replace(result, seed=seed)
+                found.setdefault(mark_of(trial.params, seed), result)
+                here = seed_at(wanted.seed, 0, trial.params)
+                others.setdefault(mark_of(trial.params, here), result)
+    return others | found if wanted.any_seed else found
+
+
+def mark_of(params: Params, seed: int) -> bytes:
+    """What results have in common that stand for each other: a set, and what it was seeded with."""
+    return identity(params, seed)
+
+
+def marks_of(params: dict[str, Json], spec: SweepSpec) -> list[bytes]:
+    """The mark of each replicate of a file's set."""
+    every = replicated(params, spec.replicates)
+    return [mark_of(again, seed_at(spec.seed, i, again)) for i, again in enumerate(every)]
 
 
 def _result(trial: Trial, sweep: Sweep, metric: Metric | None) -> Trial | None:
@@ -66,15 +89,15 @@ def _result(trial: Trial, sweep: Sweep, metric: Metric | None) -> Trial | None:
 def sets_inside(older: Mapping[bytes, Trial], spec: SweepSpec) -> Iterator[dict[str, Json]]:
     """Sets with older results that lie in a file's space, each once; where a file has replicates,
     those of which every replicate has a result."""
-    entries = spec.source.get("parameters")
-    points = {identity(point) for point in spec.points}
-    for mark, trial in older.items():
+    taken = {one for point in spec.points for one in marks_of(point, spec)}
+    for first, trial in older.items():
         params = dict(trial.params)
-        if spec.space is None or not isinstance(entries, dict) or mark in points:
+        every = marks_of(params, spec)
+        is_whole = every[0] == first and all(other in older for other in every)
+        if spec.space is None or not is_whole or not taken.isdisjoint(every):
             continue
-        every = [identity(p, i) for i, p in enumerate(replicated(params, spec.replicates))]
-        is_whole = every[0] == mark and all(other in older for other in every)
-        if is_whole and is_inside(params, entries, spec.space):
+        if is_inside(params, spec.space):
+            taken.update(every)
             yield params
 
 

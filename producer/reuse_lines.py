@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+from hpq.search.replicates import SEED
 from hpq.sweep import Metric, Sweep, Take
 from hpq.trial import Trial
 from hpq.view import View
@@ -71,6 +72,8 @@ def _reason(view: View, sweep: Sweep, wanted: Wanted, which: Reuse) -> str:
         return f"no trial with one of these sets has a last {clean(wanted.metric.name)}"
     if not sweep.counts.finished:
         return "no trial is finished"
+    if sweep.seed != wanted.seed and not wanted.any_seed and not _has_own_seeds(sweep):
+        return f"the seed is another, {sweep.seed}"
     return "no finished trial has one of these sets"
 
 
@@ -84,6 +87,11 @@ def _other_metric(sweep: Sweep, now: Metric | None) -> str:
     pruned = sweep.counts.pruned and now.take is Take.LAST
     more = f", and by that {trials_of(sweep.counts.pruned)} were pruned" if pruned else ""
     return f"the metric is another ({there} there, {here} here){more}"
+
+
+def _has_own_seeds(sweep: Sweep) -> bool:
+    parameters = sweep.spec.get("parameters")
+    return isinstance(parameters, dict) and SEED in parameters
 
 
 def _difference(view: View, sweep: Sweep, wanted: Wanted) -> str:

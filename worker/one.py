@@ -131,12 +131,14 @@ def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) 
     )
 
     introduction = Introduction(settings, who, device, access, slot, shelf, digest)
+    keeps = _store(settings, retries=1, timeout_s=5.0)
     housekeeper = Housekeeper(
         settings,
-        _store(settings, retries=1, timeout_s=5.0),
+        keeps,
         lambda: introduction.now(stopping),
         vitals,
         outage,
+        lambda: keeps.keep_provenance(digest, record),
     )
     worker = _worker(settings, name, slot, outage, errand)
     shelf.say_if_another(doomed.stores())

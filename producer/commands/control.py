@@ -219,7 +219,8 @@ def _cap(session: Session, it: Sweep, most: int) -> str:
     if it.sampler:
         line = f"; {what}, {done.trials} so far"
     elif done.trials < most:
-        line += f"; `hpq enqueue FILE --count {most} --into {it.id}` adds more"
+        more = most - done.trials
+        line += f"; `hpq enqueue FILE --count {most} --into {it.id}` adds up to {more} more"
     if most and done.trials > most:
         line += ": what has begun is not undone"
     return line

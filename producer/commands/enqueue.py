@@ -31,6 +31,7 @@ from producer.commands.options import (
 )
 from producer.commands.sweep_file import read_file, reuse_of, tags_of
 from producer.enqueue import Enqueued
+from producer.look.early_lines import target_words
 from producer.look.text import clean, size, trials_of
 from producer.progress import Bar
 from producer.session import Session, open_session
@@ -94,7 +95,7 @@ def enqueue(
             warn=warn,
         )
         bar.close()
-        say(session, done, as_json=json, name=name)
+        say(session, done, as_json=json, name=name, reuse=reuse)
     raise typer.Exit(int(ExitCode.DONE))
 
 
@@ -112,6 +113,8 @@ def _size(sweep: Sweep) -> str:
 
 def _queued(sweep: Sweep, count: int, reused: int) -> str:
     """What was enqueued; where sets are made while the sweep runs, by whom."""
+    if sweep.reached:
+        return f"nothing to train; {target_words(sweep)}"
     if not sweep.sampler:
         return f"{trials_of(count - reused)} queued"
     if sweep.counts.is_open_ended:
@@ -141,6 +144,18 @@ def _say_whose(session: Session, sweep: Sweep, name: str | None) -> None:
         )
 
 
+def _say_there(sweep: Sweep, reuse: bool) -> None:
+    """Say that nothing was done, and what makes another sweep."""
+    remedy = "--new makes another sweep of them"
+    if reuse:
+        remedy = "--new --reuse begins another one with the older results"
+    print(
+        f"{sweep.id}: the same file, seed and code are there ({sweep.state},"
+        f" {_size(sweep)}); nothing was added. {remedy}",
+        file=sys.stderr,
+    )
+
+
 def say(
     session: Session,
     done: Enqueued,
@@ -148,6 +163,7 @@ def say(
     as_json: bool,
     is_run: bool = False,
     name: str | None = None,
+    reuse: bool = False,
 ) -> None:
     """Say what was enqueued: data on stdout, the rest on stderr."""
     sweep = session.view.sweep(done.sid)
@@ -173,11 +189,7 @@ def say(
             left = f"{int(counts.planned) - counts.ended} of {trials_of(int(counts.planned))} left"
         print(f"{done.sid}: goes on, {left}", file=sys.stderr)
     else:
-        print(
-            f"{done.sid}: the same file, seed and code are there ({sweep.state},"
-            f" {_size(sweep)}); nothing was added. --new makes another sweep of them",
-            file=sys.stderr,
-        )
+        _say_there(sweep, reuse)
         _say_whose(session, sweep, name)
     if is_run:
         return

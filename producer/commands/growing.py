@@ -12,6 +12,7 @@ from producer.asking import ask, mine
 from producer.growth import Change, apply, change_of
 from producer.look.flat import pairs
 from producer.look.out import talk
+from producer.look.planned import set_words
 from producer.look.text import clean, trials_of
 from producer.progress import Bar
 from producer.session import Session
@@ -90,7 +91,7 @@ def _show(sweep: Sweep, change: Change, outside: int) -> None:
         seeds = sweep.replicates
         times = f"  ×{seeds} seeds" if seeds > 1 else ""
         new = [params for params, replicate in change.new if replicate == 0]
-        some = [pairs(params, params) + times for params in new[:_SHOWN]]
+        some = [set_words(params) + times for params in new[:_SHOWN]]
         _list(f"{trials_of(len(change.new))} to add", "+", some, len(new))
     if outside:
         gone = [f"#{t.id.number} {pairs(t.params, sweep.varying)}" for t in change.outside[:_SHOWN]]

@@ -135,7 +135,7 @@ def _record(
     took: Mapping[str, int] | None,
 ) -> dict[str, Any]:
     if isinstance(one, Unreadable):
-        return {"id": one.id, "state": "unreadable", "why": one.why}
+        return {"id": one.id, "sweep": one.id, "state": "unreadable", "why": one.why}
     record = sweep_record(one, best[one.id]) | {"not_taken": waits.get(one.id)}
     return record if took is None else record | {"about_bytes": took[one.id]}
 

@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from hpq.sweep import Launch
-from producer import late, past
 from producer import launch as launching
+from producer import past
 from producer.commands import growing
 from producer.commands.options import (
     AsJson,
@@ -29,8 +29,9 @@ from producer.commands.options import (
 )
 from producer.commands.sweep_file import read_file
 from producer.look.early_lines import rule_words
-from producer.look.flat import flat
-from producer.look.planned import hours_line, past_record, said
+from producer.look.out import show_lines
+from producer.look.planned import hours_line, past_record, rest_words, set_words
+from producer.look.style import Span
 from producer.look.text import trials_of
 from producer.scaffold.placeholders import unfilled
 from producer.session import open_session
@@ -88,12 +89,11 @@ def plan(
     for line in _head(spec, launch, total):
         print(line)
     _say_known(spec, known, total)
-    for number, params in enumerate(some, 1):
-        print(f"{number:>6}  " + " ".join(f"{k}={said(v)}" for k, v in flat(params).items()))
-    if spec.method == "bayes":
-        print(f"   ... then by {late.sampler_of(spec)}, from the results")
-    elif total is None or total > len(some) * spec.replicates:
-        print("   ...")
+    rows = enumerate(some, 1)
+    show_lines(([Span(f"{n:>6}  "), Span(set_words(params))] for n, params in rows), whole=True)
+    rest = rest_words(spec, len(some), total)
+    if rest is not None:
+        print(f"   ... {rest}".rstrip())
 
 
 def _say_known(spec: SweepSpec, known: past.Past | str | None, total: int | None) -> None:

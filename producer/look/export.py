@@ -14,13 +14,14 @@ from typing import Any, TextIO
 
 import yaml
 
+from hpq.command import arguments
 from hpq.inert import CONTROL
-from hpq.search.replicates import replicate_of, seed_of
+from hpq.search.replicates import replicate_of, seed_of_result
 from hpq.sweep import Sweep
 from hpq.trial import Json, Params, Trial
 from producer.look.flat import pick
 from producer.look.records import iso
-from producer.look.text import clean_block, flag
+from producer.look.text import clean_block
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _FIXED = (
@@ -75,8 +76,7 @@ def write_csv(
             trial.reused or None,
         ]
         if more:
-            number = trial.id.number
-            row += [replicate_of(sweep, number), seed_of(sweep, number, trial.params)]
+            row += [replicate_of(sweep, trial.id.number), seed_of_result(sweep, trial)]
         writer.writerow(row)
 
 
@@ -122,14 +122,20 @@ def to_yaml(value: Any) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=10**9)
 
 
-def to_args(params: Params) -> str:
-    """`--lr=0.1 --opt=adam`, quoted for a shell."""
-    return shell_line(flag(name, value) for name, value in params.items())
+def to_args(params: Params, command: tuple[str, ...] = ()) -> str:
+    """`--lr=0.1 --opt=adam`, or the form that the sweep's command asks for, quoted for a shell."""
+    return shell_line(arguments(command, params))
 
 
 def shell_line(words: Iterable[str]) -> str:
     """Words as a shell reads them; what could act on a terminal stands in bash's $'\\x1b'."""
-    return " ".join(_ansi_c(w) if CONTROL.search(w) else shlex.quote(w) for w in words)
+    return " ".join(_ansi_c(word) if CONTROL.search(word) else _quoted(word) for word in words)
+
+
+def _quoted(word: str) -> str:
+    """In double quotes where that reads better: "--model={'width': 16}"."""
+    # What means something between them, to an interactive shell too, stays in single quotes.
+    return f'"{word}"' if "'" in word and not re.search(r'["$`\\!]', word) else shlex.quote(word)
 
 
 def _ansi_c(word: str) -> str:

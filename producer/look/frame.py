@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from hpq.snapshot import Snapshot, Worker
 from hpq.sweep import SweepState
+from hpq.trial import Trial
 from producer.cluster.pods import Crew
 from producer.look import pods
-from producer.look.style import Line, Span, Style
-from producer.look.tables import Column, lay
-from producer.look.text import clean, duration
-from producer.look.trial_rows import column_names, trial_columns, trial_row
+from producer.look.style import Line, Span, Style, fold
+from producer.look.tables import Column, Layout, lay
+from producer.look.text import clean, duration, trials_of, width
+from producer.look.trial_rows import column_names, curve_rooms, trial_columns, trial_row
 from producer.look.verdict import needs_you, note, verdict
 
 _LONGEST = 5  # lines of what needs the user
@@ -50,10 +51,14 @@ def frame(scene: Scene, columns: int, rows: int) -> list[Line]:
     if rows < ROOMY_ROWS:
         return [*head, *_body(scene, columns, room)[0]]
     body, legend = _body(scene, columns, room - 1)
+    foot = _foot(scene, legend, columns)
+    if len(foot) > 1:
+        body, legend = _body(scene, columns, room - len(foot))
+        foot = _foot(scene, legend, columns)
     if not scene.is_live:
-        return [*head, *body, *([[Span(legend, Style.DIM)]] if legend else [])]
-    blanks: list[Line] = [[]] * (rows - len(head) - len(body) - 1)
-    return [*head, *body, *blanks, [Span(_footer(scene, legend), Style.DIM)]]
+        return [*head, *body, *foot]
+    blanks: list[Line] = [[]] * (rows - len(head) - len(body) - len(foot))
+    return [*head, *body, *blanks, *foot]
 
 
 def _head(scene: Scene, columns: int, rows: int) -> list[Line]:
@@ -79,16 +84,26 @@ def _notes(scene: Scene, columns: int, room: int, most: int) -> list[Line]:
     return out
 
 
-def _footer(scene: Scene, legend: str) -> str:
+def _foot(scene: Scene, legend: Sequence[str], columns: int) -> list[Line]:
+    """What keys do and how to read the table, in one line or else in two; printed once, whole."""
     running, total = len(scene.snapshot.running), scene.snapshot.sweep.counts.running
-    text = scene.on_quit
-    if running < total or scene.skip:
-        text += f"  ↑↓ scroll: running {scene.skip + 1}–{scene.skip + running} of {total}"
-    return f"{text}  {legend}" if legend else text
+    keys = [scene.on_quit] if scene.is_live else []
+    if scene.is_live and (running < total or scene.skip):
+        keys.append(f"↑↓ scroll: running {scene.skip + 1}–{scene.skip + running} of {total}")
+    items = [*keys, *legend]
+    text = "  ".join(items)
+    if len(items) > 1 and width(text) > columns:
+        items = ["  ".join(items[:-1]), items[-1]]
+    else:
+        items = [text] if text else []
+    lines: list[Line] = [[Span(item, Style.DIM)] for item in items]
+    if scene.is_live:
+        return lines
+    return [part for line in lines for part in fold(line, columns)]
 
 
-def _body(scene: Scene, columns: int, room: int) -> tuple[list[Line], str]:
-    """The lines, and what the parameters' titles are in full that had to be shortened."""
+def _body(scene: Scene, columns: int, room: int) -> tuple[list[Line], list[str]]:
+    """The lines, and what the table lacks: parameters left out, titles in full."""
     shot = scene.snapshot
     parts = (shot.running, shot.recent, shot.best)
     titles = 1 if any(parts) else 0
@@ -102,10 +117,7 @@ def _body(scene: Scene, columns: int, room: int) -> tuple[list[Line], str]:
         part[: max(0, n - bool(head))]
         for part, head, n in zip(parts, _HEADINGS, shares, strict=False)
     ]
-    table = [[trial_row(t, shot, scene.curves, columns) for t in part] for part in cut]
-    layout = lay(
-        trial_columns(shot.sweep, columns), [row for part in table for row in part], columns
-    )
+    table, layout = _table(scene, cut, columns)
     out: list[Line] = [layout.header()] if any(table) else []
     for head, part in zip(_HEADINGS, table, strict=True):
         if part:
@@ -118,7 +130,28 @@ def _body(scene: Scene, columns: int, room: int) -> tuple[list[Line], str]:
         rows = [*troubled, *crew][: shares[3] - 1]  # what is wrong is seen first
         # A rule announces rows; without any it would look as if they were missing.
         out += [_heading(words, columns), *rows] if rows else [[Span(words, Style.DIM)]]
-    return out, layout.legend(column_names(shot.sweep)) if any(table) else ""
+    return out, _missing(scene, layout) if any(table) else []
+
+
+def _table(
+    scene: Scene, parts: Sequence[Sequence[Trial]], columns: int
+) -> tuple[list[list[list[Span]]], Layout]:
+    """The rows of each part, with curves as wide as they may be, and the layout of all."""
+    shot, heads = scene.snapshot, trial_columns(scene.snapshot.sweep, columns)
+    for room in curve_rooms(columns):
+        table = [[trial_row(t, shot, scene.curves, columns, room) for t in p] for p in parts]
+        layout = lay(heads, [row for part in table for row in part], columns)
+        if layout.is_whole:
+            break
+    return table, layout
+
+
+def _missing(scene: Scene, layout: Layout) -> list[str]:
+    """`+3 parameters`, and what the titles are in full that had to be shortened."""
+    sweep = scene.snapshot.sweep
+    gone = layout.left_out([clean(name) for name in sweep.varying])
+    legend = layout.legend(column_names(sweep))
+    return [*([f"+{trials_of(gone, 'parameter')}"] if gone else []), *([legend] if legend else [])]
 
 
 def _crew_rows(scene: Scene, columns: int) -> tuple[list[Line], list[Line]]:

@@ -1,13 +1,16 @@
-"""The hours that `hpq plan` expects, from what trials took before. Pure."""
+"""What `hpq plan` says of the sets, and the hours it expects from older trials. Pure."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from hpq.trial import Json
-from producer.look.text import clean, duration, trials_of
+from hpq.trial import Json, Params
+from producer.late import sampler_of
+from producer.look.flat import flat
+from producer.look.text import clean, duration, trials_of, value
 from producer.past import Past
 from producer.sweepfile.scalars import DOUBTFUL, resolve
+from producer.sweepfile.spec import SweepSpec, sets
 
 
 def hours_line(past: Past, count: int | None, *, at_most: bool) -> str:
@@ -28,15 +31,34 @@ def hours_line(past: Past, count: int | None, *, at_most: bool) -> str:
     return f"{about} {total}: {trials_of(count)} of {each} {known}"
 
 
-def said(value: Json) -> Json:
-    """A value of a set, in quotes where it is a text that looks like a number or another word."""
-    if not isinstance(value, str):
-        return value
+def set_words(params: Params) -> str:
+    """A set as people read it: `lr=0.03 optimizer.name=adam`."""
+    return " ".join(f"{clean(name)}={said(v)}" for name, v in flat(params).items())
+
+
+def said(param: Json) -> str:
+    """A value, in quotes where it is a text that looks like a number or another word."""
+    if not isinstance(param, str):
+        return value(param)
     try:
-        is_text = resolve(value) == value and not DOUBTFUL.match(value)
+        is_text = resolve(param) == param and not DOUBTFUL.match(param)
     except ValueError:
         is_text = False
-    return value if is_text else f"'{value}'"
+    return clean(param) if is_text else f"'{clean(param)}'"
+
+
+def rest_words(spec: SweepSpec, shown: int, total: int | None) -> str | None:
+    """What comes after the sets that are shown; None for nothing, "" for more of the same."""
+    if spec.method != "bayes":
+        return "" if total is None or total > shown * spec.replicates else None
+    known = sum(1 for _ in sets(spec))  # a few, which follow from no result
+    parts = []
+    if known > shown:
+        how = "drawn at random" if shown >= len(spec.points) else "before any result"
+        parts.append(f"{known - shown} more {how} (--first {known})")
+    if total is None or total > known * spec.replicates:
+        parts.append(f"then by {sampler_of(spec)}, from the results")
+    return ", ".join(parts) or None
 
 
 def past_record(past: Past, count: int | None) -> dict[str, Any]:

@@ -73,6 +73,7 @@ class Tally:
 
     sweep: Sweep
     objectives: list[float] = field(default_factory=list)
+    pruned: int = 0  # of those with an objective
     reused: int = 0  # trials with the result of an older sweep's
     total_ms: int = 0  # of all attempts
     before_ms: int = 0  # of those that another attempt followed
@@ -90,6 +91,7 @@ class Tally:
             self.before_ms += trial.before_ms
             if trial.objective is not None and trial.state in _RANKED:
                 self.objectives.append(trial.objective)
+                self.pruned += trial.state is TrialState.PRUNED
                 leaves = {**flat(trial.params), **trial.params}
                 for name in self.sweep.varying:
                     if name in leaves:  # a condition may have left it out

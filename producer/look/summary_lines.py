@@ -46,7 +46,8 @@ def effect_lines(tally: Tally, columns: int = 1_000) -> Iterator[Line]:
         return
     name = clean(tally.sweep.metric.name) if tally.sweep.metric else "objective"
     yield []
-    yield [Span(f"mean {name} by value, the widest spread first", Style.DIM)]
+    among = f", {trials_of(tally.pruned, 'pruned trial')} among them" if tally.pruned else ""
+    yield [Span(f"mean {name} by value{among}, the widest spread first", Style.DIM)]
     shown = effects[:_MOST_EFFECTS]
     wide = max(width(e.param) for e in shown)
     label = max(width(level.label) for e in shown for level in e.levels)
@@ -56,7 +57,7 @@ def effect_lines(tally: Tally, columns: int = 1_000) -> Iterator[Line]:
     room = min(_BAR, columns - wide - label - means - most - 4 * 2)
     room = room if room >= _LEAST_BAR else 0
     for e in shown:
-        yield from _one(e, wide, label, tally, scale, room)
+        yield from _one(e, (wide, label, means), tally, scale, room)
     if room and not scale.is_from_zero:
         yield [Span(f"(bars begin at {measure(scale.low)})", Style.DIM)]
 
@@ -66,8 +67,9 @@ def _number_of(level: Level) -> str:
 
 
 def _one(
-    effect: Effect, wide: int, label: int, tally: Tally, scale: Scale, room: int
+    effect: Effect, sizes: tuple[int, int, int], tally: Tally, scale: Scale, room: int
 ) -> Iterator[Line]:
+    wide, label, number = sizes
     metric = tally.sweep.metric
     means = [level.mean for level in effect.levels]
     best = max(means) if metric and metric.goal is Goal.MAXIMIZE else min(means)
@@ -76,7 +78,7 @@ def _one(
         style = Style.BOLD if level.mean == best else Style.PLAIN
         yield [
             Span(f"{pad(name, wide)}  {pad(level.label, label)}  "),
-            Span(measure(level.mean), style),
+            Span(pad(measure(level.mean), number, right=True), style),
             *([Span(f"  {pad(bar(level.mean, scale, room), room)}", Style.CYAN)] if room else []),
             Span(f"  {_number_of(level)}", Style.DIM),
         ]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from producer.look.style import Line, Span, Style
-from producer.look.text import abbreviate, pad, width
+from producer.look.text import abbreviate, is_number, narrowest, pad, rounded, width
 
 GAP = 2
 _WORD = 6  # columns of a title that says as much as the whole: state, time, step
@@ -20,7 +20,8 @@ _WORD = 6  # columns of a title that says as much as the whole: state, time, ste
 class Column:
     """A column: `keep` decides who goes first (low) where the width does not do for all.
 
-    `least` is what its cells may be cut to; None = they are not cut (numbers).
+    `least` is what its words may be cut to, numbers among them are rounded instead; None = its
+    cells stay as they are.
     """
 
     title: str
@@ -35,11 +36,12 @@ class Layout:
 
     columns: Sequence[Column]
     widths: Sequence[int | None]  # None = left out
+    is_whole: bool  # nothing is left out, and every value stands as it is
 
-    @property
-    def left_out(self) -> int:
-        """How many columns did not fit."""
-        return sum(w is None for w in self.widths)
+    def left_out(self, names: Collection[str]) -> int:
+        """How many columns with these titles did not fit."""
+        sizes = zip(self.columns, self.widths, strict=True)
+        return sum(size is None and column.title in names for column, size in sizes)
 
     def header(self) -> Line:
         """The titles, shortened to their columns."""
@@ -47,9 +49,13 @@ class Layout:
         return self.row([Span(abbreviate(c.title, size or 0), Style.DIM) for c, size in sizes])
 
     def legend(self, names: Collection[str]) -> str:
-        """What those names are in the titles that had to be shortened: `v_loss = val_loss`."""
-        sizes = zip(self.columns, self.widths, strict=True)
-        short = [(abbreviate(c.title, size), c.title) for c, size in sizes if size]
+        """What those names are in the titles that had to be shortened: `v_loss = val_loss`.
+
+        Those of the columns that are kept longest come first, the metric before parameters.
+        """
+        sizes = [(c, n) for c, n in zip(self.columns, self.widths, strict=True) if n]
+        sizes.sort(key=lambda pair: -pair[0].keep)
+        short = [(abbreviate(column.title, size), column.title) for column, size in sizes]
         return ", ".join(f"{shown} = {title}" for shown, title in short if shown != title in names)
 
     def row(self, cells: Sequence[Span]) -> Line:
@@ -60,8 +66,23 @@ class Layout:
                 continue
             if out:
                 out.append(Span(" " * GAP))
-            out.append(Span(pad(cell.text, size, right=column.right), cell.style))
+            out.append(Span(pad(_fitted(cell.text, size), size, right=column.right), cell.style))
         return out
+
+
+def _fitted(text: str, columns: int) -> str:
+    """The text, or the number rounded to its column: one that is cut would be another number."""
+    if width(text) <= columns or not is_number(text):
+        return text
+    short = rounded(text, columns)
+    return short if len(short) <= columns else "…"
+
+
+def _floor(text: str, least: int | None) -> int:
+    """How narrow a cell may get."""
+    if least is None:
+        return width(text)
+    return narrowest(text) if is_number(text) else min(width(text), least)
 
 
 def lay(columns: Sequence[Column], rows: Sequence[Sequence[Span]], total: int) -> Layout:
@@ -69,8 +90,8 @@ def lay(columns: Sequence[Column], rows: Sequence[Sequence[Span]], total: int) -
     titles = [width(column.title) for column in columns]
     cells = [max((width(row[i].text) for row in rows), default=0) for i in range(len(columns))]
     floors = [
-        max(1, min(title, 3), cell if column.least is None else min(cell, column.least))
-        for column, title, cell in zip(columns, titles, cells, strict=True)
+        max([1, min(title, 3), *(_floor(row[i].text, column.least) for row in rows)])
+        for i, (column, title) in enumerate(zip(columns, titles, strict=True))
     ]
     shown = list(range(len(columns)))
     while len(shown) > 1 and _size([floors[i] for i in shown]) > total:
@@ -81,7 +102,10 @@ def lay(columns: Sequence[Column], rows: Sequence[Sequence[Span]], total: int) -
     _squeeze(widths, {i: max(cells[i], words[i]) for i in shown}, total)
     _squeeze(widths, words, total)
     _squeeze(widths, {i: floors[i] for i in shown}, total)
-    return Layout(columns=columns, widths=[widths.get(i) for i in range(len(columns))])
+    is_whole = len(widths) == len(columns) and all(widths[i] >= cells[i] for i in widths)
+    _lengthen(widths, columns, cells, total)
+    sizes = [widths.get(i) for i in range(len(columns))]
+    return Layout(columns=columns, widths=sizes, is_whole=is_whole)
 
 
 def _size(widths: Sequence[int]) -> int:
@@ -95,3 +119,15 @@ def _squeeze(widths: dict[int, int], floors: Mapping[int, int], total: int) -> N
         if not spare:
             return
         widths[max(spare, key=lambda i: widths[i])] -= 1
+
+
+def _lengthen(
+    widths: dict[int, int], columns: Sequence[Column], cells: Sequence[int], total: int
+) -> None:
+    """Gives what shortened titles leave blank to those that say more with it."""
+    short = [i for i in widths if width(columns[i].title) > widths[i]]
+    for i in short:
+        widths[i] = max(min(cells[i], widths[i]), width(abbreviate(columns[i].title, widths[i])))
+    for i in sorted(short, key=lambda i: -columns[i].keep):
+        most = widths[i] + total - _size(list(widths.values()))
+        widths[i] = max(widths[i], width(abbreviate(columns[i].title, most)))

@@ -11,7 +11,6 @@ import math
 import re
 import unicodedata
 
-from hpq import command
 from hpq.inert import CONTROL
 from hpq.sweep import Counts
 from hpq.trial import Json
@@ -83,6 +82,36 @@ def pad(text: str, columns: int, *, right: bool = False) -> str:
     text = fit(text, columns)
     blanks = " " * (columns - width(text))
     return blanks + text if right else text + blanks
+
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
+_WHOLE = 10  # columns: whole numbers up to here stay as they are, as 32 bits of a seed do
+
+
+def is_number(text: str) -> bool:
+    """True for a cell that is a number, which may be rounded but never cut."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def rounded(text: str, columns: int) -> str:
+    """A number's text with as many digits as fit, never without its size: 1.613e-5, 1.6e-5.
+
+    Whole numbers of a usual length stay. Where not even one digit fits, it is one digit.
+    """
+    if len(text) <= columns or (text.lstrip("-").isdigit() and len(text) <= _WHOLE):
+        return text
+    short = ""
+    for digits in (4, 3, 2, 1):
+        for form in (f".{digits}g", f".{digits - 1}e"):
+            short = re.sub(r"e([+-])0*", r"e\1", f"{float(text):{form}}").replace("e+", "e")
+            if len(short) <= columns:
+                return short
+    return short
+
+
+def narrowest(text: str) -> int:
+    """How many columns a number needs with two digits of it."""
+    return min(len(text), len(rounded(text, 0)) + 2)
 
 
 def abbreviate(name: str, columns: int) -> str:
@@ -162,8 +191,3 @@ def size(count: float) -> str:
 def exact_seconds(ms: float) -> str:
     """Milliseconds as 2.31s, however many."""
     return f"{ms / 1000:.2f}s"
-
-
-def flag(name: str, param: Json) -> str:
-    """`--lr=0.1`, as W&B hands a parameter to a program (not quoted for a shell)."""
-    return f"--{name}={command.text(param)}"

@@ -25,8 +25,9 @@ STATE_STYLE = {
     TrialState.CANCELLED: Style.YELLOW,
 }
 _FIRST_TO_STAY = (75, 70, 55)  # the first varying parameters outlive the curve and the step
-CURVE, CURVE_WIDE = 12, 24  # columns
+_CURVES, _CURVES_WIDE = (12, 9, 6), (24, 18, 12, 9, 6)  # columns, the widest that fits
 _ROOMY = 80  # columns, from which a state may be three words
+MOST_CURVE = _CURVES_WIDE[0]
 WIDE = 120  # columns of a terminal that has room for wide curves
 
 
@@ -48,6 +49,11 @@ def trial_columns(sweep: Sweep, columns: int) -> list[Column]:
     ]
 
 
+def curve_rooms(columns: int) -> tuple[int, ...]:
+    """How wide curves may be in a terminal, from the widest: they give room before values do."""
+    return _CURVES_WIDE if columns >= WIDE else _CURVES
+
+
 def column_names(sweep: Sweep, metrics: Sequence[str] = ()) -> set[str]:
     """The titles that are names of the user's: parameters and metrics."""
     metric = {clean(sweep.metric.name)} if sweep.metric else set[str]()
@@ -55,9 +61,13 @@ def column_names(sweep: Sweep, metrics: Sequence[str] = ()) -> set[str]:
 
 
 def trial_row(
-    trial: Trial, snapshot: Snapshot, curves: Mapping[int, Sequence[float]], columns: int
+    trial: Trial,
+    snapshot: Snapshot,
+    curves: Mapping[int, Sequence[float]],
+    columns: int,
+    curve_room: int,
 ) -> list[Span]:
-    """The cells of one trial."""
+    """The cells of one trial in a terminal of so many columns."""
     sweep = snapshot.sweep
     running = trial.state is TrialState.RUNNING
     taken = max(0, snapshot.at_ms - trial.claimed_ms) if running else trial.duration_ms
@@ -68,7 +78,7 @@ def trial_row(
         *(Span(cell(trial.params, name)) for name in sweep.varying),
         Span(str(trial.step) if trial.step else ""),
         Span("" if shown is None else measure(shown) + spread(trial.group), Style.BOLD),
-        Span(sparkline(curve, CURVE_WIDE if columns >= WIDE else CURVE), Style.CYAN),
+        Span(sparkline(curve, curve_room), Style.CYAN),
         Span(duration(taken) if taken or running else ""),
         _state(trial, snapshot, taken, columns),
     ]

@@ -31,7 +31,7 @@ from producer.look.lines import Leave, not_taken, print_lines, say_verdict
 from producer.look.style import Look
 from producer.look.terminal import Screen, look_of
 from producer.look.text import clean, duration
-from producer.look.trial_rows import CURVE_WIDE
+from producer.look.trial_rows import MOST_CURVE
 from producer.session import Session
 
 See = Callable[[Sequence[Worker]], Crew | None]
@@ -89,7 +89,7 @@ def read_scene(
     curves = {}
     if shot.sweep.metric:
         ids = list({t.id.number: t.id for t in (*shot.running, *shot.recent, *shot.best)}.values())
-        found = view.histories(ids, shot.sweep.metric.name, last=4 * CURVE_WIDE)
+        found = view.histories(ids, shot.sweep.metric.name, last=4 * MOST_CURVE)
         curves = {
             tid.number: [p.value for p in points] for tid, points in zip(ids, found, strict=True)
         }

@@ -26,6 +26,7 @@ _OPTION = re.compile(r"--?[A-Za-z][\w.-]*=\S+\Z")
 _INNER = re.compile(r"\$\{(?!envvar:[A-Z0-9_]*\})([^{}]*)\}")
 
 
+_MOST_NAMES = 12
 _AS_IT_STANDS = "it is passed as it stands"
 
 
@@ -74,7 +75,7 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
         match = _MACRO.match(str(item))
         if match and match[1] not in known:
             hint = values.nearest(match[1], tuple(known), _MACRO_FORM)
-            hint = hint or f"; there are {', '.join(_MACRO_NAMES)} and the parameters"
+            hint = hint or f"; there are {', '.join(_MACRO_NAMES)}{_and_parameters(space)}"
             out.add(("command", index), f"no macro {shown(item)}{hint}")
         elif isinstance(item, str) and isinstance(space, dict) and _OPTION.match(item):
             _warn_of_macros(item, tuple(space), ("command", index), out)
@@ -90,6 +91,7 @@ def _warn_of_macros(item: str, names: tuple[str, ...], path: Path, out: Problems
             out.warn(path, f"{inner[0]!r} counts only where it is the whole item: {_AS_IT_STANDS}")
         elif name not in names:
             hint = values.nearest(name, names, _MACRO_FORM)
+            hint = hint or f"; the parameters are {_some(names)}"
             out.warn(path, f"{inner[0]!r} is no macro and no parameter: {_AS_IT_STANDS}{hint}")
 
 
@@ -130,3 +132,12 @@ def check_known(
 
 def _known(leaf: Distribution, path: Path) -> Iterable[tuple[Path, Json]]:
     return (((*path, *key), value) for key, value in leaf.known())
+
+
+def _and_parameters(space: Json) -> str:
+    return f" and the parameters {_some(tuple(space))}" if isinstance(space, dict) else ""
+
+
+def _some(names: tuple[str, ...]) -> str:
+    """The names, or the first of many."""
+    return ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")

@@ -6,6 +6,7 @@ wrong is found in one reading, one line each.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path as FilePath
@@ -60,7 +61,12 @@ def load(
     Raises:
         SweepFileError: something is wrong with the file or a flag; one line for each thing.
     """
-    document = yamlfile.parse(sourcefile.read(path), str(path))
+    text = sourcefile.read(path)
+    if path.suffix == ".py":
+        raise SweepFileError(
+            f"{path}: a script; `hpq init {shlex.quote(str(path))}` writes its sweep file"
+        )
+    document = yamlfile.parse(text, str(path))
     root = document.data
     if not isinstance(root, dict | list):
         place = document.places.find(())[1]

@@ -173,7 +173,10 @@ def nearest(value: Json, known: Mapping[str, object] | tuple[str, ...], form: st
 
     `form` is how the word is written in the file.
     """
-    close = get_close_matches(value, list(known), n=1) if isinstance(value, str) else []
+    if not isinstance(value, str):
+        return ""
+    begun = [word for word in known if len(value) > 2 and word.startswith(value)]
+    close = begun if len(begun) == 1 else get_close_matches(value, list(known), n=1)
     return f"; did you mean {form.format(close[0])!r}?" if close else ""
 
 

@@ -21,6 +21,8 @@ from hpq.view import View
 from producer.auditing import hold_audit
 from producer.inside import is_inside
 from producer.look.event_lines import event_line
+from producer.sweepfile import parameters
+from producer.sweepfile.problems import Places, Problems
 from tests.desk import Desk
 
 Take = Callable[[], Claim | None]
@@ -183,15 +185,32 @@ def _stage(redis: Redis, keys: Keys, sid: str) -> str:
     return next(f for f in row if f.startswith(b"file:")).decode().removeprefix("file:")
 
 
+def space_of(entry: Any) -> Space:
+    out = Problems(Places(file="s.yaml"))
+    space = parameters.read({"x": entry}, (), out)
+    assert not out.errors
+    return space
+
+
 @pytest.mark.parametrize(
     ("entry", "inside", "outside"),
     [
-        ({"values": [1, 2.0]}, [1, 1.0, 2], [3, "1", None]),
+        ({"values": [1, 2.0]}, [1, 1.0, 2], [3, "1", None, True]),
         ({"value": "a"}, ["a"], ["b"]),
-        ({"min": 1, "max": 3}, [1, 3], [0, 4]),
+        ({"min": 1, "max": 3}, [1, 3, 2.0], [0, 4, 1.5, "1", True]),
+        ({"min": 1.0, "max": 3.0}, [1, 2.5], [0.9, 3.1]),
         ({"distribution": "log_uniform", "min": 0, "max": 1}, [1.0, 2.7], [0.9, 2.8]),
         ({"distribution": "inv_log_uniform", "min": 0, "max": 1}, [1.0, 0.4], [0.3, 1.1]),
-        ({"distribution": "q_uniform", "min": 1, "max": 9, "q": 4}, [0, 8, 11], [-4, 12]),
+        (
+            {"distribution": "inv_log_uniform_values", "min": 0.1, "max": 0.3},
+            [0.1, 0.3, 0.30000000000000004],
+            [0.301],
+        ),
+        ({"distribution": "q_uniform", "min": 1, "max": 9, "q": 4}, [0, 4, 8], [-4, 12, 11, 1, 5]),
+        ({"distribution": "q_uniform", "min": 0, "max": 1, "q": 0.1}, [0.3, 3 * 0.1], [0.25]),
+        ({"distribution": "q_normal", "q": 2}, [-4, 0, 1e6], [1, 0.5, "x"]),
+        ({"distribution": "q_beta", "a": 2, "b": 2, "q": 0.25}, [0, 0.75, 1], [0.3, 1.25]),
+        ({"distribution": "beta", "a": 2, "b": 2}, [0.3], [-0.1, 1.1]),
         ({"distribution": "normal"}, [-1e9, 1e9], ["x", True]),
         ({"parameters": {"y": {"values": [1]}}}, [{"y": 1}], [{"y": 2}, {}, {"y": 1, "z": 1}]),
     ],
@@ -199,10 +218,47 @@ def _stage(redis: Redis, keys: Keys, sid: str) -> str:
 def test_a_set_is_inside_a_space_that_might_have_given_it(
     entry: Any, inside: list[Any], outside: list[Any]
 ) -> None:
-    entries, plain = {"x": entry}, Space.of({})
-    assert all(is_inside({"x": v}, entries, plain) for v in inside)
-    assert not any(is_inside({"x": v}, entries, plain) for v in outside)
-    assert not any(is_inside(params, entries, plain) for params in ({}, {"x": 1, "y": 1}))
+    space = space_of(entry)
+    assert [v for v in inside if not is_inside({"x": v}, space)] == []
+    assert [v for v in outside if is_inside({"x": v}, space)] == []
+    assert not any(is_inside(params, space) for params in ({}, {"x": inside[0], "y": 1}))
+
+
+def test_a_grid_steps_from_its_lower_end_and_draws_are_multiples() -> None:
+    space = space_of({"distribution": "q_uniform", "min": 1, "max": 9, "q": 4})
+    assert [x for x in range(-4, 14) if is_inside({"x": x}, space, is_grid=True)] == [1, 5]
+
+
+def test_waiting_trials_that_an_integer_space_could_not_have_given_are_cancelled(
+    desk: Desk,
+) -> None:
+    """A range from 0.0 to 4.0 is another space than one from 0 to 4."""
+    text = RANDOM.replace("x: {min: 0.0, max: 1.0}", "x: {min: 0.0, max: 4.0}")
+    sid = desk.sweep(text)
+    before = [x for x, _ in desk.trials(sid)]
+    whole = text.replace("x: {min: 0.0, max: 4.0}", "x: {min: 0, max: 4}")
+    done = desk.into(sid, whole, "--yes")
+    assert (done["added"], done["cancelled"]) == (4, 4)
+    left = [x for x, state in desk.trials(sid) if state == "queued"]
+    assert len(left) == 4 and all(isinstance(x, int) for x in left)
+    assert not any(isinstance(x, int) for x in before)
+    # More of the same count: it is the space that is another, though 0 == 0.0.
+    other = desk.sweep(text, "--new")
+    (desk.folder / "sweep.yaml").write_text(whole)
+    said = desk.hpq("plan", "sweep.yaml", "--into", other, "--count", "6").stderr
+    assert "another space or seed" in said
+
+
+@pytest.mark.parametrize("more", ["", "replicates: 2\n"])
+def test_a_seed_that_is_edited_is_not_dropped_in_silence(desk: Desk, more: str) -> None:
+    sid = desk.sweep(GRID + more + "seed: 3\n")
+    done = desk.put(GRID + more + "seed: 7\n", "--into", sid)
+    assert "seed: stays 3, for new trials, too; --into does not change it" in done.stderr
+    assert "nothing new in the file" in done.stderr
+    done = desk.put(GRID + more + "seed: 3\n", "--into", sid, "--seed", "7")
+    assert "seed: stays 3" in done.stderr
+    done = desk.put(GRID + more + "seed: 3\n", "--into", sid)
+    assert "seed" not in done.stderr
 
 
 def test_replicates_come_with_their_set_and_keep_their_places(desk: Desk) -> None:

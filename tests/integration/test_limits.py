@@ -17,6 +17,7 @@ from hpq.sweep import Sweep, SweepState
 from hpq.trial import Claim, TrialState
 from hpq.view import View
 from producer.auditing import hold_audit
+from producer.limits import limits
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
@@ -97,6 +98,21 @@ def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
     assert told[1].items() >= {"run_cap": "3", "touched": "2"}.items()
     more = hpq("set", SID, "run_cap=9")
     assert "2 trials back, 5 in all; `hpq enqueue FILE --count 9 --into demo-00000`" in more.stderr
+    assert "adds up to 4 more" in more.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("run_cp=3", "; did you mean run_cap?"),
+        ("metric=acc", "metric is part of what the sweep is; edit the file and enqueue it"),
+        ("patience=3", ", tags, canary"),
+    ],
+)
+def test_a_limit_that_is_none_is_told_what_was_meant(word: str, hint: str) -> None:
+    with pytest.raises(UserError) as caught:
+        limits([word])
+    assert str(caught.value).endswith(hint)
 
 
 @pytest.mark.parametrize("word", ["run_cap=-1", "run_cap=1.5", "run_cap=", "run_cp=3"])

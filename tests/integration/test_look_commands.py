@@ -84,6 +84,7 @@ def test_ls_names_sweeps_newest_first(hpq: Hpq, done: Sweep, sweep_of: MakeSweep
     assert rows[2][1:5] == ["finished", "3/3", "1", "0.9000"]
     (first,) = json.loads(hpq("ls", "-n", "1", "--json").stdout)
     assert (first["id"], first["queued"], first["best"]) == ("later-00000", 2, None)
+    assert first["sweep"] == first["id"]  # as trials and `enqueue --json` call it
 
 
 def test_ls_of_nothing_says_what_makes_a_sweep_and_prints_no_data(hpq: Hpq, redis: object) -> None:

@@ -236,6 +236,8 @@ def test_what_is_there_already_says_whose_it_is_and_what_it_is_called(
     monkeypatch.setenv("HPQ_USER", "bob")
     said = desk.put(GRID, "--name", "second").stderr
     assert f"{sid} is me's sweep" in said and "its name is first: the name is not part" in said
+    said = desk.put(GRID, "--reuse").stderr
+    assert "nothing was added. --new --reuse begins another one with the older results" in said
     assert "me's" not in desk.put(GRID, "--new").stderr
     store.control(sid, "cancel")
     for verb in ("stop", "cancel"):
@@ -381,3 +383,87 @@ def test_replicates_are_begun_with_where_all_of_a_set_have_a_result(
     new = desk.sweep(late + "replicates: 2\nrun_cap: 4\n", "--reuse")
     assert desk.trials(new) == [(1, "finished"), (1, "finished")]
     assert desk.view.sweep(new).counts.to_come == 4
+
+
+def test_a_result_of_another_seed_is_not_taken_for_one_of_this(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    """What a result says it was seeded with is what ran."""
+    text = GRID + "replicates: 2\n"
+    old = desk.sweep(text)
+    for objective in (0.1, 0.3, 0.5, 0.7, 0.4, 0.2):
+        finish(store, who, take(), objective)
+    done = desk.put(text, "--seed", "100", "--reuse", "--name", "other")
+    assert "0 results taken: 1 sweep of train.py: the seed is another, 0" in done.stderr
+    assert [state for _, state in desk.trials(done.stdout.strip())] == ["queued"] * 6
+    # Of seeds 1 and 2, one has run; in the file it is the first replicate.
+    new = desk.sweep(text, "--seed", "1", "--reuse", "--name", "next")
+    trials = list(desk.view.all_trials(new))
+    assert [t.reused for t in trials] == [f"{old}/2", "", f"{old}/4", "", f"{old}/6", ""]
+    told = json.loads(desk.hpq("results", new, "--json").stdout)
+    assert {r["trial"]: r["seed"] for r in told if r["reused"]} == {1: 1, 3: 1, 5: 1}
+
+
+def test_a_set_with_a_seed_of_its_own_is_taken_whatever_the_sweeps_is(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    own = GRID + "  seed: {value: 7}\n"
+    desk.sweep(own)
+    for objective in (0.1, 0.3, 0.5):
+        finish(store, who, take(), objective)
+    done = desk.put(own, "--seed", "5", "--reuse", "--name", "own")
+    assert [state for _, state in desk.trials(done.stdout.strip())] == ["finished"] * 3
+
+
+def test_a_search_learns_from_a_result_of_another_seed_which_keeps_its_own(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    old = two_finished(desk, store, who, take, "--seed", "5")
+    late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
+    new = desk.sweep(late + "run_cap: 4\n", "--reuse")
+    assert desk.trials(new) == [(1, "finished"), (2, "finished")]
+    told = json.loads(desk.hpq("results", new, "--json").stdout)
+    assert [r["seed"] for r in told] == [5, 5]
+    assert f"of {old}/2, seed 5" in desk.hpq("results", new).stdout
+    assert f"{old}/1, seed 5: it never ran here" in desk.hpq("show", f"{new}/1").stdout
+    assert "HPQ_SEED=5" in desk.hpq("show", f"{new}/1", "--command").stdout
+    # It goes on with the result, and not with a training here.
+    third = desk.sweep(late + "run_cap: 5\n", "--reuse")
+    assert [t.seed for t in desk.view.all_trials(third)] == [5, 5]
+    assert store.retry(new, [1]) == 1
+    assert "HPQ_SEED" not in desk.hpq("show", f"{new}/1", "--command").stdout
+    # With replicates each of a set has to have the seed that it would be given here.
+    several = late + "run_cap: 4\nreplicates: 2\n"
+    assert desk.trials(desk.sweep(several, "--reuse")) == []
+    assert hold_audit(desk.view, new).violations == ()
+
+
+def test_what_a_taken_result_ran_on_outlives_the_sweep_that_trained_it(
+    desk: Desk, store: Store, who: Presence
+) -> None:
+    old = desk.sweep(GRID.replace("[1, 2, 3]", "[1]"))
+    store.keep_provenance("d-1", '{"host":"far"}')
+    finish(store, who, store.claim(who, nonce="n", lease_ms=9_000, provenance="d-1"), 0.5)
+    new = desk.sweep(GRID.replace("[1, 2, 3]", "[1, 4]"), "--reuse")
+    assert f"hpq logs {old}/1" in desk.hpq("logs", f"{new}/1").stderr
+    assert desk.hpq("rm", old, "--yes").returncode == 0
+    said = desk.hpq("logs", f"{new}/1").stderr
+    assert f"{old}/1 trained it, and was deleted since" in said and "hpq logs" not in said
+    told = json.loads(desk.hpq("show", f"{new}/1", "--provenance").stdout)
+    (attempt,) = told["attempts"]
+    assert attempt["ran_on"] == {"host": "far"} and attempt["from"] == f"{old}/1"
+    assert hold_audit(desk.view, new).violations == ()
+    assert desk.view.gone(desk.view.sweep(new)) == []
+
+
+def test_a_search_that_begins_at_its_target_says_so(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    two_finished(desk, store, who, take)
+    late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
+    reached = late.replace("maximize", "maximize, target: 0.8") + "run_cap: 4\n"
+    said = desk.put(reached, "--reuse").stderr
+    assert (
+        "nothing to train; target reached: #2 has acc 0.9 >= 0.8" in said
+        and "as workers ask" not in said
+    )

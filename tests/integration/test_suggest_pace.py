@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from redis import Redis
@@ -31,8 +32,8 @@ Trials = Callable[[int, int], set[str]]
 
 
 @pytest.fixture
-def trials(redis: Redis, store: Store, view: View, request: pytest.FixtureRequest) -> Trials:
-    """So many trials, each ended so many ms after the one before; answers who made sets of them."""
+def suggester(redis: Redis, store: Store, request: pytest.FixtureRequest) -> Suggester:
+    """Who makes sets for so many workers."""
     keys = Keys("hpq")
     late = {"sampler": "auto", "search": encode_search(SEARCH), "metric": Metric(name="loss")}
     launch = Launch(trainer="digits")
@@ -48,6 +49,13 @@ def trials(redis: Redis, store: Store, view: View, request: pytest.FixtureReques
     assert suggester.take()
     suggester.begin()
     suggester.get_ready()
+    return suggester
+
+
+@pytest.fixture
+def trials(redis: Redis, view: View, suggester: Suggester) -> Trials:
+    """So many trials, each ended so many ms after the one before; answers who made sets of them."""
+    keys = Keys("hpq")
     ran, at_ms = 0, 10**13
 
     def run(count: int, gap_ms: int) -> set[str]:
@@ -65,12 +73,40 @@ def trials(redis: Redis, store: Store, view: View, request: pytest.FixtureReques
     return run
 
 
-@pytest.mark.parametrize("trials", [2], indirect=True)
+@pytest.mark.parametrize("suggester", [2], indirect=True)
 def test_of_several_workers_nobody_waits_for_a_gaussian_process(trials: Trials) -> None:
     assert trials(16, 10) == {"tpe"}
     assert trials(2, 10**8) == {"gp"}
 
 
-@pytest.mark.parametrize("trials", [1], indirect=True)
+@pytest.mark.parametrize("suggester", [1], indirect=True)
 def test_one_workers_sets_follow_from_the_events_and_not_from_their_times(trials: Trials) -> None:
     assert trials(13, 10) == {"gp"}
+
+
+@pytest.mark.parametrize("suggester", [4], indirect=True)
+def test_one_slow_set_does_not_switch_the_gaussian_process_off(
+    trials: Trials, suggester: Suggester
+) -> None:
+    """It is tried again now and then, and what it takes then counts."""
+    assert trials(12, 700_000) == {"gp"}
+    suggester._make_s[Sampler.GP] = 400.0
+    assert trials(8, 700_000) == {"tpe"}
+    assert trials(8, 700_000) == {"tpe", "gp"}
+    assert trials(4, 700_000) == {"gp"}
+
+
+@pytest.mark.parametrize("suggester", [1], indirect=True)
+def test_no_import_is_part_of_what_a_set_takes(
+    trials: Trials, suggester: Suggester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def get_ready() -> None:
+        nonlocal now
+        now += 100.0
+
+    monkeypatch.setattr("worker.suggest.loop.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(suggester, "get_ready", get_ready)
+    assert trials(12, 10) == {"gp"}
+    assert now > 0 and suggester._make_s[Sampler.GP] == 0.0

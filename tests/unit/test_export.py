@@ -104,3 +104,28 @@ def test_flags_are_the_words_that_the_trial_got() -> None:
     }
     words = argv(("${args}",), "", params, environ={}, params_file="", interpreter="")
     assert shlex.split(to_args(params)) == list(words)
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ((), "--model=cnn --optim.lr=0.01"),
+        (("${program}", "${args_no_hyphens}"), "model=cnn optim.lr=0.01"),
+        (("${program}", "${args_no_equals}"), "--model cnn --optim.lr 0.01"),
+        (("train", "--lr=${optim.lr}"), "--model=cnn --optim.lr=0.01"),
+    ],
+)
+def test_flags_have_the_form_that_the_command_of_the_sweep_gives_them(
+    command: tuple[str, ...], line: str
+) -> None:
+    assert to_args({"model": "cnn", "optim.lr": 0.01}, command) == line
+
+
+def test_nested_sets_stand_in_double_quotes_where_a_shell_reads_them_so() -> None:
+    assert to_args({"model": {"width": 16}}) == "\"--model={'width': 16}\""
+    for word in ("it's $HOME", "it's `ls`", 'it\'s "so"', "it's\\n", "it's!"):
+        told = subprocess.run(
+            ["sh", "-c", f"printf %s {to_args({'x': word})}"], capture_output=True
+        )
+        assert told.stdout.decode() == f"--x={word}"
+        assert not to_args({"x": word}).startswith('"')

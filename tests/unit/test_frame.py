@@ -280,3 +280,75 @@ def test_parameters_whose_names_had_to_be_shortened_are_named_in_full(is_live: b
     titles = next(line for line in narrow if line.strip().startswith("#"))
     short = titles.split()[1]  # after #
     assert f"{short} = {long}" in last and last.startswith("q quits" if is_live else short)
+
+
+_MANY = ("optimizer.lr", "weight_decay", "warmup", "dropout", "scheduler.gamma", "beta", "eps")
+_RATES = (1.613e-5, 0.0008731, 0.0001234, -3.25e-12, 0.00016180339)
+
+
+def _crowded(
+    columns: int, varying: tuple[str, ...] = _MANY, is_live: bool = True, **more: object
+) -> list[str]:
+    trials = tuple(
+        _trial(n, params=dict.fromkeys(varying, rate), step=1200, objective=0.94216)
+        for n, rate in enumerate(_RATES, 1)
+    )
+    scene = replace(_scene(varying=varying, **more), is_live=is_live)
+    shot = replace(scene.snapshot, running=trials, best=(), recent=())
+    curve = [0.1 * (i % 5) for i in range(30)]
+    return _text(replace(scene, snapshot=shot, curves=dict.fromkeys(range(6), curve)), columns)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
+def test_a_number_is_rounded_to_its_column_and_never_cut(columns: int) -> None:
+    for line in _crowded(columns):
+        if line.endswith("30s left") and line.lstrip()[:2] in ("1 ", "2 ", "3 ", "4 ", "5 "):
+            shown = line.split()
+            assert "…" not in line, line
+            rate = _RATES[int(shown[0]) - 1]
+            # What is left of it tells its size: never 0.000 of 0.0001234, or 1.613 of 1.613e-5.
+            assert float(shown[1]) == pytest.approx(rate, rel=0.06), line
+
+
+def test_the_curve_gives_room_before_a_number_is_rounded() -> None:
+    roomy, narrow = _crowded(100, ("beta", "eps")), _crowded(74, ("beta", "eps", "lr"))
+    for lines in (roomy, narrow):
+        assert any("-3.25e-12" in line for line in lines)
+
+    def curve(lines: list[str]) -> int:
+        (line,) = [line for line in lines if line.lstrip().startswith("1 ")]
+        return sum(char in "▁▂▃▄▅▆▇█" for char in line)
+
+    assert curve(roomy) == 12 and 6 <= curve(narrow) < 12
+
+
+def test_parameters_that_do_not_fit_are_counted_in_the_footer() -> None:
+    lines = _crowded(80)
+    (row,) = [line for line in lines if line.lstrip().startswith("1  ")]
+    shown = row.count("e-5")
+    assert 3 < shown < len(_MANY)
+    assert lines[-2] == f"q quits  +{len(_MANY) - shown} parameters"
+    assert not any(" parameters" in line for line in _crowded(200))
+
+
+def test_a_legend_that_does_not_fit_has_a_line_of_its_own_with_the_metric_first() -> None:
+    long = tuple(f"model.encoder.{word}_of_the_layer" for word in ("width", "depth"))
+    name = "validation/epoch/mean_accuracy_top5"
+    lines = _crowded(80, long, metric=Metric(name=name, goal=Goal.MAXIMIZE))
+    assert lines[-2].startswith("q quits") and f" = {name}" in lines[-1].split(",")[0]
+    assert len(lines) == 24
+
+
+def test_titles_are_shortened_only_as_far_as_they_must_be() -> None:
+    (titles,) = [
+        line
+        for line in _crowded(80, ("max_learning_rate", "momentum_of_sgd"))
+        if line.lstrip().startswith("#")
+    ]
+    assert len(titles) >= 70 and ("learning_rate" in titles or "momentum_of" in titles), titles
+
+
+def test_a_page_that_is_printed_once_has_the_whole_legend() -> None:
+    long = tuple(f"model.encoder.{word}_of_the_layer" for word in ("width", "depth", "heads"))
+    page = " ".join(" ".join(_crowded(60, long, is_live=False)).split())
+    assert all(f" = {name}" in page for name in long)

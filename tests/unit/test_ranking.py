@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hpq.sweep import Launch, Metric, Sweep
-from hpq.trial import Trial, TrialId, TrialState
+from hpq.trial import Pruning, Trial, TrialId, TrialState
 from producer.look.bars import scale_of
-from producer.look.ranking import show_ranking
+from producer.look.ranking import result_row, show_ranking
 from producer.look.style import plain
 from producer.look.summary import Tally
 from producer.look.summary_lines import effect_lines
@@ -60,3 +62,29 @@ def test_effects_scale_their_bars_to_the_room_or_leave_them_out(
     rows = [line for line in lines if "trial" in line]
     assert rows and all(len(line) <= columns for line in rows)
     assert any("█" in line for line in rows) == has_bars
+
+
+def test_effects_say_that_pruned_trials_count_and_their_columns_align() -> None:
+    pruned = [replace(t, state=TrialState.PRUNED, objective=1234.0) for t in TRIALS[1:]]
+    _, title, *rows = [plain(line) for line in effect_lines(Tally(SWEEP).add([*TRIALS, *pruned]))]
+    assert title == "mean val_loss by value, 2 pruned trials among them, the widest spread first"
+    assert len({row.index("trial") for row in rows if "trial" in row}) == 1
+
+
+def test_results_say_why_a_trial_was_pruned() -> None:
+    why = Pruning(rule="median", band=3, rank=5, n=6, threshold=0.5, value=0.9)
+    one = replace(TRIALS[0], state=TrialState.PRUNED, pruning=why)
+    assert result_row(one, SWEEP)[-1].text.startswith("median at its 3rd value: val_loss 0.9 is")
+
+
+def test_columns_that_do_not_fit_are_counted_below_the_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = tuple(f"p{n}" for n in range(9))
+    wide = replace(SWEEP, varying=names)
+    trials = [replace(t, params=dict.fromkeys(names, 0.0123456)) for t in TRIALS]
+    monkeypatch.setenv("COLUMNS", "50")
+    show_ranking(wide, trials)
+    header, *_, last = capsys.readouterr().out.splitlines()
+    shown = sum(name in header.split() for name in names)
+    assert 0 < shown < 9 and last == f"(+{9 - shown} columns)"

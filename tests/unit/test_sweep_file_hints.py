@@ -14,6 +14,14 @@ from producer.sweepfile.load import load
 HEAD = "program: t.py\nmethod: random\nparameters:\n  lr: {values: [1]}\n"  # line 5 comes next
 
 REFUSED = {
+    "half a word": (
+        "metric: {name: loss, goal: max}\n",
+        "goal: 'max' is not one of minimize, maximize; did you mean 'maximize'?",
+    ),
+    "a macro of another name": (
+        "  wide: {value: 1}\ncommand: [python, '${rate_of_learning}']\n",
+        "args_json_file, gpus and the parameters lr, wide",
+    ),
     "a sampler": (
         "sampler: tpee\n",
         "5:1: sampler: 'tpee' is not one of auto, tpe, gp, cmaes, qmc; did you mean 'tpe'?",
@@ -77,6 +85,12 @@ def test_an_error_names_what_was_meant(tmp_path: Path, case: str) -> None:
     assert complaint(tmp_path, HEAD + text)[0].endswith(line)
 
 
+def test_a_script_in_place_of_a_sweep_file_is_told_what_writes_one(tmp_path: Path) -> None:
+    (tmp_path / "my agent.py").write_text("def run(:")
+    with pytest.raises(SweepFileError, match=r"a script; `hpq init '.*my agent\.py'` writes its"):
+        load(tmp_path / "my agent.py")
+
+
 def test_a_misspelt_key_is_not_missing_as_well(tmp_path: Path) -> None:
     text = "program: t.py\nmethd: random\nparamaters:\n  lr: {value: 1}\n"
     assert complaint(tmp_path, text) == [
@@ -94,7 +108,8 @@ def test_a_flag_that_names_a_parameter_is_told_its_whole_name(tmp_path: Path) ->
 WARNED = {
     "an unknown macro": (
         "command: [python, '--x=${foo}', '--lr=${lr}', '--h=${envvar:HOME}', '--n=${gpus}']\n",
-        "5:19: command[1]: '${foo}' is no macro and no parameter: it is passed as it stands",
+        "5:19: command[1]: '${foo}' is no macro and no parameter: it is passed as it stands;"
+        " the parameters are lr",
     ),
     "a parameter misspelt": (
         "  wide: {value: 1}\ncommand: ['-w=${widee}']\n",
@@ -140,7 +155,7 @@ def test_a_shells_words_and_quoted_texts_are_left_alone(tmp_path: Path, word: st
 
 @pytest.mark.parametrize(
     ("value", "shown"), [("1_000", "'1_000'"), ("0.1", "'0.1'"), ("on", "'on'"), ("a1", "a1"),
-                         (0.1, 0.1), (None, None), ("null", "'null'")],
+                         (0.123456, "0.1235"), (None, "null"), ("null", "'null'")],
 )  # fmt: skip
-def test_plan_quotes_texts_that_look_like_other_values(value: Json, shown: Json) -> None:
+def test_plan_quotes_texts_that_look_like_other_values(value: Json, shown: str) -> None:
     assert said(value) == shown

@@ -16,7 +16,6 @@ from producer.look.text import (
     clean_block,
     duration,
     fit,
-    flag,
     measure,
     number,
     pad,
@@ -105,11 +104,6 @@ def test_names_are_shortened_word_by_word() -> None:
     assert abbreviate("max_learning_rate", 8) == "m_l_rate"
     assert abbreviate("max_learning_rate", 4) == "mlr"
     assert abbreviate("momentum", 5) == "mome…"
-
-
-def test_flags_are_as_wandb_hands_them_over() -> None:
-    assert flag("lr", 0.1) == "--lr=0.1"
-    assert flag("nesterov", True) == "--nesterov=True"
 
 
 def test_ascii_keeps_the_width_and_the_shape() -> None:

@@ -1,7 +1,8 @@
-"""`python -m worker.suggest SWEEP WORKER PID FD`: makes a sweep's sets beside that worker.
+"""`python -m worker.suggest SWEEP WORKER PID FD [tpe]`: makes a sweep's sets beside that worker.
 
-It ends with the worker, by SIGTERM, and whenever Redis fails; the next claim that finds the sweep
-without one starts another. Any other fault goes, as one line, to the file descriptor as well.
+`tpe` has `auto` do without a Gaussian process, for whoever follows one that was killed. It ends
+with the worker, by SIGTERM, and whenever Redis fails; the next claim that finds the sweep without
+one starts another. Any other fault goes, as one line, to the file descriptor as well.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hpq.errors import ExitCode, HpqError
 from hpq.history import History
 from hpq.keys import Keys
 from hpq.lead import Lead
+from hpq.search.record import Sampler
 from hpq.settings import read
 from hpq.store import Store
 from hpq.tickets import Tickets
@@ -36,7 +38,7 @@ class _Told(SystemExit):
     """Told to stop; raised wherever the main thread is."""
 
 
-def serve(sid: str, who: str) -> None:
+def serve(sid: str, who: str, *, may_gp: bool = True) -> None:
     """Make sets until there is nothing to make.
 
     Raises:
@@ -51,7 +53,7 @@ def serve(sid: str, who: str) -> None:
     sweep = Store(redis, keys, top_up).sweep(sid)
     search = decode_search(keys.sweep(sid), sweep.search)
     lead = Lead(redis, keys, top_up, sid, who, settings.lease_ms)
-    why = Suggester(search, History(redis, keys, sid), lead).run()
+    why = Suggester(search, History(redis, keys, sid), lead, may_gp=may_gp).run()
     log.info("%s: makes no more sets: %s", sid, why)
 
 
@@ -69,12 +71,12 @@ def main() -> None:
     if os.getppid() != int(parent):
         return
     try:
-        serve(sid, who)
+        serve(sid, who, may_gp=Sampler.TPE not in sys.argv[5:])
     except _Told:
         os._exit(0)  # another thread may be amid an import, and would crash
     except RedisError as error:
         _complain(sid, error)
-        sys.exit(ExitCode.OUT_OF_REACH)
+        os._exit(ExitCode.OUT_OF_REACH)  # as above; what crashes counts as a fault of the sweep
     except Exception as error:
         what = str(error) if isinstance(error, HpqError) else f"{type(error).__name__}: {error}"
         with suppress(OSError):
@@ -87,7 +89,7 @@ def main() -> None:
 
 def _complain(sid: str, error: Exception) -> None:
     with suppress(BrokenPipeError):
-        print(f"hpq suggest: {sid}: {error}", file=sys.stderr)
+        print(f"hpq suggest: {sid}: {error}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

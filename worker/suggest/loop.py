@@ -23,6 +23,7 @@ from hpq.lead import Answer, Lead
 from hpq.search.record import Sampler, Search, is_installed, unaided
 from hpq.search.replicates import replicated
 from hpq.snapshot import Event
+from hpq.sweep import Impute
 from hpq.trial import Params
 from hpq.wire import dumps_in_order
 from worker.suggest.chooser import Chooser
@@ -36,13 +37,16 @@ _CLAIMS = 17  # that the pace is taken of: workers may all come at once, and the
 _SHARE = 0.01  # of a worker's time, which it may have to wait for sets
 _SLOW_S = 0.3  # what such a set takes, until one was made
 _BUSY = 0.5  # of the time between two claims, which a set that takes long may take
+_TRYING = 0.05  # of the time, which goes to seeing whether it still takes so long
 
 
 class Suggester:
     """Makes the sets of one sweep while it holds the lease."""
 
-    def __init__(self, search: Search, history: History, lead: Lead) -> None:
-        self._search, self._history, self._lead = search, history, lead
+    def __init__(
+        self, search: Search, history: History, lead: Lead, *, may_gp: bool = True
+    ) -> None:
+        self._search, self._history, self._lead, self._may_gp = search, history, lead, may_gp
         self._results = Results(search)
         self._warming = Thread()
         self._known = 0  # the highest number whose set is known
@@ -50,6 +54,7 @@ class Suggester:
         self._busy_since = self._made_at = time.monotonic()
         self._make_s: dict[Sampler, float] = {}  # to make a set
         self._gap_s = 0.0  # between two claims
+        self._without_gp = 0  # sets that others made since the last that took long
         self._claims: deque[int] = deque(maxlen=_CLAIMS)
 
     def run(self) -> str:
@@ -67,7 +72,7 @@ class Suggester:
         keeper.start()
         try:
             self.begin()
-            while self._answer.is_ok and time.monotonic() - self._made_at < _IDLE_S:
+            while self._answer.is_ok and not self._is_idle:
                 self._busy_since = time.monotonic()
                 self.step()
             word = self._answer.word if not self._answer.is_ok else "idle"
@@ -85,18 +90,34 @@ class Suggester:
 
     def begin(self) -> None:
         """Read what was, making nothing meanwhile; then make what is missing."""
-        self._chooser = Chooser(self._search, self._answer.rows)
+        self._chooser = Chooser(self._search, may_gp=self._may_gp)
         if lacks := unaided(self._search.sampler, is_installed):
             log.warning("%s, where this worker runs", lacks)
-        while events := self._history.events():
-            for event in events:
-                self._see(event)
+        missed = self._read()
         self._made_at = time.monotonic()
         if self._chooser.is_drawing:  # these are there at once, and run while others are prepared
             self._fill()
         self._warming = Thread(target=self._chooser.warm_up, name="imports", daemon=True)
         self._warming.start()
         self._fill()
+        if missed:
+            self._hear(missed)
+
+    def _read(self) -> list[Event]:
+        """See what was; answers what came since the first claim that no set was made after: with
+        one worker that set follows from what was before it, whoever makes it, and when."""
+        missed: list[Event] = []
+        while events := self._history.events():
+            for event in events:
+                if event.what in ("created", "suggested") or self._answer.ahead > 1:
+                    for earlier in missed:
+                        self._see(earlier)
+                    missed.clear()
+                elif missed or event.what == "claimed":
+                    missed.append(event)
+                    continue
+                self._see(event)
+        return missed
 
     def get_ready(self) -> None:
         """Wait until all is imported that sets are made with."""
@@ -136,13 +157,28 @@ class Suggester:
         return max(1, min(most, math.ceil(make_s / (_SHARE * self._gap_s))))
 
     @property
+    def _is_idle(self) -> bool:
+        """True where the process had better go. What CMA-ES has learnt would go with it, so it
+        waits for trials that take long."""
+        has_course = self._search.sampler is Sampler.CMAES and bool(self._results.running)
+        return time.monotonic() - self._made_at >= _IDLE_S and not has_course
+
+    @property
     def _is_hurried(self) -> bool:
         """True where sets that take long would not keep up with several workers. One worker waits:
         its sets follow from the events alone."""
         if self._answer.ahead < 2:
             return False
+        if self._warming.is_alive():
+            return True
         slow_s = self._make_s.get(Sampler.GP, _SLOW_S)
-        return self._warming.is_alive() or 0 < self._gap_s < slow_s / _BUSY
+        return 0 < self._gap_s < slow_s / _BUSY and not self._is_stale
+
+    @property
+    def _is_stale(self) -> bool:
+        """True where it is long ago that a set was seen to take long."""
+        slow_s = self._make_s.get(Sampler.GP, _SLOW_S)
+        return self._without_gp * self._gap_s * _TRYING > slow_s
 
     def _see(self, event: Event) -> None:
         if event.what in ("created", "suggested"):
@@ -165,11 +201,12 @@ class Suggester:
     def _fill(self) -> None:
         """Make what is missing."""
         while self._answer.is_ok and len(self._results.waiting) < self._ahead():
-            self._busy_since = begun = time.monotonic()
+            self._busy_since = time.monotonic()
             number = self._known + 1
             hurried = self._chooser.is_drawing or self._is_hurried
             if not hurried:
                 self.get_ready()
+            begun = time.monotonic()  # no import is part of what a set takes
             params = self._chooser.ask(number, self._stand_ins(), is_hurried=hurried)
             by = self._chooser.by
             if params is None:
@@ -184,9 +221,19 @@ class Suggester:
             self._known = number + len(sets) - 1
             self._results.waiting.update(range(number, self._known + 1))
             self._made_at = time.monotonic()
-            self._make_s[by] = _smooth(self._make_s.get(by, 0.0), self._made_at - begun)
+            self._took(by, self._made_at - begun)
+
+    def _took(self, by: Sampler, took_s: float) -> None:
+        """Learn how long a set takes."""
+        is_first = by is Sampler.GP and self._is_stale
+        self._make_s[by] = _smooth(0.0 if is_first else self._make_s.get(by, 0.0), took_s)
+        self._without_gp = 0 if by is Sampler.GP else self._without_gp + 1
 
     def _stand_ins(self) -> dict[int, float]:
+        """What running trials count as. One worker's has only begun and has no value, but for what
+        it says while the set is made: sets do not follow from that."""
+        if self._answer.ahead < 2 and self._search.impute_while_running is not Impute.WORST:
+            return {}
         running = sorted(self._results.running)
         if self._search.impute_while_running is None or not running:
             return {}
