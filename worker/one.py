@@ -67,6 +67,11 @@ def _signals(settings: Settings, stopping: Stopping) -> Signals:
     )
 
 
+def _beats(settings: Settings, who: Presence, stopping: Stopping, outage: Outage) -> Beats:
+    store = _store(settings, retries=0, timeout_s=3.0)
+    return Beats(store, who, settings.lease_ms, stopping.write_end, outage)
+
+
 def _worker(
     settings: Settings, name: str, slot: Slot, outage: Outage, errand: Errand
 ) -> TicketWorker | Single:
@@ -106,10 +111,8 @@ def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) 
     store.keep_provenance(digest, record)
     who = Presence(name=name, host=host, worker_class=settings.queue)
     outage = Outage()
-    beat_store = _store(settings, retries=0, timeout_s=3.0)
-    beats = Beats(beat_store, who, settings.lease_ms, stopping.write_end, outage)
-    signals = _signals(settings, stopping)
-    shelf = Shelf(settings)
+    beats = _beats(settings, who, stopping, outage)
+    signals, shelf = _signals(settings, stopping), Shelf(settings)
     vitals, errand = Vitals.given(words), _errand(words, settings, reads)
     attempts = Attempts(settings, environ, access, beats, signals, shelf, bundles)
     doomed = DoomedFiles(connect(settings.redis_url, retries=1), Keys(settings.prefix))
