@@ -71,20 +71,45 @@ def opened(bundle: bytes, digest: str) -> dict[str, tuple[bytes, int]]:
     return found
 
 
+class _Entry(tarfile.TarInfo):
+    """An entry none of whose sizes is negative: tarfile would read the same bytes for ever."""
+
+    def _block(self, count: int) -> int:
+        if count < 0:
+            raise ValueError("a size under zero")
+        return -(-count // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+
+
 def _read(bundle: bytes) -> dict[str, tuple[bytes, int]]:
     """What is in a bundle: regular files under inert names, each once (ValueError for others)."""
     found: dict[str, tuple[bytes, int]] = {}
+    room = MOST_BYTES
     try:
-        with tarfile.open(fileobj=io.BytesIO(_inflated(bundle)), mode="r:") as tar:
+        data = io.BytesIO(_inflated(bundle))
+        with tarfile.open(fileobj=data, mode="r:", tarinfo=_Entry) as tar:
             for entry in tar:
-                name, file = entry.name, tar.extractfile(entry) if entry.isreg() else None
-                data = file.read() if file else b""
-                if file is None or not is_inert(name) or name in found:
+                name = entry.name
+                if not _is_plain(entry) or not is_inert(name) or name in found:
                     raise ValueError(f"{name!r} is no file of the code")
-                found[name] = data, 0o755 if entry.mode & 0o100 else 0o644
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        raise ValueError(f"not a bundle: {error}") from None
+                room -= entry.size
+                if room < 0:  # before a byte of it is read
+                    raise ValueError(_TOO_MUCH)
+                file = tar.extractfile(entry)
+                found[name] = file.read() if file else b"", 0o755 if entry.mode & 0o100 else 0o644
+    except _ODD as error:
+        raise ValueError(f"not a bundle: {error or type(error).__name__}") from None
     return found
+
+
+_TOO_MUCH = "it holds more than the 10 MiB that code may have"
+_ODD = (tarfile.TarError, EOFError, zlib.error, OSError, ArithmeticError, LookupError, MemoryError,
+        RecursionError)  # fmt: skip
+
+
+def _is_plain(entry: tarfile.TarInfo) -> bool:
+    """True for a file that is all there: one with holes has any size in a few bytes."""
+    is_sparse = entry.issparse() or any(key.startswith("GNU.sparse") for key in entry.pax_headers)
+    return entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not is_sparse
 
 
 def _inflated(bundle: bytes) -> bytes:
@@ -93,7 +118,7 @@ def _inflated(bundle: bytes) -> bytes:
     with gzip.GzipFile(fileobj=io.BytesIO(bundle)) as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise ValueError("it holds more than the 10 MiB that code may have")
+        raise ValueError(_TOO_MUCH)
     return data
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ def keep(out: Path, files: Files | None, to: str, go_on: GoOn, say: Say) -> Arti
     """
     sizes = {name: stat.st_size for name, stat in regular(out)}
     if sizes and files is None:
-        say(f"HPQ_STORE is not set: its files stay in {out} of this machine")
+        say(f"HPQ_STORE is not set: its files {_stay(out)}")
     odd = sorted(name for name in sizes if not is_inert(name))
     names = sorted(sizes.keys() - set(odd))[:_MOST_FILES]
     if files is None or not names:
@@ -31,11 +32,20 @@ def keep(out: Path, files: Files | None, to: str, go_on: GoOn, say: Say) -> Arti
         say(f"some files are not kept: odd names, or more than {_MOST_FILES}; see {out}")
     complaint = _copy(out, names, files, to, go_on)
     if complaint:
-        say(f"its files could not be kept: {complaint}; they are in {out} of this machine")
+        say(f"its files could not be kept: {complaint}; they {_stay(out)}")
         return None
     if len(names) == len(sizes):
         shutil.rmtree(out, ignore_errors=True)
     return Artifacts(store=files.id, path=to, files={name: sizes[name] for name in names})
+
+
+def _stay(out: Path) -> str:
+    """Where files are that no store has, and for how long."""
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return (
+            f"stay at {out}, in this pod, and go with it; `hpq manifests … --with store` keeps them"
+        )
+    return f"stay at {out} on this machine"
 
 
 def _copy(out: Path, names: list[str], files: Files, to: str, go_on: GoOn) -> str:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hpq.errors import NotFound, OutOfReach, UserError
+from hpq.errors import HpqError, NotFound, OutOfReach, UserError
 from hpq.files import Gone, Unreadable, copy_out, is_inert, location, open_files
 from hpq.passwords import redact
 from hpq.trial import Artifacts, Trial, TrialId
+from producer.cluster.api import Api
+from producer.cluster.pods import deployments
+from producer.cluster.tunnel import Tunnel
 from producer.look.describe import artifact_lines
 from producer.look.out import show_lines, talk
 from producer.look.text import clean
@@ -87,6 +92,8 @@ def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
             f"the store {redact(place)}: {error}; set HPQ_STORE as the workers have it"
         ) from None
     if files.id != left.store:
+        if session.tunnel and not session.settings.store:
+            raise UserError(_in_the_cluster(session.tunnel, f"{left.path}/{name}", path))
         raise UserError(
             f"{clean(name)} is in store {clean(left.store)}, and {redact(place)} is store"
             f" {files.id}; set HPQ_STORE as the workers have it"
@@ -101,3 +108,20 @@ def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
         raise UserError(f"store {files.id} ({redact(place)}): {error}") from None
     except OSError as error:
         raise UserError(f"{clean(name)} cannot be copied to {path}: {error}") from None
+
+
+def _in_the_cluster(tunnel: Tunnel, kept: str, path: Path) -> str:
+    """How a file comes out of a store that only pods see: a claim of the cluster."""
+    deployment, folder = "hpq-worker", "/store"
+    with suppress(HpqError):  # then where the manifests have it
+        for one in deployments(Api(tunnel.context, tunnel.namespace)):
+            for mount in one["spec"]["template"]["spec"]["containers"][0].get("volumeMounts", ()):
+                if mount["name"] == "store":
+                    deployment, folder = one["metadata"]["name"], mount["mountPath"]
+    words = ["kubectl", "--context", tunnel.context, "-n", tunnel.namespace, "exec"]
+    words += [f"deploy/{deployment}", "--", "cat", f"{folder}/{kept}"]
+    return (
+        f"{clean(posixpath.basename(kept))} is in the cluster's store, which this machine does not"
+        f" see; while a worker runs: {clean(shlex.join(words))} > {clean(shlex.quote(str(path)))}"
+        "; where the workers' HPQ_STORE is a URL, set it here, too"
+    )

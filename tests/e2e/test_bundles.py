@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import shutil
+import tarfile
 
 import pytest
 
@@ -35,6 +38,17 @@ def project(lab, value: int = 7) -> None:
     lab.write("train.py", PROGRAM)
     lab.write("helper.py", f"value = {value}\n")
     lab.write("conf.json", '{"width": 3}')
+
+
+def holes(size: int) -> bytes:
+    """A bundle of few bytes whose one file says that it has `size`."""
+    told = {"major": "1", "minor": "0", "name": "train.py", "realsize": str(size)}
+    info, out = tarfile.TarInfo("train.py"), io.BytesIO()
+    info.pax_headers = {f"GNU.sparse.{name}": value for name, value in told.items()}
+    info.size = 10
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(info, io.BytesIO(b"1\n0\n1\naaaa"))
+    return gzip.compress(out.getvalue())
 
 
 def left_of_work(lab) -> list[str]:
@@ -91,7 +105,7 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
     lab,
 ) -> None:
     project(lab)
-    names = ("unsigned", "foreign", "altered", "of another sweep")
+    names = ("unsigned", "foreign", "altered", "of another sweep", "all holes")
     sids = {}
     for i, name in enumerate(names):
         key = "theirs" if name == "foreign" else "ours"
@@ -104,6 +118,7 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
     evil = bundle.pack(lab.code, {"train.py": hashlib.sha256(data).hexdigest()})
     lab.redis.hset(keys["unsigned"], "signature", "")
     lab.redis.set(lab.keys.bundle(digests["altered"]), evil)
+    lab.redis.set(lab.keys.bundle(digests["all holes"]), holes(10**10))
     lab.redis.copy(
         lab.keys.bundle(digests["unsigned"]),
         lab.keys.bundle(digests["of another sweep"]),
@@ -115,6 +130,7 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
         lab.wait_until(lambda s=sid: why(lab, s), f"the refusal of what is {name}")
     assert "not what was signed" in why(lab, sids["altered"])
     assert "not what was signed" in why(lab, sids["of another sweep"])
+    assert "not what was signed" in why(lab, sids["all holes"])
     assert "not signed with this worker's HPQ_CODE_KEY" in why(lab, sids["foreign"])
     counted = lambda: int(lab.redis.hget(lab.keys.counters, "code_refused") or 0)  # noqa: E731
     lab.wait_until(lambda: counted() == len(names), "all of it to be counted")

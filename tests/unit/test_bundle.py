@@ -75,7 +75,46 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
     return tar(lambda file: file.addfile(info))
 
 
+def sparse(size: int, form: str = "pax") -> bytes:
+    """A file of a few bytes that says it has `size`, the rest of it a hole."""
+    info = tarfile.TarInfo("train.py")
+    if form == "old":
+        info.type, info.size = tarfile.GNUTYPE_SPARSE, size
+        head = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+        head[386:410], head[483:495] = b"0" * 24, f"{size:011o}\0".encode()
+        head[148:156] = b" " * 8
+        head[148:156] = f"{sum(head):06o}\0 ".encode()
+        return gzip.compress(bytes(head) + bytes(2 * tarfile.BLOCKSIZE))
+    told = {"major": "1", "minor": "0", "name": "train.py", "realsize": str(size)}
+    info.pax_headers = {f"GNU.sparse.{name}": value for name, value in told.items()}
+    info.size, data = 10, io.BytesIO(b"1\n0\n1\naaaa")
+    return tar(lambda file: file.addfile(info, data))
+
+
+def negative(kind: bytes) -> bytes:
+    """An entry whose size is under zero, as base 256 can say it."""
+    info = tarfile.TarInfo("train.py")
+    info.type = kind
+    head = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    head[124:136] = b"\xff" * 10 + b"\xfc\x00"
+    head[148:156] = b" " * 8
+    head[148:156] = f"{sum(head):06o}\0 ".encode()
+    return gzip.compress(bytes(head) + bytes(2 * tarfile.BLOCKSIZE))
+
+
+def link_head() -> tarfile.TarInfo:
+    info = tarfile.TarInfo("././@LongLink")
+    info.type = tarfile.GNUTYPE_LONGNAME
+    return info
+
+
 ATTACKS = {
+    "a hole of ten gigabytes": sparse(10**10),
+    "a small hole": sparse(10),
+    "a hole as old tars have it": sparse(2**32, "old"),
+    "less than nothing": negative(tarfile.REGTYPE),
+    "a head of less than nothing": negative(tarfile.XHDTYPE),
+    "heads of heads": tar(lambda t: [t.addfile(link_head()) for _ in range(3000)]),
     "an absolute path": entry("/tmp/evil.py"),
     "a way out": entry("../evil.py"),
     "a way out below": entry("a/../../evil.py"),

@@ -13,6 +13,7 @@ import pytest
 
 from hpq.files import Files, open_files
 from hpq.trial import Claim, TrialId
+from worker import artifacts
 from worker.collector import Collector
 from worker.environment import Place
 from worker.execution import Signals
@@ -113,3 +114,15 @@ def test_a_file_that_was_written_in_place_while_it_was_copied_is_not_published(k
     assert not looks(kept) and files.names("hpq") == []
     kept._files = files
     assert looks(kept)
+
+
+def test_the_log_says_where_files_without_a_store_stay_and_that_a_pod_takes_them_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.txt").write_text("7")
+    said: list[str] = []
+    for host in ("", "10.0.0.1"):
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+        assert artifacts.keep(tmp_path, None, "to", lambda: True, said.append) is None
+    assert said[0].endswith(f"its files stay at {tmp_path} on this machine")
+    assert f"at {tmp_path}, in this pod, and go with it; `hpq manifests" in said[1]
