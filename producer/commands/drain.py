@@ -82,7 +82,7 @@ def _see_off(api: Api, session: Session, them: list[Worker], pods: set[str]) -> 
         busy = leaving.look()
         done = pods - {w.pod for w in busy} - gone
         if done:
-            for line in let_go(api, done):
+            for line in let_go(api, session.view, done):
                 talk(clean(line))
         gone |= done
         if not busy:
