@@ -19,7 +19,7 @@ from producer.cluster.api import Api
 from producer.cluster.objects import COST, Pod, Workers
 from producer.cluster.pods import Crew, look
 from producer.cluster.stakes import stakes_of, workers_in
-from producer.cluster.victims import Stake, Stakes, cost, victims
+from producer.cluster.victims import Stake, Stakes, cost, unknown, victims
 
 DRAIN_MS = 60_000  # how long chosen workers take nothing, should nothing come of it
 _SETTLE_S = 20.0
@@ -94,6 +94,10 @@ class Scaling:
     ) -> Plan:
         names = workers_in(self._view, {p.name for p in pods}) if self._view else {}
         stakes = stakes_of(self._view, names, told) if self._view else {}
+        if self._view:  # a ready pod has said so on its Redis: on another then, or lost since
+            stakes |= {
+                p.name: [unknown(p.name)] for p in pods if p.is_ready and p.name not in names
+            }
         return Plan(
             workers=workers,
             wanted=wanted,

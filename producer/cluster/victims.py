@@ -20,12 +20,21 @@ _LOWEST = (False, -1, False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stake:
-    """A running trial, in milliseconds: for how long, and since its last checkpoint or start."""
+    """A running trial, in milliseconds: for how long, and since its last checkpoint or start.
+
+    Or what cannot be told: then the pod's name stands for the trial.
+    """
 
     trial: str
     ran_ms: int
     unsaved_ms: int
     has_checkpoint: bool
+    is_known: bool = True
+
+
+def unknown(pod: str) -> Stake:
+    """A pod may run something, but nothing tells what."""
+    return Stake(trial=pod, ran_ms=0, unsaved_ms=0, has_checkpoint=False, is_known=False)
 
 
 Stakes = Mapping[str, Sequence[Stake]]  # by the pod's name

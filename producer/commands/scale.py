@@ -68,7 +68,7 @@ def _agreed(scaling: Scaling, plan: Plan, opened: Opened, yes: bool) -> Plan:
         stops = {stake.trial for stakes in plan.stops.values() for stake in stakes}
         if not stops <= shown:
             _say(plan)
-            ask(f"Stop {trials_of(len(stops))}?", yes)
+            ask(_question(plan), yes)
             shown |= stops
         told = scaling.hold(plan)
         new = scaling.again(plan, told, shown)
@@ -81,6 +81,15 @@ def _agreed(scaling: Scaling, plan: Plan, opened: Opened, yes: bool) -> Plan:
     raise UserError("the pods take trials faster than they can be chosen; pause the sweep first")
 
 
+def _question(plan: Plan) -> str:
+    blind = sum(not stake.is_known for stakes in plan.stops.values() for stake in stakes)
+    known = sum(map(len, plan.stops.values())) - blind
+    words = [f"stop {trials_of(known)}"] if known else []
+    if blind:
+        words.append(f"let {trials_of(blind, 'pod')} go that may be at work")
+    return f"{' and '.join(words).capitalize()}?"
+
+
 def _say(plan: Plan) -> None:
     """What stops, and what that throws away."""
     idle = len(plan.going) - len(plan.stops)
@@ -88,6 +97,9 @@ def _say(plan: Plan) -> None:
         talk(f"{trials_of(idle, 'pod')} of those that go {'is' if idle == 1 else 'are'} idle")
     for pod, stakes in plan.stops.items():
         for stake in stakes:
+            if not stake.is_known:
+                talk(f"what {clean(pod)} is at is not known: no worker of it is on this Redis")
+                continue
             since = "its last checkpoint" if stake.has_checkpoint else "its start"
             talk(
                 f"{clean(pod)} stops {clean(stake.trial)}, {duration(stake.ran_ms)} in: at most"
