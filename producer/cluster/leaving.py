@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from hpq.errors import NotFound, UserError
 from hpq.snapshot import Worker
 from hpq.store import Store
+from hpq.sweep import DEFAULT_CLASS
 from hpq.view import View
 from producer.cluster.api import Api
 from producer.cluster.objects import Pod, Workers
@@ -78,6 +79,9 @@ def _one(
     gone = sorted(pod.name for pod in plan.going if pod.name not in stay)
     line = f"{workers.name}: {workers.wanted} → {plan.wanted} pods"
     line += f" ({', '.join(gone)} gone)" if gone else ""
+    if not plan.wanted:
+        queue = "" if workers.queue == DEFAULT_CLASS else f" --queue {workers.queue}"
+        line += f"; `hpq scale N{queue}` brings some back"
     if left := sorted(stay & set(pods)):
         line += f"; still there, drained: {', '.join(left)}; `hpq drain --undo` lets them work"
     return line

@@ -39,7 +39,7 @@ def scale(
         view, store = (session.view, store_of(session)) if session else (None, None)
         scaling = Scaling(opened.api, view, store, queue)
         plan = scaling.plan(count)
-        _warn_of_autoscaler(opened, plan)
+        _mind_autoscaler(opened, plan)
         if plan.going:
             plan = _agreed(scaling, plan, opened, yes)
         before = plan.workers.wanted
@@ -108,18 +108,30 @@ def _say(plan: Plan) -> None:
     talk("a stopped trial goes to the front of its queue, and no attempt is charged")
 
 
-def _warn_of_autoscaler(opened: Opened, plan: Plan) -> None:
+def _mind_autoscaler(opened: Opened, plan: Plan) -> None:
+    """Say what an autoscaler will make of it.
+
+    Raises:
+        UserError: KEDA does, within seconds: trials would be stopped for nothing. Paused it has
+            no autoscaler, so that it is not seen here.
+    """
     name = autoscaler_of(opened.api, plan.workers.name)
     if not name:
         return
     kind, _, called = name.partition(" ")
-    remedy = f"change its minReplicas and maxReplicas: kubectl edit hpa {called}"
     if kind == "ScaledObject":
-        remedy = (
-            f"let it rest: kubectl -n {opened.api.namespace} annotate scaledobject {called}"
-            f" autoscaling.keda.sh/paused-replicas={plan.wanted} --overwrite"
+        pause = (
+            f"kubectl --context {opened.api.context} -n {opened.api.namespace}"
+            f" annotate scaledobject {called} autoscaling.keda.sh/paused"
         )
-    talk(f"{name} decides how many pods there are, and will soon do so again; {remedy}")
+        raise UserError(
+            f"{name} decides how many pods there are, and would do so again in a moment; pause it"
+            f" first: {pause}=true --overwrite (and afterwards: {pause}-)"
+        )
+    talk(
+        f"{name} decides how many pods there are, and will soon do so again;"
+        f" change its minReplicas and maxReplicas: kubectl edit hpa {called}"
+    )
 
 
 def _wait(opened: Opened, plan: Plan, timeout: float) -> None:
