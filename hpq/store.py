@@ -194,12 +194,24 @@ class Store(ControlStore):
             self._tickets(rest[i], rest[i + 1])
         return None if word == "settling" else Reaped(queued=int(rest[0]), ended=int(rest[1]))
 
-    def present(self, who: Presence, *, idle: bool, lifetime_ms: int) -> int:
-        """Say that a worker is there; answers the server's time in ms."""
+    def present(
+        self,
+        who: Presence,
+        *,
+        idle: bool,
+        lifetime_ms: int,
+        lost: Callable[[], object] = lambda: None,
+    ) -> int:
+        """Say that a worker is there; answers the server's time in ms.
+
+        `lost` hears that what its attempts run on is not kept.
+        """
         fields = wire.flatten(who.fields)
         _, rest = self._scripts.run(
             "presence", who.name, who.worker_class, who.host, int(idle), lifetime_ms, *fields
         )
+        if rest[1]:
+            lost()
         return int(rest[0])
 
     def pulse(self, worker_class: str) -> Mapping[str, float]:

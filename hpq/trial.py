@@ -154,6 +154,9 @@ class Point:
     value: float
 
 
+NEVER_REPORTED = "was never reported"  # of the sweep's metric, in a failure's line
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why an attempt ended badly: the kind, one line for people, and where it came from."""
@@ -161,6 +164,11 @@ class Failure:
     kind: FailureKind
     message: str
     fingerprint: str = ""
+
+    @property
+    def is_unreported(self) -> bool:
+        """True for a training that came to its end without the sweep's metric."""
+        return self.kind is FailureKind.USER_ERROR and NEVER_REPORTED in self.message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +237,7 @@ class Trial:
     gone: str = ""  # who let its files go: keep, or rm (and an archive brought the sweep back)
     thinned: bool = False  # its log and points were dropped: the server was full
     reused: str = ""  # the trial of an older sweep whose result this is; it never ran here
+    seed: int | None = None  # what that result was seeded with; None: as its place here says
     group: Group | None = None  # in a ranking of sets with replicates: what they came to
     pruning: Pruning | None = None  # also of a trial that came to its end before it heard
 

@@ -7,6 +7,7 @@ bounded number of them for each question.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -66,6 +67,18 @@ class TrialsView:
         if not self._redis.hexists(self._keys.sweep(trial.sweep, "params"), str(trial.number)):
             raise NotFound(f"trial {trial} is not there; `hpq results {trial.sweep}` lists them")
         return self.trials(trial.sweep, [trial.number])[0]
+
+    def eldest(self, sids: Sequence[str]) -> dict[str, Trial]:
+        """Of each sweep the trial that has run longest, where one runs."""
+        pipe = self._redis.pipeline(transaction=False)
+        for sid in sids:
+            pipe.zrange(self._keys.sweep(sid, "running"), 0, 0)
+        out: dict[str, Trial] = {}
+        for sid, found in zip(sids, pipe.execute(), strict=True):
+            with suppress(NotFound):  # removed meanwhile
+                for trial in self.trials(sid, [int(n) for n in found]):
+                    out[sid] = trial
+        return out
 
     def waiting(self, sid: str) -> list[int]:
         """The numbers of the trials that wait, in the order in which they will be claimed."""

@@ -50,6 +50,12 @@ def encode_result(trial: Trial) -> str:
     """A finished trial's result as the script `seal` gives it to one of another sweep."""
     metrics = [part for name, value in trial.metrics.items() for part in (f"m:{name}", repr(value))]
     objective = "" if trial.objective is None else repr(float(trial.objective))
-    record = {"from": trial.reused or str(trial.id), "objective": objective, "step": trial.step,
-              "metrics": metrics}  # fmt: skip
+    record = {
+        "from": trial.reused or str(trial.id),
+        "objective": objective,
+        "step": trial.step,
+        "metrics": metrics,
+        "provenance": trial.provenance,
+        "seed": "" if trial.seed is None else str(trial.seed),
+    }
     return json.dumps(record, separators=(",", ":"))

@@ -74,6 +74,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         gone=r.text("gone"),
         thinned=bool(r.text("thinned")),
         reused=r.text("reused"),
+        seed=r.parse("seed", None, int),
         pruning=r.parse("pruning", None, wire_early.pruning),
     )
 

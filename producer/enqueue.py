@@ -16,6 +16,7 @@ from hpq import bundle as packing
 from hpq import signing, wire
 from hpq.growing import Row
 from hpq.identity import digest, identity, slug
+from hpq.search.replicates import seed_at
 from hpq.store import Store
 from hpq.store_control import ROWS
 from hpq.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
@@ -23,7 +24,7 @@ from hpq.trial import Json, Trial
 from producer import late, provenance
 from producer import launch as launching
 from producer.place import place_of_sweep
-from producer.reuse import Reuse, Wanted, older_results, sets_inside
+from producer.reuse import Reuse, Wanted, mark_of, older_results, sets_inside
 from producer.reuse_lines import reuse_lines
 from producer.room import check_room
 from producer.scaffold.placeholders import refuse_unfilled
@@ -73,6 +74,8 @@ def enqueue(
     refuse_unfilled(spec.source, file)
     wanted, search = count(spec), late.search_of(spec)
     code = launching.find(spec, file, Path.cwd(), code_dir)
+    if code.twin:
+        warn(code.twin)
     mark = digest(spec.source, spec.seed, code_mark(code.launch))
     store = store_of(session)
     check_seen(session, spec.queue, code)
@@ -92,7 +95,7 @@ def enqueue(
         provenance=origin,
         bundle=code.launch.code if bundle is not None else "",
     )
-    like = Wanted(launch=code.launch, place=place_of_sweep(sweep), metric=spec.metric)
+    like = _wanted(spec, sweep, search is not None)
     older = older_results(session.view, like, reuse) if reuse else {}
     known: dict[int, Trial] = {}
     first: Iterable[dict[str, Json]] = ()
@@ -101,7 +104,7 @@ def enqueue(
         sweep = late.bound(sweep, spec, search, len(first) - len(spec.points))
     try:
         first = first if search else sets(spec)
-        every = _known(rows(first, spec.replicates), older, known)
+        every = _known(spec, first, older, known)
         trials = _write_rows(store, sid, every, progress)
         growing_of(session).stage_results(sid, known.items())
         if diff:
@@ -115,6 +118,16 @@ def enqueue(
         return Enqueued(sid=other, is_new=False, trials=session.view.sweep(other).counts.total)
     notes = reuse_lines(session.view, like, reuse, list(known.values()), but=sid)
     return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(known), notes=notes)
+
+
+def _wanted(spec: SweepSpec, sweep: Sweep, is_late: bool) -> Wanted:
+    return Wanted(
+        launch=sweep.launch,
+        place=place_of_sweep(sweep),
+        metric=spec.metric,
+        seed=spec.seed,
+        any_seed=is_late and spec.replicates == 1,
+    )
 
 
 def _is_of_now(spec: SweepSpec, launch: Launch) -> bool:
@@ -154,20 +167,22 @@ def _new_id(session: Session, name: str) -> str:
 
 
 def _known(
-    every: Iterator[tuple[dict[str, Json], int]],
+    spec: SweepSpec,
+    first: Iterable[dict[str, Json]],
     older: Mapping[bytes, Trial],
     known: dict[int, Trial],
 ) -> Iterator[Row]:
     """Sets with their replicates as rows, each once; an older result is noted under its number."""
     seen: set[bytes] = set()
-    for params, replicate in every:
-        mark = identity(params, replicate)
-        if mark not in seen:
-            seen.add(mark)
-            if mark in older:
-                known[len(seen)] = older[mark]
+    for params, replicate in rows(first, spec.replicates):
+        own = identity(params, replicate)
+        if own not in seen:
+            seen.add(own)
+            like = mark_of(params, seed_at(spec.seed, replicate, params)) if older else b""
+            if like in older:
+                known[len(seen)] = older[like]
             # Not sorted: the order of the file is the order of the arguments on a command line.
-            yield wire.dumps_in_order(params), mark
+            yield wire.dumps_in_order(params), own
 
 
 def _write_rows(store: Store, sid: str, every: Iterator[Row], progress: Progress) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 from dataclasses import dataclass
 from difflib import get_close_matches
+from filecmp import cmp
 from importlib import metadata
 from pathlib import Path, PurePath
 
@@ -25,6 +26,7 @@ class Code:
     launch: Launch
     files: dict[str, str] | None = None
     folder: Path = Path()
+    twin: str = ""  # what is said of another program of that name beside the sweep file
 
 
 class _Nowhere(Exception):
@@ -58,7 +60,20 @@ def find(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None = None) ->
     folder, is_sent = folder.resolve(), bool(code_dir or spec.code)
     files = code.manifest(folder, spec.program, without=is_no_code, is_sent=is_sent)
     launch = _launch(spec, code.digest_of(files), "" if is_sent else str(folder), bundled=is_sent)
-    return Code(launch=launch, files=files, folder=folder)
+    twin = "" if is_sent else _twin(spec, folder, file.parent)
+    return Code(launch=launch, files=files, folder=folder, twin=twin)
+
+
+def _twin(spec: SweepSpec, folder: Path, beside: Path) -> str:
+    ours, other = folder / spec.program, beside / spec.program
+    if not spec.program or folder == beside or not (ours.is_file() and other.is_file()):
+        return ""
+    if ours.samefile(other) or cmp(ours, other, shallow=False):
+        return ""
+    return (
+        f"{spec.program} in {beside}, beside the sweep file, is another one; this runs that in"
+        f" {folder} (for the other: enqueue it from there, or --code {beside})"
+    )
 
 
 def _launch(spec: SweepSpec, digest: str, code_dir: str = "", *, bundled: bool = False) -> Launch:

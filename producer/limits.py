@@ -50,6 +50,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {
 }
 
 _CLOSE = 0.75  # of a word misspelt; metric is nearer to retries than difflib's 0.6
+_METRIC = frozenset({"metric", "goal"})
 _DURATIONS = frozenset({"timeout_s", "stall_s"})
 
 
@@ -75,6 +76,11 @@ def limits(changes: Sequence[str]) -> dict[str, str]:
 
 
 def _no_limit(text: str, key: str) -> UserError:
+    if key.partition(".")[0] in _METRIC:
+        return UserError(
+            f"{text}: a sweep's metric stays as it is; set it in the file and"
+            " `hpq enqueue FILE --reuse`: what was trained is taken, not trained again"
+        )
     if key in TOP and key not in _KEYS and key != "name":
         return UserError(
             f"{text}: {key} is part of what the sweep is; edit the file and enqueue it"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from hpq.identity import identity
-from hpq.search.replicates import replicated
-from hpq.sweep import Launch, Metric, Sweep
-from hpq.trial import Json, Trial, TrialState
+from hpq.search.replicates import replicated, seed_at, seed_of_result
+from hpq.sweep import Launch, Metric, Sweep, Take
+from hpq.trial import Json, Params, Trial, TrialState
 from hpq.view import View
 from producer.inside import is_inside
 from producer.place import Place, place_of_sweep
@@ -27,39 +28,76 @@ class Reuse(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a sweep runs, where it lies, and what it measures."""
+    """What a sweep runs, where it lies, what it measures, and what its trials are seeded with.
+
+    `any_seed`: results of another seed pass, and keep theirs.
+    """
 
     launch: Launch
     place: Place
     metric: Metric | None = None
+    seed: int = 0
+    any_seed: bool = False
 
 
 def older_results(view: View, wanted: Wanted, which: Reuse) -> dict[bytes, Trial]:
-    """Finished trials by the identity of their set; the newest sweep's where several fit."""
+    """Trials with a result by the mark of their set; the newest sweep's where several fit.
+
+    Where another seed passes, such a one is found under the mark of the wanted seed, too.
+    """
     found: dict[bytes, Trial] = {}
+    others: dict[bytes, Trial] = {}
     for sweep in same_code(view, wanted, which):
-        if not sweep.counts.finished or not means_the_same(sweep.metric, wanted.metric):
+        fits = compares(sweep, wanted.metric)
+        if not fits or not (sweep.counts.finished or sweep.counts.failed):
             continue
         for trial in view.all_trials(sweep.id):
-            if trial.state is not TrialState.FINISHED:
-                continue
-            if wanted.metric is None or trial.objective is not None:
-                replicate = (trial.id.number - 1) % sweep.replicates
-                found.setdefault(identity(trial.params, replicate), trial)
-    return found
+            result = _result(trial, sweep, wanted.metric)
+            if result is not None:
+                seed = seed_of_result(sweep, trial)
+                result = replace(result, seed=seed)
+                found.setdefault(mark_of(trial.params, seed), result)
+                here = seed_at(wanted.seed, 0, trial.params)
+                others.setdefault(mark_of(trial.params, here), result)
+    return others | found if wanted.any_seed else found
+
+
+def mark_of(params: Params, seed: int) -> bytes:
+    """What results have in common that stand for each other: a set, and what it was seeded with."""
+    return identity(params, seed)
+
+
+def marks_of(params: dict[str, Json], spec: SweepSpec) -> list[bytes]:
+    """The mark of each replicate of a file's set."""
+    every = replicated(params, spec.replicates)
+    return [mark_of(again, seed_at(spec.seed, i, again)) for i, again in enumerate(every)]
+
+
+def _result(trial: Trial, sweep: Sweep, metric: Metric | None) -> Trial | None:
+    """A trial with its value of a metric; None where it did not come to its end, or has none."""
+    is_nameless = trial.failure is not None and trial.failure.is_unreported
+    if trial.state is not TrialState.FINISHED and not is_nameless:
+        return None
+    if means_the_same(sweep.metric, metric):
+        return (
+            trial if not is_nameless and (metric is None or trial.objective is not None) else None
+        )
+    value = trial.metrics.get(metric.name, math.nan) if metric else math.nan
+    return replace(trial, objective=value) if math.isfinite(value) else None
 
 
 def sets_inside(older: Mapping[bytes, Trial], spec: SweepSpec) -> Iterator[dict[str, Json]]:
     """Sets with older results that lie in a file's space, each once; where a file has replicates,
     those of which every replicate has a result."""
-    points = {identity(point) for point in spec.points}
-    for mark, trial in older.items():
+    taken = {one for point in spec.points for one in marks_of(point, spec)}
+    for first, trial in older.items():
         params = dict(trial.params)
-        if spec.space is None or mark in points:
+        every = marks_of(params, spec)
+        is_whole = every[0] == first and all(other in older for other in every)
+        if spec.space is None or not is_whole or not taken.isdisjoint(every):
             continue
-        every = [identity(p, i) for i, p in enumerate(replicated(params, spec.replicates))]
-        is_whole = every[0] == mark and all(other in older for other in every)
-        if is_whole and is_inside(params, spec.space):
+        if is_inside(params, spec.space):
+            taken.update(every)
             yield params
 
 
@@ -99,6 +137,17 @@ def _named(launch: Launch) -> tuple[object, ...]:
     if launch.trainer or launch.program:
         return (launch.trainer, launch.program)
     return launch.command
+
+
+def compares(sweep: Sweep, metric: Metric | None) -> bool:
+    """True where a sweep's results are results for a metric.
+
+    The last value of everything that a trial reported is kept, so a metric that is another, or has
+    another goal, asks for no training; where trials were pruned, the old one chose those.
+    """
+    if means_the_same(sweep.metric, metric):
+        return True
+    return metric is not None and metric.take is Take.LAST and not sweep.counts.pruned
 
 
 def means_the_same(one: Metric | None, other: Metric | None) -> bool:

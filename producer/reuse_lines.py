@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from hpq.sweep import Sweep
+from hpq.search.replicates import SEED
+from hpq.sweep import Metric, Sweep, Take
 from hpq.trial import Trial
 from hpq.view import View
 from producer.look.text import clean, trials_of
 from producer.place import place_of_sweep
-from producer.reuse import Reuse, Wanted, is_same_code, means_the_same, same_program
+from producer.reuse import Reuse, Wanted, compares, is_same_code, means_the_same, same_program
 
 _SHOWN = 5  # sweeps
 _FILES = 3
@@ -65,11 +66,32 @@ def _reason(view: View, sweep: Sweep, wanted: Wanted, which: Reuse) -> str:
         return f"another one, in {clean(place.folder or 'an installed package')}"
     if which is Reuse.SAME_CODE and not is_same_code(sweep, wanted):
         return _difference(view, sweep, wanted)
-    if not means_the_same(sweep.metric, wanted.metric):
-        return "the metric is another"
+    if not compares(sweep, wanted.metric):
+        return _other_metric(sweep, wanted.metric)
+    if wanted.metric and not means_the_same(sweep.metric, wanted.metric):
+        return f"no trial with one of these sets has a last {clean(wanted.metric.name)}"
     if not sweep.counts.finished:
         return "no trial is finished"
+    if sweep.seed != wanted.seed and not wanted.any_seed and not _has_own_seeds(sweep):
+        return f"the seed is another, {sweep.seed}"
     return "no finished trial has one of these sets"
+
+
+def _has_own_seeds(sweep: Sweep) -> bool:
+    parameters = sweep.spec.get("parameters")
+    return isinstance(parameters, dict) and SEED in parameters
+
+
+def _other_metric(sweep: Sweep, now: Metric | None) -> str:
+    """What differs, and why that keeps the results from being taken."""
+    was = sweep.metric
+    if was is None or now is None:
+        return f"the metric is {clean(was.name) if was else 'none'} there, and another here"
+    facts = ((was.name, now.name), (was.goal, now.goal), (f"{was.take} value", f"{now.take} value"))
+    there, here = (", ".join(clean(f[i]) for f in facts if f[0] != f[1]) for i in (0, 1))
+    pruned = sweep.counts.pruned and now.take is Take.LAST
+    more = f", and by that {trials_of(sweep.counts.pruned)} were pruned" if pruned else ""
+    return f"the metric is another ({there} there, {here} here){more}"
 
 
 def _difference(view: View, sweep: Sweep, wanted: Wanted) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -16,6 +16,7 @@ from hpq.search.replicates import SEED, seed_of
 from hpq.settings import Settings
 from hpq.sweep import Sweep
 from hpq.trial import Claim
+from hpq.unreported import unreported
 from worker import environment, ports, secrets
 from worker.access import Access
 from worker.beats import Beats
@@ -50,6 +51,7 @@ class Attempts:
         self._access, self._beats, self._signals = access, beats, signals
         self._bundles = bundles
         self._child: Child | None = None
+        self._told = set[str]()  # sweeps of which something was said about their metric
         self._copy: Copy | None = None  # of the code that the runner has, where it is resident
 
     def run(self, claim: Claim, sweep: Sweep) -> Result:
@@ -79,7 +81,15 @@ class Attempts:
             with ports.reserved() as port:
                 child, code_dir = self._ready(claim, sweep, place, env)
                 run = self._describe(claim, sweep, place, env, code_dir, port)
-                execution = Execution(claim, sweep, child, collector, mask, self._settings.grace_s)
+                execution = Execution(
+                    claim,
+                    sweep,
+                    child,
+                    collector,
+                    mask,
+                    self._settings.grace_s,
+                    lambda names: self._unreported(claim, sweep, names),
+                )
                 keeper.start()
                 try:
                     result = execution.run(run, self._beats, self._signals)
@@ -95,6 +105,11 @@ class Attempts:
             raise
         finally:
             place.clear(keep_out=is_over)
+
+    def _unreported(self, claim: Claim, sweep: Sweep, names: Sequence[str]) -> None:
+        if sweep.metric is not None and sweep.id not in self._told:
+            self._told.add(sweep.id)
+            log.warning("%s %s", claim.trial, unreported(sweep.metric.name, names))
 
     def _keep(self, keeper: Keeper, sweep: Sweep, result: Result) -> Result:
         """What an attempt left goes to the store of files before anybody hears that it is over."""

@@ -17,6 +17,7 @@ from hpq.outcome import Batch
 from hpq.report import MAX_NAMES, METRIC_NAME
 from hpq.sweep import Metric, Take
 from hpq.trial import Checkpoint, Point
+from hpq.unreported import ENOUGH
 from worker import ranks
 
 _BACKLOG_POINTS = 20_000
@@ -149,6 +150,14 @@ class Collector:
         """The metrics reported so far."""
         with self._lock:
             return tuple(self._counts)
+
+    @property
+    def strangers(self) -> tuple[str, ...]:
+        """The metrics reported so far where some came often, and the sweep's never."""
+        with self._lock:
+            named = self._metric is None or self._metric.name in self._counts
+            often = not named and max(self._counts.values(), default=0) >= ENOUGH
+            return tuple(self._counts) if often else ()
 
     @property
     def objective(self) -> float | None:

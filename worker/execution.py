@@ -10,7 +10,7 @@ import math
 import os
 import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpq.outcome import Outcome
@@ -62,7 +62,10 @@ class Execution:
         collector: Collector,
         mask: Mask,
         grace_s: float,
+        strange: Callable[[Sequence[str]], object] = lambda _: None,
     ) -> None:
+        """`strange` hears of names that are reported, often, while the sweep's metric is not."""
+        self._strange = strange
         self._claim, self._sweep, self._child, self._collector = claim, sweep, child, collector
         self._mask, self._grace_s = mask, grace_s
         self._prints_metrics = not sweep.launch.trainer
@@ -154,7 +157,7 @@ class Execution:
             if message.get("of") != self._run_id:
                 continue
             if "report" in message:
-                self._collector.report(message["report"], message["step"])
+                self._take(message["report"], message["step"])
                 self._reported.update(message["report"])
             elif "ignore_printed" in message:
                 self._reads_printed = False
@@ -184,7 +187,12 @@ class Execution:
                 continue
             found = parse_printed(line.decode("utf-8", "replace"), self._claim.params)
             if found is not None and found[0] not in self._reported:
-                self._collector.report({found[0]: found[1]}, None)
+                self._take({found[0]: found[1]}, None)
+
+    def _take(self, metrics: Mapping[str, float], step: int | None) -> None:
+        self._collector.report(metrics, step)
+        if names := self._collector.strangers:
+            self._strange(names)
 
     # --- the end ------------------------------------------------------------------------------
 

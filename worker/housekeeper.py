@@ -23,7 +23,8 @@ _ASK_S = 30.0  # between two looks at the figures of the server
 class Housekeeper:
     """Every HPQ_REAP_S: presence, then the reaper.
 
-    `describe` answers the worker as it is now and whether it is idle. After a gap in its own
+    `describe` answers the worker as it is now and whether it is idle; `keep_ran_on` sends what its
+    attempts run on, where the server let that go. After a gap in its own
     contact it reaps nothing for one lease: others were perhaps cut off just as it was.
     """
 
@@ -34,10 +35,11 @@ class Housekeeper:
         describe: Callable[[], tuple[Presence, bool]],
         vitals: Vitals,
         outage: Outage,
+        keep_ran_on: Callable[[], object] = lambda: None,
     ) -> None:
         self._settings, self._store, self._describe = settings, store, describe
         self._vitals, self._asked_at = vitals, -_ASK_S
-        self._outage = outage
+        self._outage, self._keep_ran_on = outage, keep_ran_on
         self._stop = Event()
         self._contact_at = time.monotonic()
         self._careful_until = 0.0
@@ -45,7 +47,7 @@ class Housekeeper:
 
     def start(self) -> None:
         """Say that the worker is there, give back what is lost already, then go on doing so."""
-        self._look()
+        self.look()
         self._thread.start()
 
     def stop(self) -> None:
@@ -59,9 +61,10 @@ class Housekeeper:
 
     def _loop(self) -> None:
         while not self._stop.wait(self._settings.reap_s):
-            self._look()
+            self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Say that the worker is there, and give back what is lost."""
         try:
             self._reap(self._present())
             self._contact_at = time.monotonic()
@@ -81,7 +84,8 @@ class Housekeeper:
         who, is_idle = self._describe()
         if self._vitals.is_heard:
             self._vitals.state(who.fields["state"], who.fields["fault"])
-        return self._store.present(who, idle=is_idle, lifetime_ms=3 * self._settings.lease_ms)
+        life = 3 * self._settings.lease_ms
+        return self._store.present(who, idle=is_idle, lifetime_ms=life, lost=self._keep_ran_on)
 
     def _reap(self, as_of_ms: int) -> None:
         now, lease_s = time.monotonic(), self._settings.lease_s

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from enum import StrEnum
 
 from hpq.outcome import Outcome, Verdict
 from hpq.report import MAX_NAMES
 from hpq.sweep import Sweep
-from hpq.trial import Failure, FailureKind, TrialState
+from hpq.trial import NEVER_REPORTED, Failure, FailureKind, TrialState
+from hpq.unreported import likely
 from worker.collector import Collector
 from worker.failures import of_exit
 from worker.messages import End
 from worker.stall import LEAST_S, STALLED, USUAL
 
+_AGAIN = "enqueue the file with --reuse: what was trained is taken"
 _SHOWN = 60  # characters of a line of the program's
 
 
@@ -99,7 +100,7 @@ def _by_metric(sweep: Sweep, got: Collector, ending: Ending) -> Outcome:
     said = f"it reported {', '.join(names)}" if names else "it reported nothing"
     if got.has_dropped:
         said += f"; of more than {MAX_NAMES} names the rest was dropped"
-    what = f"the metric {metric.name!r} was never reported; {said}"
+    what = f"the metric {metric.name!r} {NEVER_REPORTED}; {said}"
     failure = Failure(
         kind=FailureKind.USER_ERROR,
         message=f"{what}; {_how_to_report(sweep, ending, names)}",
@@ -108,12 +109,11 @@ def _by_metric(sweep: Sweep, got: Collector, ending: Ending) -> Outcome:
     return _ended(got, TrialState.FAILED, failure)
 
 
-def _how_to_report(sweep: Sweep, ending: Ending, reported: Iterable[str]) -> str:
+def _how_to_report(sweep: Sweep, ending: Ending, reported: Collection[str]) -> str:
     assert sweep.metric is not None
     name = sweep.metric.name
-    close = get_close_matches(name, reported, n=1)
-    if close:
-        return f"did you mean {close[0]!r}? set metric.name"
+    if close := likely(name, reported):
+        return f"did you mean {close!r}? set metric.name and {_AGAIN}"
     if sweep.launch.trainer:
         return f"call trial.report({{{name!r}: …}}), or return {{{name!r}: …}}"
     if ending.is_wandb:

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 
 from hpq import passwords
 from hpq.inert import visible
+from hpq.outcome import Outcome
 from hpq.settings import Settings
+from hpq.trial import Claim, TrialState
+
+log = logging.getLogger("hpq.worker")
 
 
 class Inert(logging.Formatter):
@@ -29,3 +33,11 @@ def configure(settings: Settings) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(Inert("%(asctime)s %(levelname).1s %(name)s: %(message)s", secrets))
     logging.basicConfig(level=settings.log.upper(), handlers=[handler])
+
+
+def say_end(claim: Claim, outcome: Outcome, answer: str) -> None:
+    """How an attempt ended, and what became of its commit."""
+    value = "" if outcome.objective is None else f" {outcome.objective:.6g}"
+    why = f": {outcome.failure.kind}: {outcome.failure.message}" if outcome.failure else ""
+    level = logging.INFO if outcome.state is not TrialState.FAILED else logging.WARNING
+    log.log(level, "%s %s%s%s (%s)", claim.trial, outcome.state, value, why, answer)

@@ -8,6 +8,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from redis.exceptions import RedisError
 
@@ -131,12 +132,10 @@ def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) 
     )
 
     introduction = Introduction(settings, who, device, access, slot, shelf, digest)
+    keeps = _store(settings, retries=1, timeout_s=5.0)
+    send = partial(keeps.keep_provenance, digest, record)
     housekeeper = Housekeeper(
-        settings,
-        _store(settings, retries=1, timeout_s=5.0),
-        lambda: introduction.now(stopping),
-        vitals,
-        outage,
+        settings, keeps, lambda: introduction.now(stopping), vitals, outage, send
     )
     worker = _worker(settings, name, slot, outage, errand)
     shelf.say_if_another(doomed.stores())

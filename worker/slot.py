@@ -20,13 +20,14 @@ from hpq.outcome import Committed, Outcome, Presence, Reason
 from hpq.settings import Settings
 from hpq.store import Store
 from hpq.sweep import Sweep
-from hpq.trial import Claim, Failure, FailureKind, TrialState
+from hpq.trial import Claim, Failure, FailureKind
 from worker.access import Access, Distrust
 from worker.attempt import Attempts
 from worker.beats import Beats
 from worker.errand import Errand
 from worker.execution import Result
 from worker.judging import Halt
+from worker.logs import say_end
 from worker.outage import Outage
 from worker.refusals import Refusals
 from worker.spool import Spool
@@ -249,30 +250,18 @@ class Slot:
             answer = hand_over()
         except RedisError as error:
             self._outage.kept()
-            kept = self._keep(claim, outcome, sweep)
+            kept = self._spool.keep(claim, outcome, sweep.retries)
             log.warning("%s: Redis: %s; %s", claim.trial, short_reason(error), kept)
             answer = self._insist(lambda _: hand_over())
         if answer is not None:
             if answer is Committed.UNKNOWN:  # only a person may drop it
-                log.warning("%s: unknown; %s", claim.trial, self._keep(claim, outcome, sweep))
+                log.warning(
+                    "%s: unknown; %s", claim.trial, self._spool.keep(claim, outcome, sweep.retries)
+                )
             self._spool.settle(claim, answer)
         self._beats.end()
         said: str = answer or "on disk"
-        _say(claim, outcome, said)
+        say_end(claim, outcome, said)
         self._vitals.end(outcome, said)
         self._tidy.soon()
         return said
-
-    def _keep(self, claim: Claim, outcome: Outcome, sweep: Sweep) -> str:
-        try:
-            self._spool.put(claim, outcome, sweep.retries)
-        except OSError as error:
-            return f"the result cannot be kept on disk ({error}), only by this process"
-        return "the result is on disk until it is back"
-
-
-def _say(claim: Claim, outcome: Outcome, answer: str) -> None:
-    value = "" if outcome.objective is None else f" {outcome.objective:.6g}"
-    why = f": {outcome.failure.kind}: {outcome.failure.message}" if outcome.failure else ""
-    level = logging.INFO if outcome.state is not TrialState.FAILED else logging.WARNING
-    log.log(level, "%s %s%s%s (%s)", claim.trial, outcome.state, value, why, answer)

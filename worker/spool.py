@@ -47,6 +47,14 @@ class Spool:
     def _path(self, claim: Claim) -> Path:
         return self._folder / f"{claim.trial.sweep}.{claim.trial.number}.{claim.token}.json"
 
+    def keep(self, claim: Claim, outcome: Outcome, retries: int) -> str:
+        """As `put`; says what became of it."""
+        try:
+            self.put(claim, outcome, retries)
+        except OSError as error:
+            return f"the result cannot be kept on disk ({error}), only by this process"
+        return "the result is on disk until it is back"
+
     def put(self, claim: Claim, outcome: Outcome, retries: int) -> None:
         """Keep one result, whole or not at all.
 

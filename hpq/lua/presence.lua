@@ -1,7 +1,8 @@
 -- A worker says that it is there.
 -- KEYS prefix
 -- ARGV worker, class, host, idle (1 or 0), lifetime in ms, then fields of the worker
--- Replies: ok, then the server's time in ms
+-- Replies: ok, the server's time in ms, then 1 where what its attempts run on (ran_on) is not kept: while
+--      it was silent for long, `remove` may have let that go
 
 local worker, class, host, idle, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 is_full()  -- goes on all the same
@@ -13,4 +14,6 @@ else
 end
 redis.call('HSET', key('w', worker), 'class', class, 'host', host, unpack(ARGV, 6))
 redis.call('PEXPIRE', key('w', worker), ttl)
-return {'ok', NOW}
+local ran_on = redis.call('HGET', key('w', worker), 'ran_on') or ''
+local is_lost = ran_on ~= '' and redis.call('HEXISTS', key('provenance'), ran_on) == 0
+return {'ok', NOW, is_lost and 1 or 0}

@@ -26,7 +26,7 @@ local function back(n)
   end
   book_time(t)
   if redis.call('HEXISTS', t, 'reused') == 1 then redis.call('HINCRBY', t, 'unbegun', 1) end
-  redis.call('HDEL', t, 'restarted', 'reused', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step', 'lost_hosts', 'failed_step', 'kind', 'error',
+  redis.call('HDEL', t, 'restarted', 'reused', 'seed', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step', 'lost_hosts', 'failed_step', 'kind', 'error',
     'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts', 'stop', 'pruning')
   redis.call('SREM', sweep_key(sid, 'files'), n)
   -- What came to its end, or diverged, would only come there again from its checkpoint.

@@ -35,9 +35,16 @@ local function take_result(n, result)
   redis.call('ZREM', rows[2], n)
   redis.call('HSET', trial_key(sid, n), 'state', 'finished', 'attempt', 1, 'closed', 1, 'ended_ms', int(NOW),
     'objective', result.objective, 'step', result.step, 'reused', result.from, unpack(result.metrics))
+  if (result.seed or '') ~= '' then redis.call('HSET', trial_key(sid, n), 'seed', result.seed) end
+  -- What it ran on stays as long as this sweep, unless it went since it was read.
+  local ran_on = result.provenance or ''
+  if redis.call('HEXISTS', key('provenance'), ran_on) == 0 then ran_on = '' end
+  hold_ran_on(sid, ran_on)
+  redis.call('HSET', trial_key(sid, n), 'provenance', ran_on)
   redis.call('ZADD', sweep_key(sid, 'ended'), int(NOW), n)
   if is_ranked and result.objective ~= '' then place(sid, n, result.objective) end
-  event(sid, 'reused', n, 1, 'from', result.from, 'objective', result.objective)
+  event(sid, 'reused', n, 1, 'from', result.from, 'objective', result.objective,
+    'provenance', ran_on)
 end
 
 local taken, count = redis.call('HGETALL', staged), 0

@@ -6,7 +6,7 @@ The trials of a set have numbers in a row, so a trial's number says which replic
 from __future__ import annotations
 
 from hpq.sweep import Sweep
-from hpq.trial import Json, Params
+from hpq.trial import Json, Params, Trial
 
 SEED = "seed"  # the parameter that is counted up, where a sweep has it
 
@@ -33,11 +33,18 @@ def replicate_of(sweep: Sweep, number: int) -> int:
 
 
 def seed_of(sweep: Sweep, number: int, params: Params) -> int:
-    """What a trial is to seed its random numbers with, below 2^31, which any library takes.
+    """What a trial is to seed its random numbers with, below 2^31, which any library takes."""
+    return seed_at(sweep.seed, replicate_of(sweep, number) - 1, params)
 
-    Its parameter `seed`, if it has one; else the sweep's seed, plus its replicate's place.
-    """
+
+def seed_of_result(sweep: Sweep, trial: Trial) -> int:
+    """As `seed_of`; of a result that was taken from an older sweep, what it was seeded with."""
+    return seed_of(sweep, trial.id.number, trial.params) if trial.seed is None else trial.seed
+
+
+def seed_at(base: int, replicate: int, params: Params) -> int:
+    """The parameter `seed` of a set, if it has one; else a sweep's, plus the replicate (from 0)."""
     own = params.get(SEED)
     if isinstance(own, int) and not isinstance(own, bool):
         return own % 2**31
-    return (sweep.seed + replicate_of(sweep, number) - 1) % 2**31
+    return (base + replicate) % 2**31

@@ -17,7 +17,7 @@ from producer.look.export import to_args, to_yaml
 from producer.look.flat import flat
 from producer.look.out import show_json, show_lines, talk
 from producer.look.ranking import show_ranking
-from producer.look.records import trial_record
+from producer.look.records import result_of, trial_record
 from producer.look.scores import score
 from producer.look.selection import Selection
 from producer.look.style import Span
@@ -91,7 +91,7 @@ def _show_one(sweep: Sweep, trial: Trial) -> None:
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     rows = {name: score(trial)}
     if trial.reused:
-        rows["result of"] = clean(trial.reused)
+        rows["result of"] = clean(result_of(trial, sweep))
     rows |= {clean(k): value(v) for k, v in flat(trial.params).items()}
     wide = max(len(key) for key in ("trial", *rows))
     show_lines([Span(f"{k:{wide}}  {v}")] for k, v in {"trial": str(trial.id), **rows}.items())

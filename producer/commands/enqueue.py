@@ -31,6 +31,7 @@ from producer.commands.options import (
 )
 from producer.commands.sweep_file import read_file, reuse_of, tags_of
 from producer.enqueue import Enqueued
+from producer.look.early_lines import target_words
 from producer.look.text import clean, size, trials_of
 from producer.progress import Bar
 from producer.session import Session, open_session
@@ -112,6 +113,8 @@ def _size(sweep: Sweep) -> str:
 
 def _queued(sweep: Sweep, count: int, reused: int) -> str:
     """What was enqueued; where sets are made while the sweep runs, by whom."""
+    if sweep.reached:
+        return f"nothing to train; {target_words(sweep)}"
     if not sweep.sampler:
         return f"{trials_of(count - reused)} queued"
     if sweep.counts.is_open_ended:

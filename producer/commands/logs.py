@@ -14,7 +14,7 @@ from producer.look.logs import Cleaner, follow_log, read_log
 from producer.look.out import talk
 from producer.look.text import WHY_THINNED, clean
 from producer.lookup import find_trial
-from producer.session import open_session
+from producer.session import Session, open_session
 
 app = typer.Typer()
 
@@ -36,12 +36,18 @@ def logs(
             talk(f"trial {found}")
         told = session.view.trial(found)  # NotFound, where there is none
         if told.reused:
-            talk(f"it never ran here; what trained: hpq logs {clean(told.reused)}")
+            talk(_what_trained(session, clean(told.reused)))
         if told.thinned:
             talk(f"its log was {WHY_THINNED}")
         data, last = read_log(session.view, found, tail)
         more = follow_log(session.view, found, last) if follow else ()
         _write(chain([data], more), raw)
+
+
+def _what_trained(session: Session, trial: str) -> str:
+    if session.redis.exists(session.keys.sweep(trial.rpartition("/")[0])):
+        return f"it never ran here; what trained: hpq logs {trial}"
+    return f"it never ran here; {trial} trained it, and was deleted since, with its log"
 
 
 def _write(pieces: Iterable[bytes], raw: bool) -> None:

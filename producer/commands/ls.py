@@ -11,6 +11,7 @@ from hpq.hyperparams import SHIPPED
 from hpq.sizes import about_bytes
 from hpq.snapshot import Unreadable
 from hpq.sweep import Sweep, SweepState
+from hpq.unreported import doubt
 from hpq.view import View
 from producer.commands.options import AsJson, WhereExpr
 from producer.look.out import show_json, show_table, talk
@@ -60,6 +61,8 @@ def ls(
             for why in dict.fromkeys(waits.values()):
                 some = [clean(sid) for sid, reason in waits.items() if reason == why]
                 talk(f"! {some[0]}{f' and {len(some) - 1} more' if some[1:] else ''}: {why}")
+            for sid, words in _doubts(view, sweeps, best).items():
+                talk(f"! {clean(sid)}: {clean(words)}")
             for one in found:
                 if isinstance(one, Unreadable):
                     talk(f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}")
@@ -113,6 +116,16 @@ def _waits(view: View, sweeps: Sequence[Sweep]) -> dict[str, str]:
         idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
     found = {s.id: full or why_not_taken(s, workers, SHIPPED) for s in idle}
     return {sid: why for sid, why in found.items() if why}
+
+
+def _doubts(
+    view: View, sweeps: Sequence[Sweep], best: Mapping[str, float | None]
+) -> dict[str, str]:
+    """Which sweeps' trials seem not to report the metric; those with a result do."""
+    unsure = [s for s in sweeps if s.metric and s.counts.running and best[s.id] is None]
+    eldest = view.eldest([s.id for s in unsure])
+    told = {s.id: doubt(s, [eldest[s.id]]) for s in unsure if s.id in eldest}
+    return {sid: words for sid, words in told.items() if words}
 
 
 def _record(

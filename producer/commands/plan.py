@@ -83,7 +83,8 @@ def plan(
         }
         print(jsonlib.dumps(fact))
         return
-    for warning in spec.warnings:
+    twin = (found.twin,) if found.twin else ()
+    for warning in (*spec.warnings, *twin):
         print(f"warning: {warning}", file=sys.stderr)
     for line in _head(spec, launch, total):
         print(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ import typer
 
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.hyperparams import SHIPPED
+from hpq.interpreter import interpreter
 from hpq.snapshot import Worker
 from hpq.sweep import Sweep, SweepState
 from producer import enqueue as enqueuing
@@ -83,6 +85,7 @@ def run(
     more: dict[str, Any] = {"tags": tags_of(tag), "reuse": reuse_of(reuse, any_code)}
     check_into(into, new or canary or any(more.values()) or name is not None, leave or yes)
     settings = settings_here()
+    interpreter(os.environ, settings.python)  # no worker would start without it
     if (through := tunnel.of_url(settings.home, settings.redis_url)) is not None:
         raise UserError(
             f"run trains on this machine, and here Redis is that of {through.where};"

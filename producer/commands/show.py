@@ -13,6 +13,7 @@ from hpq.settings import Settings
 from hpq.signing import fingerprint, is_signed, key_of, keys_apart
 from hpq.sweep import Sweep
 from hpq.trial import TrialId
+from hpq.unreported import doubt
 from hpq.view import View
 from producer.code_back import give_back
 from producer.commands.options import AsJson
@@ -73,7 +74,10 @@ def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
     if not as_json:
         full = why_full(view.room()) if sweep.counts.waits else None
         signed = _signed(session.settings, sweep)
-        return show_lines(sweep_lines(sweep, signed, waits=full or ""), whole=True)
+        eldest = view.eldest([sid]).values()
+        unmet = doubt(sweep, [*eldest], view.best(sweep, 1))
+        lines = sweep_lines(sweep, signed, waits=full or "", unmet=unmet)
+        return show_lines(lines, whole=True)
     launch = sweep.launch
     more: dict[str, Any] = {
         "launch": {name: getattr(launch, name) for name in launch.__slots__},

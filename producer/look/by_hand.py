@@ -13,7 +13,7 @@ from hpq.command import argv
 from hpq.errors import UserError
 from hpq.hyperparams import SHIPPED
 from hpq.interpreter import interpreter
-from hpq.search.replicates import SEED, seed_of
+from hpq.search.replicates import SEED, seed_of_result
 from hpq.sweep import Sweep, Wandb
 from hpq.trial import Params, TrialId
 from hpq.view import View
@@ -34,8 +34,8 @@ def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str
     """
     if isinstance(found, str):
         raise UserError(f"{found} is a sweep; name one of its trials, {found}/1")
-    sweep, params = view.sweep(found.sweep), view.trial(found).params
-    launch = sweep.launch
+    sweep, trial = view.sweep(found.sweep), view.trial(found)
+    params, launch = trial.params, sweep.launch
     file = f"/tmp/hpq-{found.sweep}-{found.number}.json"
     env: list[str] = []
     if launch.program or launch.command:
@@ -54,7 +54,7 @@ def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str
             env = [f"PYTHONPATH={shell_line([str(_STAND_IN)])}:$PYTHONPATH", f"HPQ_PARAMS={file}"]
     else:
         words = _trainer(launch.trainer, params)
-    seed = seed_of(sweep, found.number, params)
+    seed = seed_of_result(sweep, trial)
     if launch.trainer in SHIPPED:
         words += ["--set", f"seed={seed}"] if seed and SEED not in params else []
     steps = [f"cd {shell_line([launch.code_dir])}"] if launch.code_dir else []

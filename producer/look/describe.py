@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hpq.given import GivenFile
-from hpq.search.replicates import replicate_of, seed_of
+from hpq.search.replicates import replicate_of, seed_of_result
 from hpq.sweep import Sweep
-from hpq.trial import Params, Point, Trial
+from hpq.trial import Params, Point, Trial, TrialState
+from hpq.unreported import doubt
 from producer.look.attempts import Attempt, attempt_lines
 from producer.look.early_lines import rule_words, target_words, why_ended
 from producer.look.flat import flat
-from producer.look.records import iso
+from producer.look.records import iso, result_of
 from producer.look.sparkline import sparkline
 from producer.look.style import Line, Span, Style
 from producer.look.text import (
@@ -38,7 +39,7 @@ _GONE = {
 }
 
 
-def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "") -> Iterator[Line]:
+def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") -> Iterator[Line]:
     """Everything that is known of a sweep beside its trials; `signed` says whether, and by whom."""
     launch, metric, counts = sweep.launch, sweep.metric, sweep.counts
     yield from _pairs(
@@ -48,6 +49,7 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "") -> Iterator[Line]
             "state": sweep.state.value + (f": {sweep.held}" if sweep.held else ""),
             "trials": f"{counts.total}: {', '.join(count_words(sweep))}",
             "waits": waits,
+            "!": clean(unmet),
             "metric": f"{metric.name}, {metric.goal}, {metric.take} value" if metric else "none",
             "trainer": launch.trainer,
             "program": launch.program,
@@ -123,6 +125,8 @@ def trial_lines(
     if trial.failure:
         yield [Span("failed  "), Span(str(trial.failure.kind), Style.RED)]
         yield [Span(f"        {clean(trial.failure.message)}")]
+    if trial.state is TrialState.RUNNING and (words := doubt(sweep, [trial])):
+        yield [Span("!       "), Span(clean(words), Style.YELLOW)]
     if ended := why_ended(trial, sweep):
         yield [Span("why     "), Span(ended)]
     yield from _pairs(
@@ -136,7 +140,7 @@ def trial_lines(
             "phase": trial.phase,
             "replicate": _replicate(trial, sweep),
             "started again": trial.restarted,
-            "result of": f"{trial.reused}: it never ran here" if trial.reused else "",
+            "result of": f"{result_of(trial, sweep)}: it never ran here" if trial.reused else "",
             "checkpoint": _checkpoint(trial),
             "files": _GONE.get(trial.gone, ""),
             "log and curves": WHY_THINNED if trial.thinned else "",
@@ -163,8 +167,7 @@ def _without_packages(provenance: Mapping[str, Any]) -> dict[str, Any]:
 def _replicate(trial: Trial, sweep: Sweep) -> str:
     if sweep.replicates < 2:
         return ""
-    number = trial.id.number
-    place, seed = replicate_of(sweep, number), seed_of(sweep, number, trial.params)
+    place, seed = replicate_of(sweep, trial.id.number), seed_of_result(sweep, trial)
     return f"{place} of {sweep.replicates}, seed {seed}"
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from hpq.command import arguments
 from hpq.inert import CONTROL
-from hpq.search.replicates import replicate_of, seed_of
+from hpq.search.replicates import replicate_of, seed_of_result
 from hpq.sweep import Sweep
 from hpq.trial import Json, Params, Trial
 from producer.look.flat import pick
@@ -76,8 +76,7 @@ def write_csv(
             trial.reused or None,
         ]
         if more:
-            number = trial.id.number
-            row += [replicate_of(sweep, number), seed_of(sweep, number, trial.params)]
+            row += [replicate_of(sweep, trial.id.number), seed_of_result(sweep, trial)]
         writer.writerow(row)
 
 

@@ -15,7 +15,7 @@ from hpq.sweep import SweepState
 from hpq.trial import Trial
 from producer.cluster.pods import Crew
 from producer.look import pods
-from producer.look.style import Line, Span, Style
+from producer.look.style import Line, Span, Style, fold
 from producer.look.tables import Column, Layout, lay
 from producer.look.text import clean, duration, trials_of, width
 from producer.look.trial_rows import column_names, curve_rooms, trial_columns, trial_row
@@ -55,11 +55,10 @@ def frame(scene: Scene, columns: int, rows: int) -> list[Line]:
     if len(foot) > 1:
         body, legend = _body(scene, columns, room - len(foot))
         foot = _foot(scene, legend, columns)
-    lines: list[Line] = [[Span(text, Style.DIM)] for text in foot]
     if not scene.is_live:
-        return [*head, *body, *lines]
-    blanks: list[Line] = [[]] * (rows - len(head) - len(body) - len(lines))
-    return [*head, *body, *blanks, *lines]
+        return [*head, *body, *foot]
+    blanks: list[Line] = [[]] * (rows - len(head) - len(body) - len(foot))
+    return [*head, *body, *blanks, *foot]
 
 
 def _head(scene: Scene, columns: int, rows: int) -> list[Line]:
@@ -85,8 +84,8 @@ def _notes(scene: Scene, columns: int, room: int, most: int) -> list[Line]:
     return out
 
 
-def _foot(scene: Scene, legend: Sequence[str], columns: int) -> list[str]:
-    """What keys do and how to read the table, in one line or else in two."""
+def _foot(scene: Scene, legend: Sequence[str], columns: int) -> list[Line]:
+    """What keys do and how to read the table, in one line or else in two; printed once, whole."""
     running, total = len(scene.snapshot.running), scene.snapshot.sweep.counts.running
     keys = [scene.on_quit] if scene.is_live else []
     if scene.is_live and (running < total or scene.skip):
@@ -94,8 +93,13 @@ def _foot(scene: Scene, legend: Sequence[str], columns: int) -> list[str]:
     items = [*keys, *legend]
     text = "  ".join(items)
     if len(items) > 1 and width(text) > columns:
-        return ["  ".join(items[:-1]), items[-1]]
-    return [text] if text else []
+        items = ["  ".join(items[:-1]), items[-1]]
+    else:
+        items = [text] if text else []
+    lines: list[Line] = [[Span(item, Style.DIM)] for item in items]
+    if scene.is_live:
+        return lines
+    return [part for line in lines for part in fold(line, columns)]
 
 
 def _body(scene: Scene, columns: int, room: int) -> tuple[list[Line], list[str]]:

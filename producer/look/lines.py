@@ -10,6 +10,7 @@ from typing import TextIO
 from hpq.hyperparams import SHIPPED
 from hpq.snapshot import Snapshot
 from hpq.sweep import SweepState
+from hpq.unreported import doubt
 from hpq.view import View
 from producer.cluster.pods import Crew
 from producer.look import pods
@@ -85,7 +86,8 @@ def _notes(shot: Snapshot, begun: Collection[int]) -> list[str]:
     early = [t for t in shot.running if t.phase and not t.step and t.id.number in begun]
     out = [f"#{t.id.number} {clean(t.phase)}" for t in early]
     stuck = not_taken(shot) if shot.sweep.counts.waits else None
-    return [*out, f"! {stuck}"] if stuck else out
+    unmet = clean(doubt(shot.sweep, shot.running, shot.best))
+    return [*out, *(f"! {text}" for text in (stuck, unmet) if text)]
 
 
 def not_taken(shot: Snapshot, crew: Crew | None = None) -> str | None:

@@ -47,10 +47,12 @@ def _attempts(view: View, trial: TrialId) -> list[Origin]:
     row = view.trial(trial)
     found: list[Origin] = []
     for event in view.story(trial):
-        if event.what != "claimed":
+        if event.what not in ("claimed", "reused"):
             continue
         fields, number = event.fields, event.attempt
         digest = fields.get("provenance") or (row.provenance if number == row.attempt else "")
         told = {"attempt": number, "worker": fields.get("worker"), "host": fields.get("host")}
+        if event.what == "reused":
+            told = {"attempt": number, "from": fields.get("from")}
         found.append({**told, "ran_on": dict(view.provenance(digest))})
     return found

@@ -16,6 +16,7 @@ from typing import Any
 from producer.look.style import Line, Look, Span, Style, fold, paint
 from producer.look.tables import Column, Layout, lay
 from producer.look.terminal import look_of
+from producer.look.text import trials_of
 
 _ENDLESS = 100_000  # columns
 _BLOCK = 500  # rows of a table that decide its widths
@@ -52,9 +53,13 @@ def show_table(
 
 
 def show_legend(layout: Layout, names: Collection[str]) -> None:
-    """Print what these names are in the titles that had to be shortened; nothing for none."""
-    if legend := layout.legend(names):
-        show_lines([[Span(f"({legend})", Style.DIM)]], whole=True)
+    """Print what these names are in the titles that had to be shortened, and how many are left out.
+
+    Nothing where all are there in full.
+    """
+    gone, legend = layout.left_out(names), layout.legend(names)
+    if words := ", ".join(filter(None, [f"+{trials_of(gone, 'column')}" if gone else "", legend])):
+        show_lines([[Span(f"({words})", Style.DIM)]], whole=True)
 
 
 def _table(layout: Layout, rows: Iterable[Sequence[Span]]) -> Iterator[Line]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hpq.search.replicates import seed_of
+from hpq.search.replicates import seed_of_result
 from hpq.sweep import Sweep
 from hpq.trial import Trial
 from producer.look.bars import Scale, bar
 from producer.look.early_lines import why_ended
 from producer.look.flat import cell
 from producer.look.out import show_legend, show_lines, stdout_look
+from producer.look.records import result_of
 from producer.look.scores import score
 from producer.look.style import Span, Style
 from producer.look.tables import Column, lay
@@ -42,12 +43,13 @@ def result_row(trial: Trial, sweep: Sweep, metrics: Sequence[str] = ()) -> list[
     failure = trial.failure
     has_seeds = sweep.replicates > 1
     why = f"{failure.kind}: {clean(failure.message)}" if failure else ""
-    why = why or why_ended(trial, sweep) or (f"of {clean(trial.reused)}" if trial.reused else "")
+    taken = f"of {clean(result_of(trial, sweep))}" if trial.reused else ""
+    why = why or why_ended(trial, sweep) or taken
     return [
         Span(str(trial.id.number)),
         Span(trial.state.value, STATE_STYLE[trial.state]),
         *(Span(cell(trial.params, p)) for p in sweep.varying),
-        *([Span(str(seed_of(sweep, trial.id.number, trial.params)))] if has_seeds else []),
+        *([Span(str(seed_of_result(sweep, trial)))] if has_seeds else []),
         Span("" if trial.objective is None else measure(trial.objective), Style.BOLD),
         *(Span(measure(trial.metrics[m]) if m in trial.metrics else "") for m in metrics),
         Span(str(trial.step or "")),

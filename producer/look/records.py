@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from hpq.search.replicates import replicate_of, seed_of
+from hpq.search.replicates import replicate_of, seed_of, seed_of_result
 from hpq.snapshot import Snapshot, Worker
 from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
@@ -55,6 +55,16 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
     }
 
 
+def result_of(trial: Trial, sweep: Sweep) -> str:
+    """The trial that trained what was taken from an older sweep, and its seed, if that is another.
+
+    "" for a trial that ran here.
+    """
+    own = seed_of(sweep, trial.id.number, trial.params)
+    is_another = trial.reused and trial.seed is not None and trial.seed != own
+    return f"{trial.reused}, seed {trial.seed}" if is_another else trial.reused
+
+
 def trial_record(trial: Trial, sweep: Sweep) -> dict[str, Any]:
     """What `results` and `show` say of a trial."""
     failure, number = trial.failure, trial.id.number
@@ -63,7 +73,7 @@ def trial_record(trial: Trial, sweep: Sweep) -> dict[str, Any]:
         "trial": number,
         "state": trial.state.value,
         "params": dict(trial.params),
-        "seed": seed_of(sweep, number, trial.params),
+        "seed": seed_of_result(sweep, trial),
         "replicate": replicate_of(sweep, number),
         "objective": finite(trial.objective),
         **({"replicates": group_record(trial.group)} if trial.group else {}),

@@ -10,6 +10,7 @@ import textwrap
 from hpq.snapshot import Snapshot
 from hpq.sweep import Sweep, SweepState
 from hpq.trial import Trial, TrialState
+from hpq.unreported import doubt
 from producer.look.early_lines import target_words
 from producer.look.eta import Estimate, sweep_eta
 from producer.look.flat import pairs
@@ -127,6 +128,8 @@ def needs_you(snapshot: Snapshot, not_taken: str | None) -> list[str]:
     if sweep.canary and state is SweepState.RUNNING:
         passed = f"{counts.finished + counts.pruned} of {sweep.canary} canary trials passed"
         out.append(f"{passed}; the rest waits (or runs now: hpq resume {sweep.id})")
+    if words := doubt(sweep, snapshot.running, snapshot.best):
+        out.append(clean(words))
     if failed := counts.failed - counts.diverged:
         seen = [t for t in snapshot.recent if t.failure and t.failure.kind.counts_as_failure]
         if seen and seen[0].failure:

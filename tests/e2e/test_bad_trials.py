@@ -303,3 +303,24 @@ def test_five_equal_failures_hold_the_sweep_and_retry_goes_on(lab) -> None:
     counts = lab.view.sweep(sid).counts
     assert (counts.finished, counts.failed) == (7, 0)
     assert {t.state for t in lab.view.all_trials(sid)} == {TrialState.FINISHED}
+
+
+def test_a_misspelt_metric_is_told_while_the_first_trial_runs(lab) -> None:
+    lab.write(
+        "train.py",
+        "import pathlib, time\n"
+        "for i in range(5): print('val/loss=0.5', flush=True)\n"
+        "while not pathlib.Path('go').exists(): time.sleep(0.02)\n",
+    )
+    sid = lab.enqueue(
+        "program: train.py\nmethod: grid\nmetric: {name: val_loss}\nparameters: {x: {value: 1}}\n"
+    )
+    said = "#1 has not reported val_loss so far; it reports val/loss; did you mean 'val/loss'?"
+    lab.worker(1)
+    lab.wait_until(lambda: lab.trial(sid).step >= 5, "five reports")
+    for words in (("show", sid), ("show", f"{sid}/1"), ("watch", sid, "--once"), ("ls",)):
+        done = lab.hpq(*words)
+        assert said in " ".join((done.stdout + done.stderr).split()), (words, done)
+    assert lab.log().count(said.replace("#1 ", f"{sid}/1 ")) == 1
+    lab.go()
+    lab.wait_over(sid)

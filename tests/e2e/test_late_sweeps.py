@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 
 import pytest
 
+from hpq.errors import ExitCode
 from hpq.sweep import SweepState
 from hpq.trial import Json
 from producer.look.event_lines import event_line
+from tests.e2e.conftest import DEADLINE_S
 from tests.proxy import Proxy
 
 pytest.importorskip("optuna")
@@ -131,6 +135,27 @@ def test_where_importing_torch_kills_who_makes_sets_tpe_alone_makes_them(lab) ->
     assert lab.view.sweep(sid).made == {"random": 10, "tpe": 4}
     line = "what makes its sets was killed (signal 9); from now on tpe alone makes them here"
     assert lab.log().count(line) == 1
+
+
+@pytest.mark.slow
+def test_a_redis_that_goes_while_torch_is_imported_is_no_fault_of_the_sweep(lab) -> None:
+    """A process that ends in its usual way amid an import may crash: this one would surely."""
+    pytest.importorskip("scipy")
+    fake = lab.folder / "fake"
+    fake.mkdir()
+    crash = "atexit.register(os.kill, os.getpid(), signal.SIGKILL)"
+    amid = f"open({str(fake / 'amid')!r}, 'w').close()\nwhile True:\n    time.sleep(0.01)\n"
+    (fake / "torch.py").write_text(f"import atexit, os, signal, time\n{crash}\n{amid}")
+    sid = bayes(lab, more="")
+    words = [sys.executable, "-P", "-m", "worker.suggest", sid, "w1", str(os.getpid()), "2"]
+    maker = subprocess.Popen(words, env=lab.env | {"PYTHONPATH": str(fake)}, cwd=lab.folder)
+    try:
+        lab.wait_until((fake / "amid").exists, "the import")
+        lab.server.kill()
+        assert maker.wait(DEADLINE_S) == ExitCode.OUT_OF_REACH
+    finally:
+        maker.kill()
+        maker.wait()
 
 
 @pytest.mark.slow

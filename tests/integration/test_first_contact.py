@@ -127,3 +127,13 @@ def test_a_wrong_password_has_one_exit_code(hpq: Hpq, redis: Redis, redis_url: s
 
 def test_doctor_says_which_gpus_there_are(hpq: Hpq, redis: Redis) -> None:
     assert "GPU" in hpq("doctor").stdout
+
+
+def test_a_python_that_is_not_there_is_said_before_anything_is_written(hpq, tmp_path, redis):
+    (tmp_path / "train.py").write_text("print('loss=1')\n")
+    (tmp_path / "s.yaml").write_text(
+        "program: train.py\nmethod: grid\nparameters: {x: {values: [1]}}\n"
+    )
+    done = hpq("run", "s.yaml", HPQ_PYTHON="nonesuch")
+    assert done.returncode == 2 and "HPQ_PYTHON: no program 'nonesuch' here" in done.stderr
+    assert redis.dbsize() == 0

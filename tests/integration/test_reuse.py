@@ -15,7 +15,7 @@ from hpq.keys import Keys
 from hpq.outcome import Batch, Outcome, Presence
 from hpq.store import Store
 from hpq.sweep import SweepState
-from hpq.trial import Claim, Point, TrialId, TrialState
+from hpq.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from producer.auditing import hold_audit
 from producer.look.event_lines import event_line
 from producer.place import Place, remote_name
@@ -109,6 +109,45 @@ def test_a_sweep_of_which_all_is_known_is_finished_at_once(
     assert hold_audit(desk.view, known).violations == ()
 
 
+def test_after_a_wrong_goal_or_metric_what_was_trained_is_taken(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    old = two_finished(desk, store, who, take, "--name", "wrong")
+    turned = desk.sweep(WIDER.replace("maximize", "minimize"), "--reuse")
+    other = desk.sweep(WIDER.replace("acc", "loss"), "--reuse")
+    for sid, value in ((turned, 0.9), (other, 0.5)):
+        trial = desk.view.trial(TrialId(sweep=sid, number=1))
+        assert (trial.state, trial.reused, trial.objective) == ("finished", f"{old}/2", value)
+    done = desk.put(WIDER.replace("acc", "val_loss"), "--reuse")
+    assert (
+        "3 sweeps of train.py: no trial with one of these sets has a last val_loss" in done.stderr
+    )
+    best = desk.put(GRID.replace("acc, goal: maximize", "f1, value: best"), "--reuse")
+    assert "acc, maximize, last value there, f1, minimize, best value here" in best.stderr
+    assert "--reuse" in desk.hpq("set", other, "goal=maximize").stderr
+    assert "--reuse" in desk.hpq("set", other, "metric.name=acc").stderr
+
+
+def test_trials_that_only_failed_to_report_the_metric_are_results_for_the_right_one(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    wrong = desk.sweep(GRID.replace("acc", "val_loss").replace("[1, 2, 3]", "[1, 2]"))
+    kind, crash = FailureKind.USER_ERROR, Failure(kind=FailureKind.USER_ERROR, message="KeyError")
+    unreported = Failure(kind=kind, message="the metric 'val_loss' was never reported; it …")
+    for failure in (unreported, crash):
+        claim = take()
+        assert claim is not None
+        points = (Point(step=1, name="acc", value=0.25),)
+        store.beat(claim, who, Batch(seq=1, points=points), lease_ms=30_000)
+        store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure), 0)
+    right = desk.sweep(GRID, "--reuse")
+    assert desk.trials(right) == [(1, "finished"), (2, "queued"), (3, "queued")]
+    trial = desk.view.trial(TrialId(sweep=right, number=1))
+    assert (trial.objective, trial.reused) == (0.25, f"{wrong}/1")
+    assert desk.view.best(desk.view.sweep(right), 1)[0].id == trial.id
+    assert hold_audit(desk.view, right).violations == ()
+
+
 def test_other_code_or_another_metric_gives_nothing_unless_one_insists(
     desk: Desk, store: Store, who: Presence, take: Take
 ) -> None:
@@ -117,8 +156,9 @@ def test_other_code_or_another_metric_gives_nothing_unless_one_insists(
     assert desk.trials(desk.sweep(WIDER, "--reuse"))[0] == (2.0, "queued")
     insisted = desk.sweep(WIDER, "--reuse", "--any-code", "--new")
     assert desk.trials(insisted)[0] == (2.0, "finished")
-    other = desk.sweep(WIDER.replace("acc", "loss"), "--reuse", "--any-code")
-    assert desk.trials(other)[0] == (2.0, "queued")
+    other = desk.put(WIDER.replace("acc, goal", "acc, value: best, goal"), "--reuse", "--any-code")
+    assert desk.trials(other.stdout.strip())[0] == (2.0, "queued")
+    assert "the metric is another (last value there, best value here)" in other.stderr
     assert desk.put(WIDER, "--any-code").returncode == 2
 
 
@@ -343,3 +383,87 @@ def test_replicates_are_begun_with_where_all_of_a_set_have_a_result(
     new = desk.sweep(late + "replicates: 2\nrun_cap: 4\n", "--reuse")
     assert desk.trials(new) == [(1, "finished"), (1, "finished")]
     assert desk.view.sweep(new).counts.to_come == 4
+
+
+def test_a_result_of_another_seed_is_not_taken_for_one_of_this(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    """What a result says it was seeded with is what ran."""
+    text = GRID + "replicates: 2\n"
+    old = desk.sweep(text)
+    for objective in (0.1, 0.3, 0.5, 0.7, 0.4, 0.2):
+        finish(store, who, take(), objective)
+    done = desk.put(text, "--seed", "100", "--reuse", "--name", "other")
+    assert "0 results taken: 1 sweep of train.py: the seed is another, 0" in done.stderr
+    assert [state for _, state in desk.trials(done.stdout.strip())] == ["queued"] * 6
+    # Of seeds 1 and 2, one has run; in the file it is the first replicate.
+    new = desk.sweep(text, "--seed", "1", "--reuse", "--name", "next")
+    trials = list(desk.view.all_trials(new))
+    assert [t.reused for t in trials] == [f"{old}/2", "", f"{old}/4", "", f"{old}/6", ""]
+    told = json.loads(desk.hpq("results", new, "--json").stdout)
+    assert {r["trial"]: r["seed"] for r in told if r["reused"]} == {1: 1, 3: 1, 5: 1}
+
+
+def test_a_set_with_a_seed_of_its_own_is_taken_whatever_the_sweeps_is(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    own = GRID + "  seed: {value: 7}\n"
+    desk.sweep(own)
+    for objective in (0.1, 0.3, 0.5):
+        finish(store, who, take(), objective)
+    done = desk.put(own, "--seed", "5", "--reuse", "--name", "own")
+    assert [state for _, state in desk.trials(done.stdout.strip())] == ["finished"] * 3
+
+
+def test_a_search_learns_from_a_result_of_another_seed_which_keeps_its_own(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    old = two_finished(desk, store, who, take, "--seed", "5")
+    late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
+    new = desk.sweep(late + "run_cap: 4\n", "--reuse")
+    assert desk.trials(new) == [(1, "finished"), (2, "finished")]
+    told = json.loads(desk.hpq("results", new, "--json").stdout)
+    assert [r["seed"] for r in told] == [5, 5]
+    assert f"of {old}/2, seed 5" in desk.hpq("results", new).stdout
+    assert f"{old}/1, seed 5: it never ran here" in desk.hpq("show", f"{new}/1").stdout
+    assert "HPQ_SEED=5" in desk.hpq("show", f"{new}/1", "--command").stdout
+    # It goes on with the result, and not with a training here.
+    third = desk.sweep(late + "run_cap: 5\n", "--reuse")
+    assert [t.seed for t in desk.view.all_trials(third)] == [5, 5]
+    assert store.retry(new, [1]) == 1
+    assert "HPQ_SEED" not in desk.hpq("show", f"{new}/1", "--command").stdout
+    # With replicates each of a set has to have the seed that it would be given here.
+    several = late + "run_cap: 4\nreplicates: 2\n"
+    assert desk.trials(desk.sweep(several, "--reuse")) == []
+    assert hold_audit(desk.view, new).violations == ()
+
+
+def test_what_a_taken_result_ran_on_outlives_the_sweep_that_trained_it(
+    desk: Desk, store: Store, who: Presence
+) -> None:
+    old = desk.sweep(GRID.replace("[1, 2, 3]", "[1]"))
+    store.keep_provenance("d-1", '{"host":"far"}')
+    finish(store, who, store.claim(who, nonce="n", lease_ms=9_000, provenance="d-1"), 0.5)
+    new = desk.sweep(GRID.replace("[1, 2, 3]", "[1, 4]"), "--reuse")
+    assert f"hpq logs {old}/1" in desk.hpq("logs", f"{new}/1").stderr
+    assert desk.hpq("rm", old, "--yes").returncode == 0
+    said = desk.hpq("logs", f"{new}/1").stderr
+    assert f"{old}/1 trained it, and was deleted since" in said and "hpq logs" not in said
+    told = json.loads(desk.hpq("show", f"{new}/1", "--provenance").stdout)
+    (attempt,) = told["attempts"]
+    assert attempt["ran_on"] == {"host": "far"} and attempt["from"] == f"{old}/1"
+    assert hold_audit(desk.view, new).violations == ()
+    assert desk.view.gone(desk.view.sweep(new)) == []
+
+
+def test_a_search_that_begins_at_its_target_says_so(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    two_finished(desk, store, who, take)
+    late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
+    reached = late.replace("maximize", "maximize, target: 0.8") + "run_cap: 4\n"
+    said = desk.put(reached, "--reuse").stderr
+    assert (
+        "nothing to train; target reached: #2 has acc 0.9 >= 0.8" in said
+        and "as workers ask" not in said
+    )

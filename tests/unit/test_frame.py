@@ -286,12 +286,14 @@ _MANY = ("optimizer.lr", "weight_decay", "warmup", "dropout", "scheduler.gamma",
 _RATES = (1.613e-5, 0.0008731, 0.0001234, -3.25e-12, 0.00016180339)
 
 
-def _crowded(columns: int, varying: tuple[str, ...] = _MANY, **more: object) -> list[str]:
+def _crowded(
+    columns: int, varying: tuple[str, ...] = _MANY, is_live: bool = True, **more: object
+) -> list[str]:
     trials = tuple(
         _trial(n, params=dict.fromkeys(varying, rate), step=1200, objective=0.94216)
         for n, rate in enumerate(_RATES, 1)
     )
-    scene = _scene(varying=varying, **more)
+    scene = replace(_scene(varying=varying, **more), is_live=is_live)
     shot = replace(scene.snapshot, running=trials, best=(), recent=())
     curve = [0.1 * (i % 5) for i in range(30)]
     return _text(replace(scene, snapshot=shot, curves=dict.fromkeys(range(6), curve)), columns)
@@ -344,3 +346,9 @@ def test_titles_are_shortened_only_as_far_as_they_must_be() -> None:
         if line.lstrip().startswith("#")
     ]
     assert len(titles) >= 70 and ("learning_rate" in titles or "momentum_of" in titles), titles
+
+
+def test_a_page_that_is_printed_once_has_the_whole_legend() -> None:
+    long = tuple(f"model.encoder.{word}_of_the_layer" for word in ("width", "depth", "heads"))
+    page = " ".join(" ".join(_crowded(60, long, is_live=False)).split())
+    assert all(f" = {name}" in page for name in long)

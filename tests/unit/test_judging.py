@@ -87,7 +87,10 @@ def test_a_missing_module_is_told_with_whose_python_it_was_and_the_way_to_anothe
 def test_a_name_that_is_close_to_the_metrics_is_named() -> None:
     for launch in (Launch(program="train.py"), Launch(trainer="mine:train")):
         failure = _failure("", launch, is_wandb=bool(launch.program), reported="valid_loss")
-        assert failure.message.endswith("did you mean 'valid_loss'? set metric.name")
+        assert failure.message.endswith(
+            "did you mean 'valid_loss'? set metric.name and enqueue the file with --reuse: what was"
+            " trained is taken"
+        )
 
 
 @pytest.mark.parametrize(

@@ -75,3 +75,16 @@ def test_results_say_why_a_trial_was_pruned() -> None:
     why = Pruning(rule="median", band=3, rank=5, n=6, threshold=0.5, value=0.9)
     one = replace(TRIALS[0], state=TrialState.PRUNED, pruning=why)
     assert result_row(one, SWEEP)[-1].text.startswith("median at its 3rd value: val_loss 0.9 is")
+
+
+def test_columns_that_do_not_fit_are_counted_below_the_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = tuple(f"p{n}" for n in range(9))
+    wide = replace(SWEEP, varying=names)
+    trials = [replace(t, params=dict.fromkeys(names, 0.0123456)) for t in TRIALS]
+    monkeypatch.setenv("COLUMNS", "50")
+    show_ranking(wide, trials)
+    header, *_, last = capsys.readouterr().out.splitlines()
+    shown = sum(name in header.split() for name in names)
+    assert 0 < shown < 9 and last == f"(+{9 - shown} columns)"

@@ -76,7 +76,7 @@ def main() -> None:
         os._exit(0)  # another thread may be amid an import, and would crash
     except RedisError as error:
         _complain(sid, error)
-        sys.exit(ExitCode.OUT_OF_REACH)
+        os._exit(ExitCode.OUT_OF_REACH)  # as above; what crashes counts as a fault of the sweep
     except Exception as error:
         what = str(error) if isinstance(error, HpqError) else f"{type(error).__name__}: {error}"
         with suppress(OSError):
@@ -89,7 +89,7 @@ def main() -> None:
 
 def _complain(sid: str, error: Exception) -> None:
     with suppress(BrokenPipeError):
-        print(f"hpq suggest: {sid}: {error}", file=sys.stderr)
+        print(f"hpq suggest: {sid}: {error}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

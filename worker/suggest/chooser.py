@@ -27,13 +27,11 @@ _MOST_GP = 200  # results that it learns from by default: its time rises with th
 
 
 class Chooser:
-    """All that is known of a sweep's sets. `begun` is how many there were when it was made; `auto`
-    is a Gaussian process only where it `may_gp`."""
+    """All that is known of a sweep's sets. `auto` is a Gaussian process only where it `may_gp`."""
 
     def __init__(
         self,
         search: Search,
-        begun: int = 0,
         is_there: Callable[[str], bool] = is_installed,
         *,
         may_gp: bool = True,
@@ -49,7 +47,7 @@ class Chooser:
         self._has_gp = may_gp and is_flat and unaided(search.sampler, is_there) is None
         self.by = Sampler.RANDOM  # who made the last set
         if search.sampler is not Sampler.RANDOM:  # Optuna takes a second to import
-            self._model = import_module("worker.suggest.model").Model(search, begun)
+            self._model = import_module("worker.suggest.model").Model(search)
 
     def add(self, number: int, params: Params) -> None:
         """A set of the sweep that somebody else has made."""
@@ -115,14 +113,14 @@ class Chooser:
     ) -> dict[str, Json] | None:
         for _ in range(self._tries):
             try:
-                params = model.ask(self.by, stand_ins)
+                params = model.ask(self.by, number, stand_ins)
             except Exception as error:  # of the sampler's arithmetic: the search goes on without it
                 self._tell(error)
                 break
             mark = identity(params)
             if mark not in self._seen and self._search.space.allows(params):
                 self._seen.add(mark)
-                model.keep(number)
+                model.keep(number, params)
                 return params
             model.drop()
         return None

@@ -23,6 +23,7 @@ from hpq.lead import Answer, Lead
 from hpq.search.record import Sampler, Search, is_installed, unaided
 from hpq.search.replicates import replicated
 from hpq.snapshot import Event
+from hpq.sweep import Impute
 from hpq.trial import Params
 from hpq.wire import dumps_in_order
 from worker.suggest.chooser import Chooser
@@ -71,7 +72,7 @@ class Suggester:
         keeper.start()
         try:
             self.begin()
-            while self._answer.is_ok and time.monotonic() - self._made_at < _IDLE_S:
+            while self._answer.is_ok and not self._is_idle:
                 self._busy_since = time.monotonic()
                 self.step()
             word = self._answer.word if not self._answer.is_ok else "idle"
@@ -89,18 +90,34 @@ class Suggester:
 
     def begin(self) -> None:
         """Read what was, making nothing meanwhile; then make what is missing."""
-        self._chooser = Chooser(self._search, self._answer.rows, may_gp=self._may_gp)
+        self._chooser = Chooser(self._search, may_gp=self._may_gp)
         if lacks := unaided(self._search.sampler, is_installed):
             log.warning("%s, where this worker runs", lacks)
-        while events := self._history.events():
-            for event in events:
-                self._see(event)
+        missed = self._read()
         self._made_at = time.monotonic()
         if self._chooser.is_drawing:  # these are there at once, and run while others are prepared
             self._fill()
         self._warming = Thread(target=self._chooser.warm_up, name="imports", daemon=True)
         self._warming.start()
         self._fill()
+        if missed:
+            self._hear(missed)
+
+    def _read(self) -> list[Event]:
+        """See what was; answers what came since the first claim that no set was made after: with
+        one worker that set follows from what was before it, whoever makes it, and when."""
+        missed: list[Event] = []
+        while events := self._history.events():
+            for event in events:
+                if event.what in ("created", "suggested") or self._answer.ahead > 1:
+                    for earlier in missed:
+                        self._see(earlier)
+                    missed.clear()
+                elif missed or event.what == "claimed":
+                    missed.append(event)
+                    continue
+                self._see(event)
+        return missed
 
     def get_ready(self) -> None:
         """Wait until all is imported that sets are made with."""
@@ -138,6 +155,13 @@ class Suggester:
             return most
         make_s = self._make_s.get(self._chooser.by, 0.0)
         return max(1, min(most, math.ceil(make_s / (_SHARE * self._gap_s))))
+
+    @property
+    def _is_idle(self) -> bool:
+        """True where the process had better go. What CMA-ES has learnt would go with it, so it
+        waits for trials that take long."""
+        has_course = self._search.sampler is Sampler.CMAES and bool(self._results.running)
+        return time.monotonic() - self._made_at >= _IDLE_S and not has_course
 
     @property
     def _is_hurried(self) -> bool:
@@ -206,6 +230,10 @@ class Suggester:
         self._without_gp = 0 if by is Sampler.GP else self._without_gp + 1
 
     def _stand_ins(self) -> dict[int, float]:
+        """What running trials count as. One worker's has only begun and has no value, but for what
+        it says while the set is made: sets do not follow from that."""
+        if self._answer.ahead < 2 and self._search.impute_while_running is not Impute.WORST:
+            return {}
         running = sorted(self._results.running)
         if self._search.impute_while_running is None or not running:
             return {}

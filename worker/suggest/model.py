@@ -29,13 +29,18 @@ from worker.suggest.warp import warped
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 _SOURCE = 10  # results, of which CMA-ES can begin at the best
+_WITH_A_COURSE = (Sampler.CMAES, Sampler.QMC)
 _WIDEST = 10_000  # values of a whole number, before it is searched as a float
 
 
 class Model:
-    """Learns from results where sets are good. `begun` is how many sets there were before it."""
+    """Learns from results where sets are good.
 
-    def __init__(self, search: Search, begun: int = 0) -> None:
+    A set follows from the seed, its number and what was known when it was made (of CMA-ES also
+    from when the model was), so that whoever takes over makes the same ones.
+    """
+
+    def __init__(self, search: Search) -> None:
         self._space = search.space
         # Of a whole number the Gaussian process looks at every value there is.
         widest = _WIDEST if search.sampler in (Sampler.AUTO, Sampler.GP) else None
@@ -44,29 +49,27 @@ class Model:
         self._axes = {name: (path, axis) for name, (path, axis) in axes.items() if axis}
         self._distributions = {name: axis.distribution for name, (_, axis) in self._axes.items()}
         conditional = {condition.path for condition in search.space.when}
-        self._absent = {
-            path: leaf.draw(Random(0)) for path, leaf in search.space.leaves if path in conditional
-        }
-        self._asked = -1  # the trial of the study that `ask` made
+        self._conditional = {p: leaf for p, leaf in search.space.leaves if p in conditional}
+        self._asked, self._by = -1, Sampler.TPE  # the trial of the study that `ask` made; and who
         self._memory, self._at = Memory(), dict[int, int]()
-        self._seed = _seed(search.seed, begun)
-        self._studies: dict[Sampler, Study] = {}
+        self._seed = search.seed
+        self._studies: dict[Sampler, tuple[int, Study]] = {}  # and the number of a set made with it
 
     def add(self, number: int, params: Params) -> None:
         """A set that waits or runs."""
         try:
             place = {
-                name: axis.find(self._value(params, path))
+                name: axis.find(self._value(number, params, path))
                 for name, (path, axis) in self._axes.items()
             }
         except (KeyError, ValueError, TypeError):  # of another space: a file that was edited since
             return
         self._at[number] = self._memory.add(place, self._distributions)
 
-    def _value(self, params: Params, path: tuple[str, ...]) -> Json:
-        """A parameter's value; its first one where it does not exist in the set."""
-        if path in self._absent and find(params, path) is MISSING:
-            return self._absent[path]
+    def _value(self, number: int, params: Params, path: tuple[str, ...]) -> Json:
+        """A parameter's value; any, the same each time, where it does not exist in the set."""
+        if path in self._conditional and find(params, path) is MISSING:
+            return self._conditional[path].draw(Random(f"{number}/{path}"))
         return self._space.value(params, path)
 
     def runs(self, number: int) -> None:
@@ -80,12 +83,13 @@ class Model:
             state = TrialState.FAIL if value is None else TrialState.COMPLETE
             self._memory.put(self._at[number], state, value)
 
-    def ask(self, by: Sampler, stand_ins: Mapping[int, float]) -> dict[str, Json]:
-        """A set of this sampler's, before it is known whether it is new: `keep` or `drop` follows.
+    def ask(self, by: Sampler, number: int, stand_ins: Mapping[int, float]) -> dict[str, Json]:
+        """A set of this sampler's for this number, before it is known whether it is new: `keep` or
+        `drop` follows.
 
         `stand_ins` are values of running trials that count as results for now.
         """
-        study = self._study(by)
+        study = self._study(by, number)
         count = self._memory.count
         try:
             with self._standing_in(stand_ins), self._told_to(by):
@@ -94,7 +98,7 @@ class Model:
             if self._memory.count > count:
                 self._memory.take_back()
             raise
-        self._asked = trial.number
+        self._asked, self._by = trial.number, by
         values: list[Json] = []
         for path, leaf in self._space.leaves:
             name = ".".join(path)
@@ -109,20 +113,41 @@ class Model:
         for name in ("scipy.stats", "torch", "optuna._gp.gp"):
             import_module(name)
 
-    def _study(self, by: Sampler) -> Study:
-        if by not in self._studies:
+    def _study(self, by: Sampler, number: int) -> Study:
+        """The trials, with a sampler that has made no other set than those of this number: it may
+        remember nothing that whoever takes over cannot know. But for two that follow a course."""
+        last, study = self._studies.get(by, (0, None))
+        if study is None or (last != number and by not in _WITH_A_COURSE):
             if by is Sampler.GP:  # more threads take thrice the time to add up so little
                 import_module("torch").set_num_threads(1)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                sampler = _sampler(by, self._seed, self._source(by))
-            self._studies[by] = optuna.create_study(storage=self._memory, sampler=sampler)
-        return self._studies[by]
+                sampler = self._sampler(by, number)
+            study = optuna.create_study(storage=self._memory, sampler=sampler)
+        self._studies[by] = number, study
+        return study
 
-    def _source(self, by: Sampler) -> list[FrozenTrial]:
+    def _sampler(self, by: Sampler, number: int) -> BaseSampler:
+        # Who asks has drawn the first sets (see Chooser), so none of them does so again.
+        if by is Sampler.QMC:  # begins its one sequence anew: what is there already is dropped
+            return QMCSampler(
+                seed=_seed(self._seed, 0), scramble=True, warn_independent_sampling=False,
+                warn_asynchronous_seeding=False,
+            )  # fmt: skip
+        seed = _seed(self._seed, number)
+        if by is Sampler.CMAES:
+            return CmaEsSampler(
+                seed=seed, n_startup_trials=1, warn_independent_sampling=False,
+                source_trials=self._source() or None,
+            )  # fmt: skip
+        names = sorted(n for n, d in self._distributions.items() if not d.single())
+        known = {name: self._distributions[name] for name in names}
+        return _Gp(seed, known) if by is Sampler.GP else _Tpe(seed, known)
+
+    def _source(self) -> list[FrozenTrial]:
         """Results that CMA-ES begins with, for whoever takes over or begins with older ones. Its
         first step is at the best tenth, and it takes numbers alone."""
-        if by is not Sampler.CMAES or any(map(_is_choice, self._distributions.values())):
+        if any(map(_is_choice, self._distributions.values())):
             return []
         ended = self._memory.ended()
         return ended if len(ended) >= _SOURCE else []
@@ -152,9 +177,13 @@ class Model:
         finally:
             self._memory.value(numbers, values)
 
-    def keep(self, number: int) -> None:
+    def keep(self, number: int, params: Params) -> None:
         """The set that was asked for is the sweep's number so and so."""
-        self._at[number] = self._asked
+        if self._by is Sampler.CMAES:  # its state hangs on the trial
+            self._at[number] = self._asked
+        else:  # at the place where whoever takes over will find it, by its rounded values
+            self._memory.take_back()
+            self.add(number, params)
 
     def drop(self) -> None:
         """The set that was asked for is there already."""
@@ -165,23 +194,32 @@ def _is_choice(distribution: BaseDistribution) -> bool:
     return isinstance(distribution, CategoricalDistribution)
 
 
-def _sampler(name: Sampler, seed: int, source: list[FrozenTrial]) -> BaseSampler:
-    # Who asks has drawn the first sets (see Chooser), so none of them does so again.
-    if name is Sampler.GP:
-        return GPSampler(seed=seed, n_startup_trials=1)
-    if name is Sampler.CMAES:
-        return CmaEsSampler(
-            seed=seed, n_startup_trials=1, warn_independent_sampling=False,
-            source_trials=source or None,
-        )  # fmt: skip
-    if name is Sampler.QMC:
-        return QMCSampler(
-            seed=seed, scramble=True, warn_independent_sampling=False,
-            warn_asynchronous_seeding=False,
-        )  # fmt: skip
-    return TPESampler(seed=seed, n_startup_trials=1, multivariate=True, constant_liar=True)
+class _Gp(GPSampler):
+    """All trials have these parameters: there is nothing to find out, which takes long anew."""
+
+    def __init__(self, seed: int, known: dict[str, BaseDistribution]) -> None:
+        super().__init__(seed=seed, n_startup_trials=1)
+        self._known = known
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return self._known
 
 
-def _seed(seed: int, begun: int) -> int:
-    """Another one for whoever takes over, who would draw the same numbers again."""
-    return int.from_bytes(blake2b(f"{seed}/{begun}".encode(), digest_size=4).digest(), "big")
+class _Tpe(TPESampler):
+    """As `_Gp`."""
+
+    def __init__(self, seed: int, known: dict[str, BaseDistribution]) -> None:
+        super().__init__(seed=seed, n_startup_trials=1, multivariate=True, constant_liar=True)
+        self._known = known
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return self._known
+
+
+def _seed(seed: int, number: int) -> int:
+    """Another one for each set."""
+    return int.from_bytes(blake2b(f"{seed}/{number}".encode(), digest_size=4).digest(), "big")
