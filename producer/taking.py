@@ -40,7 +40,7 @@ def say_if_not_taken(session: Session, sid: str, *, code_is_read: bool = False) 
         if session.tunnel and not workers:
             reason = (
                 f"no worker of class {sweep.worker_class!r} is alive; `hpq workers` says why their"
-                " pods are not ready, `hpq scale N` starts some"
+                " pods are not ready, `hpq scale N` starts some where no autoscaler does"
             )
     if reason:
         print(reason, file=sys.stderr)

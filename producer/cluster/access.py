@@ -102,8 +102,8 @@ class Redis:
         return int(target)
 
 
-def missing(api: Api) -> str:
-    """Why there is no Service: the namespace is not there, or hpq is not in it."""
+def missing(api: Api, what: str = f"Service {SERVICE}") -> str:
+    """Why there is no such thing: the namespace is not there, or hpq is not in it."""
     where = f"context {api.context}: "
     try:
         api.get(f"/api/v1/namespaces/{api.namespace}")
@@ -111,12 +111,12 @@ def missing(api: Api) -> str:
         return f"{where}there is no namespace {api.namespace}; choose one: --namespace NAME"
     except HpqError:  # it may not be asked for
         return (
-            f"{where}no Service {SERVICE} in namespace {api.namespace}, if there is such a"
+            f"{where}no {what} in namespace {api.namespace}, if there is such a"
             " namespace; choose one: --namespace NAME"
         )
     return (
-        f"{where}no Service {SERVICE} in namespace {api.namespace}; put hpq there"
-        f" (`hpq manifests --namespace {api.namespace}`), or choose another: --namespace NAME"
+        f"{where}no {what} in namespace {api.namespace}; put hpq there (`hpq manifests"
+        f" --namespace {api.namespace} | kubectl apply -f -`), or choose another: --namespace NAME"
     )
 
 

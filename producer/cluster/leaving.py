@@ -7,11 +7,13 @@ from collections.abc import Collection, Iterator, Sequence
 from hpq.errors import NotFound, UserError
 from hpq.snapshot import Worker
 from hpq.store import Store
+from hpq.sweep import DEFAULT_CLASS
 from hpq.view import View
 from producer.cluster.api import Api
-from producer.cluster.objects import Workers
+from producer.cluster.objects import Pod, Workers
 from producer.cluster.pods import autoscaler_of, look
-from producer.cluster.scaling import Scaling
+from producer.cluster.scaling import Scaling, pods_of
+from producer.cluster.victims import in_front
 
 
 def chosen(workers: Sequence[Worker], names: Collection[str]) -> list[Worker]:
@@ -46,28 +48,40 @@ class Leaving:
         return [w for w in live if self._store.drain(w.name)]
 
 
-def let_go(api: Api, pods: Collection[str]) -> Iterator[str]:
+def let_go(api: Api, view: View, pods: Collection[str]) -> Iterator[str]:
     """Scale each Deployment down by those of its pods, which go; says a line for each.
 
     Pods of a class that an autoscaler looks after are its to remove.
     """
     crew = look(api)
     for workers in crew.workers:
-        of_it = {
-            p.name
-            for p in crew.pods
-            if p.name in pods
-            and p.owner.startswith(f"{workers.name}-")
-            and p.phase not in ("Terminating", "Failed")
-        }
+        there = pods_of(crew, workers)
+        of_it = {pod.name for pod in there} & set(pods)
         if of_it:
-            yield _one(api, workers, of_it)
+            yield _one(api, view, workers, there, of_it)
 
 
-def _one(api: Api, workers: Workers, pods: Collection[str]) -> str:
+def _one(
+    api: Api, view: View, workers: Workers, there: Sequence[Pod], pods: Collection[str]
+) -> str:
+    named = ", ".join(sorted(pods))
     if name := autoscaler_of(api, workers.name):
-        return f"{', '.join(sorted(pods))}: drained, and left to {name}, which removes pods"
-    scaling = Scaling(api, None, None, workers.queue)
-    plan = scaling.plan(max(0, workers.wanted - len(pods)), first=pods)
-    scaling.apply(plan)
-    return f"{workers.name}: {workers.wanted} → {plan.wanted} pods ({', '.join(sorted(pods))} gone)"
+        return f"{named}: drained, and left to {name}, which removes pods"
+    scaling, front = Scaling(api, view, None, workers.queue), in_front(there, pods)
+    # Of the pods that are there: fewer than are wanted, where a quota or a crash keeps some away.
+    plan = scaling.plan(len(there) - len(front) - len(pods), first=pods)
+    if busy := sorted(plan.stops.keys() - set(pods)):
+        return (
+            f"{named}: drained, and not let go: {', '.join(busy)}, at work and not ready, would be"
+            f" stopped first; once it is ready or gone: hpq drain {' '.join(sorted(pods))}"
+        )
+    stay = scaling.apply(plan)
+    gone = sorted(pod.name for pod in plan.going if pod.name not in stay)
+    line = f"{workers.name}: {workers.wanted} → {plan.wanted} pods"
+    line += f" ({', '.join(gone)} gone)" if gone else ""
+    if not plan.wanted:
+        queue = "" if workers.queue == DEFAULT_CLASS else f" --queue {workers.queue}"
+        line += f"; `hpq scale N{queue}` brings some back"
+    if left := sorted(stay & set(pods)):
+        line += f"; still there, drained: {', '.join(left)}; `hpq drain --undo` lets them work"
+    return line

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpq.errors import Forbidden, HpqError, NotFound
+from producer.cluster.access import missing
 from producer.cluster.api import Api
 from producer.cluster.objects import WORKERS, Pod, Workers, pod_of, workers_of
 
@@ -62,10 +63,7 @@ def deployments(api: Api) -> list[Any]:
     except Forbidden:
         found = [api.get(api.of(f"apps/v1/deployments/{_DEPLOYMENT}"))]
     if not found:
-        raise NotFound(
-            f"context {api.context}, namespace {api.namespace}: no Deployment of workers;"
-            f" `hpq manifests --namespace {api.namespace} | kubectl apply -f -` makes it"
-        )
+        raise NotFound(missing(api, "Deployment of workers"))
     return found
 
 

@@ -19,7 +19,7 @@ from producer.cluster.api import Api
 from producer.cluster.objects import COST, Pod, Workers
 from producer.cluster.pods import Crew, look
 from producer.cluster.stakes import stakes_of, workers_in
-from producer.cluster.victims import Stake, Stakes, cost, victims
+from producer.cluster.victims import Stake, Stakes, cost, unknown, victims
 
 DRAIN_MS = 60_000  # how long chosen workers take nothing, should nothing come of it
 _SETTLE_S = 20.0
@@ -64,7 +64,7 @@ class Scaling:
                 f"namespace {crew.namespace}: no Deployment for class {self._queue!r};"
                 f" there is {there}: --queue CLASS"
             )
-        pods = _of(crew, workers)
+        pods = pods_of(crew, workers)
         return self._plan(workers, pods, wanted, {}, lambda _: first)
 
     def again(self, plan: Plan, told: Mapping[str, str], agreed: Collection[str]) -> Plan:
@@ -81,7 +81,7 @@ class Scaling:
                 if all(stake.trial in agreed for stake in stakes.get(pod.name, ()))
             }
 
-        pods = _of(look(self._api), plan.workers)
+        pods = pods_of(look(self._api), plan.workers)
         return self._plan(plan.workers, pods, plan.wanted, told, first)
 
     def _plan(
@@ -94,6 +94,10 @@ class Scaling:
     ) -> Plan:
         names = workers_in(self._view, {p.name for p in pods}) if self._view else {}
         stakes = stakes_of(self._view, names, told) if self._view else {}
+        if self._view:  # a ready pod has said so on its Redis: on another then, or lost since
+            stakes |= {
+                p.name: [unknown(p.name)] for p in pods if p.is_ready and p.name not in names
+            }
         return Plan(
             workers=workers,
             wanted=wanted,
@@ -119,16 +123,18 @@ class Scaling:
             assert self._store is not None
             self._store.drain(worker.name, undo=True)
 
-    def apply(self, plan: Plan) -> None:
-        """Mark all pods with what their end costs, scale, and take the marks back."""
+    def apply(self, plan: Plan) -> set[str]:
+        """Mark all pods with what their end costs, scale, and take the marks back.
+
+        Answers the pods that were to go, and stay.
+        """
         if plan.going:
             self._mark(plan)
         self._api.patch(
             self._api.of(f"apps/v1/deployments/{plan.workers.name}/scale"),
             {"spec": {"replicas": plan.wanted}},
         )
-        if plan.going:
-            self._settle(plan)
+        return self._settle(plan) if plan.going else set()
 
     def _mark(self, plan: Plan) -> None:
         costs = {p.name: cost(plan.stakes.get(p.name, ())) for p in plan.pods}
@@ -138,11 +144,11 @@ class Scaling:
             if pod.cost != costs[pod.name]:
                 self._annotate(pod.name, str(costs[pod.name]))
 
-    def _settle(self, plan: Plan) -> None:
+    def _settle(self, plan: Plan) -> set[str]:
         """Wait until as many pods are going; marks on others would mislead the next time."""
         until = time.monotonic() + _SETTLE_S
         while time.monotonic() < until:
-            now = _of(look(self._api), plan.workers)
+            now = pods_of(look(self._api), plan.workers)
             if len(now) <= plan.wanted:
                 break
             time.sleep(_POLL_S)
@@ -152,6 +158,7 @@ class Scaling:
         kept = tuple(p for p in plan.going if p.name in stay)
         if kept:  # the controller chose others
             self.let_go(Plan(workers=plan.workers, wanted=0, pods=(), going=kept, names=plan.names))
+        return {p.name for p in kept}
 
     def _annotate(self, pod: str, value: str | None) -> None:
         with suppress(NotFound):  # it has gone by itself
@@ -163,7 +170,7 @@ class Scaling:
         return [w for p in pods for w in plan.names.get(p.name, ())] if self._store else []
 
 
-def _of(crew: Crew, workers: Workers) -> list[Pod]:
+def pods_of(crew: Crew, workers: Workers) -> list[Pod]:
     """The pods of a Deployment that are not going."""
     return [
         pod

@@ -15,16 +15,26 @@ from producer.cluster.objects import Pod
 _BUSY = 1_000  # more than any idle pod costs
 _MOST = 2_000_000_000  # the annotation is an int32
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
+_LOWEST = (False, -1, False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stake:
-    """A running trial, in milliseconds: for how long, and since its last checkpoint or start."""
+    """A running trial, in milliseconds: for how long, and since its last checkpoint or start.
+
+    Or what cannot be told: then the pod's name stands for the trial.
+    """
 
     trial: str
     ran_ms: int
     unsaved_ms: int
     has_checkpoint: bool
+    is_known: bool = True
+
+
+def unknown(pod: str) -> Stake:
+    """A pod may run something, but nothing tells what."""
+    return Stake(trial=pod, ran_ms=0, unsaved_ms=0, has_checkpoint=False, is_known=False)
 
 
 Stakes = Mapping[str, Sequence[Stake]]  # by the pod's name
@@ -46,6 +56,13 @@ def victims(
     there = [pod for pod in pods if pod.phase != "Terminating"]
     line = sorted(order(there, stakes), key=lambda pod: (*_standing(pod), pod.name not in first))
     return line[: max(0, len(there) - wanted)]
+
+
+def in_front(pods: Iterable[Pod], going: Collection[str]) -> list[Pod]:
+    """The pods that a ReplicaSet takes before the last of `going`, whatever they cost."""
+    there = [pod for pod in pods if pod.phase != "Terminating"]
+    last = max((_standing(pod) for pod in there if pod.name in going), default=_LOWEST)
+    return [pod for pod in there if pod.name not in going and _standing(pod) < last]
 
 
 def order(pods: Iterable[Pod], stakes: Stakes) -> list[Pod]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hpq.errors import UserError
+from hpq.errors import NotFound, UserError
 from hpq.snapshot import Worker
 from producer.cluster.api import Api
 from producer.cluster.leaving import Leaving, chosen, let_go
@@ -22,6 +22,7 @@ from producer.writing import store_of
 
 app = typer.Typer()
 _POLL_S = 1.0
+_NEW = "`hpq worker` starts one, in a cluster `hpq scale N`"
 
 
 @app.command("drain")
@@ -50,7 +51,9 @@ def drain(
             at = store_of(session).drain(worker.name, undo=undo)
             talk(f"{clean(worker.name)}: {_words(at, undo)}")
         if not them:
-            talk("no worker is alive")
+            if undo:
+                raise NotFound(f"no worker is alive: there is no drain to undo; {_NEW}")
+            talk(f"no worker is alive; {_NEW}")
         elif api is not None:
             _see_off(api, session, them, pods)
         elif not undo:
@@ -82,7 +85,7 @@ def _see_off(api: Api, session: Session, them: list[Worker], pods: set[str]) -> 
         busy = leaving.look()
         done = pods - {w.pod for w in busy} - gone
         if done:
-            for line in let_go(api, done):
+            for line in let_go(api, session.view, done):
                 talk(clean(line))
         gone |= done
         if not busy:

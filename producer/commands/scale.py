@@ -39,7 +39,7 @@ def scale(
         view, store = (session.view, store_of(session)) if session else (None, None)
         scaling = Scaling(opened.api, view, store, queue)
         plan = scaling.plan(count)
-        _warn_of_autoscaler(opened, plan)
+        _mind_autoscaler(opened, plan)
         if plan.going:
             plan = _agreed(scaling, plan, opened, yes)
         before = plan.workers.wanted
@@ -68,7 +68,7 @@ def _agreed(scaling: Scaling, plan: Plan, opened: Opened, yes: bool) -> Plan:
         stops = {stake.trial for stakes in plan.stops.values() for stake in stakes}
         if not stops <= shown:
             _say(plan)
-            ask(f"Stop {trials_of(len(stops))}?", yes)
+            ask(_question(plan), yes)
             shown |= stops
         told = scaling.hold(plan)
         new = scaling.again(plan, told, shown)
@@ -81,6 +81,15 @@ def _agreed(scaling: Scaling, plan: Plan, opened: Opened, yes: bool) -> Plan:
     raise UserError("the pods take trials faster than they can be chosen; pause the sweep first")
 
 
+def _question(plan: Plan) -> str:
+    blind = sum(not stake.is_known for stakes in plan.stops.values() for stake in stakes)
+    known = sum(map(len, plan.stops.values())) - blind
+    words = [f"stop {trials_of(known)}"] if known else []
+    if blind:
+        words.append(f"let {trials_of(blind, 'pod')} go that may be at work")
+    return f"{' and '.join(words).capitalize()}?"
+
+
 def _say(plan: Plan) -> None:
     """What stops, and what that throws away."""
     idle = len(plan.going) - len(plan.stops)
@@ -88,6 +97,9 @@ def _say(plan: Plan) -> None:
         talk(f"{trials_of(idle, 'pod')} of those that go {'is' if idle == 1 else 'are'} idle")
     for pod, stakes in plan.stops.items():
         for stake in stakes:
+            if not stake.is_known:
+                talk(f"what {clean(pod)} is at is not known: no worker of it is on this Redis")
+                continue
             since = "its last checkpoint" if stake.has_checkpoint else "its start"
             talk(
                 f"{clean(pod)} stops {clean(stake.trial)}, {duration(stake.ran_ms)} in: at most"
@@ -96,18 +108,30 @@ def _say(plan: Plan) -> None:
     talk("a stopped trial goes to the front of its queue, and no attempt is charged")
 
 
-def _warn_of_autoscaler(opened: Opened, plan: Plan) -> None:
+def _mind_autoscaler(opened: Opened, plan: Plan) -> None:
+    """Say what an autoscaler will make of it.
+
+    Raises:
+        UserError: KEDA does, within seconds: trials would be stopped for nothing. Paused it has
+            no autoscaler, so that it is not seen here.
+    """
     name = autoscaler_of(opened.api, plan.workers.name)
     if not name:
         return
     kind, _, called = name.partition(" ")
-    remedy = f"change its minReplicas and maxReplicas: kubectl edit hpa {called}"
     if kind == "ScaledObject":
-        remedy = (
-            f"let it rest: kubectl -n {opened.api.namespace} annotate scaledobject {called}"
-            f" autoscaling.keda.sh/paused-replicas={plan.wanted} --overwrite"
+        pause = (
+            f"kubectl --context {opened.api.context} -n {opened.api.namespace}"
+            f" annotate scaledobject {called} autoscaling.keda.sh/paused"
         )
-    talk(f"{name} decides how many pods there are, and will soon do so again; {remedy}")
+        raise UserError(
+            f"{name} decides how many pods there are, and would do so again in a moment; pause it"
+            f" first: {pause}=true --overwrite (and afterwards: {pause}-)"
+        )
+    talk(
+        f"{name} decides how many pods there are, and will soon do so again;"
+        f" change its minReplicas and maxReplicas: kubectl edit hpa {called}"
+    )
 
 
 def _wait(opened: Opened, plan: Plan, timeout: float) -> None:

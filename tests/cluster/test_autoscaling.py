@@ -111,6 +111,14 @@ def test_pods_come_with_the_queue_and_the_last_goes_after_the_last_trial(
     user.wait_over(sid)
 
 
+def test_nobody_scales_against_the_autoscaler_before_it_is_paused(
+    scaled: Namespace, user: Laptop
+) -> None:
+    refused = user.hpq("scale", 1, "--yes", "--namespace", scaled.name)
+    assert refused.returncode == 2 and "autoscaling.keda.sh/paused=true" in refused.stderr
+    assert wanted(scaled) == 0
+
+
 def is_reached(user: Laptop) -> bool:
     """True where Redis answers; a port-forward ends with its pod, which shows at the next use."""
     try:

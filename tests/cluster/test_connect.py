@@ -94,6 +94,8 @@ def test_who_cannot_come_in_is_told_which_object_and_what_to_do(
     )
     code, line = refused("--namespace", "hpq-nowhere")
     assert code == 4 and "no namespace hpq-nowhere" in line
+    scaled = outside.hpq("scale", 1, "--namespace", "hpq-nowhere", HPQ_REDIS_URL="redis://[::1]:1")
+    assert scaled.returncode == 4 and "no namespace hpq-nowhere" in scaled.stderr, scaled.stderr
     code, line = refused(*here, KUBECONFIG="/nowhere")
     assert code == 3 and "no cluster" in line
 

@@ -126,3 +126,8 @@ def test_the_force_of_rm_is_not_only_of_somebody_elses_sweeps(hpq: Hpq) -> None:
     said = " ".join(hpq("rm", "--help", COLUMNS="200").stdout.split())
     assert "Also with running trials, and of somebody else." in said
     assert "Also a sweep of somebody else." in hpq("cancel", "--help", COLUMNS="200").stdout
+
+
+def test_a_drain_of_nobody_is_not_undone_and_says_how_a_worker_starts(hpq: Hpq) -> None:
+    done = hpq("drain", "--all", "--undo")
+    assert done.returncode == 4 and "hpq scale" in done.stderr and "hpq worker" in done.stderr

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer.cluster.objects import Pod
-from producer.cluster.victims import Stake, cost, victims
+from producer.cluster.victims import Stake, cost, in_front, unknown, victims
 
 
 def pod(name: str, **more: object) -> Pod:
@@ -48,6 +48,20 @@ def test_what_is_not_ready_goes_before_what_is_as_the_replica_set_has_it() -> No
 def test_drained_pods_go_before_other_idle_ones() -> None:
     pods = [pod(name) for name in "abcd"]
     assert names(victims(pods, {}, 2, first={"b", "c"})) in ("b c", "c b")
+
+
+def test_a_pod_that_nothing_is_known_of_goes_after_the_idle_ones() -> None:
+    pods = [pod(name) for name in ("dark", "idle", "busy")]
+    stakes = {"dark": [unknown("dark")], "busy": [stake(60)]}
+    assert names(victims(pods, stakes, 0)) == "idle dark busy"
+
+
+def test_pods_that_never_came_up_go_before_drained_ones_and_are_counted() -> None:
+    pending = pod("pending", phase="Pending", is_ready=False, node="")
+    pods = [pod("idle"), pending, pod("drained"), pod("going", phase="Terminating")]
+    assert names(in_front(pods, {"drained"})) == "pending"
+    assert in_front(pods, {"pending"}) == in_front(pods, {"gone"}) == []
+    assert names(victims(pods, {}, 3 - 1 - 1, first={"drained"})) == "pending drained"
 
 
 @given(st.lists(st.integers(0, 10**9), max_size=3), st.lists(st.integers(0, 10**9), max_size=3))
