@@ -77,9 +77,19 @@ def hold(home: Path, name: str) -> int | None:
     folder(home).mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = open_lock(folder(home) / f"{name}.lock")
     if try_lock(fd):
+        os.ftruncate(fd, os.pwrite(fd, str(os.getpid()).encode(), 0))
+        (folder(home) / f"{name}.json").unlink(missing_ok=True)  # of one that was killed
         return fd
     os.close(fd)
     return None
+
+
+def holder(home: Path, name: str = BACKGROUND) -> int | None:
+    """The process that took the lock last; a record may be of one before it."""
+    try:
+        return int((folder(home) / f"{name}.lock").read_text("ascii"))
+    except (OSError, ValueError):
+        return None
 
 
 def write(home: Path, tunnel: Tunnel) -> None:
@@ -129,9 +139,12 @@ def background(home: Path) -> Tunnel | None:
     """The tunnel in the background, where there is to be one.
 
     Raises:
-        OutOfReach: it has ended and nobody said so; another server would be a surprise.
+        OutOfReach: it has ended and nobody said so, or is not there yet; another server would be
+            a surprise.
     """
     found = read(home)
+    if found is None and is_alive(home):
+        raise OutOfReach("the connection in the background is starting or ending; try again")
     if found is not None and not is_alive(home):
         raise OutOfReach(
             f"the connection in the background to {found.where} has ended; make it again"
@@ -151,15 +164,13 @@ def of_url(home: Path, url: str) -> Tunnel | None:
 def stop(home: Path) -> Tunnel | None:
     """End the tunnel in the background; answers what it was, None where there was none."""
     found = read(home)
-    if found is not None and is_alive(home):
-        with suppress(ProcessLookupError):
-            os.kill(found.pid, signal.SIGTERM)
-        until = time.monotonic() + _STOP_S
-        while is_alive(home):
-            if time.monotonic() > until:
-                os.kill(found.pid, signal.SIGKILL)
-                until = time.monotonic() + _STOP_S
-            time.sleep(0.02)
+    number, until = signal.SIGTERM, time.monotonic()
+    while is_alive(home):
+        if time.monotonic() >= until and (pid := holder(home)) is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+            number, until = signal.SIGKILL, time.monotonic() + _STOP_S
+        time.sleep(0.02)
     forget(home, BACKGROUND)
     return found
 

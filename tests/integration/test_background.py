@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +93,41 @@ def test_one_that_was_killed_is_never_replaced_by_another_server(
     assert "hpq connect --background --context moon --namespace apollo" in done.stderr
     assert hpq("connect", "--stop", **other).returncode == 0
     assert list(record.glob("*.json")) == []
+
+
+def test_a_stop_ends_the_process_that_holds_the_lock_and_no_other(
+    hpq, environ, away, connection
+) -> None:
+    home = Path(environ["HPQ_HOME"]).with_name("other")
+    other = {**away, "HPQ_HOME": str(home)}
+    tunnel.folder(home).mkdir(parents=True)
+    stranger = subprocess.Popen(["sleep", "600"])
+    tunnel.write(home, replace(connection, pid=stranger.pid))  # killed, and its pid given anew
+    words = [sys.executable, "-c", _HOLDS, str(home)]
+    starting = subprocess.Popen(words, stdout=subprocess.PIPE)
+    try:
+        assert starting.stdout is not None and starting.stdout.readline() == b"held\n"
+        seen = hpq("ls", **other)
+        done = hpq("connect", "--stop", **other)
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+        assert stranger.poll() is None
+        assert starting.wait() == -signal.SIGTERM
+        assert seen.returncode == 3 and "is starting or ending" in seen.stderr
+    finally:
+        for one in (stranger, starting):
+            one.kill()
+            one.communicate()
+
+
+_HOLDS = """
+import sys, time
+from pathlib import Path
+from producer.cluster import tunnel
+
+held = tunnel.hold(Path(sys.argv[1]), tunnel.BACKGROUND)
+print("held", flush=True)
+time.sleep(600)
+"""
 
 
 def _troubled(found: Tunnel, trouble: str) -> Tunnel:
