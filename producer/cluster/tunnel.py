@@ -23,6 +23,7 @@ from hpq.errors import OutOfReach
 from producer.server.keeper import open_lock, try_lock
 
 BACKGROUND = "background"
+CONNECT = "HPQ_CONNECT"  # in a connected shell: CONTEXT/NAMESPACE:PORT
 HOST = "127.0.0.1"
 _STOP_S = 5.0
 
@@ -60,6 +61,7 @@ class Tunnel:
             "HPQ_REDIS_URL": self.url,
             "HPQ_REDIS_PASSWORD_FILE": self.password_file,
             "HPQ_PREFIX": self.prefix,
+            CONNECT: f"{self.context}/{self.namespace}:{self.port}",
         }
         with suppress(OSError):  # without the key nothing is signed, and enqueue says so
             if self.code_key_file:
@@ -159,6 +161,25 @@ def of_url(home: Path, url: str) -> Tunnel | None:
     if parts.hostname != HOST:
         return None
     return next((t for t in _all(home) if t.port == parts.port), None)
+
+
+def see_shell(environ: Mapping[str, str], home: Path, url: str) -> None:
+    """Where a command's shell is a connected one, see that its connection lives.
+
+    Raises:
+        OutOfReach: it has ended; what is current now may be another cluster, or its port another's.
+    """
+    where, _, port = environ.get(CONNECT, "").rpartition(":")
+    parts = urlsplit(url)
+    if not where or (parts.hostname, str(parts.port)) != (HOST, port):
+        return  # another URL was set since
+    found = of_url(home, url)
+    if found is None or f"{found.context}/{found.namespace}" != where:
+        context, _, namespace = where.rpartition("/")
+        raise OutOfReach(
+            f"the connection of this shell, to namespace {namespace}, context {context}, has ended;"
+            " exit, and `hpq connect` again"
+        )
 
 
 def stop(home: Path) -> Tunnel | None:

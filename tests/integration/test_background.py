@@ -95,6 +95,22 @@ def test_one_that_was_killed_is_never_replaced_by_another_server(
     assert list(record.glob("*.json")) == []
 
 
+@pytest.mark.parametrize("words", [["ls"], ["scale", "1"]])
+def test_in_a_shell_whose_connection_has_ended_no_command_goes_elsewhere(
+    hpq, environ, connection, redis_url: str, words: list[str]
+) -> None:
+    of_shell = {**connection.environ(), "HPQ_HOME": str(Path(environ["HPQ_HOME"]) / "other")}
+    done = hpq(*words, **of_shell)
+    assert done.returncode == 3
+    assert done.stderr == (
+        "hpq: the connection of this shell, to namespace apollo, context moon, has ended;"
+        " exit, and `hpq connect` again\n"
+    )
+    if words == ["ls"]:
+        own = {**of_shell, "HPQ_REDIS_URL": redis_url, "HPQ_REDIS_PASSWORD_FILE": ""}
+        assert hpq(*words, **own).returncode == 0
+
+
 def test_a_stop_ends_the_process_that_holds_the_lock_and_no_other(
     hpq, environ, away, connection
 ) -> None:
