@@ -51,6 +51,11 @@ class Tunnel:
         return f"{self.scheme}://{self.user}@{HOST}:{self.port}/0"
 
     @property
+    def role(self) -> str:
+        """Whose password it has, as the user's name ends."""
+        return self.user.rpartition("-")[2]
+
+    @property
     def where(self) -> str:
         """What it leads to, for people."""
         return f"Service {self.service}, namespace {self.namespace}, context {self.context}"

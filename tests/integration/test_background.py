@@ -49,6 +49,15 @@ def test_a_connection_stands_for_the_settings_that_are_not_set(hpq, away, connec
     assert connection.url in hpq("connect", "--status", **away).stderr
 
 
+@pytest.mark.parametrize("words", [["--role", "viewer"], ["--port", "2"], ["--namespace", "b"]])
+def test_another_connection_is_not_taken_for_the_one_that_is_asked_for(
+    hpq, away, words: list[str], connection
+) -> None:
+    assert hpq("connect", "--background", "--port", 1, **away).returncode == 0
+    done = hpq("connect", "--background", *words, **away)
+    assert done.returncode == 2 and "first: hpq connect --stop" in done.stderr, done.stderr
+
+
 def test_hpq_redis_url_goes_before_a_connection(hpq, redis_url: str, connection) -> None:
     told = json.loads(hpq("config", "--json").stdout)
     assert told["connection"] is None and told["HPQ_PREFIX"] == "hpq"
