@@ -13,10 +13,11 @@ def settings_here() -> Settings:
 
     Raises:
         SettingsError: as `hpq.settings.read`.
-        OutOfReach: the connection in the background was cut.
+        OutOfReach: the connection in the background was cut, or that of this shell.
     """
     told = read(os.environ)
     if told.redis_url:
+        tunnel.see_shell(os.environ, told.home, told.redis_url)
         return told
     seen = tunnel.overlay(os.environ, told.home)
     return told if seen is os.environ else read(seen)

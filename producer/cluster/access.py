@@ -10,6 +10,11 @@ from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from producer.cluster.api import Api
 
 SERVICE, CODE_KEY = "hpq-redis", "hpq-code-key"
+SECRETS = (
+    *(f"{SERVICE}-{name}" for name in ("users", "producer", "worker", "viewer", "autoscaler")),
+    CODE_KEY,
+)
+_LABEL = "app.kubernetes.io/part-of=hpq"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +92,20 @@ class Redis:
         try:
             data = self._api.get(self._api.of(f"secrets/{name}")).get("data") or {}
         except NotFound as error:
-            raise NotFound(
-                f"{error}; `hpq manifests --secrets --namespace {self._api.namespace}"
-                " | kubectl create -f -` makes it, once"
-            ) from None
+            raise NotFound(f"{error}; {self._remedy()}") from None
         return {key: base64.b64decode(text).decode() for key, text in data.items()}
+
+    def _remedy(self) -> str:
+        try:
+            is_first = not self._api.get(self._api.of("secrets"), labelSelector=_LABEL)["items"]
+        except Forbidden:
+            is_first = False  # its Service is there, and so are the others as a rule
+        if not is_first:  # one alone would have a password that the others do not know
+            return anew(self._api)
+        return (
+            f"`hpq manifests --secrets --namespace {self._api.namespace}"
+            " | kubectl create -f -` makes it, once"
+        )
 
     def _target(self, pod: Any) -> int:
         target = self._port.get("targetPort", self._port["port"])
@@ -100,6 +114,20 @@ class Redis:
                 if port.get("name") == target:
                     return int(port["containerPort"])
         return int(target)
+
+
+def anew(api: Api) -> str:
+    """How all Secrets are made again, which fit only together."""
+    return made_anew(api.namespace, f"kubectl --context {api.context} -n {api.namespace}")
+
+
+def made_anew(namespace: str, kubectl: str) -> str:
+    """The same, by these words of kubectl's."""
+    return (
+        f"make all of them anew: {kubectl} delete secret -l {_LABEL};"
+        f" hpq manifests --secrets --namespace {namespace} | {kubectl} create -f -;"
+        f" {kubectl} rollout restart statefulset/{SERVICE}"
+    )
 
 
 def missing(api: Api, what: str = f"Service {SERVICE}") -> str:

@@ -18,6 +18,7 @@ from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach, UserError
 Object = Mapping[str, Any]
 MERGE, PLAIN = "application/merge-patch+json", "application/json"
 _CONNECT_S, _READ_S = 3.0, 10.0
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError)  # other YAML than a kubeconfig's
 
 
 def has_kubeconfig(environ: Mapping[str, str]) -> bool:
@@ -48,7 +49,7 @@ class Api:
         self._configuration = client.Configuration()
         try:
             config.load_kube_config(context=self.context, client_configuration=self._configuration)
-        except (config.ConfigException, OSError, ValueError, KeyError) as error:
+        except (config.ConfigException, OSError, *_MALFORMED) as error:
             raise OutOfReach(f"kubeconfig, context {self.context}: {_line(error)}") from None
         self._pool = client.rest.RESTClientObject(self._configuration).pool_manager
 
@@ -173,18 +174,27 @@ class Api:
 
 
 def _context(config: Any, wanted: str | None) -> str:
+    from yaml import YAMLError  # noqa: PLC0415  # as the kubernetes library reads it
+
+    files = config.kube_config
     try:
-        contexts, active = config.list_kube_config_contexts()
-    except (config.ConfigException, OSError, ValueError, TypeError) as error:
+        merged = files.KubeConfigMerger(files.KUBE_CONFIG_DEFAULT_LOCATION).config
+        if merged is None:
+            raise config.ConfigException("No configuration found")
+        names = [str(one["name"]) for one in merged.value["contexts"]]
+        current = str(merged.value.get("current-context") or "")
+    except (config.ConfigException, YAMLError, OSError, *_MALFORMED) as error:
         why = _line(error).removeprefix("Invalid kube-config file. ")
         raise OutOfReach(
             f"no cluster: the kubeconfig (KUBECONFIG, or ~/.kube/config) cannot be used: {why};"
             " `kubectl config view` shows what is in it"
         ) from None
-    names = [str(one["name"]) for one in contexts]
+    has = ", ".join(names) or "none"
     if wanted is not None and wanted not in names:
-        raise UserError(f"--context {wanted}: the kubeconfig has {', '.join(names) or 'none'}")
-    return wanted if wanted is not None else str(active["name"])
+        raise UserError(f"--context {wanted}: the kubeconfig has {has}")
+    if wanted is None and not current:
+        raise UserError(f"the kubeconfig has no current context; --context NAME (has {has})")
+    return wanted if wanted is not None else current
 
 
 def _line(error: object) -> str:
@@ -193,4 +203,5 @@ def _line(error: object) -> str:
     for mark in ("(Caused by ", "Failed to establish a new connection: ", "[Errno "):
         text = text.rpartition(mark)[2] or text
     text = text.partition("] ")[2] if text[:3].isdigit() else text
-    return text.strip().rstrip(".)'\"")[:300]
+    text = text.strip().rstrip(".)'\"")
+    return text[:300] + ")" * (text.count("(") > text.count(")"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from hpq.signing import fingerprint
 from producer.checkup import Finding
-from producer.cluster.access import SERVICE, Redis, missing
+from producer.cluster.access import SECRETS, SERVICE, Redis, anew, missing
 from producer.cluster.api import Api
 from producer.cluster.objects import GPU, Pod, Workers
 from producer.cluster.pods import Crew, autoscaler_of, look
@@ -117,13 +117,8 @@ def _claim(api: Api, claim: dict[str, dict[str, object]]) -> Finding:
 
 def _secrets(api: Api) -> Iterator[Finding]:
     """Those that pods mount; what is in them is compared where it may be read."""
-    remedy = (
-        f"all of them anew: kubectl -n {api.namespace} delete secret"
-        " -l app.kubernetes.io/part-of=hpq,"
-        f" hpq manifests --secrets --namespace {api.namespace} | kubectl create -f -, and then"
-        f" kubectl -n {api.namespace} rollout restart statefulset/{SERVICE}"
-    )
-    for name in ("hpq-redis-users", "hpq-redis-worker", "hpq-code-key"):
+    remedy = anew(api)
+    for name in SECRETS:
         try:
             api.get(api.of(f"secrets/{name}"))
         except NotFound:

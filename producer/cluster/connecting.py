@@ -17,6 +17,7 @@ from hpq.errors import ExitCode, Forbidden, HpqError, NotFound, OutOfReach, User
 from hpq.passwords import with_file
 from hpq.settings import Settings
 from producer.cluster import tunnel
+from producer.cluster.access import made_anew
 from producer.cluster.tunnel import Tunnel
 
 _KINDS = {int(kind.exit_code): kind for kind in (UserError, NotFound, OutOfReach)}
@@ -85,11 +86,12 @@ def _answers(found: Tunnel, settings: Settings) -> str:
         return check_server(connect(url, patience_s=FIRST_S), url)
     except Forbidden:
         secret = f"hpq-redis-{found.user.rpartition('-')[2]}"
+        kubectl = f"kubectl --context {found.context} -n {found.namespace}"
         raise Forbidden(
             f"{found.where}: Redis refuses the password of Secret {secret}:"
             f" it was made anew, and Redis has read Secret hpq-redis-users before; let it read it"
-            f" again: kubectl --context {found.context} -n {found.namespace}"
-            " rollout restart statefulset/hpq-redis"
+            f" again: {kubectl} rollout restart statefulset/hpq-redis; where {secret} alone was"
+            f" made anew, {made_anew(found.namespace, kubectl)}"
         ) from None
     except OutOfReach as error:
         now = tunnel.read(settings.home, found.name)

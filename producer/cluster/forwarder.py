@@ -167,8 +167,10 @@ def main() -> None:
         until = _ends_of(wanted)
         forwarder = Forwarder(wanted)
     except HpqError as error:
-        _answer({"error": str(error), "code": int(error.exit_code)})
-        return
+        return _answer({"error": str(error), "code": int(error.exit_code)})
+    except Exception as error:  # nobody else would see it
+        why = f"{type(error).__name__}: {error}"
+        return _answer({"error": f"the connection, a fault of hpq's own: {why}"})
     _answer({"name": forwarder.tunnel.name})
     forwarder.serve(until)
 

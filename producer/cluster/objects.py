@@ -147,7 +147,7 @@ def _reason(spec: Object, status: Object, found: Sequence[Object]) -> str:
             return _short(f"{why}: {_image(why, one) or waiting.get('message', '')}")
         if over := _ended(state.get("terminated"), limit):
             return over
-        if before.startswith("OOMKilled") and not _holds(status, "Ready"):
+        if before and not _holds(status, "Ready"):  # between two of its ends
             return before
     if status.get("phase") == "Failed":
         return _short(f"{status.get('reason', 'Failed')}: {status.get('message', '')}")

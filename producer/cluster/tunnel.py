@@ -23,6 +23,7 @@ from hpq.errors import OutOfReach
 from producer.server.keeper import open_lock, try_lock
 
 BACKGROUND = "background"
+CONNECT = "HPQ_CONNECT"  # in a connected shell: CONTEXT/NAMESPACE:PORT
 HOST = "127.0.0.1"
 _STOP_S = 5.0
 
@@ -50,6 +51,11 @@ class Tunnel:
         return f"{self.scheme}://{self.user}@{HOST}:{self.port}/0"
 
     @property
+    def role(self) -> str:
+        """Whose password it has, as the user's name ends."""
+        return self.user.rpartition("-")[2]
+
+    @property
     def where(self) -> str:
         """What it leads to, for people."""
         return f"Service {self.service}, namespace {self.namespace}, context {self.context}"
@@ -60,6 +66,7 @@ class Tunnel:
             "HPQ_REDIS_URL": self.url,
             "HPQ_REDIS_PASSWORD_FILE": self.password_file,
             "HPQ_PREFIX": self.prefix,
+            CONNECT: f"{self.context}/{self.namespace}:{self.port}",
         }
         with suppress(OSError):  # without the key nothing is signed, and enqueue says so
             if self.code_key_file:
@@ -77,9 +84,19 @@ def hold(home: Path, name: str) -> int | None:
     folder(home).mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = open_lock(folder(home) / f"{name}.lock")
     if try_lock(fd):
+        os.ftruncate(fd, os.pwrite(fd, str(os.getpid()).encode(), 0))
+        (folder(home) / f"{name}.json").unlink(missing_ok=True)  # of one that was killed
         return fd
     os.close(fd)
     return None
+
+
+def holder(home: Path, name: str = BACKGROUND) -> int | None:
+    """The process that took the lock last; a record may be of one before it."""
+    try:
+        return int((folder(home) / f"{name}.lock").read_text("ascii"))
+    except (OSError, ValueError):
+        return None
 
 
 def write(home: Path, tunnel: Tunnel) -> None:
@@ -129,9 +146,12 @@ def background(home: Path) -> Tunnel | None:
     """The tunnel in the background, where there is to be one.
 
     Raises:
-        OutOfReach: it has ended and nobody said so; another server would be a surprise.
+        OutOfReach: it has ended and nobody said so, or is not there yet; another server would be
+            a surprise.
     """
     found = read(home)
+    if found is None and is_alive(home):
+        raise OutOfReach("the connection in the background is starting or ending; try again")
     if found is not None and not is_alive(home):
         raise OutOfReach(
             f"the connection in the background to {found.where} has ended; make it again"
@@ -148,18 +168,35 @@ def of_url(home: Path, url: str) -> Tunnel | None:
     return next((t for t in _all(home) if t.port == parts.port), None)
 
 
+def see_shell(environ: Mapping[str, str], home: Path, url: str) -> None:
+    """Where a command's shell is a connected one, see that its connection lives.
+
+    Raises:
+        OutOfReach: it has ended; what is current now may be another cluster, or its port another's.
+    """
+    where, _, port = environ.get(CONNECT, "").rpartition(":")
+    parts = urlsplit(url)
+    if not where or (parts.hostname, str(parts.port)) != (HOST, port):
+        return  # another URL was set since
+    found = of_url(home, url)
+    if found is None or f"{found.context}/{found.namespace}" != where:
+        context, _, namespace = where.rpartition("/")
+        raise OutOfReach(
+            f"the connection of this shell, to namespace {namespace}, context {context}, has ended;"
+            " exit, and `hpq connect` again"
+        )
+
+
 def stop(home: Path) -> Tunnel | None:
     """End the tunnel in the background; answers what it was, None where there was none."""
     found = read(home)
-    if found is not None and is_alive(home):
-        with suppress(ProcessLookupError):
-            os.kill(found.pid, signal.SIGTERM)
-        until = time.monotonic() + _STOP_S
-        while is_alive(home):
-            if time.monotonic() > until:
-                os.kill(found.pid, signal.SIGKILL)
-                until = time.monotonic() + _STOP_S
-            time.sleep(0.02)
+    number, until = signal.SIGTERM, time.monotonic()
+    while is_alive(home):
+        if time.monotonic() >= until and (pid := holder(home)) is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+            number, until = signal.SIGKILL, time.monotonic() + _STOP_S
+        time.sleep(0.02)
     forget(home, BACKGROUND)
     return found
 

@@ -28,7 +28,9 @@ def connect(
     ] = None,
     context: Context = None,
     namespace: Namespace = None,
-    role: Annotated[str, typer.Option(help="Whose password: producer or viewer.")] = "producer",
+    role: Annotated[
+        str | None, typer.Option(help="Whose password: producer (default) or viewer.")
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Here; 0: a free one.")] = 0,
     background: Annotated[
         bool, typer.Option("--background", help="Keep it for every command, until --stop.")
@@ -44,15 +46,17 @@ def connect(
     settings = read(os.environ)
     if sum((background, stop, status, url, bool(command))) > 1:
         raise UserError("one of --background, --stop, --status, --url and a command at a time")
-    if role not in _ROLES:
+    if role is not None and role not in _ROLES:
         raise UserError(f"--role {role}: use one of {', '.join(_ROLES)}")
     if stop:
         return _stop(settings)
     if status:
         return _status(settings, json)
-    wanted = Wanted(context=context, namespace=namespace or "hpq", role=role, port=port)
+    wanted = Wanted(
+        context=context, namespace=namespace or "hpq", role=role or "producer", port=port
+    )
     if background or url:
-        found = _background(settings, wanted, has_choice=bool(context or namespace))
+        found = _background(settings, wanted, role, has_choice=bool(context or namespace))
         return _exports(found) if url else talk(f"connected: {found.where}; `hpq connect --stop`")
     started = start(settings, wanted)
     _talk(started)
@@ -60,12 +64,19 @@ def connect(
     become(started, words, {**os.environ, **started.tunnel.environ()})
 
 
-def _background(settings: Settings, wanted: Wanted, *, has_choice: bool) -> tunnel.Tunnel:
+def _background(
+    settings: Settings, wanted: Wanted, role: str | None, *, has_choice: bool
+) -> tunnel.Tunnel:
     there = tunnel.read(settings.home)
     if there is not None and tunnel.is_alive(settings.home):
         asked = (wanted.context or there.context, wanted.namespace)
-        if has_choice and asked != (there.context, there.namespace):
-            raise UserError(f"connected already, to {there.where}; first: hpq connect --stop")
+        is_other = has_choice and asked != (there.context, there.namespace)
+        is_other |= role is not None and there.role in _ROLES and role != there.role
+        if is_other or wanted.port not in (0, there.port):
+            raise UserError(
+                f"connected already, to {there.where}, as {there.user}, port {there.port};"
+                " first: hpq connect --stop"
+            )
         return there
     started = start(settings, wanted, tunnel.BACKGROUND)
     return started.tunnel
@@ -73,7 +84,7 @@ def _background(settings: Settings, wanted: Wanted, *, has_choice: bool) -> tunn
 
 def _talk(started: Started) -> None:
     if sys.stderr.isatty():
-        talk(f"connected: {started.tunnel.where}, Redis {started.version}; it ends with this shell")
+        talk(f"connected: {started.tunnel.where}, Redis {started.version}; exit leaves it")
 
 
 def _stop(settings: Settings) -> None:

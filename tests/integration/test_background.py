@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +47,15 @@ def test_a_connection_stands_for_the_settings_that_are_not_set(hpq, away, connec
     assert told["HPQ_REDIS_URL"].startswith("redis://hpq-producer@127.0.0.1:1/0")
     assert "by hpq connect: Service hpq-redis" in hpq("config", COLUMNS="300", **away).stdout
     assert connection.url in hpq("connect", "--status", **away).stderr
+
+
+@pytest.mark.parametrize("words", [["--role", "viewer"], ["--port", "2"], ["--namespace", "b"]])
+def test_another_connection_is_not_taken_for_the_one_that_is_asked_for(
+    hpq, away, words: list[str], connection
+) -> None:
+    assert hpq("connect", "--background", "--port", 1, **away).returncode == 0
+    done = hpq("connect", "--background", *words, **away)
+    assert done.returncode == 2 and "first: hpq connect --stop" in done.stderr, done.stderr
 
 
 def test_hpq_redis_url_goes_before_a_connection(hpq, redis_url: str, connection) -> None:
@@ -90,6 +102,57 @@ def test_one_that_was_killed_is_never_replaced_by_another_server(
     assert "hpq connect --background --context moon --namespace apollo" in done.stderr
     assert hpq("connect", "--stop", **other).returncode == 0
     assert list(record.glob("*.json")) == []
+
+
+@pytest.mark.parametrize("words", [["ls"], ["scale", "1"]])
+def test_in_a_shell_whose_connection_has_ended_no_command_goes_elsewhere(
+    hpq, environ, connection, redis_url: str, words: list[str]
+) -> None:
+    of_shell = {**connection.environ(), "HPQ_HOME": str(Path(environ["HPQ_HOME"]) / "other")}
+    done = hpq(*words, **of_shell)
+    assert done.returncode == 3
+    assert done.stderr == (
+        "hpq: the connection of this shell, to namespace apollo, context moon, has ended;"
+        " exit, and `hpq connect` again\n"
+    )
+    if words == ["ls"]:
+        own = {**of_shell, "HPQ_REDIS_URL": redis_url, "HPQ_REDIS_PASSWORD_FILE": ""}
+        assert hpq(*words, **own).returncode == 0
+
+
+def test_a_stop_ends_the_process_that_holds_the_lock_and_no_other(
+    hpq, environ, away, connection
+) -> None:
+    home = Path(environ["HPQ_HOME"]).with_name("other")
+    other = {**away, "HPQ_HOME": str(home)}
+    tunnel.folder(home).mkdir(parents=True)
+    stranger = subprocess.Popen(["sleep", "600"])
+    tunnel.write(home, replace(connection, pid=stranger.pid))  # killed, and its pid given anew
+    words = [sys.executable, "-c", _HOLDS, str(home)]
+    starting = subprocess.Popen(words, stdout=subprocess.PIPE)
+    try:
+        assert starting.stdout is not None and starting.stdout.readline() == b"held\n"
+        seen = hpq("ls", **other)
+        done = hpq("connect", "--stop", **other)
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+        assert stranger.poll() is None
+        assert starting.wait() == -signal.SIGTERM
+        assert seen.returncode == 3 and "is starting or ending" in seen.stderr
+    finally:
+        for one in (stranger, starting):
+            one.kill()
+            one.communicate()
+
+
+_HOLDS = """
+import sys, time
+from pathlib import Path
+from producer.cluster import tunnel
+
+held = tunnel.hold(Path(sys.argv[1]), tunnel.BACKGROUND)
+print("held", flush=True)
+time.sleep(600)
+"""
 
 
 def _troubled(found: Tunnel, trouble: str) -> Tunnel:

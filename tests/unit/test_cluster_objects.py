@@ -43,6 +43,17 @@ def test_a_container_that_ends_shows_the_last_line_of_its_log() -> None:
     assert "the server refuses this user or password" in reason and len(reason) <= 160
 
 
+def test_a_container_that_was_begun_again_and_is_not_ready_says_why_it_ended_before() -> None:
+    raw = json.loads(json.dumps(SEEN["crash"]))
+    one = raw["status"]["containerStatuses"][0]
+    ended = one["state"].get("terminated") or one["lastState"]["terminated"]
+    one["lastState"], one["state"] = {"terminated": ended}, {"running": {}}
+    raw["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    assert "the server refuses this user or password" in pod_of(raw).reason
+    raw["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    assert pod_of(raw).reason == ""
+
+
 def test_a_used_up_quota_is_named_with_what_is_wanted_and_allowed() -> None:
     workers = workers_of(SEEN["quota"])
     assert (workers.wanted, workers.there) == (3, 1)

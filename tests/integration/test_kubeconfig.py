@@ -1,0 +1,41 @@
+"""A kubeconfig that cannot be used, as the user meets it: one line, no cluster is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+_CONTEXTS = """
+clusters: [{name: here, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: me, user: {token: t}}]
+contexts:
+- {name: op, context: {cluster: here, user: me}}
+- {name: view, context: {cluster: here, user: me}}
+"""
+
+
+@pytest.mark.parametrize("words", [["scale", "1"], ["connect", "--background"]])
+@pytest.mark.parametrize(
+    ("text", "code", "line"),
+    [
+        ("a: [1,\n b: }", 3, "kubeconfig (KUBECONFIG, or ~/.kube/config) cannot be used: while"),
+        ("words", 3, "kubeconfig (KUBECONFIG, or ~/.kube/config) cannot be used: "),
+        (_CONTEXTS, 2, "the kubeconfig has no current context; --context NAME (has op, view)"),
+        (_CONTEXTS + "current-context: ''", 2, "--context NAME (has op, view)"),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_told_in_a_line(
+    hpq, tmp_path: Path, words: list[str], text: str, code: int, line: str
+) -> None:
+    (tmp_path / "kubeconfig").write_text(text)
+    done = hpq(*words, KUBECONFIG=str(tmp_path / "kubeconfig"), HPQ_REDIS_URL="")
+    assert line in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert done.returncode == code
+
+
+def test_a_context_that_is_named_needs_no_current_one(hpq, tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").write_text(_CONTEXTS)
+    own = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "HPQ_REDIS_URL": ""}
+    done = hpq("scale", 1, "--context", "op", **own)
+    assert done.returncode == 3 and "cluster of context op, https://127.0.0.1:1" in done.stderr
