@@ -217,3 +217,17 @@ def test_the_gpus_of_a_pod_are_one_trials_unless_a_setting_splits_them() -> None
     with pytest.raises(UserError, match="HPQ_TRIALS_PER_GPU: trials that share a GPU have one"):
         patched(HPQ_TRIALS_PER_GPU="2")
     patched(HPQ_TRIALS_PER_GPU="2", HPQ_GPUS_PER_TRIAL="1")
+
+
+@NEEDS_KUBECTL
+def test_new_passwords_reach_all_that_reads_them_by_the_label_that_the_page_names() -> None:
+    page = (folder().parent / "docs" / "kubernetes.md").read_text("utf-8")
+    label = "app.kubernetes.io/part-of=hpq"
+    assert f"delete secret -l {label}" in page
+    assert f"rollout restart statefulset,deployment -l {label}" in page
+    text = render(Wanted(parts=(parse("class=big:4"), parse("tls"))))
+    read_them = [o for o in yaml.safe_load_all(text) if o["kind"] in ("StatefulSet", "Deployment")]
+    made = secret_objects("hpq", "hpq", "the-key")
+    assert len(read_them) == 3
+    for one in [*read_them, *made]:
+        assert one["metadata"]["labels"]["app.kubernetes.io/part-of"] == "hpq"  # type: ignore[index]
