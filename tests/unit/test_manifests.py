@@ -202,7 +202,11 @@ def test_all_components_are_composed_for_each_class() -> None:
         assert trigger["metadata"]["address"] == "hpq-redis.team.svc:6379"
         assert (trigger["metadata"]["enableTLS"], scaler["maxReplicaCount"]) == ("true", 5)
     assert found["ConfigMap", settings]["data"]["HPQ_ALLOW"] == "train.py"
-    assert found["PersistentVolume", "hpq-nfs"]["spec"]["nfs"]["server"] == "nas"
+    volume, claim = found["PersistentVolume", "hpq-nfs-team"], ("team", "hpq-nfs")
+    assert volume["spec"]["nfs"]["server"] == "nas"
+    assert (volume["spec"]["claimRef"]["namespace"], volume["spec"]["claimRef"]["name"]) == claim
+    there = found["PersistentVolumeClaim", "hpq-nfs"]["spec"]
+    assert there["volumeName"] == volume["metadata"]["name"]
 
 
 def test_the_gpus_of_a_pod_are_one_trials_unless_a_setting_splits_them() -> None:
@@ -230,4 +234,4 @@ def test_new_passwords_reach_all_that_reads_them_by_the_label_that_the_page_name
     made = secret_objects("hpq", "hpq", "the-key")
     assert len(read_them) == 3
     for one in [*read_them, *made]:
-        assert one["metadata"]["labels"]["app.kubernetes.io/part-of"] == "hpq"  # type: ignore[index]
+        assert one["metadata"]["labels"]["app.kubernetes.io/part-of"] == "hpq"
