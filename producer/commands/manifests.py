@@ -136,7 +136,6 @@ def _secrets(namespace: str, *, with_tls: bool) -> str:
     settings = read(os.environ)
     key = signing.key_of(settings, make=True)
     assert key is not None
-    made = secret_objects(settings.prefix, namespace, key.decode())
-    if with_tls:
-        made.append(tls_secret(namespace))
+    tls = tls_secret(namespace) if with_tls else None
+    made = secret_objects(settings.prefix, namespace, key.decode(), tls)
     return yaml.safe_dump_all(made, sort_keys=False)

@@ -46,6 +46,12 @@ def test_a_connection_stands_for_the_settings_that_are_not_set(hpq, away, connec
     assert connection.url in hpq("connect", "--status", **away).stderr
 
 
+def test_a_connection_by_tls_names_the_ca_that_it_brought(connection) -> None:
+    secure = replace(connection, scheme="rediss", ca_file="/proc/7/fd/8")
+    url = "rediss://hpq-producer@127.0.0.1:1/0?ssl_ca_certs=/proc/7/fd/8"
+    assert secure.environ()["HPQ_REDIS_URL"] == url
+
+
 def test_hpq_redis_url_goes_before_a_connection(hpq, redis_url: str, connection) -> None:
     told = json.loads(hpq("config", "--json").stdout)
     assert told["connection"] is None and told["HPQ_PREFIX"] == "hpq"

@@ -47,6 +47,16 @@ def test_redis_gets_a_certificate_for_its_names_and_for_the_end_of_a_port_forwar
         assert "does match" in said.stdout, (check, said)
 
 
+def test_with_tls_each_roles_secret_has_the_ca_and_none_but_redis_the_private_key() -> None:
+    tls: dict[str, object] = {"stringData": {"tls.crt": "crt", "tls.key": "key", "ca.crt": "ca"}}
+    *roles, last = secret_objects("hpq", "team", "the-key", tls)
+    assert last is tls
+    texts = [s["stringData"] for s in roles]
+    with_user = [t for t in texts if isinstance(t, dict) and "username" in t]
+    assert len(with_user) >= 3 and all(t["ca.crt"] == "ca" for t in with_user)
+    assert "tls.key" not in str(texts)
+
+
 def test_an_image_is_taken_with_its_tag_its_digest_or_the_port_of_its_registry() -> None:
     def image(text: str) -> object:
         return overlay(Wanted(image=text), "k8s")["images"]
