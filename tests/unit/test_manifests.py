@@ -67,6 +67,22 @@ def test_an_image_is_taken_with_its_tag_its_digest_or_the_port_of_its_registry()
     assert image("a/b@sha256:12") == [{**name, "newName": "a/b", "digest": "sha256:12"}]
 
 
+@pytest.mark.parametrize("image", ["bad image", "a/B:1", "a:", "a@sha256", "-a", "a:b:c/", "/a"])
+def test_an_image_that_is_no_reference_is_refused(image: str) -> None:
+    done = CliRunner().invoke(app, ["--image", image])
+    assert isinstance(done.exception, UserError)
+    assert f"--image {image}: write [REGISTRY/]NAME[:TAG]" in str(done.exception)
+
+
+@NEEDS_KUBECTL
+def test_what_may_surprise_is_said_beside_the_manifests() -> None:
+    done = CliRunner().invoke(app, ["--queue", "big"])
+    assert yaml.safe_load_all(done.stdout) and done.exit_code == 0
+    assert "no --image: hpq-worker:dev, which must be on the nodes" in done.stderr
+    assert "big is the only class of this installation" in done.stderr
+    assert not CliRunner().invoke(app, ["--image", "reg.example.org:5000/a/b_c:1.2-x"]).stderr
+
+
 def test_a_component_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(UserError, match=r"--with clouds: no such component; there are .*cpu"):
         overlay(Wanted(parts=(parse("clouds"),)), "k8s")
@@ -94,6 +110,7 @@ def test_a_value_that_its_component_cannot_use_is_refused(text: str, remedy: str
         (Wanted(replicas=3, parts=(parse("keda"),)), "--replicas: with keda"),
         (Wanted(parts=(parse("nfs"), parse("dataset"))), "take one"),
         (Wanted(queue="big", parts=(parse("class=big:2"),)), "another class has this queue"),
+        (Wanted(gpus=2, parts=(parse("cpu"),)), "--gpus 2: --with cpu is for workers without"),
     ],
 )
 def test_what_does_not_go_together_is_refused(wanted: Wanted, why: str) -> None:
@@ -108,6 +125,7 @@ def test_what_does_not_go_together_is_refused(wanted: Wanted, why: str) -> None:
         ("HPQ_STORE=s3://me:hidden@host/bucket", "would lie in a ConfigMap"),
         ("LOG=debug", "write HPQ_NAME=VALUE"),
         ("HPQ_LEASE_S=soon", "use seconds"),
+        ("HPQ_NOPE=1", "there is no such setting"),
     ],
 )
 def test_a_setting_that_is_secret_or_no_worker_could_use_is_refused(text: str, why: str) -> None:
