@@ -123,7 +123,7 @@ def _local_queue(name: str) -> Patch:
 
 def _export(place: str) -> Patch:
     server, _, path = place.partition(":")
-    target = {"kind": "PersistentVolume", "name": "hpq-nfs"}
+    target = {"kind": "PersistentVolume", "name": "hpq-nfs-hpq"}
     return _replace(target, spec_nfs_server=server, spec_nfs_path=path)
 
 

@@ -121,6 +121,8 @@ def _check(wanted: Wanted) -> None:
     for one, other in (("dataset", "nfs"), ("store", "bucket")):
         if one in wanted.components and other in wanted.components:
             raise UserError(f"--with {one} and --with {other} are for the same thing; take one")
+    if wanted.gpus and "cpu" in wanted.components:
+        raise UserError(f"--gpus {wanted.gpus}: --with cpu is for workers without; take one")
     _check_gpus(wanted)
     names = [wanted.queue, *(c.name for c in wanted.classes)]
     for name in names:

@@ -15,11 +15,17 @@ _SERVER = (7, 0)  # the Redis of k8s/base
 Manifest = dict[str, object]
 
 
-def secret_objects(prefix: str, namespace: str, code_key: str) -> list[Manifest]:
+def secret_objects(
+    prefix: str, namespace: str, code_key: str, tls: Manifest | None = None
+) -> list[Manifest]:
     """One Secret with the server's users, one a role with its password, and one with the code key.
 
-    The server's default user is off: nobody comes in without a name.
+    The server's default user is off: nobody comes in without a name. With the Secret `tls`, each
+    role has its CA beside the password, so that no one needs to read the server's private key.
     """
+    files = tls["stringData"] if tls else {}
+    assert isinstance(files, dict)
+    ca = {"ca.crt": files["ca.crt"]} if files else {}
     passwords = {role: secrets.token_urlsafe(32) for role in ROLES}
     lines = [line(user, passwords, aclfile=True) for user in users(prefix, _SERVER)]
     found = [
@@ -28,11 +34,12 @@ def secret_objects(prefix: str, namespace: str, code_key: str) -> list[Manifest]
             _secret(
                 namespace,
                 f"hpq-redis-{role}",
-                {"username": f"{prefix}-{role}", "password": passwords[role]},
+                {"username": f"{prefix}-{role}", "password": passwords[role], **ca},
             )
             for role in ROLES
         ),
         _secret(namespace, "hpq-code-key", {"key": code_key}),
+        *([tls] if tls else []),
     ]
     return found
 

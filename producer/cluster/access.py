@@ -19,10 +19,11 @@ _LABEL = "app.kubernetes.io/part-of=hpq"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A role's name and password on the server."""
+    """A role's name and password on the server; `ca` is the certificate that a TLS server's has."""
 
     user: str
     password: str
+    ca: str = ""
 
     def prefix(self, role: str) -> str:
         """The prefix of the keys that the user may touch, which its name begins with."""
@@ -79,7 +80,7 @@ class Redis:
             hint = "; to look only: --role viewer" if role != "viewer" else ""
             raise Forbidden(f"{error}{hint}") from None
         user = data.get("username") or f"{prefix}-{role}"
-        return Entry(user=user, password=data.get("password", ""))
+        return Entry(user=user, password=data.get("password", ""), ca=data.get("ca.crt", ""))
 
     def code_key(self) -> str:
         """The key that code is signed with; "" where these credentials may not have it."""

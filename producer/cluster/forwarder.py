@@ -78,6 +78,8 @@ class Forwarder:
         self._password = Secret(self._home, "password", entry.password)
         key = self._redis.code_key() if self._role == "producer" else ""
         self._key = Secret(self._home, "code-key", key) if key else None
+        ca = entry.ca if self._redis.scheme == "rediss" else ""
+        self._ca = Secret(self._home, "ca", ca) if ca else None
         self.tunnel = Tunnel(
             name=name,
             pid=os.getpid(),
@@ -90,6 +92,7 @@ class Forwarder:
             password_file=self._password.path,
             code_key_file=self._key.path if self._key else "",
             scheme=self._redis.scheme,
+            ca_file=self._ca.path if self._ca else "",
         )
         tunnel.write(self._home, self.tunnel)
 
@@ -99,8 +102,9 @@ class Forwarder:
             self._forward.serve(until)
         finally:
             self._password.forget()
-            if self._key is not None:
-                self._key.forget()
+            for kept in (self._key, self._ca):
+                if kept is not None:
+                    kept.forget()
             tunnel.forget(self._home, self.tunnel.name)
 
     def _dial(self) -> Any:
@@ -110,7 +114,10 @@ class Forwarder:
             self._read_at = time.monotonic() if is_old else self._read_at
         if is_old:  # for who comes next: the password may have been changed
             with suppress(HpqError):
-                self._password.write(self._redis.entry(self._role, self._prefix).password)
+                entry = self._redis.entry(self._role, self._prefix)
+                self._password.write(entry.password)
+                if self._ca is not None and entry.ca:
+                    self._ca.write(entry.ca)
         return stream
 
     def _say(self, trouble: str) -> None:

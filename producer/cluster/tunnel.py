@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from hpq.errors import OutOfReach
 from producer.server.keeper import open_lock, try_lock
@@ -44,11 +44,13 @@ class Tunnel:
     code_key_file: str = ""
     trouble: str = ""
     scheme: str = "redis"
+    ca_file: str = ""  # "" = whom this machine trusts
 
     @property
     def url(self) -> str:
         """For HPQ_REDIS_URL; the password is in the file."""
-        return f"{self.scheme}://{self.user}@{HOST}:{self.port}/0"
+        ca = f"?ssl_ca_certs={quote(self.ca_file)}" if self.ca_file else ""
+        return f"{self.scheme}://{self.user}@{HOST}:{self.port}/0{ca}"
 
     @property
     def role(self) -> str:

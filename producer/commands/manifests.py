@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +16,7 @@ import yaml
 from hpq import signing
 from hpq.errors import UserError
 from hpq.passwords import carried
-from hpq.settings import SECRETS, read
+from hpq.settings import ABOUT, SECRETS, read, variable
 from hpq.sweep import NAME_RULE
 from producer import late
 from producer import manifests as rendering
@@ -29,6 +31,12 @@ from producer.session import Session, open_session
 from producer.sweepfile.spec import count as count_sets
 
 app = typer.Typer()
+_NAME = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?:(?:[a-zA-Z0-9][a-zA-Z0-9.-]*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?/)?{_NAME}(?:/{_NAME})*"
+    r"(?::\w[\w.-]{0,127})?(?:@[a-z0-9]+:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+)
 
 
 @app.command("manifests")
@@ -59,6 +67,8 @@ def manifests(
         raise UserError(f"--namespace {namespace}: use a-z, 0-9 and '-'")
     if not NAME_RULE.match(queue):
         raise UserError(f"--queue {queue}: use a-z, 0-9 and '-'")
+    if image and not _IMAGE.fullmatch(image):
+        raise UserError(f"--image {image}: write [REGISTRY/]NAME[:TAG] or NAME@sha256:DIGEST")
     parts = tuple(parse(text) for text in components or ())
     if secrets:
         print(_secrets(namespace, with_tls="tls" in {part.name for part in parts}), end="")
@@ -72,7 +82,19 @@ def manifests(
         parts=parts,
         settings=_settings(settings or []),
     )
+    for warning in _surprises(wanted):
+        print(f"warning: {warning}", file=sys.stderr)
     print(_jobs(wanted, jobs) if jobs is not None else rendering.render(wanted), end="")
+
+
+def _surprises(wanted: rendering.Wanted) -> Iterator[str]:
+    if not wanted.image:
+        yield "no --image: hpq-worker:dev, which must be on the nodes"
+    if wanted.queue != "default" and not wanted.classes:
+        yield (
+            f"--queue {wanted.queue}: {wanted.queue} is the only class of this installation, in"
+            f" place of the class default; to have both: --with class={wanted.queue}:GPUS"
+        )
 
 
 def _jobs(wanted: rendering.Wanted, what: str) -> str:
@@ -124,6 +146,8 @@ def _settings(texts: list[str]) -> dict[str, str]:
             )
         found[name] = value
     read({"HPQ_REDIS_URL": "redis://any", **found})
+    for name in found.keys() - {variable(field) for field in ABOUT}:
+        raise UserError(f"--set {name}: there is no such setting; `hpq config` lists them")
     return found
 
 
@@ -136,7 +160,6 @@ def _secrets(namespace: str, *, with_tls: bool) -> str:
     settings = read(os.environ)
     key = signing.key_of(settings, make=True)
     assert key is not None
-    made = secret_objects(settings.prefix, namespace, key.decode())
-    if with_tls:
-        made.append(tls_secret(namespace))
+    tls = tls_secret(namespace) if with_tls else None
+    made = secret_objects(settings.prefix, namespace, key.decode(), tls)
     return yaml.safe_dump_all(made, sort_keys=False)

@@ -89,7 +89,7 @@ def test_a_stranger_reaches_neither_redis_nor_a_worker(network: Network) -> None
 def test_a_worker_reaches_redis_and_dns_and_nothing_else(network: Network) -> None:
     network.wait_meets("open", network.worker, "hpq-redis", 6379)  # by its name, so DNS answers
     site = network.address("site", network.outside)
-    for host, port in ((site, 443), API, ("1.1.1.1", 443)):
+    for host, port in ((site, 443), (site, 53), API, ("1.1.1.1", 443)):
         network.wait_meets("silent", network.worker, host, port)
     network.wait_meets("silent", "hpq-redis-0", site, 443)
 

@@ -58,6 +58,12 @@ def test_another_connection_is_not_taken_for_the_one_that_is_asked_for(
     assert done.returncode == 2 and "first: hpq connect --stop" in done.stderr, done.stderr
 
 
+def test_a_connection_by_tls_names_the_ca_that_it_brought(connection) -> None:
+    secure = replace(connection, scheme="rediss", ca_file="/proc/7/fd/8")
+    url = "rediss://hpq-producer@127.0.0.1:1/0?ssl_ca_certs=/proc/7/fd/8"
+    assert secure.environ()["HPQ_REDIS_URL"] == url
+
+
 def test_hpq_redis_url_goes_before_a_connection(hpq, redis_url: str, connection) -> None:
     told = json.loads(hpq("config", "--json").stdout)
     assert told["connection"] is None and told["HPQ_PREFIX"] == "hpq"

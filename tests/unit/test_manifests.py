@@ -47,6 +47,16 @@ def test_redis_gets_a_certificate_for_its_names_and_for_the_end_of_a_port_forwar
         assert "does match" in said.stdout, (check, said)
 
 
+def test_with_tls_each_roles_secret_has_the_ca_and_none_but_redis_the_private_key() -> None:
+    tls: dict[str, object] = {"stringData": {"tls.crt": "crt", "tls.key": "key", "ca.crt": "ca"}}
+    *roles, last = secret_objects("hpq", "team", "the-key", tls)
+    assert last is tls
+    texts = [s["stringData"] for s in roles]
+    with_user = [t for t in texts if isinstance(t, dict) and "username" in t]
+    assert len(with_user) >= 3 and all(t["ca.crt"] == "ca" for t in with_user)
+    assert "tls.key" not in str(texts)
+
+
 def test_an_image_is_taken_with_its_tag_its_digest_or_the_port_of_its_registry() -> None:
     def image(text: str) -> object:
         return overlay(Wanted(image=text), "k8s")["images"]
@@ -55,6 +65,22 @@ def test_an_image_is_taken_with_its_tag_its_digest_or_the_port_of_its_registry()
     assert image("ours/hpq:1.2") == [{**name, "newName": "ours/hpq", "newTag": "1.2"}]
     assert image("reg:5000/hpq") == [{**name, "newName": "reg:5000/hpq", "newTag": "latest"}]
     assert image("a/b@sha256:12") == [{**name, "newName": "a/b", "digest": "sha256:12"}]
+
+
+@pytest.mark.parametrize("image", ["bad image", "a/B:1", "a:", "a@sha256", "-a", "a:b:c/", "/a"])
+def test_an_image_that_is_no_reference_is_refused(image: str) -> None:
+    done = CliRunner().invoke(app, ["--image", image])
+    assert isinstance(done.exception, UserError)
+    assert f"--image {image}: write [REGISTRY/]NAME[:TAG]" in str(done.exception)
+
+
+@NEEDS_KUBECTL
+def test_what_may_surprise_is_said_beside_the_manifests() -> None:
+    done = CliRunner().invoke(app, ["--queue", "big"])
+    assert yaml.safe_load_all(done.stdout) and done.exit_code == 0
+    assert "no --image: hpq-worker:dev, which must be on the nodes" in done.stderr
+    assert "big is the only class of this installation" in done.stderr
+    assert not CliRunner().invoke(app, ["--image", "reg.example.org:5000/a/b_c:1.2-x"]).stderr
 
 
 def test_a_component_that_is_not_there_is_named_with_those_that_are() -> None:
@@ -84,6 +110,7 @@ def test_a_value_that_its_component_cannot_use_is_refused(text: str, remedy: str
         (Wanted(replicas=3, parts=(parse("keda"),)), "--replicas: with keda"),
         (Wanted(parts=(parse("nfs"), parse("dataset"))), "take one"),
         (Wanted(queue="big", parts=(parse("class=big:2"),)), "another class has this queue"),
+        (Wanted(gpus=2, parts=(parse("cpu"),)), "--gpus 2: --with cpu is for workers without"),
     ],
 )
 def test_what_does_not_go_together_is_refused(wanted: Wanted, why: str) -> None:
@@ -98,6 +125,7 @@ def test_what_does_not_go_together_is_refused(wanted: Wanted, why: str) -> None:
         ("HPQ_STORE=s3://me:hidden@host/bucket", "would lie in a ConfigMap"),
         ("LOG=debug", "write HPQ_NAME=VALUE"),
         ("HPQ_LEASE_S=soon", "use seconds"),
+        ("HPQ_NOPE=1", "there is no such setting"),
     ],
 )
 def test_a_setting_that_is_secret_or_no_worker_could_use_is_refused(text: str, why: str) -> None:
@@ -202,7 +230,11 @@ def test_all_components_are_composed_for_each_class() -> None:
         assert trigger["metadata"]["address"] == "hpq-redis.team.svc:6379"
         assert (trigger["metadata"]["enableTLS"], scaler["maxReplicaCount"]) == ("true", 5)
     assert found["ConfigMap", settings]["data"]["HPQ_ALLOW"] == "train.py"
-    assert found["PersistentVolume", "hpq-nfs"]["spec"]["nfs"]["server"] == "nas"
+    volume, claim = found["PersistentVolume", "hpq-nfs-team"], ("team", "hpq-nfs")
+    assert volume["spec"]["nfs"]["server"] == "nas"
+    assert (volume["spec"]["claimRef"]["namespace"], volume["spec"]["claimRef"]["name"]) == claim
+    there = found["PersistentVolumeClaim", "hpq-nfs"]["spec"]
+    assert there["volumeName"] == volume["metadata"]["name"]
 
 
 def test_the_gpus_of_a_pod_are_one_trials_unless_a_setting_splits_them() -> None:
@@ -217,3 +249,17 @@ def test_the_gpus_of_a_pod_are_one_trials_unless_a_setting_splits_them() -> None
     with pytest.raises(UserError, match="HPQ_TRIALS_PER_GPU: trials that share a GPU have one"):
         patched(HPQ_TRIALS_PER_GPU="2")
     patched(HPQ_TRIALS_PER_GPU="2", HPQ_GPUS_PER_TRIAL="1")
+
+
+@NEEDS_KUBECTL
+def test_new_passwords_reach_all_that_reads_them_by_the_label_that_the_page_names() -> None:
+    page = (folder().parent / "docs" / "kubernetes.md").read_text("utf-8")
+    label = "app.kubernetes.io/part-of=hpq"
+    assert f"delete secret -l {label}" in page
+    assert f"rollout restart statefulset,deployment -l {label}" in page
+    text = render(Wanted(parts=(parse("class=big:4"), parse("tls"))))
+    read_them = [o for o in yaml.safe_load_all(text) if o["kind"] in ("StatefulSet", "Deployment")]
+    made = secret_objects("hpq", "hpq", "the-key")
+    assert len(read_them) == 3
+    for one in [*read_them, *made]:
+        assert one["metadata"]["labels"]["app.kubernetes.io/part-of"] == "hpq"
