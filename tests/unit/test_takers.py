@@ -33,6 +33,11 @@ def _worker(**fields: object) -> Worker:
 DIGITS, PROGRAM = Launch(trainer="digits"), Launch(program="train.py")
 
 
+def test_with_a_connection_the_remedy_is_the_clusters_and_no_worker_of_this_machine() -> None:
+    why = why_not_taken(_sweep(DIGITS), [], SHIPPED, in_cluster=True) or ""
+    assert "`hpq workers` says why" in why and "hpq scale N" in why and "hpq worker`" not in why
+
+
 def test_no_worker_of_the_class_names_the_command_that_starts_one() -> None:
     why = why_not_taken(_sweep(DIGITS, "small"), [_worker()], SHIPPED)
     assert why == "no worker of class 'small' is alive; start one: HPQ_QUEUE=small hpq worker"
