@@ -65,7 +65,7 @@ def why_not_taken(
             f"{clean(older.name)} runs hpq {clean(older.version)}, which reads sweeps up to schema"
             f" {older.schema}, and this one has {sweep.schema}; upgrade the workers"
         )
-    return _remedy(sweep, shipped, willing)
+    return _remedy(sweep, shipped, willing, in_cluster=in_cluster)
 
 
 def _nobody(sweep: Sweep, pinned: Sequence[Worker], start: str) -> str:
@@ -92,7 +92,9 @@ def _takes(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
     return any(line.startswith(_ALLOW) for line in worker.takes)
 
 
-def _remedy(sweep: Sweep, shipped: Collection[str], willing: Sequence[Worker]) -> str:
+def _remedy(
+    sweep: Sweep, shipped: Collection[str], willing: Sequence[Worker], *, in_cluster: bool
+) -> str:
     launch = sweep.launch
     who = f"each of {len(willing)} live workers" if willing[1:] else "the one live worker"
     if launch.trainer in shipped:
@@ -100,8 +102,14 @@ def _remedy(sweep: Sweep, shipped: Collection[str], willing: Sequence[Worker]) -
     what = launch.what or "this code"
     keys = ", ".join(dict.fromkeys(clean(w.key) for w in willing if w.key))
     if keys and sweep.signature and sweep.signer:
+        remedy = "start one with that HPQ_CODE_KEY, or HPQ_ALLOW for it"
+        if in_cluster:
+            remedy = (
+                "enqueue with theirs: export HPQ_CODE_KEY=$(kubectl -n NAMESPACE get secret"
+                " hpq-code-key -o jsonpath='{.data.key}' | base64 -d)"
+            )
         return (
             f"{who} may not run {clean(what)}: it is signed with code key {clean(sweep.signer)},"
-            f" and theirs is {keys}; start one with that HPQ_CODE_KEY, or HPQ_ALLOW for it"
+            f" and theirs is {keys}; {remedy}"
         )
     return f"{who} may not run {clean(what)}; start one with HPQ_CODE_KEY or HPQ_ALLOW for it"
