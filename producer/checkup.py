@@ -29,6 +29,7 @@ from hpq.snapshot import Worker
 from hpq.view import View
 from producer.acl import DEFAULT_OFF, ROLES
 from producer.cluster import tunnel
+from producer.look.takers import how_to_start
 from producer.look.text import trials_of
 from producer.server.embedded import attach
 from producer.session import tells_of
@@ -133,10 +134,13 @@ def _users(redis: Redis) -> Iterator[Finding]:
 
 
 def _workers(settings: Settings, redis: Redis) -> Iterator[Finding]:
+    connected = tunnel.of_url(settings.home, settings.redis_url) is not None
     view = View(redis, Keys(settings.prefix), settings.lease_ms)
     workers = view.workers()
     if not workers:
-        yield Finding(level="note", what="no worker is alive", remedy="start one: hpq worker")
+        yield Finding(
+            level="note", what="no worker is alive", remedy=how_to_start(in_cluster=connected)
+        )
     yield from _stores(workers)
     mine = _fingerprint(settings)
     for worker in workers:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from hpq import code
 from hpq.hyperparams import SHIPPED
 from hpq.sweep import Sweep
+from producer.cluster.api import has_kubeconfig
 from producer.look.stores import why_not_kept
-from producer.look.takers import why_full, why_not_taken
+from producer.look.takers import OF_A_CLUSTER, why_full, why_not_taken
 from producer.session import Session
 
 
@@ -36,12 +38,9 @@ def say_if_not_taken(session: Session, sid: str, *, code_is_read: bool = False) 
         reason = _edited(session, sweep)
     if not reason:
         workers = session.view.workers(sweep.worker_class)
-        reason = why_not_taken(sweep, workers, SHIPPED)
-        if session.tunnel and not workers:
-            reason = (
-                f"no worker of class {sweep.worker_class!r} is alive; `hpq workers` says why their"
-                " pods are not ready, `hpq scale N` starts some where no autoscaler does"
-            )
+        reason = why_not_taken(sweep, workers, SHIPPED, in_cluster=session.tunnel is not None)
+        if reason and not workers and session.is_private and has_kubeconfig(os.environ):
+            reason += OF_A_CLUSTER
     if reason:
         print(reason, file=sys.stderr)
 

@@ -6,6 +6,7 @@ same mistake of many trials is seen to be one.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -100,6 +101,8 @@ def _of_python(argv: Sequence[str]) -> str:
         return ""
     python = shutil.which(words[0]) or words[0]
     said = f"; this was {python}"
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return f"{said} of the pod's image; build one FROM hpq-worker with `RUN pip install` of it"
     if is_own(python):
         said += ", which is hpq's own; to take another, set HPQ_PYTHON to the Python that has it"
     else:

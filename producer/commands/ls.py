@@ -48,7 +48,7 @@ def ls(
             sweeps = _picked(sweeps, best, tag, only)[: None if everything else n]
             found = list(sweeps)
         took = _sizes(session, sweeps) if sizes else None
-        waits = _waits(view, sweeps)
+        waits = _waits(view, sweeps, in_cluster=session.tunnel is not None)
         if as_json:
             show_json([_record(one, best, waits, took) for one in found])
         elif found:
@@ -107,14 +107,14 @@ def _size(one: Sweep | Unreadable, took: Mapping[str, int] | None) -> str:
     return size(took[one.id]) if took and one.id in took else ""
 
 
-def _waits(view: View, sweeps: Sequence[Sweep]) -> dict[str, str]:
+def _waits(view: View, sweeps: Sequence[Sweep], *, in_cluster: bool) -> dict[str, str]:
     """Why no live worker takes a sweep, of those that get nowhere without one."""
     idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
     workers = view.workers() if idle else []
     full = why_full(view.room()) if any(s.counts.waits for s in sweeps) else None
     if full:  # also for those of which some run
         idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
-    found = {s.id: full or why_not_taken(s, workers, SHIPPED) for s in idle}
+    found = {s.id: full or why_not_taken(s, workers, SHIPPED, in_cluster=in_cluster) for s in idle}
     return {sid: why for sid, why in found.items() if why}
 
 

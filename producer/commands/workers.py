@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import typer
 
 from hpq.snapshot import Worker
 from hpq.sweep import Sweep
+from producer.cluster.api import has_kubeconfig
 from producer.cluster.pods import Crew
 from producer.cluster.seen import Pods
 from producer.commands.options import AsJson
@@ -17,6 +19,7 @@ from producer.look.pods import pages
 from producer.look.records import worker_record
 from producer.look.style import Span, Style
 from producer.look.tables import Column
+from producer.look.takers import OF_A_CLUSTER, how_to_start
 from producer.look.text import clean, duration
 from producer.session import Session, open_session
 
@@ -40,7 +43,9 @@ def workers(
             for line in _left_alone(session, found):
                 talk(line)
         elif crew is None:
-            talk("no worker is alive; `hpq worker` starts one")
+            asks = session.is_private and has_kubeconfig(os.environ)
+            start = "`hpq scale N` starts some" if session.tunnel else how_to_start()
+            talk(f"no worker is alive; {start}" + (OF_A_CLUSTER if asks else ""))
         for line in pages(crew, found) if crew else ():
             talk(line)
         if seen.why:

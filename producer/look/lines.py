@@ -97,4 +97,4 @@ def not_taken(shot: Snapshot, crew: Crew | None = None) -> str | None:
     waits = shot.sweep.counts.waits and not shot.workers
     if crew and waits and (nobody := pods.why_nobody(crew, shot.sweep.worker_class)):
         return nobody
-    return why_not_taken(shot.sweep, shot.workers, SHIPPED)
+    return why_not_taken(shot.sweep, shot.workers, SHIPPED, in_cluster=crew is not None)

@@ -10,6 +10,7 @@ from hpq.sweep import DEFAULT_CLASS, Sweep
 from producer.look.text import clean, size
 
 _UNWILLING = ("faulty", "stopping", "draining", "drained")
+OF_A_CLUSTER = " (this is the private Redis of this machine; a cluster's: hpq connect)"
 _ALLOW = "allow:"  # how a worker writes its HPQ_ALLOW lines among what it takes
 
 
@@ -23,7 +24,21 @@ def why_full(room: Room | None) -> str | None:
     )
 
 
-def why_not_taken(sweep: Sweep, workers: Iterable[Worker], shipped: Collection[str]) -> str | None:
+def how_to_start(worker_class: str = DEFAULT_CLASS, *, in_cluster: bool = False) -> str:
+    """What gets a worker of a class; `in_cluster` where Redis is reached by `hpq connect`."""
+    if in_cluster:
+        return "`hpq workers` says why their pods are not ready, `hpq scale N` starts some"
+    queue = "" if worker_class == DEFAULT_CLASS else f"HPQ_QUEUE={worker_class} "
+    return f"start one: {queue}hpq worker"
+
+
+def why_not_taken(
+    sweep: Sweep,
+    workers: Iterable[Worker],
+    shipped: Collection[str],
+    *,
+    in_cluster: bool = False,
+) -> str | None:
     """One line with the remedy where no live worker can take the sweep; None where one can.
 
     Where it is not known which key signed the sweep, a worker with any key counts as able, as one
@@ -32,7 +47,7 @@ def why_not_taken(sweep: Sweep, workers: Iterable[Worker], shipped: Collection[s
     of_class = [w for w in workers if w.worker_class == sweep.worker_class]
     there = [w for w in of_class if w.is_for(sweep.id)]
     if not there:
-        return _nobody(sweep, of_class)
+        return _nobody(sweep, of_class, how_to_start(sweep.worker_class, in_cluster=in_cluster))
     willing = [w for w in there if w.state not in _UNWILLING]
     if not willing:
         states = ", ".join(f"{clean(w.name)} is {clean(w.state)}" for w in there[:3])
@@ -50,21 +65,18 @@ def why_not_taken(sweep: Sweep, workers: Iterable[Worker], shipped: Collection[s
             f"{clean(older.name)} runs hpq {clean(older.version)}, which reads sweeps up to schema"
             f" {older.schema}, and this one has {sweep.schema}; upgrade the workers"
         )
-    return _remedy(sweep, shipped, willing)
+    return _remedy(sweep, shipped, willing, in_cluster=in_cluster)
 
 
-def _nobody(sweep: Sweep, pinned: Sequence[Worker]) -> str:
+def _nobody(sweep: Sweep, pinned: Sequence[Worker], start: str) -> str:
     """No live worker is there for the sweep: none of its class, or for other sweeps alone."""
-    start = "hpq worker"
-    if sweep.worker_class != DEFAULT_CLASS:
-        start = f"HPQ_QUEUE={sweep.worker_class} {start}"
     if not pinned:
-        return f"no worker of class {sweep.worker_class!r} is alive; start one: {start}"
+        return f"no worker of class {sweep.worker_class!r} is alive; {start}"
     who = f"each of {len(pinned)} live workers" if pinned[1:] else "the one live worker"
     which = ", ".join(dict.fromkeys(clean(w.only) for w in pinned[:3]))
     return (
         f"{who} of class {sweep.worker_class!r} is there for another sweep only"
-        f" (HPQ_SWEEP: {which}); start one: {start}"
+        f" (HPQ_SWEEP: {which}); {start}"
     )
 
 
@@ -80,7 +92,9 @@ def _takes(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
     return any(line.startswith(_ALLOW) for line in worker.takes)
 
 
-def _remedy(sweep: Sweep, shipped: Collection[str], willing: Sequence[Worker]) -> str:
+def _remedy(
+    sweep: Sweep, shipped: Collection[str], willing: Sequence[Worker], *, in_cluster: bool
+) -> str:
     launch = sweep.launch
     who = f"each of {len(willing)} live workers" if willing[1:] else "the one live worker"
     if launch.trainer in shipped:
@@ -88,8 +102,14 @@ def _remedy(sweep: Sweep, shipped: Collection[str], willing: Sequence[Worker]) -
     what = launch.what or "this code"
     keys = ", ".join(dict.fromkeys(clean(w.key) for w in willing if w.key))
     if keys and sweep.signature and sweep.signer:
+        remedy = "start one with that HPQ_CODE_KEY, or HPQ_ALLOW for it"
+        if in_cluster:
+            remedy = (
+                "enqueue with theirs: export HPQ_CODE_KEY=$(kubectl -n NAMESPACE get secret"
+                " hpq-code-key -o jsonpath='{.data.key}' | base64 -d)"
+            )
         return (
             f"{who} may not run {clean(what)}: it is signed with code key {clean(sweep.signer)},"
-            f" and theirs is {keys}; start one with that HPQ_CODE_KEY, or HPQ_ALLOW for it"
+            f" and theirs is {keys}; {remedy}"
         )
     return f"{who} may not run {clean(what)}; start one with HPQ_CODE_KEY or HPQ_ALLOW for it"

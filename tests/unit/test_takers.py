@@ -33,6 +33,17 @@ def _worker(**fields: object) -> Worker:
 DIGITS, PROGRAM = Launch(trainer="digits"), Launch(program="train.py")
 
 
+def test_a_foreign_key_with_a_connection_is_mended_on_the_laptop_by_the_clusters_key() -> None:
+    sweep = replace(_sweep(DIGITS), launch=Launch(program="t.py"), signature="s", signer="aaaa")
+    line = why_not_taken(sweep, [_worker(key="bbbb")], SHIPPED, in_cluster=True) or ""
+    assert "export HPQ_CODE_KEY=$(kubectl -n NAMESPACE get secret hpq-code-key" in line
+
+
+def test_with_a_connection_the_remedy_is_the_clusters_and_no_worker_of_this_machine() -> None:
+    why = why_not_taken(_sweep(DIGITS), [], SHIPPED, in_cluster=True) or ""
+    assert "`hpq workers` says why" in why and "hpq scale N" in why and "hpq worker`" not in why
+
+
 def test_no_worker_of_the_class_names_the_command_that_starts_one() -> None:
     why = why_not_taken(_sweep(DIGITS, "small"), [_worker()], SHIPPED)
     assert why == "no worker of class 'small' is alive; start one: HPQ_QUEUE=small hpq worker"

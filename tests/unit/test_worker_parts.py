@@ -269,3 +269,11 @@ def test_a_spooled_result_that_redis_does_not_know_stays_on_disk(
     for _ in range(2):
         assert spool.flush(store) == 0
         assert [p.suffix for p in tmp_path.rglob("*.*")] == [".unknown"]
+
+
+def test_a_module_that_an_image_lacks_is_mended_in_the_image(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    failure = of_exit(1, "ModuleNotFoundError: No module named 'x'", ["python", "t.py"])
+    assert "FROM hpq-worker" in failure.message and "HPQ_PYTHON" not in failure.message
