@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from redis import Redis
 
 from hpq.connection import FIRST_S, check_server, connect, guard
-from hpq.errors import OutOfReach
+from hpq.errors import Forbidden, OutOfReach
 from hpq.keys import Keys
 from hpq.settings import Settings
 from hpq.view import View
@@ -79,6 +79,13 @@ def tells_of(through: Tunnel | None, settings: Settings) -> Iterator[None]:
     """What a tunnel knows of why Redis is out of reach, where it knows something."""
     try:
         yield
+    except Forbidden as error:
+        if through is None or "refuses this user or password" not in str(error):
+            raise
+        raise Forbidden(
+            f"{through.where}: Redis refuses the password of {through.user}; if its Secret was made"
+            " anew, the connection reads it now: try again in 30 s"
+        ) from None
     except OutOfReach:
         now = tunnel.read(settings.home, through.name) if through else None
         if now is None or not now.trouble:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from redis import Redis
 
 from producer.cluster import tunnel
 from producer.cluster.tunnel import BACKGROUND, Tunnel
@@ -62,6 +64,24 @@ def test_a_connection_by_tls_names_the_ca_that_it_brought(connection) -> None:
     secure = replace(connection, scheme="rediss", ca_file="/proc/7/fd/8")
     url = "rediss://hpq-producer@127.0.0.1:1/0?ssl_ca_certs=/proc/7/fd/8"
     assert secure.environ()["HPQ_REDIS_URL"] == url
+
+
+def test_a_password_that_was_changed_is_told_with_the_connection(
+    hpq, environ, away, connection, redis_url: str
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    admin = Redis.from_url(redis_url)
+    admin.config_set("port", port)
+    try:
+        tunnel.write(Path(environ["HPQ_HOME"]), replace(connection, port=port, user="t-viewer"))
+        done = hpq("ls", **away)
+    finally:
+        admin.config_set("port", 0)
+        admin.close()
+    assert "refuses the password of t-viewer" in done.stderr and "try again" in done.stderr
+    assert done.returncode != 0 and "HPQ_REDIS_URL" not in done.stderr
 
 
 def test_hpq_redis_url_goes_before_a_connection(hpq, redis_url: str, connection) -> None:
