@@ -234,7 +234,7 @@ def test_without_a_store_nothing_is_kept_and_that_is_said(lab) -> None:
     none = lab.hpq("get", sid, "model.txt")
     assert none.returncode == 4 and "its worker had no HPQ_STORE" in none.stderr
     (out,) = lab.home.glob("work/*/out")
-    assert f"HPQ_STORE is not set: its files stay in {out}" in lab.printed(sid)
+    assert f"HPQ_STORE is not set: its files stay at {out}" in lab.printed(sid)
     assert (out / "model.txt").read_text() == "model 1"
     path = lab.write("keep.yaml", SWEEP.format(values="1", more="keep: {best: 1}"))
     said = lab.hpq("enqueue", path).stderr

@@ -96,7 +96,7 @@ def test_jobs_of_too_many_sets_or_of_such_as_are_made_late_are_refused_before_an
         (late, "its sets are made while it runs"),
         (many, "1,001 sets are 1,001 Job"),
     ):
-        done = lab.hpq("manifests", "--jobs", file)
+        done = lab.hpq("manifests", "--image", "hpq-worker:1", "--jobs", file)
         assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
         assert not done.stdout
     assert not lab.view.sweep_ids()

@@ -105,7 +105,8 @@ def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
     ("word", "hint"),
     [
         ("run_cp=3", "; did you mean run_cap?"),
-        ("metric=acc", "metric is part of what the sweep is; edit the file and enqueue it"),
+        ("metric=acc", "`hpq enqueue FILE --reuse`: what was trained is taken, not trained again"),
+        ("method=grid", "method is part of what the sweep is; edit the file and enqueue it"),
         ("patience=3", ", tags, canary"),
     ],
 )
