@@ -33,6 +33,9 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+TOLD_TO_GO = 143  # 128 + SIGTERM, as shells have it: of a worker for one trial that it gave back
+
+
 class HpqError(Exception):
     """Any error that hpq raises on purpose; its text is one line for the user."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from hpq.errors import UserError
+from hpq.errors import TOLD_TO_GO, ExitCode, UserError
 from hpq.sweep import Sweep
 from hpq.trial import Trial
 
@@ -21,8 +21,8 @@ MOST = 1_000  # each is an object and a pod that the API server keeps
 _TTL_S = 86_400  # what is done stays to be looked at for a day
 _BACKOFF = 3
 _INSTANCE = "app.kubernetes.io/instance"
-_NO_RETRY = [1, 2, 4, 5]  # failed, misconfigured, unknown, held: another pod would find the same
-_TOLD_TO_GO = 143
+# Another pod would find the same.
+_NO_RETRY = [ExitCode.SOME_FAILED, ExitCode.USER, ExitCode.UNKNOWN, ExitCode.HELD]
 Yaml = dict[str, Any]
 
 
@@ -105,11 +105,11 @@ def _container(template: Yaml) -> Yaml:
 def _rules(container: str) -> list[Yaml]:
     """A pod that is drained or preempted costs nothing; what another would find ends the Job."""
 
-    def on(codes: list[int]) -> Yaml:
-        return {"containerName": container, "operator": "In", "values": codes}
+    def on(codes: Iterable[int]) -> Yaml:
+        return {"containerName": container, "operator": "In", "values": [*map(int, codes)]}
 
     return [
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
-        {"action": "Ignore", "onExitCodes": on([_TOLD_TO_GO])},
+        {"action": "Ignore", "onExitCodes": on([TOLD_TO_GO])},
         {"action": "FailJob", "onExitCodes": on(_NO_RETRY)},
     ]

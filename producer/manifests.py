@@ -22,6 +22,7 @@ from producer.manifest_parts import Part, WorkerClass
 
 _HERE = Path(__file__).resolve().parent
 BASE = "base"
+IMAGE = "hpq-worker:dev"  # unless another is said
 _OPTIONAL = "components"
 _HEAD = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
 _PER_TRIAL, _PER_GPU = "HPQ_GPUS_PER_TRIAL", "HPQ_TRIALS_PER_GPU"
@@ -78,7 +79,7 @@ def overlay(wanted: Wanted, root: str) -> Yaml:
         "labels": [{"pairs": {"app.kubernetes.io/part-of": "hpq"}}],
         "resources": [f"{root}/{BASE}", *(f"class-{c.name}" for c in classes)],
         "components": [f"{root}/{_OPTIONAL}/{name}" for name in wanted.components],
-        "images": [_image(wanted.image or "hpq-worker:dev")],
+        "images": [_image(wanted.image or IMAGE)],
         "patches": _patches(wanted),
         "replacements": _replacements(wanted),
     }

@@ -37,8 +37,7 @@ class Session:
 
     def trouble(self) -> str:
         """What `hpq connect` knows of why Redis is out of reach; "" where it knows nothing."""
-        now = tunnel.read(self.settings.home, self.tunnel.name) if self.tunnel else None
-        return now.trouble if now else ""
+        return tunnel.trouble_of(self.settings.home, self.tunnel)
 
     @property
     def is_private(self) -> bool:
@@ -87,7 +86,7 @@ def tells_of(through: Tunnel | None, settings: Settings) -> Iterator[None]:
             " anew, the connection reads it now: try again in 30 s"
         ) from None
     except OutOfReach:
-        now = tunnel.read(settings.home, through.name) if through else None
-        if now is None or not now.trouble:
+        why = tunnel.trouble_of(settings.home, through)
+        if through is None or not why:
             raise
-        raise OutOfReach(f"{now.where}: {now.trouble}") from None
+        raise OutOfReach(f"{through.where}: {why}") from None

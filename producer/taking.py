@@ -39,10 +39,15 @@ def say_if_not_taken(session: Session, sid: str, *, code_is_read: bool = False) 
     if not reason:
         workers = session.view.workers(sweep.worker_class)
         reason = why_not_taken(sweep, workers, SHIPPED, in_cluster=session.tunnel is not None)
-        if reason and not workers and session.is_private and has_kubeconfig(os.environ):
-            reason += OF_A_CLUSTER
+        if reason and not workers:
+            reason += of_a_cluster(session)
     if reason:
         print(reason, file=sys.stderr)
+
+
+def of_a_cluster(session: Session) -> str:
+    """What to add where a cluster's Redis may have been meant; nothing where it was reached."""
+    return OF_A_CLUSTER if session.is_private and has_kubeconfig(os.environ) else ""
 
 
 def _edited(session: Session, sweep: Sweep) -> str | None:

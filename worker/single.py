@@ -11,7 +11,7 @@ import logging
 from redis.exceptions import RedisError
 
 from hpq.connection import short_reason
-from hpq.errors import Held, HpqError
+from hpq.errors import TOLD_TO_GO, Held, HpqError
 from hpq.settings import Settings
 from hpq.sweep import SweepState
 from hpq.trial import TrialId, TrialState
@@ -20,7 +20,6 @@ from worker.slot import Slot
 from worker.stopping import Stopping
 
 log = logging.getLogger("hpq.worker")
-TOLD_TO_GO = 143  # 128 + SIGTERM, as shells have it
 ELSEWHERE = 75  # EX_TEMPFAIL
 _LOOK_S = 2.0
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from producer.cluster.api import Api
+from producer.cluster.tunnel import kubectl_in
 
 SERVICE, CODE_KEY = "hpq-redis", "hpq-code-key"
 SECRETS = (
@@ -119,11 +120,12 @@ class Redis:
 
 def anew(api: Api) -> str:
     """How all Secrets are made again, which fit only together."""
-    return made_anew(api.namespace, f"kubectl --context {api.context} -n {api.namespace}")
+    return made_anew(api.context, api.namespace)
 
 
-def made_anew(namespace: str, kubectl: str) -> str:
-    """The same, by these words of kubectl's."""
+def made_anew(context: str, namespace: str) -> str:
+    """The same, for that namespace."""
+    kubectl = kubectl_in(context, namespace)
     return (
         f"make all of them anew: {kubectl} delete secret -l {_LABEL};"
         f" hpq manifests --secrets --namespace {namespace} | {kubectl} create -f -;"

@@ -85,19 +85,17 @@ def _answers(found: Tunnel, settings: Settings) -> str:
     try:
         return check_server(connect(url, patience_s=FIRST_S), url)
     except Forbidden:
-        secret = f"hpq-redis-{found.user.rpartition('-')[2]}"
-        kubectl = f"kubectl --context {found.context} -n {found.namespace}"
+        secret = f"hpq-redis-{found.role}"
+        kubectl = tunnel.kubectl_in(found.context, found.namespace)
         raise Forbidden(
             f"{found.where}: Redis refuses the password of Secret {secret}:"
             f" it was made anew, and Redis has read Secret hpq-redis-users before; let it read it"
             f" again: {kubectl} rollout restart statefulset/hpq-redis; where {secret} alone was"
-            f" made anew, {made_anew(found.namespace, kubectl)}"
+            f" made anew, {made_anew(found.context, found.namespace)}"
         ) from None
     except OutOfReach as error:
-        now = tunnel.read(settings.home, found.name)
-        raise OutOfReach(
-            f"{found.where}: {now.trouble if now and now.trouble else error}"
-        ) from None
+        why = tunnel.trouble_of(settings.home, found)
+        raise OutOfReach(f"{found.where}: {why or error}") from None
 
 
 def become(started: Started, command: Sequence[str], environ: dict[str, str]) -> NoReturn:

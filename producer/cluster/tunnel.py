@@ -125,6 +125,12 @@ def read(home: Path, name: str = BACKGROUND) -> Tunnel | None:
         return None
 
 
+def trouble_of(home: Path, tunnel: Tunnel | None) -> str:
+    """Why a tunnel does not lead to Redis just now; "" where nothing is known."""
+    now = read(home, tunnel.name) if tunnel else None
+    return now.trouble if now else ""
+
+
 def is_alive(home: Path, name: str = BACKGROUND) -> bool:
     """True while the process of a tunnel lives."""
     try:
@@ -201,6 +207,11 @@ def stop(home: Path) -> Tunnel | None:
         time.sleep(0.02)
     forget(home, BACKGROUND)
     return found
+
+
+def kubectl_in(context: str, namespace: str) -> str:
+    """How a command of kubectl's begins that is told to people."""
+    return f"kubectl --context {context} -n {namespace}"
 
 
 def _all(home: Path) -> Iterator[Tunnel]:

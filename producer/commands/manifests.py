@@ -89,7 +89,7 @@ def manifests(
 
 def _surprises(wanted: rendering.Wanted) -> Iterator[str]:
     if not wanted.image:
-        yield "no --image: hpq-worker:dev, which must be on the nodes"
+        yield f"no --image: {rendering.IMAGE}, which must be on the nodes"
     if wanted.queue != "default" and not wanted.classes:
         yield (
             f"--queue {wanted.queue}: {wanted.queue} is the only class of this installation, in"

@@ -13,6 +13,7 @@ from producer.asking import ask
 from producer.cluster.opening import Opened, open_cluster
 from producer.cluster.pods import autoscaler_of, look
 from producer.cluster.scaling import Plan, Scaling
+from producer.cluster.tunnel import kubectl_in
 from producer.commands.options import Context, Namespace
 from producer.look.out import talk
 from producer.look.text import clean, duration, trials_of
@@ -121,8 +122,8 @@ def _mind_autoscaler(opened: Opened, plan: Plan) -> None:
     kind, _, called = name.partition(" ")
     if kind == "ScaledObject":
         pause = (
-            f"kubectl --context {opened.api.context} -n {opened.api.namespace}"
-            f" annotate scaledobject {called} autoscaling.keda.sh/paused"
+            kubectl_in(opened.api.context, opened.api.namespace)
+            + f" annotate scaledobject {called} autoscaling.keda.sh/paused"
         )
         raise UserError(
             f"{name} decides how many pods there are, and would do so again in a moment; pause it"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ import typer
 
 from hpq.snapshot import Worker
 from hpq.sweep import Sweep
-from producer.cluster.api import has_kubeconfig
 from producer.cluster.pods import Crew
 from producer.cluster.seen import Pods
 from producer.commands.options import AsJson
@@ -19,9 +17,10 @@ from producer.look.pods import pages
 from producer.look.records import worker_record
 from producer.look.style import Span, Style
 from producer.look.tables import Column
-from producer.look.takers import OF_A_CLUSTER, how_to_start
+from producer.look.takers import how_to_start
 from producer.look.text import clean, duration
 from producer.session import Session, open_session
+from producer.taking import of_a_cluster
 
 app = typer.Typer()
 
@@ -43,9 +42,8 @@ def workers(
             for line in _left_alone(session, found):
                 talk(line)
         elif crew is None:
-            asks = session.is_private and has_kubeconfig(os.environ)
             start = "`hpq scale N` starts some" if session.tunnel else how_to_start()
-            talk(f"no worker is alive; {start}" + (OF_A_CLUSTER if asks else ""))
+            talk(f"no worker is alive; {start}{of_a_cluster(session)}")
         for line in pages(crew, found) if crew else ():
             talk(line)
         if seen.why:
