@@ -122,7 +122,7 @@ def connect(
 
 
 @contextmanager
-def guard(url: str) -> Iterator[None]:
+def guard(url: str, *, in_pod: bool = False) -> Iterator[None]:
     """Within it, errors of redis-py come out as one line of hpq's.
 
     Raises:
@@ -132,11 +132,11 @@ def guard(url: str) -> Iterator[None]:
     try:
         yield
     except RedisError as error:
-        raise explain(error, url) from None
+        raise explain(error, url, in_pod=in_pod) from None
 
 
-def explain(error: RedisError, url: str) -> HpqError:
-    """What to tell the user of an error of redis-py: what happened and what to do."""
+def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
+    """What to tell the user of an error of redis-py: what happened and what to do, `in_pod` too."""
     where = redact(url)
     if isinstance(error, PasswordUnreadable):
         return Forbidden(f"{where}: the password's file cannot be read: {error}")
@@ -153,7 +153,8 @@ def explain(error: RedisError, url: str) -> HpqError:
     for kinds, meaning, line in _EXPLAINED:
         if isinstance(error, kinds):
             hint = tls.hint(error, url) if kinds is _AWAY else ""
-            return meaning(f"{where}: {line.format(reason=_reason(error))}{hint}")
+            remedies = _IN_POD if in_pod else _REMEDIES
+            return meaning(f"{where}: {line.format(reason=_reason(error), **remedies)}{hint}")
     return OutOfReach(f"{where}: {_reason(error)}")
 
 
@@ -165,8 +166,7 @@ _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], str], ...]
     (
         (AuthenticationError, AuthorizationError),
         Forbidden,
-        "the server refuses this user or password; put the right one into HPQ_REDIS_URL"
-        " or HPQ_REDIS_PASSWORD_FILE",
+        "the server refuses this user or password; {password}",
     ),
     ((NoPermissionError,), Forbidden, "these credentials may not do that: {reason}"),
     ((BusyLoadingError,), OutOfReach, "the server is loading its data; try again shortly"),
@@ -185,9 +185,20 @@ _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], str], ...]
     (
         _AWAY,
         OutOfReach,
-        "no Redis answers: {reason}; start it or correct HPQ_REDIS_URL",
+        "no Redis answers: {reason}; {away}",
     ),
 )
+_REMEDIES = {
+    "password": "put the right one into HPQ_REDIS_URL or HPQ_REDIS_PASSWORD_FILE",
+    "away": "start it or correct HPQ_REDIS_URL",
+}
+# As the manifests name these; docs/kubernetes.md has how Secrets are made anew.
+_IN_POD = {
+    "password": "Secrets hpq-redis-worker and hpq-redis-users were not made together, or Redis has"
+    " not read them since: kubectl rollout restart statefulset/hpq-redis, else make all anew",
+    "away": "see kubectl get pod hpq-redis-0 and service/hpq-redis, NetworkPolicy"
+    " hpq-worker-to-redis, and HPQ_REDIS_URL in the ConfigMap",
+}
 
 
 def _reason(error: BaseException) -> str:
@@ -200,14 +211,14 @@ def short_reason(error: BaseException) -> str:
     return _reason(error).rpartition(". ")[2] if _IS_CONNECT.match(str(error)) else _reason(error)
 
 
-def check_server(redis: Redis, url: str) -> str:
+def check_server(redis: Redis, url: str, *, in_pod: bool = False) -> str:
     """The server's version, after making sure that hpq can work on it.
 
     Raises:
         ServerTooOld: below 6.2, or Redis Cluster.
         OutOfReach, Forbidden: as `guard`.
     """
-    with guard(url):
+    with guard(url, in_pod=in_pod):
         info = redis.info("server")
     version = str(info["redis_version"])
     parts = tuple(int(p) for p in version.split(".")[:2])

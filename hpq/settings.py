@@ -7,17 +7,15 @@ a mapping; no other module reads `os.environ` for hpq's own settings.
 from __future__ import annotations
 
 import getpass
-import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
 from hpq import passwords
+from hpq import setting_checks as checks
 from hpq.errors import SettingsError
 from hpq.passwords import redact
-from hpq.sweep import NAME_RULE
 from hpq.trial import Json
 
 SECRETS = frozenset({"code_key", "redis_url"})
@@ -68,85 +66,34 @@ class Settings:
         return int(self.lease_s * 1000)
 
 
-def _name(text: str) -> str:
-    if not NAME_RULE.match(text):
-        raise ValueError("use 1 to 63 of a-z, 0-9 and '-', no '-' at the ends")
-    return text
-
-
-def _sweep(text: str) -> str:
-    if not re.fullmatch("[a-z0-9-]+(/[1-9][0-9]*)?", text):
-        raise ValueError("use a sweep's id, as `hpq ls` shows it, or SWEEP/7 for one trial of it")
-    return text
-
-
-def _seconds(text: str) -> float:
-    with suppress(ValueError):
-        value = float(text)
-        if 0 < value < 86_400:
-            return value
-    raise ValueError("use seconds, above 0 and below a day")
-
-
-def _count(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        with suppress(ValueError):
-            value = int(text)
-            if low <= value <= high:
-                return value
-        raise ValueError(f"use a whole number from {low} to {high}")
-
-    return parse
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(w for w in re.split(r"[,\s]+", text) if w)
-
-
-def _lines(text: str) -> tuple[str, ...]:
-    return tuple(w.strip() for w in re.split(r"[;\n]", text) if w.strip())
-
-
-def _level(text: str) -> str:
-    if text.lower() not in ("debug", "info", "warning", "error"):
-        raise ValueError("use debug, info, warning or error")
-    return text.lower()
-
-
-def _url(text: str) -> str:
-    if not text.startswith(("redis://", "rediss://", "unix://")):
-        raise ValueError("use redis://, rediss:// or unix://")
-    return text
-
-
 _PARSERS: Mapping[str, Callable[[str], object]] = {
-    "redis_url": _url,
+    "redis_url": checks.url,
     "redis_password_file": lambda t: Path(t).expanduser().absolute(),
-    "prefix": _name,
+    "prefix": checks.name,
     "user": str,
     "data": lambda t: Path(t).expanduser(),
     "home": lambda t: Path(t).expanduser(),
     "store": str,
-    "checkpoint_s": _seconds,
-    "queue": _name,
-    "sweep": _sweep,
-    "lease_s": _seconds,
-    "reap_s": _seconds,
-    "grace_s": _seconds,
-    "pod_grace_s": _seconds,
-    "lost_max": _count(1, 1000),
-    "gpus_per_trial": _count(1, 64),
-    "trials_per_gpu": _count(1, 64),
-    "allow": _lines,
+    "checkpoint_s": checks.seconds,
+    "queue": checks.name,
+    "sweep": checks.sweep,
+    "lease_s": checks.seconds,
+    "reap_s": checks.seconds,
+    "grace_s": checks.seconds,
+    "pod_grace_s": checks.seconds,
+    "lost_max": checks.count(1, 1000),
+    "gpus_per_trial": checks.count(1, 64),
+    "trials_per_gpu": checks.count(1, 64),
+    "allow": checks.lines,
     "code": lambda t: Path(t).expanduser(),
     "python": str,
-    "code_key": str,
-    "pass_env": _words,
-    "port": _count(0, 65535),
+    "code_key": checks.key,
+    "pass_env": checks.words,
+    "port": checks.count(0, 65535),
     "image": str,
     "node": str,
     "pod": str,
-    "log": _level,
+    "log": checks.level,
 }
 
 # What training code gets; a trial may well call hpq, so these are no misspelt settings.
@@ -175,7 +122,7 @@ ABOUT: Mapping[str, str] = {
     "allow": "code that workers here run unsigned, separated by ;",
     "code": "where an image has its programs",
     "python": "what runs programs (${interpreter}); unset: python on PATH, as with W&B",
-    "code_key": "signs and checks code; unset: the key under HPQ_HOME",
+    "code_key": "signs and checks code, 16 characters or more; unset: the key under HPQ_HOME",
     "pass_env": "variables that a sweep's pass_env may ask for, in a pod",
     "port": "of /livez, /readyz and /metrics; 0: none",
     "image": "the image's name, kept with each attempt",

@@ -97,7 +97,8 @@ def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) 
     stopping.install()
     end_with_parent()  # no worker that nobody sees goes on after its fleet was killed
     adopt_orphans()
-    check_server(connect(settings.redis_url), settings.redis_url)
+    url = settings.redis_url
+    check_server(connect(url), url, in_pod=settings.in_pod)
     host = settings.node or socket.gethostname()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
     reads = View(connect(settings.redis_url, retries=1), Keys(settings.prefix), settings.lease_ms)
@@ -165,7 +166,7 @@ def main() -> None:
         try:
             serve(settings, environ, sys.argv)
         except RedisError as error:
-            raise explain(error, settings.redis_url) from None
+            raise explain(error, settings.redis_url, in_pod=settings.in_pod) from None
     except HpqError as error:
         if not last_words.leave(error, sys.argv):
             print(f"hpq worker: {error}", file=sys.stderr)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from redis.exceptions import RedisError
 
 from hpq.connection import connect
 from hpq.keys import Keys
@@ -170,13 +171,16 @@ class Laptop:
         self._file.write_text(password)
         self._file.chmod(0o600)
         self.forward()
-        self.redis = connect(f"redis://hpq-producer:{password}@127.0.0.1:{self._port}/0")
+        self.redis = connect(self._url)
         self.keys = Keys("hpq")
         self.view = View(self.redis, self.keys, 10_000)
 
     def forward(self) -> None:
-        """See to it that the port-forward is there; it dies with the pod of Redis."""
-        if self._forward is not None and self._forward.poll() is None:
+        """See to it that the port-forward leads to Redis.
+
+        kubectl's goes to one pod, and finds out that it is gone when it is used.
+        """
+        if self._forward is not None and self._forward.poll() is None and self._leads():
             return
         self._end_forward()
         name = self.namespace.name
@@ -194,6 +198,12 @@ class Laptop:
         assert found, line + self._forward.stdout.read()
         self._port = int(found[1])
 
+    def _leads(self) -> bool:
+        redis = connect(self._url, retries=0)
+        with contextlib.closing(redis), contextlib.suppress(RedisError):
+            return bool(redis.ping())
+        return False
+
     def _end_forward(self) -> None:
         if self._forward is not None:
             self._forward.kill()
@@ -201,6 +211,10 @@ class Laptop:
             assert self._forward.stdout is not None
             self._forward.stdout.close()
             self._forward = None
+
+    @property
+    def _url(self) -> str:
+        return f"redis://hpq-producer:{self._password}@127.0.0.1:{self._port}/0"
 
     @property
     def env(self) -> dict[str, str]:

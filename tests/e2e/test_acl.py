@@ -179,3 +179,17 @@ def test_a_server_whose_default_user_is_off_has_everything_after_a_restart(
     assert "`default`" not in lab.hpq("doctor").stdout
     lab.redis.execute_command("ACL", "SETUSER", "default", "reset")
     assert "a restart leaves out what scripts wrote" in lab.hpq("doctor").stdout
+
+
+def test_a_worker_in_a_pod_names_the_secrets_that_do_not_fit(users, tmp_path: Path) -> None:
+    """Wrong Secret: one line in the pod's log, which ends then; elsewhere, the variables."""
+    lab, as_ = users
+    (tmp_path / "worker").write_text("made anew\n", "utf-8")
+    said = {}
+    for host in ("10.0.0.1", ""):
+        done = lab.hpq("worker", "--workers", 1, KUBERNETES_SERVICE_HOST=host, **as_("worker"))
+        assert done.returncode == 4 and len(done.stderr.strip().splitlines()) == 1, done
+        said[host] = done.stderr
+    assert "Secrets hpq-redis-worker and hpq-redis-users" in said["10.0.0.1"]
+    assert "rollout restart statefulset/hpq-redis" in said["10.0.0.1"]
+    assert "HPQ_REDIS_PASSWORD_FILE" in said[""] and "Secret" not in said[""]

@@ -30,6 +30,9 @@ PROGRAM = """
 """
 
 
+OURS, THEIRS = "ours, of 16 letters", "theirs, of 16 letters"
+
+
 def why(lab, sid: str) -> str:
     return "".join(w.refuses.get(sid, "") for w in lab.view.workers())
 
@@ -108,7 +111,7 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
     names = ("unsigned", "foreign", "altered", "of another sweep", "all holes")
     sids = {}
     for i, name in enumerate(names):
-        key = "theirs" if name == "foreign" else "ours"
+        key = THEIRS if name == "foreign" else OURS
         lab.write("helper.py", f"value = {i}\n")
         sids[name] = lab.enqueue(SWEEP, "--name", f"s{i}", HPQ_CODE_KEY=key)
     keys = {name: lab.keys.sweep(sid) for name, sid in sids.items()}
@@ -125,7 +128,7 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
         replace=True,
     )
     # What an image may run by that name is no leave for what comes from Redis.
-    lab.worker(HPQ_CODE_KEY="ours", HPQ_ALLOW="train.py", HPQ_CODE=str(lab.code))
+    lab.worker(HPQ_CODE_KEY=OURS, HPQ_ALLOW="train.py", HPQ_CODE=str(lab.code))
     for name, sid in sids.items():
         lab.wait_until(lambda s=sid: why(lab, s), f"the refusal of what is {name}")
     assert "not what was signed" in why(lab, sids["altered"])
@@ -136,7 +139,7 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
     lab.wait_until(lambda: counted() == len(names), "all of it to be counted")
 
     project(lab, value=9)
-    sound = lab.enqueue(SWEEP, HPQ_CODE_KEY="ours")
+    sound = lab.enqueue(SWEEP, HPQ_CODE_KEY=OURS)
     lab.wait_over(sound)
     assert lab.trial(sound).objective == 9.0
     said = lab.hpq("workers").stderr

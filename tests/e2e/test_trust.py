@@ -18,6 +18,7 @@ PROGRAM = """
     print("loss=1")
 """
 SWEEP = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {value: 1}}\n"
+OURS, THEIRS = "ours, of 16 letters", "theirs, of 16 letters"
 
 
 class Evil:
@@ -111,18 +112,18 @@ def test_a_forged_launch_record_is_refused_with_the_reason_and_nothing_runs(lab)
 
 def test_a_worker_with_another_key_refuses_and_says_so(lab) -> None:
     lab.write("train.py", PROGRAM)
-    sid = lab.enqueue(SWEEP, HPQ_CODE_KEY="ours")
-    lab.worker(HPQ_CODE_KEY="theirs")
+    sid = lab.enqueue(SWEEP, HPQ_CODE_KEY=OURS)
+    lab.worker(HPQ_CODE_KEY=THEIRS)
     lab.wait_until(lambda: why(lab, sid), "the refusal")
-    ours, theirs = fingerprint(b"ours"), fingerprint(b"theirs")
+    ours, theirs = fingerprint(OURS.encode()), fingerprint(THEIRS.encode())
     said = "not signed with this worker's HPQ_CODE_KEY"
     assert f"{said} (key {theirs}; the sweep's is {ours})" in why(lab, sid)
-    assert f"(key {theirs}; the sweep's is {ours})" in lab.ok("show", sid, HPQ_CODE_KEY="theirs")
-    found = lab.hpq("doctor", HPQ_CODE_KEY="ours").stdout
+    assert f"(key {theirs}; the sweep's is {ours})" in lab.ok("show", sid, HPQ_CODE_KEY=THEIRS)
+    found = lab.hpq("doctor", HPQ_CODE_KEY=OURS).stdout
     assert f"has code key {theirs}, and yours is {ours}" in found
-    assert f"*** (key {ours})" in lab.ok("config", HPQ_CODE_KEY="ours")
+    assert f"*** (key {ours})" in lab.ok("config", HPQ_CODE_KEY=OURS)
     assert lab.view.sweep(sid).state is SweepState.RUNNING and not (lab.code / "ran").exists()
-    lab.worker(HPQ_CODE_KEY="ours")
+    lab.worker(HPQ_CODE_KEY=OURS)
     lab.wait_over(sid)
 
 

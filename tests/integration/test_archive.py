@@ -140,7 +140,7 @@ def test_an_archive_is_written_whole_and_over_nothing(hpq: Hpq, lived, tmp_path)
 
 
 def test_an_archive_holds_no_secret(hpq: Hpq, lived, redis_url, tmp_path) -> None:
-    key = "very-secret-key"
+    key = "very-secret-code-key"
     assert hpq("archive", lived, "s.hpq", HPQ_CODE_KEY=key).returncode == 0
     text = gzip.decompress((tmp_path / "s.hpq").read_bytes())
     assert key.encode() not in text and redis_url.removeprefix("unix://").encode() not in text

@@ -450,13 +450,15 @@ def test_show_says_whether_the_launch_record_is_signed_by_this_users_key(
     sweep_of(1, launch=launch)
 
     def signed() -> str:
-        mine = {"HPQ_CODE_KEY": "k3y"}
+        mine = {"HPQ_CODE_KEY": "k3y-of-16-letters"}
         (line,) = [x for x in hpq("show", **mine).stdout.splitlines() if x.startswith("signed")]
         assert json.loads(hpq("show", "--json", **mine).stdout)["signed"] == line[6:].strip()
         return line[6:].strip()
 
     assert signed() == "no"
-    redis.hset("hpq:s:demo-00000", "signature", sign(b"k3y", "hpq", "demo-00000", launch))
+    redis.hset(
+        "hpq:s:demo-00000", "signature", sign(b"k3y-of-16-letters", "hpq", "demo-00000", launch)
+    )
     assert signed() == "yes"
     redis.hset("hpq:s:demo-00000", "signature", sign(b"other", "hpq", "demo-00000", launch))
     assert signed().startswith("not by your key")

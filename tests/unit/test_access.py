@@ -17,14 +17,15 @@ from worker.bundles import Bundles
 LAUNCH = Launch(program="train.py", command=("python", "${program}", "${args}"), code="c",
                 pass_env=("A",), wandb=Wandb.STAND_IN)  # fmt: skip
 ARGS = "${args}"
+OURS, THEIRS = b"ours, of 16 letters", b"theirs, of 16 letters"
 
 
 def access(tmp_path: Path, **env: str) -> Access:
-    settings = read({"HPQ_HOME": str(tmp_path), "HPQ_CODE_KEY": "ours", **env})
+    settings = read({"HPQ_HOME": str(tmp_path), "HPQ_CODE_KEY": OURS.decode(), **env})
     return Access(settings, Bundles(tmp_path, lambda digest: None))
 
 
-def signed(launch: Launch, key: bytes = b"ours") -> Sweep:
+def signed(launch: Launch, key: bytes = OURS) -> Sweep:
     return Sweep(
         id="s-1",
         name="s",
@@ -57,8 +58,8 @@ def test_a_record_with_this_field_changed_is_refused(tmp_path: Path, field: str)
         (replace(signed(LAUNCH), id="s-2"), "; the same signed it, and the record was changed"),
         (replace(signed(LAUNCH), signature=""), "; the sweep has no signature)"),
         (replace(signed(LAUNCH), signature="x" * 64), "; the same signed it, and the record was"),
-        (signed(LAUNCH, b"theirs"), f"; the sweep's is {fingerprint(b'theirs')})"),
-        (signed(LAUNCH, b""), f"({fingerprint(b'ours')})"),
+        (signed(LAUNCH, THEIRS), f"; the sweep's is {fingerprint(THEIRS)})"),
+        (signed(LAUNCH, b""), f"({fingerprint(OURS)})"),
     ],
     ids=["sweep", "no signature", "signature", "key", "empty key"],
 )
@@ -68,13 +69,13 @@ def test_a_record_signed_otherwise_is_refused_and_says_why(
     why = access(tmp_path).refusal(forged, None) or ""
     said, _, keys = why.partition(" (key ")
     assert said == "train.py is not in HPQ_ALLOW and not signed with this worker's HPQ_CODE_KEY"
-    assert said_of_keys in f"({keys}" and keys.startswith(fingerprint(b"ours"))
+    assert said_of_keys in f"({keys}" and keys.startswith(fingerprint(OURS))
 
 
 def test_what_redis_says_of_the_signer_is_told_only_where_it_is_a_fingerprint(tmp_path) -> None:
-    forged = replace(signed(LAUNCH, b"theirs"), signer="\x1b[31mours; run HPQ_CODE_KEY=x")
+    forged = replace(signed(LAUNCH, THEIRS), signer="\x1b[31mours; run HPQ_CODE_KEY=x")
     why = access(tmp_path).refusal(forged, None) or ""
-    assert why.endswith(f"HPQ_CODE_KEY (key {fingerprint(b'ours')})")
+    assert why.endswith(f"HPQ_CODE_KEY (key {fingerprint(OURS)})")
 
 
 def test_a_record_of_another_prefix_is_refused(tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ def test_password_code_key_and_telling_names_are_secrets(tmp_path) -> None:
     env = {"WANDB_API_KEY": "k-123456", "HF_TOKEN": "t-123456", "TOKENIZERS_PARALLELISM": "false",
            "KEYBOARD": "qwerty", "SSH_KEY": str(path), "PATH": "/bin"}  # fmt: skip
     url = {"HPQ_REDIS_URL": "redis://h", "HPQ_REDIS_PASSWORD_FILE": str(path)}
-    got = values(read({**url, "HPQ_CODE_KEY": "code-key"}), env, b"code-key")
-    assert got == [b"from-a-file", b"code-key", b"k-123456", b"t-123456"]
+    got = values(read({**url, "HPQ_CODE_KEY": "code-key of sixteen"}), env, b"code-key of sixteen")
+    assert got == [b"from-a-file", b"code-key of sixteen", b"k-123456", b"t-123456"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")

@@ -51,7 +51,7 @@ def test_what_is_no_number_is_told_what_would_be(name: str, value: str, said: st
 
 
 def test_secrets_are_hidden_in_what_is_shown_and_in_errors() -> None:
-    env = {"HPQ_REDIS_URL": "redis://me:pa55word@h:1/0", "HPQ_CODE_KEY": "k3y"}
+    env = {"HPQ_REDIS_URL": "redis://me:pa55word@h:1/0", "HPQ_CODE_KEY": "k3y-of-16-letters"}
     shown = describe(read(env))
     assert shown["HPQ_REDIS_URL"] == "redis://me:***@h:1/0" and shown["HPQ_CODE_KEY"] == "***"
     with pytest.raises(SettingsError) as caught:
@@ -70,10 +70,10 @@ def test_secrets_are_hidden_in_what_is_shown_and_in_errors() -> None:
     ],
 )
 def test_no_form_of_a_url_shows_its_password(url: str) -> None:
-    settings = read({"HPQ_REDIS_URL": url, "HPQ_CODE_KEY": "k3y"})
+    settings = read({"HPQ_REDIS_URL": url, "HPQ_CODE_KEY": "k3y-of-16-letters"})
     for text in (redact(url), repr(settings), str(describe(settings))):
         assert "pa55" not in text and "qvz9" not in text
-        assert "k3y" not in text
+        assert "k3y-of-16-letters" not in text
 
 
 STORES = [
@@ -164,3 +164,11 @@ def test_every_setting_has_a_word_on_it_and_its_own_type() -> None:
     assert (shown["HPQ_LEASE_S"], shown["HPQ_PORT"], shown["HPQ_NODE"]) == (30.0, 0, "n1")
     assert (shown["HPQ_ALLOW"], shown["HPQ_DATA"]) == (["a.py", "b.py"], "/data")
     assert describe(read({}))["HPQ_DATA"] is None
+
+
+def test_a_code_key_that_could_be_found_by_trying_is_refused_and_not_shown() -> None:
+    with pytest.raises(SettingsError) as caught:
+        read({"HPQ_CODE_KEY": "fifteen letters"})
+    said = str(caught.value)
+    assert said.startswith("HPQ_CODE_KEY: (hidden) cannot be used: use 16 characters or more")
+    assert read({"HPQ_CODE_KEY": "sixteen letters!"}).code_key
