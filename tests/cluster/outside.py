@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 from tests.cluster.kube import DEADLINE_S
-from tests.cluster.place import HPQ, Namespace
+from tests.cluster.place import Namespace
+from tests.commands import run_hpq, stdout_of
 
 
 class Outside:
@@ -18,22 +19,11 @@ class Outside:
 
     def hpq(self, *words: object, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
-        return subprocess.run(
-            [HPQ, *map(str, words)],
-            cwd=self.code,
-            env=self.env | env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
+        return run_hpq(words, self.code, self.env | env, DEADLINE_S)
 
-    def ok(self, *words: object, **env: str) -> subprocess.CompletedProcess[str]:
-        """Run a command that must succeed."""
-        done = self.hpq(*words, **env)
-        assert done.returncode == 0, (words, done.returncode, done.stdout, done.stderr)
-        return done
+    def ok(self, *words: object, **env: str) -> str:
+        """Run a command that must succeed; answers its stdout."""
+        return stdout_of(self.hpq(*words, **env))
 
     @property
     def left(self) -> list[str]:

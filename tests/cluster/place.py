@@ -6,7 +6,6 @@ import base64
 import contextlib
 import re
 import subprocess
-import sys
 import textwrap
 import time
 from collections.abc import Callable, Mapping
@@ -22,8 +21,8 @@ from hpq.trial import Trial, TrialId
 from hpq.view import View
 from producer.auditing import hold_audit
 from tests.cluster.kube import DEADLINE_S, Cluster, tweaked, wait_for
+from tests.commands import run_hpq, stdout_of
 
-HPQ = str(Path(sys.executable).with_name("hpq"))
 WORKER = "app.kubernetes.io/name=hpq-worker"
 # Short, so that what is lost is soon found; a lease that a busy machine still keeps. More threads
 # than one wait for each other where cores are few and others work.
@@ -46,17 +45,10 @@ class Namespace:
 
     def manifests(self, *flags: object) -> list[dict[str, Any]]:
         """What `hpq manifests` prints for this namespace, as data."""
+        words = ("manifests", "--namespace", self.name, *flags)
         env = self.cluster.env | {"HPQ_HOME": str(self.home)}
-        done = subprocess.run(
-            [HPQ, "manifests", "--namespace", self.name, *map(str, flags)],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return [one for one in yaml.safe_load_all(done.stdout) if one]
+        text = stdout_of(run_hpq(words, Path.cwd(), env, DEADLINE_S))
+        return [one for one in yaml.safe_load_all(text) if one]
 
     def apply(self, objects: list[dict[str, Any]]) -> None:
         """`kubectl apply` of these."""
@@ -229,23 +221,11 @@ class Laptop:
     def hpq(self, *words: object, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         self.forward()
-        return subprocess.run(
-            [HPQ, *map(str, words)],
-            cwd=self.code,
-            env=self.env | env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=DEADLINE_S,
-            check=False,
-        )
+        return run_hpq(words, self.code, self.env | env, DEADLINE_S)
 
     def ok(self, *words: object, **env: str) -> str:
         """Run a command that must succeed; answers its stdout."""
-        done = self.hpq(*words, **env)
-        assert done.returncode == 0, (words, done.returncode, done.stdout, done.stderr)
-        return done.stdout
+        return stdout_of(self.hpq(*words, **env))
 
     def write(self, name: str, text: str) -> Path:
         """A file in the directory of the user's code."""

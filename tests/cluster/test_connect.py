@@ -12,7 +12,8 @@ import pytest
 
 from tests.cluster.kube import wait_for
 from tests.cluster.outside import Outside
-from tests.cluster.place import HPQ, Namespace
+from tests.cluster.place import Namespace
+from tests.commands import HPQ
 
 SWEEP = """
 trainer: hello:train
@@ -35,21 +36,21 @@ def test_a_connection_in_the_background_serves_every_command_and_outlives_the_po
     outside.ok("connect", "--background", "--namespace", namespace.name)
     (record,) = (outside.home / "connect").glob("*.json")
     assert record.stat().st_mode & 0o777 == 0o600
-    told = json.loads(outside.ok("connect", "--status", "--json").stdout)
+    told = json.loads(outside.ok("connect", "--status", "--json"))
     os.kill(told["pid"], 0)
     password = namespace.secret("hpq-redis-producer", "password")
     assert password not in record.read_text() and told["namespace"] == namespace.name
-    assert f"namespace {namespace.name}" in outside.ok("config").stdout
+    assert f"namespace {namespace.name}" in outside.ok("config")
 
     (outside.code / "hello.py").write_text("def train(params, trial): return {'loss': 1.0}\n")
     (outside.code / "sweep.yaml").write_text(SWEEP)
-    sid = outside.ok("enqueue", "sweep.yaml").stdout.strip()  # signed with the cluster's key
+    sid = outside.ok("enqueue", "sweep.yaml").strip()  # signed with the cluster's key
     outside.ok("wait", sid)
 
     namespace.kubectl("delete", "pod", "hpq-redis-0", "--wait=false")
     namespace.rolled_out("statefulset/hpq-redis")
     wait_for(lambda: outside.hpq("audit", sid).returncode == 0, "a connection to the new pod")
-    (worker,) = json.loads(outside.ok("workers", "--json").stdout)
+    (worker,) = json.loads(outside.ok("workers", "--json"))
     assert worker["pod"]["name"] == namespace.ready()[0] and worker["pod"]["ready"]
 
     os.kill(told["pid"], signal.SIGKILL)
@@ -112,4 +113,4 @@ def test_who_cannot_come_in_is_told_which_object_and_what_to_do(
     code, line = refused(*here, KUBECONFIG=str(theirs))
     assert code == 4 and 'secrets "hpq-redis-producer"' in line and "--role viewer" in line
     looks = ("connect", *here, "--role", "viewer", "--", HPQ, "workers")
-    assert namespace.ready()[0] in outside.ok(*looks, KUBECONFIG=str(theirs)).stdout
+    assert namespace.ready()[0] in outside.ok(*looks, KUBECONFIG=str(theirs))

@@ -30,7 +30,7 @@ def test_the_doctor_finds_all_well_and_then_the_one_pod_whose_image_is_not_there
         outside.ok("connect", "--background", "-n", namespace.name)
         why = "image nowhere.invalid/hpq:1"
         said = wait_for(
-            lambda: why in (told := outside.ok("workers").stderr) and told, "the pod's reason"
+            lambda: why in (told := outside.hpq("workers").stderr) and told, "the pod's reason"
         )
         assert "pods: 1 wanted, 0 ready" in said
         code, found = findings(outside)

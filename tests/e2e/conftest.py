@@ -32,8 +32,8 @@ from hpq.sweep import SweepState
 from hpq.trial import Trial, TrialId
 from hpq.view import View
 from producer.auditing import hold_audit
+from tests.commands import HPQ, run_hpq, stdout_of
 
-HPQ = str(Path(sys.executable).with_name("hpq"))
 DEADLINE_S = 50.0  # of a wait; far beyond what a loaded machine needs
 
 STEERED = """
@@ -140,23 +140,11 @@ class Lab:
 
     def hpq(self, *words: object, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
-        return subprocess.run(
-            [HPQ, *map(str, words)],
-            cwd=self.code,
-            env=self.env | env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=DEADLINE_S,
-            check=False,
-        )
+        return run_hpq(words, self.code, self.env | env, DEADLINE_S)
 
     def ok(self, *words: object, **env: str) -> str:
         """Run a command that must succeed; answers its stdout."""
-        done = self.hpq(*words, **env)
-        assert done.returncode == 0, (words, done.returncode, done.stdout, done.stderr)
-        return done.stdout
+        return stdout_of(self.hpq(*words, **env))
 
     def enqueue(self, text: str, *flags: str, **env: str) -> str:
         """Enqueue a sweep file; answers the sweep's id."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-from pathlib import Path
 
-HPQ = str(Path(sys.executable).with_name("hpq"))
+from tests.commands import HPQ
 
 SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
 

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import pytest
 
 from hpq.trial import TrialState
+from tests.commands import HPQ
 
-from .conftest import HPQ, Lab
+from .conftest import Lab
 
 SWEEP = (
     "trainer: steered:train\nmethod: grid\nmetric: {{name: loss}}\n"
