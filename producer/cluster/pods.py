@@ -10,7 +10,7 @@ from typing import Any
 from hpq.errors import Forbidden, HpqError, NotFound
 from producer.cluster.access import missing
 from producer.cluster.api import Api
-from producer.cluster.objects import WORKERS, Pod, Workers, pod_of, workers_of
+from producer.cluster.objects import WORKERS, Pod, Workers, is_past, pod_of, workers_of
 
 _DEPLOYMENT = "hpq-worker"
 
@@ -39,7 +39,7 @@ def look(api: Api) -> Crew:
     """
     found = tuple(workers_of(raw) for raw in deployments(api))
     raws = api.get(api.of("pods"), labelSelector=WORKERS)["items"]
-    raws = [raw for raw in raws if raw.get("status", {}).get("phase") != "Succeeded"]
+    raws = [raw for raw in raws if not is_past(raw)]
     pods = [pod_of(raw) for raw in raws]
     if any(_says_too_little(pod) for pod in pods):
         events = _warnings(api)

@@ -23,7 +23,8 @@ from producer.auditing import hold_audit
 from tests.cluster.kube import DEADLINE_S, Cluster, tweaked, wait_for
 from tests.commands import run_hpq, stdout_of
 
-WORKER = "app.kubernetes.io/name=hpq-worker"
+# Of Deployments: the pods of Jobs stay when they have ended.
+WORKER = "app.kubernetes.io/name=hpq-worker,app.kubernetes.io/instance!=hpq-job"
 # Short, so that what is lost is soon found; a lease that a busy machine still keeps. More threads
 # than one wait for each other where cores are few and others work.
 SETTINGS = {"HPQ_LEASE_S": "10", "HPQ_REAP_S": "1", "OMP_NUM_THREADS": "1"}

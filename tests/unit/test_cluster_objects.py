@@ -11,7 +11,7 @@ import pytest
 
 from hpq.snapshot import Pace, Snapshot, Worker
 from hpq.sweep import Launch, Sweep
-from producer.cluster.objects import COST, Pod, pod_of, scheduling, workers_of
+from producer.cluster.objects import COST, Pod, is_past, pod_of, scheduling, workers_of
 from producer.cluster.pods import Crew
 from producer.look.frame import Scene, frame
 from producer.look.pods import troubled, why_nobody
@@ -52,6 +52,15 @@ def test_a_container_that_was_begun_again_and_is_not_ready_says_why_it_ended_bef
     assert "the server refuses this user or password" in pod_of(raw).reason
     raw["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     assert pod_of(raw).reason == ""
+
+
+def test_a_pod_that_its_job_replaced_is_past_and_one_of_a_deployment_says_why_it_failed() -> None:
+    def failed(kind: str) -> dict[str, Any]:
+        return {"metadata": {"ownerReferences": [{"kind": kind}]}, "status": {"phase": "Failed"}}
+
+    assert is_past(failed("Job")) and not is_past(failed("ReplicaSet"))
+    assert is_past({"metadata": {}, "status": {"phase": "Succeeded"}})
+    assert not is_past({"metadata": {}})
 
 
 def test_a_used_up_quota_is_named_with_what_is_wanted_and_allowed() -> None:
