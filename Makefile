@@ -30,9 +30,12 @@ demo: $(STAMP) ## a real sweep of 16 sets on the digits data set, two workers
 test: $(STAMP) ## all tests but those of `make cluster`
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --ignore tests/cluster
 
+LINTER := .linter
 cluster: $(STAMP) ## the tests in pods, on a test cluster (root); they skip where there is none
 	$(BIN)/python -m pip install --quiet kubernetes-validate==1.37.0
-	$(BIN)/python -m pytest -q tests/cluster
+	@test -x $(LINTER)/bin/checkov || $(PYTHON) -m venv $(LINTER)
+	$(LINTER)/bin/python -m pip install --quiet checkov==3.3.30
+	PATH="$$PATH:$(CURDIR)/$(LINTER)/bin" $(BIN)/python -m pytest -q tests/cluster
 
 unit: $(STAMP) ## the tests that need no server
 	$(BIN)/python -m pytest -q tests/unit
@@ -67,4 +70,4 @@ bench: $(STAMP) ## the figures of docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
 clean: ## remove what install made
-	rm -rf $(VENV) $(LIBRARIES)
+	rm -rf $(VENV) $(LIBRARIES) $(ORACLE) $(LINTER)

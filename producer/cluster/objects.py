@@ -79,7 +79,7 @@ def is_past(raw: Object) -> bool:
     """True for a pod that stays as a record only: it is done, or its Job has made another."""
     phase = raw.get("status", {}).get("phase")
     owners = raw["metadata"].get("ownerReferences") or [{}]
-    return phase == "Succeeded" or (phase == "Failed" and owners[0].get("kind") == "Job")
+    return bool(phase == "Succeeded" or (phase == "Failed" and owners[0].get("kind") == "Job"))
 
 
 def workers_of(raw: Object) -> Workers:
