@@ -145,7 +145,7 @@ def _workers(api: Api, crew: Crew, workers: Workers) -> Iterator[Finding]:
         yield Finding(
             level="note",
             what=counts,
-            remedy=f"kubectl -n {api.namespace} logs deployment/{workers.name} says what they wait for",
+            remedy=f"kubectl -n {api.namespace} logs deployment/{workers.name} says why",
         )
     if name := autoscaler_of(api, workers.name):
         yield Finding(level="good", what=f"{name} decides how many pods {workers.name} has")
