@@ -183,3 +183,18 @@ time.sleep(600)
 
 def _troubled(found: Tunnel, trouble: str) -> Tunnel:
     return replace(found, trouble=trouble)
+
+
+def test_what_is_to_be_typed_quotes_the_name_of_a_context_that_needs_it(
+    hpq, environ: dict[str, str], away
+) -> None:
+    of = {"service": "hpq-redis", "user": "hpq-producer", "prefix": "hpq", "password_file": "p"}
+    there = Tunnel(name=BACKGROUND, pid=1, port=1, context="my moon", namespace="apollo", **of)
+    tunnel.folder(Path(environ["HPQ_HOME"])).mkdir(parents=True)
+    tunnel.write(Path(environ["HPQ_HOME"]), there)  # of a process that has ended
+    done = hpq("ls", **away)
+    words = "hpq connect --background --context 'my moon' --namespace apollo)"
+    assert done.returncode == 3 and words in done.stderr, done.stderr
+    assert tunnel.kubectl_in("my moon", "apollo") == "kubectl --context 'my moon' -n apollo"
+    plain = "arn:aws:eks:eu-west-1:123456789012:cluster/moon"
+    assert tunnel.kubectl_in(plain, "apollo") == f"kubectl --context {plain} -n apollo"
