@@ -66,20 +66,23 @@ def test_a_connection_by_tls_names_the_ca_that_it_brought(connection) -> None:
     assert secure.environ()["HPQ_REDIS_URL"] == url
 
 
-def test_a_password_that_was_changed_is_told_with_the_connection(
-    hpq, environ, away, connection, redis_url: str
-) -> None:
+@pytest.fixture
+def port(redis_url: str) -> Iterator[int]:
+    """A port of the server, as the local end of a connection is one."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    admin = Redis.from_url(redis_url)
-    admin.config_set("port", port)
-    try:
-        tunnel.write(Path(environ["HPQ_HOME"]), replace(connection, port=port, user="t-viewer"))
-        done = hpq("ls", **away)
-    finally:
+        found = int(free.getsockname()[1])
+    with Redis.from_url(redis_url) as admin:
+        admin.config_set("port", found)
+        yield found
         admin.config_set("port", 0)
-        admin.close()
+
+
+def test_a_password_that_was_changed_is_told_with_the_connection(
+    hpq, environ, away, connection, port: int
+) -> None:
+    tunnel.write(Path(environ["HPQ_HOME"]), replace(connection, port=port, user="t-viewer"))
+    done = hpq("ls", **away)
     assert "refuses the password of t-viewer" in done.stderr and "try again" in done.stderr
     assert done.returncode != 0 and "HPQ_REDIS_URL" not in done.stderr
 
@@ -183,6 +186,25 @@ time.sleep(600)
 
 def _troubled(found: Tunnel, trouble: str) -> Tunnel:
     return replace(found, trouble=trouble)
+
+
+@pytest.mark.parametrize("words", [["watch", "--lines"], ["watch", "--once"], ["wait"]])
+def test_where_redis_is_a_clusters_nobody_is_told_to_start_a_worker_here(
+    environ: dict[str, str], connection, port: int, sweep_of, tmp_path: Path, words: list[str]
+) -> None:
+    tunnel.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    sweep_of(1)
+    own = {"HPQ_REDIS_URL": f"redis://127.0.0.1:{port}/0", "PYTHONUNBUFFERED": "1"}
+    own |= {"KUBECONFIG": str(tmp_path / "none"), "COLUMNS": "300"}  # its pods are not to be seen
+    with subprocess.Popen(
+        [sys.executable, "-m", "producer", *words, "demo-00000"],
+        env={**environ, **own},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        said = next(line for line in process.stdout if "no worker of class" in line)
+        process.kill()
+    assert "`hpq scale N` starts some" in said and "start one" not in said
 
 
 def test_what_is_to_be_typed_quotes_the_name_of_a_context_that_needs_it(
