@@ -81,8 +81,8 @@ def test_a_drained_pod_goes_also_where_a_quota_keeps_others_from_coming(
 ) -> None:
     here = ("--namespace", namespace.name)
     laptop.ok("scale", 2, "--wait", *here)
-    pods = len(namespace.get("pods")["items"])
-    namespace.kubectl("create", "quota", "full", f"--hard=pods={pods}")
+    there = namespace.get("pods", "--field-selector=status.phase=Running")["items"]
+    namespace.kubectl("create", "quota", "full", f"--hard=pods={len(there)}")
     try:
         laptop.ok("scale", 3, *here)
         pod = namespace.wait_ready(2)[0]

@@ -185,6 +185,8 @@ def test_what_is_rendered_says_what_was_wanted(tmp_path: Path) -> None:
     env = {e["name"]: e.get("value") for e in container["env"]}
     assert env["HPQ_IMAGE"] == container["image"] == "ours/hpq:7"
     assert env["HPQ_POD_GRACE_S"] == str(pod["terminationGracePeriodSeconds"])
+    (cpus,) = [e["valueFrom"] for e in container["env"] if e["name"] == "HPQ_CPUS"]
+    assert cpus == {"resourceFieldRef": {"resource": "requests.cpu"}}
     assert (env["HPQ_QUEUE"], env["HPQ_GPUS_PER_TRIAL"]) == ("a100x4", "4")
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 4
     assert {o["metadata"].get("namespace", "team") for o in found.values()} == {"team"}
