@@ -17,6 +17,7 @@ from producer.cluster.tunnel import Tunnel
 from producer.cluster.volume import Volume, by_hand, volume_of
 from producer.look.describe import artifact_lines
 from producer.look.out import show_lines, talk
+from producer.look.stores import OF_PODS
 from producer.look.text import clean
 from producer.lookup import find
 from producer.session import Session, open_session
@@ -38,7 +39,8 @@ def get(
         trial = _trial(session, what)
         left = trial.artifacts
         if left is None:
-            raise NotFound(f"{trial.id} left no files; {_why_none(trial)}")
+            in_cluster = session.tunnel is not None
+            raise NotFound(f"{trial.id} left no files; {_why_none(trial, in_cluster)}")
         if name is None:
             return show_lines(artifact_lines(trial))
         if name not in left.files or not is_inert(name):
@@ -61,7 +63,7 @@ def _trial(session: Session, what: str) -> Trial:
     return best[0]
 
 
-def _why_none(trial: Trial) -> str:
+def _why_none(trial: Trial, in_cluster: bool) -> str:
     if not trial.state.is_terminal:
         return f"it is {trial.state}, and files are there once a trial has ended"
     if trial.gone == "keep":
@@ -69,7 +71,8 @@ def _why_none(trial: Trial) -> str:
     if trial.gone:
         return "its files were deleted with the sweep, before it was restored"
     lines = "its worker had no HPQ_STORE or could not copy them: `hpq logs` says where they lie"
-    return f"it saved none, or {lines}"
+    gives = f"; pods get a store by {OF_PODS}" if in_cluster else ""
+    return f"it saved none, or {lines}{gives}"
 
 
 def _target(name: str, out: Path | None, force: bool) -> Path:

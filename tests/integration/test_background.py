@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 from redis import Redis
 
+from hpq.outcome import Outcome
+from hpq.trial import TrialState
 from producer.cluster import tunnel
 from producer.cluster.tunnel import BACKGROUND, Tunnel
 
@@ -176,6 +178,8 @@ def test_a_stop_ends_the_process_that_holds_the_lock_and_no_other(
 _HOLDS = """
 import sys, time
 from pathlib import Path
+from hpq.outcome import Outcome
+from hpq.trial import TrialState
 from producer.cluster import tunnel
 
 held = tunnel.hold(Path(sys.argv[1]), tunnel.BACKGROUND)
@@ -205,6 +209,18 @@ def test_where_redis_is_a_clusters_nobody_is_told_to_start_a_worker_here(
         said = next(line for line in process.stdout if "no worker of class" in line)
         process.kill()
     assert "`hpq scale N` starts some" in said and "start one" not in said
+
+
+def test_where_a_trial_in_a_cluster_left_no_files_it_is_told_how_pods_get_a_store(
+    hpq, environ: dict[str, str], connection, port: int, sweep_of, store, take
+) -> None:
+    tunnel.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    sweep_of(1)
+    store.commit(take(), Outcome(state=TrialState.FINISHED, objective=1.0, step=1), 0)
+    done = hpq("get", "demo-00000/1", HPQ_REDIS_URL=f"redis://127.0.0.1:{port}/0")
+    gives = "; pods get a store by `hpq manifests … --with store`, or a URL as their HPQ_STORE\n"
+    assert done.returncode == 4 and done.stderr.endswith(gives), done.stderr
+    assert "manifests" not in hpq("get", "demo-00000/1").stderr
 
 
 def test_what_is_to_be_typed_quotes_the_name_of_a_context_that_needs_it(
