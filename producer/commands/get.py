@@ -91,7 +91,10 @@ def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
     except Gone:
         raise NotFound(f"{where} no longer has {clean(name)}: it was deleted there") from None
     except Unreadable as error:
-        raise UserError(f"{where}: {clean(str(error))}") from None
+        again = ""
+        if isinstance(files, Volume):
+            again = f"; again, or by hand: {by_hand(files.api, f'{left.path}/{name}', str(path))}"
+        raise UserError(f"{where}: {clean(str(error))}{again}") from None
     except OSError as error:
         raise UserError(f"{clean(name)} cannot be copied to {path}: {error}") from None
 

@@ -157,6 +157,7 @@ def test_a_file_in_the_clusters_store_is_copied_by_whoever_may_exec_into_a_pod(
         file.write(b"more")
     altered = outside.hpq("get", f"{sid}/1", "model.bin")
     assert altered.returncode == 2 and "bytes came of" in altered.stderr, altered.stderr
+    assert "; again, or by hand: kubectl --context" in altered.stderr and line in altered.stderr
     kept.unlink()
     gone = outside.hpq("get", f"{sid}/1", "model.bin")
     assert gone.returncode == 4 and "no longer has model.bin" in gone.stderr, gone.stderr
