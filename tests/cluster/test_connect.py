@@ -163,9 +163,27 @@ def test_a_file_in_the_clusters_store_is_copied_by_whoever_may_exec_into_a_pod(
     assert gone.returncode == 4 and "no longer has model.bin" in gone.stderr, gone.stderr
     assert not [path for path in outside.code.iterdir() if "model" in path.name]
 
+    outside.ok("connect", "--stop")
+
+
+def test_wait_and_watch_in_lines_say_by_the_pods_why_nobody_takes_a_sweep(
+    outside: Outside, namespace: Namespace
+) -> None:
+    outside.ok("connect", "--background", "--namespace", namespace.name)
+    (outside.code / "hello.py").write_text(LEAVES)
     (outside.code / "sweep.yaml").write_text(f"{SWEEP}queue: big\n")
-    other = outside.ok("enqueue", "sweep.yaml").strip()
-    waits = outside.hpq("wait", other, "--timeout", 0)
-    assert waits.returncode == 5 and "no Deployment for it (it has default)" in waits.stderr
-    outside.ok("cancel", other, "--yes")
+    sid = outside.ok("enqueue", "sweep.yaml").strip()
+    for words in (["wait"], ["watch", "--lines"]):
+        with subprocess.Popen(
+            [HPQ, *words, sid],
+            env=outside.env | {"PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            why = "no Deployment for it (it has default)"
+            assert any(why in line for line in process.stdout)
+            process.kill()
+    outside.ok("cancel", sid, "--yes")
     outside.ok("connect", "--stop")
