@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,11 @@ def train(params, trial):
 
 
 @pytest.fixture
-def outside(namespace: Namespace, tmp_path: Path) -> Outside:
-    """Somebody with this namespace's cluster in the kubeconfig."""
-    return Outside(namespace, tmp_path)
+def outside(namespace: Namespace, tmp_path: Path) -> Iterator[Outside]:
+    """Somebody with this namespace's cluster in the kubeconfig; no connection of theirs stays."""
+    made = Outside(namespace, tmp_path)
+    yield made
+    made.hpq("connect", "--stop")
 
 
 def bound_to(role: str, outside: Outside) -> str:
@@ -163,8 +166,6 @@ def test_a_file_in_the_clusters_store_is_copied_by_whoever_may_exec_into_a_pod(
     assert gone.returncode == 4 and "no longer has model.bin" in gone.stderr, gone.stderr
     assert not [path for path in outside.code.iterdir() if "model" in path.name]
 
-    outside.ok("connect", "--stop")
-
 
 def test_wait_and_watch_in_lines_say_by_the_pods_why_nobody_takes_a_sweep(
     outside: Outside, namespace: Namespace
@@ -186,4 +187,3 @@ def test_wait_and_watch_in_lines_say_by_the_pods_why_nobody_takes_a_sweep(
             assert any(why in line for line in process.stdout)
             process.kill()
     outside.ok("cancel", sid, "--yes")
-    outside.ok("connect", "--stop")
