@@ -21,6 +21,7 @@ _SAYS_NOTHING = ("ContainerCreating", "PodInitializing", "")
 _COUNT = re.compile(r"^\d+ ")
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: ([^,]+), used: ([^,]+), limited: ([^,]+)")
 _LONGEST = 160
+_BY_SIGNAL = 128  # exit codes above it, as shells have them
 
 Object = Mapping[str, Any]
 
@@ -196,6 +197,8 @@ def _ended(over: Object | None, limit: str) -> str:
     if over.get("reason") == "OOMKilled":
         return f"OOMKilled (memory limit {limit})" if limit else "OOMKilled"
     code = int(over.get("exitCode", 0))
+    if code > _BY_SIGNAL:  # the last line of its log tells of something else
+        return f"its container was ended by signal {code - _BY_SIGNAL}"
     said = str(over.get("message", "")).strip().splitlines()
     why = said[-1] if said else f"{over.get('reason', 'ended')}, exit code {code}"
     return _short(f"its container ended: {why}")

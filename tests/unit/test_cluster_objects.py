@@ -43,6 +43,15 @@ def test_a_container_that_ends_shows_the_last_line_of_its_log() -> None:
     assert "the server refuses this user or password" in reason and len(reason) <= 160
 
 
+def test_a_container_that_was_killed_names_the_signal_and_not_what_it_logged_last() -> None:
+    raw = json.loads(json.dumps(SEEN["crash"]))
+    one = raw["status"]["containerStatuses"][0]
+    (ended,) = [s[k] for s in (one["state"], one["lastState"]) for k in s if k == "terminated"][:1]
+    ended["exitCode"] = 137
+    one["state"] = {"terminated": ended}
+    assert pod_of(raw).reason == "its container was ended by signal 9"
+
+
 def test_a_container_that_was_begun_again_and_is_not_ready_says_why_it_ended_before() -> None:
     raw = json.loads(json.dumps(SEEN["crash"]))
     one = raw["status"]["containerStatuses"][0]
