@@ -42,13 +42,18 @@ def keep(out: Path, files: Files | None, to: str, go_on: GoOn, say: Say) -> Arti
 
 def _stay(out: Path) -> str:
     """Where files are that no store has, and for how long."""
-    if is_in_pod():
+    if _is_in_pod():
         return f"stay at {out}, in this pod, and go with it; {IN_PODS} keeps them"
     return f"stay at {out} on this machine"
 
 
-def is_in_pod() -> bool:
-    """True where this worker's own disk goes with its pod."""
+def no_store() -> str:
+    """What an attempt is told that could have gone on, had its worker a store."""
+    gives = f": {IN_PODS} gives pods one" if _is_in_pod() else ""
+    return f"there is no HPQ_STORE here{gives}"
+
+
+def _is_in_pod() -> bool:
     return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
 
 

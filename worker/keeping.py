@@ -71,7 +71,7 @@ class Keeper:
         pointer = self._claim.checkpoint
         if pointer is None:
             if self._claim.attempt - self._claim.unbegun > 1:
-                none = "no checkpoint was kept" if self._files else _no_store()
+                none = "no checkpoint was kept" if self._files else artifacts.no_store()
                 self._say(f"attempt {self._claim.attempt} starts from the beginning: {none}")
             return True
         why = in_time(lambda: self._fetch(pointer), self._is_told)
@@ -246,9 +246,3 @@ class Keeper:
         if kept is None:
             self._say(f"its files could not be kept: the store hangs; they are in {out}")
         return kept[0] if kept else None
-
-
-def _no_store() -> str:
-    """What an attempt is told that could have gone on, had its worker a store."""
-    gives = f": {artifacts.IN_PODS} gives pods one" if artifacts.is_in_pod() else ""
-    return f"there is no HPQ_STORE here{gives}"
