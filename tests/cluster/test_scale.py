@@ -68,6 +68,8 @@ def test_a_drained_pod_ends_its_trial_and_goes_and_no_other_pod_does(steered: St
         lambda: [w.state for w in laptop.view.workers() if w.pod == pod] == ["draining"],
         "a draining worker",
     )
+    late = laptop.hpq("drain", pod, "--timeout", 1, *here)
+    assert late.returncode == 5 and f"at {sid}/1; `hpq drain {runs[1]}`" in late.stderr, late.stderr
     steered.go(sid)
     done = laptop.hpq("drain", pod, *here)
     assert done.returncode == 0 and f"2 → 1 pods ({pod} gone)" in done.stderr, done.stderr
