@@ -213,6 +213,9 @@ def test_all_components_are_composed_for_each_class() -> None:
     )
     found = {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(render(wanted))}
     (settings,) = (n for kind, n in found if kind == "ConfigMap" and n.startswith("hpq-settings"))
+    for role, verbs in (("viewer", ["get", "list"]), ("operator", ["get", "list", "patch"])):
+        rules = found["Role", f"hpq-{role}"]["rules"]
+        assert [r["verbs"] for r in rules if r["resources"] == ["scaledobjects"]] == [verbs]
     for name, queue, gpus in (("", "main", 1), ("-big", "big", 4), ("-small", "small", None)):
         deployment = found["Deployment", f"hpq-worker{name}"]
         assert deployment["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
