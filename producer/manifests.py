@@ -36,7 +36,7 @@ class Wanted:
     image: str = ""
     namespace: str = "hpq"
     queue: str = "default"
-    replicas: int | None = None
+    replicas: int | None = None  # in no manifest: a later apply without it would make it one
     gpus: int | None = None  # of each pod; 0 = none, which is the component cpu
     parts: tuple[Part, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)  # HPQ_* of the workers
@@ -88,8 +88,6 @@ def overlay(wanted: Wanted, root: str) -> Yaml:
         made["configMapGenerator"] = [
             {"name": "hpq-settings", "behavior": "merge", "literals": literals}
         ]
-    if wanted.replicas is not None:
-        made["replicas"] = [{"name": "hpq-worker", "count": wanted.replicas}]
     return made
 
 

@@ -44,7 +44,9 @@ def manifests(
     image: Annotated[str, typer.Option(help="The workers' image.")] = "",
     namespace: Annotated[str, typer.Option(help="Where all of it goes.")] = "hpq",
     queue: Annotated[str, typer.Option(help="The workers' class.")] = "default",
-    replicas: Annotated[int | None, typer.Option(min=0, help="How many worker pods.")] = None,
+    replicas: Annotated[
+        int | None, typer.Option(min=0, help="Say how to have so many pods.")
+    ] = None,
     gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of each; 0: none.")] = None,
     components: Annotated[
         list[str] | None,
@@ -82,9 +84,10 @@ def manifests(
         parts=parts,
         settings=_settings(settings or []),
     )
+    text = _jobs(wanted, jobs) if jobs is not None else rendering.render(wanted)
     for warning in _surprises(wanted):
         print(f"warning: {warning}", file=sys.stderr)
-    print(_jobs(wanted, jobs) if jobs is not None else rendering.render(wanted), end="")
+    print(text, end="")
 
 
 def _surprises(wanted: rendering.Wanted) -> Iterator[str]:
@@ -94,6 +97,12 @@ def _surprises(wanted: rendering.Wanted) -> Iterator[str]:
         yield (
             f"--queue {wanted.queue}: {wanted.queue} is the only class of this installation, in"
             f" place of the class default; to have both: --with class={wanted.queue}:GPUS"
+        )
+    if wanted.replicas is not None:
+        yield (
+            f"--replicas {wanted.replicas} is not in the manifests, so that no apply undoes a"
+            f" scaling; apply them, then: kubectl -n {wanted.namespace} scale"
+            f" deployment/hpq-worker --replicas={wanted.replicas}"
         )
 
 

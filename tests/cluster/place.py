@@ -67,10 +67,10 @@ class Namespace:
 
         `change` may alter the objects before they are applied; no replicas: an autoscaler decides.
         """
-        words = ("--image", image, "--gpus", 0, *flags)
-        if replicas is not None:
-            words = (*words, "--replicas", replicas)
-        objects = tweaked(self.manifests(*words), settings)
+        objects = tweaked(self.manifests("--image", image, "--gpus", 0, *flags), settings)
+        for one in objects if replicas is not None else ():
+            if (one["kind"], one["metadata"]["name"]) == ("Deployment", "hpq-worker"):
+                one["spec"]["replicas"] = replicas
         change(objects)
         first = [one for one in objects if one["kind"] == "Namespace"]
         self.apply(first)

@@ -83,6 +83,17 @@ def test_what_may_surprise_is_said_beside_the_manifests() -> None:
     assert not CliRunner().invoke(app, ["--image", "reg.example.org:5000/a/b_c:1.2-x"]).stderr
 
 
+@NEEDS_KUBECTL
+def test_a_count_of_pods_is_a_command_to_type_since_in_the_manifests_it_would_undo_scaling() -> (
+    None
+):
+    done = CliRunner().invoke(app, ["--image", "a:1", "--namespace", "team", "--replicas", "3"])
+    spoken = "kubectl -n team scale deployment/hpq-worker --replicas=3"
+    assert done.exit_code == 0 and spoken in done.stderr, done.stderr
+    deployments = [o for o in yaml.safe_load_all(done.stdout) if o["kind"] == "Deployment"]
+    assert deployments and all("replicas" not in o["spec"] for o in deployments)
+
+
 def test_a_component_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(UserError, match=r"--with clouds: no such component; there are .*cpu"):
         overlay(Wanted(parts=(parse("clouds"),)), "k8s")
@@ -176,10 +187,9 @@ def test_a_pods_grace_leaves_its_worker_time_for_a_last_word() -> None:
 
 @NEEDS_KUBECTL
 def test_what_is_rendered_says_what_was_wanted(tmp_path: Path) -> None:
-    text = render(Wanted(image="ours/hpq:7", namespace="team", queue="a100x4", replicas=3, gpus=4))
+    text = render(Wanted(image="ours/hpq:7", namespace="team", queue="a100x4", gpus=4))
     found = {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(text)}
     spec = found["Deployment", "hpq-worker"]["spec"]
-    assert spec["replicas"] == 3
     pod = spec["template"]["spec"]
     container = pod["containers"][0]
     env = {e["name"]: e.get("value") for e in container["env"]}
