@@ -100,7 +100,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
 
 # What training code gets; a trial may well call hpq, so these are no misspelt settings.
 _GIVEN = frozenset("ATTEMPT ATTEMPT_ID CHECKPOINT_DIR OUT PARAMS REPORT SWEEP_ID TRIAL_ID".split())
-_LAST_WORDS_S = 5.0
+LAST_WORDS_S = 5.0  # of a pod's grace, for the worker's own end
 _CLOSE = 0.8  # of difflib's ratio: LEAS_S and REDISURL are close, REDIS_SERVICE_HOST is not
 
 ABOUT: Mapping[str, str] = {
@@ -161,7 +161,7 @@ def read(environ: Mapping[str, str]) -> Settings:
     values.setdefault("user", _login(environ))
     pod_s = values.get("pod_grace_s")
     if isinstance(pod_s, float):  # before the kubelet's SIGKILL there must be time to say so
-        values.setdefault("grace_s", max(0.5 * pod_s, pod_s - _LAST_WORDS_S))
+        values.setdefault("grace_s", max(0.5 * pod_s, pod_s - LAST_WORDS_S))
     path = values.get("redis_password_file")
     if isinstance(path, Path):
         if "redis_url" not in values:

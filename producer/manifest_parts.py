@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import yaml
 
 from hpq.errors import UserError
+from hpq.settings import LAST_WORDS_S
 from hpq.sweep import NAME_RULE
 
 CLASS = "class"
@@ -18,6 +20,10 @@ _WORKERS = {"kind": "Deployment", "labelSelector": "app.kubernetes.io/name=hpq-w
 # What others build on comes first: tls also changes how keda reaches Redis.
 _FIRST, _LAST = ("cpu", "keda"), ("tls",)
 _COMMIT = re.compile("[0-9a-f]{40}")
+# Of a pod for each GPU, as k8s/worker/deployment.yaml has them for one: CPUs, and GiB of memory
+# asked for, of memory at most, and of /dev/shm, which is part of that memory.
+_CPUS, _ASKED_GI, _MOST_GI, _SHM_GI = 2, 8, 16, 2
+_CLASS_NAME = 52  # the label hpq-worker-NAME has 63
 Patch = dict[str, Any]
 
 
@@ -69,24 +75,59 @@ def parse(text: str) -> Part:
     return Part(name=name, value=value)
 
 
-def class_patch(deployment: str, queue: str, gpus: int | None, *, is_split: bool = False) -> Patch:
+def class_patch(
+    deployment: str,
+    queue: str,
+    gpus: int | None,
+    *,
+    is_split: bool = False,
+    cpu: str = "",
+    memory: str = "",
+) -> Patch:
     """A class's queue and its GPUs (None: as they are), all of a pod's for one trial.
 
-    Unless they are split: then the settings say how many a trial has.
+    Unless they are split: then the settings say how many a trial has. CPUs, memory and /dev/shm
+    grow with the GPUs; `cpu` and `memory` are a pod's own instead.
     """
     env = [{"name": "HPQ_QUEUE", "value": queue}]
+    if gpus and not is_split:
+        env.append({"name": "HPQ_GPUS_PER_TRIAL", "value": str(gpus)})
+    requests, limits = _resources(gpus)
+    if cpu:
+        requests["cpu"] = cpu
+    if memory:
+        requests["memory"] = limits["memory"] = memory
     container: dict[str, Any] = {"name": "worker", "env": env}
+    if requests:
+        container["resources"] = {"requests": requests, "limits": limits}
+    pod: dict[str, Any] = {"containers": [container]}
     if gpus:
-        if not is_split:
-            env.append({"name": "HPQ_GPUS_PER_TRIAL", "value": str(gpus)})
-        many = {"nvidia.com/gpu": gpus}
-        container["resources"] = {"requests": many, "limits": many}
-    elif gpus == 0:
-        container["resources"] = {
-            "requests": {"cpu": "250m", "memory": "512Mi", "nvidia.com/gpu": None},
-            "limits": {"memory": "2Gi", "nvidia.com/gpu": None},
-        }
-    return _merge(deployment, {"containers": [container]})
+        shm = {"medium": "Memory", "sizeLimit": f"{_SHM_GI * gpus}Gi"}
+        pod["volumes"] = [{"name": "shm", "emptyDir": shm}]
+    return _merge(deployment, pod)
+
+
+def _resources(gpus: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a pod asks for, and its limits; nothing of what is as it was."""
+    requests: dict[str, Any]
+    if gpus is None:
+        return {}, {}
+    if gpus == 0:
+        requests = {"cpu": "250m", "memory": "512Mi", "nvidia.com/gpu": None}
+        return requests, {"memory": "2Gi", "nvidia.com/gpu": None}
+    many = {"nvidia.com/gpu": gpus}
+    requests = {"cpu": str(_CPUS * gpus), "memory": f"{_ASKED_GI * gpus}Gi", **many}
+    return requests, {"memory": f"{_MOST_GI * gpus}Gi", **many}
+
+
+def grace_patch(grace_s: float) -> Patch:
+    """A pod's grace, of all classes, that leaves trials so long to end."""
+    return _replace(_WORKERS, spec_template_spec_terminationGracePeriodSeconds=pod_grace(grace_s))
+
+
+def pod_grace(grace_s: float) -> int:
+    """The terminationGracePeriodSeconds of a pod whose trials have `grace_s` seconds to end."""
+    return math.ceil(grace_s + LAST_WORDS_S)
 
 
 def _merge(deployment: str, pod: Mapping[str, Any]) -> Patch:
@@ -109,7 +150,8 @@ def _replace(target: Mapping[str, str], **changes: Any) -> Patch:
 
 def _is_class(text: str) -> bool:
     name, _, gpus = text.partition(":")
-    return bool(NAME_RULE.match(name)) and gpus.isdecimal() and int(gpus) <= 64
+    is_name = NAME_RULE.match(name) and len(name) <= _CLASS_NAME
+    return bool(is_name) and gpus.isdecimal() and int(gpus) <= 64
 
 
 def _at_most(most: str) -> Patch:
@@ -142,7 +184,7 @@ _PATCHES: Mapping[str, Callable[[str], Patch]] = {
 }
 # component → what its value must be, and how that is written
 _VALUES: Mapping[str, tuple[Callable[[str], object], str]] = {
-    CLASS: (_is_class, "QUEUE:GPUS, such as a100x4:4"),
+    CLASS: (_is_class, f"QUEUE:GPUS, such as a100x4:4; of {_CLASS_NAME} characters at most"),
     "keda": (lambda t: t.isdecimal() and 0 < int(t) < 10_000, "MAX, the most pods of a class"),
     "kueue": (NAME_RULE.match, "QUEUE, the LocalQueue's name"),
     "nfs": (re.compile(r"[^:/\s]+:/\S*").fullmatch, "SERVER:/PATH"),

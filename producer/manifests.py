@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from hpq.errors import UserError
+from hpq.settings import LAST_WORDS_S
 from producer import manifest_parts as parts
 from producer.manifest_parts import Part, WorkerClass
 
@@ -26,6 +27,7 @@ IMAGE = "hpq-worker:dev"  # unless another is said
 _OPTIONAL = "components"
 _HEAD = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
 _PER_TRIAL, _PER_GPU = "HPQ_GPUS_PER_TRIAL", "HPQ_TRIALS_PER_GPU"
+_GRACE, _SPOT_S = "HPQ_GRACE_S", 15
 Yaml = dict[str, Any]
 
 
@@ -38,6 +40,8 @@ class Wanted:
     queue: str = "default"
     replicas: int | None = None  # in no manifest: a later apply without it would make it one
     gpus: int | None = None  # of each pod; 0 = none, which is the component cpu
+    cpu: str = ""  # of each pod, as Kubernetes writes quantities; not of the further classes
+    memory: str = ""
     parts: tuple[Part, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)  # HPQ_* of the workers
 
@@ -64,6 +68,13 @@ def folder() -> Path:
 def components() -> list[str]:
     """The names of the components beside the base."""
     return sorted(p.parent.name for p in (folder() / _OPTIONAL).glob("*/kustomization.yaml"))
+
+
+def own_settings() -> set[str]:
+    """The HPQ_* that a Deployment says of its pods itself, over any ConfigMap."""
+    text = (folder() / "worker" / "deployment.yaml").read_text("utf-8")
+    (container,) = yaml.safe_load(text)["spec"]["template"]["spec"]["containers"]
+    return {str(one["name"]) for one in container["env"]}
 
 
 def overlay(wanted: Wanted, root: str) -> Yaml:
@@ -123,6 +134,7 @@ def _check(wanted: Wanted) -> None:
     if wanted.gpus and "cpu" in wanted.components:
         raise UserError(f"--gpus {wanted.gpus}: --with cpu is for workers without; take one")
     _check_gpus(wanted)
+    _check_grace(wanted)
     names = [wanted.queue, *(c.name for c in wanted.classes)]
     for name in names:
         if names.count(name) > 1:
@@ -142,6 +154,15 @@ def _check_gpus(wanted: Wanted) -> None:
         )
 
 
+def _check_grace(wanted: Wanted) -> None:
+    grace = wanted.settings.get(_GRACE)
+    if grace and "spot" in wanted.components and parts.pod_grace(float(grace)) > _SPOT_S:
+        raise UserError(
+            f"--set {_GRACE}={grace}: with spot a pod has {_SPOT_S} s, {LAST_WORDS_S:g} of them for"
+            f" its worker; say {_SPOT_S - LAST_WORDS_S:g} at most"
+        )
+
+
 def _image(image: str) -> dict[str, str]:
     name, at, digest = image.partition("@")
     if at:
@@ -157,9 +178,17 @@ def _image(image: str) -> dict[str, str]:
 
 def _patches(wanted: Wanted) -> list[Yaml]:
     found = [patch for part in wanted.parts for patch in part.patches()]
-    if wanted.queue != "default" or wanted.gpus:
+    grace = wanted.settings.get(_GRACE)
+    if grace and "spot" not in wanted.components:
+        found.append(parts.grace_patch(float(grace)))
+    if wanted.queue != "default" or wanted.gpus or wanted.cpu or wanted.memory:
         patch = parts.class_patch(
-            "hpq-worker", wanted.queue, wanted.gpus, is_split=_PER_TRIAL in wanted.settings
+            "hpq-worker",
+            wanted.queue,
+            wanted.gpus,
+            is_split=_PER_TRIAL in wanted.settings,
+            cpu=wanted.cpu,
+            memory=wanted.memory,
         )
         found.append(patch)
     return found

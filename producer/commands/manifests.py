@@ -28,6 +28,7 @@ from producer.look.text import trials_of
 from producer.manifest_parts import parse
 from producer.secrets_yaml import secret_objects, tls_secret
 from producer.session import Session, open_session
+from producer.sight import OutOfSight
 from producer.sweepfile.spec import count as count_sets
 
 app = typer.Typer()
@@ -37,6 +38,16 @@ _IMAGE = re.compile(
     r"(?::\w[\w.-]{0,127})?(?:@[a-z0-9]+:[0-9a-fA-F]{32,})?",
     re.ASCII,
 )
+
+_CPU = re.compile(r"[1-9][0-9]{0,3}m?", re.ASCII)
+_MEMORY = re.compile(r"[1-9][0-9]{0,5}[MG]i", re.ASCII)
+# What says instead what the manifests fill in.
+_INSTEAD = {
+    "HPQ_QUEUE": "--queue",
+    "HPQ_IMAGE": "--image",
+    "HPQ_CPUS": "--cpu",
+    "HPQ_POD_GRACE_S": "--set HPQ_GRACE_S",
+}
 
 
 @app.command("manifests")
@@ -48,6 +59,8 @@ def manifests(
         int | None, typer.Option(min=0, help="Say how to have so many pods.")
     ] = None,
     gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of each; 0: none.")] = None,
+    cpu: Annotated[str, typer.Option(help="CPUs of each; else 2 for each GPU.")] = "",
+    memory: Annotated[str, typer.Option(help="Memory of each; else 8Gi a GPU, 16Gi at most.")] = "",
     components: Annotated[
         list[str] | None,
         typer.Option("--with", metavar="NAME[=VALUE]", help="A component; docs/kubernetes.md."),
@@ -71,6 +84,10 @@ def manifests(
         raise UserError(f"--queue {queue}: use a-z, 0-9 and '-'")
     if image and not _IMAGE.fullmatch(image):
         raise UserError(f"--image {image}: write [REGISTRY/]NAME[:TAG] or NAME@sha256:DIGEST")
+    if cpu and not _CPU.fullmatch(cpu):
+        raise UserError(f"--cpu {cpu}: write cores, such as 16 or 500m")
+    if memory and not _MEMORY.fullmatch(memory):
+        raise UserError(f"--memory {memory}: write Mi or Gi, such as 64Gi")
     parts = tuple(parse(text) for text in components or ())
     if secrets:
         print(_secrets(namespace, with_tls="tls" in {part.name for part in parts}), end="")
@@ -81,6 +98,8 @@ def manifests(
         queue=queue,
         replicas=replicas,
         gpus=gpus,
+        cpu=cpu,
+        memory=memory,
         parts=parts,
         settings=_settings(settings or []),
     )
@@ -136,7 +155,10 @@ def _sweep_of(session: Session, what: str) -> str:
     refuse_too_many(what, None if is_late else count_sets(spec))
     for warning in spec.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    return enqueue(session, spec, file).sid
+    try:
+        return enqueue(session, spec, file).sid
+    except OutOfSight as error:  # there is no --code here
+        raise UserError(f"{error.why}; add code: . to the file to send the code along") from None
 
 
 def _settings(texts: list[str]) -> dict[str, str]:
@@ -148,6 +170,11 @@ def _settings(texts: list[str]) -> dict[str, str]:
             raise UserError(f"--set {text}: write HPQ_NAME=VALUE, as `hpq config` lists them")
         if name.removeprefix("HPQ_").lower() in SECRETS - {"redis_url"}:
             raise UserError(f"--set {name}: that is a secret; `hpq manifests --secrets` makes it")
+        if name in rendering.own_settings():
+            use = f"; use {_INSTEAD[name]}" if name in _INSTEAD else ""
+            raise UserError(f"--set {name}: the manifests say that themselves{use}")
+        if name == "HPQ_PORT":
+            raise UserError(f"--set {name}: the pods' probes and policies are for 9108")
         if carried(value):
             raise UserError(
                 f"--set {name}: its password would lie in a ConfigMap; for HPQ_STORE make a Secret"

@@ -156,7 +156,9 @@ def test_enqueue_of_local_code_says_at_once_that_pods_do_not_see_it(lab) -> None
     done = lab.hpq("enqueue", local)
     assert done.returncode == 2 and "no worker can see this directory" in done.stderr
     assert "add --code . to send the code along" in done.stderr
-    assert not lab.view.sweep_ids()
+    done = lab.hpq("manifests", "--jobs", local)  # has no --code
+    assert done.returncode == 2 and "add code: . to the file to send" in done.stderr
+    assert "--code" not in done.stderr and not lab.view.sweep_ids()
     sent = lab.hpq("enqueue", local, "--code", ".")
     assert "runs train.py from the code sent: 3 files, " in sent.stderr
     lab.wait_over(sent.stdout.strip())

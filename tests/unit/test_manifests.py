@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -19,7 +20,15 @@ from producer.manifest_parts import Part, WorkerClass, parse
 from producer.manifests import Wanted, class_of, components, folder, overlay, render
 from producer.secrets_yaml import secret_objects, tls_secret
 
+Yaml = dict[str, Any]
 NEEDS_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
+
+
+def workers_of(text: str) -> list[tuple[Yaml, Yaml]]:
+    """Each class's Deployment and the pod in it, in the order of their names."""
+    found = [o for o in yaml.safe_load_all(text) if o["kind"] == "Deployment"]
+    found.sort(key=lambda o: str(o["metadata"]["name"]))
+    return [(one, one["spec"]["template"]["spec"]) for one in found]
 
 
 def test_every_call_makes_new_passwords_and_redis_gets_their_hashes_only() -> None:
@@ -106,6 +115,7 @@ def test_a_component_that_is_not_there_is_named_with_those_that_are() -> None:
         ("keda=0", "write keda=MAX"),
         ("class=Big:4", "write class=QUEUE:GPUS"),
         ("class=big", "write class=QUEUE:GPUS"),
+        (f"class={'b' * 53}:4", "write class=QUEUE:GPUS"),
         ("nfs=server", "write nfs=SERVER:/PATH"),
         ("git-code=https://x.org/a@main", "all 40 digits"),
     ],
@@ -137,6 +147,12 @@ def test_what_does_not_go_together_is_refused(wanted: Wanted, why: str) -> None:
         ("LOG=debug", "write HPQ_NAME=VALUE"),
         ("HPQ_LEASE_S=soon", "use seconds"),
         ("HPQ_NOPE=1", "there is no such setting"),
+        ("HPQ_QUEUE=foo", "the manifests say that themselves; use --queue"),
+        ("HPQ_IMAGE=a:1", "use --image"),
+        ("HPQ_CPUS=4", "use --cpu"),
+        ("HPQ_POD_GRACE_S=600", "use --set HPQ_GRACE_S"),
+        ("HPQ_NODE=n", "the manifests say that themselves"),
+        ("HPQ_PORT=9200", "probes and policies are for 9108"),
     ],
 )
 def test_a_setting_that_is_secret_or_no_worker_could_use_is_refused(text: str, why: str) -> None:
@@ -203,6 +219,53 @@ def test_what_is_rendered_says_what_was_wanted(tmp_path: Path) -> None:
 
 
 @NEEDS_KUBECTL
+def test_a_pod_has_as_long_to_end_as_its_trials_are_given() -> None:
+    parts = (parse("class=big:2"),)
+    for set_s, pod_s in (("600", 605), ("20.5", 26)):
+        text = render(Wanted(settings={"HPQ_GRACE_S": set_s}, parts=parts))
+        pods = [p for _, p in workers_of(text)]
+        assert [p["terminationGracePeriodSeconds"] for p in pods] == [pod_s] * 2
+    spot = (parse("spot"),)
+    ((_, pod),) = workers_of(render(Wanted(settings={"HPQ_GRACE_S": "10"}, parts=spot)))
+    assert pod["terminationGracePeriodSeconds"] == 15
+    with pytest.raises(UserError, match="HPQ_GRACE_S=11: with spot a pod has 15 s, 5 of them"):
+        render(Wanted(settings={"HPQ_GRACE_S": "11"}, parts=spot))
+
+
+@NEEDS_KUBECTL
+def test_what_a_pod_asks_for_grows_with_its_gpus() -> None:
+    def asked(**wanted: Any) -> list[tuple[str, ...]]:
+        found = []
+        for _, pod in workers_of(render(Wanted(**wanted))):
+            of = pod["containers"][0]["resources"]
+            (shm,) = (v["emptyDir"] for v in pod["volumes"] if v["name"] == "shm")
+            requests, limits = of["requests"], of["limits"]
+            found.append((requests["cpu"], requests["memory"], limits["memory"]))
+            found[-1] += (shm["sizeLimit"],)
+            assert shm["medium"] == "Memory"
+        return found
+
+    of_one = ("2", "8Gi", "16Gi", "2Gi")
+    assert asked() == asked(gpus=1) == [of_one]
+    assert asked(gpus=8) == [("16", "64Gi", "128Gi", "16Gi")]
+    assert asked(parts=(parse("class=big:4"), parse("class=none:0"))) == [
+        of_one,
+        ("8", "32Gi", "64Gi", "8Gi"),
+        ("250m", "512Mi", "2Gi", "2Gi"),
+    ]
+    assert asked(gpus=0) == [("250m", "512Mi", "2Gi", "2Gi")]
+    assert asked(gpus=8, cpu="24", memory="96Gi") == [("24", "96Gi", "96Gi", "16Gi")]
+    assert asked(gpus=0, memory="1Gi") == [("250m", "1Gi", "1Gi", "2Gi")]
+
+
+@pytest.mark.parametrize("words", [("--cpu", "many"), ("--memory", "64"), ("--memory", "0Gi")])
+def test_a_pods_cpus_and_memory_are_quantities(words: tuple[str, str]) -> None:
+    done = CliRunner().invoke(app, ["--image", "a:1", *words])
+    assert isinstance(done.exception, UserError)
+    assert f"{' '.join(words)}: write " in str(done.exception)
+
+
+@NEEDS_KUBECTL
 def test_without_gpus_no_pod_asks_for_one() -> None:
     assert "nvidia.com/gpu:" not in render(Wanted(gpus=0))
 
@@ -264,6 +327,32 @@ def test_the_gpus_of_a_pod_are_one_trials_unless_a_setting_splits_them() -> None
     with pytest.raises(UserError, match="HPQ_TRIALS_PER_GPU: trials that share a GPU have one"):
         patched(HPQ_TRIALS_PER_GPU="2")
     patched(HPQ_TRIALS_PER_GPU="2", HPQ_GPUS_PER_TRIAL="1")
+
+
+@NEEDS_KUBECTL
+def test_what_a_component_adds_goes_by_the_labels_and_kinds_that_the_page_names() -> None:
+    def objects(*words: str) -> dict[tuple[str, str], Yaml]:
+        text = render(Wanted(image="a:1", parts=tuple(map(parse, words))))
+        found = {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(text)}
+        return {key: o for key, o in found.items() if key[0] != "ConfigMap"}
+
+    page = (folder().parent / "docs" / "kubernetes.md").read_text("utf-8")
+    deletes = re.findall(r"delete ([a-z,]+) -l ((?:hpq|app)[^ `]*)=([a-z-]+)`", page)
+    kinds = {(label, value): kind.split(",") for kind, label, value in deletes}
+    before = objects().keys()
+    for name in set(components()) - {"class"}:
+        for key, one in objects(name).items():
+            mark = one["metadata"].get("labels", {}).get("hpq/component")
+            assert mark == (name if key not in before else None), key
+            if mark is not None and key[0] != "PersistentVolume":
+                assert key[0].lower() in kinds["hpq/component", name], key
+    added = {k: o for k, o in objects("class=big:4", "keda").items() if k not in objects("keda")}
+    assert len(added) == 3
+    for key, one in added.items():
+        label = "app.kubernetes.io/instance"
+        assert one["metadata"]["labels"][label] == "hpq-worker-big", key
+        listed = [*kinds[label, "hpq-worker-big"], *kinds["hpq/component", "keda"]]
+        assert key[0].lower() in listed, key
 
 
 @NEEDS_KUBECTL
