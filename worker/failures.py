@@ -18,6 +18,7 @@ from pathlib import Path
 
 from hpq.errors import DataMissing, HpqError
 from hpq.interpreter import is_own
+from hpq.settings import IN_POD
 from hpq.trial import Failure, FailureKind
 from worker.ranks import first_to_fail
 from worker.trainers.context import BadParams, DeviceUnusable, Diverged
@@ -101,7 +102,7 @@ def _of_python(argv: Sequence[str]) -> str:
         return ""
     python = shutil.which(words[0]) or words[0]
     said = f"; this was {python}"
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+    if os.environ.get(IN_POD):
         return f"{said} of the pod's image; build one FROM hpq-worker with `RUN pip install` of it"
     if is_own(python):
         said += ", which is hpq's own; to take another, set HPQ_PYTHON to the Python that has it"
