@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+import traceback
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -75,13 +76,18 @@ def fit(task: Task, recipe: Recipe, trial: TrialContext, plan: Plan | None = Non
         raise BadParams(
             f"batch_size: {recipe.batch_size} is more than the {task.train_images} training images"
         )
+    own: Bench | None = None
     try:
         own = _bench(task, recipe, plan or Plan())
         _fit(task, recipe, trial, steps, own)
         if own.model is not task.model:
             task.model.load_state_dict(own.model.state_dict())
-    except torch.OutOfMemoryError:
-        forget()  # so that the next trial finds the memory of an empty process
+    except torch.OutOfMemoryError as error:
+        # So that the next trial, or a neighbour, finds the memory of an empty process. What the
+        # trial made lies in the variables that the traceback holds.
+        own = None
+        traceback.clear_frames(error.__traceback__)
+        forget()
         raise
 
 

@@ -10,7 +10,9 @@ import copy
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -79,29 +81,59 @@ class Static:
             torch.OutOfMemoryError: a step does not fit into the device's memory.
         """
         try:
-            states = torch.cuda.get_rng_state()
-            self._capture()
-            torch.cuda.set_rng_state(states)
+            self._replay = self._captured()
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever kept it from being captured, eager steps are right
-            self._replay = self._run
+            self._model = getattr(self._model, "_orig_mod", self._model)  # nor is it compiled
             why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             print(f"hpq: no CUDA graph, steps are launched singly: {why}", file=sys.stderr)
 
-    def _capture(self) -> None:
+    def _captured(self) -> Callable[[], None]:
         self._model.train()
-        self._batch[0].normal_()
-        stream = torch.cuda.Stream()
+        states, pool = torch.cuda.get_rng_state(), torch.cuda.graph_pool_handle()
+        graph, stream = torch.cuda.CUDAGraph(), _side_stream()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UPS):
-                self._run()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            self._run()
-        self._replay = graph.replay
+        began = False
+        try:
+            with torch.cuda.stream(stream):  # torch's own `graph` stays on it where a capture fails
+                self._batch[0].normal_()
+                for _ in range(_WARM_UPS):
+                    self._run()
+                began = True
+                with torch.cuda.graph(
+                    graph, pool=pool, stream=stream, capture_error_mode="thread_local"
+                ):
+                    self._run()
+            torch.cuda.current_stream().wait_stream(stream)
+        except Exception:
+            if began:
+                _clear_up(pool)
+            raise
+        finally:
+            torch.cuda.set_rng_state(states)
+        return graph.replay
+
+
+@cache
+def _side_stream() -> torch.cuda.Stream:
+    # One for all captures: cuBLAS keeps a workspace for each stream that it has seen.
+    return torch.cuda.Stream()
+
+
+def _clear_up(pool: tuple[int, int]) -> None:
+    """Take back what a capture that broke off leaves behind; torch does so for one that ends.
+
+    Its memory would stay taken and its generator refuse to draw: the next trial could not begin.
+    """
+    place = torch.cuda.current_device()
+    with suppress(Exception):  # it ended after all, and torch has done so
+        torch._C._cuda_endAllocateToPool(place, pool)
+        torch._C._cuda_releasePool(place, pool)
+    # The steps kept so far draw from the generator's former state, which nobody seeds any more.
+    _kept.clear()
+    generator = torch.cuda.default_generators[place]
+    generator.graphsafe_set_state(torch.Generator(torch.device("cuda", place)))
 
 
 def eager(model: nn.Module, update: Nesterov) -> Take:
@@ -138,13 +170,16 @@ def bench(model: nn.Module, like: Batch, key: Hashable, plan: Plan) -> Bench:
     if key not in _kept:
         while len(_kept) >= KEPT:
             _kept.popitem(last=False)
+        others, made = len(_kept), None
         try:
-            _kept[key] = _captured(model, like, plan)
+            made = _captured(model, like, plan)
         except torch.OutOfMemoryError:
-            if not _kept:
+            if not others:
                 raise
+        if made is None:  # out of the except: its traceback holds what the first attempt took
             forget()  # other shapes' memory is worth less than this trial
-            _kept[key] = _captured(model, like, plan)
+            made = _captured(model, like, plan)
+        _kept[key] = made
     _kept.move_to_end(key)
     found = _kept[key]
     found.model.load_state_dict(model.state_dict())
@@ -155,7 +190,8 @@ def forget() -> None:
     """Give all kept steps and their memory back."""
     _kept.clear()
     if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+        with suppress(RuntimeError):  # a device that failed refuses this too; it has been said
+            torch.cuda.empty_cache()
 
 
 def _captured(model: nn.Module, like: Batch, plan: Plan) -> Bench:
