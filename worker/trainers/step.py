@@ -186,6 +186,12 @@ def bench(model: nn.Module, like: Batch, key: Hashable, plan: Plan) -> Bench:
     return found
 
 
+def is_captured() -> bool:
+    """Whether the step that was used last is a CUDA graph."""
+    last = next(reversed(_kept.values()), None)
+    return last is not None and isinstance(last.take, Static) and last.take.is_captured
+
+
 def forget() -> None:
     """Give all kept steps and their memory back."""
     _kept.clear()
