@@ -52,6 +52,8 @@ class Task:
     generator: torch.Generator | None = None  # what `train` draws from
     key: Hashable | None = None
     image: tuple[int, ...] = ()
+    begin: Callable[[int], None] | None = None  # told the number of an epoch that is to be drawn
+    label_smoothing: float = 0.0  # of the training loss
 
 
 class _Stopped(Exception):
@@ -97,7 +99,7 @@ def _bench(task: Task, recipe: Recipe, plan: Plan) -> Bench:
     if plan.channels_last and images.ndim == 4:
         images = images.to(memory_format=torch.channels_last)
     labels = torch.zeros(recipe.batch_size, dtype=torch.int64, device=weight.device)
-    found = bench(task.model, (images, labels), task.key, plan)
+    found = bench(task.model, (images, labels), task.key, plan, task.label_smoothing)
     # The article's: the decay is times the batch size, as the loss is a sum.
     found.update.reset(momentum=recipe.momentum, decay=recipe.weight_decay * recipe.batch_size)
     return found
@@ -154,6 +156,8 @@ def _train(
     own.model.train()
     if not at.step:
         at.sums = _zeros(own.model)
+    if task.begin is not None:
+        task.begin(at.epoch)
     batches = iter(task.train())
     for _ in range(at.step):  # trained on before the checkpoint
         next(batches)
