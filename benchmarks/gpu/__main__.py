@@ -1,4 +1,4 @@
-"""`python -m benchmarks.gpu [--data DIR] [--out DIR]`: G1 to G8 and parity, in nine minutes.
+"""`python -m benchmarks.gpu [--data DIR] [--out DIR]`: G1 to G9 and parity, in nine minutes.
 
 Rows as they are measured, a table after each section; gpu.md and gpu.json in `--out` are written
 anew each time, so that whatever ends the run leaves what was measured.
@@ -61,6 +61,7 @@ def plan(seen: dict[str, list[float]]) -> dict[str, Section]:
         "G8b": section("the same at batch 128", 20, 80, partial(_ablation, 128)),
         "G6": section("trials that share the GPU", 40, 80, sweep.sharing),
         "G8c": section("torch.compile on top of it", 100, 150, sections.compiled),
+        "G9": section("cifar10-fast, another recipe", 15, 40, sections.fast),
         "parity": section(
             "accuracy", 30, 600, lambda lab, clock: sections.parity(lab, clock, seen)
         ),

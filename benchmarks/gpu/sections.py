@@ -1,4 +1,4 @@
-"""G1, G2, G7, G8 and parity: trials in this process, beside the article's way.
+"""G1, G2, G7, G8, G9 and parity: trials in this process, beside the article's way.
 
 Each section yields its figures as it has them and raises OutOfTime where its time is over.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from statistics import mean
 
 import torch
 
 from benchmarks.figures import Figure
 from benchmarks.gpu.arithmetic import interval, peak, training_flop
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, Timed, reason
-from worker.trainers import device
+from worker.trainers import cifar10_fast, device
 from worker.trainers.context import Diverged
 from worker.trainers.device import Plan
 from worker.trainers.step import is_captured
@@ -158,6 +159,26 @@ def _few(lab: Lab, clock: Clock, batch_size: int, plan: Plan) -> Timed:
     params = lab.params(batch_size)
     lab.ours({**params, "epochs": 1}, clock, plan)
     return lab.ours(params, clock, plan, most=_FEW)
+
+
+def fast(lab: Lab, clock: Clock) -> Rows:
+    """G9: the trainer cifar10-fast by its defaults, seed after seed; it stands beside nothing."""
+    sizes = {name: lab.size[name] for name in ("width", "train_images", "test_images")}
+    params = {**sizes, "epochs": min(10, lab.epochs), "batch_size": 1024 // lab.shrink}
+    lab.ours({**params, "epochs": 1}, clock, train=cifar10_fast.train)
+    found: list[Timed] = []
+    while len(found) < (_SEEDS if lab.shrink == 1 else 2):
+        try:
+            found.append(lab.ours({**params, "seed": len(found)}, clock, train=cifar10_fast.train))
+        except OutOfTime:
+            if not found:
+                raise
+            break
+    what = f"G9 cifar10-fast, {params['epochs']} epochs, {len(found)} seeds"
+    yield Figure(what=what, unit="s", values=[timed.whole_s for timed in found])
+    middle = mean(timed.accuracy for timed in found)
+    accuracies = [100 * timed.accuracy for timed in found]
+    yield Figure(what=f"{what}, test accuracy, mean {middle:.2%}", unit="%", values=accuracies)
 
 
 def parity(lab: Lab, clock: Clock, seen: dict[str, list[float]]) -> Rows:

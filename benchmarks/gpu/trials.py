@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -104,7 +104,12 @@ class Lab:
         return {**BEST, **self.size, "batch_size": batch_size // self.shrink, **changes}
 
     def ours(
-        self, params: Mapping[str, Any], clock: Clock, plan: Plan | None = None, most: int = 10_000
+        self,
+        params: Mapping[str, Any],
+        clock: Clock,
+        plan: Plan | None = None,
+        most: int = 10_000,
+        train: Callable[..., None] = cifar10.train,
     ) -> Timed:
         """One trial of hpq's trainer in this process.
 
@@ -113,7 +118,7 @@ class Lab:
         """
         desk = Desk(data=self.data, cache=self.cache, clock=clock, most=most)
         began = time.perf_counter()
-        cifar10.train(params, desk, plan or device.plan(self.place))
+        train(params, desk, plan or device.plan(self.place))
         ended = time.perf_counter()
         if len(desk.reports) < min(most, params["epochs"]):
             raise OutOfTime
