@@ -38,16 +38,20 @@ class Unreadable(OSError):
     """Raised where a file of a store cannot be read, although it is there."""
 
 
-class Files(Protocol):
-    """A place for files under relative names such as `a/b/c`."""
+class Readable(Protocol):
+    """A place from which files come under relative names such as `a/b/c`."""
+
+    def read(self, name: str) -> IO[bytes]:
+        """Open a file for reading."""
+
+
+class Files(Readable, Protocol):
+    """A place for files, under such names."""
 
     id: str
 
     def write(self, name: str) -> IO[bytes]:
         """Open a file for writing, its folders made."""
-
-    def read(self, name: str) -> IO[bytes]:
-        """Open a file for reading."""
 
     def names(self, folder: str) -> list[str]:
         """All files below a folder, relative to it; none where it is not there."""
@@ -121,7 +125,7 @@ def copy_in(folder: Path, names: list[str], files: Files, to: str, go_on: GoOn) 
     return False
 
 
-def copy_out(files: Files, name: str, path: Path, go_on: GoOn = lambda: True) -> bool:
+def copy_out(files: Readable, name: str, path: Path, go_on: GoOn = lambda: True) -> bool:
     """Copy one file of the store to a path, whole or not at all; False where `go_on` ended it.
 
     Raises:
@@ -144,7 +148,7 @@ def copy_out(files: Files, name: str, path: Path, go_on: GoOn = lambda: True) ->
 class _Source:
     """A file of a store, whose errors are told from those of the disk that it goes to."""
 
-    def __init__(self, files: Files, name: str) -> None:
+    def __init__(self, files: Readable, name: str) -> None:
         self._files, self._name = files, name
 
     def __enter__(self) -> _Source:

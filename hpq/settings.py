@@ -43,6 +43,7 @@ class Settings:
     lost_max: int = 3
     gpus_per_trial: int = 1
     trials_per_gpu: int = 1
+    cpus: int = 0  # a pod's request; 0 = not said
     allow: tuple[str, ...] = ()
     code: Path | None = None
     python: str = ""  # of programs; empty = the one on PATH
@@ -84,6 +85,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "lost_max": checks.count(1, 1000),
     "gpus_per_trial": checks.count(1, 64),
     "trials_per_gpu": checks.count(1, 64),
+    "cpus": checks.count(0, 4096),
     "allow": checks.lines,
     "code": lambda t: Path(t).expanduser(),
     "python": str,
@@ -119,6 +121,7 @@ ABOUT: Mapping[str, str] = {
     "lost_max": "losses without progress until a trial is poison",
     "gpus_per_trial": "GPUs for each trial",
     "trials_per_gpu": "trials that share a GPU",
+    "cpus": "cores that a pod asks for, whose share OMP_NUM_THREADS is",
     "allow": "code that workers here run unsigned, separated by ;",
     "code": "where an image has its programs",
     "python": "what runs programs (${interpreter}); unset: python on PATH, as with W&B",

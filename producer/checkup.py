@@ -29,10 +29,13 @@ from hpq.snapshot import Worker
 from hpq.view import View
 from producer.acl import DEFAULT_OFF, ROLES
 from producer.cluster import tunnel
+from producer.look.stores import OF_PODS
 from producer.look.takers import how_to_start
 from producer.look.text import trials_of
 from producer.server.embedded import attach
 from producer.session import tells_of
+
+_STORE = "HPQ_STORE=/a/directory/that/all/workers/see, or a URL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,13 +168,13 @@ def _workers(settings: Settings, redis: Redis) -> Iterator[Finding]:
 
 
 def _stores(workers: Sequence[Worker]) -> Iterator[Finding]:
-    without = [w.name for w in workers if w.store == "no"]
+    without = [w for w in workers if w.store == "no"]
     if without:
         yield Finding(
             level="note",
             what=f"{trials_of(len(without), 'worker')} of {len(workers)} without HPQ_STORE,"
-            f" such as {without[0]}: a trial that loses it starts again from its beginning",
-            remedy="HPQ_STORE=/a/directory/that/all/workers/see, or a URL",
+            f" such as {without[0].name}: a trial that loses it starts again from its beginning",
+            remedy=OF_PODS if any(w.pod for w in without) else _STORE,
         )
 
 
@@ -187,7 +190,7 @@ def _store(settings: Settings) -> Finding:
         return Finding(
             level="note",
             what="HPQ_STORE is not set here: checkpoints and artifacts are kept by `hpq run` alone",
-            remedy="HPQ_STORE=/a/directory/that/all/workers/see, or a URL",
+            remedy=_STORE,
         )
     place = redact(settings.store)
     try:

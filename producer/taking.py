@@ -20,7 +20,12 @@ def say_if_not_kept(session: Session, sweep: Sweep) -> None:
     if session.is_private and not sweep.keep:
         return  # `hpq run` comes next, most often, and has a store
     is_set = bool(session.settings.store) or session.is_private
-    reason = why_not_kept(sweep, session.view.workers(sweep.worker_class), is_set_here=is_set)
+    reason = why_not_kept(
+        sweep,
+        session.view.workers(sweep.worker_class),
+        is_set_here=is_set,
+        in_cluster=session.tunnel is not None,
+    )
     if reason:
         print(f"note: {reason}", file=sys.stderr)
 

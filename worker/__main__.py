@@ -53,7 +53,7 @@ def main() -> None:
         found = _slots(settings, args.workers, args.workers_on_cpu)[: args.count]
         hidden = secrets.take(settings.in_pod)
         monitor = Monitor(settings.port, settings.queue, len(found), settings.reap_s)
-        threads = devices.threads(len(found) * settings.gpus_per_trial, os.environ)
+        threads = devices.threads(len(found) * settings.gpus_per_trial, os.environ, settings.cpus)
         fleet = Fleet(
             found,
             os.environ,

@@ -12,6 +12,7 @@ from hpq.files import Files, GoOn, copy_in, is_inert, regular
 from hpq.trial import Artifacts
 
 TRIES_S = (0.0, 0.5, 2.0)  # pauses before each try to copy
+IN_PODS = "`hpq manifests … --with store`"  # what gives pods a store
 _MOST_FILES = 1_000
 Say = Callable[[str], None]
 
@@ -41,11 +42,19 @@ def keep(out: Path, files: Files | None, to: str, go_on: GoOn, say: Say) -> Arti
 
 def _stay(out: Path) -> str:
     """Where files are that no store has, and for how long."""
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return (
-            f"stay at {out}, in this pod, and go with it; `hpq manifests … --with store` keeps them"
-        )
+    if _is_in_pod():
+        return f"stay at {out}, in this pod, and go with it; {IN_PODS} keeps them"
     return f"stay at {out} on this machine"
+
+
+def no_store() -> str:
+    """What an attempt is told that could have gone on, had its worker a store."""
+    gives = f": {IN_PODS} gives pods one" if _is_in_pod() else ""
+    return f"there is no HPQ_STORE here{gives}"
+
+
+def _is_in_pod() -> bool:
+    return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
 
 
 def _copy(out: Path, names: list[str], files: Files, to: str, go_on: GoOn) -> str:

@@ -47,14 +47,16 @@ def idle(gpus: Sequence[str], per_trial: int) -> str:
     )
 
 
-def threads(processes: int, environ: Mapping[str, str]) -> str:
+def threads(processes: int, environ: Mapping[str, str], cpus: int = 0) -> str:
     """OMP_NUM_THREADS of each process that trains: an even share, unless the user has said.
 
-    A trial of several GPUs is a process for each.
+    A trial of several GPUs is a process for each. `cpus` is what a pod has asked for: its node's
+    cores are all to be seen from it, and are not its own.
     """
     if given := environ.get("OMP_NUM_THREADS"):
         return given
-    return str(max(1, len(os.sched_getaffinity(0)) // max(1, processes)))
+    there = len(os.sched_getaffinity(0))
+    return str(max(1, min(there, cpus or there) // max(1, processes)))
 
 
 def describe(device: str) -> str:

@@ -71,7 +71,7 @@ class Keeper:
         pointer = self._claim.checkpoint
         if pointer is None:
             if self._claim.attempt - self._claim.unbegun > 1:
-                none = "no checkpoint was kept" if self._files else "there is no HPQ_STORE here"
+                none = "no checkpoint was kept" if self._files else artifacts.no_store()
                 self._say(f"attempt {self._claim.attempt} starts from the beginning: {none}")
             return True
         why = in_time(lambda: self._fetch(pointer), self._is_told)

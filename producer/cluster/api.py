@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -94,12 +94,14 @@ class Api:
         )
         return bool(answer["status"].get("allowed"))
 
-    def stream(self, path: str, **query: str) -> Any:
-        """An open websocket, as port-forward has it."""
+    def stream(self, path: str, **query: str | Sequence[str]) -> Any:
+        """An open websocket, as port-forward and exec have it."""
+        import websocket  # noqa: PLC0415  # belongs to the kubernetes library
         from kubernetes.stream.ws_client import create_websocket  # noqa: PLC0415
         from websocket import WebSocketBadStatusException, WebSocketException  # noqa: PLC0415
 
-        url = f"wss{self.server.removeprefix('https')}{path}?{urlencode(query)}"
+        websocket.setdefaulttimeout(_READ_S)
+        url = f"wss{self.server.removeprefix('https')}{path}?{urlencode(query, doseq=True)}"
         headers = {**self._headers(), "sec-websocket-protocol": "v4.channel.k8s.io"}
         try:
             return create_websocket(self._configuration, url, headers)

@@ -138,7 +138,15 @@ def _workers(api: Api, crew: Crew, workers: Workers) -> Iterator[Finding]:
             remedy=f"raise the quota: kubectl -n {api.namespace} edit resourcequota, or hpq scale"
             f" {workers.there}",
         )
-    yield _good(f"{called}: {workers.wanted} pods wanted, {workers.ready} ready")
+    counts = f"{called}: {workers.wanted} pods wanted, {workers.ready} ready"
+    if workers.ready >= workers.wanted:
+        yield _good(counts)
+    else:
+        yield Finding(
+            level="note",
+            what=counts,
+            remedy=f"kubectl -n {api.namespace} logs deployment/{workers.name} says why",
+        )
     if name := autoscaler_of(api, workers.name):
         yield Finding(level="good", what=f"{name} decides how many pods {workers.name} has")
     for name in workers.settings:

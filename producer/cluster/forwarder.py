@@ -26,7 +26,6 @@ from producer.cluster.forward import Forward
 from producer.cluster.tunnel import Tunnel
 
 _FRESH_S = 30.0  # a password read so long ago is read again before the next connection
-_DIAL_S = 10.0
 
 
 class Secret:
@@ -168,9 +167,6 @@ def main() -> None:
     os.setsid()
     os.umask(0o077)
     try:
-        import websocket  # noqa: PLC0415  # belongs to the kubernetes library
-
-        websocket.setdefaulttimeout(_DIAL_S)
         until = _ends_of(wanted)
         forwarder = Forwarder(wanted)
     except HpqError as error:

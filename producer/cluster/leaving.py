@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Sequence
 from hpq.errors import NotFound, UserError
 from hpq.snapshot import Worker
 from hpq.store import Store
-from hpq.sweep import DEFAULT_CLASS
 from hpq.view import View
 from producer.cluster.api import Api
 from producer.cluster.objects import Pod, Workers
@@ -80,8 +79,7 @@ def _one(
     line = f"{workers.name}: {workers.wanted} → {plan.wanted} pods"
     line += f" ({', '.join(gone)} gone)" if gone else ""
     if not plan.wanted:
-        queue = "" if workers.queue == DEFAULT_CLASS else f" --queue {workers.queue}"
-        line += f"; `hpq scale N{queue}` brings some back"
+        line += f"; `hpq scale N{workers.flag}` brings some back"
     if left := sorted(stay & set(pods)):
         line += f"; still there, drained: {', '.join(left)}; `hpq drain --undo` lets them work"
     return line

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hpq.sweep import DEFAULT_CLASS
+
 COST = "controller.kubernetes.io/pod-deletion-cost"
 GPU = "nvidia.com/gpu"
 CONTAINER = "worker"
@@ -19,6 +21,7 @@ _SAYS_NOTHING = ("ContainerCreating", "PodInitializing", "")
 _COUNT = re.compile(r"^\d+ ")
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: ([^,]+), used: ([^,]+), limited: ([^,]+)")
 _LONGEST = 160
+_BY_SIGNAL = 128  # exit codes above it, as shells have them
 
 Object = Mapping[str, Any]
 
@@ -53,6 +56,12 @@ class Workers:
     image: str = ""
     gpus: int = 0  # of each pod
     settings: tuple[str, ...] = ()  # the ConfigMaps that its pods read at their start
+    autoscaler: str = ""  # who wants none, where none are wanted: "ScaledObject NAME", "HPA NAME"
+
+    @property
+    def flag(self) -> str:
+        """What `hpq scale N` needs to mean it: " --queue CLASS", "" for the class `default`."""
+        return "" if self.queue == DEFAULT_CLASS else f" --queue {self.queue}"
 
 
 def pod_of(raw: Object, events: Iterable[Object] = ()) -> Pod:
@@ -87,7 +96,7 @@ def workers_of(raw: Object) -> Workers:
     spec, status = raw["spec"], raw.get("status", {})
     template = spec["template"]
     labels = spec["selector"].get("matchLabels", {})
-    worker = _container(template["spec"])
+    worker = container_of(template["spec"])
     limits = worker.get("resources", {}).get("limits", {})
     return Workers(
         name=raw["metadata"]["name"],
@@ -112,13 +121,14 @@ def queue_of(meta: Object, spec: Object) -> str:
     told = meta.get("labels", {}).get("hpq/queue")
     if told:
         return str(told)
-    for one in _container(spec).get("env", ()):
+    for one in container_of(spec).get("env", ()):
         if one["name"] == "HPQ_QUEUE" and one.get("value"):
             return str(one["value"])
     return "default"
 
 
-def _container(spec: Object) -> Object:
+def container_of(spec: Object) -> Object:
+    """The container of a pod that is the worker."""
     containers = spec["containers"]
     found: Object = next((c for c in containers if c["name"] == CONTAINER), containers[0])
     return found
@@ -187,6 +197,8 @@ def _ended(over: Object | None, limit: str) -> str:
     if over.get("reason") == "OOMKilled":
         return f"OOMKilled (memory limit {limit})" if limit else "OOMKilled"
     code = int(over.get("exitCode", 0))
+    if code > _BY_SIGNAL:  # the last line of its log tells of something else
+        return f"its container was ended by signal {code - _BY_SIGNAL}"
     said = str(over.get("message", "")).strip().splitlines()
     why = said[-1] if said else f"{over.get('reason', 'ended')}, exit code {code}"
     return _short(f"its container ended: {why}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hpq.errors import Forbidden, HpqError, NotFound
@@ -31,13 +31,17 @@ class Crew:
 
 
 def look(api: Api) -> Crew:
-    """Two or three requests; events are asked for only where a pod's status does not say enough.
+    """Two to four requests: events are asked for only where a pod's status does not say enough,
+    and autoscalers where a Deployment is scaled to 0.
 
     Raises:
         NotFound: hpq has no Deployment there.
         HpqError: as `Api`.
     """
-    found = tuple(workers_of(raw) for raw in deployments(api))
+    found = [workers_of(raw) for raw in deployments(api)]
+    if not all(one.wanted for one in found):
+        names = autoscalers(api)
+        found = [one if one.wanted else _decided(one, names) for one in found]
     raws = api.get(api.of("pods"), labelSelector=WORKERS)["items"]
     raws = [raw for raw in raws if not is_past(raw)]
     pods = [pod_of(raw) for raw in raws]
@@ -50,7 +54,7 @@ def look(api: Api) -> Crew:
     return Crew(
         context=api.context,
         namespace=api.namespace,
-        workers=found,
+        workers=tuple(found),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
         at=time.monotonic(),
     )
@@ -69,18 +73,30 @@ def deployments(api: Api) -> list[Any]:
 
 def autoscaler_of(api: Api, name: str) -> str:
     """Who sets the replicas of a Deployment, as "ScaledObject hpq-worker"; "" for nobody else."""
+    return autoscalers(api).get(name, "")
+
+
+def autoscalers(api: Api) -> dict[str, str]:
+    """The same for all Deployments that have one, by their names; a paused KEDA counts as none."""
     try:
         found = api.get(
             f"/apis/autoscaling/v2/namespaces/{api.namespace}/horizontalpodautoscalers"
         )["items"]
     except HpqError:  # may not be asked for: then nobody is told
-        return ""
+        return {}
+    names = {}
     for one in found:
         target = one["spec"]["scaleTargetRef"]
-        if (target["kind"], target["name"]) == ("Deployment", name):
+        if target["kind"] == "Deployment":
             keda = one["metadata"].get("labels", {}).get("scaledobject.keda.sh/name")
-            return f"ScaledObject {keda}" if keda else f"HPA {one['metadata']['name']}"
-    return ""
+            names[target["name"]] = (
+                f"ScaledObject {keda}" if keda else f"HPA {one['metadata']['name']}"
+            )
+    return names
+
+
+def _decided(one: Workers, names: Mapping[str, str]) -> Workers:
+    return replace(one, autoscaler=names.get(one.name, ""))
 
 
 def _says_too_little(pod: Pod) -> bool:

@@ -19,7 +19,7 @@ from producer.cluster.api import Api
 from producer.cluster.objects import COST, Pod, Workers
 from producer.cluster.pods import Crew, look
 from producer.cluster.stakes import stakes_of, workers_in
-from producer.cluster.victims import Stake, Stakes, cost, unknown, victims
+from producer.cluster.victims import Agreement, Stake, Stakes, cost, unknown, victims
 
 DRAIN_MS = 60_000  # how long chosen workers take nothing, should nothing come of it
 _SETTLE_S = 20.0
@@ -41,6 +41,11 @@ class Plan:
     def stops(self) -> dict[str, Sequence[Stake]]:
         """The pods that go although they are at work, and at what."""
         return {p.name: self.stakes[p.name] for p in self.going if self.stakes.get(p.name)}
+
+    @property
+    def trials(self) -> set[str]:
+        """The trials among these."""
+        return {stake.trial for stakes in self.stops.values() for stake in stakes}
 
 
 class Scaling:
@@ -67,7 +72,7 @@ class Scaling:
         pods = pods_of(crew, workers)
         return self._plan(workers, pods, wanted, {}, lambda _: first)
 
-    def again(self, plan: Plan, told: Mapping[str, str], agreed: Collection[str]) -> Plan:
+    def again(self, plan: Plan, told: Mapping[str, str], agreed: Agreement) -> Plan:
         """The plan as it is now; `told` is what its workers were found at since.
 
         A pod that was to go still is, unless it was given a trial whose end nobody agreed to:
@@ -75,11 +80,8 @@ class Scaling:
         """
 
         def first(stakes: Stakes) -> set[str]:
-            return {
-                pod.name
-                for pod in plan.going
-                if all(stake.trial in agreed for stake in stakes.get(pod.name, ()))
-            }
+            going = (pod.name for pod in plan.going)
+            return {name for name in going if agreed.covers(name, stakes.get(name, ()))}
 
         pods = pods_of(look(self._api), plan.workers)
         return self._plan(plan.workers, pods, plan.wanted, told, first)

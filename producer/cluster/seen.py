@@ -33,16 +33,25 @@ class Pods:
         )
         self._crew: Crew | None = None
         self._thread: threading.Thread | None = None
-        self._looked = threading.Event()
+        self._looked, self._has_waited, self._asked_at = threading.Event(), False, 0.0
         self.why = ""
 
-    def crew(self, workers: Sequence[Worker]) -> Crew | None:
-        """The newest look, if it is at this Redis's pods; the first call begins to look."""
+    @property
+    def in_cluster(self) -> bool:
+        """True where Redis is reached by `hpq connect`: its workers are pods, seen or not."""
+        return self._tunnel is not None
+
+    def crew(self, workers: Sequence[Worker], *, wait: bool = False) -> Crew | None:
+        """The newest look, if it is at this Redis's pods; the first call begins to look.
+
+        With `wait` it waits a little for the first look, once.
+        """
         if not self._can or not (self._tunnel or any(w.pod for w in workers)):
             return None
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._loop, name="pods", daemon=True)
-            self._thread.start()
+        self._begin()
+        if wait and not self._has_waited:
+            self._has_waited = True
+            self._looked.wait(_FIRST_S)
         crew = self._crew
         if crew is None or time.monotonic() - crew.at > STALE_S:
             return None
@@ -51,19 +60,25 @@ class Pods:
 
     def crew_now(self, workers: Sequence[Worker]) -> Crew | None:
         """As `crew`, after waiting a little for the first look."""
-        self.crew(workers)
-        if self._thread is not None:
-            self._looked.wait(_FIRST_S)
-            self.close()
-        return self.crew(workers)
+        crew = self.crew(workers, wait=True)
+        self.close()
+        return crew
 
     def close(self) -> None:
         """Look no more."""
         self._stop.set()
 
+    def _begin(self) -> None:
+        self._asked_at = time.monotonic()
+        if (self._thread is None or not self._thread.is_alive()) and not self._stop.is_set():
+            self._has_waited = False
+            self._looked.clear()
+            self._thread = threading.Thread(target=self._loop, name="pods", daemon=True)
+            self._thread.start()
+
     def _loop(self) -> None:
         api: Api | None = None
-        while not self._stop.is_set():
+        while not self._stop.is_set() and time.monotonic() - self._asked_at < STALE_S:
             try:
                 api = api or self._open()
                 self._crew, self.why = look(api), ""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -211,7 +212,7 @@ def stop(home: Path) -> Tunnel | None:
 
 def kubectl_in(context: str, namespace: str) -> str:
     """How a command of kubectl's begins that is told to people."""
-    return f"kubectl --context {context} -n {namespace}"
+    return f"kubectl --context {shlex.quote(context)} -n {namespace}"
 
 
 def _all(home: Path) -> Iterator[Tunnel]:
@@ -222,7 +223,7 @@ def _all(home: Path) -> Iterator[Tunnel]:
 
 
 def _choice(tunnel: Tunnel) -> str:
-    return f" --context {tunnel.context} --namespace {tunnel.namespace}"
+    return f" --context {shlex.quote(tunnel.context)} --namespace {tunnel.namespace}"
 
 
 def _private(path: str, flags: int) -> int:

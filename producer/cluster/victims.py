@@ -8,7 +8,7 @@ followed here, so that what is said before is what happens.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from producer.cluster.objects import Pod
 
@@ -38,6 +38,36 @@ def unknown(pod: str) -> Stake:
 
 
 Stakes = Mapping[str, Sequence[Stake]]  # by the pod's name
+
+
+@dataclass(slots=True)
+class Agreement:
+    """What somebody agreed to stop: trials, and in their pods whatever loses no more.
+
+    A short trial may end while the question is read, and its pod then has the next one.
+    """
+
+    trials: set[str] = field(default_factory=set)
+    limits_ms: dict[str, int] = field(default_factory=dict)
+
+    def add(self, stops: Stakes) -> None:
+        """Agree to all of these."""
+        for pod, stakes in stops.items():
+            self.trials |= {stake.trial for stake in stakes}
+            lost_ms = sum(stake.unsaved_ms for stake in stakes)
+            self.limits_ms[pod] = max(lost_ms, self.limits_ms.get(pod, 0))
+
+    def covers(self, pod: str, stakes: Sequence[Stake]) -> bool:
+        """True where that was agreed to for this pod."""
+        fresh = [stake for stake in stakes if stake.trial not in self.trials]
+        lost_ms = sum(stake.unsaved_ms for stake in fresh)
+        return not fresh or (
+            all(stake.is_known for stake in fresh) and lost_ms <= self.limits_ms.get(pod, -1)
+        )
+
+    def covers_all(self, stops: Stakes) -> bool:
+        """True where nothing is among these that was not agreed to."""
+        return all(self.covers(pod, stakes) for pod, stakes in stops.items())
 
 
 def cost(stakes: Sequence[Stake]) -> int:

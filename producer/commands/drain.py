@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
-from hpq.errors import NotFound, UserError
+from hpq.errors import Held, NotFound, UserError
 from hpq.snapshot import Worker
 from producer.cluster.api import Api
 from producer.cluster.leaving import Leaving, chosen, let_go
@@ -33,6 +34,9 @@ def drain(
     all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Let them take trials again.")] = False,
     stay: Annotated[bool, typer.Option("--stay", help="Let drained pods stay.")] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait for what runs; 0: without limit.")
+    ] = 0.0,
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
@@ -55,7 +59,7 @@ def drain(
                 raise NotFound(f"no worker is alive: there is no drain to undo; {_NEW}")
             talk(f"no worker is alive; {_NEW}")
         elif api is not None:
-            _see_off(api, session, them, pods)
+            _see_off(api, session, them, pods, timeout)
         elif not undo:
             talk("they stay, drained: stop them where they run, or `hpq drain --undo`")
 
@@ -78,9 +82,16 @@ def _words(at: str | None, undo: bool) -> str:
     return f"ends {clean(at)}, and takes nothing more" if at else "idle, and takes nothing more"
 
 
-def _see_off(api: Api, session: Session, them: list[Worker], pods: set[str]) -> None:
-    """Wait for the end of what runs; each pod goes when all its workers are done."""
+def _see_off(
+    api: Api, session: Session, them: list[Worker], pods: set[str], timeout: float
+) -> None:
+    """Wait for the end of what runs; each pod goes when all its workers are done.
+
+    Raises:
+        Held: some still run after `timeout` seconds; 0 is no limit.
+    """
     leaving, gone = Leaving(session.view, store_of(session), [w.name for w in them]), set[str]()
+    until = time.monotonic() + (timeout or math.inf)
     while True:
         busy = leaving.look()
         done = pods - {w.pod for w in busy} - gone
@@ -90,8 +101,23 @@ def _see_off(api: Api, session: Session, them: list[Worker], pods: set[str]) -> 
         gone |= done
         if not busy:
             return
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            raise Held(_late(busy, timeout))
         try:
-            time.sleep(_POLL_S)
+            time.sleep(min(_POLL_S, left_s))
         except KeyboardInterrupt:
             talk(f"{trials_of(len(busy), 'worker')} still at work and draining; --undo ends that")
             raise
+
+
+def _late(busy: list[Worker], timeout: float) -> str:
+    """What still runs after so long, and how to go on."""
+    one = len(busy) == 1
+    who = ", ".join(f"{clean(w.name)}, at {clean(w.trial or '?')}" for w in busy[:3])
+    names = " ".join(clean(w.name) for w in busy)
+    return (
+        f"after {timeout:g} s {trials_of(len(busy), 'worker')} {'is' if one else 'are'} still at"
+        f" work: {who}{' …' if busy[3:] else ''}; `hpq drain {names}` goes on waiting, with"
+        f" `--undo` {'it takes' if one else 'they take'} trials again"
+    )

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import posixpath
-import shlex
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hpq.errors import HpqError, NotFound, OutOfReach, UserError
-from hpq.files import Gone, Unreadable, copy_out, is_inert, location, open_files
+from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
+from hpq.files import Gone, Readable, Unreadable, copy_out, is_inert, location, open_files
 from hpq.passwords import redact
 from hpq.trial import Artifacts, Trial, TrialId
 from producer.cluster.api import Api
-from producer.cluster.pods import deployments
 from producer.cluster.tunnel import Tunnel
+from producer.cluster.volume import Volume, by_hand, volume_of
 from producer.look.describe import artifact_lines
 from producer.look.out import show_lines, talk
+from producer.look.stores import OF_PODS
 from producer.look.text import clean
 from producer.lookup import find
 from producer.session import Session, open_session
@@ -40,7 +39,8 @@ def get(
         trial = _trial(session, what)
         left = trial.artifacts
         if left is None:
-            raise NotFound(f"{trial.id} left no files; {_why_none(trial)}")
+            in_cluster = session.tunnel is not None
+            raise NotFound(f"{trial.id} left no files; {_why_none(trial, in_cluster)}")
         if name is None:
             return show_lines(artifact_lines(trial))
         if name not in left.files or not is_inert(name):
@@ -63,7 +63,7 @@ def _trial(session: Session, what: str) -> Trial:
     return best[0]
 
 
-def _why_none(trial: Trial) -> str:
+def _why_none(trial: Trial, in_cluster: bool) -> str:
     if not trial.state.is_terminal:
         return f"it is {trial.state}, and files are there once a trial has ended"
     if trial.gone == "keep":
@@ -71,7 +71,8 @@ def _why_none(trial: Trial) -> str:
     if trial.gone:
         return "its files were deleted with the sweep, before it was restored"
     lines = "its worker had no HPQ_STORE or could not copy them: `hpq logs` says where they lie"
-    return f"it saved none, or {lines}"
+    gives = f"; pods get a store by {OF_PODS}" if in_cluster else ""
+    return f"it saved none, or {lines}{gives}"
 
 
 def _target(name: str, out: Path | None, force: bool) -> Path:
@@ -84,6 +85,22 @@ def _target(name: str, out: Path | None, force: bool) -> Path:
 
 
 def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
+    files, where = _source(session, left, name, path)
+    try:
+        copy_out(files, f"{left.path}/{name}", path)
+    except Gone:
+        raise NotFound(f"{where} no longer has {clean(name)}: it was deleted there") from None
+    except Unreadable as error:
+        again = ""
+        if isinstance(files, Volume):
+            again = f"; again, or by hand: {by_hand(files.api, f'{left.path}/{name}', str(path))}"
+        raise UserError(f"{where}: {clean(str(error))}{again}") from None
+    except OSError as error:
+        raise UserError(f"{clean(name)} cannot be copied to {path}: {error}") from None
+
+
+def _source(session: Session, left: Artifacts, name: str, path: Path) -> tuple[Readable, str]:
+    """The store that has the file, and how it is called."""
     place = location(session.settings)
     try:
         files = open_files(place)
@@ -91,37 +108,25 @@ def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
         raise OutOfReach(
             f"the store {redact(place)}: {error}; set HPQ_STORE as the workers have it"
         ) from None
-    if files.id != left.store:
-        if session.tunnel and not session.settings.store:
-            raise UserError(_in_the_cluster(session.tunnel, f"{left.path}/{name}", path))
-        raise UserError(
-            f"{clean(name)} is in store {clean(left.store)}, and {redact(place)} is store"
-            f" {files.id}; set HPQ_STORE as the workers have it"
-        )
-    try:
-        copy_out(files, f"{left.path}/{name}", path)
-    except Gone:
-        raise NotFound(
-            f"store {files.id} ({redact(place)}) no longer has {clean(name)}: it was deleted there"
-        ) from None
-    except Unreadable as error:
-        raise UserError(f"store {files.id} ({redact(place)}): {error}") from None
-    except OSError as error:
-        raise UserError(f"{clean(name)} cannot be copied to {path}: {error}") from None
-
-
-def _in_the_cluster(tunnel: Tunnel, kept: str, path: Path) -> str:
-    """How a file comes out of a store that only pods see: a claim of the cluster."""
-    deployment, folder = "hpq-worker", "/store"
-    with suppress(HpqError):  # then where the manifests have it
-        for one in deployments(Api(tunnel.context, tunnel.namespace)):
-            for mount in one["spec"]["template"]["spec"]["containers"][0].get("volumeMounts", ()):
-                if mount["name"] == "store":
-                    deployment, folder = one["metadata"]["name"], mount["mountPath"]
-    words = ["kubectl", "--context", tunnel.context, "-n", tunnel.namespace, "exec"]
-    words += [f"deploy/{deployment}", "--", "cat", f"{folder}/{kept}"]
-    return (
-        f"{clean(posixpath.basename(kept))} is in the cluster's store, which this machine does not"
-        f" see; while a worker runs: {clean(shlex.join(words))} > {clean(shlex.quote(str(path)))}"
-        "; where the workers' HPQ_STORE is a URL, set it here, too"
+    if files.id == left.store:
+        return files, f"store {files.id} ({redact(place)})"
+    if session.tunnel and not session.settings.store:
+        volume = _in_the_cluster(session.tunnel, left, name, path)
+        return volume, f"store {volume.id} (in pod {volume.pod}, {clean(volume.folder)})"
+    raise UserError(
+        f"{clean(name)} is in store {clean(left.store)}, and {redact(place)} is store"
+        f" {files.id}; set HPQ_STORE as the workers have it"
     )
+
+
+def _in_the_cluster(tunnel: Tunnel, left: Artifacts, name: str, path: Path) -> Volume:
+    """The store where it is a volume of the cluster that this machine is connected to."""
+    where = f"{clean(name)} is in store {clean(left.store)}, which this machine does not see"
+    try:
+        api = Api(tunnel.context, tunnel.namespace)
+        return volume_of(api, left)
+    except Forbidden as error:
+        line = by_hand(api, f"{left.path}/{name}", str(path))
+        raise Forbidden(f"{where}, and {error}; somebody who may: {line}") from None
+    except NotFound as error:
+        raise NotFound(f"{where}, and {error}") from None

@@ -14,6 +14,7 @@ from producer.cluster.opening import Opened, open_cluster
 from producer.cluster.pods import autoscaler_of, look
 from producer.cluster.scaling import Plan, Scaling
 from producer.cluster.tunnel import kubectl_in
+from producer.cluster.victims import Agreement
 from producer.commands.options import Context, Namespace
 from producer.look.out import talk
 from producer.look.text import clean, duration, trials_of
@@ -64,18 +65,20 @@ def _agreed(scaling: Scaling, plan: Plan, opened: Opened, yes: bool) -> Plan:
         talk(f"what the pods are at is not known: {opened.why}")
         ask(f"Let {trials_of(len(plan.going), 'pod')} go all the same?", yes)
         return plan
-    shown: set[str] = set()
+    agreed = Agreement()
     for _ in range(_TRIES):
-        stops = {stake.trial for stakes in plan.stops.values() for stake in stakes}
-        if not stops <= shown:
+        if not agreed.covers_all(plan.stops):
             _say(plan)
+            talk("a stopped trial goes to the front of its queue, and no attempt is charged")
             ask(_question(plan), yes)
-            shown |= stops
+            agreed.add(plan.stops)
         told = scaling.hold(plan)
-        new = scaling.again(plan, told, shown)
+        new = scaling.again(plan, told, agreed)
         going, before = ({p.name for p in one.going} for one in (new, plan))
-        fresh = {stake.trial for stakes in new.stops.values() for stake in stakes}
-        if going == before and fresh <= shown:
+        if going == before and agreed.covers_all(new.stops):
+            if not new.trials <= agreed.trials:
+                talk("meanwhile others began in these pods:")
+                _say(new)
             return new
         scaling.let_go(plan)
         plan = new
@@ -106,7 +109,6 @@ def _say(plan: Plan) -> None:
                 f"{clean(pod)} stops {clean(stake.trial)}, {duration(stake.ran_ms)} in: at most"
                 f" {duration(stake.unsaved_ms)} lost, since {since}"
             )
-    talk("a stopped trial goes to the front of its queue, and no attempt is charged")
 
 
 def _mind_autoscaler(opened: Opened, plan: Plan) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import closing
 from typing import Annotated
 
 import typer
 
 from hpq.errors import Held
 from hpq.snapshot import Snapshot
+from producer.cluster.seen import Pods
 from producer.completion import sweep_ids
 from producer.look.follow import follow, stands
-from producer.look.lines import not_taken, say_verdict
+from producer.look.lines import say_verdict, why_waits
 from producer.look.out import show_json, talk
 from producer.look.outcome import exit_code
 from producer.look.records import sweep_record
@@ -31,17 +33,17 @@ def wait(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,
 ) -> None:
     """Block until a sweep is over: exit code 0 all well, 1 some failed, 5 held or timed out."""
-    with open_session() as session:
+    with open_session() as session, closing(Pods(session)) as seen:
         sid = session.view.resolve(sweep, session.settings.user)
         deadline, told = None if timeout is None else time.monotonic() + timeout, ""
         for change in follow(session.view, sid):
-            told = _tell(change.snapshot, told)
+            told = _tell(change.snapshot, seen, told)
             is_late = deadline is not None and time.monotonic() > deadline
             if as_json and (is_late or stands(change.snapshot)):
                 best = change.snapshot.best
                 show_json(sweep_record(change.snapshot.sweep, best[0].objective if best else None))
             if stands(change.snapshot):
-                say_verdict(change.snapshot, sys.stderr)
+                say_verdict(change.snapshot, sys.stderr, told or None)
                 raise typer.Exit(exit_code(change.snapshot.sweep))
             if is_late:
                 counts = change.snapshot.sweep.counts
@@ -50,9 +52,9 @@ def wait(
                 )
 
 
-def _tell(shot: Snapshot, told: str) -> str:
+def _tell(shot: Snapshot, seen: Pods, told: str) -> str:
     """Say once why nobody takes the sweep."""
-    why = not_taken(shot) if shot.sweep.counts.waits else None
+    why = why_waits(shot, seen)
     if why and why != told:
         talk(f"hpq: {why}")
     return why or ""

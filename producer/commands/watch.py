@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -47,7 +48,7 @@ def watch(
         if once:
             return _frame(session, sid)
         if lines:
-            print_lines(session.view, sid, sys.stdout)
+            print_lines(session, sid, sys.stdout)
         else:
             watch_sweep(session, sid, until_done=until_done)
         if until_done or lines or not sys.stdout.isatty():
@@ -56,14 +57,16 @@ def watch(
 
 def _frame(session: Session, sid: str) -> None:
     look = look_of(sys.stdout, os.environ)
-    see = Pods(session).crew_now
-    scene = read_scene(session.view, sid, look, see=see, is_live=False)
+    with closing(Pods(session)) as seen:
+        scene = read_scene(session.view, sid, look, seen=seen, is_live=False)
     for line in frame(scene, look.columns, look.rows):
         print(paint(line, look))
 
 
 def _data(session: Session, sid: str) -> None:
     shot = session.view.snapshot(sid, _MOST, top=20, recent=20)
-    crew = Pods(session).crew_now(shot.workers)
-    record = snapshot_record(shot, needs_you(shot, not_taken(shot, crew)), estimate(shot))
+    seen = Pods(session)
+    crew = seen.crew_now(shot.workers)
+    why = not_taken(shot, crew, in_cluster=seen.in_cluster)
+    record = snapshot_record(shot, needs_you(shot, why), estimate(shot))
     show_json({**record, "cluster": crew_record(crew) if crew else None})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
+from contextlib import closing
 from dataclasses import replace
 from typing import TextIO
 
@@ -13,6 +14,7 @@ from hpq.sweep import SweepState
 from hpq.unreported import doubt
 from hpq.view import View
 from producer.cluster.pods import Crew
+from producer.cluster.seen import Pods
 from producer.look import pods
 from producer.look.event_lines import event_line, running_line
 from producer.look.follow import Change, follow, stands
@@ -21,6 +23,7 @@ from producer.look.takers import why_full, why_not_taken
 from producer.look.terminal import look_of
 from producer.look.text import clean
 from producer.look.verdict import needs_you, note, verdict
+from producer.session import Session
 
 _RUNNING = 16  # running trials that the lines begin with, and whose phases they tell
 _WIDE = 10_000  # columns of a line that is not to be broken
@@ -28,25 +31,32 @@ _WIDE = 10_000  # columns of a line that is not to be broken
 Leave = Callable[[], object | None]
 
 
-def say_verdict(shot: Snapshot, stream: TextIO) -> None:
-    """The verdict and what needs the user, as lines on the normal screen."""
+def say_verdict(shot: Snapshot, stream: TextIO, why: str | None) -> None:
+    """The verdict and what needs the user, as lines; `why` is what `not_taken` said."""
     look = look_of(stream, os.environ)
     if not look.tty:  # whoever reads a pipe has no columns, and greps for whole lines
         look = replace(look, columns=_WIDE)
     lines = verdict(shot, look.columns)
-    for text in needs_you(shot, not_taken(shot)):
+    for text in needs_you(shot, why):
         lines += note(text, look.columns)
     for line in lines:
         print(paint(line, look), file=stream)
     stream.flush()
 
 
-def print_lines(view: View, sid: str, stream: TextIO, leave: Leave = lambda: None) -> SweepState:
+def print_lines(
+    session: Session, sid: str, stream: TextIO, leave: Leave = lambda: None
+) -> SweepState:
     """A line an event until the sweep is over or held, or `leave` gives a reason; then the verdict.
 
     Raises:
         NotFound: the sweep is not there, or was removed meanwhile.
     """
+    with closing(Pods(session)) as seen:
+        return _print_lines(session.view, sid, stream, leave, seen)
+
+
+def _print_lines(view: View, sid: str, stream: TextIO, leave: Leave, seen: Pods) -> SweepState:
     changes = follow(view, sid, rows=_RUNNING)
     shot = next(changes).snapshot
     print(plain(flow(verdict(shot, _WIDE)[:1], _WIDE)[0]), file=stream)
@@ -57,7 +67,8 @@ def print_lines(view: View, sid: str, stream: TextIO, leave: Leave = lambda: Non
     told: set[str] = set()
     begun = {t.id.number for t in shot.running}  # whose start the lines have told or passed over
     while True:
-        for text in _notes(shot, begun):
+        stuck = why_waits(shot, seen)
+        for text in _notes(shot, begun, stuck):
             if text not in told:
                 print(text, file=stream)
             told.add(text)
@@ -69,7 +80,7 @@ def print_lines(view: View, sid: str, stream: TextIO, leave: Leave = lambda: Non
         for text in _event_lines(view, change):
             print(text, file=stream)
         begun |= {event.trial for event in change.events}
-    say_verdict(shot, stream)
+    say_verdict(shot, stream, stuck)
     return shot.sweep.state
 
 
@@ -80,21 +91,33 @@ def _event_lines(view: View, change: Change) -> list[str]:
     return [event_line(event, trials.get(event.trial), sweep) for event in change.events]
 
 
-def _notes(shot: Snapshot, begun: Collection[int]) -> list[str]:
+def _notes(shot: Snapshot, begun: Collection[int], stuck: str | None) -> list[str]:
     """What is told once: phases of trials before their first step, and what keeps the sweep."""
     # Only of trials that have begun in the lines: the snapshot may be ahead of the events.
     early = [t for t in shot.running if t.phase and not t.step and t.id.number in begun]
     out = [f"#{t.id.number} {clean(t.phase)}" for t in early]
-    stuck = not_taken(shot) if shot.sweep.counts.waits else None
     unmet = clean(doubt(shot.sweep, shot.running, shot.best))
     return [*out, *(f"! {text}" for text in (stuck, unmet) if text)]
 
 
-def not_taken(shot: Snapshot, crew: Crew | None = None) -> str | None:
-    """Why no trial of the sweep starts, with the remedy: a full server, or no worker for it."""
+def why_waits(shot: Snapshot, seen: Pods) -> str | None:
+    """As `not_taken`, of a sweep that waits; where no worker is there, by a look at the pods."""
+    if not shot.sweep.counts.waits:
+        return None
+    crew = None if shot.workers else seen.crew(shot.workers, wait=True)
+    return not_taken(shot, crew, in_cluster=seen.in_cluster)
+
+
+def not_taken(shot: Snapshot, crew: Crew | None = None, *, in_cluster: bool = False) -> str | None:
+    """Why no trial of the sweep starts, with the remedy: a full server, or no worker for it.
+
+    `in_cluster` where Redis is reached by `hpq connect`, whether pods are seen or not.
+    """
     if full := why_full(shot.room):
         return full
     waits = shot.sweep.counts.waits and not shot.workers
     if crew and waits and (nobody := pods.why_nobody(crew, shot.sweep.worker_class)):
         return nobody
-    return why_not_taken(shot.sweep, shot.workers, SHIPPED, in_cluster=crew is not None)
+    return why_not_taken(
+        shot.sweep, shot.workers, SHIPPED, in_cluster=in_cluster or crew is not None
+    )

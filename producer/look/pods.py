@@ -9,6 +9,7 @@ from typing import Any
 from hpq.snapshot import Worker
 from producer.cluster.objects import Pod, Workers
 from producer.cluster.pods import Crew
+from producer.cluster.tunnel import kubectl_in
 from producer.look.style import Line, Span, Style
 from producer.look.tables import Column, lay
 from producer.look.text import clean, trials_of
@@ -58,7 +59,7 @@ def why_nobody(crew: Crew, queue: str) -> str | None:
             f" Deployment for it (it has {there})"
         )
     if workers.wanted == 0:
-        return f"no worker is alive: Deployment {workers.name} is scaled to 0; `hpq scale 1`"
+        return f"no worker is alive: {_none_wanted(crew, workers)}"
     if workers.reason:
         return f"no worker is alive: Deployment {workers.name}: {clean(workers.reason)}"
     pods = [pod for pod in crew.pods if pod.queue == queue and pod.phase != "Terminating"]
@@ -69,14 +70,36 @@ def why_nobody(crew: Crew, queue: str) -> str | None:
     return f"no worker is alive yet: {trials_of(len(pods), 'pod')} starting" if pods else None
 
 
+def _none_wanted(crew: Crew, workers: Workers) -> str:
+    """Who wants no pod of a Deployment, and what to do."""
+    kind, _, name = workers.autoscaler.partition(" ")
+    if kind == "ScaledObject":
+        kubectl = kubectl_in(crew.context, crew.namespace)
+        return (
+            f"{workers.autoscaler} decides how many pods Deployment {workers.name} has, and has"
+            f" made it 0; why: {kubectl} describe scaledobject {name}"
+        )
+    scale = f"`hpq scale 1{workers.flag}`"
+    if kind:
+        return (
+            f"Deployment {workers.name} is scaled to 0, from where {workers.autoscaler} scales"
+            f" nothing up; {scale}, and it goes on from there"
+        )
+    return f"Deployment {workers.name} is scaled to 0; {scale}"
+
+
 def crew_record(crew: Crew) -> dict[str, Any]:
     """For `--json`."""
     return {
         "context": crew.context,
         "namespace": crew.namespace,
-        "deployments": [{**asdict(one), "reason": one.reason or None} for one in crew.workers],
+        "deployments": [_workers_record(one) for one in crew.workers],
         "pods": [_record(pod) for pod in crew.pods],
     }
+
+
+def _workers_record(one: Workers) -> dict[str, Any]:
+    return {**asdict(one), "reason": one.reason or None, "autoscaler": one.autoscaler or None}
 
 
 def _record(pod: Pod) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from hpq.snapshot import Worker
 from hpq.sweep import Sweep
@@ -10,12 +10,16 @@ from hpq.sweep import Sweep
 _SHORT_S = 600.0  # of a timeout: what is lost of such a trial is not worth a line
 _LOSES = "a trial that loses its worker starts again from its beginning"
 _REMEDY = "set it to a directory that all of them see, or a URL"
+OF_PODS = "`hpq manifests … --with store`, or a URL as their HPQ_STORE"  # how pods get one
 
 
-def why_not_kept(sweep: Sweep, workers: Iterable[Worker], *, is_set_here: bool) -> str | None:
+def why_not_kept(
+    sweep: Sweep, workers: Sequence[Worker], *, is_set_here: bool, in_cluster: bool = False
+) -> str | None:
     """One line where trials could lose hours for want of a store; None where nothing is to say.
 
     Live workers say whether they have one; where there are none yet, HPQ_STORE here is the sign.
+    `in_cluster` where Redis is reached by `hpq connect`, so that workers are pods.
     """
     if not sweep.keep and 0 < sweep.timeout_s <= _SHORT_S:
         return None
@@ -33,4 +37,5 @@ def why_not_kept(sweep: Sweep, workers: Iterable[Worker], *, is_set_here: bool) 
         have = "has" if without == 1 else "have"
         who = f"{without} of {len(told)} live workers {have} no HPQ_STORE:"
     kept = ", and `keep` keeps nothing" if sweep.keep else ""
-    return f"{who} {_LOSES}{kept}; {_REMEDY}"
+    in_pods = in_cluster or any(w.pod for w in workers if w.store == "no")
+    return f"{who} {_LOSES}{kept}; {f'give them one: {OF_PODS}' if in_pods else _REMEDY}"

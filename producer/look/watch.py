@@ -11,8 +11,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TextIO
 
@@ -20,10 +20,9 @@ from redis.exceptions import RedisError
 
 from hpq.connection import TRANSIENT, connect, short_reason
 from hpq.errors import HpqError
-from hpq.snapshot import Snapshot, Worker
+from hpq.snapshot import Snapshot
 from hpq.sweep import SweepState
 from hpq.view import View
-from producer.cluster.pods import Crew
 from producer.cluster.seen import Pods
 from producer.look.follow import BLOCK_MS, stands
 from producer.look.frame import Scene, frame
@@ -34,12 +33,7 @@ from producer.look.text import clean, duration
 from producer.look.trial_rows import MOST_CURVE
 from producer.session import Session
 
-See = Callable[[Sequence[Worker]], Crew | None]
 TICK_S, LEAST_GAP_S = 1.0, 0.25
-
-
-def _blind(_: Sequence[Worker]) -> Crew | None:
-    return None
 
 
 _STEPS = {"up": -1, "down": 1, "page up": -10, "page down": 10, "home": -(10**9), "end": 10**9}
@@ -68,22 +62,25 @@ def watch_sweep(
     """
     stream = stream or sys.stdout
     if not stream.isatty():
-        return print_lines(session.view, sid, stream, leave)
+        return print_lines(session, sid, stream, leave)
     # A client that does not try again by itself: the frame says when Redis is away, and keys work.
     view = View(
         connect(session.url, retries=0, timeout_s=3.0), session.keys, session.settings.lease_ms
     )
-    pods = Pods(session)
-    try:
-        return _Watch(view, sid, stream, leave, on_quit, pods.crew, session.trouble).run(until_done)
-    finally:
-        pods.close()
+    with closing(Pods(session)) as seen:
+        return _Watch(view, sid, stream, leave, on_quit, seen, session.trouble).run(until_done)
 
 
 def read_scene(
-    view: View, sid: str, look: Look, skip: int = 0, *, see: See = _blind, is_live: bool = True
+    view: View,
+    sid: str,
+    look: Look,
+    skip: int = 0,
+    *,
+    seen: Pods | None = None,
+    is_live: bool = True,
 ) -> Scene:
-    """Everything that a frame of this size shows; `see` answers the pods behind live workers."""
+    """Everything that a frame of this size shows; only one that is not live waits for pods."""
     some = max(3, min(20, look.rows // 3))
     shot = view.snapshot(sid, look.rows, top=some, recent=some, skip=skip)
     curves = {}
@@ -93,8 +90,8 @@ def read_scene(
         curves = {
             tid.number: [p.value for p in points] for tid, points in zip(ids, found, strict=True)
         }
-    crew = see(shot.workers)
-    why = not_taken(shot, crew)
+    crew = seen.crew(shot.workers, wait=not is_live) if seen else None
+    why = not_taken(shot, crew, in_cluster=seen is not None and seen.in_cluster)
     return Scene(snapshot=shot, curves=curves, not_taken=why, skip=skip, crew=crew, is_live=is_live)
 
 
@@ -108,11 +105,11 @@ class _Watch:
         stream: TextIO,
         leave: Leave,
         on_quit: str,
-        see: See,
+        seen: Pods,
         trouble: Callable[[], str],
     ) -> None:
         self._view, self._sid, self._stream, self._leave = view, sid, stream, leave
-        self._on_quit, self._see, self._trouble = on_quit, see, trouble
+        self._on_quit, self._seen, self._trouble = on_quit, seen, trouble
         self._skip, self._quit = 0, False
         self._scene: Scene | None = None
         self._away_since = self._seen_at = 0.0
@@ -140,7 +137,7 @@ class _Watch:
 
     def _say(self) -> None:
         if self._scene:
-            say_verdict(self._scene.snapshot, self._stream)
+            say_verdict(self._scene.snapshot, self._stream, self._scene.not_taken)
 
     def _told_to_leave(self) -> bool:
         with suppress(*TRANSIENT):  # the frame says so
@@ -170,7 +167,7 @@ class _Watch:
     def _draw(self, screen: Screen) -> None:
         look = look_of(self._stream, os.environ)
         try:
-            scene = read_scene(self._view, self._sid, look, self._skip, see=self._see)
+            scene = read_scene(self._view, self._sid, look, self._skip, seen=self._seen)
             self._scene = replace(scene, on_quit=self._on_quit)
             self._away_since, self._seen_at = 0.0, time.monotonic()
         except TRANSIENT as error:

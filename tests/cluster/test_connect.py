@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,39 @@ method: grid
 """
 
 
+# Every byte, and more than one message of the stream.
+LEAVES = """
+import os
+
+def train(params, trial):
+    with open("model.bin", "wb") as file:
+        file.write(bytes(range(256)) * 4 + os.urandom(3 << 20))
+    trial.save("model.bin")
+    return {"loss": 1.0}
+"""
+
+
 @pytest.fixture
-def outside(namespace: Namespace, tmp_path: Path) -> Outside:
-    """Somebody with this namespace's cluster in the kubeconfig."""
-    return Outside(namespace, tmp_path)
+def outside(namespace: Namespace, tmp_path: Path) -> Iterator[Outside]:
+    """Somebody with this namespace's cluster in the kubeconfig; no connection of theirs stays."""
+    made = Outside(namespace, tmp_path)
+    yield made
+    made.hpq("connect", "--stop")
+
+
+def bound_to(role: str, outside: Outside) -> str:
+    """The kubeconfig of somebody whom this Role lets into the namespace."""
+    namespace, name = outside.namespace, f"has-{role}"
+    namespace.kubectl("create", "serviceaccount", name)
+    namespace.kubectl(
+        "create", "rolebinding", name, f"--role={role}", f"--serviceaccount={namespace.name}:{name}"
+    )
+    theirs = outside.code / f"kubeconfig-{role}"
+    theirs.write_text(Path(outside.env["KUBECONFIG"]).read_text())
+    token = namespace.kubectl("create", "token", name).strip()
+    config = ("kubectl", f"--kubeconfig={theirs}", "config", "set-credentials", "admin")
+    namespace.cluster.run(*config, "--token", token)
+    return str(theirs)
 
 
 def test_a_connection_in_the_background_serves_every_command_and_outlives_the_pod_of_redis(
@@ -100,17 +130,60 @@ def test_who_cannot_come_in_is_told_which_object_and_what_to_do(
     code, line = refused(*here, KUBECONFIG="/nowhere")
     assert code == 3 and "no cluster" in line
 
-    namespace.kubectl("create", "serviceaccount", "looks")
-    namespace.kubectl(
-        "create", "rolebinding", "looks", "--role=hpq-viewer",
-        f"--serviceaccount={namespace.name}:looks",
-    )  # fmt: skip
-    theirs = outside.code / "kubeconfig"
-    theirs.write_text(Path(outside.env["KUBECONFIG"]).read_text())
-    run = namespace.cluster.run
-    token = namespace.kubectl("create", "token", "looks").strip()
-    run("kubectl", f"--kubeconfig={theirs}", "config", "set-credentials", "admin", "--token", token)
-    code, line = refused(*here, KUBECONFIG=str(theirs))
+    theirs = bound_to("hpq-viewer", outside)
+    code, line = refused(*here, KUBECONFIG=theirs)
     assert code == 4 and 'secrets "hpq-redis-producer"' in line and "--role viewer" in line
     looks = ("connect", *here, "--role", "viewer", "--", HPQ, "workers")
-    assert namespace.ready()[0] in outside.ok(*looks, KUBECONFIG=str(theirs))
+    assert namespace.ready()[0] in outside.ok(*looks, KUBECONFIG=theirs)
+
+
+def test_a_file_in_the_clusters_store_is_copied_by_whoever_may_exec_into_a_pod(
+    outside: Outside, namespace: Namespace
+) -> None:
+    outside.ok("connect", "--background", "--namespace", namespace.name)
+    (outside.code / "hello.py").write_text(LEAVES)
+    (outside.code / "sweep.yaml").write_text(SWEEP)
+    sid = outside.ok("enqueue", "sweep.yaml").strip()
+    outside.ok("wait", sid)
+    outside.ok("get", f"{sid}/1", "model.bin", "-o", "a folder/model.bin")
+    (kept,) = namespace.volume("hpq-store").glob(f"hpq/{sid}/1/*/artifacts/model.bin")
+    assert (outside.code / "a folder" / "model.bin").read_bytes() == kept.read_bytes()
+
+    theirs = bound_to("hpq-operator", outside)
+    refused = outside.hpq("get", f"{sid}/1", "model.bin", KUBECONFIG=theirs)
+    place = kept.relative_to(namespace.volume("hpq-store"))
+    line = f"-n {namespace.name} exec deploy/hpq-worker -- cat /store/{place} > model.bin"
+    assert refused.returncode == 4 and refused.stderr.count("\n") == 1, refused.stderr
+    assert "may not run a command in a pod (pods/exec" in refused.stderr and line in refused.stderr
+
+    with kept.open("ab") as file:  # what was recorded is not what lies there
+        file.write(b"more")
+    altered = outside.hpq("get", f"{sid}/1", "model.bin")
+    assert altered.returncode == 2 and "bytes came of" in altered.stderr, altered.stderr
+    assert "; again, or by hand: kubectl --context" in altered.stderr and line in altered.stderr
+    kept.unlink()
+    gone = outside.hpq("get", f"{sid}/1", "model.bin")
+    assert gone.returncode == 4 and "no longer has model.bin" in gone.stderr, gone.stderr
+    assert not [path for path in outside.code.iterdir() if "model" in path.name]
+
+
+def test_wait_and_watch_in_lines_say_by_the_pods_why_nobody_takes_a_sweep(
+    outside: Outside, namespace: Namespace
+) -> None:
+    outside.ok("connect", "--background", "--namespace", namespace.name)
+    (outside.code / "hello.py").write_text(LEAVES)
+    (outside.code / "sweep.yaml").write_text(f"{SWEEP}queue: big\n")
+    sid = outside.ok("enqueue", "sweep.yaml").strip()
+    for words in (["wait"], ["watch", "--lines"]):
+        with subprocess.Popen(
+            [HPQ, *words, sid],
+            env=outside.env | {"PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            why = "no Deployment for it (it has default)"
+            assert any(why in line for line in process.stdout)
+            process.kill()
+    outside.ok("cancel", sid, "--yes")

@@ -68,6 +68,8 @@ def test_a_drained_pod_ends_its_trial_and_goes_and_no_other_pod_does(steered: St
         lambda: [w.state for w in laptop.view.workers() if w.pod == pod] == ["draining"],
         "a draining worker",
     )
+    late = laptop.hpq("drain", pod, "--timeout", 1, *here)
+    assert late.returncode == 5 and f"at {sid}/1; `hpq drain {runs[1]}`" in late.stderr, late.stderr
     steered.go(sid)
     done = laptop.hpq("drain", pod, *here)
     assert done.returncode == 0 and f"2 → 1 pods ({pod} gone)" in done.stderr, done.stderr
@@ -81,8 +83,8 @@ def test_a_drained_pod_goes_also_where_a_quota_keeps_others_from_coming(
 ) -> None:
     here = ("--namespace", namespace.name)
     laptop.ok("scale", 2, "--wait", *here)
-    pods = len(namespace.get("pods")["items"])
-    namespace.kubectl("create", "quota", "full", f"--hard=pods={pods}")
+    there = namespace.get("pods", "--field-selector=status.phase=Running")["items"]
+    namespace.kubectl("create", "quota", "full", f"--hard=pods={len(there)}")
     try:
         laptop.ok("scale", 3, *here)
         pod = namespace.wait_ready(2)[0]

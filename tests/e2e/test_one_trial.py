@@ -85,6 +85,19 @@ def test_a_failure_and_what_no_other_pod_would_do_better_are_exit_codes_with_a_l
     lab.wait_over(sid)
 
 
+def test_what_is_missing_here_alone_leaves_the_trial_to_a_pod_on_another_node(lab) -> None:
+    sid = lab.enqueue(
+        "trainer: mnist\nmethod: grid\nmetric: {name: accuracy, goal: maximize}\n"
+        "parameters: {epochs: {values: [1]}}\n"
+    )
+    assert code_of(lab, started(lab, sid, 1, HPQ_DATA=str(lab.folder / "nowhere"))) == 75
+    assert f"{sid}/1 cannot run here: " in lab.log() and "HPQ_DATA" in lab.log()
+    trial = lab.trial(sid, 1)
+    assert trial.state is TrialState.QUEUED
+    fields = lab.redis.hkeys(lab.keys.trial(trial.id))
+    assert not [f for f in fields if f.startswith(b"c:")], fields  # no attempt counts
+
+
 def test_jobs_of_too_many_sets_or_of_such_as_are_made_late_are_refused_before_anything_is_written(
     lab,
 ) -> None:

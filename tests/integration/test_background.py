@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 from redis import Redis
 
+from hpq.outcome import Outcome
+from hpq.trial import TrialState
 from producer.cluster import tunnel
 from producer.cluster.tunnel import BACKGROUND, Tunnel
 
@@ -66,20 +68,23 @@ def test_a_connection_by_tls_names_the_ca_that_it_brought(connection) -> None:
     assert secure.environ()["HPQ_REDIS_URL"] == url
 
 
-def test_a_password_that_was_changed_is_told_with_the_connection(
-    hpq, environ, away, connection, redis_url: str
-) -> None:
+@pytest.fixture
+def port(redis_url: str) -> Iterator[int]:
+    """A port of the server, as the local end of a connection is one."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    admin = Redis.from_url(redis_url)
-    admin.config_set("port", port)
-    try:
-        tunnel.write(Path(environ["HPQ_HOME"]), replace(connection, port=port, user="t-viewer"))
-        done = hpq("ls", **away)
-    finally:
+        found = int(free.getsockname()[1])
+    with Redis.from_url(redis_url) as admin:
+        admin.config_set("port", found)
+        yield found
         admin.config_set("port", 0)
-        admin.close()
+
+
+def test_a_password_that_was_changed_is_told_with_the_connection(
+    hpq, environ, away, connection, port: int
+) -> None:
+    tunnel.write(Path(environ["HPQ_HOME"]), replace(connection, port=port, user="t-viewer"))
+    done = hpq("ls", **away)
     assert "refuses the password of t-viewer" in done.stderr and "try again" in done.stderr
     assert done.returncode != 0 and "HPQ_REDIS_URL" not in done.stderr
 
@@ -173,6 +178,8 @@ def test_a_stop_ends_the_process_that_holds_the_lock_and_no_other(
 _HOLDS = """
 import sys, time
 from pathlib import Path
+from hpq.outcome import Outcome
+from hpq.trial import TrialState
 from producer.cluster import tunnel
 
 held = tunnel.hold(Path(sys.argv[1]), tunnel.BACKGROUND)
@@ -183,3 +190,49 @@ time.sleep(600)
 
 def _troubled(found: Tunnel, trouble: str) -> Tunnel:
     return replace(found, trouble=trouble)
+
+
+@pytest.mark.parametrize("words", [["watch", "--lines"], ["watch", "--once"], ["wait"]])
+def test_where_redis_is_a_clusters_nobody_is_told_to_start_a_worker_here(
+    environ: dict[str, str], connection, port: int, sweep_of, tmp_path: Path, words: list[str]
+) -> None:
+    tunnel.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    sweep_of(1)
+    own = {"HPQ_REDIS_URL": f"redis://127.0.0.1:{port}/0", "PYTHONUNBUFFERED": "1"}
+    own |= {"KUBECONFIG": str(tmp_path / "none"), "COLUMNS": "300"}  # its pods are not to be seen
+    with subprocess.Popen(
+        [sys.executable, "-m", "producer", *words, "demo-00000"],
+        env={**environ, **own},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        said = next(line for line in process.stdout if "no worker of class" in line)
+        process.kill()
+    assert "`hpq scale N` starts some" in said and "start one" not in said
+
+
+def test_where_a_trial_in_a_cluster_left_no_files_it_is_told_how_pods_get_a_store(
+    hpq, environ: dict[str, str], connection, port: int, sweep_of, store, take
+) -> None:
+    tunnel.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    sweep_of(1)
+    store.commit(take(), Outcome(state=TrialState.FINISHED, objective=1.0, step=1), 0)
+    done = hpq("get", "demo-00000/1", HPQ_REDIS_URL=f"redis://127.0.0.1:{port}/0")
+    gives = "; pods get a store by `hpq manifests … --with store`, or a URL as their HPQ_STORE\n"
+    assert done.returncode == 4 and done.stderr.endswith(gives), done.stderr
+    assert "manifests" not in hpq("get", "demo-00000/1").stderr
+
+
+def test_what_is_to_be_typed_quotes_the_name_of_a_context_that_needs_it(
+    hpq, environ: dict[str, str], away
+) -> None:
+    of = {"service": "hpq-redis", "user": "hpq-producer", "prefix": "hpq", "password_file": "p"}
+    there = Tunnel(name=BACKGROUND, pid=1, port=1, context="my moon", namespace="apollo", **of)
+    tunnel.folder(Path(environ["HPQ_HOME"])).mkdir(parents=True)
+    tunnel.write(Path(environ["HPQ_HOME"]), there)  # of a process that has ended
+    done = hpq("ls", **away)
+    words = "hpq connect --background --context 'my moon' --namespace apollo)"
+    assert done.returncode == 3 and words in done.stderr, done.stderr
+    assert tunnel.kubectl_in("my moon", "apollo") == "kubectl --context 'my moon' -n apollo"
+    plain = "arn:aws:eks:eu-west-1:123456789012:cluster/moon"
+    assert tunnel.kubectl_in(plain, "apollo") == f"kubectl --context {plain} -n apollo"

@@ -51,8 +51,14 @@ def test_doctor_names_workers_without_a_store(hpq: Hpq, store: Store) -> None:
         fields = {"state": "idle", "store": has}
         who = Presence(name=name, host="h", worker_class="default", fields=fields)
         store.present(who, idle=True, lifetime_ms=60_000)
-    said = hpq("doctor").stdout
+    said = " ".join(hpq("doctor").stdout.split())
     assert "1 worker of 2 without HPQ_STORE, such as w2: a trial that loses it starts" in said
+    assert "hpq manifests" not in said
+    fields = {"state": "idle", "store": "no", "pod": "hpq-worker-1"}
+    who = Presence(name="w3", host="h", worker_class="default", fields=fields)
+    store.present(who, idle=True, lifetime_ms=60_000)
+    said = " ".join(hpq("doctor").stdout.split())
+    assert "2 workers of 3 without" in said and "`hpq manifests … --with store`, or a URL" in said
 
 
 def test_doctor_names_acl_users_that_a_restart_would_lose(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hpq.outcome import Outcome
@@ -57,3 +59,24 @@ def test_a_drain_for_a_while_ends_by_itself_and_nobody_is_drained_who_is_not_the
     assert claim(store, present) is None
     redis.hset(keys.worker(present.name), "drain", "1")  # a time long past
     assert claim(store, present) is not None
+
+
+def test_a_drain_with_a_timeout_says_what_still_runs_and_how_to_go_on(
+    hpq, store, view, who, sweep_of, tmp_path
+) -> None:
+    (tmp_path / "kubeconfig").write_text(
+        "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: []\n"
+        "contexts: [{name: lab, context: {cluster: c}}]\ncurrent-context: lab\n"
+    )
+    pod = replace(who, fields={"pod": "hpq-worker-7f-abc"})
+    sweep_of(1)
+    got = claim(store, pod)
+    store.present(pod, idle=False, lifetime_ms=LEASE)
+    env = {"KUBECONFIG": str(tmp_path / "kubeconfig")}  # nobody is asked while all are at work
+    done = hpq("drain", "hpq-worker", "--timeout", "0.5", **env)
+    assert done.returncode == 5, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert f"after 0.5 s 1 worker is still at work: {who.name}, at {got.trial};" in last
+    assert "`hpq drain w1` goes on waiting, with `--undo` it takes trials again" in last
+    assert [w.state for w in view.workers()] == ["draining"]
+    assert hpq("drain", "w1", "--timeout", "-1", **env).returncode == 2

@@ -12,7 +12,7 @@ import pytest
 from hpq.snapshot import Pace, Snapshot, Worker
 from hpq.sweep import Launch, Sweep
 from producer.cluster.objects import COST, Pod, is_past, pod_of, scheduling, workers_of
-from producer.cluster.pods import Crew
+from producer.cluster.pods import Crew, look
 from producer.look.frame import Scene, frame
 from producer.look.pods import troubled, why_nobody
 from producer.look.style import Look, paint
@@ -41,6 +41,15 @@ def test_a_container_that_ends_shows_the_last_line_of_its_log() -> None:
     reason = pod_of(SEEN["crash"]).reason
     assert reason.startswith("its container ended: hpq worker: redis://hpq-worker@hpq-redis:6379")
     assert "the server refuses this user or password" in reason and len(reason) <= 160
+
+
+def test_a_container_that_was_killed_names_the_signal_and_not_what_it_logged_last() -> None:
+    raw = json.loads(json.dumps(SEEN["crash"]))
+    one = raw["status"]["containerStatuses"][0]
+    (ended,) = [s[k] for s in (one["state"], one["lastState"]) for k in s if k == "terminated"][:1]
+    ended["exitCode"] = 137
+    one["state"] = {"terminated": ended}
+    assert pod_of(raw).reason == "its container was ended by signal 9"
 
 
 def test_a_container_that_was_begun_again_and_is_not_ready_says_why_it_ended_before() -> None:
@@ -100,6 +109,71 @@ def test_why_nobody_works_is_told_by_the_pods_of_the_class() -> None:
     assert troubled(crew, ()) == [pod]
     well = Pod(name="a", phase="Running", queue="default", is_ready=True)
     assert troubled(Crew(context="c", namespace="n", workers=(), pods=(well,), at=0), ()) == [well]
+
+
+class Server:
+    """The few answers of an API server that matter here."""
+
+    context, namespace = "my lab", "ml"
+
+    def __init__(self, replicas: int, *scalers: dict[str, Any]) -> None:
+        self._scalers, self.asked = list(scalers), list[str]()
+        self._deployment = json.loads(json.dumps(SEEN["quota"]))
+        self._deployment["spec"]["replicas"] = replicas
+
+    def of(self, path: str) -> str:
+        return path
+
+    def get(self, path: str, **query: str) -> Any:
+        self.asked.append(path.rpartition("/")[2])
+        found = {"deployments": [self._deployment], "horizontalpodautoscalers": self._scalers}
+        return {"items": found.get(self.asked[-1], [])}
+
+
+def scaler(target: str, **labels: str) -> dict[str, Any]:
+    """An autoscaler of a Deployment, as the API has it; KEDA's have its label."""
+    labels = {f"scaledobject.keda.sh/{key}": value for key, value in labels.items()}
+    return {
+        "metadata": {"name": "auto", "labels": labels},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": target}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("scalers", "line"),
+    [
+        ((), "Deployment hpq-worker is scaled to 0; `hpq scale 1`"),
+        ((scaler("other", name="x"),), "Deployment hpq-worker is scaled to 0; `hpq scale 1`"),
+        (
+            (scaler("hpq-worker", name="few"),),
+            "ScaledObject few decides how many pods Deployment hpq-worker has, and has made it 0;"
+            " why: kubectl --context 'my lab' -n ml describe scaledobject few",
+        ),
+        (
+            (scaler("hpq-worker"),),
+            "Deployment hpq-worker is scaled to 0, from where HPA auto scales nothing up;"
+            " `hpq scale 1`, and it goes on from there",
+        ),
+    ],
+)
+def test_where_none_are_wanted_it_is_told_who_decides_that(
+    scalers: tuple[dict[str, Any], ...], line: str
+) -> None:
+    server = Server(0, *scalers)
+    assert why_nobody(look(server), "default") == f"no worker is alive: {line}"  # type: ignore[arg-type]
+    assert server.asked == ["deployments", "horizontalpodautoscalers", "pods"]
+
+
+def test_a_class_that_is_scaled_to_0_is_named_to_who_scales_it_up() -> None:
+    big = replace(workers_of(SEEN["quota"]), wanted=0, queue="big")
+    crew = Crew(context="c", namespace="n", workers=(big,), pods=(), at=0)
+    assert (why_nobody(crew, "big") or "").endswith("scaled to 0; `hpq scale 1 --queue big`")
+
+
+def test_no_autoscaler_is_asked_for_where_pods_are_wanted() -> None:
+    server = Server(1, scaler("hpq-worker"))
+    look(server)  # type: ignore[arg-type]
+    assert server.asked == ["deployments", "pods"]
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(44, 10), (80, 24), (200, 60)])

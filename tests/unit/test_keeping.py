@@ -6,6 +6,7 @@ import errno
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -126,3 +127,16 @@ def test_the_log_says_where_files_without_a_store_stay_and_that_a_pod_takes_them
         assert artifacts.keep(tmp_path, None, "to", lambda: True, said.append) is None
     assert said[0].endswith(f"its files stay at {tmp_path} on this machine")
     assert f"at {tmp_path}, in this pod, and go with it; `hpq manifests" in said[1]
+
+
+@pytest.mark.parametrize("host", ["", "10.0.0.1"])
+def test_an_attempt_that_begins_anew_for_want_of_a_store_is_told_where_a_pod_gets_one(
+    kept, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    said: list[str] = []
+    kept._files, kept._claim = None, replace(kept._claim, attempt=2)
+    monkeypatch.setattr(kept, "_say", said.append)
+    assert kept.restore()
+    remedy = ": `hpq manifests … --with store` gives pods one" if host else ""
+    assert said == [f"attempt 2 starts from the beginning: there is no HPQ_STORE here{remedy}"]

@@ -185,6 +185,8 @@ def test_what_is_rendered_says_what_was_wanted(tmp_path: Path) -> None:
     env = {e["name"]: e.get("value") for e in container["env"]}
     assert env["HPQ_IMAGE"] == container["image"] == "ours/hpq:7"
     assert env["HPQ_POD_GRACE_S"] == str(pod["terminationGracePeriodSeconds"])
+    (cpus,) = [e["valueFrom"] for e in container["env"] if e["name"] == "HPQ_CPUS"]
+    assert cpus == {"resourceFieldRef": {"resource": "requests.cpu"}}
     assert (env["HPQ_QUEUE"], env["HPQ_GPUS_PER_TRIAL"]) == ("a100x4", "4")
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 4
     assert {o["metadata"].get("namespace", "team") for o in found.values()} == {"team"}
@@ -211,6 +213,9 @@ def test_all_components_are_composed_for_each_class() -> None:
     )
     found = {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(render(wanted))}
     (settings,) = (n for kind, n in found if kind == "ConfigMap" and n.startswith("hpq-settings"))
+    for role, verbs in (("viewer", ["get", "list"]), ("operator", ["get", "list", "patch"])):
+        rules = found["Role", f"hpq-{role}"]["rules"]
+        assert [r["verbs"] for r in rules if r["resources"] == ["scaledobjects"]] == [verbs]
     for name, queue, gpus in (("", "main", 1), ("-big", "big", 4), ("-small", "small", None)):
         deployment = found["Deployment", f"hpq-worker{name}"]
         assert deployment["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"

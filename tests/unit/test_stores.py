@@ -9,10 +9,12 @@ from producer.look.stores import why_not_kept
 SWEEP = {"id": "s-00000", "name": "s", "digest": "d", "launch": Launch(program="train.py")}
 
 
-def said(*stores: str, here: bool = False, **fields: object) -> str:
-    workers = [Worker(name=f"w{i}", store=store) for i, store in enumerate(stores)]
+def said(
+    *stores: str, here: bool = False, pod: str = "", cluster: bool = False, **fields: object
+) -> str:
+    workers = [Worker(name=f"w{i}", store=store, pod=pod) for i, store in enumerate(stores)]
     sweep = Sweep(**{**SWEEP, **fields})  # type: ignore[arg-type]
-    return why_not_kept(sweep, workers, is_set_here=here) or ""
+    return why_not_kept(sweep, workers, is_set_here=here, in_cluster=cluster) or ""
 
 
 def test_live_workers_know_better_than_the_environment_here() -> None:
@@ -34,3 +36,10 @@ def test_trials_that_are_short_lose_nothing_worth_a_line_but_what_they_should_ke
     assert said(timeout_s=600.0) == ""
     assert said(timeout_s=3600.0)
     assert "and `keep` keeps nothing" in said(timeout_s=60.0, keep=Keep(best=1))
+
+
+def test_workers_in_pods_get_a_store_by_the_manifests() -> None:
+    remedy = "; give them one: `hpq manifests … --with store`, or a URL as their HPQ_STORE"
+    assert said("no", pod="hpq-worker-1").endswith(remedy)
+    assert said(timeout_s=3600.0, cluster=True).endswith(remedy)
+    assert "manifests" not in said("no") and "manifests" not in said(timeout_s=3600.0)

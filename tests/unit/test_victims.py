@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from producer.cluster.objects import Pod
-from producer.cluster.victims import Stake, cost, in_front, unknown, victims
+from producer.cluster.victims import Agreement, Stake, cost, in_front, unknown, victims
 
 
 def pod(name: str, **more: object) -> Pod:
@@ -73,3 +75,14 @@ def test_costs_order_as_what_is_lost_and_fit_the_annotation(
     assert all(0 <= c < 2**31 for c in costs)
     assert not low or not high or sum(high) - sum(low) < 2 or costs[0] <= costs[1]
     assert cost([]) == 0 < cost([stake(0)])
+
+
+def test_who_agreed_to_stop_a_trial_agreed_to_its_pods_next_one_that_loses_less() -> None:
+    agreed = Agreement()
+    agreed.add({"a": [stake(13)], "b": [unknown("b")]})
+    later = replace(stake(2), trial="s/2")
+    assert agreed.covers_all({"a": [later], "b": [unknown("b")]})
+    assert agreed.covers("a", [stake(500)])  # the one that was named, whatever it loses by now
+    assert not agreed.covers("a", [replace(stake(14), trial="s/2")])
+    assert not agreed.covers("b", [later]) and not agreed.covers("c", [later])
+    assert not agreed.covers("a", [unknown("a")])

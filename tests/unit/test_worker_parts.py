@@ -229,6 +229,8 @@ def test_cores_are_shared_by_slots_unless_the_user_has_said() -> None:
     assert devices.threads(1000, {}) == "1"
     assert devices.threads(1, {}) == str(cores)
     assert devices.threads(1, {"OMP_NUM_THREADS": "7"}) == "7"
+    assert devices.threads(1, {}, cpus=1) == "1"  # a pod's request, not the node's cores
+    assert devices.threads(1, {}, cpus=10_000) == str(cores)
 
 
 def test_what_a_worker_logs_acts_on_no_terminal() -> None:
