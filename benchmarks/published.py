@@ -1,7 +1,7 @@
 """The trainer beside the code that the article published: `python -m benchmarks.published DIR`.
 
 DIR holds utils.py and cifar10_train.py of NVIDIA-developer-blog/kubernetes-hyperparam-exp. They run
-as they are, but for what today's NumPy, a CPU and float64 need, for 24 epochs on a few noisy images;
+as they are, but for what today's NumPy, a CPU and float64 need, for 24 epochs on few noisy images;
 then hpq trains from the same weights, in the same order, with what their code drew. Prints by how
 much the figures differ; exit code 1 where that is more than rounding.
 """
