@@ -89,9 +89,6 @@ def manifests(
     if memory and not _MEMORY.fullmatch(memory):
         raise UserError(f"--memory {memory}: write Mi or Gi, such as 64Gi")
     parts = tuple(parse(text) for text in components or ())
-    if secrets:
-        print(_secrets(namespace, with_tls="tls" in {part.name for part in parts}), end="")
-        return
     wanted = rendering.Wanted(
         image=image,
         namespace=namespace,
@@ -103,10 +100,13 @@ def manifests(
         parts=parts,
         settings=_settings(settings or []),
     )
-    text = _jobs(wanted, jobs) if jobs is not None else rendering.render(wanted)
+    rendering.check(wanted)
+    if secrets:
+        print(_secrets(namespace, with_tls="tls" in wanted.components), end="")
+        return
     for warning in _surprises(wanted):
         print(f"warning: {warning}", file=sys.stderr)
-    print(text, end="")
+    print(_jobs(wanted, jobs) if jobs is not None else rendering.render(wanted), end="")
 
 
 def _surprises(wanted: rendering.Wanted) -> Iterator[str]:
