@@ -17,13 +17,14 @@ _DEPLOYMENT = "hpq-worker"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
-    """What of hpq's workers is in a namespace; `at` is time.monotonic()."""
+    """What of hpq's workers is in a namespace; `at` is time.monotonic(), `flags` as of `Api`."""
 
     context: str
     namespace: str
     workers: tuple[Workers, ...]
     pods: tuple[Pod, ...]
     at: float
+    flags: str = ""
 
     def of_queue(self, queue: str) -> Workers | None:
         """The Deployment of a worker class."""
@@ -57,6 +58,7 @@ def look(api: Api) -> Crew:
         workers=tuple(found),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
         at=time.monotonic(),
+        flags=api.flags,
     )
 
 
