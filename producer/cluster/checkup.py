@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from hpq.signing import fingerprint
 from producer.checkup import Finding
-from producer.cluster.access import SECRETS, SERVICE, Redis, anew, missing
+from producer.cluster.access import SERVICE, Redis, anew, expected, missing
 from producer.cluster.api import Api
 from producer.cluster.objects import GPU, Pod, Workers
 from producer.cluster.pods import Crew, autoscaler_of, look
@@ -118,7 +118,7 @@ def _claim(api: Api, claim: dict[str, dict[str, object]]) -> Finding:
 def _secrets(api: Api) -> Iterator[Finding]:
     """Those that pods mount; what is in them is compared where it may be read."""
     remedy = anew(api)
-    for name in SECRETS:
+    for name in expected(api):
         try:
             api.get(api.of(f"secrets/{name}"))
         except NotFound:
