@@ -13,6 +13,7 @@ from producer.cluster.api import Api
 from producer.cluster.objects import WORKERS, Pod, Workers, is_past, pod_of, workers_of
 
 _DEPLOYMENT = "hpq-worker"
+_REFUSED = "Error creating: "  # how the event of a pod that could not be made begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ def look(api: Api) -> Crew:
         NotFound: hpq has no Deployment there.
         HpqError: as `Api`.
     """
-    found = [workers_of(raw) for raw in deployments(api)]
+    found = [workers_of(_told_newest(api, raw)) for raw in deployments(api)]
     if not all(one.wanted for one in found):
         names = autoscalers(api)
         found = [one if one.wanted else _decided(one, names) for one in found]
@@ -47,7 +48,7 @@ def look(api: Api) -> Crew:
     raws = [raw for raw in raws if not is_past(raw)]
     pods = [pod_of(raw) for raw in raws]
     if any(_says_too_little(pod) for pod in pods):
-        events = _warnings(api)
+        events = warnings(api)
         pods = [
             pod_of(raw, [e for e in events if e["involvedObject"].get("name") == pod.name])
             for raw, pod in zip(raws, pods, strict=True)
@@ -105,9 +106,33 @@ def _says_too_little(pod: Pod) -> bool:
     return not pod.reason and not pod.is_ready and pod.phase in ("Pending", "Running")
 
 
-def _warnings(api: Api) -> Sequence[Any]:
+def _told_newest(api: Api, raw: Any) -> Any:
+    """A Deployment with the newest refusal of a pod: its own condition keeps the first one's."""
+    failed, name = raw.get("status", {}).get("conditions", ()), raw["metadata"]["name"]
+    if not any(_is_refusal(one) for one in failed):
+        return raw
+    said = [
+        str(event.get("message", "")).rpartition(_REFUSED)[2]
+        for event in warnings(api)
+        if event.get("reason") == "FailedCreate"
+        and event["involvedObject"].get("name", "").rpartition("-")[0] == name
+    ]
+    newest = {"message": said[-1]} if said else {}
+    conditions = [{**one, **newest} if _is_refusal(one) else one for one in failed]
+    return {**raw, "status": {**raw["status"], "conditions": conditions}}
+
+
+def _is_refusal(condition: Any) -> bool:
+    return bool(condition["type"] == "ReplicaFailure" and condition["status"] == "True")
+
+
+def warnings(api: Api, name: str = "") -> Sequence[Any]:
+    """Events that warn, of one object or of all, the newest last; none where they are forbidden."""
+    about = f",involvedObject.name={name}" if name else ""
     try:
-        found = api.get(api.of("events"), fieldSelector="type=Warning", limit="500")["items"]
+        found = api.get(api.of("events"), fieldSelector=f"type=Warning{about}", limit="500")[
+            "items"
+        ]
     except HpqError:
         return []
     return sorted(found, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""))
