@@ -61,7 +61,7 @@ def _of_cluster(context: str | None, namespace: str | None) -> list[Finding]:
             ours = fingerprint(key_of(settings, make=False))
             agrees = keys_agree(ours, inside.code_key.encode(), api.flags)
             found += [agrees] if agrees else []
-            found += checkup(inside, is_here=False)
+            found += checkup(inside, in_cluster=api.flags)
     except HpqError as error:
         found.append(Finding(level="wrong", what=str(error), exit_code=int(error.exit_code)))
     return found
