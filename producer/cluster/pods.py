@@ -33,14 +33,16 @@ class Crew:
 
 
 def look(api: Api) -> Crew:
-    """Two to four requests: events are asked for only where a pod's status does not say enough,
-    and autoscalers where a Deployment is scaled to 0.
+    """Two to four requests: events are asked for only where the status of a pod or a Deployment
+    does not say enough, and autoscalers where a Deployment is scaled to 0.
 
     Raises:
         NotFound: hpq has no Deployment there.
         HpqError: as `Api`.
     """
-    found = [workers_of(_told_newest(api, raw)) for raw in deployments(api)]
+    raws = deployments(api)
+    events = warnings(api) if any(map(_is_refused, raws)) else None
+    found = [workers_of(_told_newest(raw, events or ())) for raw in raws]
     if not all(one.wanted for one in found):
         names = autoscalers(api)
         found = [one if one.wanted else _decided(one, names) for one in found]
@@ -48,7 +50,7 @@ def look(api: Api) -> Crew:
     raws = [raw for raw in raws if not is_past(raw)]
     pods = [pod_of(raw) for raw in raws]
     if any(_says_too_little(pod) for pod in pods):
-        events = warnings(api)
+        events = warnings(api) if events is None else events
         pods = [
             pod_of(raw, [e for e in events if e["involvedObject"].get("name") == pod.name])
             for raw, pod in zip(raws, pods, strict=True)
@@ -106,20 +108,26 @@ def _says_too_little(pod: Pod) -> bool:
     return not pod.reason and not pod.is_ready and pod.phase in ("Pending", "Running")
 
 
-def _told_newest(api: Api, raw: Any) -> Any:
+def _told_newest(raw: Any, events: Sequence[Any]) -> Any:
     """A Deployment with the newest refusal of a pod: its own condition keeps the first one's."""
-    failed, name = raw.get("status", {}).get("conditions", ()), raw["metadata"]["name"]
-    if not any(_is_refusal(one) for one in failed):
-        return raw
+    name = raw["metadata"]["name"]
     said = [
         str(event.get("message", "")).rpartition(_REFUSED)[2]
-        for event in warnings(api)
+        for event in events
         if event.get("reason") == "FailedCreate"
         and event["involvedObject"].get("name", "").rpartition("-")[0] == name
     ]
-    newest = {"message": said[-1]} if said else {}
-    conditions = [{**one, **newest} if _is_refusal(one) else one for one in failed]
-    return {**raw, "status": {**raw["status"], "conditions": conditions}}
+    if not said or not _is_refused(raw):
+        return raw
+    status = raw["status"]
+    newest = [
+        {**one, "message": said[-1]} if _is_refusal(one) else one for one in status["conditions"]
+    ]
+    return {**raw, "status": {**status, "conditions": newest}}
+
+
+def _is_refused(raw: Any) -> bool:
+    return any(map(_is_refusal, raw.get("status", {}).get("conditions", ())))
 
 
 def _is_refusal(condition: Any) -> bool:

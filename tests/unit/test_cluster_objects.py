@@ -120,6 +120,7 @@ class Server:
         self._scalers, self.asked = list(scalers), list[str]()
         self._deployment = json.loads(json.dumps(SEEN["quota"]))
         self._deployment["spec"]["replicas"] = replicas
+        self._deployment["status"]["conditions"] = []
 
     def of(self, path: str) -> str:
         return path
