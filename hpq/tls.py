@@ -11,17 +11,18 @@ from hpq.errors import SettingsError
 CA, CERTIFICATE, KEY = "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"
 OPTIONS = f"{CA}, {CERTIFICATE} and {KEY}"
 
-_ANOTHER_HOST = "is for another host; use the name that it is made for in HPQ_REDIS_URL"
+UNTRUSTED = "the server's certificate is not trusted here"
+ANOTHER_HOST = "the server's certificate is for another host"
+_ITS_HOST = f"{ANOTHER_HOST}; use the name that it is made for in HPQ_REDIS_URL"
 _OURS = f"…?{CERTIFICATE}=/path/client.pem&{KEY}=/path/client.key"
 # What OpenSSL says of a certificate; each is an outright refusal, and verification stays on.
 _UNTRUSTED = (
-    ("ostname mismatch", f"the server's certificate {_ANOTHER_HOST}"),
-    ("IP address mismatch", f"the server's certificate {_ANOTHER_HOST}"),
+    ("ostname mismatch", _ITS_HOST),
+    ("IP address mismatch", _ITS_HOST),
     ("certificate has expired", "the server's certificate has expired; renew it on the server"),
     (
         "certificate verify failed",
-        "the server's certificate is not trusted here; name its CA in HPQ_REDIS_URL:"
-        f" …?{CA}=/path/ca.pem",
+        f"{UNTRUSTED}; name its CA in HPQ_REDIS_URL: …?{CA}=/path/ca.pem",
     ),
     (
         "certificate required",

@@ -48,30 +48,31 @@ class Finding:
     exit_code: int = int(ExitCode.OUT_OF_REACH)
 
 
-def checkup(settings: Settings, *, is_here: bool = True) -> list[Finding]:
+def checkup(settings: Settings, *, in_cluster: str | None = None) -> list[Finding]:
     """Look at everything; what cannot be looked at is a finding, too.
 
-    `is_here` false leaves out what concerns workers on this machine.
+    `in_cluster` has the flags by which a command means the cluster that Redis is in; what concerns
+    workers on this machine is left out then.
     """
     found: list[Finding] = []
     try:
         with tells_of(tunnel.of_url(settings.home, settings.redis_url), settings):
-            found += _reached(settings)
+            found += _reached(settings, in_cluster)
     except HpqError as error:
         found.append(Finding(level="wrong", what=str(error), exit_code=int(error.exit_code)))
     except RedisError as error:
         found.append(Finding(level="wrong", what=f"the server: {error}"))
-    return found + (list(_here(settings)) if is_here else [])
+    return found + (list(_here(settings)) if in_cluster is None else [])
 
 
-def _reached(settings: Settings) -> Iterator[Finding]:
+def _reached(settings: Settings, in_cluster: str | None) -> Iterator[Finding]:
     url = settings.redis_url or attach(settings.home).url
     redis = connect(url, retries=1, patience_s=FIRST_S)
     with guard(url):
         version = check_server(redis, url)
         yield Finding(level="good", what=f"{redact(url)}: Redis {version} answers")
         yield from _server(redis, private=not settings.redis_url, user=urlsplit(url).username or "")
-        yield from _workers(settings, redis)
+        yield from _workers(settings, redis, in_cluster)
 
 
 def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
@@ -136,14 +137,15 @@ def _users(redis: Redis) -> Iterator[Finding]:
     )
 
 
-def _workers(settings: Settings, redis: Redis) -> Iterator[Finding]:
-    connected = tunnel.of_url(settings.home, settings.redis_url) is not None
+def _workers(settings: Settings, redis: Redis, in_cluster: str | None) -> Iterator[Finding]:
     view = View(redis, Keys(settings.prefix), settings.lease_ms)
     workers = view.workers()
     if not workers:
-        yield Finding(
-            level="note", what="no worker is alive", remedy=how_to_start(in_cluster=connected)
-        )
+        connected = tunnel.of_url(settings.home, settings.redis_url) is not None
+        remedy = how_to_start(in_cluster=connected)
+        if in_cluster is not None:  # what keeps pods from it was told with them
+            remedy = f"`hpq scale N{in_cluster}` starts some"
+        yield Finding(level="note", what="no worker is alive", remedy=remedy)
     yield from _stores(workers)
     mine = _fingerprint(settings)
     for worker in workers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,13 @@ from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from producer.cluster.api import Api
 from producer.cluster.tunnel import kubectl_in
 
-SERVICE, CODE_KEY = "hpq-redis", "hpq-code-key"
+SERVICE, CODE_KEY, CERTIFICATE = "hpq-redis", "hpq-code-key", "hpq-redis-tls"
 SECRETS = (
     *(f"{SERVICE}-{name}" for name in ("users", "producer", "worker", "viewer", "autoscaler")),
     CODE_KEY,
 )
-_LABEL = "app.kubernetes.io/part-of=hpq"
+_LABEL, _WHOLE = "app.kubernetes.io/part-of", "hpq"
+OURS = f"{_LABEL}={_WHOLE}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +49,7 @@ class Redis:
     @property
     def scheme(self) -> str:
         """redis, or rediss where the Service's port says so."""
-        name = str(self._port.get("name", ""))
-        return "rediss" if name in ("rediss", "redis-tls", "tls") else "redis"
+        return _scheme(self._spec)
 
     def dial(self) -> Any:
         """A stream to the pod that is ready now.
@@ -63,7 +64,7 @@ class Redis:
             found = ", ".join(p["metadata"]["name"] for p in pods)
             raise OutOfReach(
                 f"namespace {self._api.namespace}: no ready pod behind Service {SERVICE}"
-                + (f"; see: kubectl -n {self._api.namespace} describe pod {found}" if found else "")
+                + (f"; see: {kubectl_of(self._api)} describe pod {found}" if found else "")
             )
         pod = ready[0]
         path = self._api.of(f"pods/{pod['metadata']['name']}/portforward")
@@ -99,15 +100,13 @@ class Redis:
 
     def _remedy(self) -> str:
         try:
-            is_first = not self._api.get(self._api.of("secrets"), labelSelector=_LABEL)["items"]
+            is_first = not self._api.get(self._api.of("secrets"), labelSelector=OURS)["items"]
         except Forbidden:
             is_first = False  # its Service is there, and so are the others as a rule
         if not is_first:  # one alone would have a password that the others do not know
             return anew(self._api)
-        return (
-            f"`hpq manifests --secrets --namespace {self._api.namespace}"
-            " | kubectl create -f -` makes it, once"
-        )
+        with_tls = " --with tls" if self.scheme == "rediss" else ""
+        return f"`{_create(self._api, with_tls)}` makes it, once"
 
     def _target(self, pod: Any) -> int:
         target = self._port.get("targetPort", self._port["port"])
@@ -119,18 +118,51 @@ class Redis:
 
 
 def anew(api: Api) -> str:
-    """How all Secrets are made again, which fit only together."""
-    return made_anew(api.context, api.namespace)
-
-
-def made_anew(context: str, namespace: str) -> str:
-    """The same, for that namespace."""
-    kubectl = kubectl_in(context, namespace)
+    """How all Secrets are made again, which fit only together; with TLS, its certificate, too."""
+    kubectl = kubectl_of(api)
     return (
-        f"make all of them anew: {kubectl} delete secret -l {_LABEL};"
-        f" hpq manifests --secrets --namespace {namespace} | {kubectl} create -f -;"
-        f" {kubectl} rollout restart statefulset/{SERVICE}"
+        f"make all of them anew: {kubectl} delete secret -l {OURS}; {_create(api, _tls(api))};"
+        f" {kubectl} rollout restart statefulset,deployment -l {OURS}"
     )
+
+
+def kubectl_of(api: Api) -> str:
+    """How a command of kubectl's begins that is told to people."""
+    return kubectl_in(api.context, api.namespace)
+
+
+def expected(api: Api) -> Iterator[str]:
+    """The Secrets that pods mount."""
+    yield from SECRETS
+    if _is_tls(api):
+        yield CERTIFICATE
+
+
+def _create(api: Api, with_tls: str) -> str:
+    made = f"hpq manifests --secrets{with_tls} --namespace {api.namespace}"
+    return f"{made} | {kubectl_of(api)} create -f -"
+
+
+def _tls(api: Api) -> str:
+    """The flag with which a certificate is made; "" where there is none to make."""
+    try:
+        labels = api.get(api.of(f"secrets/{CERTIFICATE}"))["metadata"].get("labels") or {}
+    except HpqError:  # not there, or not for these eyes
+        return " --with tls" if _is_tls(api) else ""
+    is_ours = labels.get(_LABEL) == _WHOLE  # else it stays where it is: cert-manager's, say
+    return " --with tls" if is_ours else ""
+
+
+def _is_tls(api: Api) -> bool:
+    try:
+        return _scheme(api.get(api.of(f"services/{SERVICE}"))["spec"]) == "rediss"
+    except HpqError:
+        return False
+
+
+def _scheme(service: Any) -> str:
+    name = str(service["ports"][0].get("name", ""))
+    return "rediss" if name in ("rediss", "redis-tls", "tls") else "redis"
 
 
 def missing(api: Api, what: str = f"Service {SERVICE}") -> str:
@@ -147,7 +179,8 @@ def missing(api: Api, what: str = f"Service {SERVICE}") -> str:
         )
     return (
         f"{where}no {what} in namespace {api.namespace}; put hpq there (`hpq manifests"
-        f" --namespace {api.namespace} | kubectl apply -f -`), or choose another: --namespace NAME"
+        f" --image IMAGE --namespace {api.namespace} | {kubectl_of(api)} apply -f -`, without GPUs"
+        " --gpus 0), or choose another: --namespace NAME"
     )
 
 

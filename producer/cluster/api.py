@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach, UserError
+from producer.cluster.tunnel import NAMESPACE, told
 
 Object = Mapping[str, Any]
 MERGE, PLAIN = "application/merge-patch+json", "application/json"
@@ -35,8 +36,12 @@ class Api:
     these credentials, NotFound where an object is not there, UserError where it cannot be so.
     """
 
-    def __init__(self, context: str | None, namespace: str) -> None:
+    def __init__(
+        self, context: str | None, namespace: str, *, beside_connection: bool = False
+    ) -> None:
         """`context` None is the kubeconfig's current one. Connects nowhere yet.
+
+        `beside_connection`: hpq's commands here go by a connection unless they are told where to.
 
         Raises:
             OutOfReach: there is no kubeconfig, or it cannot be used.
@@ -44,8 +49,10 @@ class Api:
         """
         from kubernetes import client, config  # noqa: PLC0415  # half a second, for those who ask
 
-        self.context = _context(config, context)
+        self.context, current = _context(config, context)
         self.namespace = namespace
+        here = ("", "") if beside_connection else (current, NAMESPACE)
+        self._is_here = (self.context == here[0], namespace == here[1])
         self._configuration = client.Configuration()
         try:
             config.load_kube_config(context=self.context, client_configuration=self._configuration)
@@ -57,6 +64,12 @@ class Api:
     def server(self) -> str:
         """The API server's address."""
         return str(self._configuration.host)
+
+    @property
+    def flags(self) -> str:
+        """What a command of hpq's needs to mean this namespace; "" where it does by itself."""
+        both = told(self.context, self.namespace)
+        return "".join(f for f, is_here in zip(both, self._is_here, strict=True) if not is_here)
 
     def of(self, path: str) -> str:
         """The path of something in the namespace, as "pods" or "apps/v1/deployments/NAME"."""
@@ -175,7 +188,8 @@ class Api:
         return UserError(f"{where}: {said}")
 
 
-def _context(config: Any, wanted: str | None) -> str:
+def _context(config: Any, wanted: str | None) -> tuple[str, str]:
+    """The context that is meant, and the current one."""
     from yaml import YAMLError  # noqa: PLC0415  # as the kubernetes library reads it
 
     files = config.kube_config
@@ -196,7 +210,7 @@ def _context(config: Any, wanted: str | None) -> str:
         raise UserError(f"--context {wanted}: the kubeconfig has {has}")
     if wanted is None and not current:
         raise UserError(f"the kubeconfig has no current context; --context NAME (has {has})")
-    return wanted if wanted is not None else current
+    return wanted if wanted is not None else current, current
 
 
 def _line(error: object) -> str:

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from hpq import tls
 from hpq.connection import FIRST_S, check_server, connect
 from hpq.errors import ExitCode, Forbidden, HpqError, NotFound, OutOfReach, UserError
 from hpq.passwords import with_file
 from hpq.settings import Settings
 from producer.cluster import tunnel
-from producer.cluster.access import made_anew
+from producer.cluster.access import anew
+from producer.cluster.api import Api
 from producer.cluster.tunnel import Tunnel
 
 _KINDS = {int(kind.exit_code): kind for kind in (UserError, NotFound, OutOfReach)}
@@ -91,11 +93,29 @@ def _answers(found: Tunnel, settings: Settings) -> str:
             f"{found.where}: Redis refuses the password of Secret {secret}:"
             f" it was made anew, and Redis has read Secret hpq-redis-users before; let it read it"
             f" again: {kubectl} rollout restart statefulset/hpq-redis; where {secret} alone was"
-            f" made anew, {made_anew(found.context, found.namespace)}"
+            f" made anew, {anew(Api(found.context, found.namespace))}"
         ) from None
     except OutOfReach as error:
-        why = tunnel.trouble_of(settings.home, found)
+        why = tunnel.trouble_of(settings.home, found) or _of_certificate(found, str(error))
         raise OutOfReach(f"{found.where}: {why or error}") from None
+
+
+def _of_certificate(found: Tunnel, said: str) -> str:
+    """What to do where Redis's certificate is refused, since its URL is of hpq's making."""
+    if tls.UNTRUSTED in said:
+        secret = f"Secret hpq-redis-{found.role}"
+        why = f"{secret} has the CA of another" if found.ca_file else f"{secret} has no ca.crt"
+        remedy = anew(Api(found.context, found.namespace))
+        return (
+            f"Redis's certificate is not trusted: {why}; where you brought the certificate, put its"
+            f" CA there under ca.crt; where hpq is to make it, {remedy}"
+        )
+    if tls.ANOTHER_HOST in said:
+        return (
+            f"Redis's certificate is not for {tunnel.HOST}, by which a connection reaches it; make"
+            " it for that IP address, too"
+        )
+    return ""
 
 
 def become(started: Started, command: Sequence[str], environ: dict[str, str]) -> NoReturn:

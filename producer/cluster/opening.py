@@ -12,10 +12,9 @@ from hpq.settings import Settings, read
 from producer.cluster import tunnel
 from producer.cluster.api import Api
 from producer.cluster.connecting import Wanted, start
+from producer.cluster.tunnel import NAMESPACE
 from producer.here import settings_here
 from producer.session import Session, open_session
-
-NAMESPACE = "hpq"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,7 @@ def api_of(context: str | None, namespace: str | None, settings: Settings) -> Ap
     through = tunnel.of_url(settings.home, settings.redis_url)
     if context is None and through is not None:
         context, namespace = through.context, namespace or through.namespace
-    return Api(context, namespace or NAMESPACE)
+    return Api(context, namespace or NAMESPACE, beside_connection=through is not None)
 
 
 @contextmanager

@@ -13,17 +13,19 @@ from producer.cluster.api import Api
 from producer.cluster.objects import WORKERS, Pod, Workers, is_past, pod_of, workers_of
 
 _DEPLOYMENT = "hpq-worker"
+_REFUSED = "Error creating: "  # how the event of a pod that could not be made begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
-    """What of hpq's workers is in a namespace; `at` is time.monotonic()."""
+    """What of hpq's workers is in a namespace; `at` is time.monotonic(), `flags` as of `Api`."""
 
     context: str
     namespace: str
     workers: tuple[Workers, ...]
     pods: tuple[Pod, ...]
     at: float
+    flags: str = ""
 
     def of_queue(self, queue: str) -> Workers | None:
         """The Deployment of a worker class."""
@@ -31,14 +33,16 @@ class Crew:
 
 
 def look(api: Api) -> Crew:
-    """Two to four requests: events are asked for only where a pod's status does not say enough,
-    and autoscalers where a Deployment is scaled to 0.
+    """Two to four requests: events are asked for only where the status of a pod or a Deployment
+    does not say enough, and autoscalers where a Deployment is scaled to 0.
 
     Raises:
         NotFound: hpq has no Deployment there.
         HpqError: as `Api`.
     """
-    found = [workers_of(raw) for raw in deployments(api)]
+    raws = deployments(api)
+    events = warnings(api) if any(map(_is_refused, raws)) else None
+    found = [workers_of(_told_newest(raw, events or ())) for raw in raws]
     if not all(one.wanted for one in found):
         names = autoscalers(api)
         found = [one if one.wanted else _decided(one, names) for one in found]
@@ -46,7 +50,7 @@ def look(api: Api) -> Crew:
     raws = [raw for raw in raws if not is_past(raw)]
     pods = [pod_of(raw) for raw in raws]
     if any(_says_too_little(pod) for pod in pods):
-        events = _warnings(api)
+        events = warnings(api) if events is None else events
         pods = [
             pod_of(raw, [e for e in events if e["involvedObject"].get("name") == pod.name])
             for raw, pod in zip(raws, pods, strict=True)
@@ -57,6 +61,7 @@ def look(api: Api) -> Crew:
         workers=tuple(found),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
         at=time.monotonic(),
+        flags=api.flags,
     )
 
 
@@ -103,9 +108,39 @@ def _says_too_little(pod: Pod) -> bool:
     return not pod.reason and not pod.is_ready and pod.phase in ("Pending", "Running")
 
 
-def _warnings(api: Api) -> Sequence[Any]:
+def _told_newest(raw: Any, events: Sequence[Any]) -> Any:
+    """A Deployment with the newest refusal of a pod: its own condition keeps the first one's."""
+    name = raw["metadata"]["name"]
+    said = [
+        str(event.get("message", "")).rpartition(_REFUSED)[2]
+        for event in events
+        if event.get("reason") == "FailedCreate"
+        and event["involvedObject"].get("name", "").rpartition("-")[0] == name
+    ]
+    if not said or not _is_refused(raw):
+        return raw
+    status = raw["status"]
+    newest = [
+        {**one, "message": said[-1]} if _is_refusal(one) else one for one in status["conditions"]
+    ]
+    return {**raw, "status": {**status, "conditions": newest}}
+
+
+def _is_refused(raw: Any) -> bool:
+    return any(map(_is_refusal, raw.get("status", {}).get("conditions", ())))
+
+
+def _is_refusal(condition: Any) -> bool:
+    return bool(condition["type"] == "ReplicaFailure" and condition["status"] == "True")
+
+
+def warnings(api: Api, name: str = "") -> Sequence[Any]:
+    """Events that warn, of one object or of all, the newest last; none where they are forbidden."""
+    about = f",involvedObject.name={name}" if name else ""
     try:
-        found = api.get(api.of("events"), fieldSelector="type=Warning", limit="500")["items"]
+        found = api.get(api.of("events"), fieldSelector=f"type=Warning{about}", limit="500")[
+            "items"
+        ]
     except HpqError:
         return []
     return sorted(found, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""))

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from hpq.errors import HpqError
 from hpq.snapshot import Worker
 from producer.cluster.api import Api, has_kubeconfig
-from producer.cluster.opening import NAMESPACE
 from producer.cluster.pods import Crew, look
+from producer.cluster.tunnel import NAMESPACE
 from producer.session import Session
 
 EVERY_S = 3.0

@@ -23,6 +23,7 @@ from urllib.parse import quote, urlsplit
 from hpq.errors import OutOfReach
 from producer.server.keeper import open_lock, try_lock
 
+NAMESPACE = "hpq"  # where no other is named
 BACKGROUND = "background"
 CONNECT = "HPQ_CONNECT"  # in a connected shell: CONTEXT/NAMESPACE:PORT
 HOST = "127.0.0.1"
@@ -162,9 +163,10 @@ def background(home: Path) -> Tunnel | None:
     if found is None and is_alive(home):
         raise OutOfReach("the connection in the background is starting or ending; try again")
     if found is not None and not is_alive(home):
+        flags = "".join(told(found.context, found.namespace))
         raise OutOfReach(
             f"the connection in the background to {found.where} has ended; make it again"
-            f" (hpq connect --background{_choice(found)}) or forget it (hpq connect --stop)"
+            f" (hpq connect --background{flags}) or forget it (hpq connect --stop)"
         )
     return found
 
@@ -192,7 +194,7 @@ def see_shell(environ: Mapping[str, str], home: Path, url: str) -> None:
         context, _, namespace = where.rpartition("/")
         raise OutOfReach(
             f"the connection of this shell, to namespace {namespace}, context {context}, has ended;"
-            " exit, and `hpq connect` again"
+            f" exit, and `hpq connect{''.join(told(context, namespace))}` again"
         )
 
 
@@ -215,15 +217,16 @@ def kubectl_in(context: str, namespace: str) -> str:
     return f"kubectl --context {shlex.quote(context)} -n {namespace}"
 
 
+def told(context: str, namespace: str) -> tuple[str, str]:
+    """The two flags by which a command of hpq's that is told to people means that namespace."""
+    return f" --context {shlex.quote(context)}", f" --namespace {namespace}"
+
+
 def _all(home: Path) -> Iterator[Tunnel]:
     for path in folder(home).glob("*.json"):
         found = read(home, path.stem)
         if found is not None and is_alive(home, path.stem):
             yield found
-
-
-def _choice(tunnel: Tunnel) -> str:
-    return f" --context {shlex.quote(tunnel.context)} --namespace {tunnel.namespace}"
 
 
 def _private(path: str, flags: int) -> int:

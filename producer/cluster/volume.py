@@ -60,7 +60,8 @@ def volume_of(api: Api, left: Artifacts) -> Volume:
     running = sorted((raw for raw in raws if _runs(raw)), key=lambda raw: not pod_of(raw).is_ready)
     if not running:
         raise NotFound(
-            f"no worker's pod runs in namespace {api.namespace}; `hpq scale 1` starts one"
+            f"no worker's pod runs in namespace {api.namespace}; `hpq scale 1{api.flags}` starts"
+            " one"
         )
     alike: dict[str, Raw] = {}
     for raw in running:  # pods of one template have one store

@@ -53,7 +53,7 @@ def connect(
     if status:
         return _status(settings, json)
     wanted = Wanted(
-        context=context, namespace=namespace or "hpq", role=role or "producer", port=port
+        context=context, namespace=namespace or tunnel.NAMESPACE, role=role or "producer", port=port
     )
     if background or url:
         found = _background(settings, wanted, role, has_choice=bool(context or namespace))

@@ -59,9 +59,9 @@ def _of_cluster(context: str | None, namespace: str | None) -> list[Finding]:
             may = api.allows("get", "secrets", "hpq-redis-producer")
             inside = leading_to(api, settings, stack, "producer" if may else "viewer")
             ours = fingerprint(key_of(settings, make=False))
-            agrees = keys_agree(ours, inside.code_key.encode())
+            agrees = keys_agree(ours, inside.code_key.encode(), api.flags)
             found += [agrees] if agrees else []
-            found += checkup(inside, is_here=False)
+            found += checkup(inside, in_cluster=api.flags)
     except HpqError as error:
         found.append(Finding(level="wrong", what=str(error), exit_code=int(error.exit_code)))
     return found

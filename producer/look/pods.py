@@ -79,7 +79,7 @@ def _none_wanted(crew: Crew, workers: Workers) -> str:
             f"{workers.autoscaler} decides how many pods Deployment {workers.name} has, and has"
             f" made it 0; why: {kubectl} describe scaledobject {name}"
         )
-    scale = f"`hpq scale 1{workers.flag}`"
+    scale = f"`hpq scale 1{workers.flag}{crew.flags}`"
     if kind:
         return (
             f"Deployment {workers.name} is scaled to 0, from where {workers.autoscaler} scales"

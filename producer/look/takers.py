@@ -27,7 +27,8 @@ def why_full(room: Room | None) -> str | None:
 def how_to_start(worker_class: str = DEFAULT_CLASS, *, in_cluster: bool = False) -> str:
     """What gets a worker of a class; `in_cluster` where Redis is reached by `hpq connect`."""
     if in_cluster:
-        return "`hpq workers` says why their pods are not ready, `hpq scale N` starts some"
+        queue = "" if worker_class == DEFAULT_CLASS else f" --queue {worker_class}"
+        return f"`hpq workers` says why their pods are not ready, `hpq scale N{queue}` starts some"
     queue = "" if worker_class == DEFAULT_CLASS else f"HPQ_QUEUE={worker_class} "
     return f"start one: {queue}hpq worker"
 

@@ -144,7 +144,7 @@ def test_in_a_shell_whose_connection_has_ended_no_command_goes_elsewhere(
     assert done.returncode == 3
     assert done.stderr == (
         "hpq: the connection of this shell, to namespace apollo, context moon, has ended;"
-        " exit, and `hpq connect` again\n"
+        " exit, and `hpq connect --context moon --namespace apollo` again\n"
     )
     if words == ["ls"]:
         own = {**of_shell, "HPQ_REDIS_URL": redis_url, "HPQ_REDIS_PASSWORD_FILE": ""}

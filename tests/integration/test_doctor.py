@@ -9,7 +9,9 @@ from pathlib import Path
 from redis import Redis
 
 from hpq.outcome import Presence
+from hpq.settings import read
 from hpq.store import Store
+from producer.checkup import checkup
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -75,3 +77,14 @@ def test_doctor_names_acl_users_that_a_restart_would_lose(
     assert "aclfile PATH in redis.conf, with the lines of `hpq redis-acl --aclfile`" in said
     assert "answers" in theirs.stdout and "ACL user" not in theirs.stdout  # it may not ask
     assert "ACL user" not in hpq("doctor").stdout
+
+
+def test_of_a_cluster_without_workers_it_is_told_which_scale_starts_some(
+    redis: Redis, redis_url: str
+) -> None:
+    settings = read({"HPQ_REDIS_URL": redis_url, "HPQ_PREFIX": "nobody"})
+    found = checkup(settings, in_cluster=" --namespace lab")
+    assert [one.remedy for one in found if one.what == "no worker is alive"] == [
+        "`hpq scale N --namespace lab` starts some"
+    ]
+    assert not any("HPQ_STORE" in one.what for one in found)

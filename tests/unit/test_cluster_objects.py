@@ -114,12 +114,13 @@ def test_why_nobody_works_is_told_by_the_pods_of_the_class() -> None:
 class Server:
     """The few answers of an API server that matter here."""
 
-    context, namespace = "my lab", "ml"
+    context, namespace, flags = "my lab", "ml", ""
 
     def __init__(self, replicas: int, *scalers: dict[str, Any]) -> None:
         self._scalers, self.asked = list(scalers), list[str]()
         self._deployment = json.loads(json.dumps(SEEN["quota"]))
         self._deployment["spec"]["replicas"] = replicas
+        self._deployment["status"]["conditions"] = []
 
     def of(self, path: str) -> str:
         return path

@@ -51,7 +51,7 @@ def sent(*frames: bytes, size: int | None = None) -> io.BufferedReader:
 class Server:
     """The few answers of an API server that matter here; pods say what they have as a store."""
 
-    context, namespace = "lab", "ml"
+    context, namespace, flags = "lab", "ml", " --namespace ml"
 
     def __init__(self, *pods: dict[str, Any], says: str = "", may: bool = True) -> None:
         self._pods, self._says, self._may = pods, says, may
@@ -111,7 +111,8 @@ def test_what_pods_have_in_place_of_the_store_is_told(says: str, told: str) -> N
 
 
 def test_without_a_pod_or_the_right_to_exec_into_one_it_is_told_what_is_missing() -> None:
-    with pytest.raises(NotFound, match="no worker's pod runs in namespace ml; `hpq scale 1`"):
+    scale = "`hpq scale 1 --namespace ml`"
+    with pytest.raises(NotFound, match=f"no worker's pod runs in namespace ml; {scale}"):
         volume_of(Server(pod("a1", "a", runs=False)), LEFT)  # type: ignore[arg-type]
     with pytest.raises(Forbidden, match=r"pods/exec, namespace ml\), which hpq's Roles leave out"):
         volume_of(Server(pod("a1", "a"), may=False), LEFT)  # type: ignore[arg-type]
