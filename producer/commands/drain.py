@@ -65,10 +65,9 @@ def drain(
 
 
 def _open(stack: ExitStack, context: str | None, namespace: str | None) -> Session:
-    """The Redis that is reached anyhow, or that of the cluster that is named."""
-    settings = settings_here()
-    if settings.redis_url or (context is None and namespace is None):
-        return stack.enter_context(open_session(settings))
+    """The Redis of the cluster that is named, whatever is connected; else what is reached."""
+    if context is None and namespace is None:
+        return stack.enter_context(open_session(settings_here()))
     session = stack.enter_context(open_cluster(context, namespace)).session
     assert session is not None
     return session
