@@ -52,6 +52,7 @@ class Workers:
     there: int
     ready: int
     reason: str = ""
+    is_rolling: bool = False  # some pods are of an older template
     selector: str = ""
     image: str = ""
     gpus: int = 0  # of each pod
@@ -105,6 +106,7 @@ def workers_of(raw: Object) -> Workers:
         there=int(status.get("replicas", 0)),
         ready=int(status.get("readyReplicas", 0)),
         reason=_failure(status),
+        is_rolling=int(status.get("updatedReplicas", 0)) < int(status.get("replicas", 0)),
         selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
         image=str(worker.get("image", "")),
         gpus=int(limits.get(GPU, 0)),
