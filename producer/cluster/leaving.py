@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from hpq.errors import NotFound, UserError
+from hpq.errors import Held, NotFound, UserError
 from hpq.snapshot import Worker
 from hpq.store import Store
 from hpq.view import View
 from producer.cluster.api import Api
 from producer.cluster.objects import Pod, Workers
 from producer.cluster.pods import autoscaler_of, look
-from producer.cluster.scaling import Scaling, pods_of
-from producer.cluster.victims import in_front
+from producer.cluster.scaling import Scaling, mark, pods_of
+from producer.cluster.victims import FIRST, in_front
 
 
 def chosen(workers: Sequence[Worker], names: Collection[str]) -> list[Worker]:
@@ -50,7 +50,7 @@ class Leaving:
 def let_go(api: Api, view: View, pods: Collection[str]) -> Iterator[str]:
     """Scale each Deployment down by those of its pods, which go; says a line for each.
 
-    Pods of a class that an autoscaler looks after are its to remove.
+    Pods of a class that an autoscaler looks after are its to remove: these before others.
     """
     crew = look(api)
     for workers in crew.workers:
@@ -60,21 +60,41 @@ def let_go(api: Api, view: View, pods: Collection[str]) -> Iterator[str]:
             yield _one(api, view, workers, there, of_it)
 
 
+def let_stay(api: Api, pods: Collection[str]) -> None:
+    """Take back from these pods that they go before others.
+
+    Raises:
+        HpqError: as `Api`.
+    """
+    for pod in look(api).pods:
+        if pod.name in pods and pod.cost == FIRST:
+            mark(api, pod.name, None)
+
+
 def _one(
     api: Api, view: View, workers: Workers, there: Sequence[Pod], pods: Collection[str]
 ) -> str:
     named = ", ".join(sorted(pods))
+    again = f"hpq drain {' '.join(sorted(pods))}"
     if name := autoscaler_of(api, workers.name):
-        return f"{named}: drained, and left to {name}, which removes pods"
+        for pod in pods:
+            mark(api, pod, FIRST)
+        return (
+            f"{named}: drained, and the first to go once {name} wants fewer pods; until then idle,"
+            f" in the place of others: `{again} --undo` lets them work"
+        )
     scaling, front = Scaling(api, view, None, workers.queue), in_front(there, pods)
-    # Of the pods that are there: fewer than are wanted, where a quota or a crash keeps some away.
-    plan = scaling.plan(len(there) - len(front) - len(pods), first=pods)
+    try:
+        # Of those that are there: fewer than are wanted, where a quota or a crash keeps some away.
+        plan = scaling.plan(len(there) - len(front) - len(pods), first=pods)
+    except Held as error:
+        return f"{named}: drained, and not let go: {error}; where still there then: {again}"
     if busy := sorted(plan.stops.keys() - set(pods)):
         return (
             f"{named}: drained, and not let go: {', '.join(busy)}, at work and not ready, would be"
-            f" stopped first; once it is ready or gone: hpq drain {' '.join(sorted(pods))}"
+            f" stopped first; once it is ready or gone: {again}"
         )
-    stay = scaling.apply(plan)
+    stay = scaling.apply(plan).stay
     gone = sorted(pod.name for pod in plan.going if pod.name not in stay)
     line = f"{workers.name}: {workers.wanted} → {plan.wanted} pods"
     line += f" ({', '.join(gone)} gone)" if gone else ""

@@ -52,6 +52,7 @@ class Workers:
     there: int
     ready: int
     reason: str = ""
+    is_rolling: bool = False  # some pods are of an older template
     selector: str = ""
     image: str = ""
     gpus: int = 0  # of each pod
@@ -105,6 +106,7 @@ def workers_of(raw: Object) -> Workers:
         there=int(status.get("replicas", 0)),
         ready=int(status.get("readyReplicas", 0)),
         reason=_failure(status),
+        is_rolling=int(status.get("updatedReplicas", 0)) < int(status.get("replicas", 0)),
         selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
         image=str(worker.get("image", "")),
         gpus=int(limits.get(GPU, 0)),
@@ -142,7 +144,10 @@ def _cost(meta: Object) -> int:
 
 
 def _statuses(status: Object) -> list[Object]:
-    return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+    """Of a pod's containers; not of those that ran before the worker and have done their part."""
+    first = status.get("initContainerStatuses", ())
+    todo = [s for s in first if s.get("state", {}).get("terminated", {}).get("exitCode") != 0]
+    return [*todo, *status.get("containerStatuses", ())]
 
 
 def _holds(status: Object, kind: str) -> bool:
@@ -150,6 +155,8 @@ def _holds(status: Object, kind: str) -> bool:
 
 
 def _reason(spec: Object, status: Object, found: Sequence[Object]) -> str:
+    if status.get("phase") == "Failed" and status.get("reason"):  # evicted, say: no container tells
+        return _short(f"{status['reason']}: {status.get('message', '')}")
     for one in status.get("conditions", ()):
         if one["type"] == "PodScheduled" and one["status"] == "False":
             return scheduling(one.get("reason", ""), one.get("message", ""))
@@ -167,7 +174,7 @@ def _reason(spec: Object, status: Object, found: Sequence[Object]) -> str:
         if before and not _holds(status, "Ready"):  # between two of its ends
             return before
     if status.get("phase") == "Failed":
-        return _short(f"{status.get('reason', 'Failed')}: {status.get('message', '')}")
+        return _short(f"Failed: {status.get('message', '')}")
     return ""
 
 

@@ -14,6 +14,7 @@ from producer.cluster.objects import Pod
 
 _BUSY = 1_000  # more than any idle pod costs
 _MOST = 2_000_000_000  # the annotation is an int32
+FIRST = -_MOST  # the cost of a pod that was drained: below whatever `hpq scale` marks
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _LOWEST = (False, -1, False)
 

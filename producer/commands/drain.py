@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
-from hpq.errors import Held, NotFound, UserError
+from hpq.errors import Held, HpqError, NotFound, UserError
 from hpq.snapshot import Worker
-from producer.cluster.api import Api
-from producer.cluster.leaving import Leaving, chosen, let_go
+from producer.cluster.api import Api, has_kubeconfig
+from producer.cluster.leaving import Leaving, chosen, let_go, let_stay
 from producer.cluster.opening import api_of, open_cluster
 from producer.commands.options import Context, Namespace
 from producer.here import settings_here
@@ -60,18 +61,29 @@ def drain(
             talk(f"no worker is alive; {_NEW}")
         elif api is not None:
             _see_off(api, session, them, pods, timeout)
-        elif not undo:
+        elif undo:
+            _unmark(context, namespace, session, pods)
+        else:
             talk("they stay, drained: stop them where they run, or `hpq drain --undo`")
 
 
 def _open(stack: ExitStack, context: str | None, namespace: str | None) -> Session:
-    """The Redis that is reached anyhow, or that of the cluster that is named."""
-    settings = settings_here()
-    if settings.redis_url or (context is None and namespace is None):
-        return stack.enter_context(open_session(settings))
+    """The Redis of the cluster that is named, whatever is connected; else what is reached."""
+    if context is None and namespace is None:
+        return stack.enter_context(open_session(settings_here()))
     session = stack.enter_context(open_cluster(context, namespace)).session
     assert session is not None
     return session
+
+
+def _unmark(context: str | None, namespace: str | None, session: Session, pods: set[str]) -> None:
+    """Where an autoscaler was left drained pods to take first, they are as others again."""
+    if not pods or not has_kubeconfig(os.environ):
+        return
+    try:
+        let_stay(api_of(context, namespace, session.settings), pods)
+    except HpqError as error:
+        talk(clean(f"an autoscaler that was left {', '.join(sorted(pods))} may take them: {error}"))
 
 
 def _words(at: str | None, undo: bool) -> str:

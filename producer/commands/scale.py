@@ -12,7 +12,7 @@ from hpq.sweep import DEFAULT_CLASS
 from producer.asking import ask
 from producer.cluster.opening import Opened, open_cluster
 from producer.cluster.pods import autoscaler_of, look
-from producer.cluster.scaling import Plan, Scaling
+from producer.cluster.scaling import Plan, Scaling, Settled, standing
 from producer.cluster.tunnel import kubectl_in
 from producer.cluster.victims import Agreement
 from producer.commands.options import Context, Namespace
@@ -46,11 +46,13 @@ def scale(
             plan = _agreed(scaling, plan, opened, yes)
         before = plan.workers.wanted
         try:
-            scaling.apply(plan)
+            settled = scaling.apply(plan)
         except HpqError:
             scaling.let_go(plan)
             raise
         talk(f"{plan.workers.name}: {before} → {count} pods (class {queue})")
+        if settled.stay:
+            talk(_otherwise(settled))
         if wait:
             _wait(opened, plan, timeout)
 
@@ -111,6 +113,14 @@ def _say(plan: Plan) -> None:
             )
 
 
+def _otherwise(settled: Settled) -> str:
+    """That not those went that were said to; a trial that was stopped is in its queue again."""
+    stay, instead = (", ".join(sorted(names)) for names in (settled.stay, settled.instead))
+    if not instead:
+        return f"still there: {stay}; what decides about pods there is slow, or has decided anew"
+    return f"not as said: the cluster took {instead}, and {stay} stayed; what ran there is queued"
+
+
 def _mind_autoscaler(opened: Opened, plan: Plan) -> None:
     """Say what an autoscaler will make of it.
 
@@ -122,18 +132,16 @@ def _mind_autoscaler(opened: Opened, plan: Plan) -> None:
     if not name:
         return
     kind, _, called = name.partition(" ")
+    kubectl = kubectl_in(opened.api.context, opened.api.namespace)
     if kind == "ScaledObject":
-        pause = (
-            kubectl_in(opened.api.context, opened.api.namespace)
-            + f" annotate scaledobject {called} autoscaling.keda.sh/paused"
-        )
+        pause = f"{kubectl} annotate scaledobject {called} autoscaling.keda.sh/paused"
         raise UserError(
             f"{name} decides how many pods there are, and would do so again in a moment; pause it"
             f" first: {pause}=true --overwrite (and afterwards: {pause}-)"
         )
     talk(
         f"{name} decides how many pods there are, and will soon do so again;"
-        f" change its minReplicas and maxReplicas: kubectl edit hpa {called}"
+        f" change its minReplicas and maxReplicas: {kubectl} edit hpa {called}"
     )
 
 
@@ -145,21 +153,16 @@ def _wait(opened: Opened, plan: Plan, timeout: float) -> None:
     """
     until, said = time.monotonic() + timeout, ""
     while True:
-        crew = look(opened.api)
-        pods = [p for p in crew.pods if p.owner.startswith(f"{plan.workers.name}-")]
-        ready = sum(p.is_ready for p in pods)
-        if ready == len(pods) == plan.wanted:
-            talk(f"{trials_of(ready, 'pod')} ready")
+        now = standing(look(opened.api), plan)
+        if now.is_reached:
+            talk(f"{trials_of(now.ready, 'pod')} ready")
             return
-        workers = crew.of_queue(plan.workers.queue)
-        whys = [f"{p.name}: {p.reason}" for p in pods if p.reason]
-        why = whys[0] if whys else workers.reason if workers else ""
-        if why and why != said:
-            talk(clean(why))
-            said = why
+        if now.why and now.why != said:
+            talk(clean(now.why))
+            said = now.why
         if time.monotonic() > until:
             raise Held(
-                f"{ready} of {trials_of(plan.wanted, 'pod')} ready after {timeout:.0f} s"
-                + (f": {clean(why)}" if why else "")
+                f"{now.ready} of {trials_of(plan.wanted, 'pod')} ready after {timeout:.0f} s"
+                + (f": {clean(now.lacks)}" if now.lacks else "")
             )
         time.sleep(_POLL_S)

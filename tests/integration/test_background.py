@@ -236,3 +236,22 @@ def test_what_is_to_be_typed_quotes_the_name_of_a_context_that_needs_it(
     assert tunnel.kubectl_in("my moon", "apollo") == "kubectl --context 'my moon' -n apollo"
     plain = "arn:aws:eks:eu-west-1:123456789012:cluster/moon"
     assert tunnel.kubectl_in(plain, "apollo") == f"kubectl --context {plain} -n apollo"
+
+
+def test_a_namespace_that_is_named_goes_before_the_one_that_is_connected(
+    hpq, environ, away, connection, port: int, keys, store, redis, who, tmp_path: Path
+) -> None:
+    (tmp_path / "kubeconfig").write_text(
+        "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: []\n"
+        "contexts: [{name: moon, context: {cluster: c}}]\ncurrent-context: moon\n"
+    )
+    here = replace(connection, port=port, user="default", prefix=keys.prefix)
+    tunnel.write(Path(environ["HPQ_HOME"]), here)
+    store.present(who, idle=True, lifetime_ms=30_000)
+    own = {**away, "KUBECONFIG": str(tmp_path / "kubeconfig")}
+    for words in (["--namespace", "gemini"], ["--context", "moon"]):
+        done = hpq("drain", "--all", "--stay", *words, **own)
+        assert done.returncode == 3 and "127.0.0.1:1" in done.stderr, done.stderr
+        assert redis.hget(keys.worker(who.name), "drain") is None
+    assert hpq("drain", "--all", "--stay", "--namespace", "apollo", **own).returncode == 0
+    assert redis.hget(keys.worker(who.name), "drain") is not None

@@ -63,6 +63,39 @@ def test_a_container_that_was_begun_again_and_is_not_ready_says_why_it_ended_bef
     assert pod_of(raw).reason == ""
 
 
+def with_init(what: str, code: int) -> dict[str, Any]:
+    """A pod before whose worker an init container ended, as a git tree is fetched."""
+    raw: dict[str, Any] = json.loads(json.dumps(SEEN[what]))
+    ended = {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
+    one = {"name": "code", "ready": code == 0, "state": {"terminated": ended}}
+    raw["status"]["initContainerStatuses"] = [one]
+    return raw
+
+
+def test_an_init_container_that_did_its_work_is_no_reason_and_one_that_failed_is() -> None:
+    well = with_init("crash", 0)
+    (worker,) = well["status"]["containerStatuses"]
+    worker["lastState"], worker["state"] = {}, {"running": {}}
+    for ready in ("False", "True"):
+        well["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+        assert pod_of(well).reason == ""
+    assert pod_of(with_init("oom", 0)).reason == pod_of(SEEN["oom"]).reason != ""
+    assert pod_of(with_init("oom", 1)).reason == "its container ended: Error, exit code 1"
+
+
+def test_an_evicted_pod_says_so_whatever_became_of_its_container() -> None:
+    raw = with_init("crash", 0)
+    (worker,) = raw["status"]["containerStatuses"]
+    ended = {"exitCode": 0, "reason": "Completed"}
+    worker["lastState"], worker["state"] = {}, {"terminated": ended}
+    low = "The node was low on resource: ephemeral-storage."
+    raw["status"] |= {"phase": "Failed", "reason": "Evicted", "message": low}
+    pod = pod_of(raw)
+    assert (pod.phase, pod.reason) == ("Failed", f"Evicted: {low}")
+    del raw["status"]["reason"]
+    assert pod_of(raw).reason == "its container ended: Completed, exit code 0"
+
+
 def test_a_pod_that_its_job_replaced_is_past_and_one_of_a_deployment_says_why_it_failed() -> None:
     def failed(kind: str) -> dict[str, Any]:
         return {"metadata": {"ownerReferences": [{"kind": kind}]}, "status": {"phase": "Failed"}}
