@@ -22,6 +22,7 @@ from producer.look.style import flow, paint, plain
 from producer.look.takers import why_full, why_not_taken
 from producer.look.terminal import look_of
 from producer.look.text import clean
+from producer.look.turns import gist, why_behind
 from producer.look.verdict import needs_you, note, verdict
 from producer.session import Session
 
@@ -69,9 +70,9 @@ def _print_lines(view: View, sid: str, stream: TextIO, leave: Leave, seen: Pods)
     while True:
         stuck = why_waits(shot, seen)
         for text in _notes(shot, begun, stuck):
-            if text not in told:
+            if gist(text) not in told:
                 print(text, file=stream)
-            told.add(text)
+            told.add(gist(text))
         stream.flush()
         if stands(shot) or leave() is not None:
             break
@@ -109,7 +110,7 @@ def why_waits(shot: Snapshot, seen: Pods) -> str | None:
 
 
 def not_taken(shot: Snapshot, crew: Crew | None = None, *, in_cluster: bool = False) -> str | None:
-    """Why no trial of the sweep starts, with the remedy: a full server, or no worker for it.
+    """Why no trial of the sweep starts, with the remedy: no room, no worker, others before it.
 
     `in_cluster` where Redis is reached by `hpq connect`, whether pods are seen or not.
     """
@@ -118,6 +119,7 @@ def not_taken(shot: Snapshot, crew: Crew | None = None, *, in_cluster: bool = Fa
     waits = shot.sweep.counts.waits and not shot.workers
     if crew and waits and (nobody := pods.why_nobody(crew, shot.sweep.worker_class)):
         return nobody
-    return why_not_taken(
+    nobody = why_not_taken(
         shot.sweep, shot.workers, SHIPPED, in_cluster=in_cluster or crew is not None
     )
+    return nobody or why_behind(shot.sweep, shot.ahead, shot.workers, SHIPPED)

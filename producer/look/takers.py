@@ -80,6 +80,12 @@ def _nobody(sweep: Sweep, pinned: Sequence[Worker], start: str) -> str:
     )
 
 
+def can_take(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
+    """True where a worker, whatever it does now, is one that takes trials of the sweep."""
+    is_of = worker.worker_class == sweep.worker_class and worker.is_for(sweep.id)
+    return is_of and _takes(worker, sweep, shipped)
+
+
 def _takes(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
     if sweep.id in worker.refuses or worker.schema < sweep.schema:
         return False
