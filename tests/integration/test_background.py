@@ -119,6 +119,18 @@ def test_what_trains_on_this_machine_refuses_beside_a_connection(
     assert done.returncode != 0 and "hpq connect --stop" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("words", [["worker"], ["worker", "--sweep", "demo-00000"]])
+def test_no_worker_starts_with_the_rights_that_a_connected_shell_has(
+    hpq, environ, connection, port: int, words: list[str]
+) -> None:
+    shell = replace(connection, port=port)
+    tunnel.write(Path(environ["HPQ_HOME"]), shell)
+    done = hpq(*words, **shell.environ())
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"hpq: HPQ_REDIS_URL leads to {shell.where}, as hpq-producer,")
+    assert "`hpq scale N`" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_one_that_was_killed_is_never_replaced_by_another_server(
     hpq, environ, away, connection
 ) -> None:
@@ -135,7 +147,7 @@ def test_one_that_was_killed_is_never_replaced_by_another_server(
     assert list(record.glob("*.json")) == []
 
 
-@pytest.mark.parametrize("words", [["ls"], ["scale", "1"]])
+@pytest.mark.parametrize("words", [["ls"], ["scale", "1"], ["worker"]])
 def test_in_a_shell_whose_connection_has_ended_no_command_goes_elsewhere(
     hpq, environ, connection, redis_url: str, words: list[str]
 ) -> None:
