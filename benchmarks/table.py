@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 
 from benchmarks.figures import Figure
@@ -38,7 +38,7 @@ def text(name: str, line: str, figures: Sequence[Figure]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_json(about: dict[str, str | int], groups: dict[str, Sequence[Figure]]) -> str:
+def as_json(about: dict[str, str | int], groups: Mapping[str, Sequence[Figure]]) -> str:
     """Everything, with each round's value."""
     return json.dumps(
         {

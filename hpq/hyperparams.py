@@ -63,6 +63,11 @@ class TrainerSpec:
     metric: Metric
     params: Mapping[str, Number | Word]
 
+    @property
+    def module(self) -> str:
+        """Where its function `train` is."""
+        return f"worker.trainers.{self.name.replace('-', '_')}"
+
     def problem(self, name: str, value: Json) -> str | None:
         """What is wrong with one parameter of a set; None where it is fine."""
         spec = self.params.get(name)
@@ -119,6 +124,28 @@ _CIFAR10 = TrainerSpec(
     ),
 )
 
+# Another recipe: none of its numbers means what the same number means to cifar10.
+_CIFAR10_FAST = TrainerSpec(
+    name="cifar10-fast",
+    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
+    params=MappingProxyType(
+        {
+            **_COMMON,
+            "epochs": Number(default=10, low=1, high=10_000, whole=True),
+            "batch_size": Number(default=1024, low=2, high=65_536, whole=True),
+            "momentum": Number(default=0.85, low=0, high=0.9999),
+            "max_learning_rate": Number(default=1.5, low=1e-9, high=100),
+            "weight_decay": Number(default=1.33e-3, low=0, high=1),
+            "label_smoothing": Number(default=0.2, low=0, high=0.9),
+            "translate": Number(default=2, low=0, high=4, whole=True),  # pixels, each way
+            "tta": Word(default="on", words=("on", "off")),  # six looks at each test image
+            "width": Number(default=64, low=4, high=512, whole=True),  # then twice 4 times as many
+            "train_images": Number(default=50_000, low=2, high=50_000, whole=True),
+            "test_images": Number(default=10_000, low=1, high=10_000, whole=True),
+        }
+    ),
+)
+
 _MNIST = TrainerSpec(
     name="mnist",
     metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
@@ -153,5 +180,5 @@ _DIGITS = TrainerSpec(
 )
 
 SHIPPED: Mapping[str, TrainerSpec] = MappingProxyType(
-    {spec.name: spec for spec in (_CIFAR10, _MNIST, _DIGITS)}
+    {spec.name: spec for spec in (_CIFAR10, _CIFAR10_FAST, _MNIST, _DIGITS)}
 )

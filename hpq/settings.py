@@ -19,6 +19,7 @@ from hpq.passwords import redact
 from hpq.trial import Json
 
 SECRETS = frozenset({"code_key", "redis_url"})
+IN_POD = "KUBERNETES_SERVICE_HOST"  # the kubelet sets it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class Settings:
     node: str = ""  # empty = the host's name
     pod: str = ""
     log: str = "info"
-    in_pod: bool = False  # KUBERNETES_SERVICE_HOST is set
+    in_pod: bool = False
 
     @property
     def is_for_one(self) -> bool:
@@ -167,7 +168,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         if "redis_url" not in values:
             raise SettingsError("HPQ_REDIS_PASSWORD_FILE: set HPQ_REDIS_URL, too; it says where")
         values["redis_url"] = passwords.with_file(str(values["redis_url"]), path)
-    values["in_pod"] = bool(environ.get("KUBERNETES_SERVICE_HOST"))
+    values["in_pod"] = bool(environ.get(IN_POD))
     return Settings(**values)  # type: ignore[arg-type]
 
 

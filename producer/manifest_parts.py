@@ -43,7 +43,7 @@ class Part:
 
     def worker_class(self) -> WorkerClass:
         """The class that `class=NAME:GPUS` names."""
-        name, _, gpus = (self.value or "big:4").partition(":")
+        name, _, gpus = self.value.partition(":")
         return WorkerClass(name=name, gpus=int(gpus))
 
     def patches(self) -> list[Patch]:
@@ -59,9 +59,11 @@ def parse(text: str) -> Part:
         UserError: the value is not what its component takes.
     """
     name, is_given, value = text.partition("=")
-    if not is_given:
-        return Part(name=name)
     rule, wanted = _VALUES.get(name, (None, ""))
+    if not is_given:
+        if name in _NEEDS_VALUE:  # what its files have is an example, and nobody's
+            raise UserError(f"--with {name}: write {name}={wanted}")
+        return Part(name=name)
     if rule is None:
         raise UserError(f"--with {text}: {name} takes no value")
     if not rule(value):
@@ -140,6 +142,7 @@ _PATCHES: Mapping[str, Callable[[str], Patch]] = {
     "nfs": _export,
     "git-code": _tree,
 }
+_NEEDS_VALUE = (CLASS, "kueue", "nfs", "git-code")
 # component → what its value must be, and how that is written
 _VALUES: Mapping[str, tuple[Callable[[str], object], str]] = {
     CLASS: (_is_class, "QUEUE:GPUS, such as a100x4:4"),

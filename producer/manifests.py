@@ -24,6 +24,7 @@ _HERE = Path(__file__).resolve().parent
 BASE = "base"
 IMAGE = "hpq-worker:dev"  # unless another is said
 _OPTIONAL = "components"
+_SETTINGS = "settings"  # what --set says, as a component
 _HEAD = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
 _PER_TRIAL, _PER_GPU = "HPQ_GPUS_PER_TRIAL", "HPQ_TRIALS_PER_GPU"
 Yaml = dict[str, Any]
@@ -69,28 +70,35 @@ def components() -> list[str]:
 def overlay(wanted: Wanted, root: str) -> Yaml:
     """The kustomization that says what is wanted, with the manifests lying at `root`.
 
-    The further classes are its resources `class-NAME`, which `class_of` makes.
+    The further classes are its resources `class-NAME`, which `class_of` makes; what the settings
+    say is the component `settings`, the last: those before it have values of their own.
     """
-    _check(wanted)
+    check(wanted)
+    if "bucket" in wanted.components and "HPQ_STORE" not in wanted.settings:
+        raise UserError("--with bucket: say which, --set HPQ_STORE=s3://BUCKET/PATH")
     classes = wanted.classes
+    components = [f"{root}/{_OPTIONAL}/{name}" for name in wanted.components]
     made: Yaml = {
         **_HEAD,
         "namespace": wanted.namespace,
         "labels": [{"pairs": {"app.kubernetes.io/part-of": "hpq"}}],
         "resources": [f"{root}/{BASE}", *(f"class-{c.name}" for c in classes)],
-        "components": [f"{root}/{_OPTIONAL}/{name}" for name in wanted.components],
+        "components": [*components, *([_SETTINGS] if wanted.settings else [])],
         "images": [_image(wanted.image or IMAGE)],
         "patches": _patches(wanted),
         "replacements": _replacements(wanted),
     }
-    if wanted.settings:
-        literals = [f"{name}={value}" for name, value in wanted.settings.items()]
-        made["configMapGenerator"] = [
-            {"name": "hpq-settings", "behavior": "merge", "literals": literals}
-        ]
     if wanted.replicas is not None:
         made["replicas"] = [{"name": "hpq-worker", "count": wanted.replicas}]
     return made
+
+
+def settings_of(wanted: Wanted) -> Yaml:
+    """The component that says what the settings say."""
+    literals = [f"{name}={value}" for name, value in wanted.settings.items()]
+    merged = {"name": "hpq-settings", "behavior": "merge", "literals": literals}
+    head = {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component"}
+    return {**head, "configMapGenerator": [merged]}
 
 
 def class_of(one: WorkerClass, root: str, *, is_scaled: bool) -> Yaml:
@@ -110,7 +118,12 @@ def class_of(one: WorkerClass, root: str, *, is_scaled: bool) -> Yaml:
     }
 
 
-def _check(wanted: Wanted) -> None:
+def check(wanted: Wanted) -> None:
+    """Refuse what no cluster could use.
+
+    Raises:
+        UserError: no such component, or what is asked for does not go together.
+    """
     there = components()
     for name in [*wanted.components, *(p.name for p in wanted.parts)]:
         if name not in there:
@@ -188,6 +201,8 @@ def render(wanted: Wanted) -> str:
         raise UserError("kubectl is not on PATH; its kustomize renders the manifests")
     is_scaled = "keda" in wanted.components
     files = {".": overlay(wanted, "k8s")}
+    if wanted.settings:
+        files[_SETTINGS] = settings_of(wanted)
     for one in wanted.classes:
         files[f"class-{one.name}"] = class_of(one, "../k8s", is_scaled=is_scaled)
     with tempfile.TemporaryDirectory() as name:

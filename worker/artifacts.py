@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from hpq.files import Files, GoOn, copy_in, is_inert, regular
+from hpq.settings import IN_POD
 from hpq.trial import Artifacts
 
 TRIES_S = (0.0, 0.5, 2.0)  # pauses before each try to copy
@@ -54,7 +55,7 @@ def no_store() -> str:
 
 
 def _is_in_pod() -> bool:
-    return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+    return bool(os.environ.get(IN_POD))
 
 
 def _copy(out: Path, names: list[str], files: Files, to: str, go_on: GoOn) -> str:

@@ -19,6 +19,7 @@ from hpq.trial import Claim, Failure, FailureKind
 from worker.beats import Beats
 from worker.child import Child
 from worker.collector import Collector, parse_printed
+from worker.failures import leaves_ruins
 from worker.judging import HALT_OF, Ending, Halt, judge
 from worker.messages import End, Lines, Run, read_end, read_message
 from worker.secrets import Mask
@@ -27,7 +28,6 @@ from worker.stall import Rhythm
 _TAIL_BYTES = 65_536  # of the log, to make a failure's line from; each of many ranks has its stack
 _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have
 _LONGEST_BYTES = 200  # of a printed line that may be a metric
-_LEAVES_RUINS = (FailureKind.OUT_OF_MEMORY, FailureKind.STALLED)
 _GARBAGE = "something wrote to the pipe on which hpq's runner reports, where only hpq may write"
 _GARBLED = End(failure=Failure(kind=FailureKind.USER_ERROR, message=_GARBAGE, fingerprint=_GARBAGE))
 
@@ -221,8 +221,7 @@ class Execution:
         )
         outcome = judge(ending, self._sweep, self._collector)
         failure = outcome.failure if outcome else None
-        # What ran out of memory or stalled leaves a process that nobody should train in again.
-        is_clean = failure is None or failure.kind not in _LEAVES_RUINS
+        is_clean = failure is None or not leaves_ruins(failure)
         return Result(
             outcome=outcome,
             halt=self._halt,

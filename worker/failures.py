@@ -18,6 +18,7 @@ from pathlib import Path
 
 from hpq.errors import DataMissing, HpqError
 from hpq.interpreter import is_own
+from hpq.settings import IN_POD
 from hpq.trial import Failure, FailureKind
 from worker.ranks import first_to_fail
 from worker.trainers.context import BadParams, DeviceUnusable, Diverged
@@ -25,7 +26,12 @@ from worker.trainers.context import BadParams, DeviceUnusable, Diverged
 _OWN = Path(__file__).resolve().parent.parent  # hpq, producer and worker lie here
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning))\b.*$")
-_MEMORY = re.compile(r"out of memory|CUDA_ERROR_OUT_OF_MEMORY|MemoryError", re.IGNORECASE)
+# Not all of a GPU's memory is asked for by torch's allocator: contexts and libraries say it so.
+_MEMORY = re.compile(
+    r"out of memory|CUDA_ERROR_OUT_OF_MEMORY|STATUS_ALLOC_FAILED|MemoryError", re.IGNORECASE
+)
+# A CUDA context does nothing any more after most of its errors; only a new process has another.
+_LOST_CONTEXT = re.compile(r"CUDA error|cuDNN error|CUDA driver error")
 
 
 def of_exception(error: BaseException) -> Failure:
@@ -50,7 +56,15 @@ def _kind(error: BaseException) -> FailureKind:
     # torch.OutOfMemoryError without importing torch
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return FailureKind.OUT_OF_MEMORY
+    if isinstance(error, RuntimeError) and _MEMORY.search(str(error)):
+        return FailureKind.OUT_OF_MEMORY
     return FailureKind.USER_ERROR
+
+
+def leaves_ruins(failure: Failure) -> bool:
+    """Whether nobody should train again in the process in which this happened."""
+    ruinous = failure.kind in (FailureKind.OUT_OF_MEMORY, FailureKind.STALLED)
+    return ruinous or bool(_LOST_CONTEXT.search(failure.message))
 
 
 def _innermost(error: BaseException) -> str:
@@ -101,7 +115,7 @@ def _of_python(argv: Sequence[str]) -> str:
         return ""
     python = shutil.which(words[0]) or words[0]
     said = f"; this was {python}"
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+    if os.environ.get(IN_POD):
         return f"{said} of the pod's image; build one FROM hpq-worker with `RUN pip install` of it"
     if is_own(python):
         said += ", which is hpq's own; to take another, set HPQ_PYTHON to the Python that has it"

@@ -133,7 +133,7 @@ class Runner:
 
 def _split(trainer: str) -> tuple[str, str]:
     if trainer in SHIPPED:
-        return f"worker.trainers.{trainer}", "train"
+        return SHIPPED[trainer].module, "train"
     module, _, function = trainer.partition(":")
     return module, function
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hpq import hiding, passwords
-from hpq.settings import Settings
+from hpq.settings import IN_POD, Settings
 
 # In a pod, what programs see beside what is passed; everything else is a secret there.
 POD_ALLOWED = frozenset(
@@ -25,6 +25,7 @@ POD_ALLOWED = frozenset(
     "TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR MPLCONFIGDIR HF_HOME SSL_CERT_FILE "
     "REQUESTS_CA_BUNDLE HPQ_DATA HPQ_IMAGE HPQ_TRIALS_PER_GPU".split()
 )
+_STAYS = POD_ALLOWED | {IN_POD}  # it tells the worker itself where it is
 _TELLING = frozenset(
     "KEY APIKEY TOKEN SECRET PASSWORD PASSWD PASSPHRASE CREDENTIAL CREDENTIALS".split()
 )
@@ -35,7 +36,7 @@ _SHORTEST = 6  # bytes; masking less would eat ordinary words
 def take(in_pod: bool) -> dict[str, str]:
     """Take out of this process's environment what training code must not see, and answer it."""
     ours = hiding.ours(os.environ)
-    names = [n for n in os.environ if n in ours or (in_pod and n not in POD_ALLOWED)]
+    names = [n for n in os.environ if n in ours or (in_pod and n not in _STAYS)]
     taken = {name: os.environ[name] for name in names}
     hiding.overwrite(names)
     for name in names:

@@ -1,28 +1,29 @@
-"""`python -m benchmarks.gpu [--data DIR] [--json FILE]`: G1 to G8 and parity, in ten minutes.
+"""`python -m benchmarks.gpu [--data DIR] [--out DIR]`: G1 to G9 and parity, in nine minutes.
 
-The tables as they are measured, then all of it as JSON, or in the file.
+Rows as they are measured, a table after each section; gpu.md and gpu.json in `--out` are written
+anew each time, so that whatever ends the run leaves what was measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import platform
 import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from benchmarks.figures import Figure
 from benchmarks.gpu import sections, sweep
-from benchmarks.gpu.trials import Clock, Lab, OutOfTime, random_data
-from benchmarks.table import as_json, text
+from benchmarks.gpu.report import Report
+from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, random_data, reason
 from hpq.errors import HpqError
 from worker.trainers import device
 from worker.trainers.step import forget
@@ -30,36 +31,56 @@ from worker.trainers.step import forget
 FULL = {"width": 64, "epochs": 24, "train_images": 50_000, "test_images": 10_000}
 SMALL = {"width": 4, "epochs": 3, "train_images": 100, "test_images": 20}
 SHRINK = 16  # batches of a small run
-Section = tuple[str, float, Callable[[Lab, Clock], Iterator[Figure]]]
+MINUTES = 9.0
+_GRACE_S = 25.0  # for what cannot be cut short; then the run is ended, and shows where it stood
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """What is measured, in how many seconds at most; with fewer than `least_s` it is skipped."""
+
+    what: str
+    least_s: float
+    most_s: float
+    measure: Callable[[Lab, Clock], Rows]
 
 
 def plan(seen: dict[str, list[float]]) -> dict[str, Section]:
-    """Name: what it is, the most seconds it may take, and how it is measured; by value."""
+    """All sections, by value."""
+
+    def section(what: str, least_s: float, most_s: float, measure: object) -> Section:
+        assert callable(measure)
+        return Section(what=what, least_s=least_s, most_s=most_s, measure=measure)
+
     return {
-        "G1": ("a trial at batch 512", 60, partial(_whole, "G1", 512, 12)),
-        "G2": ("a trial at batch 128", 80, partial(_whole, "G2", 128, 15)),
-        "G7": ("a trial that diverges", 15, sections.diverge),
-        "G3": ("sixteen sets in a runner, gaps, starts", 190, sweep.in_a_runner),
-        "G8": ("each technique on top of the last", 60, partial(_ablation, 512)),
-        "G8b": ("the same at batch 128", 80, partial(_ablation, 128)),
-        "G8c": ("torch.compile on top of it", 150, sections.compiled),
-        "G6": ("trials that share the GPU", 80, sweep.sharing),
-        "parity": ("accuracy", 600, lambda lab, clock: sections.parity(lab, clock, seen)),
+        "G1": section("a trial at batch 512", 20, 60, partial(_whole, "G1", 512, 12)),
+        "G2": section("a trial at batch 128", 20, 80, partial(_whole, "G2", 128, 15)),
+        "G7": section("a trial that diverges", 5, 15, sections.diverge),
+        "G3": section("sixteen sets in a runner, gaps, starts", 40, 190, sweep.in_a_runner),
+        "G8": section("each technique on top of the last", 20, 60, partial(_ablation, 512)),
+        "G8b": section("the same at batch 128", 20, 80, partial(_ablation, 128)),
+        "G6": section("trials that share the GPU", 40, 80, sweep.sharing),
+        "G8c": section("torch.compile on top of it", 100, 150, sections.compiled),
+        "G9": section("cifar10-fast, another recipe", 15, 40, sections.fast),
+        "parity": section(
+            "accuracy", 30, 600, lambda lab, clock: sections.parity(lab, clock, seen)
+        ),
     }
 
 
-def _whole(name: str, size: int, target: float, lab: Lab, clock: Clock) -> Iterator[Figure]:
+def _whole(name: str, size: int, target: float, lab: Lab, clock: Clock) -> Rows:
     return sections.whole(lab, clock, name, size, target)
 
 
-def _ablation(size: int, lab: Lab, clock: Clock) -> Iterator[Figure]:
+def _ablation(size: int, lab: Lab, clock: Clock) -> Rows:
     return sections.ablation(lab, clock, size)
 
 
 def main() -> None:
-    """Measure; a section that fails or runs out of time says so and the next one begins."""
+    """Measure; a section that fails, or for which there is no time, says so and the next begins."""
     given = _arguments()
     ends = time.perf_counter() + 60 * given.minutes
+    faulthandler.dump_traceback_later(60 * given.minutes + _GRACE_S, exit=True)
     with tempfile.TemporaryDirectory(prefix="hpq-gpu-") as name:
         try:
             lab = _lab(given, Path(name))
@@ -67,47 +88,41 @@ def main() -> None:
         except HpqError as error:
             sys.exit(f"benchmarks.gpu: {error}")
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{name}/inductor")
-        about = _conditions(lab, given)
-        print("\n".join(f"{key}: {value}" for key, value in about.items()), end="\n\n", flush=True)
         seen = _seen(given.parity_from)
+        out = Path(given.out) if given.out else None
+        report = Report(about=_conditions(lab, given), parity=seen, out=out)
         every = plan(seen)
-        groups: dict[str, Sequence[Figure]] = {
-            key: _measured(key, every[key], lab, ends)
-            for key in given.only or every
-            if key in every
-        }
-    whole = {**json.loads(as_json(about, groups)), "parity": seen}
-    if given.json:
-        Path(given.json).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+        for key in given.only or every:
+            _measure(key, every[key], lab, ends, report)
+    faulthandler.cancel_dump_traceback_later()
+    if out is None:
+        print(report.as_json())
+
+
+def _measure(name: str, section: Section, lab: Lab, ends: float, report: Report) -> None:
+    began = time.perf_counter()
+    report.begin(name, section.what)
+    if ends - began < section.least_s / lab.shrink:
+        report.note(f"skipped: {max(0, ends - began):.0f} s left, it takes {section.least_s:g}")
     else:
-        print(json.dumps(whole))
-
-
-def _measured(name: str, section: Section, lab: Lab, ends: float) -> list[Figure]:
-    what, most_s, measure = section
-    print(f"{name} …", file=sys.stderr, flush=True)
-    began, found = time.perf_counter(), []
-    try:
-        for figure in measure(lab, Clock(until=min(ends, began + most_s))):
-            found.append(figure)
-    except OutOfTime as error:
-        print(f"{name}: cut short: {error or 'out of time'}", flush=True)
-    except Exception as error:
-        traceback.print_exc()
-        print(f"{name}: not measured: {type(error).__name__}: {error}", flush=True)
-    forget()
-    if found:
-        print(text(f"{name}, {time.perf_counter() - began:.0f} s", what, found), flush=True)
-    return found
+        try:
+            for row in section.measure(lab, Clock(until=min(ends, began + section.most_s))):
+                report.note(row) if isinstance(row, str) else report.row(row)
+        except OutOfTime as error:
+            report.note(f"cut short: {str(error) or 'out of time'}")
+        except Exception as error:
+            report.note(f"failed: {reason(error)}")
+        forget()
+    report.end(time.perf_counter() - began)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu")
     parser.add_argument("--data", help="where CIFAR10 lies (default: HPQ_DATA; else noise)")
-    parser.add_argument("--json", help="write the figures there too")
-    parser.add_argument("--minutes", type=float, default=9.5)
+    parser.add_argument("--out", help="a directory for gpu.md and gpu.json")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="of all of it (default: 9)")
     parser.add_argument("--only", nargs="*", choices=list(plan({})), metavar="NAME")
-    parser.add_argument("--parity-from", help="go on with the seeds in an earlier --json file")
+    parser.add_argument("--parity-from", help="go on with the seeds in an earlier gpu.json")
     parser.add_argument("--small", action="store_true", help="tiny, also without a GPU")
     return parser.parse_args()
 
@@ -135,13 +150,17 @@ def _conditions(lab: Lab, given: argparse.Namespace) -> dict[str, str | int]:
     return {
         "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
         "device": torch.cuda.get_device_name() if gpu else "no GPU: the figures mean nothing",
-        "torch": f"{torch.__version__}, CUDA {torch.version.cuda}",
+        "torch": f"{torch.__version__}, CUDA {torch.version.cuda}, cuDNN {_cudnn(gpu)}",
         "python": platform.python_version(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": f"{len(os.sched_getaffinity(0))}, load {os.getloadavg()[0]:.1f}",
         "plan": str(device.plan(lab.place)),
         "data": given.data or os.environ.get("HPQ_DATA") or "noise",
         "MPS": "on" if os.environ.get("CUDA_MPS_PIPE_DIRECTORY") else "off",
     }
+
+
+def _cudnn(gpu: bool) -> str:
+    return str(torch.backends.cudnn.version()) if gpu else "none"
 
 
 def _seen(path: str | None) -> dict[str, list[float]]:

@@ -31,6 +31,7 @@ class Ran:
 
     sent: float
     at: list[float] = field(default_factory=list)
+    first_s: float = 0.0  # what its first epoch took, as it says
     accuracy: float = 0.0
     ended: float = 0.0
     failure: str = ""
@@ -43,8 +44,8 @@ class Ran:
 
     @property
     def first_step(self) -> float:
-        """The moment of its first step: the first report, less an epoch."""
-        return self.at[0] - self.epoch_s if self.at else self.sent
+        """The moment when its first epoch began: the first report, less that epoch."""
+        return self.at[0] - self.first_s if self.at else self.sent
 
     @property
     def last(self) -> float:
@@ -93,8 +94,10 @@ class Warm:
         for line in self._lines.feed(data):
             message: Any = read_message(line)
             if "report" in message:
+                said = message["report"]
+                self.now.first_s = self.now.first_s or said["train/time"] + said["test/time"]
                 self.now.at.append(time.perf_counter())
-                self.now.accuracy = message["report"]["test/acc"]
+                self.now.accuracy = said["test/acc"]
             elif "end" in message:
                 self.now.ended = time.perf_counter()
                 failure = message["end"]["failure"]
@@ -126,7 +129,8 @@ def together(some: list[Warm], params: Mapping[str, Json], clock: Clock) -> list
     """The same trial in each of them at once.
 
     Raises:
-        OutOfTime: the clock ran out, or one failed.
+        OutOfTime: the clock ran out.
+        RuntimeError: one failed; all have ended.
     """
     for runner in some:
         runner.send(params)
@@ -141,5 +145,5 @@ def together(some: list[Warm], params: Mapping[str, Json], clock: Clock) -> list
                 key.data()
     for runner in some:
         if runner.now.failure:
-            raise OutOfTime(runner.now.failure)
+            raise RuntimeError(runner.now.failure)
     return [runner.now for runner in some]

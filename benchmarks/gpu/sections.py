@@ -1,4 +1,4 @@
-"""G1, G2, G7, G8 and parity: trials in this process, beside the article's way.
+"""G1, G2, G7, G8, G9 and parity: trials in this process, beside the article's way.
 
 Each section yields its figures as it has them and raises OutOfTime where its time is over.
 """
@@ -6,17 +6,18 @@ Each section yields its figures as it has them and raises OutOfTime where its ti
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
+from statistics import mean
 
 import torch
 
 from benchmarks.figures import Figure
 from benchmarks.gpu.arithmetic import interval, peak, training_flop
-from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Timed
-from worker.trainers import device
+from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, Timed, reason
+from worker.trainers import cifar10_fast, device
 from worker.trainers.context import Diverged
 from worker.trainers.device import Plan
+from worker.trainers.step import is_captured
 
 ROUNDS = 3
 _SEEDS = 25  # of the article's way, at most
@@ -32,10 +33,14 @@ def utilisation(lab: Lab, epoch_s: float) -> str:
     return f"MFU {training_flop(int(lab.size['width'])) * images / epoch_s / most:.1%}"
 
 
-def whole(lab: Lab, clock: Clock, name: str, batch_size: int, target: float) -> Iterator[Figure]:
+def whole(lab: Lab, clock: Clock, name: str, batch_size: int, target: float) -> Rows:
     """The best set at a batch size, all epochs, an evaluation after each; the article's beside."""
-    params = lab.params(batch_size)
+    params, gpu = lab.params(batch_size), lab.place.type == "cuda"
     cold = lab.ours({**params, "epochs": 1}, clock)
+    if gpu and not is_captured():
+        yield "hpq's step is no CUDA graph here, its kernels are launched singly: see above why"
+    if gpu:
+        torch.cuda.reset_peak_memory_stats()
     found = []
     for _ in range(ROUNDS):
         try:
@@ -53,7 +58,7 @@ def whole(lab: Lab, clock: Clock, name: str, batch_size: int, target: float) -> 
     )
     yield ours
     yield Figure(
-        what=f"{name} hpq, what the first trial of a process pays before it",
+        what=f"{name} hpq, what the first trial of its shape pays before it",
         unit="s",
         values=[cold.whole_s - epoch_s],
     )
@@ -62,13 +67,16 @@ def whole(lab: Lab, clock: Clock, name: str, batch_size: int, target: float) -> 
         unit="%",
         values=[100 * timed.accuracy for timed in found],
     )
+    if gpu:
+        reserved = torch.cuda.max_memory_reserved() / 2**30
+        yield Figure(what=f"{name} hpq, memory at most", unit="GiB", values=[reserved])
     theirs = lab.articles(params, clock, most=_FEW)
     seconds = [lab.epochs * s for s in theirs.epochs_s]
     mfu = utilisation(lab, theirs.epoch_s)
     yield ours.peer(f"{name} the article's way, {len(seconds)} epochs scaled up, {mfu}", seconds)
 
 
-def diverge(lab: Lab, clock: Clock) -> Iterator[Figure]:
+def diverge(lab: Lab, clock: Clock) -> Rows:
     """G7: from the start of a trial that diverges to its verdict; the article trains to its end."""
     params = lab.params(512, batch_norm="off", max_learning_rate=0.6)
     lab.ours({**params, "max_learning_rate": 1e-6, "epochs": 1}, clock)  # the capture
@@ -93,7 +101,7 @@ def ladder(lab: Lab) -> list[tuple[str, Plan]]:
     """One technique after another, on top of those before."""
     full = device.plan(lab.place)
     plan = Plan(channels_last=False)
-    steps = [("plain float32, batch by batch", plan)]
+    steps = [("plain float32, convolutions in TF32, batch by batch", plan)]
     for what, changes in (
         ("half precision", {"dtype": full.dtype}),
         ("channels_last", {"channels_last": True}),
@@ -106,11 +114,17 @@ def ladder(lab: Lab) -> list[tuple[str, Plan]]:
     return steps
 
 
-def ablation(lab: Lab, clock: Clock, batch_size: int) -> Iterator[Figure]:
+def ablation(lab: Lab, clock: Clock, batch_size: int) -> Rows:
     """G8: whole trials' seconds from a few epochs, each technique on top of the last."""
     last = 0.0
     for what, plan in ladder(lab):
-        timed = _few(lab, clock, batch_size, plan)
+        try:
+            timed = _few(lab, clock, batch_size, plan)
+        except OutOfTime:
+            raise
+        except Exception as error:
+            yield f"batch {batch_size}, {what}: failed: {reason(error)}"
+            continue
         gain = f", {last / timed.epoch_s:.2f} × as fast as the one before" if last else ""
         last = timed.epoch_s
         yield Figure(
@@ -120,7 +134,7 @@ def ablation(lab: Lab, clock: Clock, batch_size: int) -> Iterator[Figure]:
         )
 
 
-def compiled(lab: Lab, clock: Clock) -> Iterator[Figure]:
+def compiled(lab: Lab, clock: Clock) -> Rows:
     """G8: the network through torch.compile, on top of all that is shipped; what compiling takes.
 
     A compilation cannot be cut short, so it begins only where there is time for one.
@@ -147,7 +161,27 @@ def _few(lab: Lab, clock: Clock, batch_size: int, plan: Plan) -> Timed:
     return lab.ours(params, clock, plan, most=_FEW)
 
 
-def parity(lab: Lab, clock: Clock, seen: dict[str, list[float]]) -> Iterator[Figure]:
+def fast(lab: Lab, clock: Clock) -> Rows:
+    """G9: the trainer cifar10-fast by its defaults, seed after seed; it stands beside nothing."""
+    sizes = {name: lab.size[name] for name in ("width", "train_images", "test_images")}
+    params = {**sizes, "epochs": min(10, lab.epochs), "batch_size": 1024 // lab.shrink}
+    lab.ours({**params, "epochs": 1}, clock, train=cifar10_fast.train)
+    found: list[Timed] = []
+    while len(found) < (_SEEDS if lab.shrink == 1 else 2):
+        try:
+            found.append(lab.ours({**params, "seed": len(found)}, clock, train=cifar10_fast.train))
+        except OutOfTime:
+            if not found:
+                raise
+            break
+    what = f"G9 cifar10-fast, {params['epochs']} epochs, {len(found)} seeds"
+    yield Figure(what=what, unit="s", values=[timed.whole_s for timed in found])
+    middle = mean(timed.accuracy for timed in found)
+    accuracies = [100 * timed.accuracy for timed in found]
+    yield Figure(what=f"{what}, test accuracy, mean {middle:.2%}", unit="%", values=accuracies)
+
+
+def parity(lab: Lab, clock: Clock, seen: dict[str, list[float]]) -> Rows:
     """Accuracies of seeds in turn, as many as there is time for; `seen` has those of earlier runs.
 
     hpq trains until it has 2.5 times as many as the article: that is where its time is worth most.

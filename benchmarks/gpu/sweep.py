@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise, product
 from statistics import median
 
 from benchmarks.figures import Figure
 from benchmarks.gpu.runners import Ran, runners, together
-from benchmarks.gpu.trials import Clock, Lab, OutOfTime
+from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, reason
 from hpq.trial import Json
 
 _SHARED_EPOCHS = 6
@@ -23,16 +22,17 @@ def sixteen(lab: Lab) -> list[dict[str, Json]]:
     ]
 
 
-def in_a_runner(lab: Lab, clock: Clock) -> Iterator[Figure]:
+def in_a_runner(lab: Lab, clock: Clock) -> Rows:
     """G3, G4, G5: a runner from its start to the last result; it says how many sets there were."""
     sets, ran = sixteen(lab), []
     with runners(lab, 1) as (runner,):
         try:
             for params in sets:
                 ran += together([runner], params, clock)
-        except OutOfTime:
+        except (OutOfTime, RuntimeError) as error:
             if len(ran) < 2:
                 raise
+            yield f"ended after {len(ran)} sets: {reason(error)}"
         whole_s = ran[-1].ended - runner.started
         start_s = ran[0].first_step - runner.started
     best = max(r.accuracy for r in ran)
@@ -70,7 +70,7 @@ def _gaps(sets: list[dict[str, Json]], ran: list[Ran]) -> dict[str, list[float]]
     return found
 
 
-def sharing(lab: Lab, clock: Clock) -> Iterator[Figure]:
+def sharing(lab: Lab, clock: Clock) -> Rows:
     """G6: trials an hour of 1, 2 and 4 processes on one GPU, each bounded to a quarter of it."""
     with runners(lab, 4) as four:
         together(four, lab.params(512, epochs=1), clock)  # all have torch and the data
@@ -79,7 +79,11 @@ def sharing(lab: Lab, clock: Clock) -> Iterator[Figure]:
             together(four, {**params, "epochs": 1}, clock)  # and the shape
             alone = 0.0
             for count in (1, 2, 4):
-                ran = together(four[:count], params, clock)
+                try:
+                    ran = together(four[:count], params, clock)
+                except RuntimeError as error:
+                    yield f"batch {size}, {count} at once: failed: {reason(error)}"
+                    continue
                 # The last to begin and the first to end leave epochs that all of them shared.
                 since, until = max(r.at[0] for r in ran), min(r.ended for r in ran)
                 each = [_usual(r, since, until) for r in ran]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -15,15 +15,22 @@ import numpy as np
 import torch
 
 from benchmarks import article
+from benchmarks.figures import Figure
 from worker.trainers import cifar10, device
 from worker.trainers.data import load
 from worker.trainers.device import Plan
 
+Rows = Iterator[Figure | str]  # of a section: figures, and what is to be said beside them
 BEST = {"max_learning_rate": 0.4, "data_aug_cutout_size": 5, "momentum": 0.9, "batch_norm": "on"}
 
 
 class OutOfTime(Exception):
     """Raised where a section has used what it may."""
+
+
+def reason(error: BaseException) -> str:
+    """An error in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
 @dataclass(kw_only=True)
@@ -97,7 +104,12 @@ class Lab:
         return {**BEST, **self.size, "batch_size": batch_size // self.shrink, **changes}
 
     def ours(
-        self, params: Mapping[str, Any], clock: Clock, plan: Plan | None = None, most: int = 10_000
+        self,
+        params: Mapping[str, Any],
+        clock: Clock,
+        plan: Plan | None = None,
+        most: int = 10_000,
+        train: Callable[..., None] = cifar10.train,
     ) -> Timed:
         """One trial of hpq's trainer in this process.
 
@@ -106,7 +118,7 @@ class Lab:
         """
         desk = Desk(data=self.data, cache=self.cache, clock=clock, most=most)
         began = time.perf_counter()
-        cifar10.train(params, desk, plan or device.plan(self.place))
+        train(params, desk, plan or device.plan(self.place))
         ended = time.perf_counter()
         if len(desk.reports) < min(most, params["epochs"]):
             raise OutOfTime

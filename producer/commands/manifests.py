@@ -70,9 +70,6 @@ def manifests(
     if image and not _IMAGE.fullmatch(image):
         raise UserError(f"--image {image}: write [REGISTRY/]NAME[:TAG] or NAME@sha256:DIGEST")
     parts = tuple(parse(text) for text in components or ())
-    if secrets:
-        print(_secrets(namespace, with_tls="tls" in {part.name for part in parts}), end="")
-        return
     wanted = rendering.Wanted(
         image=image,
         namespace=namespace,
@@ -82,6 +79,10 @@ def manifests(
         parts=parts,
         settings=_settings(settings or []),
     )
+    rendering.check(wanted)
+    if secrets:
+        print(_secrets(namespace, with_tls="tls" in wanted.components), end="")
+        return
     for warning in _surprises(wanted):
         print(f"warning: {warning}", file=sys.stderr)
     print(_jobs(wanted, jobs) if jobs is not None else rendering.render(wanted), end="")

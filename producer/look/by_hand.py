@@ -71,7 +71,7 @@ def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str
 def _trainer(trainer: str, params: Params) -> list[str]:
     sets = [w for n, v in params.items() for w in ("--set", f"{n}={json.dumps(v)}")]
     if trainer in SHIPPED:
-        return [sys.executable, "-m", f"worker.trainers.{trainer}", *sets]
+        return [sys.executable, "-m", SHIPPED[trainer].module, *sets]
     return [sys.executable, "-P", "-m", "worker.by_hand", trainer, *sets]
 
 

@@ -24,15 +24,24 @@ NAME = "dry-run"
 OPERATORS = ("monitoring.coreos.com",)  # whose kinds the test cluster has not
 
 
+TREE = f"https://git.example.org/a.git@{'1' * 40}"
+
+
 def rendered(cluster: Cluster, which: str) -> str:
     """An overlay as `kubectl apply -k` has it, or the base with one component, or all at once."""
     if which in OVERLAYS:
         return cluster.kubectl("kustomize", folder() / "overlays" / which)
     words = {
         "everything": "class=big:4 class=small:0 keda=5 tls kueue=team spot egress monitoring store"
-        f" nfs=nas:/data git-code=https://git.example.org/a.git@{'1' * 40}"
+        f" nfs=nas:/data git-code={TREE}",
+        "class": "class=big:4",
+        "git-code": f"git-code={TREE}",
+        "kueue": "kueue=team",
+        "nfs": "nfs=nas:/data",
     }.get(which, which)
-    return render(Wanted(namespace=NAME, parts=tuple(map(parse, words.split()))))
+    settings = {"HPQ_STORE": "s3://ours/x"} if which == "bucket" else {}
+    parts = tuple(map(parse, words.split()))
+    return render(Wanted(namespace=NAME, parts=parts, settings=settings))
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,17 @@ def why(lab, sid: str) -> str:
     return "".join(w.refuses.get(sid, "") for w in lab.view.workers())
 
 
+def test_a_module_that_the_image_lacks_is_mended_in_the_image(lab) -> None:
+    """In a pod the worker takes most of its environment away; it still knows where it is."""
+    lab.write("train.py", "import no_such_module_anywhere\n")
+    sid = lab.enqueue(SWEEP, "--canary", "1")
+    lab.worker(KUBERNETES_SERVICE_HOST="10.96.0.1", HPQ_POD="worker-0")
+    lab.wait_until(lambda: lab.trial(sid, 1).failure, "a failed trial")
+    failure = lab.trial(sid, 1).failure
+    assert failure is not None and "build one FROM hpq-worker" in failure.message, failure
+    lab.ok("cancel", sid, "--yes")
+
+
 def project(lab, value: int = 7) -> None:
     lab.write("train.py", PROGRAM)
     lab.write("helper.py", f"value = {value}\n")

@@ -68,6 +68,29 @@ def test_a_trial_without_memory_fails_as_such_and_the_next_one_on_its_worker_is_
     assert lab.trial(sid, 2).state is TrialState.FINISHED
 
 
+def test_a_resident_runner_whose_cuda_context_is_lost_is_not_trained_in_again(lab) -> None:
+    lab.write(
+        "lost.py",
+        """
+        context = []
+        def train(params, trial):
+            if params["x"] == 1:
+                context.append("lost")
+            if context:
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+            return {"loss": 1}
+        """,
+    )
+    sid = lab.enqueue(
+        "trainer: lost:train\nresident: true\nmethod: grid\nmetric: {name: loss}\n"
+        "parameters: {x: {values: [1, 2]}}\n"
+    )
+    lab.worker()
+    lab.wait_over(sid)
+    assert lab.trial(sid).failure.kind is FailureKind.USER_ERROR
+    assert lab.trial(sid, 2).state is TrialState.FINISHED
+
+
 @pytest.mark.usefixtures("no_lease_ends")
 def test_no_daemon_of_a_trial_outlives_it(lab) -> None:
     """F2: a program forks twice, starts a session and lets its parent end; then it ends itself."""

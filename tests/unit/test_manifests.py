@@ -16,7 +16,7 @@ from hpq.errors import HpqError, UserError
 from hpq.settings import read
 from producer.commands.manifests import app
 from producer.manifest_parts import Part, WorkerClass, parse
-from producer.manifests import Wanted, class_of, components, folder, overlay, render
+from producer.manifests import Wanted, check, class_of, components, folder, overlay, render
 from producer.secrets_yaml import secret_objects, tls_secret
 
 NEEDS_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
@@ -41,8 +41,8 @@ def test_every_call_makes_new_passwords_and_redis_gets_their_hashes_only() -> No
 def test_redis_gets_a_certificate_for_its_names_and_for_the_end_of_a_port_forward() -> None:
     made = tls_secret("team")["stringData"]
     assert isinstance(made, dict) and set(made) == {"tls.crt", "tls.key", "ca.crt"}
-    for check in ("-checkhost hpq-redis", "-checkhost hpq-redis.team.svc", "-checkip 127.0.0.1"):
-        words = ["openssl", "x509", "-noout", *check.split()]
+    for asked in ("-checkhost hpq-redis", "-checkhost hpq-redis.team.svc", "-checkip 127.0.0.1"):
+        words = ["openssl", "x509", "-noout", *asked.split()]
         said = subprocess.run(words, input=made["tls.crt"], capture_output=True, text=True)
         assert "does match" in said.stdout, (check, said)
 
@@ -108,7 +108,7 @@ def test_a_value_that_its_component_cannot_use_is_refused(text: str, remedy: str
     ("wanted", "why"),
     [
         (Wanted(replicas=3, parts=(parse("keda"),)), "--replicas: with keda"),
-        (Wanted(parts=(parse("nfs"), parse("dataset"))), "take one"),
+        (Wanted(parts=(parse("nfs=nas:/x"), parse("dataset"))), "take one"),
         (Wanted(queue="big", parts=(parse("class=big:2"),)), "another class has this queue"),
         (Wanted(gpus=2, parts=(parse("cpu"),)), "--gpus 2: --with cpu is for workers without"),
     ],
@@ -195,6 +195,35 @@ def test_what_is_rendered_says_what_was_wanted(tmp_path: Path) -> None:
 @NEEDS_KUBECTL
 def test_without_gpus_no_pod_asks_for_one() -> None:
     assert "nvidia.com/gpu:" not in render(Wanted(gpus=0))
+
+
+@pytest.mark.parametrize("name", ["nfs", "git-code", "kueue", "class"])
+def test_a_component_that_is_nothing_without_a_value_is_refused_without_one(name: str) -> None:
+    with pytest.raises(UserError, match=f"--with {name}: write {name}="):
+        parse(name)
+
+
+@NEEDS_KUBECTL
+@pytest.mark.parametrize(
+    ("component", "setting"),
+    [("bucket", "HPQ_STORE=s3://ours/x"), ("dataset", "HPQ_DATA=/data/x")],
+)
+def test_a_setting_wins_over_the_one_that_a_component_has(component: str, setting: str) -> None:
+    name, _, value = setting.partition("=")
+    text = render(Wanted(image="x:1", parts=(parse(component),), settings={name: value}))
+    (found,) = (
+        o["data"][name]
+        for o in yaml.safe_load_all(text)
+        if o["kind"] == "ConfigMap" and name in o["data"]
+    )
+    assert found == value
+
+
+def test_a_bucket_is_named_and_secrets_are_of_components_that_are_there() -> None:
+    with pytest.raises(UserError, match="--set HPQ_STORE="):
+        overlay(Wanted(parts=(parse("bucket"),)), "k8s")
+    with pytest.raises(UserError, match="no such component"):
+        check(Wanted(parts=(parse("tlss"),)))
 
 
 @NEEDS_KUBECTL

@@ -285,7 +285,10 @@ WHOLE = {
     "a word": ("hello\n", ["1:1: 'hello' is not a sweep; write method and parameters"]),
     "nothing named": (
         "method: grid\nparameters: {a: {value: 1}}\n",
-        ["1:1: names no code; write program: train.py, or trainer: one of cifar10, mnist, digits"],
+        [
+            "1:1: names no code; write program: train.py, or trainer: one of cifar10, "
+            "cifar10-fast, mnist, digits"
+        ],
     ),
     "a command alone": (
         "command: [python, '${program}']\nmethod: grid\nparameters: {a: {value: 1}}\n",
@@ -309,14 +312,14 @@ WHOLE = {
     "trainer": (
         "trainer: cifar\nmethod: grid\nparameters: {a: {value: 1}}\n",
         [
-            "1:1: trainer: 'cifar' is not one of cifar10, mnist, digits, "
+            "1:1: trainer: 'cifar' is not one of cifar10, cifar10-fast, mnist, digits, "
             "nor package.module:function; did you mean 'cifar10'?"
         ],
     ),
     "function": (
         "trainer: 'my module:f'\nmethod: grid\nparameters: {a: {value: 1}}\n",
         [
-            "1:1: trainer: 'my module:f' is not one of cifar10, mnist, digits, "
+            "1:1: trainer: 'my module:f' is not one of cifar10, cifar10-fast, mnist, digits, "
             "nor package.module:function"
         ],
     ),

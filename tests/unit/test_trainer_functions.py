@@ -1,4 +1,4 @@
-"""The three trainers as the runner calls them: parameters in, reports out, nothing kept between."""
+"""The trainers as the runner calls them: parameters in, reports out, nothing kept between."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from PIL import Image
 
 from hpq.hyperparams import SHIPPED
 from hpq.trial import Json
-from worker.trainers import by_hand, cifar10, digits, mnist
+from worker.trainers import by_hand, cifar10, cifar10_fast, digits, mnist
 from worker.trainers.context import BadParams, Diverged, Trainer
 from worker.trainers.formats import CIFAR10_CLASSES
 
@@ -28,6 +28,9 @@ pytestmark = pytest.mark.torch
 
 SMALL: Mapping[str, dict[str, Json]] = {
     "cifar10": {
+        "width": 4, "epochs": 2, "batch_size": 8, "train_images": 20, "test_images": 20,
+    },
+    "cifar10-fast": {
         "width": 4, "epochs": 2, "batch_size": 8, "train_images": 20, "test_images": 20,
     },
     "mnist": {
@@ -38,6 +41,7 @@ SMALL: Mapping[str, dict[str, Json]] = {
 }  # fmt: skip
 TRAIN: Mapping[str, Trainer] = {
     "cifar10": cifar10.train,
+    "cifar10-fast": cifar10_fast.train,
     "mnist": mnist.train,
     "digits": digits.train,
 }
@@ -92,7 +96,12 @@ def trained(name: str, place: Path, **changes: Json) -> list[dict[str, float]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_trainer_takes_exactly_the_parameters_that_are_published(name: str) -> None:
-    taken = {"cifar10": cifar10.Cifar10, "mnist": mnist.Mnist, "digits": digits.Digits}[name]
+    taken = {
+        "cifar10": cifar10.Cifar10,
+        "cifar10-fast": cifar10_fast.Cifar10Fast,
+        "mnist": mnist.Mnist,
+        "digits": digits.Digits,
+    }[name]
     assert {f.name for f in fields(taken)} == set(SHIPPED[name].params)
 
 

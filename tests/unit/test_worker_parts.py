@@ -184,6 +184,8 @@ def test_a_signal_is_named() -> None:
         (MemoryError("x"), FailureKind.OUT_OF_MEMORY),
         (DataMissing("no images"), FailureKind.DATA_MISSING),
         (RuntimeError("boom"), FailureKind.USER_ERROR),
+        (RuntimeError("CUDA error: out of memory\nCompile with …"), FailureKind.OUT_OF_MEMORY),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), FailureKind.OUT_OF_MEMORY),
     ],
 )
 def test_exceptions_have_kinds(error: Exception, kind: FailureKind) -> None:

@@ -8,6 +8,7 @@ inside the image and is filled with 0 after normalisation, as in the article.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 
 import torch
 
@@ -57,9 +58,15 @@ def normalise(images: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     As in the article the numbers are float32 or wider until the end: half precision rounds once.
     """
     wide = torch.promote_types(dtype, torch.float32)
-    mean = torch.tensor(MEAN, dtype=wide, device=images.device) * 255
-    scale = 1 / (torch.tensor(STD, dtype=wide, device=images.device) * 255)
+    mean, scale = _mean_and_scale(wide, images.device)
     return images.to(wide).sub_(mean).mul_(scale).to(dtype).permute(0, 3, 1, 2)
+
+
+@cache
+def _mean_and_scale(dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    # Kept, since a copy to a GPU waits for all that the GPU has been told to do.
+    mean, std = (torch.tensor(numbers, dtype=dtype, device=device) for numbers in (MEAN, STD))
+    return mean * 255, 1 / (std * 255)
 
 
 def augment(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from worker.trainers.augment import augment, draw
+from worker.trainers.augment import Choices, augment, draw
 from worker.trainers.data import Split
 from worker.trainers.device import Plan
 from worker.trainers.step import Batch
@@ -25,7 +25,7 @@ def shuffled(
     split: Split, batch_size: int, prepare: Prepare, plan: Plan, generator: torch.Generator
 ) -> Iterator[Batch]:
     """An epoch in random order; a last batch that is not whole is left out."""
-    for index in _order(split, batch_size, generator).split(_chunk(split, batch_size, plan)):
+    for index in random_order(split, batch_size, generator).split(_chunk(split, batch_size, plan)):
         yield from _batches(prepare(split.images[index]), split.labels[index], batch_size)
 
 
@@ -33,8 +33,15 @@ def augmented(
     split: Split, batch_size: int, cutout: int, plan: Plan, generator: torch.Generator
 ) -> Iterator[Batch]:
     """An epoch in random order, with fresh crops, flips and holes; only whole batches."""
-    order = _order(split, batch_size, generator)
+    order = random_order(split, batch_size, generator)
     choices = draw(len(order), split.images.shape[1], cutout, generator).to(order.device)
+    return with_choices(split, order, choices, batch_size, cutout, plan)
+
+
+def with_choices(
+    split: Split, order: torch.Tensor, choices: Choices, batch_size: int, cutout: int, plan: Plan
+) -> Iterator[Batch]:
+    """An epoch in this order, with what was chosen for each of its places; all on the device."""
     chunk = _chunk(split, batch_size, plan)
     for start in range(0, len(order), chunk):
         part = slice(start, start + chunk)
@@ -51,7 +58,8 @@ def in_order(split: Split, prepare: Prepare) -> Iterator[Batch]:
         yield prepare(images), labels
 
 
-def _order(split: Split, batch_size: int, generator: torch.Generator) -> torch.Tensor:
+def random_order(split: Split, batch_size: int, generator: torch.Generator) -> torch.Tensor:
+    """Numbers of images on the device, as many as whole batches take."""
     order = torch.randperm(len(split), generator=generator)
     return order[: len(split) - len(split) % batch_size].to(split.labels.device)
 

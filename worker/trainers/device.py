@@ -18,7 +18,8 @@ from torch import nn
 from worker.trainers.context import DeviceUnusable
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.LayerNorm, nn.GroupNorm)
-_OWN_SHARE = 0.95  # of a GPU's memory; the rest is for the CUDA contexts of those who share it
+_OWN_SHARE = 0.95  # of a GPU's memory, at most; the rest is for the CUDA contexts of the sharers
+_CONTEXT = 600 * 2**20  # bytes of one of them, with the libraries' code
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
 
 
@@ -83,7 +84,13 @@ def _prepare_gpu(environ: Mapping[str, str]) -> None:
     torch.backends.cudnn.benchmark = True
     sharing = environ.get("HPQ_TRIALS_PER_GPU", "")
     if sharing.isdigit() and int(sharing) > 1:
-        torch.cuda.set_per_process_memory_fraction(_OWN_SHARE / int(sharing))
+        total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+        torch.cuda.set_per_process_memory_fraction(share(int(sharing), total))
+
+
+def share(trials: int, total: int) -> float:
+    """The part of a GPU's `total` bytes that each of so many trials may take for its tensors."""
+    return max(0.01, min(_OWN_SHARE / trials, 1 / trials - _CONTEXT / total))
 
 
 def _keep_memory() -> None:

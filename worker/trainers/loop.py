@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+import traceback
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -51,6 +52,8 @@ class Task:
     generator: torch.Generator | None = None  # what `train` draws from
     key: Hashable | None = None
     image: tuple[int, ...] = ()
+    begin: Callable[[int], None] | None = None  # told the number of an epoch that is to be drawn
+    label_smoothing: float = 0.0  # of the training loss
 
 
 class _Stopped(Exception):
@@ -75,13 +78,18 @@ def fit(task: Task, recipe: Recipe, trial: TrialContext, plan: Plan | None = Non
         raise BadParams(
             f"batch_size: {recipe.batch_size} is more than the {task.train_images} training images"
         )
+    own: Bench | None = None
     try:
         own = _bench(task, recipe, plan or Plan())
         _fit(task, recipe, trial, steps, own)
         if own.model is not task.model:
             task.model.load_state_dict(own.model.state_dict())
-    except torch.OutOfMemoryError:
-        forget()  # so that the next trial finds the memory of an empty process
+    except torch.OutOfMemoryError as error:
+        # So that the next trial, or a neighbour, finds the memory of an empty process. What the
+        # trial made lies in the variables that the traceback holds.
+        own = None
+        traceback.clear_frames(error.__traceback__)
+        forget()
         raise
 
 
@@ -91,7 +99,7 @@ def _bench(task: Task, recipe: Recipe, plan: Plan) -> Bench:
     if plan.channels_last and images.ndim == 4:
         images = images.to(memory_format=torch.channels_last)
     labels = torch.zeros(recipe.batch_size, dtype=torch.int64, device=weight.device)
-    found = bench(task.model, (images, labels), task.key, plan)
+    found = bench(task.model, (images, labels), task.key, plan, task.label_smoothing)
     # The article's: the decay is times the batch size, as the loss is a sum.
     found.update.reset(momentum=recipe.momentum, decay=recipe.weight_decay * recipe.batch_size)
     return found
@@ -148,6 +156,8 @@ def _train(
     own.model.train()
     if not at.step:
         at.sums = _zeros(own.model)
+    if task.begin is not None:
+        task.begin(at.epoch)
     batches = iter(task.train())
     for _ in range(at.step):  # trained on before the checkpoint
         next(batches)

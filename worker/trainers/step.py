@@ -10,7 +10,9 @@ import copy
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -26,29 +28,35 @@ Batch = tuple[torch.Tensor, torch.Tensor]  # images (B, C, H, W), labels (B,) in
 Take = Callable[[Batch, torch.Tensor, torch.Tensor], None]
 
 
-def forward(model: nn.Module, batch: Batch, sums: torch.Tensor) -> torch.Tensor:
+def forward(
+    model: nn.Module, batch: Batch, sums: torch.Tensor, smoothing: float = 0.0
+) -> torch.Tensor:
     """The summed loss; adds the batch's loss, hits and size to `sums` (3,) on the device."""
     images, labels = batch
     logits = model(images)
     logits = logits.float() if logits.dtype in (torch.half, torch.bfloat16) else logits
-    loss = F.cross_entropy(logits, labels, reduction="sum")
+    loss = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
     sums[0] += loss.detach()
     sums[1] += (logits.argmax(1) == labels).sum()
     sums[2] += len(labels)
     return loss
 
 
-def train_step(model: nn.Module, update: Nesterov, batch: Batch, sums: torch.Tensor) -> None:
+def train_step(
+    model: nn.Module, update: Nesterov, batch: Batch, sums: torch.Tensor, smoothing: float = 0.0
+) -> None:
     """One update, at the rate that `update` holds."""
-    forward(model, batch, sums).backward()
+    forward(model, batch, sums, smoothing).backward()
     update.step()
 
 
 class Static:
     """A step between buffers that stay where they are; captured, if it can be."""
 
-    def __init__(self, model: nn.Module, update: Nesterov, like: Batch) -> None:
-        self._model, self._update = model, update
+    def __init__(
+        self, model: nn.Module, update: Nesterov, like: Batch, smoothing: float = 0.0
+    ) -> None:
+        self._model, self._update, self._smoothing = model, update, smoothing
         self._batch = torch.empty_like(like[0]), torch.zeros_like(like[1])
         self._sums = torch.zeros(3, dtype=torch.float64, device=like[1].device)
         self._replay: Callable[[], None] = self._run
@@ -68,7 +76,7 @@ class Static:
         sums += self._sums
 
     def _run(self) -> None:
-        train_step(self._model, self._update, self._batch, self._sums)
+        train_step(self._model, self._update, self._batch, self._sums, self._smoothing)
 
     def capture(self) -> None:
         """Make a CUDA graph of the step; where that cannot be, say so and go on without.
@@ -79,37 +87,67 @@ class Static:
             torch.OutOfMemoryError: a step does not fit into the device's memory.
         """
         try:
-            states = torch.cuda.get_rng_state()
-            self._capture()
-            torch.cuda.set_rng_state(states)
+            self._replay = self._captured()
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever kept it from being captured, eager steps are right
-            self._replay = self._run
+            self._model = getattr(self._model, "_orig_mod", self._model)  # nor is it compiled
             why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             print(f"hpq: no CUDA graph, steps are launched singly: {why}", file=sys.stderr)
 
-    def _capture(self) -> None:
+    def _captured(self) -> Callable[[], None]:
         self._model.train()
-        self._batch[0].normal_()
-        stream = torch.cuda.Stream()
+        states, pool = torch.cuda.get_rng_state(), torch.cuda.graph_pool_handle()
+        graph, stream = torch.cuda.CUDAGraph(), _side_stream()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UPS):
-                self._run()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            self._run()
-        self._replay = graph.replay
+        began = False
+        try:
+            with torch.cuda.stream(stream):  # torch's own `graph` stays on it where a capture fails
+                self._batch[0].normal_()
+                for _ in range(_WARM_UPS):
+                    self._run()
+                began = True
+                with torch.cuda.graph(
+                    graph, pool=pool, stream=stream, capture_error_mode="thread_local"
+                ):
+                    self._run()
+            torch.cuda.current_stream().wait_stream(stream)
+        except Exception:
+            if began:
+                _clear_up(pool)
+            raise
+        finally:
+            torch.cuda.set_rng_state(states)
+        return graph.replay
 
 
-def eager(model: nn.Module, update: Nesterov) -> Take:
+@cache
+def _side_stream() -> torch.cuda.Stream:
+    # One for all captures: cuBLAS keeps a workspace for each stream that it has seen.
+    return torch.cuda.Stream()
+
+
+def _clear_up(pool: tuple[int, int]) -> None:
+    """Take back what a capture that broke off leaves behind; torch does so for one that ends.
+
+    Its memory would stay taken and its generator refuse to draw: the next trial could not begin.
+    """
+    place = torch.cuda.current_device()
+    with suppress(Exception):  # it ended after all, and torch has done so
+        torch._C._cuda_endAllocateToPool(place, pool)
+        torch._C._cuda_releasePool(place, pool)
+    # The steps kept so far draw from the generator's former state, which nobody seeds any more.
+    _kept.clear()
+    generator = torch.cuda.default_generators[place]
+    generator.graphsafe_set_state(torch.Generator(torch.device("cuda", place)))
+
+
+def eager(model: nn.Module, update: Nesterov, smoothing: float = 0.0) -> Take:
     """A step on the batch as it comes."""
 
     def take(batch: Batch, rate: torch.Tensor, sums: torch.Tensor) -> None:
         update.rate.copy_(rate)
-        train_step(model, update, batch, sums)
+        train_step(model, update, batch, sums, smoothing)
 
     return take
 
@@ -126,44 +164,57 @@ class Bench:
 _kept: OrderedDict[Hashable, Bench] = OrderedDict()
 
 
-def bench(model: nn.Module, like: Batch, key: Hashable, plan: Plan) -> Bench:
+def bench(
+    model: nn.Module, like: Batch, key: Hashable, plan: Plan, smoothing: float = 0.0
+) -> Bench:
     """A bench with the weights of `model`: the one kept for this key, else `model`'s own.
 
     `like` is a batch as all will be. Without a key nothing is captured or kept.
     """
     if key is None or not plan.graph:
         update = Nesterov(model)
-        return Bench(model=model, update=update, take=eager(_compiled(model, plan), update))
-    key = key, tuple(like[0].shape), plan
+        take = eager(_compiled(model, plan), update, smoothing)
+        return Bench(model=model, update=update, take=take)
+    key = key, tuple(like[0].shape), plan, smoothing
     if key not in _kept:
         while len(_kept) >= KEPT:
             _kept.popitem(last=False)
+        others, made = len(_kept), None
         try:
-            _kept[key] = _captured(model, like, plan)
+            made = _captured(model, like, plan, smoothing)
         except torch.OutOfMemoryError:
-            if not _kept:
+            if not others:
                 raise
+        if made is None:  # out of the except: its traceback holds what the first attempt took
             forget()  # other shapes' memory is worth less than this trial
-            _kept[key] = _captured(model, like, plan)
+            made = _captured(model, like, plan, smoothing)
+        _kept[key] = made
     _kept.move_to_end(key)
     found = _kept[key]
     found.model.load_state_dict(model.state_dict())
     return found
 
 
+def is_captured() -> bool:
+    """Whether the step that was used last is a CUDA graph."""
+    last = next(reversed(_kept.values()), None)
+    return last is not None and isinstance(last.take, Static) and last.take.is_captured
+
+
 def forget() -> None:
     """Give all kept steps and their memory back."""
     _kept.clear()
     if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+        with suppress(RuntimeError):  # a device that failed refuses this too; it has been said
+            torch.cuda.empty_cache()
 
 
-def _captured(model: nn.Module, like: Batch, plan: Plan) -> Bench:
+def _captured(model: nn.Module, like: Batch, plan: Plan, smoothing: float) -> Bench:
     # The caller's network keeps its weights: a capture trains a few steps.
     own = copy.deepcopy(model)
     update = Nesterov(own)
     update.reset(momentum=0.0, decay=0.0)
-    step = Static(_compiled(own, plan), update, like)
+    step = Static(_compiled(own, plan), update, like, smoothing)
     if like[0].is_cuda:
         step.capture()
     return Bench(model=own, update=update, take=step)

@@ -1,0 +1,164 @@
+"""The captured step, on a CPU: a graph that is recorded and replayed, and one that cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import nn
+
+from tests.unit.recorded_graph import Gpu
+from tests.unit.test_trainer_parity import PLAN, given, ours
+from worker.trainers import augment, device, loop, step
+from worker.trainers.batches import augmented, in_order
+from worker.trainers.data import Split
+from worker.trainers.device import Plan, placed, share
+from worker.trainers.model import ResNet9, fill_stem, mnist_net
+
+pytestmark = pytest.mark.torch
+GRAPH = replace(PLAN, graph=True, whole_epoch=True, fill=8)
+__all__ = ["given"]  # the fixture with the images
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    return Gpu(monkeypatch)
+
+
+def test_replays_give_bit_for_bit_what_plain_steps_give_whatever_a_trial_sets(gpu: Gpu) -> None:
+    plain = replace(PLAN, whole_epoch=True, fill=8)
+    sets: list[dict[str, object]] = [
+        {},
+        {"momentum": 0.99, "max_learning_rate": 0.6, "data_aug_cutout_size": 12, "seed": 3},
+        {"momentum": 0.0, "weight_decay": 0.0},
+        {"batch_norm": "off", "max_learning_rate": 0.01},
+        {"batch_size": 5},
+        {"epochs": 3},
+        {},
+    ]
+    assert [ours(GRAPH, **s) for s in sets] == [ours(plain, **s) for s in sets]
+    assert gpu.graphs == 3  # shapes
+
+
+def test_a_replay_draws_anew_from_the_generator_that_a_trial_seeds(gpu: Gpu) -> None:
+    def dropped() -> list[float]:
+        torch.manual_seed(1)
+        model = placed(mnist_net(2, 0.5), torch.device("cpu"), GRAPH)
+        like = torch.zeros(4, 1, 28, 28, dtype=torch.float64), torch.arange(4)
+        own = step.bench(model, like, "mnist", GRAPH)
+        own.update.reset(momentum=0.0, decay=0.0)
+        own.model.train()
+        losses = []
+        for _ in range(3):
+            sums = torch.zeros(3, dtype=torch.float64)
+            own.take((torch.ones_like(like[0]), like[1]), torch.tensor(0.0), sums)
+            losses.append(sums[0].item())
+        return losses
+
+    first = dropped()
+    assert len(set(first)) == 3
+    assert dropped() == first  # the kept step, seeded again; the capture itself drew nothing
+
+
+class Peeks(nn.Module):
+    """Reads a value back from the device, which a capture does not allow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 10, dtype=torch.float64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * (2.0 if x.abs().max().item() > 100 else 1.0)
+
+
+def test_what_a_capture_that_broke_off_holds_is_given_back(gpu: Gpu, capsys) -> None:
+    torch.manual_seed(0)
+    model, states = Peeks(), torch.get_rng_state()
+    like = torch.zeros(4, 6, dtype=torch.float64), torch.arange(4)
+    own = step.bench(model, like, "peeks", GRAPH)
+    assert capsys.readouterr().err == (
+        "hpq: no CUDA graph, steps are launched singly: RuntimeError: operation not permitted"
+        " when stream is capturing Search for it.\n"
+    )
+    assert (gpu.ended, gpu.stream, gpu.graphs) == ([(0, 1)], "default", 0)
+    assert torch.equal(torch.get_rng_state(), states)
+    sums = torch.zeros(3, dtype=torch.float64)
+    own.update.reset(momentum=0.0, decay=0.0)
+    own.take((torch.ones_like(like[0]), like[1]), torch.tensor(0.1), sums)
+    assert sums[2] == 4 and not torch.equal(own.model.linear.weight, model.linear.weight)
+
+
+@pytest.mark.parametrize("batch_norm", [True, False])
+def test_between_the_draws_and_an_epochs_sums_all_lies_on_the_device(batch_norm: bool) -> None:
+    """Meta tensors refuse to meet those of another device, or to be read back."""
+    place, plan = torch.device("meta"), replace(GRAPH, dtype=torch.half)
+    with place:
+        model = ResNet9(4, batch_norm=batch_norm)
+    fill_stem(model, plan.fill)
+    task = loop.Task(
+        model=placed(model, place, plan),
+        train=list,
+        test=list,
+        train_images=10,
+        key=("meta", batch_norm),
+        image=(3, 32, 32),
+    )
+    recipe = loop.Recipe(
+        seed=0, epochs=1, batch_size=4, momentum=0.9, max_learning_rate=0.4, weight_decay=5e-4
+    )
+    own, sums = loop._bench(task, recipe, plan), loop._zeros(model)
+    images = torch.zeros(10, 32, 32, 3, dtype=torch.uint8, device=place)
+    split = Split(images=images, labels=torch.zeros(10, dtype=torch.int64, device=place))
+    for batch in augmented(split, 4, 5, plan, torch.Generator().manual_seed(0)):
+        assert batch[0].is_contiguous(memory_format=torch.channels_last)
+        own.take(batch, torch.zeros((), device=place), sums)
+    own.model.eval()
+    with torch.no_grad():
+        for batch in in_order(split, lambda images: augment.normalise(images, plan.dtype)):
+            step.forward(own.model, batch, sums)
+    assert sums.is_meta
+
+
+def test_a_share_of_a_gpu_leaves_room_for_the_contexts_of_all_who_share_it() -> None:
+    gib = 2**30
+    assert share(2, 141 * gib) == 0.475
+    for trials, total in ((2, 16), (4, 16), (4, 80), (8, 141)):
+        each = share(trials, total * gib) * total * gib
+        assert trials * (each + device._CONTEXT) <= total * gib
+
+
+def test_memory_that_ends_within_a_trial_is_no_longer_held_by_it(monkeypatch) -> None:
+    freed: list[int] = []
+    alive: list[object] = []
+
+    class Held:
+        def __init__(self) -> None:
+            alive.append(self)
+
+        def __del__(self) -> None:
+            freed.append(1)
+
+    def short(*_: object) -> None:
+        epoch = Held()
+        alive.clear()
+        assert epoch
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(loop, "_train", short)
+    monkeypatch.setattr(loop, "forget", lambda: freed.append(2))
+    model = nn.Linear(6, 10)
+    task = loop.Task(model=model, train=list, test=list, train_images=4)
+    recipe = loop.Recipe(
+        seed=0, epochs=1, batch_size=2, momentum=0.9, max_learning_rate=0.1, weight_decay=0.0
+    )
+
+    class Trial:
+        checkpoint_dir, checkpoint_s = None, 60.0
+
+    with pytest.raises(torch.OutOfMemoryError):
+        loop.fit(task, recipe, Trial(), Plan())  # type: ignore[arg-type]
+    assert freed == [1, 2]
