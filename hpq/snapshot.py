@@ -74,6 +74,7 @@ class Snapshot:
     recent: tuple[Trial, ...]  # last ended first
     workers: tuple[Worker, ...]  # live workers of the sweep's class
     pace: Pace
+    ahead: tuple[Sweep, ...] = ()  # that go before it, where it waits for workers that are busy
     room: Room | None = None  # the server's; None where it does not say
     silent_ms: float = math.inf  # without a beat for so long, a running trial's worker is silent
     is_old: bool = False  # Redis has not answered since; `at_ms` goes on by a clock here

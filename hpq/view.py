@@ -23,6 +23,7 @@ from hpq.room import Room, room_of
 from hpq.snapshot import Event, Snapshot, Unreadable, Worker, pace_of
 from hpq.sweep import Sweep
 from hpq.trials_view import TrialsView
+from hpq.turns_view import TurnsView
 
 _ZSETS = ("waiting", "running", "dropped")
 SILENT = 0.5  # of a lease: a worker beats every sixth of it, so two beats are missing
@@ -30,7 +31,7 @@ _AWAKE = ("idle", "busy", "draining", "drained")  # what only a worker that is h
 _SOME = 200  # sweeps asked about in one round trip
 
 
-class View(TrialsView, BooksView):
+class View(TrialsView, BooksView, TurnsView):
     """Answers questions about one prefix of one Redis server.
 
     Raises, beside what each method says: OutOfReach by way of the caller's connection guard.
@@ -136,6 +137,13 @@ class View(TrialsView, BooksView):
                     return sid
         raise NotFound("you have no sweep yet; `hpq enqueue FILE` makes one")
 
+    def ahead_of(self, sweeps: Sequence[Sweep]) -> dict[str, list[Sweep]]:
+        """By sweep, those that go before it, as `ids_ahead`; what cannot be read is left out."""
+        ids = self.ids_ahead(sweeps)
+        wanted = list(dict.fromkeys(sid for those in ids.values() for sid in those))
+        found = {s.id: s for s in self.sweeps_or_why(wanted) if isinstance(s, Sweep)}
+        return {sid: [found[one] for one in those if one in found] for sid, those in ids.items()}
+
     def find_digest(self, digest: str) -> str | None:
         """The id of the sweep with this digest, if it is there."""
         raw: Any = self._redis.hget(self._keys.digests, digest)
@@ -188,13 +196,17 @@ class View(TrialsView, BooksView):
         trials = iter(self.trials(sid, [n for part in parts for n in part]))
         shown = [tuple(islice(trials, len(part))) for part in parts]
         row: Any = self._redis.hmget(key, "dur_n", "dur_sum", "dur_sq")
+        workers = tuple(self.workers(sweep.worker_class))
+        is_stuck = sweep.counts.waits and not sweep.counts.running
+        is_behind = is_stuck and any(w.state == "busy" for w in workers)
         return Snapshot(
             sweep=sweep,
             at_ms=self.now_ms(),
             running=shown[0],
             best=tuple(self.best(sweep, top)),
             recent=shown[1],
-            workers=tuple(self.workers(sweep.worker_class)),
+            workers=workers,
+            ahead=tuple(self.ahead_of([sweep])[sid]) if is_behind else (),
             pace=pace_of(*(float(v or 0) for v in row)),
             room=self.room(),
             silent_ms=SILENT * self._lease_ms,

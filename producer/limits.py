@@ -38,10 +38,12 @@ def _tags(text: str) -> str:
     return wire.dumps(list(dict.fromkeys(words)))
 
 
+MOST_PRIORITY = 500
+
 _KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "run_cap": ("run_cap", _whole(0, 2**31)),
     "max_parallel": ("max_parallel", _whole(0, 1_000_000)),
-    "priority": ("priority", _whole(-500, 500)),
+    "priority": ("priority", _whole(-MOST_PRIORITY, MOST_PRIORITY)),
     "retries": ("retries", _whole(0, 100)),
     "timeout": ("timeout_s", _seconds),
     "stall": ("stall_s", _seconds),

@@ -12,6 +12,7 @@ from hpq.sweep import Sweep
 from producer.cluster.api import has_kubeconfig
 from producer.look.stores import why_not_kept
 from producer.look.takers import OF_A_CLUSTER, why_full, why_not_taken
+from producer.look.turns import why_behind
 from producer.session import Session
 
 
@@ -31,7 +32,7 @@ def say_if_not_kept(session: Session, sweep: Sweep) -> None:
 
 
 def say_if_not_taken(session: Session, sid: str, *, code_is_read: bool = False) -> None:
-    """Say why no live worker can take a sweep that waits for one, with the remedy.
+    """Say why no live worker can or will soon take a sweep that waits for one, with the remedy.
 
     `code_is_read`: the sweep's code was compared just now, and is not read again.
     """
@@ -46,6 +47,8 @@ def say_if_not_taken(session: Session, sid: str, *, code_is_read: bool = False) 
         reason = why_not_taken(sweep, workers, SHIPPED, in_cluster=session.tunnel is not None)
         if reason and not workers:
             reason += of_a_cluster(session)
+        elif not reason and not sweep.counts.running:
+            reason = why_behind(sweep, session.view.ahead_of([sweep])[sid], workers, SHIPPED)
     if reason:
         print(reason, file=sys.stderr)
 

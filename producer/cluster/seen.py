@@ -28,6 +28,7 @@ class Pods:
 
     def __init__(self, session: Session) -> None:
         self._tunnel, self._stop = session.tunnel, threading.Event()
+        self._is_private = session.is_private
         self._can = session.tunnel is not None or (
             not session.is_private and has_kubeconfig(os.environ)
         )
@@ -40,6 +41,11 @@ class Pods:
     def in_cluster(self) -> bool:
         """True where Redis is reached by `hpq connect`: its workers are pods, seen or not."""
         return self._tunnel is not None
+
+    @property
+    def is_perhaps_elsewhere(self) -> bool:
+        """True on the private server where a kubeconfig is: a cluster's may have been meant."""
+        return self._is_private and has_kubeconfig(os.environ)
 
     def crew(self, workers: Sequence[Worker], *, wait: bool = False) -> Crew | None:
         """The newest look, if it is at this Redis's pods; the first call begins to look.

@@ -198,6 +198,17 @@ def see_shell(environ: Mapping[str, str], home: Path, url: str) -> None:
         )
 
 
+def of_shell(environ: Mapping[str, str], home: Path) -> Tunnel | None:
+    """The tunnel of a connected shell, where HPQ_REDIS_URL is still that.
+
+    Raises:
+        OutOfReach: it has ended.
+    """
+    url = environ.get("HPQ_REDIS_URL", "")
+    see_shell(environ, home, url)
+    return of_url(home, url) if environ.get(CONNECT) and url else None
+
+
 def stop(home: Path) -> Tunnel | None:
     """End the tunnel in the background; answers what it was, None where there was none."""
     found = read(home)

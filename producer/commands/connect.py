@@ -36,7 +36,9 @@ def connect(
         bool, typer.Option("--background", help="Keep it for every command, until --stop.")
     ] = False,
     stop: Annotated[bool, typer.Option("--stop", help="End the one in the background.")] = False,
-    status: Annotated[bool, typer.Option("--status", help="Say how that one is.")] = False,
+    status: Annotated[
+        bool, typer.Option("--status", help="Say how that one is, or this shell's.")
+    ] = False,
     url: Annotated[
         bool, typer.Option("--url", help='In the background, and print exports: eval "$(…)".')
     ] = False,
@@ -93,8 +95,10 @@ def _stop(settings: Settings) -> None:
 
 
 def _status(settings: Settings, json: bool) -> None:
+    found = tunnel.of_shell(os.environ, settings.home)
+    is_shells = found is not None
     try:
-        found = tunnel.background(settings.home)
+        found = found or tunnel.background(settings.home)
     finally:
         tunnel.sweep(settings.home)
     if json:
@@ -102,7 +106,8 @@ def _status(settings: Settings, json: bool) -> None:
     elif found is None:
         talk("no connection is in the background; `hpq connect --background` makes one")
     else:
-        talk(f"{found.where}: {found.url}, process {found.pid}")
+        shell = "this shell: " if is_shells else ""
+        talk(f"{shell}{found.where}: {found.url}, process {found.pid}")
         if found.trouble:
             talk(f"out of reach just now: {found.trouble}")
     raise typer.Exit(int(exit_code_of(found)))

@@ -35,6 +35,7 @@ from producer.look.early_lines import target_words
 from producer.look.text import clean, size, trials_of
 from producer.progress import Bar
 from producer.session import Session, open_session
+from producer.sweepfile.spec import SweepSpec
 from producer.sweepfile.spec import count as count_sets
 from producer.taking import say_if_not_kept, say_if_not_taken
 
@@ -77,11 +78,9 @@ def enqueue(
                 session, into, spec, file, code, leave=leave, yes=yes, force=force, as_json=json
             )
         return
-    if lacks := late.lacks(spec):
-        warn(f"{lacks}; it is not installed here, and workers need it")
-    elif lacks := late.is_unaided(spec):
-        warn(f"{lacks}; it is not installed here, and workers may want it")
     with open_session() as session, Bar(count_sets(spec), "writing sets") as bar:
+        if session.tunnel is None:  # pods have an image of their own
+            _warn_of_samplers(spec)
         done = enqueuing.enqueue(
             session,
             spec,
@@ -95,13 +94,21 @@ def enqueue(
             warn=warn,
         )
         bar.close()
-        say(session, done, as_json=json, name=name, reuse=reuse)
+        say(session, done, as_json=json, name=spec.name, reuse=reuse)
     raise typer.Exit(int(ExitCode.DONE))
 
 
 def warn(line: str) -> None:
     """Say what the user should know before it hurts."""
     print(f"warning: {line}", file=sys.stderr)
+
+
+def _warn_of_samplers(spec: SweepSpec) -> None:
+    """What lacks here lacks in workers, most often, which make the sets."""
+    if lacks := late.lacks(spec):
+        warn(f"{lacks}; it is not installed here, and workers need it")
+    elif lacks := late.is_unaided(spec):
+        warn(f"{lacks}; it is not installed here, and workers may want it")
 
 
 def _size(sweep: Sweep) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +20,7 @@ from producer.look.style import Span, Style
 from producer.look.tables import Column
 from producer.look.takers import why_full, why_not_taken
 from producer.look.text import clean, duration, measure, planned, size
+from producer.look.turns import why_behind
 from producer.look.verdict import STATE_STYLE
 from producer.session import Session, open_session
 from producer.where import Where
@@ -58,9 +59,8 @@ def ls(
                     [*row, Span(_size(one, took))] for row, one in zip(rows, found, strict=True)
                 ]
             show_table([*_COLUMNS, _ABOUT] if sizes else _COLUMNS, rows)
-            for why in dict.fromkeys(waits.values()):
-                some = [clean(sid) for sid, reason in waits.items() if reason == why]
-                talk(f"! {some[0]}{f' and {len(some) - 1} more' if some[1:] else ''}: {why}")
+            for line in _reasons(waits):
+                talk(line)
             for sid, words in _doubts(view, sweeps, best).items():
                 talk(f"! {clean(sid)}: {clean(words)}")
             for one in found:
@@ -108,14 +108,30 @@ def _size(one: Sweep | Unreadable, took: Mapping[str, int] | None) -> str:
 
 
 def _waits(view: View, sweeps: Sequence[Sweep], *, in_cluster: bool) -> dict[str, str]:
-    """Why no live worker takes a sweep, of those that get nowhere without one."""
+    """Why no worker takes a sweep, or will soon, of those that get nowhere without one."""
     idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
     workers = view.workers() if idle else []
     full = why_full(view.room()) if any(s.counts.waits for s in sweeps) else None
     if full:  # also for those of which some run
         idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
     found = {s.id: full or why_not_taken(s, workers, SHIPPED, in_cluster=in_cluster) for s in idle}
+    free = [s for s in idle if not found[s.id] and not s.counts.running]
+    if any(w.state == "busy" for w in workers):
+        ahead = view.ahead_of(free)
+        found |= {s.id: why_behind(s, ahead[s.id], workers, SHIPPED) for s in free}
     return {sid: why for sid, why in found.items() if why}
+
+
+def _reasons(waits: Mapping[str, str]) -> Iterator[str]:
+    """A line for each reason, whatever the number of sweeps that have it."""
+    alike: dict[str, list[str]] = {}
+    for sid, why in waits.items():
+        alike.setdefault(why.replace(f"hpq set {sid} ", "hpq set SWEEP "), []).append(sid)
+    for why, those in alike.items():
+        if those[1:]:
+            yield f"! {clean(those[0])} and {len(those) - 1} more: {why}"
+        else:
+            yield f"! {clean(those[0])}: {waits[those[0]]}"
 
 
 def _doubts(

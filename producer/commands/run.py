@@ -100,7 +100,7 @@ def run(
             else:
                 with Bar(count_sets(spec), "writing sets") as bar:
                     done = _enqueue(session, spec, file, new, code, canary, bar, more)
-                say(session, done, as_json=False, is_run=True, name=name)
+                say(session, done, as_json=False, is_run=True, name=spec.name)
                 sid = done.sid
             code_ = _train(session, sid, workers)
         finally:

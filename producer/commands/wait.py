@@ -19,6 +19,7 @@ from producer.look.out import show_json, talk
 from producer.look.outcome import exit_code
 from producer.look.records import sweep_record
 from producer.look.text import planned
+from producer.look.turns import gist
 from producer.session import open_session
 
 app = typer.Typer()
@@ -35,15 +36,16 @@ def wait(
     """Block until a sweep is over: exit code 0 all well, 1 some failed, 5 held or timed out."""
     with open_session() as session, closing(Pods(session)) as seen:
         sid = session.view.resolve(sweep, session.settings.user)
-        deadline, told = None if timeout is None else time.monotonic() + timeout, ""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        told: set[str] = set()
         for change in follow(session.view, sid):
-            told = _tell(change.snapshot, seen, told)
+            why = _tell(change.snapshot, seen, told)
             is_late = deadline is not None and time.monotonic() > deadline
             if as_json and (is_late or stands(change.snapshot)):
                 best = change.snapshot.best
                 show_json(sweep_record(change.snapshot.sweep, best[0].objective if best else None))
             if stands(change.snapshot):
-                say_verdict(change.snapshot, sys.stderr, told or None)
+                say_verdict(change.snapshot, sys.stderr, why)
                 raise typer.Exit(exit_code(change.snapshot.sweep))
             if is_late:
                 counts = change.snapshot.sweep.counts
@@ -52,9 +54,10 @@ def wait(
                 )
 
 
-def _tell(shot: Snapshot, seen: Pods, told: str) -> str:
+def _tell(shot: Snapshot, seen: Pods, told: set[str]) -> str | None:
     """Say once why nobody takes the sweep."""
     why = why_waits(shot, seen)
-    if why and why != told:
+    if why and gist(why) not in told:
         talk(f"hpq: {why}")
-    return why or ""
+        told.add(gist(why))
+    return why

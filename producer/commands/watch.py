@@ -67,6 +67,6 @@ def _data(session: Session, sid: str) -> None:
     shot = session.view.snapshot(sid, _MOST, top=20, recent=20)
     seen = Pods(session)
     crew = seen.crew_now(shot.workers)
-    why = not_taken(shot, crew, in_cluster=seen.in_cluster)
+    why = not_taken(shot, crew, seen)
     record = snapshot_record(shot, needs_you(shot, why), estimate(shot))
     show_json({**record, "cluster": crew_record(crew) if crew else None})

@@ -37,6 +37,7 @@ def worker(
     if count is not None and sweep is not None and "/" in sweep:
         raise UserError(f"--count: {sweep} is one trial; leave --count out")
     env = {**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}
+    _refuse_through_a_connection(read(env))
     if sweep is not None:
         env |= _only(sweep)
     settings = read(env)
@@ -66,6 +67,18 @@ def _only(ref: str) -> dict[str, str]:
             only = session.view.trial(TrialId(sweep=found.id, number=numbers[0])).id
             return {"HPQ_SWEEP": str(only), "HPQ_QUEUE": found.worker_class}
         return {"HPQ_SWEEP": found.id, "HPQ_QUEUE": found.worker_class}
+
+
+def _refuse_through_a_connection(settings: Settings) -> None:
+    """A producer's or a viewer's password is none with which a worker could train."""
+    tunnel.see_shell(os.environ, settings.home, settings.redis_url)
+    found = tunnel.of_url(settings.home, settings.redis_url)
+    if found is not None and found.role != "worker":
+        raise UserError(
+            f"HPQ_REDIS_URL leads to {found.where}, as {found.user}, whose workers are pods:"
+            " `hpq scale N`; for one on this machine alone, leave the shell of `hpq connect`"
+            " (or end the connection: `hpq connect --stop`)"
+        )
 
 
 def _refuse_beside_a_cluster(settings: Settings) -> None:

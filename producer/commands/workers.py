@@ -17,7 +17,7 @@ from producer.look.pods import pages
 from producer.look.records import worker_record
 from producer.look.style import Span, Style
 from producer.look.tables import Column
-from producer.look.takers import how_to_start
+from producer.look.takers import how_to_start, scale_up
 from producer.look.text import clean, duration
 from producer.session import Session, open_session
 from producer.taking import of_a_cluster
@@ -42,7 +42,7 @@ def workers(
             for line in _left_alone(session, found):
                 talk(line)
         elif crew is None:
-            start = "`hpq scale N` starts some" if session.tunnel else how_to_start()
+            start = scale_up() if session.tunnel else how_to_start()
             talk(f"no worker is alive; {start}{of_a_cluster(session)}")
         for line in pages(crew, found) if crew else ():
             talk(line)

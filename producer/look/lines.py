@@ -19,9 +19,10 @@ from producer.look import pods
 from producer.look.event_lines import event_line, running_line
 from producer.look.follow import Change, follow, stands
 from producer.look.style import flow, paint, plain
-from producer.look.takers import why_full, why_not_taken
+from producer.look.takers import OF_A_CLUSTER, why_full, why_not_taken
 from producer.look.terminal import look_of
 from producer.look.text import clean
+from producer.look.turns import gist, why_behind
 from producer.look.verdict import needs_you, note, verdict
 from producer.session import Session
 
@@ -69,9 +70,9 @@ def _print_lines(view: View, sid: str, stream: TextIO, leave: Leave, seen: Pods)
     while True:
         stuck = why_waits(shot, seen)
         for text in _notes(shot, begun, stuck):
-            if text not in told:
+            if gist(text) not in told:
                 print(text, file=stream)
-            told.add(text)
+            told.add(gist(text))
         stream.flush()
         if stands(shot) or leave() is not None:
             break
@@ -105,19 +106,21 @@ def why_waits(shot: Snapshot, seen: Pods) -> str | None:
     if not shot.sweep.counts.waits:
         return None
     crew = None if shot.workers else seen.crew(shot.workers, wait=True)
-    return not_taken(shot, crew, in_cluster=seen.in_cluster)
+    return not_taken(shot, crew, seen)
 
 
-def not_taken(shot: Snapshot, crew: Crew | None = None, *, in_cluster: bool = False) -> str | None:
-    """Why no trial of the sweep starts, with the remedy: a full server, or no worker for it.
+def not_taken(shot: Snapshot, crew: Crew | None = None, seen: Pods | None = None) -> str | None:
+    """Why no trial of the sweep starts, with the remedy: no room, no worker, others before it.
 
-    `in_cluster` where Redis is reached by `hpq connect`, whether pods are seen or not.
+    `seen` knows whether Redis is reached by `hpq connect`, whether pods are seen or not.
     """
     if full := why_full(shot.room):
         return full
     waits = shot.sweep.counts.waits and not shot.workers
     if crew and waits and (nobody := pods.why_nobody(crew, shot.sweep.worker_class)):
         return nobody
-    return why_not_taken(
-        shot.sweep, shot.workers, SHIPPED, in_cluster=in_cluster or crew is not None
-    )
+    in_cluster = crew is not None or (seen is not None and seen.in_cluster)
+    nobody = why_not_taken(shot.sweep, shot.workers, SHIPPED, in_cluster=in_cluster)
+    if nobody and not shot.workers and seen and seen.is_perhaps_elsewhere:
+        return nobody + OF_A_CLUSTER
+    return nobody or why_behind(shot.sweep, shot.ahead, shot.workers, SHIPPED)

@@ -27,10 +27,15 @@ def why_full(room: Room | None) -> str | None:
 def how_to_start(worker_class: str = DEFAULT_CLASS, *, in_cluster: bool = False) -> str:
     """What gets a worker of a class; `in_cluster` where Redis is reached by `hpq connect`."""
     if in_cluster:
-        queue = "" if worker_class == DEFAULT_CLASS else f" --queue {worker_class}"
-        return f"`hpq workers` says why their pods are not ready, `hpq scale N{queue}` starts some"
+        return f"{scale_up(worker_class)}; `hpq workers` says how the pods are"
     queue = "" if worker_class == DEFAULT_CLASS else f"HPQ_QUEUE={worker_class} "
     return f"start one: {queue}hpq worker"
+
+
+def scale_up(worker_class: str = DEFAULT_CLASS) -> str:
+    """What gets pods of a class of a cluster, as long as nothing is known of them."""
+    flag = "" if worker_class == DEFAULT_CLASS else f" --queue {worker_class}"
+    return f"`hpq scale N{flag}` starts some, unless an autoscaler decides"
 
 
 def why_not_taken(
@@ -79,6 +84,12 @@ def _nobody(sweep: Sweep, pinned: Sequence[Worker], start: str) -> str:
         f"{who} of class {sweep.worker_class!r} is there for another sweep only"
         f" (HPQ_SWEEP: {which}); {start}"
     )
+
+
+def can_take(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
+    """True where a worker, whatever it does now, is one that takes trials of the sweep."""
+    is_of = worker.worker_class == sweep.worker_class and worker.is_for(sweep.id)
+    return is_of and _takes(worker, sweep, shipped)
 
 
 def _takes(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:

@@ -91,7 +91,7 @@ def read_scene(
             tid.number: [p.value for p in points] for tid, points in zip(ids, found, strict=True)
         }
     crew = seen.crew(shot.workers, wait=not is_live) if seen else None
-    why = not_taken(shot, crew, in_cluster=seen is not None and seen.in_cluster)
+    why = not_taken(shot, crew, seen)
     return Scene(snapshot=shot, curves=curves, not_taken=why, skip=skip, crew=crew, is_live=is_live)
 
 

@@ -119,6 +119,59 @@ def test_what_trains_on_this_machine_refuses_beside_a_connection(
     assert done.returncode != 0 and "hpq connect --stop" in done.stderr, done.stderr
 
 
+def test_a_connected_shell_says_so_when_it_is_asked(hpq, environ, away, connection) -> None:
+    lock = tunnel.hold(Path(environ["HPQ_HOME"]), "7")
+    assert lock is not None
+    shell = replace(connection, name="7", port=2, namespace="gemini")
+    tunnel.write(Path(environ["HPQ_HOME"]), shell)
+    inside = shell.environ()
+    status = hpq("connect", "--status", **inside)
+    assert status.returncode == 0 and status.stderr.startswith(f"this shell: {shell.where}: ")
+    told = json.loads(hpq("connect", "--status", "--json", **inside).stdout)
+    assert told["namespace"] == "gemini"
+    assert json.loads(hpq("config", "--json", **inside).stdout)["connection"] == shell.where
+    assert hpq("connect", "--status", **away).stderr.startswith(connection.where)
+    os.close(lock)
+    ended = hpq("connect", "--status", **inside)
+    assert ended.returncode == 3 and "has ended; exit, and `hpq connect` again" in ended.stderr
+
+
+def test_pods_have_samplers_of_their_own(
+    hpq, environ, connection, port: int, tmp_path: Path
+) -> None:
+    tunnel.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    _no_module(tmp_path / "without", "optuna")
+    (tmp_path / "sweep.yaml").write_text(
+        "trainer: digits\nmetric: {name: loss, goal: minimize}\nmethod: bayes\n"
+        "parameters: {max_learning_rate: {min: 0.1, max: 1.0}}\n"
+    )
+    lacking = {"PYTHONPATH": f"{tmp_path / 'without'}:{environ.get('PYTHONPATH', '')}"}
+    here = hpq("enqueue", "sweep.yaml", **lacking)
+    assert "optuna" in here.stderr and "workers need it" in here.stderr, here.stderr
+    there = hpq(
+        "enqueue", "sweep.yaml", "--new", HPQ_REDIS_URL=f"redis://127.0.0.1:{port}/0", **lacking
+    )
+    assert there.returncode == 0 and "optuna" not in there.stderr, there.stderr
+
+
+def _no_module(folder: Path, name: str) -> None:
+    """A folder for PYTHONPATH with which a module looks as if it was not installed."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules[{name!r}] = None\n")
+
+
+@pytest.mark.parametrize("words", [["worker"], ["worker", "--sweep", "demo-00000"]])
+def test_no_worker_starts_with_the_rights_that_a_connected_shell_has(
+    hpq, environ, connection, port: int, words: list[str]
+) -> None:
+    shell = replace(connection, port=port)
+    tunnel.write(Path(environ["HPQ_HOME"]), shell)
+    done = hpq(*words, **shell.environ())
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"hpq: HPQ_REDIS_URL leads to {shell.where}, as hpq-producer,")
+    assert "`hpq scale N`" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_one_that_was_killed_is_never_replaced_by_another_server(
     hpq, environ, away, connection
 ) -> None:
@@ -135,7 +188,7 @@ def test_one_that_was_killed_is_never_replaced_by_another_server(
     assert list(record.glob("*.json")) == []
 
 
-@pytest.mark.parametrize("words", [["ls"], ["scale", "1"]])
+@pytest.mark.parametrize("words", [["ls"], ["scale", "1"], ["worker"]])
 def test_in_a_shell_whose_connection_has_ended_no_command_goes_elsewhere(
     hpq, environ, connection, redis_url: str, words: list[str]
 ) -> None:

@@ -236,6 +236,9 @@ def test_what_is_there_already_says_whose_it_is_and_what_it_is_called(
     monkeypatch.setenv("HPQ_USER", "bob")
     said = desk.put(GRID, "--name", "second").stderr
     assert f"{sid} is me's sweep" in said and "its name is first: the name is not part" in said
+    renamed = desk.put("name: third\n" + GRID)
+    assert "its name is first: the name is not part" in renamed.stderr
+    assert renamed.stdout.strip() == sid and "makes another one, third" in renamed.stderr
     said = desk.put(GRID, "--reuse").stderr
     assert "nothing was added. --new --reuse begins another one with the older results" in said
     assert "me's" not in desk.put(GRID, "--new").stderr

@@ -43,7 +43,12 @@ def test_with_a_connection_the_remedy_is_the_clusters_and_no_worker_of_this_mach
     why = why_not_taken(_sweep(DIGITS, "big"), [], SHIPPED, in_cluster=True) or ""
     assert "`hpq scale N --queue big`" in why
     why = why_not_taken(_sweep(DIGITS), [], SHIPPED, in_cluster=True) or ""
-    assert "`hpq workers` says why" in why and "hpq scale N" in why and "hpq worker`" not in why
+    assert why == (
+        "no worker of class 'default' is alive; `hpq scale N` starts some, unless an autoscaler"
+        " decides; `hpq workers` says how the pods are"
+    )
+    big = why_not_taken(_sweep(DIGITS, "big"), [], SHIPPED, in_cluster=True) or ""
+    assert "`hpq scale N --queue big` starts some" in big
 
 
 def test_no_worker_of_the_class_names_the_command_that_starts_one() -> None:
