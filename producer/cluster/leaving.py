@@ -75,7 +75,7 @@ def _one(
     api: Api, view: View, workers: Workers, there: Sequence[Pod], pods: Collection[str]
 ) -> str:
     named = ", ".join(sorted(pods))
-    again = f"hpq drain {' '.join(sorted(pods))}"
+    again = f"hpq drain {' '.join(sorted(pods))}{api.flags}"
     if name := autoscaler_of(api, workers.name):
         for pod in pods:
             mark(api, pod, FIRST)
@@ -99,7 +99,7 @@ def _one(
     line = f"{workers.name}: {workers.wanted} → {plan.wanted} pods"
     line += f" ({', '.join(gone)} gone)" if gone else ""
     if not plan.wanted:
-        line += f"; `hpq scale N{workers.flag}` brings some back"
+        line += f"; `hpq scale N{workers.flag}{api.flags}` brings some back"
     if left := sorted(stay & set(pods)):
-        line += f"; still there, drained: {', '.join(left)}; `hpq drain --undo` lets them work"
+        line += f"; still there, drained: {', '.join(left)}; `{again} --undo` lets them work"
     return line

@@ -113,7 +113,8 @@ def _of_pod(api: Api, workers: Workers, pod: Pod) -> str:
         return (
             f"no node has {workers.gpus} free {GPU}: fewer pods"
             f" (hpq scale N{workers.flag}{api.flags}), more nodes, or the GPU operator's device"
-            f" plugin is missing; without GPUs: hpq manifests --namespace {api.namespace} --gpus 0"
+            f" plugin is missing; without GPUs: hpq manifests --namespace {api.namespace}"
+            + (f" --with class={workers.queue}:0" if workers.flag else " --gpus 0")
         )
     if pod.reason.startswith("OOMKilled"):
         return f"raise the memory limit of Deployment {workers.name}, or train with smaller batches"

@@ -20,6 +20,7 @@ from hpq.settings import ABOUT, SECRETS, read, variable
 from hpq.sweep import NAME_RULE
 from producer import late
 from producer import manifests as rendering
+from producer.cluster.tunnel import NAMESPACE
 from producer.commands.sweep_file import read_file
 from producer.enqueue import enqueue
 from producer.jobs import refuse_too_many
@@ -53,7 +54,9 @@ _INSTEAD = {
 @app.command("manifests")
 def manifests(
     image: Annotated[str, typer.Option(help="The workers' image.")] = "",
-    namespace: Annotated[str, typer.Option(help="Where all of it goes.")] = "hpq",
+    namespace: Annotated[
+        str | None, typer.Option(help="Where all of it goes [default: hpq].")
+    ] = None,
     queue: Annotated[str, typer.Option(help="The workers' class.")] = "default",
     replicas: Annotated[
         int | None, typer.Option(min=0, help="Say how to have so many pods.")
@@ -78,7 +81,7 @@ def manifests(
     ] = None,
 ) -> None:
     """Print the manifests for a cluster; then, once, its --secrets (docs/kubernetes.md)."""
-    if not NAME_RULE.match(namespace):
+    if namespace is not None and not NAME_RULE.match(namespace):
         raise UserError(f"--namespace {namespace}: use a-z, 0-9 and '-'")
     if not NAME_RULE.match(queue):
         raise UserError(f"--queue {queue}: use a-z, 0-9 and '-'")
@@ -91,7 +94,7 @@ def manifests(
     parts = tuple(parse(text) for text in components or ())
     wanted = rendering.Wanted(
         image=image,
-        namespace=namespace,
+        namespace=namespace or NAMESPACE,
         queue=queue,
         replicas=replicas,
         gpus=gpus,
@@ -102,11 +105,12 @@ def manifests(
     )
     rendering.check(wanted)
     if secrets:
-        print(_secrets(namespace, with_tls="tls" in wanted.components), end="")
+        print(_secrets(wanted.namespace, with_tls="tls" in wanted.components), end="")
         return
     for warning in _surprises(wanted):
         print(f"warning: {warning}", file=sys.stderr)
-    print(_jobs(wanted, jobs) if jobs is not None else rendering.render(wanted), end="")
+    text = rendering.render(wanted) if jobs is None else _jobs(wanted, jobs, namespace)
+    print(text, end="")
 
 
 def _surprises(wanted: rendering.Wanted) -> Iterator[str]:
@@ -125,11 +129,18 @@ def _surprises(wanted: rendering.Wanted) -> Iterator[str]:
         )
 
 
-def _jobs(wanted: rendering.Wanted, what: str) -> str:
-    """The Jobs of a sweep file, which is enqueued unless it was, or of a sweep that is there."""
+def _jobs(wanted: rendering.Wanted, what: str, namespace: str | None) -> str:
+    """The Jobs of a sweep file, which is enqueued unless it was, or of a sweep that is there.
+
+    They go where the Redis is that has the sweep, which a `namespace` that was said must be.
+    """
     if wanted.replicas is not None or wanted.queue != "default" or wanted.classes:
         raise UserError(f"--jobs {what}: the sweep says its queue, and its sets how many")
     with open_session() as session:
+        if there := session.tunnel and session.tunnel.namespace:
+            if namespace not in (None, there):
+                raise UserError(f"--namespace {namespace}: the sweep is in the Redis of {there}")
+            wanted = replace(wanted, namespace=there)
         sweep = session.view.sweep(_sweep_of(session, what))
         refuse_too_many(what, None if sweep.sampler else sweep.counts.total)
         left = [t for t in session.view.all_trials(sweep.id) if not t.state.is_terminal]
@@ -137,6 +148,12 @@ def _jobs(wanted: rendering.Wanted, what: str) -> str:
             raise UserError(f"{sweep.id}: nothing of it waits ({sweep.state}); see hpq retry")
         manifests = rendering.render(replace(wanted, queue=sweep.worker_class))
         text = render_jobs(manifests, sweep, left)
+        if session.view.workers(sweep.worker_class):
+            print(
+                f"warning: workers of class {sweep.worker_class!r} are alive and take the sweep's"
+                " sets as well",
+                file=sys.stderr,
+            )
     for_them = f"-n {wanted.namespace} -l hpq/sweep={sweep.id}"
     print(
         f"{sweep.id}: {trials_of(len(left), 'Job')}; follow them with `hpq watch {sweep.id}`,"

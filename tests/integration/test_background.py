@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 from redis import Redis
 
 from hpq.outcome import Outcome
@@ -308,3 +310,19 @@ def test_a_namespace_that_is_named_goes_before_the_one_that_is_connected(
         assert redis.hget(keys.worker(who.name), "drain") is None
     assert hpq("drain", "--all", "--stay", "--namespace", "apollo", **own).returncode == 0
     assert redis.hget(keys.worker(who.name), "drain") is not None
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
+def test_jobs_go_where_the_redis_is_that_has_their_sweep(
+    hpq, environ: dict[str, str], connection, port: int, sweep_of
+) -> None:
+    tunnel.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    sweep_of(1)
+    own = {"HPQ_REDIS_URL": f"redis://127.0.0.1:{port}/0"}
+    words = ("manifests", "--image", "ours:1", "--jobs", "demo-00000")
+    done = hpq(*words, **own)
+    assert {o["metadata"]["namespace"] for o in yaml.safe_load_all(done.stdout)} == {"apollo"}
+    assert "kubectl delete jobs -n apollo" in done.stderr
+    other = hpq(*words, "--namespace", "gemini", **own)
+    assert (other.returncode, other.stdout) == (2, "")
+    assert "--namespace gemini: the sweep is in the Redis of apollo" in other.stderr

@@ -54,7 +54,7 @@ def deployment(name: str, queue: str, replicas: int, updated: int) -> dict[str, 
 class Server:
     """An API server with these pods; a change of scale takes those that `takes` names."""
 
-    context, namespace = "moon", "apollo"
+    context, namespace, flags = "moon", "apollo", " --namespace apollo"
 
     def __init__(self, pods: list[dict[str, Any]], *, updated: int | None = None) -> None:
         classes = sorted({one["metadata"]["labels"]["hpq/queue"] for one in pods})
