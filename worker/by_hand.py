@@ -1,53 +1,96 @@
 """A user's trainer run from the shell, without Redis: `python -P -m worker.by_hand mine:train`.
 
-`--set name=value` for each parameter; reports are printed, files lie in the working directory.
+`--set name=value` for each parameter; reports are printed, artifacts lie in ./out. Checkpoints go
+with the run; `--checkpoint DIR` keeps them, and goes on from those that lie there.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hpq.errors import UserError
 from hpq.report import set_sink
 from hpq.settings import read
-from hpq.trial import Json
 from worker.context import Trial
 from worker.messages import Run
+from worker.trainers.by_hand import one_line, pair
 
 
 def main() -> None:
     """Import the trainer from the working directory, and call it once."""
     parser = argparse.ArgumentParser(prog="python -P -m worker.by_hand")
     parser.add_argument("trainer", metavar="MODULE:FUNCTION")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", type=pair)
+    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="kept, and gone on from")
     given = parser.parse_args()
-    params = dict(_pair(text) for text in given.set)
-    module, _, function = given.trainer.partition(":")
-    settings, here = read(os.environ), Path.cwd()
-    (here / "checkpoint").mkdir(exist_ok=True)
-    run = Run(
-        trial="by-hand/1",
-        attempt=1,
-        params=params,
-        seed=int(os.environ.get("HPQ_SEED") or 0),
-        trainer=given.trainer,
-        out=str(here / "out"),
-        checkpoint=str(here / "checkpoint"),
-        data=str(settings.data or ""),
-        cache=str(settings.home / "cache"),
-    )
-    trial = Trial(run, _say, lambda: False)
-    set_sink(trial.report)
-    sys.path.insert(0, str(here))
-    returned = getattr(importlib.import_module(module), function)(params, trial)
-    if isinstance(returned, Mapping):
-        trial.report(returned)
+    params, here = dict(given.set), Path.cwd()
+    with one_line(), _checkpoints(given.checkpoint) as checkpoints:
+        settings = read(os.environ)
+        run = Run(
+            trial="by-hand/1",
+            attempt=1,
+            params=params,
+            seed=_seed(os.environ.get("HPQ_SEED") or "0"),
+            trainer=given.trainer,
+            out=str(here / "out"),
+            checkpoint=str(checkpoints),
+            data=str(settings.data or ""),
+            cache=str(settings.home / "cache"),
+        )
+        trial = Trial(run, _say, lambda: False)
+        set_sink(trial.report)
+        sys.path.insert(0, str(here))
+        returned = _function(given.trainer)(params, trial)
+        if isinstance(returned, Mapping):
+            trial.report(returned)
+
+
+@contextmanager
+def _checkpoints(kept: Path | None) -> Iterator[Path]:
+    # A fresh one: an earlier run, which had other parameters, left its own in the same place.
+    if kept is None:
+        with tempfile.TemporaryDirectory(prefix="hpq-by-hand-") as name:
+            yield Path(name)
+        return
+    try:
+        kept.mkdir(parents=True, exist_ok=True)
+        found = any(kept.iterdir())
+    except OSError as error:
+        raise UserError(f"--checkpoint {kept}: {error.strerror}") from None
+    if found:
+        print(f"--checkpoint {kept}: not empty, the trainer may go on from it", file=sys.stderr)
+    yield kept.resolve()
+
+
+def _seed(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UserError(f"HPQ_SEED: {text!r} is no whole number") from None
+
+
+def _function(trainer: str) -> Callable[..., object]:
+    name, _, function = trainer.partition(":")
+    if not name or not function:
+        raise UserError(f"{trainer}: give MODULE:FUNCTION, as train:train")
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name not in (name, name.partition(".")[0]):
+            raise  # one that the user's code imports: its line is worth seeing
+        raise UserError(f"{trainer}: there is no module {name} in {Path.cwd()}") from None
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise UserError(f"{trainer}: {name} has no function {function}")
+    return found  # type: ignore[no-any-return]
 
 
 def _say(message: Mapping[str, Any]) -> None:
@@ -56,14 +99,6 @@ def _say(message: Mapping[str, Any]) -> None:
         print(step + " ".join(f"{n}={v:g}" for n, v in message["report"].items()), flush=True)
     elif "phase" in message:
         print(message["phase"], file=sys.stderr, flush=True)
-
-
-def _pair(text: str) -> tuple[str, Json]:
-    name, _, value = text.partition("=")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
 
 
 if __name__ == "__main__":

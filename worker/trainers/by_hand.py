@@ -1,6 +1,6 @@
 """A shipped trainer run from the shell, without Redis: `--set name=value`, one line an epoch.
 
-Only the trainers' own `__main__` imports this.
+Only the trainers' own `__main__` and `worker.by_hand` import this.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpq.errors import HpqError
+from hpq.errors import ExitCode, HpqError
 from hpq.settings import read
-from hpq.trial import Json
+from hpq.trial import FailureKind, Json
+from worker.failures import of_exception
 from worker.trainers.context import Trainer
 
 
@@ -41,19 +43,40 @@ class ByHand:
 def main(name: str, train: Trainer) -> None:
     """Run one trial from the arguments and the environment; exits with hpq's code on an error."""
     parser = argparse.ArgumentParser(prog=f"python -m worker.trainers.{name}")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", type=_pair)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", type=pair)
     params = dict(parser.parse_args().set)
-    try:
+    with one_line():
         settings = read(os.environ)
-        train(params, ByHand(data=settings.data, cache=settings.home / "cache" / "data"))
+        train(params, ByHand(data=settings.data, cache=settings.home / "cache"))
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Exit with one line and hpq's code where a trial ends as hpq knows it; the rest goes on up.
+
+    What hpq knows are its own errors, and a device or a machine without memory for the trial.
+    """
+    try:
+        yield
     except HpqError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
+    except Exception as error:
+        failure = of_exception(error)
+        if failure.kind is not FailureKind.OUT_OF_MEMORY:
+            raise
+        print(f"{failure.message}; a smaller batch_size may help", file=sys.stderr)
+        sys.exit(ExitCode.SOME_FAILED)
 
 
-def _pair(text: str) -> tuple[str, Json]:
+def pair(text: str) -> tuple[str, Json]:
+    """NAME=VALUE; the value as JSON, else as it stands.
+
+    Raises:
+        argparse.ArgumentTypeError: there is no `=`, or no name before it.
+    """
     name, equals, value = text.partition("=")
-    if not equals:
+    if not equals or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     try:
         return name, json.loads(value)
