@@ -1,19 +1,20 @@
 """`python -m benchmarks.gpu [--data DIR] [--out DIR]`: G1 to G9 and parity, in nine minutes.
 
 Rows as they are measured, a table after each section; gpu.md and gpu.json in `--out` are written
-anew each time, so that whatever ends the run leaves what was measured.
+anew with each row, so that whatever ends the run leaves what was measured. Exits with 1 where a
+section failed.
 """
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
-import json
 import os
 import platform
+import signal
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,16 +23,16 @@ from pathlib import Path
 import torch
 
 from benchmarks.gpu import sections, sweep
+from benchmarks.gpu.arguments import Given, arguments
 from benchmarks.gpu.report import Report
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, random_data, reason
-from hpq.errors import HpqError
+from hpq.errors import TOLD_TO_GO, HpqError, UserError
 from worker.trainers import device
 from worker.trainers.step import forget
 
 FULL = {"width": 64, "epochs": 24, "train_images": 50_000, "test_images": 10_000}
 SMALL = {"width": 4, "epochs": 3, "train_images": 100, "test_images": 20}
 SHRINK = 16  # batches of a small run
-MINUTES = 9.0
 _GRACE_S = 25.0  # for what cannot be cut short; then the run is ended, and shows where it stood
 
 
@@ -78,29 +79,36 @@ def _ablation(size: int, lab: Lab, clock: Clock) -> Rows:
 
 def main() -> None:
     """Measure; a section that fails, or for which there is no time, says so and the next begins."""
-    given = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TOLD_TO_GO))  # what stands open is closed
+    try:
+        fine = _run(arguments(list(plan({}))))
+    except HpqError as error:
+        sys.exit(f"benchmarks.gpu: {error}")
+    sys.exit(0 if fine else 1)
+
+
+def _run(given: Given) -> bool:
     ends = time.perf_counter() + 60 * given.minutes
     faulthandler.dump_traceback_later(60 * given.minutes + _GRACE_S, exit=True)
+    place = _place(given)
+    _make(given.out)
     with tempfile.TemporaryDirectory(prefix="hpq-gpu-") as name:
-        try:
-            lab = _lab(given, Path(name))
-            lab.arrays()  # decoded once, before anything is timed
-        except HpqError as error:
-            sys.exit(f"benchmarks.gpu: {error}")
+        lab = _lab(given, place, Path(name))
+        about = _conditions(lab, given)  # data are decoded here, before anything is timed
+        seen: dict[str, list[float]] = {}
+        if given.earlier is not None:
+            given.earlier.check(about)
+            seen = dict(given.earlier.parity)
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{name}/inductor")
-        seen = _seen(given.parity_from)
-        out = Path(given.out) if given.out else None
-        report = Report(about=_conditions(lab, given), parity=seen, out=out)
-        every = plan(seen)
-        for key in given.only or every:
-            _measure(key, every[key], lab, ends, report)
+        report, every = Report(about=about, parity=seen, out=given.out), plan(seen)
+        fine = [_measure(key, every[key], lab, ends, report) for key in given.only or every]
     faulthandler.cancel_dump_traceback_later()
-    if out is None:
-        print(report.as_json())
+    return all(fine)
 
 
-def _measure(name: str, section: Section, lab: Lab, ends: float, report: Report) -> None:
-    began = time.perf_counter()
+def _measure(name: str, section: Section, lab: Lab, ends: float, report: Report) -> bool:
+    """False where it failed; to be cut short is none."""
+    began, fine = time.perf_counter(), True
     report.begin(name, section.what)
     if ends - began < section.least_s / lab.shrink:
         report.note(f"skipped: {max(0, ends - began):.0f} s left, it takes {section.least_s:g}")
@@ -112,29 +120,34 @@ def _measure(name: str, section: Section, lab: Lab, ends: float, report: Report)
             report.note(f"cut short: {str(error) or 'out of time'}")
         except Exception as error:
             report.note(f"failed: {reason(error)}")
+            fine = False
         forget()
     report.end(time.perf_counter() - began)
+    return fine
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu")
-    parser.add_argument("--data", help="where CIFAR10 lies (default: HPQ_DATA; else noise)")
-    parser.add_argument("--out", help="a directory for gpu.md and gpu.json")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="of all of it (default: 9)")
-    parser.add_argument("--only", nargs="*", choices=list(plan({})), metavar="NAME")
-    parser.add_argument("--parity-from", help="go on with the seeds in an earlier gpu.json")
-    parser.add_argument("--small", action="store_true", help="tiny, also without a GPU")
-    return parser.parse_args()
-
-
-def _lab(given: argparse.Namespace, folder: Path) -> Lab:
-    place, size = device.pick(), dict(SMALL if given.small else FULL)
+def _place(given: Given) -> torch.device:
+    place = device.pick()
     if place.type != "cuda" and not given.small:
-        sys.exit("benchmarks.gpu: torch sees no GPU; --small tries it on a CPU")
-    data = given.data or os.environ.get("HPQ_DATA")
+        raise UserError("torch sees no GPU; --small tries it on a CPU")
+    return place
+
+
+def _make(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out).close()  # may be written to, and nothing is left
+    except OSError as error:
+        raise UserError(f"--out {out}: {error.strerror}") from None
+
+
+def _lab(given: Given, place: torch.device, folder: Path) -> Lab:
+    size = dict(SMALL if given.small else FULL)
     counts = int(size["train_images"]), int(size["test_images"])
-    where = Path(data) if data else random_data(folder / "cifar-10-batches-py", *counts)
-    if not data:
+    if given.data:
+        where = Path(given.data)
+    else:
+        where = random_data(folder / "cifar-10-batches-py", *counts)
         print("no --data: the images are noise; accuracies mean nothing", flush=True)
     return Lab(
         data=where.resolve(),
@@ -145,7 +158,7 @@ def _lab(given: argparse.Namespace, folder: Path) -> Lab:
     )
 
 
-def _conditions(lab: Lab, given: argparse.Namespace) -> dict[str, str | int]:
+def _conditions(lab: Lab, given: Given) -> dict[str, str | int]:
     gpu = lab.place.type == "cuda"
     return {
         "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
@@ -154,19 +167,23 @@ def _conditions(lab: Lab, given: argparse.Namespace) -> dict[str, str | int]:
         "python": platform.python_version(),
         "cores": f"{len(os.sched_getaffinity(0))}, load {os.getloadavg()[0]:.1f}",
         "plan": str(device.plan(lab.place)),
-        "data": given.data or os.environ.get("HPQ_DATA") or "noise",
+        "data": given.data or "noise",
+        "images": _images(lab),
+        "size": ", ".join(f"{name} {value}" for name, value in lab.size.items()),
         "MPS": "on" if os.environ.get("CUDA_MPS_PIPE_DIRECTORY") else "off",
     }
 
 
+def _images(lab: Lab) -> str:
+    """What the images and labels are known by, wherever they lie."""
+    crc = 0
+    for _, array in sorted(lab.arrays().items()):
+        crc = zlib.crc32(array.tobytes(), crc)
+    return f"CRC-32 {crc:08x}"
+
+
 def _cudnn(gpu: bool) -> str:
     return str(torch.backends.cudnn.version()) if gpu else "none"
-
-
-def _seen(path: str | None) -> dict[str, list[float]]:
-    if path is None:
-        return {}
-    return dict(json.loads(Path(path).read_text("utf-8"))["parity"])
 
 
 if __name__ == "__main__":

@@ -16,20 +16,18 @@ class _Section:
     what: str
     rows: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    took_s: float = 0.0
+    took_s: float | None = None  # until it ends
 
 
 class Report:
-    """Sections, one after another; each is in the files once it ends."""
+    """Sections, one after another; each row is in the files once it is said."""
 
     def __init__(
-        self, *, about: dict[str, str | int], parity: dict[str, list[float]], out: Path | None
+        self, *, about: dict[str, str | int], parity: dict[str, list[float]], out: Path
     ) -> None:
         self._about, self._parity, self._out = about, parity, out
         self._sections: dict[str, _Section] = {}
         self._name = ""
-        if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
         print(self._head(), flush=True)
 
     def begin(self, name: str, what: str) -> None:
@@ -41,21 +39,25 @@ class Report:
     def row(self, figure: Figure) -> None:
         """A figure; it is said at once."""
         self._sections[self._name].rows.append(figure)
+        self._write()
         print(f"  {figure.what}: {figure.median:.4g} {figure.unit}", file=sys.stderr, flush=True)
 
     def note(self, line: str) -> None:
         """What is to be said beside the figures: what failed, or was skipped."""
         self._sections[self._name].notes.append(line)
+        self._write()
         print(f"  {line}", file=sys.stderr, flush=True)
 
     def end(self, took_s: float) -> None:
         """Print the section, and write all there is."""
         self._sections[self._name].took_s = took_s
         print(self._table(self._name), flush=True)
-        if self._out is not None:
-            tables = "\n".join(self._table(name) for name in self._sections)
-            _replace(self._out / "gpu.md", f"{self._head()}\n{tables}")
-            _replace(self._out / "gpu.json", self.as_json() + "\n")
+        self._write()
+
+    def _write(self) -> None:
+        tables = "\n".join(self._table(name) for name in self._sections)
+        _replace(self._out / "gpu.md", f"{self._head()}\n{tables}")
+        _replace(self._out / "gpu.json", self.as_json() + "\n")
 
     def as_json(self) -> str:
         """Everything so far, with each value, the notes, and the seeds that parity goes on from."""
@@ -69,7 +71,8 @@ class Report:
 
     def _table(self, name: str) -> str:
         section = self._sections[name]
-        line = f"{section.what} ({section.took_s:.0f} s)"
+        took = "not ended" if section.took_s is None else f"{section.took_s:.0f} s"
+        line = f"{section.what} ({took})"
         table = text(name, line, section.rows) if section.rows else f"**{name}**: {line}\n"
         return table + "".join(f"\n- {note}\n" for note in section.notes)
 

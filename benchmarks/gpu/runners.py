@@ -43,8 +43,11 @@ class Ran:
         return median(between) if between else 0.0
 
     @property
-    def first_step(self) -> float:
-        """The moment when its first epoch began: the first report, less that epoch."""
+    def first_epoch(self) -> float:
+        """When its first epoch began, with its images' augmentation: the first report, less that.
+
+        The first step is as much later as the augmentation takes.
+        """
         return self.at[0] - self.first_s if self.at else self.sent
 
     @property

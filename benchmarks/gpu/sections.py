@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from statistics import mean
+from statistics import mean, median
 
 import torch
 
@@ -49,7 +49,7 @@ def whole(lab: Lab, clock: Clock, name: str, batch_size: int, target: float) -> 
             if not found:
                 raise
             break
-    epoch_s = found[0].epoch_s
+    epoch_s = median(timed.epoch_s for timed in found)
     ours = Figure(
         what=f"{name} hpq, batch {batch_size}, {lab.epochs} epochs, {utilisation(lab, epoch_s)}",
         unit="s",
@@ -83,9 +83,12 @@ def diverge(lab: Lab, clock: Clock) -> Rows:
     usual = lab.ours({**params, "max_learning_rate": 1e-6}, clock, most=_FEW)
     desk_epochs, seconds = _until_diverged(lab, params, clock)
     said = f"verdict in epoch {desk_epochs}" if desk_epochs else f"no verdict in {_FEW} epochs"
-    ours = Figure(what=f"G7 hpq, no batch norm, rate 0.6: {said}", unit="s", values=[seconds])
+    mfu = utilisation(lab, seconds / (desk_epochs or _FEW))
+    what = f"G7 hpq, no batch norm, rate 0.6: {said}, {mfu}"
+    ours = Figure(what=what, unit="s", values=[seconds])
     yield ours
-    yield ours.peer("G7 the same to its last epoch, scaled up", [lab.epochs * usual.epoch_s])
+    all_s, mfu = lab.epochs * usual.epoch_s, utilisation(lab, usual.epoch_s)
+    yield ours.peer(f"G7 the same to its last epoch, scaled up, {mfu}", [all_s])
 
 
 def _until_diverged(lab: Lab, params: dict[str, object], clock: Clock) -> tuple[int, float]:

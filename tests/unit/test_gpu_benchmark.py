@@ -7,7 +7,8 @@ import os
 import sys
 import time
 from pathlib import Path
-from subprocess import run
+from subprocess import PIPE, Popen, run
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,12 @@ pytest.importorskip("torch")
 import torch
 
 from benchmarks.figures import Figure
-from benchmarks.gpu.__main__ import Section, _measure
+from benchmarks.gpu.__main__ import Section, _measure, plan
+from benchmarks.gpu.arguments import arguments
 from benchmarks.gpu.arithmetic import interval, training_flop
 from benchmarks.gpu.report import Report
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows
+from hpq.errors import UserError
 
 pytestmark = pytest.mark.torch
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,13 +37,26 @@ sys.meta_path.insert(0, Block())
 """
 
 
-def measured(folder: Path, *words: str) -> tuple[int, str]:
+def command(folder: Path, *words: str) -> dict[str, Any]:
+    """What starts it in a folder, as keywords of subprocess."""
     (folder / "sitecustomize.py").write_text(BLOCK, "utf-8")
     environ = {n: v for n, v in os.environ.items() if not n.startswith("HPQ_")}
-    environ |= {"PYTHONPATH": f"{folder}:{ROOT}", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "benchmarks.gpu", *words]
-    done = run(command, env={**environ, "CUDA_VISIBLE_DEVICES": ""}, capture_output=True, text=True)
+    environ |= {"PYTHONPATH": f"{folder}:{ROOT}", "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)}
+    args = [sys.executable, "-m", "benchmarks.gpu", *words]
+    return {"args": args, "env": {**environ, "CUDA_VISIBLE_DEVICES": ""}, "cwd": folder}
+
+
+def measured(folder: Path, *words: str) -> tuple[int, str]:
+    done = run(**command(folder, *words), capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
+
+
+def earlier(folder: Path, **conditions: str) -> Path:
+    """A gpu.json of an earlier run, with two seeds of each."""
+    path = folder / "earlier.json"
+    parity = {"ours": [90.0, 91.0], "theirs": [90.0, 92.0]}
+    path.write_text(json.dumps({"conditions": conditions, "parity": parity}), "utf-8")
+    return path
 
 
 def test_it_measures_without_redis_or_rq(tmp_path: Path) -> None:
@@ -71,10 +87,11 @@ def test_a_section_that_fails_or_has_no_time_is_said_and_the_next_one_begins(
         yield "a remark"
         raise OutOfTime
 
-    now = time.perf_counter()
+    now, fine = time.perf_counter(), []
     for name, measure, least_s in (("A", breaks, 5), ("B", fits, 5), ("C", fits, 500)):
         section = Section(what="of it", least_s=least_s, most_s=60, measure=measure)
-        _measure(name, section, lab, now + 100, report)
+        fine.append(_measure(name, section, lab, now + 100, report))
+    assert fine == [False, True, True]
     found = json.loads((tmp_path / "gpu.json").read_text("utf-8"))
     assert [row["what"] for row in found["benchmarks"]["A"]] == ["before"]
     assert found["notes"] == {
@@ -85,11 +102,125 @@ def test_a_section_that_fails_or_has_no_time_is_said_and_the_next_one_begins(
     assert "- failed: RuntimeError: CUDA error" in capsys.readouterr().out
 
 
-def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
+def test_without_a_gpu_it_says_so_and_makes_nothing(tmp_path: Path) -> None:
     assert measured(tmp_path) == (
         1,
         "benchmarks.gpu: torch sees no GPU; --small tries it on a CPU\n",
     )
+    assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == [
+        "sitecustomize.py"
+    ]
+
+
+def test_each_row_is_in_the_files_before_its_section_ends(tmp_path: Path) -> None:
+    report = Report(about={"device": "none"}, parity={}, out=tmp_path)
+    report.begin("A", "of it")
+    report.row(Figure(what="first", unit="s", values=[1.0]))
+    found = json.loads((tmp_path / "gpu.json").read_text("utf-8"))
+    assert [row["what"] for row in found["benchmarks"]["A"]] == ["first"]
+    assert "**A**: of it (not ended)" in (tmp_path / "gpu.md").read_text("utf-8")
+    report.note("and a remark")
+    assert "and a remark" in (tmp_path / "gpu.md").read_text("utf-8")
+
+
+def test_told_to_go_it_leaves_what_it_measured_and_no_images(tmp_path: Path) -> None:
+    words = command(tmp_path, "--small", "--only", "G1", "G2", "G6")
+    with Popen(**words, stderr=PIPE, text=True) as started:
+        assert started.stderr is not None
+        for line in started.stderr:
+            if line.startswith("  G1 "):
+                break
+        started.terminate()
+        last = started.stderr.read()
+    assert started.returncode == 143, last
+    (out,) = tmp_path.glob("gpu-*")
+    found = json.loads((out / "gpu.json").read_text("utf-8"))
+    assert found["benchmarks"]["G1"]
+    assert not list(tmp_path.glob("hpq-gpu-*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--parity-from nowhere.json", "No such file or directory"),
+        ("--parity-from other.json", "not a gpu.json of this benchmark"),
+        ("--parity-from torn.json", "not a gpu.json of this benchmark"),
+        ("--out /proc/x", "No such file or directory"),
+        ("--out other.json", "File exists"),
+        ("--out old", "gpu.json of an earlier run lies there; name a new directory"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_before_anything_is_decoded(
+    tmp_path: Path, words: str, said: str
+) -> None:
+    (tmp_path / "other.json").write_text('{"conditions": {}}', "utf-8")
+    (tmp_path / "torn.json").write_text("{", "utf-8")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "gpu.json").write_text("kept", "utf-8")
+    assert measured(tmp_path, "--small", *words.split()) == (
+        1,
+        f"benchmarks.gpu: {words}: {said}\n",
+    )
+    assert (tmp_path / "old" / "gpu.json").read_text("utf-8") == "kept"
+
+
+@pytest.mark.parametrize("minutes", ["-1", "0", "nan", "inf", "x"])
+def test_minutes_are_more_than_none(
+    minutes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        arguments(["G1"], ["--minutes", minutes, "--out", str(tmp_path)])
+    assert caught.value.code == 2
+    assert "argument --minutes: " in capsys.readouterr().err
+
+
+def test_gaps_and_starts_are_asked_for_by_their_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names, out = list(plan({})), ["--out", str(tmp_path)]
+    assert arguments(names, ["--only", "G4", "G1", "G5", *out]).only == ["G3", "G1"]
+    assert arguments(names, out).only == []
+    with pytest.raises(SystemExit):
+        arguments(names, ["--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "of G1, G2, G7, G3, G8, G8b, G6, G8c, G9, parity; G4 and G5 come with G3" in said
+
+
+def test_seeds_of_another_kind_of_run_are_refused(tmp_path: Path) -> None:
+    here = {"images": "CRC-32 1", "size": "width 64", "device": "A GPU", "plan": "half"}
+    out = ["--out", str(tmp_path / "out")]
+    for name in here:
+        path = earlier(tmp_path, **{**here, name: "another"})
+        was = arguments(["parity"], [*out, "--parity-from", str(path)]).earlier
+        assert was is not None
+        with pytest.raises(UserError) as caught:
+            was.check(here)
+        assert str(caught.value) == f"--parity-from {path}: its {name}: another; here: {here[name]}"
+    path = earlier(tmp_path)
+    was = arguments(["parity"], [*out, "--parity-from", str(path)]).earlier
+    assert was is not None
+    with pytest.raises(UserError, match="its images: not said; here: CRC-32 1"):
+        was.check(here)
+
+
+def test_parity_goes_on_with_the_seeds_of_a_run_like_it(tmp_path: Path) -> None:
+    words = "--small", "--only", "parity", "--minutes", "2"
+    code, said = measured(tmp_path, *words, "--out", "first")
+    assert code == 0, said
+    first = tmp_path / "first" / "gpu.json"
+    found = json.loads(first.read_text("utf-8"))
+    assert (len(found["parity"]["ours"]), len(found["parity"]["theirs"])) == (5, 2)
+    code, said = measured(tmp_path, *words, "--parity-from", str(first), "--out", "second")
+    assert code == 0, said
+    assert (
+        json.loads((tmp_path / "second" / "gpu.json").read_text("utf-8"))["parity"]
+        == (found["parity"])
+    )
+    at_another_size = found["conditions"] | {"size": "width 64"}
+    first.write_text(json.dumps(found | {"conditions": at_another_size}), "utf-8")
+    code, said = measured(tmp_path, *words, "--parity-from", str(first), "--out", "third")
+    assert code == 1
+    assert said.splitlines()[-1].startswith(f"benchmarks.gpu: --parity-from {first}: its size: ")
 
 
 def test_a_training_of_the_articles_network_is_2_7_petaflop() -> None:
