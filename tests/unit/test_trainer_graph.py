@@ -105,15 +105,15 @@ def test_between_the_draws_and_an_epochs_sums_all_lies_on_the_device(batch_norm:
         test=list,
         train_images=10,
         key=("meta", batch_norm),
-        image=(3, 32, 32),
     )
     recipe = loop.Recipe(
         seed=0, epochs=1, batch_size=4, momentum=0.9, max_learning_rate=0.4, weight_decay=5e-4
     )
-    own, sums = loop._bench(task, recipe, plan), loop._zeros(model)
     images = torch.zeros(10, 32, 32, 3, dtype=torch.uint8, device=place)
     split = Split(images=images, labels=torch.zeros(10, dtype=torch.int64, device=place))
-    for batch in augmented(split, 4, 5, plan, torch.Generator().manual_seed(0)):
+    batches = list(augmented(split, 4, 5, plan, torch.Generator().manual_seed(0)))
+    own, sums = loop._bench(task, recipe, plan, batches[0]), loop._zeros(model)
+    for batch in batches:
         assert batch[0].is_contiguous(memory_format=torch.channels_last)
         own.take(batch, torch.zeros((), device=place), sums)
     own.model.eval()
@@ -151,7 +151,8 @@ def test_memory_that_ends_within_a_trial_is_no_longer_held_by_it(monkeypatch) ->
     monkeypatch.setattr(loop, "_train", short)
     monkeypatch.setattr(loop, "forget", lambda: freed.append(2))
     model = nn.Linear(6, 10)
-    task = loop.Task(model=model, train=list, test=list, train_images=4)
+    batches = [(torch.zeros(2, 6), torch.zeros(2, dtype=torch.int64))] * 2
+    task = loop.Task(model=model, train=lambda: batches, test=list, train_images=4)
     recipe = loop.Recipe(
         seed=0, epochs=1, batch_size=2, momentum=0.9, max_learning_rate=0.1, weight_decay=0.0
     )

@@ -131,7 +131,7 @@ def test_each_step_has_its_own_rate_divided_by_the_batch_size(
 def test_the_network_is_trained_where_a_captured_one_stood_in_for_it() -> None:
     plain, stood_in_for = linear(), linear()
     fit(task(plain), recipe(), Recorded())
-    keyed = replace(task(stood_in_for), key="linear", image=(6,))
+    keyed = replace(task(stood_in_for), key="linear")
     fit(keyed, recipe(), Recorded(), Plan(graph=True))
     forget()
     assert torch.equal(plain.weight, stood_in_for.weight)

@@ -54,7 +54,6 @@ def train(params: Params, trial: TrialContext) -> None:
         train_images=len(data.train),
         generator=generator,
         key=("digits", p.hidden),
-        image=(8, 8),
     )
     fit(task, p, trial, plan)
 

@@ -57,7 +57,6 @@ def train(params: Params, trial: TrialContext) -> None:
         train_images=p.train_images,
         generator=generator,
         key=("mnist", p.width, p.dropout),
-        image=(1, 28, 28),
     )
     fit(task, p, trial, plan)
 
