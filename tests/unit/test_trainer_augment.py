@@ -11,6 +11,7 @@ import torch
 
 from worker.trainers import augment
 from worker.trainers.augment import MEAN, PAD, STD, Choices, draw
+from worker.trainers.context import BadParams
 
 pytestmark = pytest.mark.torch
 
@@ -67,3 +68,9 @@ def test_the_same_generator_draws_the_same_choices_and_then_others() -> None:
     first = draw(100, 32, 5, a)
     assert torch.equal(first.crop_y, draw(100, 32, 5, b).crop_y)
     assert not torch.equal(first.crop_y, draw(100, 32, 5, a).crop_y)
+
+
+@pytest.mark.parametrize("cutout", [-1, 33])
+def test_a_hole_that_does_not_fit_into_an_image_is_said(cutout: int) -> None:
+    with pytest.raises(BadParams, match=rf"^cutout: {cutout} is not from 0 to 32, the side of an"):
+        draw(5, 32, cutout, torch.Generator())

@@ -245,3 +245,18 @@ def test_digits_are_split_the_same_everywhere(tmp_path: Path) -> None:
     assert found.train.images.shape[1:] == (8, 8)
     assert int(found.train.images.max()) == 16
     assert np.bincount(found.test.labels).min() >= 34
+
+
+@pytest.mark.parametrize("left", [7, 12, 100])
+def test_an_idx_file_that_is_short_is_named(tmp_path: Path, left: int) -> None:
+    folder = mnist(tmp_path / "MNIST" / "raw")
+    path = folder / "train-images-idx3-ubyte"
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(DataMissing, match=r"is damaged: .*train-images-idx3-ubyte (is|has) "):
+        data._found("mnist", ByHand(data=tmp_path, cache=tmp_path / "cache"))
+
+
+def test_what_idx_files_decode_to_can_be_written_to(tmp_path: Path) -> None:
+    folder = mnist(tmp_path / "raw")
+    source = find("mnist", folder)
+    assert source.format.decode(source.files()).train_images.flags.writeable

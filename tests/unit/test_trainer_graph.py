@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import re
+import traceback
+import weakref
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +18,11 @@ import torch
 from torch import nn
 
 from tests.unit.recorded_graph import Gpu
+from tests.unit.test_trainer_loop import Recorded, recipe
 from tests.unit.test_trainer_parity import PLAN, given, ours
 from worker.trainers import augment, device, loop, step
 from worker.trainers.batches import augmented, in_order
+from worker.trainers.context import BadParams
 from worker.trainers.data import Split
 from worker.trainers.device import Plan, placed, share
 from worker.trainers.model import ResNet9, fill_stem, mnist_net
@@ -105,15 +113,15 @@ def test_between_the_draws_and_an_epochs_sums_all_lies_on_the_device(batch_norm:
         test=list,
         train_images=10,
         key=("meta", batch_norm),
-        image=(3, 32, 32),
     )
     recipe = loop.Recipe(
         seed=0, epochs=1, batch_size=4, momentum=0.9, max_learning_rate=0.4, weight_decay=5e-4
     )
-    own, sums = loop._bench(task, recipe, plan), loop._zeros(model)
     images = torch.zeros(10, 32, 32, 3, dtype=torch.uint8, device=place)
     split = Split(images=images, labels=torch.zeros(10, dtype=torch.int64, device=place))
-    for batch in augmented(split, 4, 5, plan, torch.Generator().manual_seed(0)):
+    batches = list(augmented(split, 4, 5, plan, torch.Generator().manual_seed(0)))
+    own, sums = loop._bench(task, recipe, plan, batches[0]), loop._zeros(model)
+    for batch in batches:
         assert batch[0].is_contiguous(memory_format=torch.channels_last)
         own.take(batch, torch.zeros((), device=place), sums)
     own.model.eval()
@@ -151,7 +159,8 @@ def test_memory_that_ends_within_a_trial_is_no_longer_held_by_it(monkeypatch) ->
     monkeypatch.setattr(loop, "_train", short)
     monkeypatch.setattr(loop, "forget", lambda: freed.append(2))
     model = nn.Linear(6, 10)
-    task = loop.Task(model=model, train=list, test=list, train_images=4)
+    batches = [(torch.zeros(2, 6), torch.zeros(2, dtype=torch.int64))] * 2
+    task = loop.Task(model=model, train=lambda: batches, test=list, train_images=4)
     recipe = loop.Recipe(
         seed=0, epochs=1, batch_size=2, momentum=0.9, max_learning_rate=0.1, weight_decay=0.0
     )
@@ -162,3 +171,115 @@ def test_memory_that_ends_within_a_trial_is_no_longer_held_by_it(monkeypatch) ->
     with pytest.raises(torch.OutOfMemoryError):
         loop.fit(task, recipe, Trial(), Plan())  # type: ignore[arg-type]
     assert freed == [1, 2]
+
+
+def net(*layers: nn.Module) -> nn.Sequential:
+    return nn.Sequential(*layers)
+
+
+def normed() -> nn.Module:
+    return net(nn.BatchNorm2d(3), nn.Conv2d(3, 5, 3), nn.Flatten(), nn.Linear(20, 10))
+
+
+class Rows(nn.Module):
+    """Takes a batch of rows, and one of tables of them as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) if x.ndim == 2 else self.linear(x.mean(1))
+
+
+IMAGES = torch.rand(16, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("make", "images", "dtype"),
+    [
+        (normed, IMAGES.half(), torch.half),
+        (lambda: net(nn.Flatten(), nn.Linear(48, 10)), IMAGES, torch.float32),
+        (
+            lambda: net(nn.Embedding(7, 6), nn.Flatten(), nn.Linear(30, 10)),
+            torch.arange(80).view(16, 5) % 7,
+            torch.float32,
+        ),
+        (Rows, IMAGES.flatten(1)[:, :8], torch.float32),
+    ],
+    ids=["a norm comes first", "flattened", "words", "rows"],
+)
+def test_a_captured_step_takes_its_form_from_the_first_batch(gpu, make, images, dtype) -> None:
+    labels = torch.arange(16) % 10
+
+    def trained(graph: bool) -> dict[str, float]:
+        plan, trial = Plan(dtype=dtype, graph=graph), Recorded()
+        torch.manual_seed(0)
+        task = loop.Task(
+            model=placed(make(), torch.device("cpu"), plan),
+            train=lambda: zip(images.split(4), labels.split(4), strict=True),
+            test=lambda: [(images, labels)],
+            train_images=16,
+            key="mine",
+        )
+        loop.fit(task, recipe(), trial, plan)
+        return {n: v for n, v in trial.reports[-1][1].items() if not n.endswith("time")}
+
+    step.forget()
+    assert trained(True) == trained(False)
+    assert gpu.graphs == 1
+    step.forget()
+
+
+@pytest.mark.parametrize("other", [torch.zeros(4, 1), torch.zeros(4, 6).half()])
+def test_a_batch_unlike_the_first_is_refused_and_not_made_to_fit(gpu: Gpu, other) -> None:
+    labels = torch.arange(4)
+    own = step.bench(nn.Linear(6, 10), (torch.zeros(4, 6), labels), "unlike", Plan(graph=True))
+    with pytest.raises(
+        BadParams, match=r"^a batch has images \(4, \d\) float.*, the first batch had"
+    ):
+        own.take((other, labels), torch.tensor(0.1), torch.zeros(3, dtype=torch.float64))
+    step.forget()
+
+
+def test_the_example_of_the_page_gives_the_same_figures_captured(
+    gpu, monkeypatch, tmp_path
+) -> None:
+    pytest.importorskip("sklearn")
+    page = Path(__file__).resolve().parents[2] / "docs" / "training-code.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    example: dict[str, Any] = {}
+    exec(code, example)
+    params = {"epochs": 1, "rate": 0.1, "hidden": 8}
+    figures = []
+    for graph in (False, True):
+        plan = Plan(graph=graph, whole_epoch=graph)
+        monkeypatch.setattr(device, "plan", lambda _, plan=plan: plan)
+        trial = Recorded(cache=tmp_path)
+        trial.seed = 3
+        example["train"](params, trial)
+        ((_, metrics),) = trial.reports
+        figures.append({n: v for n, v in metrics.items() if not n.endswith("time")})
+    assert figures[0] == figures[1]
+    assert gpu.graphs == 1
+    step.forget()
+
+
+def test_a_step_whose_capture_fails_for_memory_is_freed_at_once(monkeypatch) -> None:
+    made: list[weakref.ref[step.Static]] = []
+
+    def short(self: step.Static) -> None:
+        made.append(weakref.ref(self))
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(step.Static, "_captured", short)
+    gc.disable()
+    try:
+        static = step.Static(nn.Linear(2, 2), None, (torch.zeros(1, 2), torch.zeros(1)))  # type: ignore[arg-type]
+        with pytest.raises(torch.OutOfMemoryError) as caught:
+            static.capture()
+        traceback.clear_frames(caught.tb)
+        del static, caught
+        assert made[0]() is None
+    finally:
+        gc.enable()

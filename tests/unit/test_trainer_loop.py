@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,7 +132,7 @@ def test_each_step_has_its_own_rate_divided_by_the_batch_size(
 def test_the_network_is_trained_where_a_captured_one_stood_in_for_it() -> None:
     plain, stood_in_for = linear(), linear()
     fit(task(plain), recipe(), Recorded())
-    keyed = replace(task(stood_in_for), key="linear", image=(6,))
+    keyed = replace(task(stood_in_for), key="linear")
     fit(keyed, recipe(), Recorded(), Plan(graph=True))
     forget()
     assert torch.equal(plain.weight, stood_in_for.weight)
@@ -183,6 +184,45 @@ def test_a_loss_that_is_not_finite_ends_the_trial_as_diverged() -> None:
 def test_a_batch_larger_than_the_training_set_is_named() -> None:
     with pytest.raises(BadParams, match=r"^batch_size: 64 is more than the 12 training images$"):
         fit(task(linear()), recipe(batch_size=64), Recorded())
+
+
+@pytest.mark.parametrize("name", ["epochs", "batch_size"])
+def test_a_recipe_of_no_epoch_or_no_image_is_named(name) -> None:
+    with pytest.raises(BadParams, match=rf"^{name}: 0 is less than 1$"):
+        fit(task(linear()), recipe(**{name: 0}), Recorded())
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"size": 3}, "batch_size: 4, but the first batch has 3 labels"),
+        ({"kind": torch.int32}, "the training set: labels are torch.int32, not torch.int64"),
+        ({"count": 0}, "the training set: its epoch has no batch"),
+        (
+            {"count": 2},
+            "the training set: its epoch has 2 batches, train_images // batch_size says 3",
+        ),
+        (
+            {"count": 4},
+            "the training set: its epoch has more than 3 batches,"
+            " train_images // batch_size says 3",
+        ),
+    ],
+)
+def test_batches_that_are_not_the_recipes_are_said_in_one_line(changes, text) -> None:
+    size, kind = changes.get("size", 4), changes.get("kind", torch.int64)
+    one = torch.zeros(size, 6, dtype=torch.float64), torch.zeros(size, dtype=kind)
+    wrong = replace(task(linear()), train=lambda: [one] * changes.get("count", 3))
+    with pytest.raises(BadParams) as caught:
+        fit(wrong, recipe(), Recorded())
+    assert str(caught.value) == text
+
+
+def test_each_epoch_is_drawn_once() -> None:
+    drawn: list[int] = []
+    whole = task(linear())
+    fit(replace(whole, begin=drawn.append), recipe(epochs=3), Recorded())
+    assert drawn == [1, 2, 3]
 
 
 def test_the_articles_network_has_its_parameters_and_shape() -> None:
@@ -275,3 +315,69 @@ def test_a_checkpoint_that_does_not_fit_is_said_and_training_starts_anew(
     fit(shuffled_task(), recipe(), harmed)
     assert figures(harmed) == figures(whole)
     assert "cannot be used, training starts again" in capsys.readouterr().out
+
+
+def _without(part: str) -> Callable[[dict[str, Any]], object]:
+    return lambda state: state["progress"].pop(part)
+
+
+def _with(part: str, value: object) -> Callable[[dict[str, Any]], object]:
+    return lambda state: state["progress"].update({part: value})
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        _without("order"),
+        _without("epoch"),
+        _without("step"),
+        lambda state: state.update(progress=None),
+        _with("sums", None),
+        _with("sums", torch.zeros(2)),
+        _with("order", torch.zeros(3, dtype=torch.uint8)),
+        _with("order", None),
+        _with("step", 100),
+        _with("epoch", 99),
+        _with("epoch", 1.5),
+        _with("total_s", None),
+        lambda state: state.update(random=torch.zeros(3)),
+        lambda state: state["optimizer"]["velocity"].pop(),
+        lambda state: state.pop("run"),
+    ],
+)
+def test_a_checkpoint_with_one_wrong_part_changes_nothing(tmp_path, capsys, harm) -> None:
+    whole, harmed = Recorded(), Recorded(checkpoint_dir=tmp_path)
+    fit(shuffled_task(), recipe(), whole)
+    fit(shuffled_task(), recipe(), Recorded(checkpoint_dir=tmp_path, stop_after=8))
+    (path,) = tmp_path.iterdir()
+    state = torch.load(path, weights_only=True)
+    harm(state)
+    torch.save(state, path)
+    capsys.readouterr()
+    fit(shuffled_task(), recipe(), harmed)
+    assert figures(harmed) == figures(whole)
+    said = capsys.readouterr().out
+    assert said.startswith("hpq: the checkpoint cannot be used, training starts again: ")
+    assert said.count("\n") == 1
+
+
+def test_a_checkpoint_of_another_run_is_refused_in_words(tmp_path, capsys) -> None:
+    fit(shuffled_task(), recipe(epochs=4), Recorded(checkpoint_dir=tmp_path, stop_after=8))
+    whole, other = Recorded(), Recorded(checkpoint_dir=tmp_path)
+    fit(shuffled_task(size=6), recipe(batch_size=6), whole)
+    fit(shuffled_task(size=6), recipe(batch_size=6), other)
+    assert figures(other) == figures(whole)
+    assert capsys.readouterr().out.endswith(
+        ": ValueError: it is of epochs 4, steps 3, batch_size 4, the trial of epochs 2, steps 3,"
+        " batch_size 6\n"
+    )
+
+
+def test_a_trial_that_goes_on_says_from_where(tmp_path, capsys) -> None:
+    every = Recorded(checkpoint_dir=tmp_path, checkpoint_s=0.0)
+    fit(shuffled_task(), recipe(), replace(every, stop_after=8))
+    assert capsys.readouterr().out == ""
+    fit(shuffled_task(), recipe(), every)
+    assert capsys.readouterr().out == f"hpq: goes on at epoch 2 from {tmp_path}/training.pt\n"
+    fit(shuffled_task(), recipe(), every)
+    assert capsys.readouterr().out == f"hpq: all epochs are done in {tmp_path}/training.pt\n"

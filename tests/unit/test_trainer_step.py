@@ -16,7 +16,7 @@ from torch import nn
 
 from hpq.trial import FailureKind
 from worker.failures import of_exception
-from worker.trainers import step
+from worker.trainers import digits, mnist, step
 from worker.trainers.context import DeviceUnusable
 from worker.trainers.device import Plan, placed
 from worker.trainers.update import Nesterov
@@ -94,6 +94,21 @@ def test_half_precision_leaves_the_norms_and_loses_neither_rate_nor_momentum() -
         update.step()
     (velocity,) = {v.double().mean().item() for v in update.state_dict()["velocity"][:1]}
     assert velocity == pytest.approx((1 - 0.99**300) / 0.01, rel=0.01)
+
+
+def test_norms_other_than_of_batches_are_half_precision_as_their_images_are() -> None:
+    layers = nn.LayerNorm(4), nn.GroupNorm(2, 4), nn.BatchNorm1d(4)
+    model = placed(nn.Sequential(*layers), CPU, Plan(dtype=torch.half))
+    assert [m.weight.dtype for m in model] == [torch.half, torch.half, torch.float32]
+
+
+@pytest.mark.parametrize("trainer", [digits, mnist])
+def test_images_are_normalised_in_float32_and_rounded_once(trainer) -> None:
+    images = torch.arange(17 if trainer is digits else 256, dtype=torch.uint8)[:, None, None]
+    scale = 255 if trainer is mnist else 1
+    exact = (images.double() - scale * trainer.MEAN) / (scale * trainer.STD)
+    found = trainer.normalise(images, torch.half).flatten().double()
+    torch.testing.assert_close(found, exact.flatten(), rtol=2**-11, atol=1e-6)  # half a last digit
 
 
 def test_a_channels_last_weight_stays_so_in_the_buffers_of_the_update() -> None:

@@ -12,6 +12,8 @@ from functools import cache
 
 import torch
 
+from worker.trainers.context import BadParams
+
 PAD = 4  # pixels
 
 # Of all training images, per channel, in 0..1; the article's numbers.
@@ -38,7 +40,13 @@ class Choices:
 
 
 def draw(n: int, side: int, cutout: int, generator: torch.Generator) -> Choices:
-    """Fresh choices for n square images of `side` pixels and holes of cutout x cutout pixels."""
+    """Fresh choices for n square images of `side` pixels and holes of cutout x cutout pixels.
+
+    Raises:
+        BadParams: the hole is larger than the image.
+    """
+    if not 0 <= cutout <= side:
+        raise BadParams(f"cutout: {cutout} is not from 0 to {side}, the side of an image")
 
     def below(end: int) -> torch.Tensor:
         return torch.randint(end, (n,), generator=generator)

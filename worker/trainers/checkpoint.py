@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,52 +38,59 @@ class Progress:
     total_s: float = 0.0
     order: torch.Tensor | None = None
 
+    def remember(self, generator: torch.Generator | None) -> None:
+        """What the epoch's order is about to be drawn from."""
+        self.order = generator.get_state() if generator is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a checkpoint is of. `run` has the numbers that a step's place and rate follow from."""
+
+    model: nn.Module
+    optimizer: Nesterov
+    generator: torch.Generator | None
+    run: Mapping[str, int]  # epochs, steps of an epoch, batch_size
+
 
 class Keeper:
     """Saves and restores one training in a directory; without one it does neither."""
 
-    def __init__(
-        self,
-        folder: Path | None,
-        every_s: float,
-        model: nn.Module,
-        optimizer: Nesterov,
-        generator: torch.Generator | None,
-    ) -> None:
+    def __init__(self, folder: Path | None, every_s: float, kept: Kept) -> None:
         self._path = folder / FILE if folder is not None else None
         self._every_s, self._saved_at = every_s, time.monotonic()
-        self._model, self._optimizer, self._generator = model, optimizer, generator
+        self._kept = kept
         self._random: tuple[torch.Tensor, torch.Tensor | None] | None = None
 
-    def restore(self, at: Progress) -> None:
-        """Set everything as it was saved, and `at` to where that was.
+    def restore(self, at: Progress) -> bool:
+        """Set everything as it was saved, and `at` to where that was; False where nothing is.
 
         A file that does not fit is said and left alone: training starts at its beginning.
         """
         if self._path is None or not self._path.exists():
-            return
-        place, fresh = at.sums.device, deepcopy(self._model.state_dict())
+            return False
+        model, fresh = self._kept.model, deepcopy(self._kept.model.state_dict())
         try:
             state = torch.load(self._path, map_location="cpu", weights_only=True)
-            fields = state["progress"]
-            self._random = state["random"], state["cuda"]
-            self._model.load_state_dict(state["model"])
-            self._optimizer.load_state_dict(state["optimizer"])
+            found = _progress(state, self._kept)
+            _check_random(state)
+            model.load_state_dict(state["model"])
+            self._kept.optimizer.load_state_dict(state["optimizer"])  # which looks before it takes
         except Exception as error:  # torch raises whatever its readers do
-            self._model.load_state_dict(fresh)
-            self._random = None
+            model.load_state_dict(fresh)
             why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             print(f"hpq: the checkpoint cannot be used, training starts again: {why}", flush=True)
-            return
+            return False
+        self._random = state["random"], state["cuda"]
+        found.sums = found.sums.to(at.sums)
         for name in at.__slots__:
-            setattr(at, name, fields[name])
-        at.sums = at.sums.to(place)
-        if self._generator is not None and at.order is not None:
-            self._generator.set_state(at.order)
-
-    def begin_epoch(self, at: Progress) -> None:
-        """Remember what the epoch's order is drawn from."""
-        at.order = self._generator.get_state() if self._generator is not None else None
+            setattr(at, name, getattr(found, name))
+        if self._kept.generator is not None and at.order is not None:
+            self._kept.generator.set_state(at.order)
+        done = at.epoch > self._kept.run["epochs"]
+        where = "all epochs are done in" if done else f"goes on at epoch {at.epoch} from"
+        print(f"hpq: {where} {self._path}", flush=True)
+        return True
 
     def at_step(self) -> None:
         """Set the random states of the saved step; the batches before it are drawn again by now."""
@@ -104,8 +112,9 @@ class Keeper:
         self._saved_at = time.monotonic()
         cuda = torch.cuda.get_rng_state() if at.sums.device.type == "cuda" else None
         state: dict[str, Any] = {
-            "model": self._model.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
+            "run": dict(self._kept.run),
+            "model": self._kept.model.state_dict(),
+            "optimizer": self._kept.optimizer.state_dict(),
             "progress": {name: getattr(at, name) for name in at.__slots__},
             "random": torch.get_rng_state(),
             "cuda": cuda,
@@ -117,3 +126,34 @@ class Keeper:
         except (OSError, RuntimeError) as error:  # torch's writer says a full disk so
             print(f"hpq: no checkpoint: {error}", file=sys.stderr, flush=True)
             draft.unlink(missing_ok=True)
+
+
+def _progress(state: Mapping[str, Any], kept: Kept) -> Progress:
+    """Where the checkpoint stands, all of which the training can go on from."""
+    if state["run"] != kept.run:
+        raise ValueError(f"it is of {_said(state['run'])}, the trial of {_said(kept.run)}")
+    fields = state["progress"]
+    if set(fields) != set(Progress.__slots__):
+        raise ValueError(f"its progress is of {', '.join(fields)}")
+    found = Progress(**fields)
+    whole = isinstance(found.epoch, int) and isinstance(found.step, int)
+    within = whole and 1 <= found.epoch <= kept.run["epochs"] + 1
+    if not within or not 0 <= found.step <= kept.run["steps"]:
+        raise ValueError(f"it stands at epoch {found.epoch}, step {found.step}")
+    if found.sums.shape != (3,) or not found.epoch_s + found.total_s >= 0:
+        raise ValueError(f"sums {tuple(found.sums.shape)}, {found.epoch_s} and {found.total_s} s")
+    if (found.order is None) != (kept.generator is None):
+        raise ValueError("order: the trial has one generator, it has none, or the reverse")
+    if kept.generator is not None:
+        torch.Generator(kept.generator.device).set_state(found.order)
+    return found
+
+
+def _check_random(state: Mapping[str, Any]) -> None:
+    torch.Generator().set_state(state["random"])
+    if state["cuda"] is not None and torch.cuda.is_available():
+        torch.Generator("cuda").set_state(state["cuda"])
+
+
+def _said(run: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in run.items())

@@ -54,7 +54,6 @@ def train(params: Params, trial: TrialContext, plan: Plan | None = None) -> None
         train_images=p.train_images,
         generator=generator,
         key=("cifar10", p.batch_norm, p.width),
-        image=(3, 32, 32),
     )
     fit(task, p, trial, plan)
 

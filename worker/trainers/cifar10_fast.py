@@ -102,7 +102,6 @@ def train(params: Params, trial: TrialContext, plan: Plan | None = None) -> None
         train_images=p.train_images,
         generator=generator,
         key=("cifar10-fast", p.tta, p.width),
-        image=(3, 32, 32),
         begin=images.begin,
         label_smoothing=p.label_smoothing,
     )

@@ -17,7 +17,8 @@ from torch import nn
 
 from worker.trainers.context import DeviceUnusable
 
-_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.LayerNorm, nn.GroupNorm)
+# CUDA takes half precision images with float32 weights in these alone, in LayerNorm for one not.
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _OWN_SHARE = 0.95  # of a GPU's memory, at most; the rest is for the CUDA contexts of the sharers
 _CONTEXT = 600 * 2**20  # bytes of one of them, with the libraries' code
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
@@ -27,8 +28,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
 class Plan:
     """How a device computes. Nothing here changes what a hyperparameter means.
 
-    `dtype` is of images, weights, gradients and velocities; statistics and weights of
-    normalisations stay float32, logits are made float32 for the loss, and sums are float64.
+    `dtype` is of images, weights, gradients and velocities; statistics and weights of batch
+    norms stay float32, logits are made float32 for the loss, and sums are float64.
     """
 
     dtype: torch.dtype = torch.float32

@@ -27,6 +27,11 @@ class Digits(Recipe):
     hidden: int
 
 
+def normalise(images: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """uint8 to (B, 8, 8) of mean 0 and deviation 1, in float32 until the end."""
+    return images.float().sub_(MEAN).div_(STD).to(dtype)
+
+
 def train(params: Params, trial: TrialContext) -> None:
     """Train a small network on digits and report each epoch.
 
@@ -41,7 +46,7 @@ def train(params: Params, trial: TrialContext) -> None:
     plan = device.plan(place)
 
     def prepare(images: torch.Tensor) -> torch.Tensor:
-        return images.to(plan.dtype).sub_(MEAN).div_(STD)  # (B, 8, 8)
+        return normalise(images, plan.dtype)
 
     torch.manual_seed(p.seed)
     with place:
@@ -54,7 +59,6 @@ def train(params: Params, trial: TrialContext) -> None:
         train_images=len(data.train),
         generator=generator,
         key=("digits", p.hidden),
-        image=(8, 8),
     )
     fit(task, p, trial, plan)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import pickle
 import re
 from collections.abc import Callable, Iterable
@@ -120,8 +121,13 @@ def _idx(name: str, content: bytes) -> Array:
     # Two zero bytes, the type (8 = uint8), the number of dimensions, their sizes, the values.
     if len(content) < 8 or content[:3] != b"\0\0\x08":
         raise ValueError(f"{name} is no idx file of bytes")
-    shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
-    return np.frombuffer(content, np.uint8, offset=4 + shape.nbytes).reshape(shape)
+    start = 4 + 4 * content[3]
+    shape = np.frombuffer(content[4:start].ljust(start - 4, b"\0"), ">u4")
+    values = np.frombuffer(content[start:], np.uint8)
+    if len(content) < start or values.size != math.prod(shape.tolist()):
+        form = "x".join(map(str, shape))
+        raise ValueError(f"{name} has {values.size} values, not the {form} that its head says")
+    return values.reshape(shape).copy()  # what is read in place could not be written to
 
 
 def _arrays(

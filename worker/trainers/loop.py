@@ -13,11 +13,12 @@ import traceback
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import torch
 from torch import nn
 
-from worker.trainers.checkpoint import Keeper, Progress
+from worker.trainers.checkpoint import Keeper, Kept, Progress
 from worker.trainers.context import BadParams, Diverged, TrialContext
 from worker.trainers.device import Plan
 from worker.trainers.schedule import rates
@@ -42,7 +43,7 @@ class Task:
 
     With a `key`, a network that was captured for an equal one may stand in for `model`, with its
     weights, which `model` gets back in the end. Networks of equal keys must compute the same
-    function of weights and images, whose shape is `image`, without the batch.
+    function of weights and images. The batches are all alike then, in shape and number format.
     """
 
     model: nn.Module
@@ -51,7 +52,6 @@ class Task:
     train_images: int
     generator: torch.Generator | None = None  # what `train` draws from
     key: Hashable | None = None
-    image: tuple[int, ...] = ()
     begin: Callable[[int], None] | None = None  # told the number of an epoch that is to be drawn
     label_smoothing: float = 0.0  # of the training loss
 
@@ -70,54 +70,85 @@ def fit(task: Task, recipe: Recipe, trial: TrialContext, plan: Plan | None = Non
     training alone, as in the article; all times in seconds, without the loading of data.
 
     Raises:
-        BadParams: a batch takes more images than there are.
+        BadParams: there is no epoch or no step to take, or the batches are not the recipe's.
         Diverged: the loss of an epoch is not finite.
     """
-    steps = task.train_images // recipe.batch_size
-    if not steps:
-        raise BadParams(
-            f"batch_size: {recipe.batch_size} is more than the {task.train_images} training images"
-        )
-    own: Bench | None = None
+    steps = _steps(task, recipe)
     try:
-        own = _bench(task, recipe, plan or Plan())
-        _fit(task, recipe, trial, steps, own)
-        if own.model is not task.model:
-            task.model.load_state_dict(own.model.state_dict())
+        _fit(task, recipe, trial, steps, plan or Plan())
     except torch.OutOfMemoryError as error:
         # So that the next trial, or a neighbour, finds the memory of an empty process. What the
         # trial made lies in the variables that the traceback holds.
-        own = None
         traceback.clear_frames(error.__traceback__)
         forget()
         raise
 
 
-def _bench(task: Task, recipe: Recipe, plan: Plan) -> Bench:
-    weight = next(task.model.parameters())
-    images = torch.zeros((recipe.batch_size, *task.image), dtype=weight.dtype, device=weight.device)
-    if plan.channels_last and images.ndim == 4:
-        images = images.to(memory_format=torch.channels_last)
-    labels = torch.zeros(recipe.batch_size, dtype=torch.int64, device=weight.device)
-    found = bench(task.model, (images, labels), task.key, plan, task.label_smoothing)
+def _steps(task: Task, recipe: Recipe) -> int:
+    for name in ("epochs", "batch_size"):
+        if getattr(recipe, name) < 1:
+            raise BadParams(f"{name}: {getattr(recipe, name)} is less than 1")
+    if steps := task.train_images // recipe.batch_size:
+        return steps
+    raise BadParams(
+        f"batch_size: {recipe.batch_size} is more than the {task.train_images} training images"
+    )
+
+
+def _drawn(task: Task, epoch: int) -> Iterator[Batch]:
+    if task.begin is not None:
+        task.begin(epoch)
+    return iter(task.train())
+
+
+def _looked_at(batches: Iterator[Batch], size: int) -> tuple[Batch, Iterator[Batch]]:
+    """The first batch, and all of them."""
+    first = next(batches, None)
+    if first is None:
+        raise BadParams("the training set: its epoch has no batch")
+    images, labels = first
+    if len(labels) != size:
+        raise BadParams(f"batch_size: {size}, but the first batch has {len(labels)} labels")
+    if labels.dtype != torch.int64:
+        raise BadParams(f"the training set: labels are {labels.dtype}, not torch.int64")
+    if images.is_cuda:
+        torch.cuda.synchronize()  # so that drawing is timed where it was asked for
+    return first, chain((first,), batches)
+
+
+def _bench(task: Task, recipe: Recipe, plan: Plan, like: Batch) -> Bench:
+    found = bench(task.model, like, task.key, plan, task.label_smoothing)
     # The article's: the decay is times the batch size, as the loss is a sum.
     found.update.reset(momentum=recipe.momentum, decay=recipe.weight_decay * recipe.batch_size)
     return found
 
 
-def _fit(task: Task, recipe: Recipe, trial: TrialContext, steps: int, own: Bench) -> None:
-    at = Progress(epoch=1, sums=_zeros(own.model))
+def _fit(task: Task, recipe: Recipe, trial: TrialContext, steps: int, plan: Plan) -> None:
+    at = Progress(epoch=1, sums=_zeros(task.model))
+    at.remember(task.generator)
+    began = time.perf_counter()
+    drawn: Iterator[Batch] | None
+    first, drawn = _looked_at(_drawn(task, 1), recipe.batch_size)
+    at.epoch_s = time.perf_counter() - began
+    own = _bench(task, recipe, plan, first)
+    del first  # it may hold the memory of a whole epoch
     every = rates(steps, recipe.epochs, recipe.max_learning_rate, recipe.batch_size)
     every = every.to(at.sums.device)
-    keeper = Keeper(trial.checkpoint_dir, trial.checkpoint_s, own.model, own.update, task.generator)
-    keeper.begin_epoch(at)
-    keeper.restore(at)
-    began = 0.0
+    kept = Kept(
+        model=own.model,
+        optimizer=own.update,
+        generator=task.generator,
+        run={"epochs": recipe.epochs, "steps": steps, "batch_size": recipe.batch_size},
+    )
+    keeper = Keeper(trial.checkpoint_dir, trial.checkpoint_s, kept)
+    if keeper.restore(at):
+        drawn = None  # of the first epoch, and of another order
     try:
         while at.epoch <= recipe.epochs:
             some = every[(at.epoch - 1) * steps : at.epoch * steps]
             began = time.perf_counter() - at.epoch_s
-            run = partial(_train, task, own, some, trial, keeper, at)
+            run = partial(_train, task, own, some, trial, keeper, at, drawn)
+            drawn = None
             trained = _epoch(at.epoch, "train", run, began)
             at.epoch_s = trained["train/time"]
             tested = _epoch(
@@ -126,13 +157,15 @@ def _fit(task: Task, recipe: Recipe, trial: TrialContext, steps: int, own: Bench
             at.total_s += at.epoch_s
             trial.report({**trained, **tested, "total/time": at.total_s}, at.epoch)
             at.epoch, at.step, at.epoch_s = at.epoch + 1, 0, 0.0
-            keeper.begin_epoch(at)
+            at.remember(task.generator)
             keeper.at_epochs_end(at)
     except _Stopped:
         if at.step < steps:
             at.epoch_s = time.perf_counter() - began
         if (at.epoch, at.step) != (1, 0):
             keeper.save(at)
+    if own.model is not task.model:
+        task.model.load_state_dict(own.model.state_dict())
 
 
 def _epoch(
@@ -152,20 +185,31 @@ def _train(
     trial: TrialContext,
     keeper: Keeper,
     at: Progress,
+    drawn: Iterator[Batch] | None,  # the epoch, where it has been drawn
 ) -> torch.Tensor:
     own.model.train()
     if not at.step:
         at.sums = _zeros(own.model)
-    if task.begin is not None:
-        task.begin(at.epoch)
-    batches = iter(task.train())
+    batches = _drawn(task, at.epoch) if drawn is None else drawn
     for _ in range(at.step):  # trained on before the checkpoint
-        next(batches)
+        next(batches, None)
     keeper.at_step()
-    for rate, batch in zip(some[at.step :], _until_stopped(batches, trial), strict=True):
-        own.take(batch, rate, at.sums)
+    left = iter(some[at.step :])
+    for batch in _until_stopped(batches, trial):
+        if at.step == len(some):
+            raise BadParams(_miscounted(f"more than {at.step}", len(some)))
+        own.take(batch, next(left), at.sums)
         at.step += 1
+    if at.step < len(some):
+        raise BadParams(_miscounted(f"{at.step}", len(some)))
     return at.sums
+
+
+def _miscounted(batches: str, steps: int) -> str:
+    return (
+        f"the training set: its epoch has {batches} batches, train_images // batch_size says"
+        f" {steps}"
+    )
 
 
 def _test(task: Task, model: nn.Module, trial: TrialContext) -> torch.Tensor:

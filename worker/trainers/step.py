@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from worker.trainers.context import BadParams
 from worker.trainers.device import Plan
 from worker.trainers.update import Nesterov
 
@@ -57,22 +58,31 @@ class Static:
         self, model: nn.Module, update: Nesterov, like: Batch, smoothing: float = 0.0
     ) -> None:
         self._model, self._update, self._smoothing = model, update, smoothing
-        self._batch = torch.empty_like(like[0]), torch.zeros_like(like[1])
+        self._batch = like[0].clone(), like[1].clone()
         self._sums = torch.zeros(3, dtype=torch.float64, device=like[1].device)
-        self._replay: Callable[[], None] = self._run
+        self._replay: Callable[[], None] | None = None
 
     @property
     def is_captured(self) -> bool:
         """False where each kernel is launched by itself."""
-        return self._replay != self._run
+        return self._replay is not None
 
     def __call__(self, batch: Batch, rate: torch.Tensor, sums: torch.Tensor) -> None:
-        """One update with this batch at this rate; adds what it sums up to `sums`."""
-        self._batch[0].copy_(batch[0])
-        self._batch[1].copy_(batch[1])
+        """One update with this batch at this rate; adds what it sums up to `sums`.
+
+        Raises:
+            BadParams: the batch is of another shape or format than the first was.
+        """
+        for name, own, given in zip(("images", "labels"), self._batch, batch, strict=True):
+            if own.shape != given.shape or own.dtype != given.dtype:  # a copy would make it fit
+                raise BadParams(
+                    f"a batch has {name} {_form(given)}, the first batch had {_form(own)}; with a"
+                    " key all training batches are alike: leave `key` out, or mend the batches"
+                )
+            own.copy_(given)
         self._update.rate.copy_(rate)
         self._sums.zero_()
-        self._replay()
+        (self._replay or self._run)()
         sums += self._sums
 
     def _run(self) -> None:
@@ -103,7 +113,6 @@ class Static:
         began = False
         try:
             with torch.cuda.stream(stream):  # torch's own `graph` stays on it where a capture fails
-                self._batch[0].normal_()
                 for _ in range(_WARM_UPS):
                     self._run()
                 began = True
@@ -111,14 +120,18 @@ class Static:
                     graph, pool=pool, stream=stream, capture_error_mode="thread_local"
                 ):
                     self._run()
-            torch.cuda.current_stream().wait_stream(stream)
         except Exception:
             if began:
                 _clear_up(pool)
             raise
-        finally:
+        finally:  # also of a capture that broke off: its warm-ups wrote the weights on that stream
+            torch.cuda.current_stream().wait_stream(stream)
             torch.cuda.set_rng_state(states)
         return graph.replay
+
+
+def _form(tensor: torch.Tensor) -> str:
+    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
 @cache
@@ -175,7 +188,7 @@ def bench(
         update = Nesterov(model)
         take = eager(_compiled(model, plan), update, smoothing)
         return Bench(model=model, update=update, take=take)
-    key = key, tuple(like[0].shape), plan, smoothing
+    key = key, tuple(map(_form, like)), plan, smoothing
     if key not in _kept:
         while len(_kept) >= KEPT:
             _kept.popitem(last=False)
