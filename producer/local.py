@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from hpq.files import location
@@ -44,8 +44,9 @@ class LocalWorkers:
     with this process, too, however that ends, and holds the private server until it has.
     """
 
-    def __init__(self, session: Session, sweep: Sweep, count: int | None) -> None:
-        settings = session.settings
+    def __init__(self, session: Session, sweep: Sweep, count: int | None, offer: str = "") -> None:
+        """`offer` is said when Ctrl-C has told the workers to end, and another one can be heard."""
+        settings, self._offer = session.settings, offer
         self._grace_s = settings.grace_s
         self.log = settings.home / "logs" / f"{sweep.id}.log"
         self._env = {
@@ -81,14 +82,23 @@ class LocalWorkers:
             )
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         assert self._fleet is not None
-        self._fleet.terminate()
         try:
+            self._fleet.terminate()
+            if kind is KeyboardInterrupt:
+                print(self._offer, file=sys.stderr)
             self._fleet.wait(self._grace_s + 5.0)
         except (subprocess.TimeoutExpired, KeyboardInterrupt, SystemExit):
-            self._fleet.terminate()  # the second: at once
-            self._fleet.wait()
+            self._end_at_once()
+
+    def _end_at_once(self) -> None:
+        """The second signal means that; two that come together are one, so it is sent again."""
+        assert self._fleet is not None
+        while self._fleet.poll() is None:
+            self._fleet.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._fleet.wait(1.0)
 
     def wait_for_one(self, is_there: Callable[[], bool], patience_s: float = 20.0) -> None:
         """Return once a worker is there, the fleet has ended, or the patience has."""

@@ -151,17 +151,14 @@ def _go_on(session: Session, sweep: Sweep) -> None:
 
 def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
     unfinished = f"{sid}: unfinished; the same `hpq run` goes on with it"
-    with LocalWorkers(session, session.view.sweep(sid), workers) as local:
+    offer = f"{unfinished}\nending the workers; Ctrl-C again: at once"
+    with LocalWorkers(session, session.view.sweep(sid), workers, offer) as local:
         stuck = Stuck(session, sid, local)
-        try:
-            local.wait_for_one(lambda: bool(stuck.takers()))
-            state = watch_sweep(
-                session, sid, until_done=True, leave=stuck.why, on_quit="q ends the run"
-            )
-            why = stuck.now()
-        except KeyboardInterrupt:
-            print(f"{unfinished}\nending the workers; Ctrl-C again: at once", file=sys.stderr)
-            raise
+        local.wait_for_one(lambda: bool(stuck.takers()))
+        state = watch_sweep(
+            session, sid, until_done=True, leave=stuck.why, on_quit="q ends the run"
+        )
+        why = stuck.now()
     sweep = session.view.sweep(sid)
     if state.is_over or sweep.state.is_over:
         print_summary(session.view, sweep)

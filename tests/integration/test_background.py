@@ -135,7 +135,9 @@ def test_a_connected_shell_says_so_when_it_is_asked(hpq, environ, away, connecti
     assert hpq("connect", "--status", **away).stderr.startswith(connection.where)
     os.close(lock)
     ended = hpq("connect", "--status", **inside)
-    assert ended.returncode == 3 and "has ended; exit, and `hpq connect` again" in ended.stderr
+    assert (
+        ended.returncode == 3 and "has ended; exit, and `hpq connect --context moon" in ended.stderr
+    )
 
 
 def test_pods_have_samplers_of_their_own(

@@ -171,7 +171,8 @@ def test_a_drained_pod_that_an_autoscaler_keeps_is_the_first_that_it_takes_until
     line = drained(server, "hpq-worker-x-a")
     assert "hpq-worker-x-a: drained, and the first to go once ScaledObject few wants" in line
     assert line.endswith(
-        "until then idle, in the place of others: `hpq drain hpq-worker-x-a --undo` lets them work"
+        "until then idle, in the place of others:"
+        " `hpq drain hpq-worker-x-a --namespace apollo --undo` lets them work"
     )
     cost = server.costs.pop("hpq-worker-x-a")
     assert -(2**31) <= int(cost) < -100_000 and (server.costs, server.asked) == ({}, [])
@@ -185,4 +186,7 @@ def test_a_drained_pod_is_not_let_go_while_a_rollout_would_take_another_in_its_p
     server = Server([*HALFWAY, pod("hpq-worker-old-c")])
     line = drained(server, "hpq-worker-old-c")
     assert "hpq-worker-old-c: drained, and not let go: hpq-worker: a rollout is under way" in line
-    assert line.endswith("where still there then: hpq drain hpq-worker-old-c") and not server.asked
+    assert (
+        line.endswith("where still there then: hpq drain hpq-worker-old-c --namespace apollo")
+        and not server.asked
+    )
