@@ -1,24 +1,24 @@
 """The trainer beside the code that the article published: `python -m benchmarks.published DIR`.
 
-DIR holds utils.py and cifar10_train.py of NVIDIA-developer-blog/kubernetes-hyperparam-exp. They run
-as they are, but for what today's NumPy, a CPU and float64 need, for 24 epochs on few noisy images;
-then hpq trains from the same weights, in the same order, with what their code drew. Prints by how
-much the figures differ; exit code 1 where that is more than rounding.
+DIR is a checkout of NVIDIA-developer-blog/kubernetes-hyperparam-exp. Its code runs as it is, but
+for what today's NumPy, a CPU and float64 need (benchmarks/upstream.py), for 24 epochs on few noisy
+images; then hpq trains from the same weights, in the same order, with what their code drew. Prints
+by how much the figures differ; exit code 1 where that is more than rounding.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 
+from benchmarks.upstream import REPOSITORY, Upstream, load
+from hpq.errors import UserError
 from worker.trainers import augment
 from worker.trainers.augment import Choices
 from worker.trainers.batches import in_order, with_choices
@@ -36,32 +36,11 @@ SETS = (  # batch norm, cutout, momentum, max learning rate
     (True, 12, 0.99, 0.1),
     (False, 5, 0.9, 0.02),
 )
-_CHANGES = (
-    (r"import torchvision\n", ""),  # only reads the images
-    (r"np\.float\)", "np.float64)"),  # NumPy has no np.float any more
-    (r"np\.array\(a, np\.float32\)", "np.array(a, np.float64)"),
-    (r"shape is \(\)", "shape == ()"),  # else a warning
-    (r"pin_memory=True", "pin_memory=False"),
-    (r"\.half\(\)", ".double()"),
-)
-
-
-def published(folder: Path) -> tuple[ModuleType, ModuleType]:
-    """Their two modules."""
-    found = []
-    for name in ("utils", "cifar10_train"):
-        text = (folder / f"{name}.py").read_text("utf-8")
-        for pattern, instead in _CHANGES:
-            text = re.sub(pattern, instead, text)
-        module = sys.modules[name] = ModuleType(name)
-        exec(compile(text, f"{name}.py", "exec"), module.__dict__)
-        found.append(module)
-    return found[0], found[1]
 
 
 @dataclass(kw_only=True)
 class Heard:
-    """A trial, and the logger of their code: it keeps what is said after each epoch."""
+    """A trial: it keeps what is said after each epoch."""
 
     rows: list[Mapping[str, float]] = field(default_factory=list)
     checkpoint_dir: Path | None = None
@@ -69,49 +48,37 @@ class Heard:
     should_stop: bool = False
 
     def report(self, metrics: Mapping[str, float], step: int) -> None:
-        """Of hpq."""
+        """Keep it."""
         self.rows.append(metrics)
 
-    def append(self, row: Mapping[str, float]) -> None:
-        """Of theirs."""
-        self.rows.append({name.replace(" ", "/"): value for name, value in row.items()})
 
-
-def compare(
-    utils: Any, theirs: Any, batch_norm: bool, cutout: int, momentum: float, rate: float
-) -> float:
+def compare(code: Upstream, batch_norm: bool, cutout: int, momentum: float, rate: float) -> float:
     """The largest relative difference of a loss or an accuracy in any epoch."""
     random = np.random.default_rng(0)
     images, tests = (random.integers(0, 256, (n, 32, 32, 3), np.uint8) for n in (IMAGES, TESTS))
     labels, answers = (random.integers(0, 10, n) for n in (IMAGES, TESTS))
     torch.manual_seed(3)
     np.random.seed(3)
-    channels = {"prep": WIDTH, "layer1": 2 * WIDTH, "layer2": 4 * WIDTH, "layer3": 8 * WIDTH}
-    net = theirs.net(channels=channels, use_bn=batch_norm)
-    model = theirs.TorchGraph(theirs.union(net, theirs.losses)).double()
-    for module in model.modules():
-        module.to(torch.float64)
+    cpu = torch.device("cpu")
+    model = code.model(WIDTH, batch_norm, cpu)
     ours = ResNet9(WIDTH, batch_norm=batch_norm).double()
     with torch.no_grad():
         for one, other in zip(ours.parameters(), model.parameters(), strict=True):
             one.copy_(other)
-    drawn = _Draws(utils, images, labels, cutout)
-    said, heard = Heard(), Heard()
-    utils.train(
-        model,
-        utils.PiecewiseLinear([0, 5, EPOCHS], [0, rate, 0]),
-        utils.nesterov(utils.trainable_params(model), momentum=momentum, weight_decay=5e-4 * SIZE),
-        drawn.data,
-        list(zip(utils.transpose(utils.normalise(tests)), answers, strict=True)),
-        batch_size=SIZE,
-        loggers=(said,),
-        test_time_in_total=False,
-        drop_last=True,
-    )
+    drawn = _Draws(code.utils, images, labels, cutout)
+    utils, said, heard = code.utils, Heard(), Heard()
+    params = {
+        "batch_size": SIZE,
+        "epochs": EPOCHS,
+        "momentum": momentum,
+        "max_learning_rate": rate,
+    }
+    pairs = list(zip(utils.transpose(utils.normalise(tests)), answers, strict=True))
+    code.fit(model, (drawn.data, pairs), params, said.rows.append)
     test = Split(images=torch.from_numpy(tests), labels=torch.from_numpy(answers))
     epochs = drawn.epochs()
     task = Task(
-        model=placed(ours, torch.device("cpu"), PLAN),
+        model=placed(ours, cpu, PLAN),
         train=lambda: next(epochs),
         test=lambda: in_order(test, lambda some: augment.normalise(some, PLAN.dtype)),
         train_images=IMAGES,
@@ -179,12 +146,16 @@ def _worst(theirs: list[Mapping[str, float]], ours: list[Mapping[str, float]]) -
 
 def main() -> None:
     """Compare; exits with 1 where the figures are not the same."""
-    if len(sys.argv) != 2 or not (Path(sys.argv[1]) / "utils.py").exists():
-        sys.exit("benchmarks.published: give the directory of the published utils.py")
+    if len(sys.argv) != 2:
+        sys.exit(f"benchmarks.published: give a checkout of {REPOSITORY}")
+    try:
+        code = load(Path(sys.argv[1]), torch.float64)
+    except UserError as error:
+        sys.exit(f"benchmarks.published: {error}")
     torch.set_num_threads(1)
-    modules, is_same = published(Path(sys.argv[1])), True
+    is_same = True
     for batch_norm, cutout, momentum, rate in SETS:
-        worst = compare(*modules, batch_norm, cutout, momentum, rate)
+        worst = compare(code, batch_norm, cutout, momentum, rate)
         is_same = is_same and worst < ROUNDING
         said = f"batch norm {'on' if batch_norm else 'off'}, cutout {cutout}, {momentum=}, {rate=}"
         print(f"{said}: {EPOCHS} epochs differ by {worst:.1e} at most", flush=True)
