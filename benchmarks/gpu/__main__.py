@@ -16,7 +16,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from benchmarks.gpu import sections, sweep
 from benchmarks.gpu.arguments import Given, arguments
 from benchmarks.gpu.report import Report
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, random_data, reason
+from benchmarks.upstream import Upstream, load
 from hpq.errors import TOLD_TO_GO, HpqError, UserError
 from worker.trainers import device
 from worker.trainers.step import forget
@@ -91,9 +92,10 @@ def _run(given: Given) -> bool:
     ends = time.perf_counter() + 60 * given.minutes
     faulthandler.dump_traceback_later(60 * given.minutes + _GRACE_S, exit=True)
     place = _place(given)
+    code = _published(given, place)
     _make(given.out)
     with tempfile.TemporaryDirectory(prefix="hpq-gpu-") as name:
-        lab = _lab(given, place, Path(name))
+        lab = replace(_lab(given, place, Path(name)), upstream=code)
         about = _conditions(lab, given)  # data are decoded here, before anything is timed
         seen: dict[str, list[float]] = {}
         if given.earlier is not None:
@@ -133,6 +135,13 @@ def _place(given: Given) -> torch.device:
     return place
 
 
+def _published(given: Given, place: torch.device) -> Upstream | None:
+    try:
+        return load(given.published, device.plan(place).dtype) if given.published else None
+    except UserError as error:
+        raise UserError(f"--published {error}") from None
+
+
 def _make(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -167,6 +176,7 @@ def _conditions(lab: Lab, given: Given) -> dict[str, str | int]:
         "python": platform.python_version(),
         "cores": f"{len(os.sched_getaffinity(0))}, load {os.getloadavg()[0]:.1f}",
         "plan": str(device.plan(lab.place)),
+        "peer": lab.peer + (f", CRC-32 {lab.upstream.crc}" if lab.upstream else ""),
         "data": given.data or "noise",
         "images": _images(lab),
         "size": ", ".join(f"{name} {value}" for name, value in lab.size.items()),

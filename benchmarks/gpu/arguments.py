@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.upstream import REPOSITORY
 from hpq.errors import UserError
 
 MINUTES = 9.0
 WITH = {"G4": "G3", "G5": "G3"}  # measured by another section
-SAME = ("images", "size", "device", "plan")  # that accuracies are of, if they are to be one sample
+# What accuracies are of, if they are to be one sample.
+SAME = ("images", "size", "device", "plan", "peer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,7 @@ class Given:
     minutes: float
     small: bool
     only: list[str] = field(default_factory=list)  # sections; none: all
+    published: Path | None = None
     earlier: Earlier | None = None
 
 
@@ -68,6 +71,10 @@ def arguments(sections: Sequence[str], words: Sequence[str] | None = None) -> Gi
         help=f"of {', '.join(sections)}; G4 and G5 come with G3",
     )  # fmt: skip
     parser.add_argument("--parity-from", help="go on with the seeds in an earlier gpu.json")
+    parser.add_argument(
+        "--published", type=Path, metavar="DIR",
+        help=f"a checkout of {REPOSITORY}: it is the peer (default: benchmarks/article.py)",
+    )  # fmt: skip
     parser.add_argument("--small", action="store_true", help="tiny, also without a GPU")
     found = parser.parse_args(words)
     out = found.out or Path(time.strftime("gpu-%Y-%m-%d-%H%M%S", time.gmtime()))
@@ -79,6 +86,7 @@ def arguments(sections: Sequence[str], words: Sequence[str] | None = None) -> Gi
         minutes=found.minutes,
         small=found.small,
         only=list(dict.fromkeys(WITH.get(name, name) for name in found.only)),
+        published=found.published,
         earlier=_earlier(found.parity_from) if found.parity_from else None,
     )
 

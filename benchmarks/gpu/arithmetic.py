@@ -32,6 +32,8 @@ def interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, flo
     """
     parts = [variance(values) / len(values) for values in (ours, theirs)]
     error = math.sqrt(sum(parts))
+    if not error:  # all alike, as in a small run on noise
+        return mean(ours) - mean(theirs), 0.0
     freedom = sum(parts) ** 2 / sum(
         part**2 / (len(values) - 1) for part, values in zip(parts, (ours, theirs), strict=True)
     )

@@ -1,4 +1,4 @@
-"""G1, G2, G7, G8, G9 and parity: trials in this process, beside the article's way.
+"""G1, G2, G7, G8, G9 and parity: trials in this process, beside the article's.
 
 Each section yields its figures as it has them and raises OutOfTime where its time is over.
 """
@@ -20,8 +20,9 @@ from worker.trainers.device import Plan
 from worker.trainers.step import is_captured
 
 ROUNDS = 3
-_SEEDS = 25  # of the article's way, at most
+_SEEDS = 25  # of the article's, at most
 _FEW = 3  # epochs of what is not run whole: one to warm up, the rest counts
+_PEERS_S = 20.0  # of a section, that such epochs of the article's take at most on a GPU
 
 
 def utilisation(lab: Lab, epoch_s: float) -> str:
@@ -41,10 +42,11 @@ def whole(lab: Lab, clock: Clock, name: str, batch_size: int, target: float) -> 
         yield "hpq's step is no CUDA graph here, its kernels are launched singly: see above why"
     if gpu:
         torch.cuda.reset_peak_memory_stats()
-    found = []
+    found: list[Timed] = []
+    most = Clock(until=clock.until - _PEERS_S / lab.shrink)  # else there is nothing to stand beside
     for _ in range(ROUNDS):
         try:
-            found.append(lab.ours(params, clock))
+            found.append(lab.ours(params, most if found else clock))
         except OutOfTime:
             if not found:
                 raise
@@ -73,7 +75,7 @@ def whole(lab: Lab, clock: Clock, name: str, batch_size: int, target: float) -> 
     theirs = lab.articles(params, clock, most=_FEW)
     seconds = [lab.epochs * s for s in theirs.epochs_s]
     mfu = utilisation(lab, theirs.epoch_s)
-    yield ours.peer(f"{name} the article's way, {len(seconds)} epochs scaled up, {mfu}", seconds)
+    yield ours.peer(f"{name} {lab.peer}, {len(seconds)} epochs scaled up, {mfu}", seconds)
 
 
 def diverge(lab: Lab, clock: Clock) -> Rows:
@@ -187,23 +189,27 @@ def fast(lab: Lab, clock: Clock) -> Rows:
 def parity(lab: Lab, clock: Clock, seen: dict[str, list[float]]) -> Rows:
     """Accuracies of seeds in turn, as many as there is time for; `seen` has those of earlier runs.
 
-    hpq trains until it has 2.5 times as many as the article: that is where its time is worth most.
+    hpq trains until it has 2.5 times as many as the article: that is where its time is worth most;
+    and it has all the time that is left once the article would not come to its end in it.
     """
     ours, theirs = seen.setdefault("ours", []), seen.setdefault("theirs", [])
+    takes_s = 0.0
     try:
         while len(theirs) < (_SEEDS if lab.shrink == 1 else 2):
-            while len(ours) < 2.5 * (len(theirs) + 1):
+            while len(ours) < 2.5 * (len(theirs) + 1) or clock.left_s < takes_s:
                 params = lab.params(512, seed=len(ours))
                 ours.append(100 * lab.ours(params, clock).accuracy)
             params = lab.params(512, seed=1000 + len(theirs))
-            theirs.append(100 * lab.articles(params, clock).accuracy)
+            timed = lab.articles(params, clock)
+            takes_s = timed.whole_s
+            theirs.append(100 * timed.accuracy)
     except OutOfTime:
         pass
     if not ours or not theirs:
         raise OutOfTime
     own = Figure(what=f"parity: hpq, {len(ours)} seeds", unit="%", values=ours, more_is_better=True)
     yield own
-    yield own.peer(f"parity: the article's way, {len(theirs)} seeds", theirs)
+    yield own.peer(f"parity: {lab.peer}, {len(theirs)} seeds", theirs)
     if min(len(ours), len(theirs)) > 1:
         middle, half = interval(ours, theirs)
         yield Figure(

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, Popen, run
 from typing import Any
@@ -21,7 +22,8 @@ from benchmarks.gpu.__main__ import Section, _measure, plan
 from benchmarks.gpu.arguments import arguments
 from benchmarks.gpu.arithmetic import interval, training_flop
 from benchmarks.gpu.report import Report
-from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows
+from benchmarks.gpu.sections import parity
+from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, Timed
 from hpq.errors import UserError
 
 pytestmark = pytest.mark.torch
@@ -187,7 +189,13 @@ def test_gaps_and_starts_are_asked_for_by_their_names(
 
 
 def test_seeds_of_another_kind_of_run_are_refused(tmp_path: Path) -> None:
-    here = {"images": "CRC-32 1", "size": "width 64", "device": "A GPU", "plan": "half"}
+    here = {
+        "images": "CRC-32 1",
+        "size": "width 64",
+        "device": "A GPU",
+        "plan": "half",
+        "peer": "x",
+    }
     out = ["--out", str(tmp_path / "out")]
     for name in here:
         path = earlier(tmp_path, **{**here, name: "another"})
@@ -223,6 +231,34 @@ def test_parity_goes_on_with_the_seeds_of_a_run_like_it(tmp_path: Path) -> None:
     assert said.splitlines()[-1].startswith(f"benchmarks.gpu: --parity-from {first}: its size: ")
 
 
+def test_time_that_is_too_short_for_the_article_is_hpqs(tmp_path: Path) -> None:
+    @dataclass(kw_only=True)
+    class Watch(Clock):
+        now: float = 0.0
+
+        @property
+        def left_s(self) -> float:
+            return self.until - self.now
+
+        def goes_on(self, seconds: float) -> Timed:
+            self.now += seconds
+            if self.left_s < 0:
+                raise OutOfTime
+            return Timed(whole_s=seconds, epochs_s=[seconds], accuracy=0.9)
+
+    class Counting(Lab):
+        def ours(self, params: object, clock: Watch) -> Timed:
+            return clock.goes_on(7)
+
+        def articles(self, params: object, clock: Watch) -> Timed:
+            return clock.goes_on(60)
+
+    lab = Counting(data=tmp_path, cache=tmp_path, place=torch.device("cpu"), size={"epochs": 24})
+    seen: dict[str, list[float]] = {}
+    list(parity(lab, Watch(until=200.0), seen))  # 2 of 60 s and 11 of 7 s, with 3 s left
+    assert (len(seen["ours"]), len(seen["theirs"])) == (11, 2)
+
+
 def test_a_training_of_the_articles_network_is_2_7_petaflop() -> None:
     assert 24 * 50_000 * training_flop(64) == pytest.approx(2.726e15, rel=1e-3)
 
@@ -232,3 +268,4 @@ def test_the_interval_of_two_means_is_welchs() -> None:
     middle, half = interval([94.1, 94.3, 94.0, 94.2], [94.0, 94.2, 93.9])
     assert middle == pytest.approx(0.116667, abs=1e-5)
     assert half == pytest.approx(0.23368, rel=0.01)  # of 5 degrees of freedom
+    assert interval([10.0, 10.0], [10.0, 10.0]) == (0.0, 0.0)
