@@ -34,26 +34,37 @@ class _Torchs:
     def __init__(self, model: nn.Module, size: int, kind: str) -> None:
         place = next(model.parameters()).device
         self.rate = torch.zeros((), dtype=torch.float64, device=place)  # set at each step, not read
-        how: dict[str, Any] = {kind: True}
-        self.sgd = torch.optim.SGD(
-            model.parameters(),
-            lr=_RATE / size,
-            momentum=_MOMENTUM,
-            weight_decay=_DECAY * size,
-            nesterov=True,
-            **how,
-        )
+        self._sgd = _sgd(model, size, kind)
 
     def step(self) -> None:
         """Update the weights; the next gradients take the place of these."""
-        self.sgd.step()
-        self.sgd.zero_grad(set_to_none=True)
+        self._sgd.step()
+        self._sgd.zero_grad(set_to_none=True)
+
+
+def _sgd(model: nn.Module, size: int, kind: str) -> torch.optim.SGD:
+    how: dict[str, Any] = {kind: True}
+    return torch.optim.SGD(
+        model.parameters(),
+        lr=_RATE / size,
+        momentum=_MOMENTUM,
+        weight_decay=_DECAY * size,
+        nesterov=True,
+        **how,
+    )
 
 
 class _Alone(Static):
-    """An update without its step, captured as a step is."""
+    """An update without its step, captured as a step is; its gradients are always the same."""
+
+    def __init__(self, model: nn.Module, update: Nesterov | torch.optim.SGD) -> None:
+        place = next(model.parameters()).device
+        super().__init__(model, cast(Nesterov, update), (torch.zeros(1, device=place),) * 2)
+        self._given = [(weight, torch.zeros_like(weight)) for weight in model.parameters()]
 
     def _run(self) -> None:
+        for weight, gradient in self._given:
+            weight.grad = gradient
         self._update.step()
 
     @property
@@ -83,17 +94,13 @@ def _updates(lab: Lab, clock: Clock) -> Rows:
 
 def _each(lab: Lab) -> Iterator[tuple[str, _Alone]]:
     plan = device.plan(lab.place)
-    like = torch.zeros(1, device=lab.place), torch.zeros(1, device=lab.place)
     model = network(lab, plan)
     own = Nesterov(model)
     own.reset(momentum=_MOMENTUM, decay=_DECAY)
-    yield "hpq's, on flat buffers", _Alone(model, own, like)
+    yield "hpq's, on flat buffers", _Alone(model, own)
     for kind in _KINDS:
         model = network(lab, plan)
-        for weight in model.parameters():
-            weight.grad = torch.zeros_like(weight)
-        update = cast(Nesterov, _Torchs(model, 1, kind).sgd)
-        yield f"torch's SGD({kind}=True)", _Alone(model, update, like)
+        yield f"torch's SGD({kind}=True)", _Alone(model, _sgd(model, 1, kind))
 
 
 def _repeat(work: Callable[[], None], count: int) -> None:
