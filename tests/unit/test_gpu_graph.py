@@ -9,10 +9,10 @@ pytest.importorskip("torch")
 import torch
 
 from benchmarks.figures import Figure
-from benchmarks.gpu import alike, graph
-from benchmarks.gpu.trials import Clock, Lab, OutOfTime, random_data
+from benchmarks.gpu import alike, graph, steps
+from benchmarks.gpu.trials import Clock, Lab, OutOfTime, network, random_data
 from tests.unit.recorded_graph import Gpu, Graph, Recorder
-from worker.trainers import step
+from worker.trainers import device, step
 from worker.trainers.device import Plan
 from worker.trainers.update import Nesterov
 
@@ -145,3 +145,34 @@ def test_out_of_time_it_ends(gpu: Gpu, lab: Lab) -> None:
     with pytest.raises(OutOfTime):
         list(graph.checked(lab, Clock(until=0.0), PLAN))
     assert not torch.backends.cudnn.deterministic
+
+
+def test_the_updates_that_stand_beside_hpqs_are_captured_and_compute_the_same(gpu, lab) -> None:
+    weights = []
+    for kind in (None, *steps._KINDS):
+        like = steps._first(lab, 8)
+        model = network(lab, device.plan(lab.place))
+        update = Nesterov(model) if kind is None else steps._Torchs(model, 8, kind)
+        taken = step.Static(model, update, like)  # captured, after steps of its own
+        assert taken.is_captured
+        model.load_state_dict(network(lab, device.plan(lab.place)).state_dict())
+        if isinstance(update, Nesterov):
+            update.reset(momentum=steps._MOMENTUM, decay=8 * steps._DECAY)
+        else:
+            for state in update._sgd.state.values():
+                state["momentum_buffer"].zero_()
+        for _ in range(3):
+            taken(like, torch.tensor(steps._RATE / 8), torch.zeros(3, dtype=torch.float64))
+        weights.append([p.detach().clone() for p in model.parameters()])
+    own, *others = weights
+    fresh = list(network(lab, device.plan(lab.place)).parameters())
+    for other in others:
+        for a, b, was in zip(own, other, fresh, strict=True):
+            assert torch.dist(a, b) < 1e-3 * torch.dist(a, was)
+
+
+def test_the_update_alone_is_captured_without_its_step(gpu: Gpu, lab: Lab) -> None:
+    for _, update in steps._each(lab):
+        update.capture()
+        assert update.is_captured
+        update.once()
