@@ -61,7 +61,7 @@ def plan(seen: dict[str, list[float]]) -> dict[str, Section]:
         "G3": section("sixteen sets in a runner, gaps, starts", 40, 190, sweep.in_a_runner),
         "G8": section("each technique on top of the last", 20, 60, partial(_ablation, 512)),
         "G8b": section("the same at batch 128", 20, 80, partial(_ablation, 128)),
-        "G8d": section("the step taken apart", 8, 40, steps.taken_apart),
+        "G8d": section("the step taken apart", 8, 30, steps.taken_apart),
         "G6": section("trials that share the GPU", 40, 80, sweep.sharing),
         "G8c": section("torch.compile on top of it", 100, 150, sections.compiled),
         "G9": section("cifar10-fast, another recipe", 15, 40, sections.fast),
