@@ -2,7 +2,7 @@
 
 Rows as they are measured, a table after each section; gpu.md and gpu.json in `--out` are written
 anew with each row, so that whatever ends the run leaves what was measured. Exits with 1 where a
-section failed.
+section failed, or a check.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.gpu import sections, sweep
+from benchmarks.gpu import graph, sections, steps, sweep
 from benchmarks.gpu.arguments import Given, arguments
 from benchmarks.gpu.report import Report
-from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, random_data, reason
+from benchmarks.gpu.trials import FAILED, Clock, Lab, OutOfTime, Rows, random_data, reason
 from benchmarks.upstream import Upstream, load
 from hpq.errors import TOLD_TO_GO, HpqError, UserError
 from worker.trainers import device
@@ -55,12 +55,14 @@ def plan(seen: dict[str, list[float]]) -> dict[str, Section]:
         return Section(what=what, least_s=least_s, most_s=most_s, measure=measure)
 
     return {
+        "graph": section("the captured step: right, and clean", 5, 30, graph.captured_step),
         "G1": section("a trial at batch 512", 20, 60, partial(_whole, "G1", 512, 12)),
         "G2": section("a trial at batch 128", 20, 80, partial(_whole, "G2", 128, 15)),
         "G7": section("a trial that diverges", 5, 15, sections.diverge),
         "G3": section("sixteen sets in a runner, gaps, starts", 40, 190, sweep.in_a_runner),
         "G8": section("each technique on top of the last", 20, 60, partial(_ablation, 512)),
         "G8b": section("the same at batch 128", 20, 80, partial(_ablation, 128)),
+        "G8d": section("the step taken apart", 8, 30, steps.taken_apart),
         "G6": section("trials that share the GPU", 40, 80, sweep.sharing),
         "G8c": section("torch.compile on top of it", 100, 150, sections.compiled),
         "G9": section("cifar10-fast, another recipe", 15, 40, sections.fast),
@@ -109,7 +111,7 @@ def _run(given: Given) -> bool:
 
 
 def _measure(name: str, section: Section, lab: Lab, ends: float, report: Report) -> bool:
-    """False where it failed; to be cut short is none."""
+    """False where it failed, or says that something did; to be cut short is none."""
     began, fine = time.perf_counter(), True
     report.begin(name, section.what)
     if ends - began < section.least_s / lab.shrink:
@@ -118,10 +120,11 @@ def _measure(name: str, section: Section, lab: Lab, ends: float, report: Report)
         try:
             for row in section.measure(lab, Clock(until=min(ends, began + section.most_s))):
                 report.note(row) if isinstance(row, str) else report.row(row)
+                fine &= not (isinstance(row, str) and row.startswith(FAILED))
         except OutOfTime as error:
             report.note(f"cut short: {str(error) or 'out of time'}")
         except Exception as error:
-            report.note(f"failed: {reason(error)}")
+            report.note(f"{FAILED}{reason(error)}")
             fine = False
         forget()
     report.end(time.perf_counter() - began)

@@ -15,15 +15,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from benchmarks import article
 from benchmarks.figures import Figure
 from benchmarks.upstream import Row, Upstream
 from worker.trainers import cifar10, device
-from worker.trainers.data import load
+from worker.trainers.data import DataSet, load
 from worker.trainers.device import Plan
+from worker.trainers.model import ResNet9, fill_stem
 
 Rows = Iterator[Figure | str]  # of a section: figures, and what is to be said beside them
+FAILED = "failed: "  # begins a line for which the run exits with 1
 BEST = {"max_learning_rate": 0.4, "data_aug_cutout_size": 5, "momentum": 0.9, "batch_norm": "on"}
 
 
@@ -176,12 +179,16 @@ class Lab:
 
     def arrays(self) -> dict[str, article.Array]:
         """The images and labels as the article's way takes them."""
-        found = load("cifar10", Desk(data=self.data, cache=self.cache), *self.counts)
+        found = self.images()
         return {
             f"{name}_{what}": getattr(split, what).cpu().numpy()
             for name, split in (("train", found.train), ("test", found.test))
             for what in ("images", "labels")
         }
+
+    def images(self) -> DataSet:
+        """The images and labels as the trainer has them, on the device."""
+        return load("cifar10", Desk(data=self.data, cache=self.cache), *self.counts)
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -200,3 +207,12 @@ def random_data(folder: Path, train: int, test: int) -> Path:
         # Protocol 3: a newer one names functions that the reader refuses.
         (folder / name).write_bytes(pickle.dumps({"data": pixels, "labels": labels}, protocol=3))
     return folder
+
+
+def network(lab: Lab, plan: Plan) -> nn.Module:
+    """The trainer's network with the weights of seed 0, as a trial makes it."""
+    torch.manual_seed(0)
+    with lab.place:
+        model = ResNet9(int(lab.size["width"]), batch_norm=True)
+    fill_stem(model, plan.fill)
+    return device.placed(model, lab.place, plan)

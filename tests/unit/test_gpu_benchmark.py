@@ -89,17 +89,23 @@ def test_a_section_that_fails_or_has_no_time_is_said_and_the_next_one_begins(
         yield "a remark"
         raise OutOfTime
 
+    def says_so(lab: Lab, clock: Clock) -> Rows:
+        yield "failed: a check"
+        yield Figure(what="after it", unit="s", values=[1.0])
+
     now, fine = time.perf_counter(), []
-    for name, measure, least_s in (("A", breaks, 5), ("B", fits, 5), ("C", fits, 500)):
+    sections = ("A", breaks, 5), ("B", fits, 5), ("C", fits, 500), ("D", says_so, 5)
+    for name, measure, least_s in sections:
         section = Section(what="of it", least_s=least_s, most_s=60, measure=measure)
         fine.append(_measure(name, section, lab, now + 100, report))
-    assert fine == [False, True, True]
+    assert fine == [False, True, True, False]
     found = json.loads((tmp_path / "gpu.json").read_text("utf-8"))
     assert [row["what"] for row in found["benchmarks"]["A"]] == ["before"]
     assert found["notes"] == {
         "A": ["failed: RuntimeError: CUDA error: no kernel image"],
         "B": ["a remark", "cut short: out of time"],
         "C": ["skipped: 100 s left, it takes 500"],
+        "D": ["failed: a check"],
     }
     assert "- failed: RuntimeError: CUDA error" in capsys.readouterr().out
 
@@ -123,6 +129,25 @@ def test_each_row_is_in_the_files_before_its_section_ends(tmp_path: Path) -> Non
     assert "**A**: of it (not ended)" in (tmp_path / "gpu.md").read_text("utf-8")
     report.note("and a remark")
     assert "and a remark" in (tmp_path / "gpu.md").read_text("utf-8")
+
+
+def test_the_step_is_taken_apart_beside_what_it_replaces_at_both_batch_sizes(
+    tmp_path: Path,
+) -> None:
+    code, said = measured(tmp_path, "--small", "--only", "graph", "G8d", "--out", "out")
+    assert code == 0, said
+    found = json.loads((tmp_path / "out" / "gpu.json").read_text("utf-8"))
+    assert found["notes"] == {"graph": ["nothing is captured here: this section needs CUDA"]}
+    rows = found["benchmarks"]["G8d"]
+    assert {row["unit"] for row in rows} == {"µs"}
+    beside = [(row["beside"] or "").partition(":")[0] for row in rows]
+    shipped = [f"G8d batch {size}, a step, launched singly" for size in (512, 128)]
+    alone = "G8d the update alone, launched singly"
+    assert beside == ["", alone, alone, *("", *[shipped[0]] * 5, ""), *("", *[shipped[1]] * 5, "")]
+    assert [row["what"].rpartition("SGD")[2] for row in rows[1:3]] == [
+        "(fused=True)",
+        "(foreach=True)",
+    ]
 
 
 def test_told_to_go_it_leaves_what_it_measured_and_no_images(tmp_path: Path) -> None:
@@ -185,7 +210,10 @@ def test_gaps_and_starts_are_asked_for_by_their_names(
     with pytest.raises(SystemExit):
         arguments(names, ["--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert "of G1, G2, G7, G3, G8, G8b, G6, G8c, G9, parity; G4 and G5 come with G3" in said
+    assert (
+        "of graph, G1, G2, G7, G3, G8, G8b, G8d, G6, G8c, G9, parity; G4 and G5 come with G3"
+        in said
+    )
 
 
 def test_seeds_of_another_kind_of_run_are_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from hpq.trial import FailureKind
@@ -83,17 +84,48 @@ def test_half_precision_leaves_the_norms_and_loses_neither_rate_nor_momentum() -
     update.rate.fill_(4e-7)  # as at the end of a training: subnormal in half precision
     with torch.no_grad():
         weight.zero_()
-        weight.grad.fill_(1000)
+        weight.grad = torch.full_like(weight, 1000)
     update.step()
     assert weight.double().mean().item() == pytest.approx(-4e-4, rel=2e-3)
-    assert not weight.grad.any()
+    assert weight.grad is None
 
     update.reset(momentum=0.99, decay=0.0)
     for _ in range(300):  # 0.99 as half precision has it would come to 2 % more
-        weight.grad.fill_(1)
+        weight.grad = torch.ones_like(weight)
         update.step()
     (velocity,) = {v.double().mean().item() for v in update.state_dict()["velocity"][:1]}
     assert velocity == pytest.approx((1 - 0.99**300) / 0.01, rel=0.01)
+
+
+@pytest.mark.parametrize("dtype", [torch.half, torch.float32, torch.float64])
+def test_gradients_enter_as_backward_makes_them_and_none_is_one_of_zero(dtype) -> None:
+    plan, steps, states = Plan(dtype=dtype), 3, []
+    for given in (True, False):
+        model = placed(network(), CPU, plan)
+        unused = model[0].bias
+        update = Nesterov(model)
+        update.reset(momentum=0.9, decay=0.25)
+        for _ in range(steps):
+            update.rate.fill_(1e-3)
+            images, labels = batch()
+            F.cross_entropy(model(images.to(dtype)).float(), labels, reduction="sum").backward()
+            unused.grad = torch.zeros_like(unused) if given else None
+            update.step()
+            assert all(p.grad is None for p in model.parameters())
+        states.append([*model.state_dict().values(), *update.state_dict()["velocity"]])
+    assert all(map(torch.equal, *states))
+    fresh = network()[0].bias.to(dtype)
+    assert not torch.equal(states[0][1], fresh)  # it decays
+
+
+def test_what_a_trial_left_of_a_gradient_is_not_the_next_ones() -> None:
+    update = Nesterov(model := network())
+    before = model[0].weight.detach().clone()
+    model[0].weight.grad = torch.ones_like(before)  # as of a backward that broke off
+    update.reset(momentum=0.0, decay=0.0)
+    update.rate.fill_(1.0)
+    update.step()
+    assert torch.equal(model[0].weight, before)
 
 
 def test_norms_other_than_of_batches_are_half_precision_as_their_images_are() -> None:

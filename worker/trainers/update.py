@@ -1,12 +1,14 @@
 """The update rule: SGD with Nesterov momentum and weight decay, on flat buffers.
 
-All weights of one number format lie in one buffer, their gradients in another: an update is six
-passes over it, however many layers there are. Rate, momentum and decay are numbers on the device,
-so that a captured step takes new ones without being captured anew.
+All weights of one number format lie in one buffer. The gradients come as backward makes them, and
+the decay takes them into another: five passes, of which four are one kernel however many layers
+there are. Rate, momentum and decay are numbers on the device, so that a captured step takes new
+ones without being captured anew.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,8 +24,14 @@ _SHIFT = 256.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Flat:
     weights: torch.Tensor
-    gradients: torch.Tensor
+    gradients: torch.Tensor  # with their decay
     velocity: torch.Tensor
+    # On the device and of the weights' own format: of another, a kernel would look at the formats
+    # of all that it reads, number by number.
+    momentum: torch.Tensor
+    drag: torch.Tensor  # 1 - momentum
+    decay: torch.Tensor
+    each: Sequence[tuple[nn.Parameter, torch.Tensor]]  # a weight, and its place in `gradients`
 
 
 class Nesterov:
@@ -42,33 +50,33 @@ class Nesterov:
             flat, views = _flatten(some)
             self._flats.append(flat)
             self._views += views
-        place = parameters[0].device
-        # 0-dimensional: they take no part in type promotion, so float64 costs nothing.
-        self.rate, self._momentum, self._drag, self._decay = (
-            torch.zeros((), dtype=torch.float64, device=place) for _ in range(4)
-        )
+        # Wider than a weight: a schedule's numbers, rounded when a step takes them.
+        self.rate = torch.zeros((), dtype=torch.float64, device=parameters[0].device)
 
     def reset(self, *, momentum: float, decay: float) -> None:
         """Forget what was learnt, and take another momentum and decay."""
         for flat in self._flats:
             flat.velocity.zero_()
-            flat.gradients.zero_()
-        self._momentum.fill_(momentum)
-        self._drag.fill_(1 - momentum)
-        self._decay.fill_(decay)
+            flat.momentum.fill_(momentum)
+            flat.drag.fill_(1 - momentum)
+            flat.decay.fill_(decay)
+            for weight, _ in flat.each:
+                weight.grad = None
         self.rate.zero_()
 
     def step(self) -> None:
-        """Update the weights by their gradients, which are zero afterwards."""
+        """Update the weights by their gradients, which are gone afterwards."""
         rate = self.rate * _SHIFT
         with torch.no_grad():
             for flat in self._flats:
                 w, g, v = flat.weights, flat.gradients, flat.velocity
-                g.addcmul_(w, self._decay)
-                v.addcmul_(v, self._drag, value=-1).add_(g)
-                g.addcmul_(v, self._momentum)
-                w.addcmul_(g, rate, value=-1 / _SHIFT)
-                g.zero_()
+                for weight, own in flat.each:
+                    given = own.zero_() if weight.grad is None else weight.grad
+                    torch.addcmul(given, weight, flat.decay, out=own)
+                    weight.grad = None  # backward's next ones need no zeros to be added to
+                v.addcmul_(v, flat.drag, value=-1).add_(g)
+                g.addcmul_(v, flat.momentum)
+                w.addcmul_(g, rate.to(w.dtype), value=-1 / _SHIFT)
 
     def state_dict(self) -> dict[str, list[torch.Tensor]]:
         """The velocity of each weight, in the network's order within each number format."""
@@ -93,15 +101,27 @@ def _flatten(parameters: list[nn.Parameter]) -> tuple[_Flat, list[torch.Tensor]]
     for p in parameters:
         starts.append(end)
         end += -(-p.numel() // ALIGNED) * ALIGNED
-    weights, gradients, velocity = (
-        torch.zeros(end, dtype=parameters[0].dtype, device=parameters[0].device) for _ in range(3)
-    )
+    like = parameters[0].detach()
+    weights, gradients, velocity = (like.new_zeros(end) for _ in range(3))
+    momentum, drag, decay = (like.new_zeros(()) for _ in range(3))
     for start, p in zip(starts, parameters, strict=True):
         place = _view(weights, p, start)
         place.copy_(p.detach())
-        p.data, p.grad = place, _view(gradients, p, start)
-    views = [_view(velocity, p, s) for s, p in zip(starts, parameters, strict=True)]
-    return _Flat(weights=weights, gradients=gradients, velocity=velocity), views
+        p.data, p.grad = place, None
+    views, places = (
+        [_view(flat, p, start) for p, start in zip(parameters, starts, strict=True)]
+        for flat in (velocity, gradients)
+    )
+    flat = _Flat(
+        weights=weights,
+        gradients=gradients,
+        velocity=velocity,
+        momentum=momentum,
+        drag=drag,
+        decay=decay,
+        each=list(zip(parameters, places, strict=True)),
+    )
+    return flat, views
 
 
 def _view(flat: torch.Tensor, like: torch.Tensor, start: int) -> torch.Tensor:
