@@ -111,8 +111,22 @@ def plan(place: torch.device) -> Plan:
     return Plan()
 
 
+def _odd_channels(model: nn.Module, plan: Plan) -> list[int]:
+    if not plan.fill:
+        return []
+    channels = {m.out_channels for m in model.modules() if isinstance(m, nn.Conv2d)}
+    return sorted(number for number in channels if number % plan.fill)
+
+
 def placed(model: nn.Module, place: torch.device, plan: Plan) -> nn.Module:
-    """The network there, in the plan's formats."""
+    """The network there, in the plan's formats; says it where these make it slow."""
+    if odd := _odd_channels(model, plan):
+        print(
+            f"hpq: convolutions of {', '.join(map(str, odd))} channels are right, and may be slow"
+            f" on a GPU, whose tensor cores take {plan.fill} at a time; choose multiples of"
+            f" {plan.fill}",
+            file=sys.stderr,
+        )
     layout = torch.channels_last if plan.channels_last else torch.contiguous_format
     model = model.to(place, plan.dtype, memory_format=layout)
     if plan.dtype in (torch.half, torch.bfloat16):
