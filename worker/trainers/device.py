@@ -56,21 +56,22 @@ def _pick(given: str) -> torch.device:
         return torch.device("cuda")
     if given.split(",")[0].strip() not in ("", "-1"):
         raise DeviceUnusable(
-            f"GPU {given}: torch {torch.__version__} cannot use it ({_why()}); install a torch"
-            " that fits its driver, or set CUDA_VISIBLE_DEVICES= to train on the CPU"
+            f"GPU {given}: torch {torch.__version__} cannot use it ({why_no_gpu()}); install a"
+            " torch that fits its driver, or set CUDA_VISIBLE_DEVICES= to train on the CPU"
         )
     _keep_memory()
     return torch.device("cpu")
 
 
-def _why() -> str:
+def why_no_gpu() -> str:
+    """Why torch uses none, in a few words."""
     if torch.version.cuda is None:
         return "built without CUDA"
     try:
         torch.cuda.init()
     except Exception as error:  # torch says no driver, an old one, and no such GPU in many ways
         return " ".join(str(error).split())[:200]
-    return "no GPU of this number"
+    return "it finds none"
 
 
 def _prepare_gpu(environ: Mapping[str, str]) -> None:
