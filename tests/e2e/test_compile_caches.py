@@ -29,6 +29,7 @@ def told(lab, sid: str, number: int) -> dict[str, tuple[str, str]]:
     return {words[0]: (words[1], words[2]) for words in lines if words[0] in NAMES}
 
 
+@pytest.mark.slow
 def test_every_trial_finds_what_the_ones_before_compiled_whatever_runs_it(lab) -> None:
     lab.write("train.py", COMPILES + PROGRAM)
     lab.write("compiled.py", COMPILES + TRAINER)
