@@ -46,8 +46,7 @@ RUN echo 'hpq:x:10001:10001::/cache/home:/usr/sbin/nologin' >>/etc/passwd \
  && echo /opt/hpq >"$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])')/hpq.pth"
 ENV PATH=/opt/hpq/bin:/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     USER=hpq HOME=/cache/home HPQ_HOME=/cache/hpq TMPDIR=/cache XDG_CACHE_HOME=/cache \
-    TORCH_HOME=/cache/torch TORCHINDUCTOR_CACHE_DIR=/cache/inductor TRITON_CACHE_DIR=/cache/triton \
-    CUDA_CACHE_PATH=/cache/cuda MPLCONFIGDIR=/cache/matplotlib
+    TORCH_HOME=/cache/torch CUDA_CACHE_PATH=/cache/cuda MPLCONFIGDIR=/cache/matplotlib
 WORKDIR /cache
 ENTRYPOINT ["hpq"]
 LABEL org.opencontainers.image.title=hpq \

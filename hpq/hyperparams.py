@@ -15,6 +15,8 @@ from types import MappingProxyType
 from hpq.sweep import Goal, Metric
 from hpq.trial import Json, Params
 
+TOGETHER = ("batch_size", "train_images")  # parameters whose values have to fit each other
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
@@ -55,6 +57,13 @@ class Word:
         return f"{value!r} is not one of {', '.join(self.words)}"
 
 
+def batch_problem(batch_size: float, images: float) -> str | None:
+    """What is wrong with a batch of this size out of so many images; None where one is whole."""
+    if batch_size <= images:
+        return None
+    return f"{batch_size:.0f} is more than the {images:.0f} training images"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerSpec:
     """A shipped trainer as a sweep file sees it."""
@@ -78,17 +87,36 @@ class TrainerSpec:
         known = ", ".join(self.params)
         return f"trainer {self.name} has no such parameter; {hint}it has {known}"
 
+    def misfit(self, params: Params) -> tuple[str, str] | None:
+        """A parameter that the rest of the set leaves no room for, and what is wrong with it.
+
+        None where they fit. The values are taken to be fine one by one. What fits still fits with
+        a smaller value of the first of TOGETHER, and with a larger one of the second.
+        """
+        batch_size, images = (self._number(params, name) for name in TOGETHER)
+        wrong = batch_problem(batch_size, images)
+        return (TOGETHER[0], wrong) if wrong else None
+
+    def _number(self, params: Params, name: str) -> float:
+        """The value of the set, or the default; no limit where the trainer has no such number."""
+        spec = self.params.get(name)
+        value = params.get(name, spec.default if spec else None)
+        return value if isinstance(value, int | float) else math.inf
+
     def fill(self, params: Params) -> dict[str, float | int | str]:
         """The set with defaults for what it leaves out; whole numbers as int.
 
         Raises:
-            ValueError: a parameter is unknown or out of its limits (names it).
+            ValueError: a parameter is unknown, out of its limits or does not fit the others (names
+                it).
         """
         out: dict[str, float | int | str] = {}
         for name, value in params.items():
             wrong = self.problem(name, value)
             if wrong:
                 raise ValueError(f"{name}: {wrong}")
+        if misfit := self.misfit(params):
+            raise ValueError(": ".join(misfit))
         for name, spec in self.params.items():
             value = params.get(name, spec.default)
             if isinstance(spec, Number):

@@ -63,6 +63,12 @@ class Settings:
         return "/" in self.sweep
 
     @property
+    def cache(self) -> Path:
+        """What can be made again: decoded data sets, compiled kernels. It stays until a person
+        removes it."""
+        return self.home.absolute() / "cache"
+
+    @property
     def lease_ms(self) -> int:
         """The lease in milliseconds."""
         return int(self.lease_s * 1000)
@@ -110,7 +116,7 @@ ABOUT: Mapping[str, str] = {
     "prefix": "begins the names of all keys: sweeps of one Redis apart",
     "user": "whose sweeps are mine",
     "data": "where data sets lie",
-    "home": "the private server, the code key, work directories, logs",
+    "home": "the private server, the code key, work directories, caches, logs",
     "store": "where checkpoints and artifacts go",
     "checkpoint_s": "seconds between two checkpoints of a shipped trainer",
     "queue": "the class of the workers started here",

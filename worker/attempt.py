@@ -175,7 +175,7 @@ class Attempts:
             checkpoint_s=self._settings.checkpoint_s,
             socket=place.socket,
             data=str(self._settings.data or ""),
-            cache=str(self._settings.home / "cache"),
+            cache=str(self._settings.cache),
         )
 
     def _ready(

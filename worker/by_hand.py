@@ -43,7 +43,7 @@ def main() -> None:
             out=str(here / "out"),
             checkpoint=str(checkpoints),
             data=str(settings.data or ""),
-            cache=str(settings.home / "cache"),
+            cache=str(settings.cache),
         )
         trial = Trial(run, _say, lambda: False)
         set_sink(trial.report)

@@ -38,15 +38,24 @@ _OF_A_RANK = frozenset(
     "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK OMPI_COMM_WORLD_RANK".split()
 )
 
+# Where torch.compile and Triton look for what they compiled: of the next trial, too, and kept over
+# a restart of the machine, which their own places under /tmp are not.
+_COMPILED = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+
 
 def of_runner(settings: Settings, sweep: Sweep, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a runner: no secret of hpq's, in a pod what is allowed and passed only."""
+    """The environment of a runner: no secret of hpq's, in a pod what is allowed and passed only.
+
+    What is compiled goes under HPQ_HOME, unless the user has said where.
+    """
     ours = hiding.ours(environ)
     env = {n: v for n, v in environ.items() if n not in ours | _OF_A_RANK}
     if settings.in_pod:
         passed = set(sweep.launch.pass_env) & set(settings.pass_env)
         env = {n: v for n, v in env.items() if n in POD_ALLOWED | passed}
     env["PYTHONUNBUFFERED"] = "1"
+    for name, folder in _COMPILED.items():
+        env[name] = env.get(name) or str(settings.cache / folder)
     return env
 
 

@@ -26,12 +26,17 @@ from worker.trainers.context import BadParams, DeviceUnusable, Diverged
 _OWN = Path(__file__).resolve().parent.parent  # hpq, producer and worker lie here
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning))\b.*$")
-# Not all of a GPU's memory is asked for by torch's allocator: contexts and libraries say it so.
+# Not all of a GPU's memory is asked for by torch's allocator: contexts and libraries say it so. The
+# last is of the C library, and of torch on a CPU.
 _MEMORY = re.compile(
-    r"out of memory|CUDA_ERROR_OUT_OF_MEMORY|STATUS_ALLOC_FAILED|MemoryError", re.IGNORECASE
+    r"out of memory|CUDA_ERROR_OUT_OF_MEMORY|STATUS_ALLOC_FAILED|MemoryError"
+    r"|can(?:'t|not) allocate memory",
+    re.IGNORECASE,
 )
 # A CUDA context does nothing any more after most of its errors; only a new process has another.
 _LOST_CONTEXT = re.compile(r"CUDA error|cuDNN error|CUDA driver error")
+# The worker's fault is a GPU that CUDA did not find: what a process has not found it never finds.
+_RUINOUS = frozenset({FailureKind.OUT_OF_MEMORY, FailureKind.STALLED, FailureKind.WORKER_FAULT})
 
 
 def of_exception(error: BaseException) -> Failure:
@@ -63,8 +68,7 @@ def _kind(error: BaseException) -> FailureKind:
 
 def leaves_ruins(failure: Failure) -> bool:
     """Whether nobody should train again in the process in which this happened."""
-    ruinous = failure.kind in (FailureKind.OUT_OF_MEMORY, FailureKind.STALLED)
-    return ruinous or bool(_LOST_CONTEXT.search(failure.message))
+    return failure.kind in _RUINOUS or bool(_LOST_CONTEXT.search(failure.message))
 
 
 def _innermost(error: BaseException) -> str:

@@ -134,7 +134,7 @@ def _measure(name: str, section: Section, lab: Lab, ends: float, report: Report)
 def _place(given: Given) -> torch.device:
     place = device.pick()
     if place.type != "cuda" and not given.small:
-        raise UserError("torch sees no GPU; --small tries it on a CPU")
+        raise UserError(f"no GPU: {device.why_no_gpu()}; --small tries it on a CPU")
     return place
 
 

@@ -27,6 +27,7 @@ from producer.sweepfile import (
     early,
     fit,
     listed,
+    misfits,
     parameters,
     points,
     schema,
@@ -96,6 +97,8 @@ def load(
             is_grid = spec.method == "grid"
             spec = replace(spec, points=points.read(data["points"], space, is_grid, out))
     counts.check(spec, limit, out)
+    if shipped is not None:
+        misfits.check(shipped, spec, out)
     out.check()
     return replace(spec, warnings=out.warned())
 

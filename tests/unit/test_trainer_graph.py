@@ -100,6 +100,13 @@ def test_what_a_capture_that_broke_off_holds_is_given_back(gpu: Gpu, capsys) -> 
     assert sums[2] == 4 and not torch.equal(own.model.linear.weight, model.linear.weight)
 
 
+def test_what_torch_does_not_document_is_there_in_this_torch() -> None:
+    for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
+        assert hasattr(torch._C, name)  # else a broken capture would be cleared up in silence only
+    assert hasattr(torch.Generator, "graphsafe_set_state")
+    assert isinstance(torch.cuda.default_generators, tuple)
+
+
 @pytest.mark.parametrize("batch_norm", [True, False])
 def test_between_the_draws_and_an_epochs_sums_all_lies_on_the_device(batch_norm: bool) -> None:
     """Meta tensors refuse to meet those of another device, or to be read back."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import run
 
@@ -16,10 +17,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpq.trial import FailureKind
-from worker.failures import of_exception
-from worker.trainers import digits, mnist, step
+from worker.failures import leaves_ruins, of_exception
+from worker.trainers import device, digits, mnist, step
 from worker.trainers.context import DeviceUnusable
 from worker.trainers.device import Plan, placed
+from worker.trainers.model import ResNet9
 from worker.trainers.update import Nesterov
 
 pytestmark = pytest.mark.torch
@@ -134,6 +136,47 @@ def test_norms_other_than_of_batches_are_half_precision_as_their_images_are() ->
     assert [m.weight.dtype for m in model] == [torch.half, torch.half, torch.float32]
 
 
+def test_channels_that_tensor_cores_do_not_take_whole_are_said_where_there_are_any(capsys) -> None:
+    gpu = Plan(dtype=torch.half, fill=8)
+    for width, plan in ((8, gpu), (5, Plan())):
+        placed(ResNet9(width), CPU, plan)
+    assert capsys.readouterr().err == ""
+    placed(ResNet9(5), CPU, gpu)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("hpq: convolutions of 5, 10, 20 channels are right, and may be slow on")
+    assert line.endswith("; choose multiples of 8")
+
+
+@pytest.fixture
+def picks() -> Iterator[None]:
+    """What a test makes this process see of its devices is forgotten afterwards."""
+    device._pick.cache_clear()
+    yield
+    device._pick.cache_clear()
+
+
+@pytest.mark.usefixtures("picks")
+@pytest.mark.parametrize("major", [6, 7])
+def test_a_gpu_that_is_too_old_for_torch_is_said_in_one_line(monkeypatch, major) -> None:
+    for name, answer in {
+        "is_available": True,
+        "get_device_capability": (major, 1),
+        "get_arch_list": ["sm_75", "sm_80", "sm_90a", "compute_120"],
+        "get_device_name": "GeForce GTX 1080",
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with pytest.raises(DeviceUnusable) as caught:
+        device.pick()
+    assert str(caught.value) == (
+        f"GeForce GTX 1080: compute capability {major}.1 is too old for torch {torch.__version__}"
+        " (from 7.5); install an older torch, or set CUDA_VISIBLE_DEVICES= to train on the CPU"
+    )
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)  # it is put back afterwards
+    assert device.pick().type == "cuda" and torch.backends.cudnn.benchmark
+
+
 @pytest.mark.parametrize("trainer", [digits, mnist])
 def test_images_are_normalised_in_float32_and_rounded_once(trainer) -> None:
     images = torch.arange(17 if trainer is digits else 256, dtype=torch.uint8)[:, None, None]
@@ -159,7 +202,9 @@ def test_a_gpu_that_torch_cannot_use_is_the_workers_fault_and_one_line(tmp_path:
     words = [sys.executable, "-m", "worker.trainers.digits", "--set", "epochs=1"]
     done = run(words, env=environ, capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr.startswith("loading digits\nGPU 0: torch ")
+    assert done.stderr.startswith("GPU 0: torch ")
     assert "or set CUDA_VISIBLE_DEVICES= to train on the CPU" in done.stderr
-    assert done.stderr.count("\n") == 2
-    assert of_exception(DeviceUnusable("x")).kind is FailureKind.WORKER_FAULT
+    assert done.stderr.count("\n") == 1
+    failure = of_exception(DeviceUnusable("x"))
+    assert failure.kind is FailureKind.WORKER_FAULT
+    assert leaves_ruins(failure)  # CUDA looks for devices once in a process

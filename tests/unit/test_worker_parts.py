@@ -186,6 +186,7 @@ def test_a_signal_is_named() -> None:
         (RuntimeError("boom"), FailureKind.USER_ERROR),
         (RuntimeError("CUDA error: out of memory\nCompile with …"), FailureKind.OUT_OF_MEMORY),
         (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), FailureKind.OUT_OF_MEMORY),
+        (RuntimeError("CPUAllocator: can't allocate memory: you"), FailureKind.OUT_OF_MEMORY),
     ],
 )
 def test_exceptions_have_kinds(error: Exception, kind: FailureKind) -> None:

@@ -47,7 +47,7 @@ def main(name: str, train: Trainer) -> None:
     params = dict(parser.parse_args().set)
     with one_line():
         settings = read(os.environ)
-        train(params, ByHand(data=settings.data, cache=settings.home / "cache"))
+        train(params, ByHand(data=settings.data, cache=settings.cache))
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def filled(trainer: str, params: Params) -> dict[str, float | int | str]:
     """The parameters of a shipped trainer, checked, with defaults for what is left out.
 
     Raises:
-        BadParams: a parameter is unknown or out of its limits.
+        BadParams: a parameter is unknown, out of its limits or does not fit the others.
     """
     try:
         return SHIPPED[trainer].fill(params)

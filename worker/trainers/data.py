@@ -55,6 +55,7 @@ def load(
     """
     key = (name, trial.data, train_images, test_images)
     if key not in _held:
+        device.pick()  # one that cannot be used is told before anything is decoded
         trial.phase(f"loading {name}")
         _held.clear()
         arrays = _digits(trial.cache) if name == "digits" else _found(name, trial)

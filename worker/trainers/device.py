@@ -56,21 +56,22 @@ def _pick(given: str) -> torch.device:
         return torch.device("cuda")
     if given.split(",")[0].strip() not in ("", "-1"):
         raise DeviceUnusable(
-            f"GPU {given}: torch {torch.__version__} cannot use it ({_why()}); install a torch"
-            " that fits its driver, or set CUDA_VISIBLE_DEVICES= to train on the CPU"
+            f"GPU {given}: torch {torch.__version__} cannot use it ({why_no_gpu()}); install a"
+            " torch that fits its driver, or set CUDA_VISIBLE_DEVICES= to train on the CPU"
         )
     _keep_memory()
     return torch.device("cpu")
 
 
-def _why() -> str:
+def why_no_gpu() -> str:
+    """Why torch uses none, in a few words."""
     if torch.version.cuda is None:
         return "built without CUDA"
     try:
         torch.cuda.init()
     except Exception as error:  # torch says no driver, an old one, and no such GPU in many ways
         return " ".join(str(error).split())[:200]
-    return "no GPU of this number"
+    return "it finds none"
 
 
 def _prepare_gpu(environ: Mapping[str, str]) -> None:
@@ -111,8 +112,22 @@ def plan(place: torch.device) -> Plan:
     return Plan()
 
 
+def _odd_channels(model: nn.Module, plan: Plan) -> list[int]:
+    if not plan.fill:
+        return []
+    channels = {m.out_channels for m in model.modules() if isinstance(m, nn.Conv2d)}
+    return sorted(number for number in channels if number % plan.fill)
+
+
 def placed(model: nn.Module, place: torch.device, plan: Plan) -> nn.Module:
-    """The network there, in the plan's formats."""
+    """The network there, in the plan's formats; says it where these make it slow."""
+    if odd := _odd_channels(model, plan):
+        print(
+            f"hpq: convolutions of {', '.join(map(str, odd))} channels are right, and may be slow"
+            f" on a GPU, whose tensor cores take {plan.fill} at a time; choose multiples of"
+            f" {plan.fill}",
+            file=sys.stderr,
+        )
     layout = torch.channels_last if plan.channels_last else torch.contiguous_format
     model = model.to(place, plan.dtype, memory_format=layout)
     if plan.dtype in (torch.half, torch.bfloat16):

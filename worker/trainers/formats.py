@@ -47,8 +47,12 @@ class Format:
     decode: Callable[[Files], Arrays]
 
 
+def _name(match: re.Match[str]) -> str:
+    return match[0].removeprefix("/")
+
+
 def _decode_batches(files: Files) -> Arrays:
-    batches = {match[1]: _unpickle(match[0], content) for match, content in files}
+    batches = {match[1]: _unpickle(_name(match), content) for match, content in files}
 
     def joined(names: list[str]) -> tuple[Array, Array]:
         data = np.concatenate([np.asarray(batches[n]["data"], np.uint8) for n in names])
@@ -82,7 +86,7 @@ def _decode_folders(files: Files) -> Arrays:
     splits: dict[str, list[tuple[int, str, Array]]] = {"train": [], "test": []}
     for match, content in files:
         split, name, file = match.groups()
-        splits[split].append((CIFAR10_CLASSES.index(name), file, _picture(match[0], content)))
+        splits[split].append((CIFAR10_CLASSES.index(name), file, _picture(_name(match), content)))
 
     def stacked(split: str) -> tuple[Array, Array]:
         rows = sorted(splits[split], key=lambda row: row[:2])
@@ -108,7 +112,9 @@ def _decode_idx(files: Files) -> Arrays:
     parts: dict[str, Array] = {}
     for match, content in files:
         split, kind, packed = match.groups()
-        parts[f"{split}-{kind}"] = _idx(match[0], gzip.decompress(content) if packed else content)
+        parts[f"{split}-{kind}"] = _idx(
+            _name(match), gzip.decompress(content) if packed else content
+        )
 
     def both(split: str) -> tuple[Array, Array]:
         labels = parts[f"{split}-labels-idx1"].astype(np.int64)

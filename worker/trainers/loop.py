@@ -18,6 +18,7 @@ from itertools import chain
 import torch
 from torch import nn
 
+from hpq.hyperparams import batch_problem
 from worker.trainers.checkpoint import Keeper, Kept, Progress
 from worker.trainers.context import BadParams, Diverged, TrialContext
 from worker.trainers.device import Plan
@@ -88,11 +89,9 @@ def _steps(task: Task, recipe: Recipe) -> int:
     for name in ("epochs", "batch_size"):
         if getattr(recipe, name) < 1:
             raise BadParams(f"{name}: {getattr(recipe, name)} is less than 1")
-    if steps := task.train_images // recipe.batch_size:
-        return steps
-    raise BadParams(
-        f"batch_size: {recipe.batch_size} is more than the {task.train_images} training images"
-    )
+    if wrong := batch_problem(recipe.batch_size, task.train_images):
+        raise BadParams(f"batch_size: {wrong}")
+    return task.train_images // recipe.batch_size
 
 
 def _drawn(task: Task, epoch: int) -> Iterator[Batch]:
