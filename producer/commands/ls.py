@@ -13,7 +13,7 @@ from hpq.snapshot import Unreadable
 from hpq.sweep import Sweep, SweepState
 from hpq.unreported import doubt
 from hpq.view import View
-from producer.commands.options import AsJson, WhereExpr
+from producer.commands.options import AsJson, WhereSweep
 from producer.look.out import show_json, show_table, talk
 from producer.look.records import sweep_record
 from producer.look.style import Span, Style
@@ -34,7 +34,7 @@ def ls(
     everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
     sizes: Annotated[bool, typer.Option("--size", help="About how many bytes each takes.")] = False,
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
-    where: WhereExpr = None,
+    where: WhereSweep = None,
     as_json: AsJson = False,
 ) -> None:
     """Sweeps, newest first."""
