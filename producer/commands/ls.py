@@ -54,11 +54,13 @@ def ls(
             show_json([_record(one, best, waits, took) for one in found])
         elif found:
             rows = [_row(one, best, waits, view.now_ms()) for one in found]
+            columns, rows = _with_tags(rows)
             if sizes:
+                columns = [*columns, _ABOUT]
                 rows = [
                     [*row, Span(_size(one, took))] for row, one in zip(rows, found, strict=True)
                 ]
-            show_table([*_COLUMNS, _ABOUT] if sizes else _COLUMNS, rows)
+            show_table(columns, rows)
             for line in _reasons(waits):
                 talk(line)
             for sid, words in _doubts(view, sweeps, best).items():
@@ -96,6 +98,13 @@ _COLUMNS = (
     Column(title="tags", keep=20, least=4),
 )
 _ABOUT = Column(title="about", keep=95, right=True)
+
+
+def _with_tags(rows: list[list[Span]]) -> tuple[Sequence[Column], list[list[Span]]]:
+    """The columns, and what is in them: the last one, of tags, only where a sweep has some."""
+    if any(row[-1].text for row in rows):
+        return _COLUMNS, rows
+    return _COLUMNS[:-1], [row[:-1] for row in rows]
 
 
 def _sizes(session: Session, sweeps: Sequence[Sweep]) -> dict[str, int]:
