@@ -144,6 +144,10 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
         return OutOfReach(f"{where}: {why}")
     if isinstance(error, ResponseError) and "HELLO" in str(error):  # what clients say since 6.0
         return ServerTooOld(f"{where}: this Redis is too old; hpq needs 6.2 or newer")
+    if isinstance(error, ResponseError) and "MISCONF" in str(error):
+        reason = _reason(error).partition(" script:")[0].rpartition(": ")[2]
+        line = f"the server cannot write to its disk: {reason}; make room there"
+        return OutOfReach(f"{where}: {line}")
     if isinstance(error, ResponseError) and str(error).startswith(("NOAUTH", "WRONGPASS")):
         error = AuthenticationError()
     if isinstance(error, NoPermissionError) and _WRITES.search(str(error)):

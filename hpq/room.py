@@ -1,4 +1,4 @@
-"""How full the server is. A plain read."""
+"""How full the server is, and whether its disk is. A plain read."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Room:
     used: int
     limit: int
     policy: str
+    is_kept: bool = True  # False: the disk took no write of late, and every change is refused
 
     @property
     def evicts(self) -> bool:
@@ -34,10 +35,15 @@ class Room:
 
 
 def room_of(redis: Redis) -> Room:
-    """The server's memory as it is now."""
-    memory: Any = redis.info("memory")
+    """The server's memory as it is now, and whether its last write to the disk was good."""
+    pipe = redis.pipeline(transaction=False)
+    pipe.info("memory")
+    pipe.info("persistence")
+    answers: list[Any] = pipe.execute()
+    memory, persistence = answers
     return Room(
         used=int(memory["used_memory"]) - int(memory.get("mem_not_counted_for_evict", 0)),
         limit=int(memory.get("maxmemory", 0)),
         policy=str(memory.get("maxmemory_policy", "noeviction")),
+        is_kept=persistence.get("aof_last_write_status", "ok") == "ok",
     )

@@ -6,8 +6,8 @@ nor rq; the table below is what `--help` prints.
 
 from __future__ import annotations
 
+import errno
 import importlib
-import os
 import sys
 from difflib import get_close_matches
 from typing import Any
@@ -18,6 +18,7 @@ from typer.main import get_command
 
 from hpq import __version__, hiding
 from hpq.errors import ExitCode, HpqError, UserError
+from producer.pipes import stdout_to_nobody
 
 # group → command → (module under producer.commands, one line)
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
@@ -68,6 +69,7 @@ WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items
 
 
 # What typer gives every command, too, as each is an app of its own.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _OF_HPQ_ITSELF = frozenset({"install_completion", "show_completion"})
 
 
@@ -128,10 +130,13 @@ class Lazy(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
-        except BrokenPipeError:  # `hpq results | head`: whoever read has read enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:  # `hpq results | head`
+            stdout_to_nobody()
             raise typer.Exit(int(ExitCode.DONE)) from None
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in _FULL:
+                place = f" {error.filename}" if error.filename else ""
+                error = UserError(f"cannot write{place}: {error.strerror}; make room")
             if ctx.params.get("debug") or type(error).__module__.startswith("typer"):
                 raise
             raise typer.Exit(_say(error)) from None

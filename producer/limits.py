@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 
 from hpq import wire
 from hpq.errors import UserError
-from producer.sweepfile.schema import TOP
+from producer.sweepfile.schema import MOST_PARALLEL, MOST_PRIORITY, MOST_RETRIES, TOP
+from producer.sweepfile.values import MOST_SECONDS
 
 TAG = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
 _DURATION = re.compile(r"(?P<n>\d+(?:\.\d+)?)(?P<unit>[smhd]?)\Z")
@@ -26,9 +28,10 @@ def _whole(low: int, high: int) -> Callable[[str], str]:
 
 def _seconds(text: str) -> str:
     found = _DURATION.match(text)
-    if found is None:
-        raise ValueError("a duration such as 90s, 15m or 2h (0: none)")
-    return wire.number(float(found["n"]) * _UNIT_S[found["unit"]])
+    length = float(found["n"]) * _UNIT_S[found["unit"]] if found else math.inf
+    if length > MOST_SECONDS:
+        raise ValueError("a duration such as 90s, 15m or 2h (0: none; at most a year)")
+    return wire.number(length)
 
 
 def _tags(text: str) -> str:
@@ -38,13 +41,11 @@ def _tags(text: str) -> str:
     return wire.dumps(list(dict.fromkeys(words)))
 
 
-MOST_PRIORITY = 500
-
 _KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "run_cap": ("run_cap", _whole(0, 2**31)),
-    "max_parallel": ("max_parallel", _whole(0, 1_000_000)),
+    "max_parallel": ("max_parallel", _whole(0, MOST_PARALLEL)),
     "priority": ("priority", _whole(-MOST_PRIORITY, MOST_PRIORITY)),
-    "retries": ("retries", _whole(0, 100)),
+    "retries": ("retries", _whole(0, MOST_RETRIES)),
     "timeout": ("timeout_s", _seconds),
     "stall": ("stall_s", _seconds),
     "tags": ("tags", _tags),

@@ -10,6 +10,7 @@ from producer.look.out import show_table, talk
 from producer.look.picking import pick_columns, pick_row
 from producer.look.selection import Selection
 from producer.look.trial_rows import column_names
+from producer.pipes import stdout_to_nobody
 from producer.session import Session
 from producer.where import Where
 from producer.worst import Share, value_of, worst
@@ -30,12 +31,19 @@ def picked(session: Session, it: Sweep, where: Where | None, share: Share | None
     if not left:
         talk(f"{it.id}: {_nothing(it, share)}; nothing is cancelled")
         return []
+    try:
+        _show(it, left)
+    except BrokenPipeError:  # whoever read has read enough; the cancelling was asked for
+        stdout_to_nobody()
+    return [t.id.number for t in left]
+
+
+def _show(it: Sweep, left: list[Trial]) -> None:
     rows = (pick_row(t, it, value_of(it, t)) for t in left[:_SHOWN])
     show_table(pick_columns(it), rows, explain=column_names(it))
     if len(left) > _SHOWN:
         print(f"… and {len(left) - _SHOWN} more")
     sys.stdout.flush()
-    return [t.id.number for t in left]
 
 
 def _nothing(it: Sweep, share: Share | None) -> str:

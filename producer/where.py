@@ -169,8 +169,10 @@ def _truth(node: ast.expr, lookup: Lookup) -> _Truth:
 
 def _compared(node: ast.Compare, lookup: Lookup) -> _Truth:
     left: Any = _value(node.left, lookup)
+    # Sweeps have counts that are called as states are: `state == running` means the word.
+    named = _no_names if _name(node.left) == "state" else lookup
     for sign, side in zip(node.ops, node.comparators, strict=True):
-        right: Any = _value(side, lookup, or_word=True)
+        right: Any = _value(side, named, or_word=True)
         about_nothing = isinstance(sign, ast.Eq | ast.NotEq) and _says_nothing(side)
         if (left is None or right is None or left != left) and not about_nothing:
             return None
@@ -181,6 +183,10 @@ def _compared(node: ast.Compare, lookup: Lookup) -> _Truth:
             return None
         left = right
     return True
+
+
+def _no_names(_: str) -> Json:
+    return None
 
 
 def _says_nothing(node: ast.expr) -> bool:

@@ -13,7 +13,7 @@ from hpq.snapshot import Unreadable
 from hpq.sweep import Sweep, SweepState
 from hpq.unreported import doubt
 from hpq.view import View
-from producer.commands.options import AsJson, WhereExpr
+from producer.commands.options import AsJson, WhereSweep
 from producer.look.out import show_json, show_table, talk
 from producer.look.records import sweep_record
 from producer.look.style import Span, Style
@@ -34,7 +34,7 @@ def ls(
     everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
     sizes: Annotated[bool, typer.Option("--size", help="About how many bytes each takes.")] = False,
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
-    where: WhereExpr = None,
+    where: WhereSweep = None,
     as_json: AsJson = False,
 ) -> None:
     """Sweeps, newest first."""
@@ -54,11 +54,13 @@ def ls(
             show_json([_record(one, best, waits, took) for one in found])
         elif found:
             rows = [_row(one, best, waits, view.now_ms()) for one in found]
+            columns, rows = _with_tags(rows)
             if sizes:
+                columns = [*columns, _ABOUT]
                 rows = [
                     [*row, Span(_size(one, took))] for row, one in zip(rows, found, strict=True)
                 ]
-            show_table([*_COLUMNS, _ABOUT] if sizes else _COLUMNS, rows)
+            show_table(columns, rows)
             for line in _reasons(waits):
                 talk(line)
             for sid, words in _doubts(view, sweeps, best).items():
@@ -96,6 +98,13 @@ _COLUMNS = (
     Column(title="tags", keep=20, least=4),
 )
 _ABOUT = Column(title="about", keep=95, right=True)
+
+
+def _with_tags(rows: list[list[Span]]) -> tuple[Sequence[Column], list[list[Span]]]:
+    """The columns, and what is in them: the last one, of tags, only where a sweep has some."""
+    if any(row[-1].text for row in rows):
+        return _COLUMNS, rows
+    return _COLUMNS[:-1], [row[:-1] for row in rows]
 
 
 def _sizes(session: Session, sweeps: Sequence[Sweep]) -> dict[str, int]:

@@ -55,7 +55,7 @@ _INSTEAD = {
 def manifests(
     image: Annotated[str, typer.Option(help="The workers' image.")] = "",
     namespace: Annotated[
-        str | None, typer.Option(help="Where all of it goes [default: hpq].")
+        str | None, typer.Option(help="Where all of it goes (default: hpq).")
     ] = None,
     queue: Annotated[str, typer.Option(help="The workers' class.")] = "default",
     replicas: Annotated[

@@ -46,6 +46,10 @@ Context = Annotated[
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", help="Where hpq is; without: hpq.")
 ]
+WhereSweep = Annotated[
+    str | None,
+    typer.Option("--where", metavar="EXPR", help="Only those of which it is so: 'state == held'."),
+]
 WhereExpr = Annotated[
     str | None,
     typer.Option("--where", metavar="EXPR", help="Only those of which it is so: 'lr > 0.1'."),

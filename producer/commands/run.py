@@ -43,6 +43,7 @@ from producer.local import LocalWorkers, signals_unwind
 from producer.look.outcome import exit_code
 from producer.look.summary_page import print_summary
 from producer.look.takers import why_not_taken
+from producer.look.text import trials_of
 from producer.look.watch import watch_sweep
 from producer.progress import Bar
 from producer.session import Session, open_session
@@ -139,6 +140,12 @@ def _enqueue(
         return done
     sweep = session.view.sweep(done.sid)
     if sweep.state.is_over:
+        has = f"{sweep.state.value}, {trials_of(sweep.counts.total)}"
+        print(
+            f"{sweep.id}: the same file, seed and code are there ({has}); another sweep of them"
+            f" begins; `hpq best {sweep.id}` has the winner of the first",
+            file=sys.stderr,
+        )
         return enqueue(again=True)
     _go_on(session, sweep)
     return done

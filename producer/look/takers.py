@@ -13,9 +13,16 @@ _UNWILLING = ("faulty", "stopping", "draining", "drained")
 OF_A_CLUSTER = " (this is the private Redis of this machine; a cluster's: hpq connect)"
 _ALLOW = "allow:"  # how a worker writes its HPQ_ALLOW lines among what it takes
 
+DISK_FULL = (
+    "the server cannot write to its disk and refuses every change: make room there;"
+    " training goes on, and results wait"
+)
+
 
 def why_full(room: Room | None) -> str | None:
-    """One line with the remedy where the server is full, so that no trial starts."""
+    """One line with the remedy where the server or its disk is full, so that no trial starts."""
+    if room is not None and not room.is_kept:
+        return DISK_FULL
     if room is None or not room.is_full:
         return None
     return (

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 from hpq.snapshot import Worker
 from hpq.sweep import Sweep, SweepState
-from producer.limits import MOST_PRIORITY
 from producer.look.takers import can_take
 from producer.look.text import clean
+from producer.sweepfile.schema import MOST_PRIORITY
 
 _COUNT = re.compile(r"\b\d+ queued\b")
 

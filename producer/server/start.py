@@ -126,7 +126,8 @@ def _check_host(place: ServerHome, record: Record | None) -> None:
 def answers(address: Path) -> bool:
     """Whether a server takes commands at an address; not while it still loads its data."""
     with contextlib.suppress(OSError):
-        return keeper.ask(str(address), "PING") == "+PONG"
+        # MISCONF: its disk is full; it refuses changes, and still answers who only looks.
+        return keeper.ask(str(address), "PING").startswith(("+PONG", "-MISCONF"))
     return False
 
 

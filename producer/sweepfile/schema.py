@@ -49,6 +49,10 @@ def _controller(value: Json) -> str | None:
     return "not taken: no W&B cloud chooses sets here; write {type: local}, or remove it"
 
 
+# Of a file, and of `hpq set`.
+MOST_PRIORITY = 1_000
+MOST_PARALLEL = 100_000
+MOST_RETRIES = 100
 METHODS = ("grid", "random", "bayes")
 IMPUTES = tuple(impute.value for impute in Impute)
 ANYTHING = Check(lambda _: None, {})  # checked elsewhere
@@ -78,9 +82,9 @@ TOP: Mapping[str, Check] = {
     "seed": whole(0, 2**63 - 1),
     "sampler": word(*(sampler.value for sampler in Sampler if sampler is not Sampler.RANDOM)),
     "order": word("grid", "shuffle"),
-    "priority": whole(-1000, 1000),
-    "max_parallel": whole(0, 100_000),
-    "retries": whole(0, 100),
+    "priority": whole(-MOST_PRIORITY, MOST_PRIORITY),
+    "max_parallel": whole(0, MOST_PARALLEL),
+    "retries": whole(0, MOST_RETRIES),
     "timeout": DURATION,
     "stall": DURATION,
     "keep": ANYTHING,

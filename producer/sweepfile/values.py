@@ -19,7 +19,7 @@ from producer.sweepfile.scalars import resolve
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])\Z")
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
-_MAX_S = 365 * 86_400.0
+MOST_SECONDS = 365 * 86_400.0  # of a duration
 # JSON writes NUL as an escape, after an even number of backslashes.
 _NO_ARGUMENT = re.compile(r"(?<!\\)(?:\\\\)*\\u0000|[\ud800-\udfff]")
 
@@ -136,9 +136,10 @@ def flag(value: Json) -> str | None:
 
 def duration(value: Json) -> str | None:
     """Seconds as a number, or text such as 90s, 15m, 2h; 0 for none."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_S:
-        return None
-    if isinstance(value, str) and _DURATION.match(value) and seconds(value) <= _MAX_S:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if 0 <= value <= MOST_SECONDS:
+            return None
+    elif isinstance(value, str) and _DURATION.match(value) and seconds(value) <= MOST_SECONDS:
         return None
     return f"{shown(value)} is not a duration; write seconds, or 90s, 15m, 2h (at most a year)"
 
@@ -185,7 +186,7 @@ DURATION = Check(
     duration,
     {
         "anyOf": [
-            {"type": "number", "minimum": 0, "maximum": _MAX_S},
+            {"type": "number", "minimum": 0, "maximum": MOST_SECONDS},
             {"type": "string", "pattern": "^" + _DURATION.pattern.replace(r"\Z", "$")},
         ]
     },

@@ -69,6 +69,21 @@ def test_the_workers_of_a_run_leave_an_older_sweep_alone(lab: Lab, start_run: St
     assert lab.view.sweep(older).counts.queued == 2
 
 
+def test_a_second_run_of_a_file_that_is_done_says_that_it_trains_it_again(
+    lab: Lab, start_run: StartRun
+) -> None:
+    older = enqueue_abandoned(lab)
+    lab.write("go", "")
+    assert start_run(SWEEP.format(name="twice"), "--workers", "1").wait() == 0, said(lab)
+    (first,) = {*lab.view.sweep_ids()} - {older}
+    assert "are there" not in said(lab)
+    run = start_run(SWEEP.format(name="twice"), "--workers", "1")
+    assert run.wait() == 0, said(lab)
+    assert said(lab).startswith(f"{first}: the same file, seed and code are there (finished, 3 ")
+    assert "another sweep of them begins; `hpq best twice-" in said(lab)
+    assert len(lab.view.sweep_ids()) == 3
+
+
 def test_a_worker_may_be_told_to_serve_one_sweep(lab: Lab) -> None:
     older = enqueue_abandoned(lab)
     sid = lab.steered(3, "name: mine\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -25,6 +26,26 @@ def test_only_hpq_itself_installs_completion_and_no_flag_has_a_negation(hpq: Hpq
     for command in ("watch", "ls", "retry", "enqueue"):
         shown = hpq(command, "--help").stdout
         assert "-completion" not in shown and "--no-" not in shown
+
+
+def test_a_disk_that_is_full_is_no_fault_of_hpq_s(environ: dict[str, str]) -> None:
+    with open("/dev/full", "w") as full:
+        answer = subprocess.run(
+            [sys.executable, "-m", "producer", "schema"],
+            env=environ,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert answer.returncode == 2
+    assert answer.stderr == "hpq: cannot write: No space left on device; make room\n"
+
+
+def test_a_default_stands_in_the_help_where_it_is_worked_out(hpq: Hpq) -> None:
+    assert "(default: hpq)" in " ".join(hpq("manifests", "--help").stdout.split())
+    shown = " ".join(hpq("ls", "--help").stdout.replace("│", " ").split())
+    assert "'state == held'" in shown and "'lr > 0.1'" not in shown
 
 
 def test_a_shell_completes_the_ids_of_sweeps(

@@ -18,6 +18,7 @@ from hpq.trial import Claim, TrialState
 from hpq.view import View
 from producer.auditing import hold_audit
 from producer.limits import limits
+from producer.sweepfile.schema import TOP
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
@@ -114,6 +115,19 @@ def test_a_limit_that_is_none_is_told_what_was_meant(word: str, hint: str) -> No
     with pytest.raises(UserError) as caught:
         limits([word])
     assert str(caught.value).endswith(hint)
+
+
+def test_set_takes_the_numbers_that_a_sweep_file_takes() -> None:
+    for key in ("priority", "max_parallel", "retries"):
+        schema = TOP[key].schema
+        for end in (schema["minimum"], schema["maximum"]):
+            assert limits([f"{key}={end}"]) == {key: str(end)}
+        for beyond in (int(str(schema["minimum"])) - 1, int(str(schema["maximum"])) + 1):
+            with pytest.raises(UserError, match="a whole number from"):
+                limits([f"{key}={beyond}"])
+    assert limits(["timeout=365d"]) == {"timeout_s": "31536000.0"}
+    with pytest.raises(UserError, match="at most a year"):
+        limits(["timeout=366d"])
 
 
 @pytest.mark.parametrize("word", ["run_cap=-1", "run_cap=1.5", "run_cap=", "run_cp=3"])

@@ -87,6 +87,14 @@ def test_ls_names_sweeps_newest_first(hpq: Hpq, done: Sweep, sweep_of: MakeSweep
     assert first["sweep"] == first["id"]  # as trials and `enqueue --json` call it
 
 
+def test_ls_has_a_column_of_tags_where_there_is_one(hpq: Hpq, done: Sweep) -> None:
+    assert hpq("ls").stdout.splitlines()[0].endswith("  class")
+    assert len({len(line) for line in hpq("ls", "--size").stdout.splitlines()}) == 1
+    assert hpq("set", done.id, "tags=a,b").returncode == 0
+    titles, row = hpq("ls").stdout.splitlines()
+    assert titles.endswith("  tags") and row.endswith("  a b")
+
+
 def test_ls_of_nothing_says_what_makes_a_sweep_and_prints_no_data(hpq: Hpq, redis: object) -> None:
     answer = hpq("ls")
     assert (answer.returncode, answer.stdout) == (0, "")

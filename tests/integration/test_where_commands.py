@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -54,6 +56,25 @@ def test_cancel_where_shows_what_is_meant_and_takes_only_what_is_left(
     assert store.beat(started[1], Presence(name="w1", host="h1", worker_class="default"),
                       Batch(seq=9), lease_ms=30_000).value == "stop"  # fmt: skip
     assert hold_audit(view, SID).violations == ()
+
+
+def test_a_cancel_into_a_pipe_that_nobody_reads_is_done_all_the_same(
+    environ: dict[str, str], view: View, started: list[Claim]
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)  # `hpq cancel … --yes | head`, which has read enough
+    words = ["cancel", SID, "--where", "x in [1, 2, 6]", "--yes"]
+    done = subprocess.run(
+        [sys.executable, "-m", "producer", *words],
+        env=environ,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == 0 and "2 trials are" in done.stderr
+    assert states(view) == "f r r r q c"
 
 
 def test_what_matches_nothing_cancels_nothing(hpq: Hpq, view: View, started: list[Claim]) -> None:

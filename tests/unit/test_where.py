@@ -14,7 +14,7 @@ from producer.worst import Share, worst
 
 FACTS: dict[str, Any] = {
     "lr": 0.3, "opt.name": "adam", "val/loss": 2.5, "batch-size": 64, "bn": True, "off": False,
-    "empty": None, "lambda": 1, "state": "queued",
+    "empty": None, "lambda": 1, "state": "queued", "queued": 3, "running": 2,
 }  # fmt: skip
 
 
@@ -37,6 +37,8 @@ FACTS: dict[str, Any] = {
         "lr > -1",
         "lr > lacking or bn",
         "state == queued",
+        "state in [queued, running]",  # counts of a sweep, too, have names of states
+        "state != running and running > 1",
     ],
 )
 def test_it_holds(text: str) -> None:
