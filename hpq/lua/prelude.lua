@@ -122,7 +122,7 @@ local function changing(sid, change)
   return {class, tickets(sid, class)}
 end
 
--- Where a sweep stands in its class: priority first, then age. Exact below 2^53.
+-- Where a sweep stands in its class: priority first, then age; exact to 2 ms at the highest, 1000.
 local PRIORITY = 1e13  -- ms, more than any time since 1970
 local function open(sid)
   local f = redis.call('HMGET', sweep_key(sid), 'class', 'priority', 'created_ms', 'owner')
