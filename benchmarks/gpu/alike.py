@@ -96,9 +96,11 @@ def _state(model: nn.Module) -> list[torch.Tensor]:
 
 def _batches(lab: Lab, plan: Plan, cutout: int) -> list[Batch]:
     size, train = SIZE // lab.shrink, lab.images().train
-    some = Split(images=train.images[: STEPS * size], labels=train.labels[: STEPS * size])
-    order = torch.Generator().manual_seed(0)
-    return list(augmented(some, size, cutout, plan, order))
+    draws = torch.Generator().manual_seed(0)
+    # Folders of images lie class by class: the first would all have one label, stale or not.
+    drawn = torch.randperm(len(train), generator=draws)[: STEPS * size].to(train.labels.device)
+    some = Split(images=train.images[drawn], labels=train.labels[drawn])
+    return list(augmented(some, size, cutout, plan, draws))
 
 
 def apart(ran: Ran, other: Ran) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("torch")
@@ -13,6 +15,7 @@ from benchmarks.gpu import alike, graph, steps
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, network, random_data
 from tests.unit.recorded_graph import Gpu, Graph, Recorder
 from worker.trainers import device, step
+from worker.trainers.data import DataSet, Split
 from worker.trainers.device import Plan
 from worker.trainers.update import Nesterov
 
@@ -72,6 +75,30 @@ def test_a_number_that_a_replay_keeps_from_the_first_trial_is_seen(gpu, lab, mon
         for what in ("weights", "sums")
         for number in ("momentum", "decay")
     ]
+
+
+def test_labels_that_a_replay_keeps_are_seen_on_images_that_lie_class_by_class(
+    gpu: Gpu, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Sorted(Lab):
+        def images(self) -> DataSet:
+            found = super().images()
+            order = found.train.labels.argsort(stable=True)
+            train = Split(images=found.train.images[order], labels=found.train.labels[order])
+            return replace(found, train=train)
+
+    take = step.Static.__call__
+
+    def stale(self: step.Static, batch: step.Batch, *given: torch.Tensor) -> None:
+        take(self, (batch[0], self._batch[1]), *given)
+
+    monkeypatch.setattr(step.Static, "__call__", stale)
+    folders = Sorted(data=lab.data, cache=lab.cache, place=lab.place, size=lab.size, shrink=128)
+    _, said = parted(graph._right("replayed", folders, PLAN))  # 8 images, and 10 of each class
+    assert {line.partition(" with ")[0] for line in said} == {
+        "failed: replayed, weights",
+        "failed: replayed, sums",
+    }
 
 
 def test_a_key_that_captures_anew_for_other_numbers_is_seen(gpu, lab, monkeypatch) -> None:
