@@ -6,6 +6,7 @@ Each section yields its figures as it has them and raises OutOfTime where its ti
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import mean, median
 
@@ -190,30 +191,39 @@ def parity(lab: Lab, clock: Clock, seen: dict[str, list[float]]) -> Rows:
     """Accuracies of seeds in turn, as many as there is time for; `seen` has those of earlier runs.
 
     hpq trains until it has 2.5 times as many as the article: that is where its time is worth most;
-    and it has all the time that is left once the article would not come to its end in it.
+    and it has all the time that is left where the article would not come to its end in it, as
+    far as an earlier trial of the peer tells.
     """
     ours, theirs = seen.setdefault("ours", []), seen.setdefault("theirs", [])
-    takes_s = 0.0
+    size = int(lab.params(512)["batch_size"])
     try:
         while len(theirs) < (_SEEDS if lab.shrink == 1 else 2):
+            takes_s = lab.paces[size].takes_s(lab.epochs) if size in lab.paces else 0.0
             while len(ours) < 2.5 * (len(theirs) + 1) or clock.left_s < takes_s:
                 params = lab.params(512, seed=len(ours))
                 ours.append(100 * lab.ours(params, clock).accuracy)
             params = lab.params(512, seed=1000 + len(theirs))
-            timed = lab.articles(params, clock)
-            takes_s = timed.whole_s
-            theirs.append(100 * timed.accuracy)
+            theirs.append(100 * lab.articles(params, clock).accuracy)
     except OutOfTime:
         pass
-    if not ours or not theirs:
+    if not ours:
         raise OutOfTime
     own = Figure(what=f"parity: hpq, {len(ours)} seeds", unit="%", values=ours, more_is_better=True)
     yield own
-    yield own.peer(f"parity: {lab.peer}, {len(theirs)} seeds", theirs)
-    if min(len(ours), len(theirs)) > 1:
-        middle, half = interval(ours, theirs)
-        yield Figure(
-            what=f"parity: difference of means, 90 % interval ± {half:.3f}, to lie within ± 0.15",
-            unit="points",
-            values=[middle],
-        )
+    if theirs:
+        yield own.peer(f"parity: {lab.peer}, {len(theirs)} seeds", theirs)
+    yield _difference(ours, theirs)
+
+
+def _difference(ours: Sequence[float], theirs: Sequence[float]) -> Figure | str:
+    if min(len(ours), len(theirs)) < 2:
+        counts = f"{len(ours)} and {len(theirs)} seeds"
+        return f"parity: no interval of {counts}, it takes two of each: --parity-from goes on"
+    middle, half = interval(ours, theirs)
+    return Figure(
+        what=f"parity: difference of means {middle:+.3f}, 90 % interval ± {half:.3f}: the end that"
+        " is farther from 0",
+        unit="points",
+        values=[abs(middle) + half],
+        target=0.15,
+    )

@@ -95,6 +95,18 @@ class Timed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pace:
+    """What a trial of the peer takes: seconds before its first epoch, and of each."""
+
+    before_s: float
+    epoch_s: float
+
+    def takes_s(self, epochs: int) -> float:
+        """Of a trial of so many epochs."""
+        return self.before_s + epochs * self.epoch_s
+
+
+@dataclass(frozen=True, kw_only=True)
 class Lab:
     """Where everything is measured, and on what: `size` makes it small for a CPU."""
 
@@ -104,6 +116,7 @@ class Lab:
     size: Mapping[str, Any]  # width, images, epochs of a whole trial
     shrink: int = 1  # what batch sizes are divided by
     upstream: Upstream | None = None  # the article's published code, where it was given
+    paces: dict[int, Pace] = field(default_factory=dict)  # of the peer, by batch size, as measured
 
     @property
     def peer(self) -> str:
@@ -157,7 +170,7 @@ class Lab:
         def hear(row: Row) -> None:
             rows.append(row)
             if len(rows) == most or (
-                clock.left_s < 0 and 1 < len(rows) and most < params["epochs"]
+                clock.left_s < 0 and len(rows) > 1 and most < params["epochs"]
             ):
                 raise _Enough
             if clock.left_s < 0:
@@ -175,11 +188,13 @@ class Lab:
         # torch's first optimizer imports its compiler, where a cycle of frames holds their network.
         gc.collect()
         seconds = [row["epoch/time"] for row in rows]
-        return Timed(
-            whole_s=whole_s,
-            epochs_s=seconds[1:] or seconds,
-            accuracy=rows[-1]["test/acc"],
+        found = Timed(
+            whole_s=whole_s, epochs_s=seconds[1:] or seconds, accuracy=rows[-1]["test/acc"]
         )
+        self.paces[params["batch_size"]] = Pace(
+            before_s=max(0.0, whole_s - sum(seconds)), epoch_s=found.epoch_s
+        )
+        return found
 
     def arrays(self) -> dict[str, article.Array]:
         """The images and labels as the article's way takes them."""

@@ -20,12 +20,12 @@ pytest.importorskip("torch")
 import torch
 
 from benchmarks.figures import Figure
-from benchmarks.gpu.__main__ import Section, _measure, plan
+from benchmarks.gpu.__main__ import Section, _measure, chosen, kept_s, plan
 from benchmarks.gpu.arguments import arguments
 from benchmarks.gpu.arithmetic import interval, training_flop
 from benchmarks.gpu.report import Report
 from benchmarks.gpu.sections import parity
-from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, Timed
+from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Pace, Rows, Timed
 from hpq.errors import UserError
 
 pytestmark = pytest.mark.torch
@@ -274,32 +274,96 @@ def test_parity_goes_on_with_the_seeds_of_a_run_like_it(tmp_path: Path) -> None:
     assert said.splitlines()[-1].startswith(f"benchmarks.gpu: --parity-from {first}: its size: ")
 
 
-def test_time_that_is_too_short_for_the_article_is_hpqs(tmp_path: Path) -> None:
-    @dataclass(kw_only=True)
-    class Watch(Clock):
-        now: float = 0.0
+@dataclass(kw_only=True)
+class Watch(Clock):
+    """A clock that goes on as trials take time."""
 
-        @property
-        def left_s(self) -> float:
-            return self.until - self.now
+    now: float = 0.0
 
-        def goes_on(self, seconds: float) -> Timed:
-            self.now += seconds
-            if self.left_s < 0:
-                raise OutOfTime
-            return Timed(whole_s=seconds, epochs_s=[seconds], accuracy=0.9)
+    @property
+    def left_s(self) -> float:
+        return self.until - self.now
 
-    class Counting(Lab):
-        def ours(self, params: object, clock: Watch) -> Timed:
-            return clock.goes_on(7)
+    def goes_on(self, seconds: float) -> Timed:
+        self.now += seconds
+        if self.left_s < 0:
+            raise OutOfTime
+        return Timed(whole_s=seconds, epochs_s=[seconds / 24], accuracy=0.9)
 
-        def articles(self, params: object, clock: Watch) -> Timed:
-            return clock.goes_on(60)
 
-    lab = Counting(data=tmp_path, cache=tmp_path, place=torch.device("cpu"), size={"epochs": 24})
+class Counting(Lab):
+    """A trial of hpq takes 7 s, one of the peer 60."""
+
+    def ours(self, params: object, clock: Watch) -> Timed:
+        return clock.goes_on(7)
+
+    def articles(self, params: object, clock: Watch) -> Timed:
+        self.paces[512] = Pace(before_s=0.0, epoch_s=2.5)
+        return clock.goes_on(60)
+
+
+def accuracies(tmp_path: Path, until: float, **peer: float) -> tuple[int, int, list[str]]:
+    """How many seeds of each there are at the end, and the rows."""
+    size = {"epochs": 24, "train_images": 50_000}
+    lab = Counting(data=tmp_path, cache=tmp_path, place=torch.device("cpu"), size=size)
+    if peer:
+        lab.paces[512] = Pace(**peer)
     seen: dict[str, list[float]] = {}
-    list(parity(lab, Watch(until=200.0), seen))  # 2 of 60 s and 11 of 7 s, with 3 s left
-    assert (len(seen["ours"]), len(seen["theirs"])) == (11, 2)
+    rows = list(parity(lab, Watch(until=until), seen))
+    said = [row.what if isinstance(row, Figure) else row for row in rows]
+    return len(seen["ours"]), len(seen["theirs"]), said
+
+
+def test_time_that_is_too_short_for_the_article_is_hpqs(tmp_path: Path) -> None:
+    ours, theirs, said = accuracies(tmp_path, 200.0)  # 2 of 60 s and 11 of 7 s, with 3 s left
+    assert (ours, theirs) == (11, 2)
+    assert [line.partition(":")[2].partition(",")[0] for line in said] == [
+        " hpq", " the article's way", " difference of means +0.000",
+    ]  # fmt: skip
+
+
+def test_a_trial_of_the_article_that_would_not_end_is_not_begun(tmp_path: Path) -> None:
+    # As an earlier section found it: 10 s before its first epoch, 24 of 2.5 s.
+    pace = {"before_s": 10.0, "epoch_s": 2.5}
+    ours, theirs, said = accuracies(tmp_path, 90.0, **pace)
+    assert (ours, theirs) == (12, 0)
+    assert said == [
+        "parity: hpq, 12 seeds",
+        "parity: no interval of 12 and 0 seeds, it takes two of each: --parity-from goes on",
+    ]
+    assert accuracies(tmp_path, 92.0, **pace)[:2] == (4, 1)  # 21 s, 70 s at most; 60 in fact
+
+
+def test_what_an_epoch_of_the_article_takes_is_kept_for_parity(tmp_path: Path) -> None:
+    clock = Clock()
+    lab = peer(tmp_path, clock, epochs=99)
+    lab.articles({"epochs": 24, "batch_size": 512}, clock, most=3)
+    assert lab.paces[512].epoch_s == 4.5  # of 3, 4 and 5 s, the first left out
+    assert lab.paces[512].before_s == 0.0  # nothing but its epochs; never less
+
+
+def test_each_section_leaves_the_later_ones_the_least_that_they_take(tmp_path: Path) -> None:
+    lab = Lab(data=tmp_path, cache=tmp_path, place=torch.device("cpu"), size={})
+    report = Report(about={}, parity={}, out=tmp_path)
+    left: list[float] = []
+
+    def looks(lab: Lab, clock: Clock) -> Rows:
+        left.append(clock.left_s)
+        yield "seen"
+
+    section = Section(what="it", least_s=20, most_s=60, measure=looks)
+    now = time.perf_counter()
+    for ends, later_s in ((now + 100, 0.0), (now + 100, 70.0), (now + 100, 95.0)):
+        _measure("A", section, lab, ends, report, later_s)
+    assert left == [pytest.approx(least, abs=2) for least in (60, 30, 20)]
+
+
+def test_the_default_run_keeps_the_time_for_a_trial_of_the_article(tmp_path: Path) -> None:
+    every = plan({})
+    usual = chosen(every, [])
+    assert "G8c" not in usual and chosen(every, ["G8c", "G1"]) == ["G8c", "G1"]
+    assert usual[-1] == "parity" and kept_s(every, ["parity"]) == 120
+    assert kept_s(every, usual) <= 9 * 60 - 60  # imports, images, and what cannot be cut short
 
 
 @dataclass(frozen=True, kw_only=True)
