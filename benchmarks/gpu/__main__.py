@@ -35,7 +35,7 @@ from worker.trainers.step import forget
 FULL = {"width": 64, "epochs": 24, "train_images": 50_000, "test_images": 10_000}
 SMALL = {"width": 4, "epochs": 3, "train_images": 100, "test_images": 20}
 SHRINK = 16  # batches of a small run
-# Sections leave the later ones their `least_s`; these more, to come to the end of what they are for:
+# Sections leave the later ones their `least_s`; these more, to come to an end worth having:
 # the sixteen sets; one trial of the peer, 24 epochs long, with the seeds of hpq beside it.
 _KEPT_S = {"G3": 130.0, "parity": 120.0}
 _GRACE_S = 25.0  # for what cannot be cut short; then the run is ended, and shows where it stood
@@ -63,8 +63,8 @@ def plan(seen: dict[str, list[float]]) -> dict[str, Section]:
 
     return {
         "graph": section("the captured step: right, and clean", 30, 75, graph.captured_step),
-        "G1": section("a trial at batch 512", 30, 60, partial(_whole, "G1", 512, 12)),
-        "G2": section("a trial at batch 128", 35, 80, partial(_whole, "G2", 128, 15)),
+        "G1": section("a trial at batch 512", 30, 60, partial(_whole, "G1", 512, 12, 6)),
+        "G2": section("a trial at batch 128", 35, 80, partial(_whole, "G2", 128, 15, None)),
         "G7": section("a trial that diverges", 8, 15, sections.diverge),
         "G3": section("sixteen sets in a runner, gaps, starts", 40, 190, sweep.in_a_runner),
         "G8": section("each technique on top of the last", 20, 60, partial(_ablation, 512)),
@@ -89,8 +89,10 @@ def kept_s(every: Mapping[str, Section], later: Iterable[str]) -> float:
     return sum(_KEPT_S.get(name, every[name].least_s) for name in later)
 
 
-def _whole(name: str, size: int, target: float, lab: Lab, clock: Clock) -> Rows:
-    return sections.whole(lab, clock, name, size, target)
+def _whole(
+    name: str, size: int, target: float, times: float | None, lab: Lab, clock: Clock
+) -> Rows:
+    return sections.whole(lab, clock, name, size, target, times)
 
 
 def _ablation(size: int, lab: Lab, clock: Clock) -> Rows:

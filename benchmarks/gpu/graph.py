@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +17,8 @@ import torch
 from benchmarks.figures import Figure
 from benchmarks.gpu import alike
 from benchmarks.gpu.alike import SETS, STEPS, USUAL
-from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, reason
+from benchmarks.gpu.elsewhere import elsewhere
+from benchmarks.gpu.trials import FAILED, Clock, Lab, OutOfTime, Rows, reason
 from worker.trainers import device
 from worker.trainers.device import Plan, placed
 from worker.trainers.model import mnist_net
@@ -31,6 +32,7 @@ from worker.trainers.step import bench, forget, is_captured
 # another order of a batch's images makes is allowed.
 _MOST = {torch.float64: 1e-4, torch.half: 5.0}  # % of what the steps changed, or twice the order's
 _OF_SUMS = {torch.float64: 1e-4, torch.half: 2.0}  # % of the loss; of the images, for hits
+_APART_S = 45.0  # of a process of its own, which starts torch and CUDA anew
 _KEPT_MIB = 32.0  # what may stay reserved: a block of the allocator's, not the memory of a step
 
 
@@ -39,21 +41,25 @@ def captured_step(lab: Lab, clock: Clock) -> Rows:
     if lab.place.type != "cuda":
         yield "nothing is captured here: this section needs CUDA"
         return
-    yield from checked(lab, clock, device.plan(lab.place))
+    plan = device.plan(lab.place)
+    yield from checked(lab, clock, plan)
+    if clock.left_s < _APART_S / 2:
+        raise OutOfTime("no time for a capture that breaks off")
+    # Its clean-up goes below torch's documented calls: should it fail, then not in the process
+    # that measures all that follows.
+    alone = replace(lab, upstream=None)
+    limit_s = min(_APART_S, clock.left_s)
+    yield from elsewhere("a capture that breaks off", broken_off, alone, plan, limit_s=limit_s)
 
 
 def checked(lab: Lab, clock: Clock, plan: Plan) -> Rows:
-    """All of it. What fails does not keep the rest from being looked at."""
-    was = torch.backends.cudnn.deterministic
-    torch.backends.cudnn.deterministic = True
-    try:
-        _use(lab, plan)
-        used = _memory()
+    """All but a capture that breaks off. What fails does not keep the rest from a look."""
+    with _repeating():
+        used = _use(lab, plan)
         wide = replace(plan, dtype=torch.float64, channels_last=False)  # as CUDA has it for float64
         for check in (
             partial(_right, "in float64", replace(lab, shrink=8 * lab.shrink), wide),
             partial(_right, "as trials compute", lab, plan),
-            partial(_broken_off, lab, plan, used),
             partial(_given_back, lab, plan, used),
         ):
             if clock.left_s < 0:
@@ -61,18 +67,27 @@ def checked(lab: Lab, clock: Clock, plan: Plan) -> Rows:
             try:
                 yield from check()
             except Exception as error:
-                yield f"failed: {reason(error)}"
+                yield f"{FAILED}{reason(error)}"
             forget()
+
+
+@contextmanager
+def _repeating() -> Iterator[None]:
+    was = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    try:
+        yield
     finally:
         torch.backends.cudnn.deterministic = was
 
 
-def _use(lab: Lab, plan: Plan) -> None:
+def _use(lab: Lab, plan: Plan) -> float:
     # What libraries keep once they have been used is no capture's.
     with redirect_stderr(io.StringIO()):  # it is said where it is looked at
         alike.few(lab, plan, USUAL, "first")
     alike.few(lab, plan, USUAL, None)
     forget()
+    return _memory()
 
 
 def _right(how: str, lab: Lab, plan: Plan) -> Rows:
@@ -115,6 +130,12 @@ def _right(how: str, lab: Lab, plan: Plan) -> Rows:
 def _most(lab: Lab, plan: Plan, plain: alike.Ran) -> float:
     mixed = alike.few(lab, plan, USUAL, None, mixed=True)
     return max(_MOST[plan.dtype], 2 * alike.apart(mixed, plain))
+
+
+def broken_off(lab: Lab, plan: Plan) -> Rows:
+    """A capture that breaks off, and what comes after it."""
+    with _repeating():
+        yield from _broken_off(lab, plan, _use(lab, plan))
 
 
 def _broken_off(lab: Lab, plan: Plan, used: float) -> Rows:
@@ -209,8 +230,9 @@ def _dropped(lab: Lab, plan: Plan) -> list[str]:
 
 
 def _memory() -> float:
-    """What torch has reserved of the device, in MiB."""
+    """What torch has reserved of the device and cannot give back, in MiB."""
     if not torch.cuda.is_available():
         return 0.0
     torch.cuda.synchronize()
+    torch.cuda.empty_cache()  # what it keeps for later is no step's
     return torch.cuda.memory_reserved() / 2**20

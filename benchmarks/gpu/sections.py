@@ -35,8 +35,13 @@ def utilisation(lab: Lab, epoch_s: float) -> str:
     return f"MFU {training_flop(int(lab.size['width'])) * images / epoch_s / most:.1%}"
 
 
-def whole(lab: Lab, clock: Clock, name: str, batch_size: int, target: float) -> Rows:
-    """The best set at a batch size, all epochs, an evaluation after each; the article's beside."""
+def whole(
+    lab: Lab, clock: Clock, name: str, batch_size: int, target: float, times: float | None = None
+) -> Rows:
+    """The best set at a batch size, all epochs, an evaluation after each; the article's beside.
+
+    `target` is in seconds, `times` what the article's are to be of them.
+    """
     params, gpu = lab.params(batch_size), lab.place.type == "cuda"
     cold = lab.ours({**params, "epochs": 1}, clock)
     if gpu and not is_captured():
@@ -77,6 +82,13 @@ def whole(lab: Lab, clock: Clock, name: str, batch_size: int, target: float) -> 
     seconds = [lab.epochs * s for s in theirs.epochs_s]
     mfu = utilisation(lab, theirs.epoch_s)
     yield ours.peer(f"{name} {lab.peer}, {len(seconds)} epochs scaled up, {mfu}", seconds)
+    yield Figure(
+        what=f"{name} hpq, times as fast as {lab.peer}",
+        unit="×",
+        values=[s / ours.median for s in seconds],
+        target=times,
+        more_is_better=True,
+    )
 
 
 def diverge(lab: Lab, clock: Clock) -> Rows:

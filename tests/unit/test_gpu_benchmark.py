@@ -22,9 +22,9 @@ import torch
 from benchmarks.figures import Figure
 from benchmarks.gpu.__main__ import Section, _measure, chosen, kept_s, plan
 from benchmarks.gpu.arguments import arguments
-from benchmarks.gpu.arithmetic import interval, training_flop
+from benchmarks.gpu.arithmetic import _student, interval, training_flop
 from benchmarks.gpu.report import Report
-from benchmarks.gpu.sections import parity
+from benchmarks.gpu.sections import _difference, parity
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Pace, Rows, Timed
 from hpq.errors import UserError
 
@@ -83,8 +83,10 @@ def test_it_measures_without_redis_or_rq(tmp_path: Path) -> None:
     assert code == 0, said
     found = json.loads((out / "gpu.json").read_text("utf-8"))
     assert [row["what"].split(",")[0] for row in found["benchmarks"]["G1"]] == [
-        "G1 hpq", "G1 hpq", "G1 hpq", "G1 the article's way",
+        "G1 hpq", "G1 hpq", "G1 hpq", "G1 the article's way", "G1 hpq",
     ]  # fmt: skip
+    last = found["benchmarks"]["G1"][-1]
+    assert (last["unit"], last["target"], last["over"]) == ("×", 6, last["median"] < 6)
     assert found["notes"] == {}
     tables = (out / "gpu.md").read_text("utf-8")
     assert "**G1**: a trial at batch 512 (" in tables and "**G7**: " in tables
@@ -416,5 +418,13 @@ def test_the_interval_of_two_means_is_welchs() -> None:
     # scipy.stats.ttest_ind(…, equal_var=False).confidence_interval(0.9)
     middle, half = interval([94.1, 94.3, 94.0, 94.2], [94.0, 94.2, 93.9])
     assert middle == pytest.approx(0.116667, abs=1e-5)
-    assert half == pytest.approx(0.23368, rel=0.01)  # of 5 degrees of freedom
+    assert half == pytest.approx(0.23368, rel=1e-3)  # of 5 degrees of freedom
     assert interval([10.0, 10.0], [10.0, 10.0]) == (0.0, 0.0)
+    for freedom, quantile in ((1, 6.3138), (2, 2.9200), (3.5, 2.2224), (48, 1.6772)):
+        assert _student(freedom) == pytest.approx(quantile, rel=1e-3)
+
+
+def test_a_difference_whose_interval_leaves_its_bounds_is_marked() -> None:
+    for ours, over in (([94.0, 94.05, 94.1], False), ([94.2, 94.25, 94.3], True)):
+        row = _difference(ours, [94.0, 94.05, 94.1])
+        assert isinstance(row, Figure) and row.is_over is over

@@ -39,7 +39,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 def checked(lab: Lab) -> tuple[list[Figure], list[str]]:
-    return parted(graph.checked(lab, Clock(), PLAN))
+    return parted(row for rows in both(lab) for row in rows)
+
+
+def both(lab: Lab) -> tuple[Rows, Rows]:
+    return graph.checked(lab, Clock(), PLAN), graph.broken_off(lab, PLAN)
 
 
 def parted(found: Rows) -> tuple[list[Figure], list[str]]:
@@ -54,8 +58,8 @@ def test_a_capture_that_is_right_and_clean_passes_every_check(gpu: Gpu, lab: Lab
     assert list(apart.values) == [0.0] * 6 == list(sums.values)  # recorded: bit for bit
     assert noise.values == [0.0] and told.median > 10
     assert not any(figure.is_over for figure in figures)
-    # first, in float64, as trials compute, after the break, one with dropout, given back
-    assert (gpu.graphs, len(gpu.ended)) == (6, 1)
+    # first, in float64, as trials compute, given back; first, after the break, one with dropout
+    assert (gpu.graphs, len(gpu.ended)) == (7, 1)
     assert not step._kept
 
 
@@ -156,12 +160,21 @@ def test_memory_that_stays_reserved_is_seen(gpu, lab, monkeypatch) -> None:
     ]
 
 
+def test_blocks_that_torch_keeps_for_later_are_no_memory_of_a_step(monkeypatch) -> None:
+    reserved = [96 * 2**20, 32 * 2**20]  # before and after those that are free are given back
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: reserved.pop(0))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: reserved[0])
+    assert graph._memory() == 32
+
+
 def test_what_raises_is_said_and_the_next_check_begins(gpu, lab, monkeypatch) -> None:
     def breaks(*given: object) -> None:
         raise RuntimeError("CUDA error: an illegal\n instruction")
 
     monkeypatch.setattr(alike, "told_apart", breaks)
-    figures, said = checked(lab)
+    figures, said = parted(graph.checked(lab, Clock(), PLAN))
     assert said == ["failed: RuntimeError: CUDA error: an illegal instruction"] * 2
     assert figures[-1].what == "still reserved once a captured step is forgotten"
 
