@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from worker.trainers.broken_capture import clear_up
 from worker.trainers.context import BadParams
 from worker.trainers.device import Plan
 from worker.trainers.update import Nesterov
@@ -120,9 +121,11 @@ class Static:
                     graph, pool=pool, stream=stream, capture_error_mode="thread_local"
                 ):
                     self._run()
-        except Exception:
+        except Exception as error:
             if began:
-                _clear_up(pool)
+                self._model.zero_grad(set_to_none=True)  # they lie in the capture's memory
+                clear_up(graph, pool, error)
+                _kept.clear()  # of no use any more, as clear_up says
             raise
         finally:  # also of a capture that broke off: its warm-ups wrote the weights on that stream
             torch.cuda.current_stream().wait_stream(stream)
@@ -138,21 +141,6 @@ def _form(tensor: torch.Tensor) -> str:
 def _side_stream() -> torch.cuda.Stream:
     # One for all captures: cuBLAS keeps a workspace for each stream that it has seen.
     return torch.cuda.Stream()
-
-
-def _clear_up(pool: tuple[int, int]) -> None:
-    """Take back what a capture that broke off leaves behind; torch does so for one that ends.
-
-    Its memory would stay taken and its generator refuse to draw: the next trial could not begin.
-    """
-    place = torch.cuda.current_device()
-    with suppress(Exception):  # it ended after all, and torch has done so
-        torch._C._cuda_endAllocateToPool(place, pool)
-        torch._C._cuda_releasePool(place, pool)
-    # The steps kept so far draw from the generator's former state, which nobody seeds any more.
-    _kept.clear()
-    generator = torch.cuda.default_generators[place]
-    generator.graphsafe_set_state(torch.Generator(torch.device("cuda", place)))
 
 
 def eager(model: nn.Module, update: Nesterov, smoothing: float = 0.0) -> Take:
