@@ -170,13 +170,18 @@ def bench(
 ) -> Bench:
     """A bench with the weights of `model`: the one kept for this key, else `model`'s own.
 
-    `like` is a batch as all will be. Without a key nothing is captured or kept.
+    `like` is a batch as all will be. Without a key nothing is captured or kept. Networks that print
+    otherwise (a width, a dropout) are others, also where the key does not say so.
+
+    Raises:
+        BadParams: the key is none of a dictionary.
     """
+    _check_hashable(key)  # on every device: a key that fails on a GPU alone is found too late
     if key is None or not plan.graph:
         update = Nesterov(model)
         take = eager(_compiled(model, plan), update, smoothing)
         return Bench(model=model, update=update, take=take)
-    key = key, tuple(map(_form, like)), plan, smoothing
+    key = key, repr(model), tuple(map(_form, like)), plan, smoothing
     if key not in _kept:
         while len(_kept) >= KEPT:
             _kept.popitem(last=False)
@@ -194,6 +199,13 @@ def bench(
     found = _kept[key]
     found.model.load_state_dict(model.state_dict())
     return found
+
+
+def _check_hashable(key: Hashable) -> None:
+    try:
+        hash(key)
+    except TypeError as error:
+        raise BadParams(f"key: {error}; make it of names, numbers and tuples") from None
 
 
 def is_captured() -> bool:
