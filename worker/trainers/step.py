@@ -62,6 +62,7 @@ class Static:
         self._batch = like[0].clone(), like[1].clone()
         self._sums = torch.zeros(3, dtype=torch.float64, device=like[1].device)
         self._replay: Callable[[], None] | None = None
+        self.why = "nothing was captured"  # that each kernel is launched by itself
 
     @property
     def is_captured(self) -> bool:
@@ -103,8 +104,8 @@ class Static:
             raise
         except Exception as error:  # whatever kept it from being captured, eager steps are right
             self._model = getattr(self._model, "_orig_mod", self._model)  # nor is it compiled
-            why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            print(f"hpq: no CUDA graph, steps are launched singly: {why}", file=sys.stderr)
+            self.why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            print(f"hpq: no CUDA graph, steps are launched singly: {self.why}", file=sys.stderr)
 
     def _captured(self) -> Callable[[], None]:
         self._model.train()
@@ -210,8 +211,15 @@ def _check_hashable(key: Hashable) -> None:
 
 def is_captured() -> bool:
     """Whether the step that was used last is a CUDA graph."""
+    return not why_not_captured()
+
+
+def why_not_captured() -> str:
+    """Why the step that was used last is no CUDA graph; "" where it is one."""
     last = next(reversed(_kept.values()), None)
-    return last is not None and isinstance(last.take, Static) and last.take.is_captured
+    if last is None or not isinstance(last.take, Static):
+        return "no step is kept"
+    return "" if last.take.is_captured else last.take.why
 
 
 def forget() -> None:
