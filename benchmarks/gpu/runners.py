@@ -46,14 +46,9 @@ class Ran:
     def first_epoch(self) -> float:
         """When its first epoch began, with its images' augmentation: the first report, less that.
 
-        The first step is as much later as the augmentation takes.
+        The first step is as much later as the augmentation takes. Only of one that has reported.
         """
-        return self.at[0] - self.first_s if self.at else self.sent
-
-    @property
-    def last(self) -> float:
-        """The moment of its last report."""
-        return self.at[-1] if self.at else self.ended
+        return self.at[0] - self.first_s
 
 
 class Warm:
