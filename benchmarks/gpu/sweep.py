@@ -60,7 +60,7 @@ def in_a_runner(lab: Lab, clock: Clock) -> Rows:
 def _sets(lab: Lab, count: int, ran: list[Ran], whole_s: float) -> Rows:
     """G3 of the sets that ran; where some did not, they are held to the target scaled up."""
     if early := sum(len(r.at) < lab.epochs for r in ran):
-        yield f"{early} of these sets diverged, which took less"
+        yield f"{early} of these sets diverged and took less time"
     # With the start, the captures and the gaps; an epoch that diverged is one too.
     mfu = utilisation(lab, whole_s / sum(len(r.at) or 1 for r in ran))
     best = max(r.accuracy for r in ran)

@@ -140,14 +140,14 @@ def test_a_set_without_a_report_makes_no_gap_and_no_start(there: Runners) -> Non
     assert [f.what for f in figures if f.what.startswith("G5 ")] == [
         "G5 process start to first epoch, data decoded"
     ]
-    assert said == ["2 of these sets diverged, which took less"]
+    assert said == ["2 of these sets diverged and took less time"]
 
 
 def test_sets_that_all_diverge_at_once_are_a_sweep_still(there: Runners) -> None:
     there.silent = tuple(range(100))
     figures, said, _ = cut(sweep.in_a_runner(LAB, share()))
     assert [f.what[:2] for f in figures] == ["G3"]
-    assert said == ["16 of these sets diverged, which took less"]
+    assert said == ["16 of these sets diverged and took less time"]
     assert list(sweep.sharing(LAB, Clock())) == [
         f"batch {size}, {count} at once: failed: RuntimeError: it diverged"
         for count in (1, 2, 4) for size in (128, 512)
