@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime
 from hpq.trial import FailureKind, Json
+from worker import devices
 from worker.child import Child, RunnerKey
 from worker.messages import Lines, Run, read_message
 
@@ -56,7 +57,12 @@ class Warm:
 
     def __init__(self, lab: Lab, sharing: int) -> None:
         self._lab, self._lines, self._number = lab, Lines(), 0
-        env = {**os.environ, "HPQ_TRIALS_PER_GPU": str(sharing), "PYTHONUNBUFFERED": "1"}
+        env = {
+            **os.environ,
+            "HPQ_TRIALS_PER_GPU": str(sharing),
+            "OMP_NUM_THREADS": devices.threads(sharing, os.environ),
+            "PYTHONUNBUFFERED": "1",
+        }
         self.started = time.perf_counter()
         self._child = Child(RunnerKey(trainer="cifar10", code="", code_dir=""), env, str(ROOT))
         self.now = Ran(sent=0.0)

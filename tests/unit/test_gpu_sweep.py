@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +18,8 @@ import torch
 from benchmarks.figures import Figure
 from benchmarks.gpu import sections, steps, sweep
 from benchmarks.gpu.__main__ import FULL, plan
-from benchmarks.gpu.runners import Ran
-from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, Timed, random_data
+from benchmarks.gpu.runners import Ran, runners
+from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, Timed
 
 pytestmark = pytest.mark.torch
 LAB = Lab(data=Path(), cache=Path(), place=torch.device("cpu"), size=FULL)
@@ -174,6 +175,17 @@ def test_where_one_alone_failed_no_ratio_is_said(there: Runners) -> None:
     ]
 
 
+def test_runners_that_share_a_gpu_share_its_cores_as_a_workers_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with runners(LAB, 2) as some:
+        for runner in some:
+            environ = Path(f"/proc/{runner._child._process.pid}/environ").read_text().split("\0")
+            assert f"OMP_NUM_THREADS={max(1, len(os.sched_getaffinity(0)) // 2)}" in environ
+            assert "HPQ_TRIALS_PER_GPU=2" in environ
+
+
 def test_the_memory_of_trials_at_once_is_what_the_gpu_has_less(
     there: Runners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,25 +219,21 @@ def test_a_technique_after_one_that_failed_has_no_one_before_it(
     assert [f.what.endswith("the one before") for f in figures] == [False, False, True, True, True]
 
 
+@pytest.mark.parametrize(
+    ("calls", "values"),
+    [(3 + 9, [3, 3, 3]), (3 + 7, [3, 2, 2]), (3 + 1, [1]), (3, []), (2, [])],
+)
 def test_a_step_that_is_not_taken_apart_to_its_end_leaves_the_rounds_that_were(
-    tmp_path: Path,
+    calls: int, values: list[int]
 ) -> None:
-    @dataclass(kw_only=True)
-    class Reads(Clock):
-        left: int
+    left = iter(range(calls))
 
-        @property
-        def left_s(self) -> float:
-            self.left -= 1
-            return self.left
+    def call() -> float:
+        if next(left, None) is None:
+            raise OutOfTime
+        return 1.0
 
-    data = random_data(tmp_path / "cifar-10-batches-py", 100, 20)
-    size = {"width": 4, "epochs": 3, "train_images": 100, "test_images": 20}
-    lab = Lab(data=data, cache=tmp_path, place=LAB.place, size=size, shrink=16)
-    # The update: 3 lines, once to be warm and 3 rounds. A step: 6 lines alike, and the draws, 3.
-    before = 3 * 4 + 6 * 4 + 3 + 6
-    figures, _, ended = cut(steps.taken_apart(lab, Reads(left=before + 6 + 2)))
-    assert ended
-    assert [len(f.values) for f in figures] == [3] * 10 + [2, 2, 1, 1, 1, 1]
-    figures, _, ended = cut(steps.taken_apart(lab, Reads(left=before)))
-    assert ended and len(figures) == 10
+    figures, _, ended = cut(steps._beside("a step, ", dict.fromkeys("abc", call)))
+    assert [len(figure.values) for figure in figures] == values
+    assert ended == (calls < 12)
+    assert all(figure.beside is figures[0] for figure in figures[1:])
