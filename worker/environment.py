@@ -54,8 +54,9 @@ def of_runner(settings: Settings, sweep: Sweep, environ: Mapping[str, str]) -> d
         passed = set(sweep.launch.pass_env) & set(settings.pass_env)
         env = {n: v for n, v in env.items() if n in POD_ALLOWED | passed}
     env["PYTHONUNBUFFERED"] = "1"
-    for name, folder in _COMPILED.items():
-        env[name] = env.get(name) or str(settings.cache / folder)
+    if not env.get("TORCHINDUCTOR_CACHE_DIR"):  # else torch has Triton's under it
+        for name, folder in _COMPILED.items():
+            env[name] = env.get(name) or str(settings.cache / folder)
     return env
 
 

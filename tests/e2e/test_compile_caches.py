@@ -59,3 +59,14 @@ def test_in_a_pod_what_is_compiled_lies_there_as_well(lab) -> None:
         NAMES[0]: (str(lab.home / "cache" / "inductor"), "cold"),
         NAMES[1]: (str(lab.folder / "mine"), "cold"),  # the user has said
     }
+
+
+def test_where_the_user_has_said_where_torch_compiles_triton_follows_torch(lab) -> None:
+    lab.write(
+        "train.py",
+        "import os\nprint('TRITON', os.environ.get('TRITON_CACHE_DIR'))\n" + "print('loss=1')\n",
+    )
+    sid = lab.enqueue("program: train.py\n" + SWEEP)
+    lab.worker(TORCHINDUCTOR_CACHE_DIR=str(lab.folder / "mine"))
+    lab.wait_over(sid)
+    assert "TRITON None" in lab.printed(sid, 1)

@@ -66,7 +66,7 @@ class Gpu:
         patch.setattr(torch.cuda, "CUDAGraph", Graph)
         patch.setattr(torch.cuda, "current_device", lambda: 0)
         patch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
-        patch.setattr(step, "_clear_up", self.ended.append)
+        patch.setattr(step, "clear_up", lambda graph, pool, error: self.ended.append(pool))
         patch.setattr(step, "_side_stream", lambda: self)
         gpu = self
 

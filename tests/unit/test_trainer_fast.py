@@ -90,6 +90,21 @@ def test_the_first_layer_whitens_the_patches_it_was_computed_from() -> None:
     assert torch.equal(out[12:], -out[:12])
 
 
+def test_the_first_layer_sees_all_classes_also_where_images_lie_class_by_class(monkeypatch) -> None:
+    plain, seen = split(), []
+    order = plain.labels.argsort(stable=True)
+    by_class = Split(images=plain.images[order], labels=plain.labels[order])
+    monkeypatch.setattr(cifar10_fast, "load", lambda *_: DataSet(train=by_class, test=plain))
+    monkeypatch.setattr(cifar10_fast, "_SEEN", 10)
+    monkeypatch.setattr(
+        cifar10_fast, "whitening", lambda images: (seen.append(images), whitening(images))[1]
+    )
+    trained(epochs=1)
+    (images,) = seen
+    colours = images.mean((2, 3)).round(decimals=1).unique(dim=0)  # noise ends in its mean
+    assert len(images) == 10 and len(colours) == 10
+
+
 def test_a_norms_bias_learns_64_times_as_fast_and_decays_as_a_weight_does() -> None:
     x = torch.randn(6, 3, 4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     ours, plain = Norm(3).double(), nn.BatchNorm2d(3, momentum=0.4, affine=False).double()

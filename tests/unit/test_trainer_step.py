@@ -208,3 +208,15 @@ def test_a_gpu_that_torch_cannot_use_is_the_workers_fault_and_one_line(tmp_path:
     failure = of_exception(DeviceUnusable("x"))
     assert failure.kind is FailureKind.WORKER_FAULT
     assert leaves_ruins(failure)  # CUDA looks for devices once in a process
+
+
+def test_why_there_is_no_gpu_is_torchs_first_sentence_without_its_advice(monkeypatch) -> None:
+    def init() -> None:
+        raise RuntimeError(
+            "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and"
+            " installed a driver from http://www.nvidia.com/Download/index.aspx"
+        )
+
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "init", init)
+    assert device.why_no_gpu() == "Found no NVIDIA driver on your system"

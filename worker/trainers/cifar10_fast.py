@@ -23,7 +23,7 @@ from worker.trainers.fast_model import FastNet, whitening
 from worker.trainers.loop import Recipe, Task, fit
 from worker.trainers.step import Batch
 
-_SEEN = 5_000  # images whose patches the first layer is computed from
+_SEEN = 5_000  # images, or up to twice as many, whose patches the first layer is computed from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,8 @@ def train(params: Params, trial: TrialContext, plan: Plan | None = None) -> None
     torch.manual_seed(p.seed)
     with place:
         model = FastNet(p.width, looks_again=p.tta == "on")
-    some = augment.normalise(data.train.images[:_SEEN], torch.float32)
+    every = max(1, len(data.train) // _SEEN)  # images may lie class by class
+    some = augment.normalise(data.train.images[::every], torch.float32)
     model.whiten.weight.copy_(whitening(some))  # not trained, so autograd does not mind
     generator = torch.Generator().manual_seed(p.seed)
     images = Alternating(split=data.train, params=p, plan=plan, generator=generator)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,7 +71,8 @@ def why_no_gpu() -> str:
     try:
         torch.cuda.init()
     except Exception as error:  # torch says no driver, an old one, and no such GPU in many ways
-        return " ".join(str(error).split())[:200]
+        first, *_ = re.split(r"\.\s+(?=[A-Z])|\n", str(error).strip())  # advice follows
+        return first.rstrip(".")[:100]
     return "it finds none"
 
 

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from worker.trainers.broken_capture import clear_up
 from worker.trainers.context import BadParams
 from worker.trainers.device import Plan
 from worker.trainers.update import Nesterov
@@ -61,6 +62,7 @@ class Static:
         self._batch = like[0].clone(), like[1].clone()
         self._sums = torch.zeros(3, dtype=torch.float64, device=like[1].device)
         self._replay: Callable[[], None] | None = None
+        self.why = "nothing was captured"  # that each kernel is launched by itself
 
     @property
     def is_captured(self) -> bool:
@@ -102,8 +104,8 @@ class Static:
             raise
         except Exception as error:  # whatever kept it from being captured, eager steps are right
             self._model = getattr(self._model, "_orig_mod", self._model)  # nor is it compiled
-            why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            print(f"hpq: no CUDA graph, steps are launched singly: {why}", file=sys.stderr)
+            self.why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            print(f"hpq: no CUDA graph, steps are launched singly: {self.why}", file=sys.stderr)
 
     def _captured(self) -> Callable[[], None]:
         self._model.train()
@@ -120,9 +122,11 @@ class Static:
                     graph, pool=pool, stream=stream, capture_error_mode="thread_local"
                 ):
                     self._run()
-        except Exception:
+        except Exception as error:
             if began:
-                _clear_up(pool)
+                self._model.zero_grad(set_to_none=True)  # they lie in the capture's memory
+                clear_up(graph, pool, error)
+                _kept.clear()  # of no use any more, as clear_up says
             raise
         finally:  # also of a capture that broke off: its warm-ups wrote the weights on that stream
             torch.cuda.current_stream().wait_stream(stream)
@@ -138,21 +142,6 @@ def _form(tensor: torch.Tensor) -> str:
 def _side_stream() -> torch.cuda.Stream:
     # One for all captures: cuBLAS keeps a workspace for each stream that it has seen.
     return torch.cuda.Stream()
-
-
-def _clear_up(pool: tuple[int, int]) -> None:
-    """Take back what a capture that broke off leaves behind; torch does so for one that ends.
-
-    Its memory would stay taken and its generator refuse to draw: the next trial could not begin.
-    """
-    place = torch.cuda.current_device()
-    with suppress(Exception):  # it ended after all, and torch has done so
-        torch._C._cuda_endAllocateToPool(place, pool)
-        torch._C._cuda_releasePool(place, pool)
-    # The steps kept so far draw from the generator's former state, which nobody seeds any more.
-    _kept.clear()
-    generator = torch.cuda.default_generators[place]
-    generator.graphsafe_set_state(torch.Generator(torch.device("cuda", place)))
 
 
 def eager(model: nn.Module, update: Nesterov, smoothing: float = 0.0) -> Take:
@@ -182,13 +171,18 @@ def bench(
 ) -> Bench:
     """A bench with the weights of `model`: the one kept for this key, else `model`'s own.
 
-    `like` is a batch as all will be. Without a key nothing is captured or kept.
+    `like` is a batch as all will be. Without a key nothing is captured or kept. Networks that print
+    otherwise (a width, a dropout) are others, also where the key does not say so.
+
+    Raises:
+        BadParams: the key is none of a dictionary.
     """
+    _check_hashable(key)  # on every device: a key that fails on a GPU alone is found too late
     if key is None or not plan.graph:
         update = Nesterov(model)
         take = eager(_compiled(model, plan), update, smoothing)
         return Bench(model=model, update=update, take=take)
-    key = key, tuple(map(_form, like)), plan, smoothing
+    key = key, repr(model), tuple(map(_form, like)), plan, smoothing
     if key not in _kept:
         while len(_kept) >= KEPT:
             _kept.popitem(last=False)
@@ -208,10 +202,24 @@ def bench(
     return found
 
 
+def _check_hashable(key: Hashable) -> None:
+    try:
+        hash(key)
+    except TypeError as error:
+        raise BadParams(f"key: {error}; make it of names, numbers and tuples") from None
+
+
 def is_captured() -> bool:
     """Whether the step that was used last is a CUDA graph."""
+    return not why_not_captured()
+
+
+def why_not_captured() -> str:
+    """Why the step that was used last is no CUDA graph; "" where it is one."""
     last = next(reversed(_kept.values()), None)
-    return last is not None and isinstance(last.take, Static) and last.take.is_captured
+    if last is None or not isinstance(last.take, Static):
+        return "no step is kept"
+    return "" if last.take.is_captured else last.take.why
 
 
 def forget() -> None:
