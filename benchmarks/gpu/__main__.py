@@ -66,7 +66,7 @@ def plan(seen: dict[str, list[float]]) -> dict[str, Section]:
         "G1": section("a trial at batch 512", 30, 60, partial(_whole, "G1", 512, 12, 6)),
         "G2": section("a trial at batch 128", 35, 80, partial(_whole, "G2", 128, 15, None)),
         "G7": section("a trial that diverges", 8, 15, sections.diverge),
-        "G3": section("sixteen sets in a runner, gaps, starts", 40, 190, sweep.in_a_runner),
+        "G3": section("sixteen sets in a runner, gaps, starts", 40, 225, sweep.in_a_runner),
         "G8": section("each technique on top of the last", 20, 60, partial(_ablation, 512)),
         "G8b": section("the same at batch 128", 20, 80, partial(_ablation, 128)),
         "G8d": section("the step taken apart", 8, 30, steps.taken_apart),

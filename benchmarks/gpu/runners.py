@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime
 from hpq.trial import FailureKind, Json
+from worker import devices
 from worker.child import Child, RunnerKey
 from worker.messages import Lines, Run, read_message
 
@@ -46,14 +47,9 @@ class Ran:
     def first_epoch(self) -> float:
         """When its first epoch began, with its images' augmentation: the first report, less that.
 
-        The first step is as much later as the augmentation takes.
+        The first step is as much later as the augmentation takes. Only of one that has reported.
         """
-        return self.at[0] - self.first_s if self.at else self.sent
-
-    @property
-    def last(self) -> float:
-        """The moment of its last report."""
-        return self.at[-1] if self.at else self.ended
+        return self.at[0] - self.first_s
 
 
 class Warm:
@@ -61,7 +57,12 @@ class Warm:
 
     def __init__(self, lab: Lab, sharing: int) -> None:
         self._lab, self._lines, self._number = lab, Lines(), 0
-        env = {**os.environ, "HPQ_TRIALS_PER_GPU": str(sharing), "PYTHONUNBUFFERED": "1"}
+        env = {
+            **os.environ,
+            "HPQ_TRIALS_PER_GPU": str(sharing),
+            "OMP_NUM_THREADS": devices.threads(sharing, os.environ),
+            "PYTHONUNBUFFERED": "1",
+        }
         self.started = time.perf_counter()
         self._child = Child(RunnerKey(trainer="cifar10", code="", code_dir=""), env, str(ROOT))
         self.now = Ran(sent=0.0)

@@ -142,6 +142,7 @@ def ablation(lab: Lab, clock: Clock, batch_size: int) -> Rows:
             raise
         except Exception as error:
             yield f"batch {batch_size}, {what}: failed: {reason(error)}"
+            last = 0.0  # there is no one before
             continue
         gain = f", {last / timed.epoch_s:.2f} × as fast as the one before" if last else ""
         last = timed.epoch_s

@@ -203,13 +203,29 @@ def _name(tensor: torch.Tensor) -> str:
 
 
 def _beside(what: str, calls: Mapping[str, Callable[[], float]]) -> Rows:
-    """The first one's figure, and the others' beside it; each is warm before it counts."""
+    """The first one's figure, and the others' beside it; each is warm before it counts.
+
+    Raises:
+        OutOfTime: what was measured until then is yielded first.
+    """
     in_turn(1, calls)
-    (name, values), *others = in_turn(_ROUNDS, calls).items()
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    cut: OutOfTime | None = None
+    try:
+        for _ in range(_ROUNDS):
+            for name, call in calls.items():
+                found[name].append(call())
+    except OutOfTime as error:
+        if not any(found.values()):
+            raise
+        cut = error
+    (name, values), *others = ((name, values) for name, values in found.items() if values)
     ours = Figure(what=f"{what}{name}", unit="µs", values=values)
     yield ours
     for name, values in others:
         yield ours.peer(f"{what}{name}", values)
+    if cut is not None:
+        raise cut
 
 
 def _us(lab: Lab, clock: Clock, steps: int, work: Callable[[], object]) -> float:
