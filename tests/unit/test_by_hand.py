@@ -11,6 +11,7 @@ from subprocess import run
 
 import pytest
 
+from hpq.hyperparams import SHIPPED
 from hpq.trial import Json
 from worker.trainers import by_hand
 from worker.trainers.by_hand import pair
@@ -114,6 +115,19 @@ def test_a_parameter_without_a_value_is_refused(tmp_path: Path) -> None:
     code, out, err = ran(tmp_path, "mine:train", "--set", "hidden")
     assert (code, out) == (2, "")
     assert err.endswith("argument --set: 'hidden' is not NAME=VALUE\n")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_trainer_lists_its_parameters_with_limits_and_defaults(name: str) -> None:
+    pytest.importorskip("torch")
+    spec = SHIPPED[name]
+    words = [sys.executable, "-m", spec.module, "-h"]
+    shown = run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    for parameter, one in spec.params.items():
+        (line,) = (line for line in shown if line.split()[:1] == [parameter])
+        assert line.split(maxsplit=2)[1:] == [f"{one.default}", one.allowed]
+        assert parameter != "seed" or line.endswith("a whole number from 0 to 2147483647")
 
 
 def test_a_shipped_trainer_by_hand_keeps_data_where_workers_do_and_says_a_full_device(
