@@ -69,13 +69,16 @@ def _parameters(trainer: str) -> str | None:
 def one_line() -> Iterator[None]:
     """Exit with one line and hpq's code where a trial ends as hpq knows it; the rest goes on up.
 
-    What hpq knows are its own errors, and a device or a machine without memory for the trial.
+    What hpq knows are its own errors, Ctrl-C (no line), and a device or a machine without memory
+    for the trial.
     """
     try:
         yield
     except HpqError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:
         failure = of_exception(error)
         if failure.kind is not FailureKind.OUT_OF_MEMORY:
