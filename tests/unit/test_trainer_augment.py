@@ -11,7 +11,10 @@ import torch
 
 from worker.trainers import augment
 from worker.trainers.augment import MEAN, PAD, STD, Choices, draw
+from worker.trainers.batches import augmented
 from worker.trainers.context import BadParams
+from worker.trainers.data import Split
+from worker.trainers.device import Plan
 
 pytestmark = pytest.mark.torch
 
@@ -74,3 +77,19 @@ def test_the_same_generator_draws_the_same_choices_and_then_others() -> None:
 def test_a_hole_that_does_not_fit_into_an_image_is_said(cutout: int) -> None:
     with pytest.raises(BadParams, match=rf"^cutout: {cutout} is not from 0 to 32, the side of an"):
         draw(5, 32, cutout, torch.Generator())
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ((6, 48, 64, 3), torch.uint8),
+        ((6, 28, 28), torch.uint8),
+        ((6, 28, 28, 1), torch.uint8),
+        ((6, 32, 32, 3), torch.float32),
+    ],
+)
+def test_images_that_cannot_be_augmented_so_are_said(shape, dtype) -> None:
+    images = torch.zeros(shape, dtype=dtype)
+    split = Split(images=images, labels=torch.zeros(6, dtype=torch.int64))
+    with pytest.raises(BadParams, match=r"augmented takes images \(N, H, H, 3\) of uint8, not \(6"):
+        augmented(split, 2, 0, Plan(), torch.Generator())

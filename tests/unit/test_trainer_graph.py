@@ -72,6 +72,23 @@ def test_a_replay_draws_anew_from_the_generator_that_a_trial_seeds(gpu: Gpu) -> 
     assert dropped() == first  # the kept step, seeded again; the capture itself drew nothing
 
 
+def test_a_key_that_leaves_a_dropout_out_lets_no_other_network_stand_in(gpu: Gpu) -> None:
+    like = torch.zeros(4, 1, 28, 28, dtype=torch.float64), torch.arange(4)
+    own = [
+        step.bench(placed(mnist_net(2, dropout), torch.device("cpu"), GRAPH), like, "mine", GRAPH)
+        for dropout in (0.0, 0.5, 0.0)
+    ]
+    assert [bench.model[3].p for bench in own] == [0.0, 0.5, 0.0]
+    assert own[0] is own[2] and gpu.graphs == 2
+
+
+@pytest.mark.parametrize("plan", [PLAN, GRAPH], ids=["plain", "graph"])
+def test_a_key_of_lists_is_refused_on_every_device(gpu: Gpu, plan: Plan) -> None:
+    like = torch.zeros(4, 1, 28, 28, dtype=torch.float64), torch.arange(4)
+    with pytest.raises(BadParams, match="key: unhashable type: 'list'; make it of names, numbers"):
+        step.bench(mnist_net(2, 0.0), like, ("mine", [3]), plan)  # type: ignore[arg-type]
+
+
 class Peeks(nn.Module):
     """Reads a value back from the device, which a capture does not allow."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from worker.trainers.augment import Choices, augment, draw
+from worker.trainers.context import BadParams
 from worker.trainers.data import Split
 from worker.trainers.device import Plan
 from worker.trainers.step import Batch
@@ -32,7 +33,15 @@ def shuffled(
 def augmented(
     split: Split, batch_size: int, cutout: int, plan: Plan, generator: torch.Generator
 ) -> Iterator[Batch]:
-    """An epoch in random order, with fresh crops, flips and holes; only whole batches."""
+    """An epoch in random order, with fresh crops, flips and holes; only whole batches.
+
+    Raises:
+        BadParams: the images are no squares of three channels in uint8, or the hole is larger.
+    """
+    shape, kind = tuple(split.images.shape), split.images.dtype
+    if kind != torch.uint8 or len(shape) != 4 or shape[1:] != (shape[1], shape[1], 3):
+        kind_name = str(kind).removeprefix("torch.")
+        raise BadParams(f"augmented takes images (N, H, H, 3) of uint8, not {shape} of {kind_name}")
     order = random_order(split, batch_size, generator)
     choices = draw(len(order), split.images.shape[1], cutout, generator).to(order.device)
     return with_choices(split, order, choices, batch_size, cutout, plan)

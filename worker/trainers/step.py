@@ -62,6 +62,7 @@ class Static:
         self._batch = like[0].clone(), like[1].clone()
         self._sums = torch.zeros(3, dtype=torch.float64, device=like[1].device)
         self._replay: Callable[[], None] | None = None
+        self.why = "nothing was captured"  # that each kernel is launched by itself
 
     @property
     def is_captured(self) -> bool:
@@ -103,8 +104,8 @@ class Static:
             raise
         except Exception as error:  # whatever kept it from being captured, eager steps are right
             self._model = getattr(self._model, "_orig_mod", self._model)  # nor is it compiled
-            why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            print(f"hpq: no CUDA graph, steps are launched singly: {why}", file=sys.stderr)
+            self.why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            print(f"hpq: no CUDA graph, steps are launched singly: {self.why}", file=sys.stderr)
 
     def _captured(self) -> Callable[[], None]:
         self._model.train()
@@ -170,13 +171,18 @@ def bench(
 ) -> Bench:
     """A bench with the weights of `model`: the one kept for this key, else `model`'s own.
 
-    `like` is a batch as all will be. Without a key nothing is captured or kept.
+    `like` is a batch as all will be. Without a key nothing is captured or kept. Networks that print
+    otherwise (a width, a dropout) are others, also where the key does not say so.
+
+    Raises:
+        BadParams: the key is none of a dictionary.
     """
+    _check_hashable(key)  # on every device: a key that fails on a GPU alone is found too late
     if key is None or not plan.graph:
         update = Nesterov(model)
         take = eager(_compiled(model, plan), update, smoothing)
         return Bench(model=model, update=update, take=take)
-    key = key, tuple(map(_form, like)), plan, smoothing
+    key = key, repr(model), tuple(map(_form, like)), plan, smoothing
     if key not in _kept:
         while len(_kept) >= KEPT:
             _kept.popitem(last=False)
@@ -196,10 +202,24 @@ def bench(
     return found
 
 
+def _check_hashable(key: Hashable) -> None:
+    try:
+        hash(key)
+    except TypeError as error:
+        raise BadParams(f"key: {error}; make it of names, numbers and tuples") from None
+
+
 def is_captured() -> bool:
     """Whether the step that was used last is a CUDA graph."""
+    return not why_not_captured()
+
+
+def why_not_captured() -> str:
+    """Why the step that was used last is no CUDA graph; "" where it is one."""
     last = next(reversed(_kept.values()), None)
-    return last is not None and isinstance(last.take, Static) and last.take.is_captured
+    if last is None or not isinstance(last.take, Static):
+        return "no step is kept"
+    return "" if last.take.is_captured else last.take.why
 
 
 def forget() -> None:
