@@ -27,16 +27,21 @@ class Number:
     high: float
     whole: bool = False
 
+    @property
+    def allowed(self) -> str:
+        """The limits in words."""
+        if self.whole:
+            return f"a whole number from {self.low:.0f} to {self.high:.0f}"
+        return f"a number from {self.low:g} to {self.high:g}"
+
     def problem(self, value: Json) -> str | None:
         """What is wrong with the value and what is allowed; None where it is fine."""
-        kind = "a whole number" if self.whole else "a number"
-        allowed = f"{kind} from {self.low:g} to {self.high:g}"
         if isinstance(value, bool) or not isinstance(value, int | float):
-            return f"{value!r} is not {allowed}"
+            return f"{value!r} is not {self.allowed}"
         if not math.isfinite(value) or not self.low <= value <= self.high:
-            return f"{value!r} is not {allowed}"
+            return f"{value!r} is not {self.allowed}"
         if self.whole and value != int(value):
-            return f"{value!r} is not {allowed}"
+            return f"{value!r} is not {self.allowed}"
         return None
 
 
@@ -47,6 +52,11 @@ class Word:
     default: str
     words: tuple[str, ...]
 
+    @property
+    def allowed(self) -> str:
+        """What to choose from."""
+        return f"one of {', '.join(self.words)}"
+
     def problem(self, value: Json) -> str | None:
         """What is wrong with the value and what is allowed; None where it is fine."""
         if isinstance(value, bool) and {"on", "off"} <= set(self.words):
@@ -54,7 +64,7 @@ class Word:
             return f"an unquoted {word} is a YAML boolean; write '{word}' with quotes"
         if value in self.words:
             return None
-        return f"{value!r} is not one of {', '.join(self.words)}"
+        return f"{value!r} is not {self.allowed}"
 
 
 def batch_problem(batch_size: float, images: float) -> str | None:

@@ -1,7 +1,8 @@
 """A user's trainer run from the shell, without Redis: `python -P -m worker.by_hand mine:train`.
 
 `--set name=value` for each parameter; reports are printed, artifacts lie in ./out. Checkpoints go
-with the run; `--checkpoint DIR` keeps them, and goes on from those that lie there.
+with the run; `--checkpoint DIR` keeps them, and goes on from those that lie there. Ctrl-C stops the
+trainer at its next step, as a worker would; once more, at once.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from hpq.errors import UserError
@@ -31,7 +34,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", type=pair)
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="kept, and gone on from")
     given = parser.parse_args()
-    params, here = dict(given.set), Path.cwd()
+    params, here, told = dict(given.set), Path.cwd(), _Told()
     with one_line(), _checkpoints(given.checkpoint) as checkpoints:
         settings = read(os.environ)
         run = Run(
@@ -42,15 +45,42 @@ def main() -> None:
             trainer=given.trainer,
             out=str(here / "out"),
             checkpoint=str(checkpoints),
+            checkpoint_s=settings.checkpoint_s,
             data=str(settings.data or ""),
             cache=str(settings.cache),
         )
-        trial = Trial(run, _say, lambda: False)
+        trial = Trial(run, _say, lambda: told.by is not None)
         set_sink(trial.report)
         sys.path.insert(0, str(here))
         returned = _function(given.trainer)(params, trial)
         if isinstance(returned, Mapping):
             trial.report(returned)
+    if told.by is not None:
+        sys.exit(128 + told.by)  # as shells have it
+
+
+class _Told:
+    """What this process was told: by a first SIGINT or SIGTERM to stop, by a second to end."""
+
+    def __init__(self) -> None:
+        self.by: signal.Signals | None = None
+        self._pid = os.getpid()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._hear)
+
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:  # training code forked it, as a DataLoader does
+            if number == signal.SIGTERM:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+            return  # Ctrl-C reaches all of a terminal: its parent saves first, and then ends it
+        if self.by is not None:
+            for each in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(each, signal.SIG_DFL)  # for a third, should training code catch this
+            sys.exit(128 + number)
+        self.by = signal.Signals(number)
+        said = f"{self.by.name}: the trainer ends at its next step; a second signal ends it at once"
+        os.write(2, f"{said}\n".encode())  # a print may be what was interrupted
 
 
 @contextmanager

@@ -26,8 +26,10 @@ def check(trainer: TrainerSpec, spec: SweepSpec, out: Problems) -> None:
     wrong = [corner for corner in corners if trainer.misfit(corner)]
     if corners and not wrong:
         return
-    if is_late(spec):  # its sets are not known yet
-        share = "" if len(wrong) == len(corners) else "some sets"
+    if corners and len(wrong) == len(corners):
+        share = ""
+    elif is_late(spec):  # its sets are not known yet
+        share = "some sets"
     else:
         some = list(islice(sets(spec), LIMIT))
         wrong = [params for params in some if trainer.misfit(params)]
@@ -48,6 +50,8 @@ def _tell(trainer: TrainerSpec, spec: SweepSpec, params: Params, share: str, out
         out.add(path, f"{what}: no set of this sweep can be trained; {remedy}")
     else:
         remedy = "remove them" if spec.space is None else "`exclude` leaves such sets out"
+        if spec.method in ("random", "bayes"):
+            remedy += ", or narrow the ranges"  # no entry of exclude compares two parameters
         out.warn(path, f"{what}: {share} will fail; {remedy}")
 
 
@@ -63,7 +67,10 @@ def _place(spec: SweepSpec, params: Params) -> tuple[str, Path]:
 
 
 def _corners(trainer: TrainerSpec, space: Space) -> Iterator[dict[str, Json]]:
-    """The least and the greatest values of what has to fit together; what fits between, fits."""
+    """The least and the greatest values of what has to fit together; what fits between, fits.
+
+    The first is the one that comes nearest to fitting.
+    """
     leaves = dict(space.leaves)
     optional = {condition.path for condition in space.when}
     ends: list[tuple[Json, ...]] = []
@@ -77,6 +84,7 @@ def _corners(trainer: TrainerSpec, space: Space) -> Iterator[dict[str, Json]]:
         known = [value for _, value in leaf.known() if isinstance(value, int | float)]
         known = known or [spec.low, spec.high]
         known += [spec.default] if (name,) in optional else []
-        ends.append((min(known), max(known)))
+        near, far = min(known), max(known)
+        ends.append((near, far) if name == TOGETHER[0] else (far, near))
     names = [name for name in TOGETHER if name in trainer.params]
     yield from (dict(zip(names, values, strict=True)) for values in product(*ends))

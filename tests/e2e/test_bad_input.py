@@ -200,7 +200,7 @@ def test_what_the_loop_cannot_do_is_the_trials_line_and_the_same_process_goes_on
     lab.worker()
     lab.wait_over(sid)
     assert failures(lab, sid) == {
-        "no epoch": ("bad_params", "epochs: 0 is less than 1"),
+        "no epoch": ("bad_params", "epochs: 0 is not a whole number (int) of at least 1"),
         "too large a batch": ("bad_params", "batch_size: 21 is more than the 20 training images"),
         "too large a hole": ("bad_params", "cutout: 9 is not from 0 to 8, the side of an image"),
     }

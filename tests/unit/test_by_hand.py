@@ -6,11 +6,16 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from subprocess import run
+from signal import SIGINT, SIGTERM, Signals
+from subprocess import PIPE, Popen, run
+from typing import Any
 
 import pytest
 
+from hpq.hyperparams import SHIPPED
 from hpq.trial import Json
 from worker.trainers import by_hand
 from worker.trainers.by_hand import pair
@@ -18,6 +23,8 @@ from worker.trainers.context import TrialContext
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = """
+import os, signal, time
+
 from worker.trainers.context import BadParams, Diverged
 
 def train(params, trial):
@@ -38,17 +45,64 @@ def is_too_large(params, trial):
 def breaks(params, trial):
     raise KeyError("rate")
 
+def waits(params, trial):
+    trial.report({"rate": trial.checkpoint_s}, step=1)
+    while not trial.should_stop:
+        time.sleep(0.01)
+    (trial.checkpoint_dir / "at").write_text("saved")
+
+def never_asks(params, trial):
+    print(trial.checkpoint_dir, flush=True)
+    try:
+        time.sleep(1000)
+    except BaseException as error:
+        print(type(error).__name__, flush=True)
+        raise
+
+def forks(params, trial):
+    child = os.fork()
+    if not child:
+        print("child", flush=True)
+        while True:
+            time.sleep(1000)
+    while not trial.should_stop:
+        time.sleep(0.01)
+    os.kill(child, signal.SIGTERM)
+    print(os.waitpid(child, 0)[1] == signal.SIGTERM)
+
 something = 5
+"""
+LOOPED = """
+from worker.trainers import digits
+
+def train(params, trial):
+    digits.train({"seed": 0, "epochs": 10000}, trial)
 """
 
 
-def ran(folder: Path, *words: str, **environ: str) -> tuple[int, str, str]:
+def prepared(folder: Path, environ: dict[str, str]) -> dict[str, Any]:
     (folder / "mine.py").write_text(CODE, "utf-8")
     (folder / "needs.py").write_text("import nowhere_to_be_found\n", "utf-8")
     environ = {**os.environ, "HPQ_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT), **environ}
+    return {"cwd": folder, "env": environ, "stdout": PIPE, "stderr": PIPE, "text": True}
+
+
+def ran(folder: Path, *words: str, **environ: str) -> tuple[int, str, str]:
     command = [sys.executable, "-P", "-m", "worker.by_hand", *words]
-    done = run(command, cwd=folder, env=environ, capture_output=True, text=True)
+    done = run(command, **prepared(folder, environ))
     return done.returncode, done.stdout, done.stderr
+
+
+@contextmanager
+def begun(folder: Path, *words: str, **environ: str) -> Iterator[tuple[Popen[str], str]]:
+    """The process with its first line."""
+    command = [sys.executable, *words]
+    with Popen(command, **prepared(folder, environ), start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process, process.stdout.readline()
+        finally:
+            process.kill()
 
 
 def test_a_second_run_by_hand_does_not_go_on_from_the_first(tmp_path: Path) -> None:
@@ -104,6 +158,68 @@ def test_a_mistake_in_training_code_keeps_its_traceback(
     assert err.startswith("Traceback") and err.strip().endswith(said)
 
 
+BY_HAND = "-P", "-m", "worker.by_hand"
+TOLD = "{}: the trainer ends at its next step; a second signal ends it at once\n"
+
+
+@pytest.mark.parametrize("number", [SIGINT, SIGTERM])
+def test_a_trainer_is_told_to_stop_and_saves_its_checkpoint(
+    tmp_path: Path, number: Signals
+) -> None:
+    words = *BY_HAND, "mine:waits", "--checkpoint", "kept"
+    with begun(tmp_path, *words, HPQ_CHECKPOINT_S="7") as (process, first):
+        assert first == "step 1 rate=7\n"
+        process.send_signal(number)
+        assert process.communicate() == ("", TOLD.format(number.name))
+        assert process.returncode == 128 + number
+    assert (tmp_path / "kept" / "at").read_text() == "saved"
+
+
+def test_a_trainer_that_does_not_ask_is_ended_by_a_second_signal(tmp_path: Path) -> None:
+    with begun(tmp_path, *BY_HAND, "mine:never_asks") as (process, folder):
+        assert process.stderr is not None
+        process.send_signal(SIGINT)
+        assert process.stderr.readline() == TOLD.format("SIGINT")
+        process.send_signal(SIGINT)
+        assert process.communicate() == ("SystemExit\n", "")
+        assert process.returncode == 130
+    assert not Path(folder.strip()).exists()
+
+
+def test_what_a_trainer_forked_leaves_the_interrupt_to_it_and_can_be_ended(tmp_path: Path) -> None:
+    with begun(tmp_path, *BY_HAND, "mine:forks") as (process, first):
+        assert first == "child\n"
+        os.killpg(process.pid, SIGINT)  # as a terminal does
+        assert process.communicate() == ("True\n", TOLD.format("SIGINT"))
+
+
+@pytest.mark.torch
+def test_a_loop_by_hand_goes_on_from_where_it_was_interrupted(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    (tmp_path / "looped.py").write_text(LOOPED, "utf-8")
+    environ = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    words = *BY_HAND, "looped:train", "--checkpoint", "kept"
+    with begun(tmp_path, *words, **environ) as (process, first):
+        assert first.startswith("step 1 ")
+        process.send_signal(SIGINT)
+        process.communicate()
+        assert process.returncode == 130
+    with begun(tmp_path, *words, **environ) as (process, first):
+        assert first.startswith("hpq: goes on at epoch ")
+
+
+@pytest.mark.torch
+def test_an_interrupt_ends_a_shipped_trainer_without_a_traceback(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    words = "-m", "worker.trainers.digits", "--set", "epochs=10000"
+    environ = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    with begun(tmp_path, *words, **environ) as (process, first):
+        assert first.startswith("epoch 1 ")
+        process.send_signal(SIGINT)
+        assert process.communicate()[1] == "loading digits\n"
+        assert process.returncode == 130
+
+
 @pytest.mark.parametrize("text", ["hidden", "=3", ""])
 def test_a_parameter_has_a_name_and_a_value(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=re.escape(f"{text!r} is not NAME=VALUE")):
@@ -114,6 +230,19 @@ def test_a_parameter_without_a_value_is_refused(tmp_path: Path) -> None:
     code, out, err = ran(tmp_path, "mine:train", "--set", "hidden")
     assert (code, out) == (2, "")
     assert err.endswith("argument --set: 'hidden' is not NAME=VALUE\n")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_trainer_lists_its_parameters_with_limits_and_defaults(name: str) -> None:
+    pytest.importorskip("torch")
+    spec = SHIPPED[name]
+    words = [sys.executable, "-m", spec.module, "-h"]
+    shown = run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    for parameter, one in spec.params.items():
+        (line,) = (line for line in shown if line.split()[:1] == [parameter])
+        assert line.split(maxsplit=2)[1:] == [f"{one.default}", one.allowed]
+        assert parameter != "seed" or line.endswith("a whole number from 0 to 2147483647")
 
 
 def test_a_shipped_trainer_by_hand_keeps_data_where_workers_do_and_says_a_full_device(

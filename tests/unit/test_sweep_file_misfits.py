@@ -14,6 +14,7 @@ HEAD = "trainer: mnist\nmethod: {}\nparameters:\n"  # what follows begins in lin
 FEW = "  train_images: {value: 100}\n"
 NONE_LEFT = ": no set of this sweep can be trained; lower batch_size, or raise train_images"
 REMEDY = "`exclude` leaves such sets out"
+RANGES = f"{REMEDY}, or narrow the ranges"  # an entry of exclude cannot compare two parameters
 
 
 def loaded(tmp_path: Path, text: str, **flags: object) -> tuple[str, ...]:
@@ -39,6 +40,15 @@ REFUSED = {
     "without an end": (
         "random", FEW + "  momentum: {min: 0.1, max: 0.9}\n",
         "4:18: parameters.train_images.value: batch_size 128 is more than the 100 training images",
+    ),
+    "the set that comes nearest": (
+        "bayes", "  train_images: {min: 100, max: 2000}\n  batch_size: {min: 3000, max: 4096}\n",
+        "5:16: parameters.batch_size.min: 3000 is more than the 2000 training images",
+    ),
+    "the nearest of a grid": (
+        "grid", "  train_images: {values: [100, 120]}\n",
+        "4:32: parameters.train_images.values[1]: batch_size 128 is more than the 120 training"
+        " images",
     ),
     "what fits is excluded": (
         "grid", FEW + "  batch_size: {values: [64, 512]}\nexclude: [{batch_size: 64}]\n",
@@ -87,7 +97,8 @@ WARNED = {
 @pytest.mark.parametrize("case", WARNED)
 def test_sets_that_will_fail_beside_others_are_counted_in_a_warning(case, tmp_path) -> None:
     method, text, said = WARNED[case]
-    assert loaded(tmp_path, HEAD.format(method) + text) == (f"{said}{REMEDY}",)
+    remedy = REMEDY if method == "grid" else RANGES
+    assert loaded(tmp_path, HEAD.format(method) + text) == (f"{said}{remedy}",)
 
 
 @pytest.mark.parametrize(

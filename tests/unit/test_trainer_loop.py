@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from hpq.hyperparams import SHIPPED
 from worker.trainers.context import BadParams, Diverged
 from worker.trainers.device import Plan
 from worker.trainers.loop import Recipe, Task, fit
@@ -187,9 +189,52 @@ def test_a_batch_larger_than_the_training_set_is_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["epochs", "batch_size"])
-def test_a_recipe_of_no_epoch_or_no_image_is_named(name) -> None:
-    with pytest.raises(BadParams, match=rf"^{name}: 0 is less than 1$"):
-        fit(task(linear()), recipe(**{name: 0}), Recorded())
+@pytest.mark.parametrize("value", [0, -1, 2.5, 4.0, "4", True, None, math.nan])
+def test_a_recipe_without_whole_numbers_of_epochs_and_images_is_named(name, value) -> None:
+    with pytest.raises(BadParams) as caught:
+        fit(task(linear()), recipe(**{name: value}), Recorded())
+    assert str(caught.value) == f"{name}: {value!r} is not a whole number (int) of at least 1"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "allowed"),
+    [
+        ("max_learning_rate", [0, -0.1, math.inf, math.nan, "0.1", True], "a number above 0"),
+        ("momentum", [-0.1, 1, 2, math.nan, "0.9"], "a number from 0 to below 1"),
+        ("weight_decay", [-1e-4, math.inf, math.nan, None], "a number of at least 0"),
+    ],
+)
+def test_a_recipe_that_cannot_train_is_named(name, values, allowed) -> None:
+    for value in values:
+        with pytest.raises(BadParams) as caught:
+            fit(task(linear()), recipe(**{name: value}), Recorded())
+        assert str(caught.value) == f"{name}: {value!r} is not {allowed}"
+
+
+@pytest.mark.parametrize("end", ["low", "high"])
+@pytest.mark.parametrize("trainer", SHIPPED)
+def test_the_loop_takes_what_a_sweep_file_may_say(trainer, end) -> None:
+    names = "momentum", "max_learning_rate", "weight_decay"
+    ends = {name: getattr(SHIPPED[trainer].params[name], end) for name in names}
+    fit(task(linear()), recipe(**ends), Recorded(stop_after=0))
+
+
+def test_numbers_of_numpy_are_numbers_and_go_into_a_checkpoint(tmp_path, capsys) -> None:
+    given = recipe(epochs=np.int64(2), batch_size=np.int64(4), max_learning_rate=np.float32(0.1))
+    fit(shuffled_task(), given, Recorded(checkpoint_dir=tmp_path, stop_after=8))
+    fit(shuffled_task(), given, Recorded(checkpoint_dir=tmp_path))
+    assert capsys.readouterr().out == f"hpq: goes on at epoch 2 from {tmp_path}/training.pt\n"
+
+
+@pytest.mark.parametrize("model", [linear().requires_grad_(False), nn.Flatten()])
+def test_a_network_with_nothing_to_train_is_said(model: nn.Module) -> None:
+    with pytest.raises(BadParams, match=r"^the network: it has no parameter that requires_grad$"):
+        fit(task(model), recipe(), Recorded())
+
+
+def test_a_test_set_without_images_is_said() -> None:
+    with pytest.raises(BadParams, match=r"^the test set: it has no image$"):
+        fit(replace(task(linear()), test=list), recipe(), Recorded())
 
 
 @pytest.mark.parametrize(
@@ -205,7 +250,8 @@ def test_a_recipe_of_no_epoch_or_no_image_is_named(name) -> None:
         (
             {"count": 4},
             "the training set: its epoch has more than 3 batches,"
-            " train_images // batch_size says 3",
+            " train_images // batch_size says 3; leave a last batch out that is not whole"
+            " (DataLoader: drop_last=True)",
         ),
     ],
 )
@@ -296,7 +342,7 @@ def test_a_checkpoint_is_saved_when_its_time_has_come_and_not_in_a_short_trial(t
     assert torch.load(saved, weights_only=True)["progress"]["epoch"] == 4
 
 
-@pytest.mark.parametrize("harm", ["torn", "other", "code"])
+@pytest.mark.parametrize("harm", ["torn", "other", "code", "junk"])
 def test_a_checkpoint_that_does_not_fit_is_said_and_training_starts_anew(
     tmp_path, capsys, harm
 ) -> None:
@@ -310,11 +356,16 @@ def test_a_checkpoint_that_does_not_fit_is_said_and_training_starts_anew(
         state = torch.load(path, weights_only=True)
         state["model"]["2.bias"] = torch.zeros(3)
         torch.save(state, path)
+    elif harm == "junk":
+        path.write_bytes(b"junk\n" * 100)
     else:
         torch.save({"model": Recorded}, path)  # a pickle that names code
     fit(shuffled_task(), recipe(), harmed)
     assert figures(harmed) == figures(whole)
-    assert "cannot be used, training starts again" in capsys.readouterr().out
+    said = (
+        "cannot be used, training starts again: it is damaged, or of another network or program ("
+    )
+    assert said in capsys.readouterr().out
 
 
 def _without(part: str) -> Callable[[dict[str, Any]], object]:
@@ -368,9 +419,32 @@ def test_a_checkpoint_of_another_run_is_refused_in_words(tmp_path, capsys) -> No
     fit(shuffled_task(size=6), recipe(batch_size=6), other)
     assert figures(other) == figures(whole)
     assert capsys.readouterr().out.endswith(
-        ": ValueError: it is of epochs 4, steps 3, batch_size 4, the trial of epochs 2, steps 3,"
-        " batch_size 6\n"
+        ": it is of epochs 4, batch_size 4, the trial of epochs 2, batch_size 6\n"
     )
+
+
+@pytest.mark.parametrize("name", ["max_learning_rate", "momentum", "weight_decay"])
+def test_a_checkpoint_of_another_rate_momentum_or_decay_is_refused(tmp_path, capsys, name) -> None:
+    fit(shuffled_task(), recipe(), Recorded(checkpoint_dir=tmp_path, checkpoint_s=0.0))
+    whole, other = Recorded(), Recorded(checkpoint_dir=tmp_path)
+    fit(shuffled_task(), recipe(**{name: 0.5}), whole)
+    fit(shuffled_task(), recipe(**{name: 0.5}), other)
+    assert figures(other) == figures(whole)
+    was = getattr(recipe(), name)
+    assert capsys.readouterr().out.endswith(f": it is of {name} {was}, the trial of {name} 0.5\n")
+
+
+def test_a_checkpoint_of_a_version_that_did_not_keep_the_rate_is_gone_on_from(
+    tmp_path, capsys
+) -> None:
+    every = Recorded(checkpoint_dir=tmp_path)
+    fit(shuffled_task(), recipe(), replace(every, stop_after=8))
+    (path,) = tmp_path.iterdir()
+    state = torch.load(path, weights_only=True)
+    state["run"] = {name: state["run"][name] for name in ("epochs", "steps", "batch_size")}
+    torch.save(state, path)
+    fit(shuffled_task(), recipe(), every)
+    assert capsys.readouterr().out == f"hpq: goes on at epoch 2 from {path}\n"
 
 
 def test_a_trial_that_goes_on_says_from_where(tmp_path, capsys) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpq.errors import ExitCode, HpqError
+from hpq.hyperparams import SHIPPED
 from hpq.settings import read
 from hpq.trial import FailureKind, Json
 from worker.failures import of_exception
@@ -42,7 +43,11 @@ class ByHand:
 
 def main(name: str, train: Trainer) -> None:
     """Run one trial from the arguments and the environment; exits with hpq's code on an error."""
-    parser = argparse.ArgumentParser(prog=f"python -m worker.trainers.{name}")
+    parser = argparse.ArgumentParser(
+        prog=f"python -m worker.trainers.{name}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_parameters(name.replace("_", "-")),
+    )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", type=pair)
     params = dict(parser.parse_args().set)
     with one_line():
@@ -50,17 +55,30 @@ def main(name: str, train: Trainer) -> None:
         train(params, ByHand(data=settings.data, cache=settings.cache))
 
 
+def _parameters(trainer: str) -> str | None:
+    if trainer not in SHIPPED:
+        return None
+    lines = [
+        f"  {name:21} {one.default!s:8} {one.allowed}"
+        for name, one in SHIPPED[trainer].params.items()
+    ]
+    return "\n".join(["parameters, their defaults and what is allowed:", *lines])
+
+
 @contextmanager
 def one_line() -> Iterator[None]:
     """Exit with one line and hpq's code where a trial ends as hpq knows it; the rest goes on up.
 
-    What hpq knows are its own errors, and a device or a machine without memory for the trial.
+    What hpq knows are its own errors, Ctrl-C (no line), and a device or a machine without memory
+    for the trial.
     """
     try:
         yield
     except HpqError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:
         failure = of_exception(error)
         if failure.kind is not FailureKind.OUT_OF_MEMORY:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,12 +45,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What a checkpoint is of. `run` has the numbers that a step's place and rate follow from."""
+    """What a checkpoint is of. `run` has the numbers that a step's place and update follow from."""
 
     model: nn.Module
     optimizer: Nesterov
     generator: torch.Generator | None
-    run: Mapping[str, int]  # epochs, steps of an epoch, batch_size
+    run: Mapping[str, float]  # of the recipe, and the steps of an epoch
+
+
+class Unfit(ValueError):
+    """Raised where a checkpoint is whole, but of another training."""
 
 
 class Keeper:
@@ -78,7 +82,7 @@ class Keeper:
             self._kept.optimizer.load_state_dict(state["optimizer"])  # which looks before it takes
         except Exception as error:  # torch raises whatever its readers do
             model.load_state_dict(fresh)
-            why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            why = _why(error)
             print(f"hpq: the checkpoint cannot be used, training starts again: {why}", flush=True)
             return False
         self._random = state["random"], state["cuda"]
@@ -130,8 +134,10 @@ class Keeper:
 
 def _progress(state: Mapping[str, Any], kept: Kept) -> Progress:
     """Where the checkpoint stands, all of which the training can go on from."""
-    if state["run"] != kept.run:
-        raise ValueError(f"it is of {_said(state['run'])}, the trial of {_said(kept.run)}")
+    # Earlier versions kept fewer numbers; those that they left out are a trial's own still.
+    was, run = {**kept.run, **state["run"]}, kept.run
+    if other := [name for name in was if was[name] != run.get(name)]:
+        raise Unfit(f"it is of {_said(was, other)}, the trial of {_said(run, other)}")
     fields = state["progress"]
     if set(fields) != set(Progress.__slots__):
         raise ValueError(f"its progress is of {', '.join(fields)}")
@@ -155,5 +161,13 @@ def _check_random(state: Mapping[str, Any]) -> None:
         torch.Generator("cuda").set_state(state["cuda"])
 
 
-def _said(run: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in run.items())
+def _said(run: Mapping[str, float], names: Iterable[str]) -> str:
+    return ", ".join(f"{name} {run.get(name)}" for name in names)
+
+
+def _why(error: Exception) -> str:
+    said = str(error) if isinstance(error, Unfit) else f"{type(error).__name__}: {error}"
+    said = " ".join(said.split())[:200]
+    if isinstance(error, Unfit | OSError):
+        return said
+    return f"it is damaged, or of another network or program ({said})"

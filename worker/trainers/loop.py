@@ -18,24 +18,13 @@ from itertools import chain
 import torch
 from torch import nn
 
-from hpq.hyperparams import batch_problem
 from worker.trainers.checkpoint import Keeper, Kept, Progress
 from worker.trainers.context import BadParams, Diverged, TrialContext
 from worker.trainers.device import Plan
+from worker.trainers.recipe import Recipe as Recipe  # beside `Task`, for trainers
+from worker.trainers.recipe import check
 from worker.trainers.schedule import rates
 from worker.trainers.step import Batch, Bench, bench, forget, forward
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """The parameters that every shipped trainer has."""
-
-    seed: int
-    epochs: int
-    batch_size: int
-    momentum: float
-    max_learning_rate: float
-    weight_decay: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +60,7 @@ def fit(task: Task, recipe: Recipe, trial: TrialContext, plan: Plan | None = Non
     training alone, as in the article; all times in seconds, without the loading of data.
 
     Raises:
-        BadParams: there is no epoch or no step to take, or the batches are not the recipe's.
+        BadParams: the recipe or the network cannot train, or the batches are not the recipe's.
         Diverged: the loss of an epoch is not finite.
     """
     steps = _steps(task, recipe)
@@ -86,12 +75,10 @@ def fit(task: Task, recipe: Recipe, trial: TrialContext, plan: Plan | None = Non
 
 
 def _steps(task: Task, recipe: Recipe) -> int:
-    for name in ("epochs", "batch_size"):
-        if getattr(recipe, name) < 1:
-            raise BadParams(f"{name}: {getattr(recipe, name)} is less than 1")
-    if wrong := batch_problem(recipe.batch_size, task.train_images):
-        raise BadParams(f"batch_size: {wrong}")
-    return task.train_images // recipe.batch_size
+    check(recipe, task.train_images)
+    if not any(p.requires_grad for p in task.model.parameters()):
+        raise BadParams("the network: it has no parameter that requires_grad")
+    return int(task.train_images // recipe.batch_size)
 
 
 def _drawn(task: Task, epoch: int) -> Iterator[Batch]:
@@ -122,6 +109,17 @@ def _bench(task: Task, recipe: Recipe, plan: Plan, like: Batch) -> Bench:
     return found
 
 
+def _run(recipe: Recipe, steps: int) -> dict[str, float]:
+    # Python's own numbers: others would make the checkpoint a pickle that names code.
+    numbers = ("max_learning_rate", "momentum", "weight_decay")
+    return {
+        "epochs": int(recipe.epochs),
+        "steps": steps,
+        "batch_size": int(recipe.batch_size),
+        **{name: float(getattr(recipe, name)) for name in numbers},
+    }
+
+
 def _fit(task: Task, recipe: Recipe, trial: TrialContext, steps: int, plan: Plan) -> None:
     at = Progress(epoch=1, sums=_zeros(task.model))
     at.remember(task.generator)
@@ -137,7 +135,7 @@ def _fit(task: Task, recipe: Recipe, trial: TrialContext, steps: int, plan: Plan
         model=own.model,
         optimizer=own.update,
         generator=task.generator,
-        run={"epochs": recipe.epochs, "steps": steps, "batch_size": recipe.batch_size},
+        run=_run(recipe, steps),
     )
     keeper = Keeper(trial.checkpoint_dir, trial.checkpoint_s, kept)
     if keeper.restore(at):
@@ -172,6 +170,8 @@ def _epoch(
 ) -> dict[str, float]:
     loss, hits, images = run().tolist()  # waits for the device
     seconds = time.perf_counter() - began
+    if not images:
+        raise BadParams(f"the {name} set: it has no image")
     if not math.isfinite(loss):
         raise Diverged(f"epoch {epoch}: {name}/loss is {loss}; a lower max_learning_rate may help")
     return {f"{name}/loss": loss / images, f"{name}/acc": hits / images, f"{name}/time": seconds}
@@ -196,7 +196,8 @@ def _train(
     left = iter(some[at.step :])
     for batch in _until_stopped(batches, trial):
         if at.step == len(some):
-            raise BadParams(_miscounted(f"more than {at.step}", len(some)))
+            hint = "leave a last batch out that is not whole (DataLoader: drop_last=True)"
+            raise BadParams(f"{_miscounted(f'more than {at.step}', len(some))}; {hint}")
         own.take(batch, next(left), at.sums)
         at.step += 1
     if at.step < len(some):
