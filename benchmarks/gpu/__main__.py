@@ -2,7 +2,7 @@
 
 Rows as they are measured, a table after each section; gpu.md and gpu.json in `--out` are written
 anew with each row, so that whatever ends the run leaves what was measured. Exits with 1 where a
-section failed, or a check.
+section or a check failed, with 2 where it cannot begin.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.gpu.arguments import Given, arguments
 from benchmarks.gpu.report import Report
 from benchmarks.gpu.trials import FAILED, Clock, Lab, OutOfTime, Rows, random_data, reason
 from benchmarks.upstream import Upstream, load
-from hpq.errors import TOLD_TO_GO, HpqError, UserError
+from hpq.errors import TOLD_TO_GO, ExitCode, HpqError, UserError
 from worker.trainers import device
 from worker.trainers.step import forget
 
@@ -105,7 +105,8 @@ def main() -> None:
     try:
         fine = _run(arguments(list(plan({}))))
     except HpqError as error:
-        sys.exit(f"benchmarks.gpu: {error}")
+        print(f"benchmarks.gpu: {error}", file=sys.stderr)
+        sys.exit(int(ExitCode.USER))
     sys.exit(0 if fine else 1)
 
 

@@ -80,9 +80,12 @@ def arguments(sections: Sequence[str], words: Sequence[str] | None = None) -> Gi
     out = found.out or Path(time.strftime("gpu-%Y-%m-%d-%H%M%S", time.gmtime()))
     if (out / "gpu.json").exists():
         raise UserError(f"--out {out}: gpu.json of an earlier run lies there; name a new directory")
+    data = found.data or os.environ.get("HPQ_DATA") or None
+    if data and not Path(data).exists():
+        raise UserError(f"--data {data}: no such file or directory")
     return Given(
         out=out,
-        data=found.data or os.environ.get("HPQ_DATA") or None,
+        data=data,
         minutes=found.minutes,
         small=found.small,
         only=list(dict.fromkeys(WITH.get(name, name) for name in found.only)),
@@ -94,7 +97,7 @@ def arguments(sections: Sequence[str], words: Sequence[str] | None = None) -> Gi
 def _minutes(text: str) -> float:
     minutes = float(text)
     if not 0 < minutes < math.inf:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
     return minutes
 
 

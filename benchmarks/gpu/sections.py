@@ -14,11 +14,11 @@ import torch
 
 from benchmarks.figures import Figure
 from benchmarks.gpu.arithmetic import interval, peak, training_flop
-from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, Timed, reason
+from benchmarks.gpu.trials import FAILED, Clock, Lab, OutOfTime, Rows, Timed, reason
 from worker.trainers import cifar10_fast, device
 from worker.trainers.context import Diverged
 from worker.trainers.device import Plan
-from worker.trainers.step import is_captured
+from worker.trainers.step import why_not_captured
 
 ROUNDS = 3
 _SEEDS = 25  # of the article's, at most
@@ -44,8 +44,8 @@ def whole(
     """
     params, gpu = lab.params(batch_size), lab.place.type == "cuda"
     cold = lab.ours({**params, "epochs": 1}, clock)
-    if gpu and not is_captured():
-        yield "hpq's step is no CUDA graph here, its kernels are launched singly: see above why"
+    if gpu and (why := why_not_captured()):
+        yield f"{FAILED}hpq's step is no CUDA graph here, its kernels are launched singly: {why}"
     if gpu:
         torch.cuda.reset_peak_memory_stats()
     found: list[Timed] = []
@@ -141,9 +141,11 @@ def ablation(lab: Lab, clock: Clock, batch_size: int) -> Rows:
         except OutOfTime:
             raise
         except Exception as error:
-            yield f"batch {batch_size}, {what}: failed: {reason(error)}"
+            yield f"{FAILED}batch {batch_size}, {what}: {reason(error)}"
             last = 0.0  # there is no one before
             continue
+        if plan.graph and lab.place.type == "cuda" and (why := why_not_captured()):
+            yield f"{FAILED}batch {batch_size}, {what}: it is none: {why}"
         gain = f", {last / timed.epoch_s:.2f} × as fast as the one before" if last else ""
         last = timed.epoch_s
         yield Figure(

@@ -105,7 +105,7 @@ def sharing(lab: Lab, clock: Clock) -> Rows:
                 try:
                     rate = _rate(lab, clock, some, size)
                 except RuntimeError as error:
-                    yield f"{what}: failed: {reason(error)}"
+                    yield f"{FAILED}{what}: {reason(error)}"
                     continue
                 if count == 1:
                     alone[size] = rate

@@ -130,7 +130,7 @@ def test_a_section_that_fails_or_has_no_time_is_said_and_the_next_one_begins(
 
 def test_without_a_gpu_it_says_so_and_makes_nothing(tmp_path: Path) -> None:
     code, said = measured(tmp_path)
-    assert code == 1 and said.count("\n") == 1
+    assert code == 2 and said.count("\n") == 1
     assert re.match(r"benchmarks\.gpu: no GPU: \w.*; --small tries it on a CPU$", said)  # and why
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == [
         "sitecustomize.py"
@@ -202,7 +202,7 @@ def test_what_cannot_be_used_is_one_line_before_anything_is_decoded(
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "gpu.json").write_text("kept", "utf-8")
     assert measured(tmp_path, "--small", *words.split()) == (
-        1,
+        2,
         f"benchmarks.gpu: {words}: {said}\n",
     )
     assert (tmp_path / "old" / "gpu.json").read_text("utf-8") == "kept"
@@ -272,7 +272,7 @@ def test_parity_goes_on_with_the_seeds_of_a_run_like_it(tmp_path: Path) -> None:
     at_another_size = found["conditions"] | {"size": "width 64"}
     first.write_text(json.dumps(found | {"conditions": at_another_size}), "utf-8")
     code, said = measured(tmp_path, *words, "--parity-from", str(first), "--out", "third")
-    assert code == 1
+    assert code == 2
     assert said.splitlines()[-1].startswith(f"benchmarks.gpu: --parity-from {first}: its size: ")
 
 
@@ -395,12 +395,16 @@ def test_two_of_three_epochs_of_the_articles_are_enough_when_the_time_is_over(
     tmp_path: Path,
 ) -> None:
     clock = Clock(until=time.perf_counter() + 50)
-    timed = peer(tmp_path, clock, epochs=2).articles({"epochs": 24}, clock, most=3)
+    timed = peer(tmp_path, clock, epochs=2).articles(
+        {"epochs": 24, "batch_size": 512}, clock, most=3
+    )
     assert timed.epochs_s == [4.0]  # the first warms up
     for most, epochs in ((3, 1), (24, 2)):  # the one that warmed up; a whole trial's accuracy
         clock = Clock(until=time.perf_counter() + 50)
         with pytest.raises(OutOfTime):
-            peer(tmp_path, clock, epochs=epochs).articles({"epochs": 24}, clock, most=most)
+            peer(tmp_path, clock, epochs=epochs).articles(
+                {"epochs": 24, "batch_size": 512}, clock, most=most
+            )
 
 
 def test_torchs_compiler_is_imported_before_anything_is_timed(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +20,8 @@ from benchmarks.gpu import sections, steps, sweep
 from benchmarks.gpu.__main__ import FULL, plan
 from benchmarks.gpu.runners import Ran, runners
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, Timed
+from worker.trainers import step
+from worker.trainers.device import Plan
 
 pytestmark = pytest.mark.torch
 LAB = Lab(data=Path(), cache=Path(), place=torch.device("cpu"), size=FULL)
@@ -150,7 +152,7 @@ def test_sets_that_all_diverge_at_once_are_a_sweep_still(there: Runners) -> None
     assert [f.what[:2] for f in figures] == ["G3"]
     assert said == ["16 of these sets diverged and took less time"]
     assert list(sweep.sharing(LAB, Clock())) == [
-        f"batch {size}, {count} at once: failed: RuntimeError: it diverged"
+        f"failed: batch {size}, {count} at once: RuntimeError: it diverged"
         for count in (1, 2, 4) for size in (128, 512)
     ]  # fmt: skip
 
@@ -168,7 +170,7 @@ def test_where_one_alone_failed_no_ratio_is_said(there: Runners) -> None:
     there.fails = lambda count: "CUDA error: x" if count == 1 else ""
     figures, said, _ = cut(sweep.sharing(LAB, Clock()))
     assert said == [
-        f"batch {size}, 1 at once: failed: RuntimeError: CUDA error: x" for size in (128, 512)
+        f"failed: batch {size}, 1 at once: RuntimeError: CUDA error: x" for size in (128, 512)
     ]
     assert [f.what for f in figures] == [
         f"G6 batch {size}, {count} at once: MFU unknown" for count in (2, 4) for size in (128, 512)
@@ -215,8 +217,20 @@ def test_a_technique_after_one_that_failed_has_no_one_before_it(
 
     monkeypatch.setattr(sections, "_few", few)
     figures, said, _ = cut(sections.ablation(LAB, Clock(), 512))
-    assert len(said) == 1
+    assert said == [f"failed: batch 512, {ladder[1]}: RuntimeError: CUDA error: x"]  # exit code 1
     assert [f.what.endswith("the one before") for f in figures] == [False, False, True, True, True]
+
+
+def test_a_graph_that_was_none_is_said_beside_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Timed(whole_s=1.0, epochs_s=[1.0], accuracy=0.9)
+    shipped = Plan(dtype=torch.half, graph=True, whole_epoch=True, fill=8)
+    monkeypatch.setattr(step, "_kept", type(step._kept)())
+    monkeypatch.setattr(sections, "_few", lambda *_: usual)
+    monkeypatch.setattr(sections.device, "plan", lambda _: shipped)
+    monkeypatch.setattr(sections, "utilisation", lambda *_: "MFU unknown")
+    lab = replace(LAB, place=torch.device("cuda"))
+    _, said, _ = cut(sections.ablation(lab, Clock(), 512))
+    assert said == ["failed: batch 512, + the step as a CUDA graph: it is none: no step is kept"]
 
 
 @pytest.mark.parametrize(

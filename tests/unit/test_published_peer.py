@@ -144,7 +144,10 @@ def test_what_is_measured_beside_it_says_so_and_is_mixed_with_nothing_else(
     first = tmp_path / "first" / "gpu.json"
     found = json.loads(first.read_text("utf-8"))
     rows = {name: [row["what"] for row in rows] for name, rows in found["benchmarks"].items()}
-    assert rows["G1"][-1] == ("G1 the article's published code, 2 epochs scaled up, MFU unknown")
+    assert rows["G1"][-2:] == [
+        "G1 the article's published code, 2 epochs scaled up, MFU unknown",
+        "G1 hpq, times as fast as the article's published code",
+    ]
     assert rows["parity"][:2] == [
         "parity: hpq, 5 seeds", "parity: the article's published code, 2 seeds",
     ]  # fmt: skip
@@ -156,7 +159,7 @@ def test_what_is_measured_beside_it_says_so_and_is_mixed_with_nothing_else(
     again = json.loads((tmp_path / "second" / "gpu.json").read_text("utf-8"))
     assert again["parity"] == found["parity"]
     code, said = measured(tmp_path, "--small", *goes_on, "--out", "third")
-    assert code == 1
+    assert code == 2
     assert said.splitlines()[-1] == (
         f"benchmarks.gpu: --parity-from {first}: its peer: {found['conditions']['peer']};"
         " here: the article's way"
@@ -244,7 +247,7 @@ def test_what_is_no_such_checkout_is_one_line(
 
 def test_it_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     assert measured(tmp_path, "--small", "--published", "nowhere") == (
-        1,
+        2,
         f"benchmarks.gpu: --published nowhere: utils.py: No such file or directory; {GIVE}\n",
     )
     assert not list(tmp_path.glob("gpu-*"))
