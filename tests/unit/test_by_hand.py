@@ -52,8 +52,8 @@ def waits(params, trial):
     (trial.checkpoint_dir / "at").write_text("saved")
 
 def never_asks(params, trial):
-    print(trial.checkpoint_dir, flush=True)
     try:
+        print(trial.checkpoint_dir, flush=True)
         time.sleep(1000)
     except BaseException as error:
         print(type(error).__name__, flush=True)

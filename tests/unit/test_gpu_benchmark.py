@@ -28,7 +28,7 @@ from benchmarks.gpu.sections import _difference, parity
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Pace, Rows, Timed
 from hpq.errors import UserError
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
 ROOT = Path(__file__).resolve().parents[2]
 
 BLOCK = """

@@ -16,7 +16,7 @@ from benchmarks.figures import Figure
 from benchmarks.gpu.elsewhere import elsewhere
 from benchmarks.gpu.trials import OutOfTime, Rows
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
 FIRST = Figure(what="first", unit="%", values=[1.0])
 
 

@@ -19,7 +19,7 @@ from worker.trainers.data import DataSet, Split
 from worker.trainers.device import Plan
 from worker.trainers.update import Nesterov
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
 replay = Graph.replay
 PLAN = Plan(dtype=torch.float64, graph=True, whole_epoch=True, fill=8)
 

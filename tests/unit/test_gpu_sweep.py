@@ -23,7 +23,7 @@ from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, Timed
 from worker.trainers import step
 from worker.trainers.device import Plan
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
 LAB = Lab(data=Path(), cache=Path(), place=torch.device("cpu"), size=FULL)
 
 

@@ -24,7 +24,7 @@ from benchmarks.upstream import CHANGES, FILES, REPOSITORY, Row, Upstream, load
 from hpq.errors import UserError
 from tests.unit.test_gpu_benchmark import measured
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
 GIVE = f"give a checkout of {REPOSITORY}"
 
 # What is called, and what no longer runs as it stands; a linear layer on mean colours learns.
