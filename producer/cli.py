@@ -68,8 +68,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items()}
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # of a disk
 # What typer gives every command, too, as each is an app of its own.
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _OF_HPQ_ITSELF = frozenset({"install_completion", "show_completion"})
 
 

@@ -23,7 +23,6 @@ from benchmarks.upstream import Row, Upstream
 from worker.trainers import cifar10, device
 from worker.trainers.data import DataSet, load
 from worker.trainers.device import Plan
-from worker.trainers.model import ResNet9, fill_stem
 
 Rows = Iterator[Figure | str]  # of a section: figures, and what is to be said beside them
 FAILED = "failed: "  # begins a line for which the run exits with 1
@@ -230,8 +229,4 @@ def random_data(folder: Path, train: int, test: int) -> Path:
 
 def network(lab: Lab, plan: Plan) -> nn.Module:
     """The trainer's network with the weights of seed 0, as a trial makes it."""
-    torch.manual_seed(0)
-    with lab.place:
-        model = ResNet9(int(lab.size["width"]), batch_norm=True)
-    fill_stem(model, plan.fill)
-    return device.placed(model, lab.place, plan)
+    return cifar10.network(int(lab.size["width"]), True, 0, lab.place, plan)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from hpq.trial import Params
 from worker.trainers import augment, device
@@ -42,13 +43,9 @@ def train(params: Params, trial: TrialContext, plan: Plan | None = None) -> None
     data = load("cifar10", trial, p.train_images, p.test_images)
     place = device.pick()
     plan = plan or device.plan(place)
-    torch.manual_seed(p.seed)
-    with place:  # 6.6 million weights are drawn where they are used
-        model = ResNet9(p.width, batch_norm=p.batch_norm == "on")
-    fill_stem(model, plan.fill)
     generator = torch.Generator().manual_seed(p.seed)
     task = Task(
-        model=device.placed(model, place, plan),
+        model=network(p.width, p.batch_norm == "on", p.seed, place, plan),
         train=lambda: augmented(data.train, p.batch_size, p.data_aug_cutout_size, plan, generator),
         test=lambda: in_order(data.test, lambda images: augment.normalise(images, plan.dtype)),
         train_images=p.train_images,
@@ -56,6 +53,15 @@ def train(params: Params, trial: TrialContext, plan: Plan | None = None) -> None
         key=("cifar10", p.batch_norm, p.width),
     )
     fit(task, p, trial, plan)
+
+
+def network(width: int, batch_norm: bool, seed: int, place: torch.device, plan: Plan) -> nn.Module:
+    """The network of a trial, with the weights that its seed draws."""
+    torch.manual_seed(seed)
+    with place:  # 6.6 million weights are drawn where they are used
+        model = ResNet9(width, batch_norm=batch_norm)
+    fill_stem(model, plan.fill)
+    return device.placed(model, place, plan)
 
 
 if __name__ == "__main__":
