@@ -28,10 +28,10 @@ from worker.ownership import SOCKET, Owned
 from worker.secrets import POD_ALLOWED
 
 _ROOT = Path(hpq.__file__).parent
-# What stands on a program's path in wandb's place, for any Python (see hpq/standin).
+# What stands on a program's path in wandb's place, for any Python (see hpq/wandb_shim).
 _STAND_INS = {
-    Wandb.STAND_IN: str(_ROOT / "standin" / "alone"),
-    Wandb.TEE: str(_ROOT / "standin" / "tee"),
+    Wandb.STAND_IN: str(_ROOT / "wandb_shim" / "stub"),
+    Wandb.TEE: str(_ROOT / "wandb_shim" / "tee"),
 }
 # A worker may itself be a rank of something; its trials are groups of their own.
 _OF_A_RANK = frozenset(

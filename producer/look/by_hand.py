@@ -19,7 +19,7 @@ from hpq.trial import Params, TrialId
 from hpq.view import View
 from producer.look.export import shell_line
 
-_STAND_IN = Path(hpq.__file__).parent / "standin" / "alone"
+_STAND_IN = Path(hpq.__file__).parent / "wandb_shim" / "stub"
 
 
 def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str:

@@ -8,9 +8,9 @@ import os
 import sys
 from typing import Any
 
-from hpq.standin.alone.wandb._rows import Defined, Rows
-from hpq.standin.alone.wandb._send import send
-from hpq.standin.alone.wandb._values import split
+from hpq.wandb_shim.stub.wandb._rows import Defined, Rows
+from hpq.wandb_shim.stub.wandb._send import send
+from hpq.wandb_shim.stub.wandb._values import split
 
 
 def _real() -> Any:
