@@ -36,7 +36,7 @@ def wandb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     module = importlib.import_module("wandb")
     assert module.__file__ == str(PLACE / "wandb" / "__init__.py")
     reports: list[tuple[int, dict[str, float]]] = []
-    sender = sys.modules["wandb._send"]
+    sender = sys.modules["wandb._transport"]
     monkeypatch.setattr(sender, "report", lambda v, step: reports.append((step, dict(v))))
     monkeypatch.setattr(sys.modules["wandb._api"].atexit, "register", lambda *a: None)
     module.reports = reports

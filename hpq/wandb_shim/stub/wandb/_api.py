@@ -14,7 +14,7 @@ from ._installed import tell_of_real
 from ._lazy import PreInit
 from ._run import Run, start
 from ._say import missing, say
-from ._send import reports_alone, tell_exit_code
+from ._transport import reports_alone, tell_exit_code
 from .errors import UsageError
 
 _METHODS = (

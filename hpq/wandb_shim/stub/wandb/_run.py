@@ -13,11 +13,11 @@ from . import _files
 from ._accepted import Accepted
 from ._artifact import Artifact
 from ._config import Config, to_dict
+from ._history import Defined, Rows
 from ._media import keep_media
-from ._rows import Defined, Rows
 from ._say import missing, say
-from ._send import send, tell_exit_code
 from ._summary import Summary
+from ._transport import send, tell_exit_code
 from ._values import generate_id, number_of, split
 from .errors import UsageError
 

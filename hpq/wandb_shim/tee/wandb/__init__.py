@@ -8,8 +8,8 @@ import os
 import sys
 from typing import Any
 
-from hpq.wandb_shim.stub.wandb._rows import Defined, Rows
-from hpq.wandb_shim.stub.wandb._send import send
+from hpq.wandb_shim.stub.wandb._history import Defined, Rows
+from hpq.wandb_shim.stub.wandb._transport import send
 from hpq.wandb_shim.stub.wandb._values import split
 
 
