@@ -28,8 +28,8 @@ from worker.ownership import SOCKET, Owned
 from worker.secrets import POD_ALLOWED
 
 _ROOT = Path(hpq.__file__).parent
-# What stands on a program's path in wandb's place, for any Python (see hpq/wandb_shim).
-_STAND_INS = {
+# The directory on a program's path in which `import wandb` finds the shim, in any Python.
+_SHIMS = {
     Wandb.STAND_IN: str(_ROOT / "wandb_shim" / "stub"),
     Wandb.TEE: str(_ROOT / "wandb_shim" / "tee"),
 }
@@ -85,8 +85,8 @@ def of_program(
 
     `import hpq` works in it whatever Python it has; `import wandb` gives what the sweep says.
     """
-    standin = _STAND_INS.get(sweep.launch.wandb or Wandb.REAL, "")
-    paths = [str(place.path), standin, runner.get("PYTHONPATH", "")]
+    shim = _SHIMS.get(sweep.launch.wandb or Wandb.REAL, "")
+    paths = [str(place.path), shim, runner.get("PYTHONPATH", "")]
     return {
         "PYTHONFAULTHANDLER": "1",  # stacks in the log where it crashes or is aborted as stalled
         **_for_torchrun(gpus, port, place),

@@ -19,7 +19,7 @@ from hpq.trial import Params, TrialId
 from hpq.view import View
 from producer.look.export import shell_line
 
-_STAND_IN = Path(hpq.__file__).parent / "wandb_shim" / "stub"
+_WANDB_SHIM = Path(hpq.__file__).parent / "wandb_shim" / "stub"
 
 
 def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str:
@@ -51,7 +51,7 @@ def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str
             )
         )
         if launch.wandb is Wandb.STAND_IN and _imports_wandb(view, sweep):
-            env = [f"PYTHONPATH={shell_line([str(_STAND_IN)])}:$PYTHONPATH", f"HPQ_PARAMS={file}"]
+            env = [f"PYTHONPATH={shell_line([str(_WANDB_SHIM)])}:$PYTHONPATH", f"HPQ_PARAMS={file}"]
     else:
         words = _trainer(launch.trainer, params)
     seed = seed_of_result(sweep, trial)

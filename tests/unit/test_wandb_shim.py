@@ -1,4 +1,4 @@
-"""hpq's stand-in for wandb takes what wandb takes; steps mean what W&B says they mean."""
+"""hpq's wandb shim accepts the arguments of wandb; steps have W&B's meaning."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 import math
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -24,10 +25,11 @@ LEFT_OUT = {"ArtifactTTL", "EvalTable", "box3d"}
 
 @pytest.fixture
 def wandb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """A fresh stand-in, as a program imports it; what it reports is in `.reports`."""
+    """A fresh shim, as a program imports it; its reports are in `.reports`."""
     for name in [n for n in sys.modules if n == "wandb" or n.startswith("wandb.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(str(PLACE))
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HPQ_OUT", str(tmp_path / "out"))
     for name in ("HPQ_PARAMS", "HPQ_TRIAL_ID", "WANDB_MODE", "RANK"):
@@ -91,7 +93,7 @@ def test_a_row_whose_step_falls_leaves_nothing_behind(wandb: ModuleType) -> None
 
 
 def test_every_name_that_a_sweep_file_may_ask_for_stays_as_it_is(wandb: ModuleType) -> None:
-    name_of = sys.modules["wandb._values"].metric_name
+    name_of = sys.modules["wandb._history"].metric_name
     for letter in map(chr, range(256)):
         name = f"mAP{letter}0.5"
         assert (name_of(name) == name) == bool(METRIC_NAME.match(name)), name
@@ -189,3 +191,89 @@ def test_what_is_written_for_tensorboard_is_reported_as_well(wandb, monkeypatch)
     SummaryWriter().add_scalar("charts/return", 6, 80)
     assert wandb.reports == [(70, {"charts/return": 5.0})]
     assert written == [("charts/return", 5, 70), ("charts/return", 6, 80)]
+
+
+NAMES = """
+    env.ENTITY errors.CommError keras.WandbCallback lightgbm.wandb_callback plot.bar
+    sdk.artifacts.Artifact sdk.lib.RunDisabled sdk.lib.config_util.ConfigError
+    sdk.wandb_config.Config sdk.wandb_run.Run sdk.wandb_summary.Summary util.generate_id
+    wandb_run.Run xgboost.WandbCallback integration.keras.WandbMetricsLogger
+    integration.lightgbm.wandb_callback integration.sb3.WandbCallback
+    integration.xgboost.WandbCallback
+""".split()
+LIBRARIES = {
+    "keras/__init__.py": "from . import callbacks",
+    "keras/callbacks.py": "class Callback: pass\nclass ModelCheckpoint: pass",
+    "xgboost/__init__.py": "from . import callback",
+    "xgboost/callback.py": "class TrainingCallback: pass",
+    "stable_baselines3/common/callbacks.py": "class BaseCallback: pass",
+}
+
+
+@pytest.fixture
+def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The base classes of Keras, XGBoost and stable-baselines3, in a folder on PYTHONPATH."""
+    folder = tmp_path / "libraries"
+    for name, text in LIBRARIES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    monkeypatch.setenv("PYTHONPATH", f"{PLACE}:{folder}")
+    return folder
+
+
+def python(script: str) -> subprocess.CompletedProcess[str]:
+    """-S hides what is installed, so that the shim has the standard library only."""
+    return subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True)
+
+
+EACH_WAY = """
+import importlib.util, sys
+for name in {names}:
+    module, _, attribute = f"wandb.{{name}}".rpartition(".")
+    for way in (
+        f"import {{module}}; {{module}}.{{attribute}}",
+        f"import {{module}} as m; m.{{attribute}}",
+        f"from {{module}} import {{attribute}}",
+        f"import wandb; assert importlib.util.find_spec('{{module}}')",
+    ):
+        for old in [n for n in sys.modules if n.partition(".")[0] == "wandb"]:
+            del sys.modules[old]
+        print(way, file=sys.stderr)
+        exec(way)
+"""
+
+
+def test_wandbs_own_modules_can_be_imported_in_each_way(libraries: Path) -> None:
+    done = python(EACH_WAY.format(names=NAMES))
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_wandb_imports_no_library(libraries: Path) -> None:
+    done = python("import sys, wandb\nassert not {'keras', 'xgboost', 'yaml'} & {*sys.modules}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_class_has_one_home_so_a_pickle_of_it_loads_in_another_process(libraries: Path) -> None:
+    made = python(
+        "import pickle, sys\nfrom wandb.keras import WandbCallback\nimport wandb\n"
+        "from wandb.integration.keras import WandbCallback as same\nassert same is WandbCallback\n"
+        "table = wandb.Table(columns=['a'], data=[[1]])\n"
+        "error = wandb.sdk.lib.config_util.ConfigError('x')\n"
+        "print(pickle.dumps([WandbCallback(), table, error]).hex())"
+    )
+    assert made.returncode == 0, made.stderr
+    done = python(
+        f"import pickle\nfound = pickle.loads(bytes.fromhex('{made.stdout.strip()}'))\n"
+        "import wandb\ncallback, table, error = found\nassert table.data == [[1]]\n"
+        "assert isinstance(table, wandb.Table)\n"
+        "assert isinstance(error, wandb.errors.ConfigError)\n"
+        "assert type(callback) is wandb.keras.WandbCallback"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_its_library_an_integration_cannot_be_imported(wandb: ModuleType) -> None:
+    for name in ("wandb.integration.sb3", "wandb.sb3"):
+        with pytest.raises(ImportError):
+            importlib.import_module(name)
+    assert not hasattr(wandb, "nonsense")  # once wandb.integration is imported, too

@@ -1,15 +1,23 @@
-"""hpq's stand-in for wandb: scripts written for W&B's sweeps run unchanged as trials of hpq.
+"""hpq's wandb shim: scripts written for W&B's sweeps run unchanged as trials of hpq.
 
-Standard library and `hpq.report` only, for any Python since 3.9. What is logged goes to hpq, what
-is saved becomes an artifact of the trial; nothing leaves the machine. In the sweep file, `wandb:
-real` uses the package that is installed, `wandb: tee` feeds both.
+It needs the standard library and `hpq.report` only, and works in any Python since 3.9. Logged
+numbers go to hpq, saved files become artifacts of the trial, and nothing leaves the machine. In the
+sweep file, `wandb: real` selects the installed package and `wandb: tee` reports to both.
 """
 
 from __future__ import annotations
 
-from . import env, errors, plot, util
+import importlib
+import importlib.abc
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from . import errors, sdk
 from ._api import (
     Api,
+    PreInit,
     agent,
     controller,
     finish,
@@ -24,9 +32,8 @@ from ._api import (
     termlog,
     termwarn,
 )
-from ._artifact import Artifact
-from ._config import Config
-from ._lazy import PreInit, integration
+from ._config import AlertLevel, Config, Settings
+from ._files import Artifact
 from ._media import (
     Audio,
     Classes,
@@ -39,12 +46,52 @@ from ._media import (
     Plotly,
     Table,
     Video,
+    plot_table,
+    visualize,
 )
 from ._run import Run
-from ._settings import AlertLevel, Settings
+from ._transport import missing
 from .errors import CommError, Error, UsageError
 
 __version__ = "0.31.0+hpq"
+
+# W&B's modules without a file here: `import wandb.NAME` gives the module on the right, which has
+# what scripts and libraries import from it. A class keeps one home, so pickles of it load anywhere.
+_ALIASES = {
+    "env": "sdk",
+    "keras": "integration.keras",
+    "lightgbm": "integration.lightgbm",
+    "plot": "_media",
+    "sb3": "integration.sb3",
+    "sdk.artifacts": "_files",
+    "sdk.lib": "sdk",
+    "sdk.lib.config_util": "errors",
+    "sdk.wandb_config": "_config",
+    "sdk.wandb_run": "_run",
+    "sdk.wandb_summary": "_history",
+    "util": "sdk",
+    "wandb_run": "_run",
+    "wandb_sdk": "sdk",
+    "xgboost": "integration.xgboost",
+}
+_HOMES = {f"{__name__}.{alias}": f"{__name__}.{home}" for alias, home in _ALIASES.items()}
+
+
+class _AliasImporter(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Import the modules that `_ALIASES` names."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in _HOMES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system returns what sys.modules holds after this call.
+        home = _HOMES[module.__name__]
+        sys.modules[module.__name__] = importlib.import_module(home)
+
+
+sys.meta_path.append(_AliasImporter())
 
 run: Run | None = None
 config = PreInit("config")
@@ -52,7 +99,7 @@ summary = PreInit("summary")
 join = finish
 patched: dict[str, list[object]] = {"tensorboard": [], "keras": [], "gym": []}
 
-# What is a method of the run is a function here, too, once there is a run.
+# `init` replaces these functions by methods of the run.
 log = PreInit("log")
 define_metric = PreInit("define_metric")
 watch = PreInit("watch")
@@ -66,13 +113,11 @@ use_model = PreInit("use_model")
 link_model = PreInit("link_model")
 mark_preempting = PreInit("mark_preempting")
 
-from . import sdk, wandb_run  # noqa: E402 - they name what is above
-
-wandb_sdk, plot_table, visualize = sdk, plot.plot_table, plot.visualize
-
 
 def __getattr__(name: str) -> object:
-    return integration(name)
+    if name in _ALIASES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(missing(f"wandb.{name}"))
 
 
 __all__ = [
@@ -104,6 +149,7 @@ __all__ = [
     "init",
     "login",
     "plot",
+    "plot_table",
     "require",
     "restore",
     "sdk",
@@ -114,5 +160,6 @@ __all__ = [
     "termlog",
     "termwarn",
     "util",
+    "visualize",
     "wandb_run",
 ]

@@ -1,4 +1,4 @@
-"""The functions of the module: a run is begun, ended, and asked for by an agent."""
+"""The functions of `wandb`: `init`, `finish`, `agent`, `sweep`, `Api` and others."""
 
 from __future__ import annotations
 
@@ -7,20 +7,50 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from typing import Any, NoReturn
 
-from . import _tensorboard
-from ._installed import tell_of_real
-from ._lazy import PreInit
-from ._run import Run, start
-from ._say import missing, say
-from ._transport import reports_alone, tell_exit_code
-from .errors import UsageError
+from ._run import Run, _module, start
+from ._transport import (
+    follow_tensorboard,
+    ignore_printed_metrics,
+    log_once,
+    missing,
+    set_trial_exit_code,
+)
+from .errors import Error, UsageError
 
 _METHODS = (
     "log define_metric watch unwatch save alert log_artifact use_artifact log_model use_model"
     " link_model mark_preempting"
 ).split()
+
+
+class PreInit:
+    """A name of `wandb` that fails until `init` replaces it."""
+
+    def __init__(self, name: str) -> None:
+        object.__setattr__(self, "_name", name)
+
+    def _fail(self, more: str = "") -> NoReturn:
+        raise Error(f"You must call wandb.init() before wandb.{self._name}{more}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self._fail("()")
+
+    def __getattr__(self, key: str) -> NoReturn:
+        if key.startswith("__"):
+            raise AttributeError(key)
+        self._fail(f".{key}")
+
+    def __getitem__(self, key: str) -> NoReturn:
+        self._fail(f"[{key!r}]")
+
+    def __setitem__(self, key: str, value: Any) -> NoReturn:
+        self._fail(f"[{key!r}]")
+
+    def __setattr__(self, key: str, value: Any) -> NoReturn:
+        self._fail(f".{key}")
 
 
 def init(
@@ -50,7 +80,7 @@ def init(
     settings: Any = None,
     **older: Any,
 ) -> Run:
-    """The trial as a run. A second call in the same trial answers the same run."""
+    """Return the trial as a run. A second call in the same trial returns the same run."""
     about = {key: value for key, value in locals().items() if key not in ("older", "config")}
     module = _module()
     if module.run is not None and reinit in (True, "finish_previous", "create_new"):
@@ -59,28 +89,28 @@ def init(
         module.run.config.update(config or {}, allow_val_change=True)
         return module.run  # type: ignore[no-any-return]
     if "HPQ_TRIAL_ID" in os.environ:
-        tell_of_real()
-    run = start(_sweep_set(), config, about.pop("allow_val_change"), about)
+        log_real_package()
+    run = start(_sweep_parameters(), config, about.pop("allow_val_change"), about)
     older_run = module.__dict__.get("_last_run")
     if older_run is not None and not run.disabled:
-        # W&B would begin another run; of a trial there is one.
-        say("another run begins in the same trial; its steps go on after those of the first")
+        # W&B would begin another run; a trial is one run.
+        log_once("another run begins in the same trial; its steps go on after those of the first")
         run._rows = older_run._rows
     elif not run.disabled:
         atexit.register(_at_exit, os.getpid())
         module._last_run = run
-        reports_alone()
+        ignore_printed_metrics()
     module.run = run
     module.config, module.summary = run.config, run.summary
     for method in _METHODS:
         setattr(module, method, getattr(run, method))
     if tensorboard or sync_tensorboard:
-        _tensorboard.follow(run)
+        follow_tensorboard(run)
     return run
 
 
 def finish(exit_code: int | None = None, quiet: bool | None = None) -> None:
-    """End the run; with an exit code, the trial ends with it, too."""
+    """End the run. An exit code becomes the trial's."""
     module = _module()
     run = module.run
     if run is None:
@@ -92,7 +122,7 @@ def finish(exit_code: int | None = None, quiet: bool | None = None) -> None:
 
 
 def _at_exit(pid: int) -> None:
-    """What is still held goes out. A child that was forked has nothing of its own to end."""
+    """Send the rows that are not sent yet, but not from a forked child."""
     if os.getpid() == pid:
         finish()
 
@@ -107,11 +137,13 @@ def agent(
     term_timeout: int | None = None,
     max_consecutive_failed_runs: int | None = None,
 ) -> None:
-    """Call the function once, with this trial's set: hpq's workers are the agents."""
+    """Call the function once, with this trial's parameters: hpq's workers are the agents."""
     if function is None:
         raise UsageError("wandb.agent without a function: `hpq worker` starts programs, not this")
     if count not in (None, 1):
-        say(f"wandb.agent: the function runs once a trial; count={count} is not used: see --count")
+        log_once(
+            f"wandb.agent: the function runs once a trial; count={count} is not used: see --count"
+        )
     try:
         function()
     finally:
@@ -121,12 +153,12 @@ def agent(
 def sweep(
     sweep: Any, entity: str | None = None, project: str | None = None, prior_runs: Any = None
 ) -> str:
-    """The id of hpq's sweep, whose file decides; the configuration given is not used."""
-    say("wandb.sweep: hpq's sweep file decides what is searched; the script's own is not used")
+    """Return the id of hpq's sweep, and ignore the script's configuration."""
+    log_once("wandb.sweep: hpq's sweep file decides what is searched; the script's own is not used")
     return os.environ.get("HPQ_SWEEP_ID", "sweep")
 
 
-def _sweep_set() -> dict[str, Any]:
+def _sweep_parameters() -> dict[str, Any]:
     path = os.environ.get("HPQ_PARAMS")
     if not path:
         return {}
@@ -135,40 +167,44 @@ def _sweep_set() -> dict[str, Any]:
 
 
 def login(*args: Any, **kwargs: Any) -> bool:
-    """Nobody needs to."""
+    """Return True: hpq has no accounts."""
     return True
 
 
 def setup(*args: Any, **kwargs: Any) -> Any:
-    """Nothing to set up."""
+    """Return the module: there is nothing to set up."""
     return _module()
 
 
 def teardown(exit_code: int | None = None) -> None:
-    """End the run, or say after its end how it went."""
+    """End the run, or set the trial's exit code after its end."""
     if _module().run is None and exit_code and "_last_run" in _module().__dict__:
-        tell_exit_code(exit_code)
+        set_trial_exit_code(exit_code)
     finish(exit_code)
 
 
 def require(*args: Any, **kwargs: Any) -> None:
-    """Taken, and without effect."""
+    """Accept all arguments, without effect."""
 
 
 def restore(name: str, *args: Any, **kwargs: Any) -> Any:
-    """A file that this trial has kept, opened."""
+    """Open a file that this trial has kept.
+
+    Raises:
+        UsageError: there is no run.
+    """
     if _module().run is None:
         raise UsageError("You must call `wandb.init` before calling `wandb.restore`")
     return _module().run.restore(name)
 
 
 def controller(*args: Any, **kwargs: Any) -> NoReturn:
-    """There is none."""
+    """Raise UsageError: hpq has no controller."""
     raise UsageError(missing("wandb.controller"))
 
 
 class Api:
-    """W&B's server; there is none, so every question to it fails, and says what to ask instead."""
+    """W&B's server, which hpq lacks: every attribute raises an error that names the remedy."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.default_entity = "hpq"
@@ -178,12 +214,20 @@ class Api:
 
 
 def termlog(string: str = "", newline: bool = True, repeat: bool = True, **kwargs: Any) -> None:
-    """A line in the trial's log."""
+    """Print a line to the trial's log."""
     print(f"wandb: {string}", file=sys.stderr, end="\n" if newline else "")
 
 
 termwarn = termerror = termlog
 
 
-def _module() -> Any:
-    return sys.modules[__name__.rpartition(".")[0]]
+def log_real_package() -> None:
+    """Log a line if this interpreter has the real wandb, too."""
+    ours = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))
+    others = [path for path in sys.path if os.path.realpath(path or ".") != ours]
+    found = PathFinder.find_spec("wandb", others)
+    if found is not None and found.origin is not None:  # without an origin: W&B's folder of runs
+        log_once(
+            "the real wandb is installed here, but nothing goes to it: write `wandb: tee` into the"
+            " sweep file to feed both, `wandb: real` to use only that"
+        )

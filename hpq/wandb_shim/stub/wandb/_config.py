@@ -1,19 +1,36 @@
-"""`wandb.config`: the script's defaults under the sweep's set, which stays as it is."""
+"""`wandb.config`, `wandb.Settings`: the script's defaults under the sweep's parameters."""
 
 from __future__ import annotations
 
 import inspect
 import os
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import Any
 
-from ._say import say
-from ._values import plain
+from ._transport import log_once
 from .errors import ConfigError
 
 
+def plain(value: Any) -> Any:
+    """Return a value that JSON can hold: numbers are unboxed, other objects become text."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [plain(v) for v in value]
+    item = getattr(value, "item", None)
+    if callable(item):
+        try:
+            return item()
+        except Exception:
+            pass
+    return str(value)
+
+
 def to_dict(params: Any) -> dict[str, Any]:
-    """A dict out of what W&B takes for one: a dict, a Namespace, absl's flags, a YAML file."""
+    """Return a dict, a Namespace, absl's flags or the YAML file at a path as a dict."""
     if params is None:
         return {}
     if isinstance(params, str):
@@ -31,11 +48,11 @@ def to_dict(params: Any) -> dict[str, Any]:
 
 
 def _of_file(path: str) -> dict[str, Any]:
-    """W&B's form of a config file: {name: {value: x}}; plain {name: x} is taken, too."""
+    """Read a config file in W&B's form, {name: {value: x}}, or as plain {name: x}."""
     if not os.path.exists(path):
         raise ConfigError(f"config file {path} doesn't exist")
     try:
-        import yaml  # noqa: PLC0415 - only where a script names a file
+        import yaml  # noqa: PLC0415 - only if a script names a file
     except ImportError:
         raise ConfigError(f"{path}: PyYAML is needed to read it") from None
     with open(path, encoding="utf-8") as file:
@@ -48,7 +65,7 @@ def _of_file(path: str) -> dict[str, Any]:
 
 
 class Config:
-    """A mapping whose items are attributes, too. What the sweep has set cannot be changed."""
+    """A mapping whose items are attributes, too. The sweep's parameters cannot be changed."""
 
     def __init__(self, sweep: Mapping[str, Any] | None = None) -> None:
         object.__setattr__(self, "_items", {})
@@ -65,7 +82,7 @@ class Config:
         key = str(key).strip("-")
         if key in self._locked:
             if plain(value) != self._items[key]:
-                say(f"Config item {key!r} was locked by 'sweep' (ignored update).")
+                log_once(f"Config item {key!r} was locked by 'sweep' (ignored update).")
             return
         value = plain(value)
         if not allow_val_change and key in self._items and value != self._items[key]:
@@ -76,15 +93,15 @@ class Config:
         self._items[key] = value
 
     def update(self, d: Any, allow_val_change: bool | None = None) -> None:
-        """Take items of a dict, a Namespace or a file; those of the sweep stay as they are."""
+        """Set items of a dict, a Namespace or a file, except the sweep's parameters."""
         self._update(d, allow_val_change)
 
     def setdefaults(self, d: Any) -> None:
-        """Take items that are not there yet."""
+        """Set items that the config lacks."""
         self._update({k: v for k, v in to_dict(d).items() if k not in self._items})
 
     def update_locked(self, d: Any, user: Any = None, _allow_val_change: Any = None) -> None:
-        """As `update`, whatever was there."""
+        """Set items as `update` does, and replace existing values."""
         self._update(d, True)
 
     def keys(self) -> list[str]:
@@ -105,7 +122,7 @@ class Config:
         return self._items.get(*args)
 
     def persist(self) -> None:
-        """Nothing to do: a config goes nowhere."""
+        """Do nothing: the config is not stored."""
 
     def __getitem__(self, key: str) -> Any:
         return self._items[key]
@@ -135,3 +152,26 @@ class Config:
 
     def __repr__(self) -> str:
         return str(self.as_dict())
+
+
+class Settings:
+    """Accept every keyword, without effect; all other attributes are None."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        self.__dict__.update(kwargs)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        self.__dict__.update(kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return None
+
+
+class AlertLevel(Enum):
+    """The severity of an alert."""
+
+    INFO = "INFO"
+    WARN = "WARN"
+    ERROR = "ERROR"

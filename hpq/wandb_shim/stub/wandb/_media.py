@@ -1,6 +1,6 @@
-"""Image, Table, Html, … : kept as files where that is cheap, else dropped with one line.
+"""`wandb.Image`, `Table`, `Html`, `wandb.plot`, …: kept as files if that is cheap, else dropped.
 
-Of each key the last one is kept, as in W&B's summary.
+The last object of each key is kept, as in W&B's summary. The log says once what is dropped.
 """
 
 from __future__ import annotations
@@ -8,15 +8,22 @@ from __future__ import annotations
 import csv
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
+from ._config import plain
 from ._files import keep, keep_drawn, place
-from ._say import say
-from ._values import plain
+from ._transport import log_once, missing
+
+# The functions of `wandb.plot`, which is another name of this module.
+_CHARTS = frozenset(
+    "bar confusion_matrix histogram line line_series plot_table pr_curve roc_curve scatter"
+    " visualize".split()
+)
 
 
 class Media:
-    """Something that is no number; takes whatever W&B's class of this name takes."""
+    """An object that is no number; it accepts all arguments of W&B's class of this name."""
 
     ending = ""
 
@@ -24,7 +31,7 @@ class Media:
         self._data, self._args, self._kwargs = data_or_path, args, kwargs
 
     def keep(self, key: str) -> bool:
-        """Keep it under a key; False where it is dropped."""
+        """Save a file under a key. Return False if the object is dropped."""
         data = self._data
         if isinstance(data, (str, os.PathLike)) and os.path.isfile(data):
             ending = os.path.splitext(os.fspath(data))[1]
@@ -33,27 +40,27 @@ class Media:
 
 
 class Image(Media):
-    """An image: a file, a PIL image or a figure is kept, an array is not."""
+    """An image. A file, a PIL image or a figure is kept, an array is not."""
 
 
 class Video(Media):
-    """A video: a file is kept."""
+    """A video. A file is kept."""
 
 
 class Audio(Media):
-    """A sound: a file is kept."""
+    """A sound. A file is kept."""
 
 
 class Object3D(Media):
-    """A 3D object: a file is kept."""
+    """A 3D object. A file is kept."""
 
 
 class Molecule(Media):
-    """A molecule: a file is kept."""
+    """A molecule. A file is kept."""
 
 
 class Plotly(Media):
-    """A figure of Plotly's."""
+    """A figure of Plotly."""
 
 
 class Graph(Media):
@@ -65,7 +72,7 @@ class Classes(Media):
 
 
 class Histogram(Media):
-    """A histogram; it is dropped."""
+    """A histogram. It is dropped."""
 
     def __init__(self, sequence: Any = None, np_histogram: Any = None, num_bins: int = 64) -> None:
         super().__init__(None)
@@ -74,7 +81,7 @@ class Histogram(Media):
 
 
 class Html(Media):
-    """A page: text or a file."""
+    """A page. Text or a file is kept."""
 
     def keep(self, key: str) -> bool:
         if super().keep(key):
@@ -146,7 +153,7 @@ def _cell(value: Any) -> Any:
 
 
 class Chart(Media):
-    """What a function of wandb.plot answers; its table is kept, where it has one."""
+    """The result of a function of `wandb.plot`. Its table is kept, if it has one."""
 
     def __init__(self, kind: str, args: Any, kwargs: Any) -> None:
         found = [x for x in (*args, *kwargs.values()) if isinstance(x, Table)]
@@ -158,7 +165,7 @@ class Chart(Media):
 
 
 def keep_media(key: str, value: Any) -> None:
-    """Keep what was logged and is no number; one line says what is dropped."""
+    """Keep a logged value that is no number, or log that it is dropped."""
     values = value if isinstance(value, (list, tuple)) else [value]
     if isinstance(value, str) or not values:
         return
@@ -167,10 +174,16 @@ def keep_media(key: str, value: Any) -> None:
             name = key if i == 0 else f"{key}-{i}"
             kept = one.keep(name) if isinstance(one, Media) else _draw(one, name)
             if not kept:
-                say(f"{type(one).__name__} under {key!r} is not kept: no file holds it")
+                log_once(f"{type(one).__name__} under {key!r} is not kept: no file holds it")
     else:
-        say(f"{key!r} is no number ({type(value).__name__}): not kept")
+        log_once(f"{key!r} is no number ({type(value).__name__}): not kept")
 
 
 def _draw(figure: Any, name: str) -> bool:
     return keep_drawn(figure, "media", f"{name}.png") is not None
+
+
+def __getattr__(name: str) -> Callable[..., Chart]:
+    if name not in _CHARTS:
+        raise AttributeError(missing(f"wandb.plot.{name}"))
+    return lambda *args, **kwargs: Chart(name, args, kwargs)

@@ -1,29 +1,29 @@
-"""A run: one trial of hpq, seen through W&B's names."""
+"""`wandb.Run`: one trial of hpq under W&B's names."""
 
 from __future__ import annotations
 
 import glob as globbing
 import os
+import random
+import string
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _files
-from ._accepted import Accepted
-from ._artifact import Artifact
 from ._config import Config, to_dict
-from ._history import Defined, Rows
+from ._files import Artifact
+from ._history import Defined, Rows, Summary, number_of, split
 from ._media import keep_media
-from ._say import missing, say
-from ._summary import Summary
-from ._transport import send, tell_exit_code
-from ._values import generate_id, number_of, split
+from ._transport import log_once, missing, send, set_trial_exit_code
 from .errors import UsageError
 
+_DROPPED = "it is accepted and dropped"
 
-class Run(Accepted):
-    """What `wandb.init` answers. Names that it lacks raise an AttributeError that says so."""
+
+class Run:
+    """The result of `wandb.init`. For a name that the shim lacks it raises an AttributeError."""
 
     def __init__(self, config: Config, *, is_disabled: bool = False, **about: Any) -> None:
         trial = os.environ.get("HPQ_TRIAL_ID", "trial/0")
@@ -47,7 +47,7 @@ class Run(Accepted):
         self._saved: list[tuple[str, str]] = []  # files to be copied again at the end
         self._is_over = False
 
-    # --- what is measured ---------------------------------------------------------------------
+    # --- metrics ------------------------------------------------------------------------------
 
     def log(
         self,
@@ -56,7 +56,7 @@ class Run(Accepted):
         commit: bool | None = None,
         sync: bool | None = None,
     ) -> None:
-        """Report the numbers of `data`; keep what else can be kept."""
+        """Report the numbers of `data`, and keep other values if a file can hold them."""
         if self._is_over:
             raise UsageError(f"Run ({self.id}) is finished. The call to `log` will be ignored.")
         if not isinstance(data, Mapping):
@@ -72,7 +72,7 @@ class Run(Accepted):
                 keep_media(key, value)
 
     def log_at(self, tag: str, value: Any, step: Any) -> None:
-        """One value at a step of its own, as TensorBoard has it."""
+        """Report one value at its own step, as TensorBoard does."""
         numbers, _ = split({tag: value})
         self.summary._note(numbers)
         self._rows.put(numbers, self._rows.last_step if step is None else int(step))
@@ -87,25 +87,25 @@ class Run(Accepted):
         goal: str | None = None,
         overwrite: bool | None = None,
     ) -> Any:
-        """Another axis for a metric, or its least or greatest value as `name.min`, `name.max`."""
+        """Set a metric's axis, or report its extremes as `name.min`, `name.max`."""
         axis = getattr(step_metric, "name", step_metric)
         self._rows.define(name, Defined.of(axis, summary, goal))
         return _Metric(name)
 
     def _set(self, values: Mapping[str, Any]) -> None:
-        """What the script sets in the summary and never logs is a metric, too."""
+        """Report values that the script sets in the summary and never logs."""
         if not self._is_over:
             self._rows.set(split(values)[0])
 
     @property
     def step(self) -> int:
-        """The step of the row that is being filled."""
+        """The step of the row that is not sent yet."""
         return self._rows.step
 
     # --- the end ------------------------------------------------------------------------------
 
     def finish(self, exit_code: int | None = None, quiet: bool | None = None) -> None:
-        """End the run. A summary that the script has set is the value that counts, as in W&B."""
+        """End the run. A value set in the summary is the metric's last value, as in W&B."""
         if self._is_over:
             return
         found = {name: number_of(value) for name, value in self.summary.items()}
@@ -114,8 +114,8 @@ class Run(Accepted):
             if os.path.exists(source):
                 _files.keep(source, name)
         self._is_over, self.exit_code = True, exit_code or 0
-        if not self.disabled:  # of several runs the last one says how the trial ends
-            tell_exit_code(self.exit_code)
+        if not self.disabled:  # of several runs the last one sets the trial's exit code
+            set_trial_exit_code(self.exit_code)
 
     join = finish
 
@@ -123,14 +123,14 @@ class Run(Accepted):
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        # An exception that nobody handles ends the process with its own code.
+        # An exception that the script does not handle sets the process's exit code.
         _module().finish()
 
     # --- files --------------------------------------------------------------------------------
 
     @property
     def dir(self) -> str:
-        """Where files become artifacts: HPQ_OUT."""
+        """The folder whose files become artifacts: HPQ_OUT."""
         return str(_files.out())
 
     @property
@@ -144,7 +144,7 @@ class Run(Accepted):
         policy: str = "live",
         glob: Any = None,
     ) -> list[str] | bool:
-        """Keep files, and what they have become by the end."""
+        """Copy files now and, unless `policy` is "now", again when the run ends."""
         wanted = glob_str if glob is None else glob
         if wanted is None:
             return True
@@ -169,7 +169,7 @@ class Run(Accepted):
         tags: Sequence[str] | None = None,
         distributed_id: str | None = None,
     ) -> Artifact:
-        """Keep an artifact's files."""
+        """Copy an artifact's files to HPQ_OUT."""
         artifact = artifact_or_path
         if isinstance(artifact, (str, os.PathLike)):
             path = os.fspath(artifact)
@@ -187,7 +187,11 @@ class Run(Accepted):
         return self.log_artifact(path, name=name or f"run-{self.id}-model", aliases=aliases)
 
     def use_artifact(self, artifact_or_name: Any, *args: Any, **kwargs: Any) -> Artifact:
-        """An artifact of this process; those on W&B's server are out of reach."""
+        """Return an artifact of this process.
+
+        Raises:
+            UsageError: the artifact is on a W&B server.
+        """
         if isinstance(artifact_or_name, Artifact):
             return artifact_or_name
         raise UsageError(missing(f"use_artifact({artifact_or_name!r}), which is on a W&B server"))
@@ -195,17 +199,64 @@ class Run(Accepted):
     use_model = use_artifact
 
     def restore(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """A file that this trial has kept, opened."""
+        """Open a file that this trial has kept."""
         path = _files.place(name)
         if not path.exists():
             raise ValueError(f"{name}: this trial has kept no such file; hpq has no W&B server")
         return path.open()
+
+    # --- accepted, without effect -------------------------------------------------------------
+
+    def watch(self, *args: Any, **kwargs: Any) -> None:
+        log_once(f"watch: gradients and graphs are not kept; {_DROPPED}")
+
+    def unwatch(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: `watch` watches nothing."""
+
+    def alert(self, title: str = "", text: str = "", *args: Any, **kwargs: Any) -> None:
+        log_once(f"alert: {title}: {text}")
+
+    def log_code(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: hpq keeps the code with the sweep (`hpq show --code`)."""
+
+    def mark_preempting(self) -> None:
+        """Do nothing: hpq requeues the trial of a stopped worker."""
+
+    def link_artifact(self, *args: Any, **kwargs: Any) -> None:
+        log_once(f"link_artifact: there is no registry; {_DROPPED}")
+
+    link_model = link_artifact
+
+    def get_url(self) -> str:
+        return self.url
+
+    get_sweep_url = get_project_url = get_url
+
+    def project_name(self) -> str:
+        return str(self.project)
+
+    def status(self) -> None:
+        return None
+
+    def _label(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: W&B counts features with it."""
+
+    def display(self, *args: Any, **kwargs: Any) -> bool:
+        return False
+
+    def to_html(self, *args: Any, **kwargs: Any) -> str:
+        return f"<p>{self.url}</p>"
 
     def __deepcopy__(self, memo: Any) -> Run:
         return self
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(missing(f"run.{name}"))
+
+
+def generate_id(length: int = 8) -> str:
+    """Return a random run id."""
+    return "".join(random.choice(string.ascii_lowercase + string.digits) for _ in range(length))
 
 
 class _Metric:
@@ -219,22 +270,23 @@ def _relative(path: str) -> str:
 
 
 def _module() -> Any:
+    """Return the `wandb` module."""
     return sys.modules[__name__.rpartition(".")[0]]
 
 
 def start(sweep: Mapping[str, Any], given: Any, allow_val_change: Any, about: Any) -> Run:
-    """A run whose config is what was given, under the sweep's set."""
+    """Create a run whose config is the script's, overridden by the sweep's parameters."""
     mode = about.get("mode") or os.environ.get("WANDB_MODE") or ""
     if mode == "disabled":
-        say("mode is disabled: nothing is reported to hpq")
+        log_once("mode is disabled: nothing is reported to hpq")
     is_aside = "HPQ_TRIAL_ID" in os.environ and "WANDB_RUN_ID" not in os.environ
     if is_aside:  # a fold of a cross-validation, as W&B's own example runs them
-        say("a process without WANDB_RUN_ID has a run of its own, which is not the trial's")
+        log_once("a process without WANDB_RUN_ID has a run of its own, which is not the trial's")
     config = Config(sweep)
     exclude = set(about.get("config_exclude_keys") or ())
     include = about.get("config_include_keys")
     for key, value in to_dict(given).items():
-        # The sweep's values stand over the script's defaults, and W&B says nothing of it.
+        # The sweep's parameters override the script's defaults, and W&B logs nothing of it.
         is_free = str(key).strip("-") not in sweep
         if is_free and key not in exclude and (not include or key in include):
             config._put(key, value, allow_val_change is not False)

@@ -1,50 +1,103 @@
-"""The way to hpq: its socket, in pieces that fit."""
+"""Send numbers to hpq, those written for TensorBoard too, and lines to the trial's log."""
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Mapping
 from itertools import islice
-
-from ._say import say
+from typing import Any
 
 try:
     from hpq.report import ignore_printed, rank, report, set_exit_code
-except ImportError:  # by hand, in a Python without hpq
+except ImportError:  # a script started by hand, in a Python without hpq
 
     def report(metrics: Mapping[str, object], step: int | None = None) -> None:
-        """What `hpq.report` does outside a trial."""
+        """Print the metrics, as `hpq.report` does outside a trial."""
         for name, value in metrics.items():
             print(f"{name}={value!r}", flush=True)
 
     def ignore_printed() -> None:
-        """Nobody reads them."""
+        """Do nothing: no worker reads the output."""
 
     def set_exit_code(code: int) -> None:
-        """Nobody asks for it."""
+        """Do nothing: no worker reads the code."""
 
     def rank() -> int:
-        """The only process."""
+        """Return 0: this is the only process."""
         return 0
 
 
 _NAMES = 100  # in one datagram
+_WRITERS = {"torch": "torch.utils.tensorboard.writer", "tensorboardX": "tensorboardX.writer"}
+
+_printed: set[str] = set()
+
+
+def log_once(text: str) -> None:
+    """Print a line to stderr, which is the trial's log, unless it was printed before."""
+    if text not in _printed:
+        _printed.add(text)
+        print(f"wandb (hpq's stand-in): {text}", file=sys.stderr, flush=True)
+
+
+def missing(what: str) -> str:
+    """Return the error text for a name that the shim lacks."""
+    return (
+        f"{what}: hpq's stand-in for wandb does not have it; write `wandb: real` (or `wandb: tee`)"
+        " into the sweep file to use the wandb that is installed"
+    )
 
 
 def send(values: Mapping[str, float], step: int) -> None:
-    """Report values at a step."""
+    """Report values at a step, in pieces that fit a datagram. Only rank 0 reports."""
     if rank():
-        return say(f"rank {rank()}: rank 0 reports for the trial")
+        return log_once(f"rank {rank()}: rank 0 reports for the trial")
     items = iter(values.items())
     while some := dict(islice(items, _NAMES)):
         report(some, step=step)
 
 
-def reports_alone() -> None:
-    """What the script prints is no report, as with W&B."""
+def ignore_printed_metrics() -> None:
+    """Stop the worker from reading metrics in printed lines, as with W&B."""
     ignore_printed()
 
 
-def tell_exit_code(code: int) -> None:
-    """Let the trial end with a code (0: with the process's own), and the process as it likes."""
+def set_trial_exit_code(code: int) -> None:
+    """Set the trial's exit code; 0 leaves the process's own. The process exits with its own."""
     if not rank():
         set_exit_code(code if 0 <= code <= 255 else 1)
+
+
+def follow_tensorboard(run: Any) -> None:
+    """Report the scalars of the SummaryWriters whose library is imported (`sync_tensorboard`)."""
+    found = False
+    for library, name in _WRITERS.items():
+        if library not in sys.modules:
+            continue
+        try:
+            writer = importlib.import_module(name).SummaryWriter
+        except Exception:  # torch without tensorboard
+            continue
+        found = True
+        _wrap(writer, run)
+    if not found:
+        log_once("sync_tensorboard: no SummaryWriter of torch or tensorboardX is here to listen to")
+
+
+def _wrap(writer: Any, run: Any) -> None:
+    if hasattr(writer, "_hpq_run"):
+        writer._hpq_run = run
+        return
+    writer._hpq_run = run
+    plain = writer.add_scalar
+
+    def add_scalar(
+        self: Any, tag: str, scalar_value: Any, global_step: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        run = type(self)._hpq_run
+        if not run._is_over:
+            run.log_at(tag, scalar_value, global_step)
+        return plain(self, tag, scalar_value, global_step, *args, **kwargs)
+
+    writer.add_scalar = add_scalar

@@ -1,4 +1,4 @@
-"""`wandb: tee`: this module puts the real wandb in its place, whose runs report to hpq as well."""
+"""`wandb: tee`: replace this module by the real wandb, whose runs report to hpq as well."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import os
 import sys
 from typing import Any
 
-from hpq.wandb_shim.stub.wandb._history import Defined, Rows
+from hpq.wandb_shim.stub.wandb._history import Defined, Rows, split
 from hpq.wandb_shim.stub.wandb._transport import send
-from hpq.wandb_shim.stub.wandb._values import split
 
 
 def _real() -> Any:

@@ -1,4 +1,4 @@
-"""The errors that scripts catch by name."""
+"""The errors that scripts catch by name, as in `wandb.errors`."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ class Error(Exception):
 
 
 class CommError(Error):
-    """W&B's server cannot be reached; the stand-in never raises it."""
+    """W&B's server cannot be reached. The shim never raises it."""
 
     exc: Exception | None = None
 
 
 class AuthenticationError(CommError):
-    """The stand-in never raises it."""
+    """W&B rejects the API key. The shim never raises it."""
 
 
 class UsageError(Error):
-    """A call that makes no sense."""
+    """A call that is not possible in this state."""
 
 
 class UnsupportedError(UsageError):
-    """What cannot be done here."""
+    """A call that is not supported."""
 
 
 class ConfigError(Error):
-    """A config value would change."""
+    """A config file is missing, or a call would change a config value."""

@@ -1,1 +1,1 @@
-"""Callbacks for libraries that bring none of their own."""
+"""Callbacks for libraries that have no logger for W&B of their own."""

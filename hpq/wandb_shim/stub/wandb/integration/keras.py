@@ -1,4 +1,4 @@
-"""`wandb.keras`: its callbacks, for Keras 3 and the one inside TensorFlow."""
+"""`wandb.keras`: callbacks for Keras 3 and for TensorFlow's Keras."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _log(values: Any, **more: Any) -> None:
 
 
 class WandbMetricsLogger(_base().Callback):  # type: ignore[misc]
-    """Logs `epoch/loss` and the like, and `batch/…` where log_freq asks for batches."""
+    """Log each epoch's metrics as `epoch/NAME`, and every `log_freq` batches' as `batch/NAME`."""
 
     def __init__(self, log_freq: Any = "epoch", initial_global_step: int = 0, **kw: Any) -> None:
         super().__init__()
@@ -42,18 +42,18 @@ class WandbMetricsLogger(_base().Callback):  # type: ignore[misc]
 
 
 class WandbModelCheckpoint(_base().ModelCheckpoint):  # type: ignore[misc]
-    """Keras's own; what it writes stays where the script says."""
+    """Keras's own class. The files stay in the script's folder."""
 
 
 class WandbEvalCallback(_base().Callback):  # type: ignore[misc]
-    """A base for callbacks that log tables of predictions."""
+    """The base of callbacks that log tables of predictions."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
 
 class WandbCallback(_base().Callback):  # type: ignore[misc]
-    """The older one: logs each epoch, and `best_<monitor>`; keeps the best model."""
+    """Log each epoch's metrics and `best_<monitor>`, and save the best model."""
 
     def __init__(
         self, monitor: str = "val_loss", mode: str = "auto", save_model: bool = True, **kw: Any

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def wandb_callback(*args: Any, **kwargs: Any) -> Callable[[Any], None]:
-    """Logs what lightgbm evaluates, as `valid_0_l2`."""
+    """Return a callback that logs each evaluation result, e.g. as `valid_0_l2`."""
 
     def callback(env: Any) -> None:
         found = {f"{result[0]}_{result[1]}": result[2] for result in env.evaluation_result_list}
@@ -18,5 +18,5 @@ def wandb_callback(*args: Any, **kwargs: Any) -> Callable[[Any], None]:
 
 
 def log_summary(model: Any, *args: Any, **kwargs: Any) -> None:
-    """The best iteration, as W&B has it in the summary."""
+    """Set the best iteration in the summary."""
     sys.modules["wandb"].run.summary["best_iteration"] = model.best_iteration

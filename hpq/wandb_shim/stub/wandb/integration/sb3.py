@@ -1,4 +1,4 @@
-"""`wandb.integration.sb3.WandbCallback`: metrics come through sync_tensorboard."""
+"""`wandb.integration.sb3.WandbCallback`; `sync_tensorboard` reports the metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 
 class WandbCallback(BaseCallback):  # type: ignore[misc]
-    """Keeps the model at the end, where the script asks for it."""
+    """Save the model when training ends, if `model_save_path` is given."""
 
     def __init__(self, verbose: int = 0, model_save_path: str | None = None, **kw: Any) -> None:
         super().__init__(verbose)

@@ -9,7 +9,7 @@ import xgboost
 
 
 class WandbCallback(xgboost.callback.TrainingCallback):  # type: ignore[misc]
-    """Logs what xgboost evaluates, as `validation_0-logloss`."""
+    """Log each evaluation result, e.g. as `validation_0-logloss`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

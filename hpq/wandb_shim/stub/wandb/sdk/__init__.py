@@ -1,9 +1,72 @@
-"""Names that libraries look for under `wandb.sdk`."""
+"""Names of `wandb.sdk`, `wandb.sdk.lib`, `wandb.util` and `wandb.env` that scripts import."""
 
-from .. import _artifact as artifacts
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
 from .. import _config as wandb_config
+from .. import _files as artifacts
+from .. import _history as wandb_summary
 from .. import _run as wandb_run
-from .. import _summary as wandb_summary
-from . import lib
+from .. import errors as config_util
+from .._config import plain, to_dict
+from .._run import generate_id
+from .._transport import missing
 
-__all__ = ["artifacts", "lib", "wandb_config", "wandb_run", "wandb_summary"]
+lib = sys.modules[__name__]
+
+# Of wandb.env. Setting these variables has no effect.
+PROJECT, ENTITY = "WANDB_PROJECT", "WANDB_ENTITY"
+RUN_ID, SWEEP_ID = "WANDB_RUN_ID", "WANDB_SWEEP_ID"
+MODE, DIR, API_KEY = "WANDB_MODE", "WANDB_DIR", "WANDB_API_KEY"
+
+
+def set_entity(value: str, env: object = None) -> None:
+    os.environ[ENTITY] = value
+
+
+def set_project(value: str, env: object = None) -> None:
+    os.environ[PROJECT] = value
+
+
+def json_friendly(value: Any) -> tuple[Any, bool]:
+    """Return a value that JSON can hold, and whether it differs from the given one."""
+    found = plain(value)
+    return found, found is not value
+
+
+def json_friendly_val(value: Any) -> Any:
+    return plain(value)
+
+
+def parse_config(params: Any, exclude: Any = None, include: Any = None) -> dict[str, Any]:
+    """Return a config as a dict, without the names of `exclude`, or only those of `include`."""
+    found = to_dict(params)
+    return {
+        k: v for k, v in found.items() if k not in (exclude or ()) and (not include or k in include)
+    }
+
+
+class RunDisabled:
+    """The class of W&B's former result of `init` in disabled mode."""
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(missing(f"wandb.util.{name}"))
+
+
+__all__ = [
+    "RunDisabled",
+    "artifacts",
+    "config_util",
+    "generate_id",
+    "json_friendly",
+    "json_friendly_val",
+    "lib",
+    "parse_config",
+    "wandb_config",
+    "wandb_run",
+    "wandb_summary",
+]

@@ -1,3 +1,0 @@
-"""The older place of wandb.integration.keras."""
-
-from ..integration.keras import *  # noqa: F403
