@@ -1,41 +1,37 @@
-"""A bar on stderr while something counts up; nothing off a terminal."""
+"""A bar on stderr while a command counts up; nothing off a terminal."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from typing import Any
 
-_WIDE = 30
-_LATE_S = 0.3  # what is done sooner needs no bar
+_LATE_S = 0.3  # work that ends sooner needs no bar, nor the 0.1 s that rich takes to import
 
 
-class Bar:
-    """`with Bar(total, "writing sets") as bar: bar.at(n)`."""
+@contextmanager
+def progress_bar(total: int | None, what: str) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows how many of `total` are done; leaving takes the bar away."""
+    draws_at = time.monotonic() + _LATE_S if sys.stderr.isatty() else math.inf
+    bar: Any = None
+    with ExitStack() as stack:
 
-    def __init__(self, total: int | None, what: str) -> None:
-        self._total, self._what = total or 1, what
-        self._is_on = sys.stderr.isatty()
-        self._started_at = self._drawn_at = time.monotonic()
-        self._is_drawn = False
+        def show(count: int) -> None:
+            nonlocal bar
+            if bar is None and time.monotonic() >= draws_at:
+                rich = import_module("rich.progress")
+                columns = rich.TextColumn("{task.description}"), rich.BarColumn(30)
+                bar = rich.Progress(
+                    *columns, rich.MofNCompleteColumn(), transient=True, redirect_stdout=False,
+                    console=import_module("rich.console").Console(stderr=True),
+                )  # fmt: skip
+                bar.add_task(what, total=total)
+                stack.enter_context(bar)
+            if bar is not None:
+                bar.update(bar.task_ids[0], completed=count)
 
-    def __enter__(self) -> Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def at(self, count: int) -> None:
-        """Show the count, at most ten times a second."""
-        now = time.monotonic()
-        if not self._is_on or now - self._started_at < _LATE_S or now - self._drawn_at < 0.1:
-            return
-        self._drawn_at, self._is_drawn = now, True
-        done = min(_WIDE, _WIDE * count // self._total)
-        bar = "#" * done + "-" * (_WIDE - done)
-        print(f"\r{self._what} [{bar}] {count}/{self._total}", end="", file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        """Take the bar off the screen."""
-        if self._is_drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self._is_drawn = False
+        yield show

@@ -8,8 +8,9 @@ some worker has reached Redis lately and can work.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from worker.vitals import Vital
 
@@ -18,7 +19,6 @@ LOST_S = 15.0  # without an answer of Redis, where the last two looks failed: no
 # Without a word of a worker beyond HPQ_REAP_S: two answers of Redis may time out in between.
 SILENT_S = 120.0
 Clock = Callable[[], float]
-Answer = tuple[int, bytes]
 
 
 @dataclass(slots=True)
@@ -104,14 +104,20 @@ class Health:
         return f"worker {number}: {slot.why}" if slot.why else ""
 
 
-def pages(health: Health, metrics: Callable[[], bytes]) -> dict[str, Callable[[], Answer]]:
-    """What each page answers: a status and a text."""
+def pages(health: Health, metrics: WSGIApplication) -> dict[str, WSGIApplication]:
+    """What answers each path."""
     return {
-        "/livez": lambda: _verdict(health.not_alive()),
-        "/readyz": lambda: _verdict(health.not_ready()),
-        "/metrics": lambda: (200, metrics()),
+        "/livez": _verdict(health.not_alive),
+        "/readyz": _verdict(health.not_ready),
+        "/metrics": metrics,
     }
 
 
-def _verdict(why_not: str) -> Answer:
-    return (503, f"{why_not}\n".encode()) if why_not else (200, b"ok\n")
+def _verdict(why_not: Callable[[], str]) -> WSGIApplication:
+    def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        why = why_not()
+        status = "503 Service Unavailable" if why else "200 OK"
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{why or 'ok'}\n".encode()]
+
+    return app

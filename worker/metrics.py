@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from hpq import __version__
@@ -56,6 +56,7 @@ class Figures:
             "hpq_worker_starts", "Worker processes started.", registry=self._registry
         )
         self._registry.register(self)
+        self.page = make_wsgi_app(self._registry)
 
     def hear(self, vital: Vital) -> None:
         """A worker said something."""
@@ -68,10 +69,6 @@ class Figures:
     def started(self) -> None:
         """A worker process was started."""
         self._starts.inc()
-
-    def page(self) -> bytes:
-        """All of it, in the text format."""
-        return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
         """What is looked up when somebody asks (prometheus_client's protocol)."""

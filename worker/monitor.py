@@ -33,7 +33,6 @@ class Monitor:
         if port:
             figures = self._figures = _figures(self._health, queue)
             self._endpoint = Endpoint(port, pages(self._health, figures.page))
-            self._endpoint.start()
 
     def pipe(self, slot: int) -> tuple[int, ...]:
         """The end of a new pipe for a slot's worker, to be closed once that has it."""

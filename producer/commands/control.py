@@ -24,7 +24,6 @@ from producer.picking import picked
 from producer.session import Session, open_session
 from producer.taking import say_if_not_taken
 from producer.where import Where
-from producer.worst import Share
 from producer.writing import growing_of, store_of
 
 app = typer.Typer()
@@ -112,27 +111,19 @@ def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None
 def cancel(
     targets: Targets = None,
     where: WhereExpr = None,
-    worst: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|P%", help="Of the running ones, the worst few by their newest value."
-        ),
-    ] = None,
     yes: Yes = False,
     force: Other = False,
 ) -> None:
     """Stop a sweep or some of its trials now."""
     ref, numbers = refs.parse(targets)
-    picks = where is not None or worst is not None
-    if picks and numbers:
-        raise UserError("cancel: give numbers of trials, or --where and --worst, not both")
+    if where is not None and numbers:
+        raise UserError("cancel: give numbers of trials, or --where, not both")
     expression = Where.of(where) if where is not None else None
-    share = Share.of(worst) if worst is not None else None
     with ending(ref, "cancel", force, some=bool(numbers)) as (session, it):
         if _is_over(it):
             return
-        if picks:
-            numbers = picked(session, it, expression, share)
+        if expression is not None:
+            numbers = picked(session, it, expression)
             if not numbers:
                 return
         _ask(f"Cancel {_left(session, it, numbers)}?", yes)

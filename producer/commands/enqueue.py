@@ -33,7 +33,7 @@ from producer.commands.sweep_file import read_file, reuse_of, tags_of
 from producer.enqueue import Enqueued
 from producer.look.early_lines import target_words
 from producer.look.text import clean, size, trials_of
-from producer.progress import Bar
+from producer.progress import progress_bar
 from producer.session import Session, open_session
 from producer.sweepfile.spec import SweepSpec
 from producer.sweepfile.spec import count as count_sets
@@ -78,22 +78,22 @@ def enqueue(
                 session, into, spec, file, code, leave=leave, yes=yes, force=force, as_json=json
             )
         return
-    with open_session() as session, Bar(count_sets(spec), "writing sets") as bar:
+    with open_session() as session:
         if session.tunnel is None:  # pods have an image of their own
             _warn_of_samplers(spec)
-        done = enqueuing.enqueue(
-            session,
-            spec,
-            file,
-            again=new,
-            code_dir=code,
-            canary=canary,
-            tags=tags,
-            reuse=which,
-            progress=bar.at,
-            warn=warn,
-        )
-        bar.close()
+        with progress_bar(count_sets(spec), "writing sets") as progress:
+            done = enqueuing.enqueue(
+                session,
+                spec,
+                file,
+                again=new,
+                code_dir=code,
+                canary=canary,
+                tags=tags,
+                reuse=which,
+                progress=progress,
+                warn=warn,
+            )
         say(session, done, as_json=json, name=spec.name, reuse=reuse)
     raise typer.Exit(int(ExitCode.DONE))
 

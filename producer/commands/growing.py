@@ -14,7 +14,7 @@ from producer.look.flat import pairs
 from producer.look.out import talk
 from producer.look.planned import set_words
 from producer.look.text import clean, trials_of
-from producer.progress import Bar
+from producer.progress import progress_bar
 from producer.session import Session
 from producer.sweepfile.spec import SweepSpec
 from producer.taking import say_if_not_taken
@@ -51,9 +51,9 @@ def enqueue_into(
         if outside:
             what = trials_of(outside, "queued trial")
             ask(f"Cancel {what} of {sweep.id} that the file leaves out (--leave keeps them)?", yes)
-        with Bar(len(change.new), "writing sets") as bar:
+        with progress_bar(len(change.new), "writing sets") as progress:
             done = apply(
-                session, sweep, spec, file, change, leave=leave, progress=bar.at, warn=_warn
+                session, sweep, spec, file, change, leave=leave, progress=progress, warn=_warn
             )
     _say(session, sweep.id, done, change, as_json, is_run)
     return sweep.id

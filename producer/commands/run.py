@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -45,7 +45,7 @@ from producer.look.summary_page import print_summary
 from producer.look.takers import why_not_taken
 from producer.look.text import trials_of
 from producer.look.watch import watch_sweep
-from producer.progress import Bar
+from producer.progress import progress_bar
 from producer.session import Session, open_session
 from producer.sweepfile.spec import SweepSpec
 from producer.sweepfile.spec import count as count_sets
@@ -99,8 +99,8 @@ def run(
                 sid = growing.enqueue_into(session, into, spec, file, code, **flags)
                 _go_on(session, session.view.sweep(sid))
             else:
-                with Bar(count_sets(spec), "writing sets") as bar:
-                    done = _enqueue(session, spec, file, new, code, canary, bar, more)
+                with progress_bar(count_sets(spec), "writing sets") as progress:
+                    done = _enqueue(session, spec, file, new, code, canary, progress, more)
                 say(session, done, as_json=False, is_run=True, name=spec.name)
                 sid = done.sid
             code_ = _train(session, sid, workers)
@@ -117,7 +117,7 @@ def _enqueue(
     new: bool,
     code: str | None,
     canary: int,
-    bar: Bar,
+    progress: Callable[[int], None],
     more: Mapping[str, Any],
 ) -> Enqueued:
     """The unfinished sweep of the same digest, or else a new one."""
@@ -130,7 +130,7 @@ def _enqueue(
             again=again,
             code_dir=code,
             canary=canary,
-            progress=bar.at,
+            progress=progress,
             warn=warn,
             **more,
         )

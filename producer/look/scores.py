@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hpq.sweep import Sweep
 from hpq.trial import Group, Trial
 from producer.look.text import measure
 
@@ -13,6 +14,13 @@ def score(trial: Trial) -> str:
     if trial.objective is None:
         return ""
     return measure(trial.objective) + spread(trial.group)
+
+
+def newest_value(sweep: Sweep, trial: Trial) -> float | None:
+    """A trial's objective, or while it has none the newest value of the metric."""
+    if trial.objective is not None or sweep.metric is None:
+        return trial.objective
+    return trial.metrics.get(sweep.metric.name)
 
 
 def spread(group: Group | None) -> str:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from rich.cells import chop_cells
+
 from producer.look.text import fit, to_ascii, width
 
 _WORD = re.compile(r"\s+|\S+")
@@ -99,7 +101,7 @@ def fold(line: Line, columns: int) -> list[Line]:
     used = 0
     for span in line:
         for word in _WORD.findall(span.text):
-            for piece in _pieces(word, columns - len(blanks)):
+            for piece in chop_cells(word, columns - len(blanks)):
                 if used + width(piece) > columns and not piece.isspace():
                     lines.append([Span(blanks)])
                     used = len(blanks)
@@ -108,17 +110,3 @@ def fold(line: Line, columns: int) -> list[Line]:
                 lines[-1].append(Span(piece, span.style))
                 used += width(piece)
     return list(lines)
-
-
-def _pieces(word: str, columns: int) -> list[str]:
-    """A word, or the parts of one that is wider than a line."""
-    if width(word) <= columns:
-        return [word]
-    out, used = [""], 0
-    for char in word:
-        if used + width(char) > columns:
-            out.append("")
-            used = 0
-        out[-1] += char
-        used += width(char)
-    return out

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
-import unicodedata
+
+from rich.cells import cell_len, chop_cells
 
 from hpq.inert import CONTROL
 from hpq.sweep import Counts
@@ -53,28 +54,16 @@ def to_ascii(text: str) -> str:
 
 def width(text: str) -> int:
     """How many columns of a terminal the text takes."""
-    return len(text) if text.isascii() else sum(map(_char_width, text))
-
-
-def _char_width(char: str) -> int:
-    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    return len(text) if text.isascii() else cell_len(text)
 
 
 def fit(text: str, columns: int) -> str:
     """The text cut to a number of columns, with … where something is missing."""
     if width(text) <= columns:
         return text
-    if columns < 1:
-        return ""
-    kept, used = [], 0
-    for char in text:
-        used += _char_width(char)
-        if used > columns - 1:
-            break
-        kept.append(char)
-    return "".join(kept) + "…"
+    if columns < 2:
+        return "…" if columns == 1 else ""
+    return chop_cells(text, columns - 1)[0] + "…"
 
 
 def pad(text: str, columns: int, *, right: bool = False) -> str:

@@ -9,12 +9,11 @@ from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
 from producer.look.eta import trial_left_ms
 from producer.look.flat import cell
-from producer.look.scores import spread
+from producer.look.scores import newest_value, spread
 from producer.look.sparkline import sparkline
 from producer.look.style import Span, Style
 from producer.look.tables import Column
 from producer.look.text import clean, duration, measure
-from producer.worst import value_of
 
 STATE_STYLE = {
     TrialState.QUEUED: Style.DIM,
@@ -71,7 +70,7 @@ def trial_row(
     sweep = snapshot.sweep
     running = trial.state is TrialState.RUNNING
     taken = max(0, snapshot.at_ms - trial.claimed_ms) if running else trial.duration_ms
-    shown = value_of(sweep, trial)
+    shown = newest_value(sweep, trial)
     curve = curves.get(trial.id.number, ())
     return [
         Span(str(trial.id.number)),

@@ -1,4 +1,4 @@
-"""--where and --worst as a user gives them: what is shown, what is asked, what is cancelled."""
+"""--where as a user gives it: what is shown, what is asked, what is cancelled."""
 
 from __future__ import annotations
 
@@ -84,15 +84,6 @@ def test_what_matches_nothing_cancels_nothing(hpq: Hpq, view: View, started: lis
     assert states(view) == before
     both = hpq("cancel", f"{SID}/5", "--where", "x > 1", "--yes")
     assert both.returncode == 2 and states(view) == before
-
-
-def test_cancel_worst_is_of_the_running_by_their_newest_value(
-    hpq: Hpq, view: View, started: list[Claim]
-) -> None:
-    done = hpq("cancel", SID, "--worst", "70%", "--yes")
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == ["3", "2"]
-    stopped = [n for n in range(2, 5) if view._redis.hget(f"hpq:t:{SID}/{n}", "stop")]
-    assert stopped == [2, 3] and states(view) == "f r r r q q"
 
 
 def test_retry_takes_an_expression(

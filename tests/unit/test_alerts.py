@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -30,6 +31,12 @@ SERVER = {
 NAME = re.compile(r"hpq_[a-z_]+")
 
 
+def page(figures: Any, **headers: str) -> str:
+    """What /metrics answers."""
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", **headers}
+    return b"".join(figures.page(environ, lambda *_: None)).decode()
+
+
 @pytest.fixture
 def families() -> dict[str, Any]:
     """What a worker's page says, as Prometheus reads it."""
@@ -38,8 +45,14 @@ def families() -> dict[str, Any]:
     figures.started()
     health.hear(0, Vital(kind="tick", server=SERVER))
     figures.hear(Vital(kind="end", word="failed", why="user_error", seconds=3.0))
-    text = figures.page().decode()
+    text = page(figures)
     found = {f.name: f for f in parser.text_string_to_metric_families(text)}
+    in_openmetrics = page(figures, HTTP_ACCEPT="application/openmetrics-text; version=1.0.0")
+    openmetrics = importlib.import_module("prometheus_client.openmetrics.parser")
+    again = openmetrics.text_string_to_metric_families(in_openmetrics)
+    assert {s.name for family in again for s in family.samples} == {
+        s.name for family in found.values() for s in family.samples
+    }
     for family in found.values():
         assert f"# HELP {family.name}" in text and f"# TYPE {family.name}" in text
     return found

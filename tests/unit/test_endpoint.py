@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import pytest
 
@@ -26,15 +27,18 @@ def serve() -> Iterator[Serve]:
     """Serves pages; answers the port."""
     made: list[Endpoint] = []
 
-    def start(**pages: Callable[[], bytes]) -> int:
-        shown = {f"/{name}": lambda page=page: (200, page()) for name, page in pages.items()}
-        made.append(Endpoint(0, shown))
-        made[-1].start()
+    def start(**pages: WSGIApplication) -> int:
+        made.append(Endpoint(0, {f"/{name}": page for name, page in pages.items()}))
         return made[-1].port
 
     yield start
     for one in made:
         one.close()
+
+
+def ok(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+    start_response("200 OK", [])
+    return [b"ok\n"]
 
 
 def ask(port: int, method: str = "GET", page: str = "/livez", host: str = "127.0.0.1"):
@@ -57,15 +61,13 @@ def is_hung_up_on(caller: socket.socket) -> bool:
         return True
 
 
-def test_head_is_answered_as_get_without_the_text(serve: Serve) -> None:
-    port = serve(livez=lambda: b"ok\n")
+def test_a_page_answers_get_alone_and_other_paths_are_not_found(serve: Serve) -> None:
+    port = serve(livez=ok)
     status, headers, text = ask(port)
     assert (status, text, headers["Content-Length"]) == (200, b"ok\n", "3")
-    assert headers["Server"].strip() == "hpq"
-    headless = ask(port, "HEAD")
-    assert (headless[0], headless[1]["Content-Length"], headless[2]) == (200, "3", b"")
-    assert ask(port, "HEAD", "/else")[0] == 404 and ask(port, page="/else")[2] == b"/livez\n"
-    assert ask(port, "POST")[0] == 501
+    assert ask(port, page="/livez?verbose")[0] == 200
+    assert ask(port, page="/else")[0] == 404 and b"/livez" in ask(port, page="/else")[2]
+    assert ask(port, "POST")[0] == 405
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
@@ -75,7 +77,7 @@ def test_a_kubelet_that_has_ipv6_only_is_answered(serve: Serve) -> None:
             probe.bind(("::1", 0))
     except OSError as error:
         pytest.skip(f"no ::1 here: {error}")
-    port = serve(livez=lambda: b"ok\n")
+    port = serve(livez=ok)
     assert ask(port, host="::1")[0] == ask(port)[0] == 200
 
 
@@ -84,7 +86,7 @@ def test_callers_that_hang_are_hung_up_on_and_leave_room_for_others(
 ) -> None:
     monkeypatch.setattr(endpoint, "_CALL_S", 2.0)
     monkeypatch.setattr(endpoint, "_MOST", 8)
-    port, before = serve(livez=lambda: b"ok\n"), threading.active_count()
+    port, before = serve(livez=ok), threading.active_count()
     callers = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
     dribbler = callers[0]
     until, most = time.monotonic() + DEADLINE_S, 0
@@ -108,12 +110,13 @@ def test_callers_that_hang_are_hung_up_on_and_leave_room_for_others(
 def test_a_caller_that_leaves_in_the_middle_leaves_no_line(serve: Serve, capfd) -> None:
     gone, heard = threading.Event(), threading.Event()
 
-    def slow() -> bytes:
+    def slow(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
         heard.set()
         gone.wait(DEADLINE_S)
-        return b"x" * 10_000_000
+        start_response("200 OK", [])
+        return [b"x" * 10_000_000]
 
-    port = serve(livez=lambda: b"ok\n", slow=slow)
+    port = serve(livez=ok, slow=slow)
     early = socket.create_connection(("127.0.0.1", port))
     early.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     early.close()  # a reset
@@ -129,6 +132,17 @@ def test_a_caller_that_leaves_in_the_middle_leaves_no_line(serve: Serve, capfd) 
         time.sleep(0.01)
     assert ask(port)[0] == 200
     assert capfd.readouterr().err == ""
+
+
+def test_a_page_that_fails_answers_500_and_the_traceback_is_logged_not_printed(
+    serve: Serve, capfd, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        raise ValueError("no figures")
+
+    caplog.set_level("DEBUG", "hpq.health")
+    assert ask(serve(broken=broken), page="/broken")[0] == 500
+    assert capfd.readouterr().err == "" and "no figures" in caplog.text
 
 
 def test_a_thousand_scrapes_while_workers_come_and_go_are_all_answered(serve: Serve) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean, pstdev
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytest.importorskip("optuna")
 pytest.importorskip("scipy")
 
-from worker.suggest.warp import warped
+import numpy as np
+
+from worker.suggest.model import warped
 
 VALUES = st.lists(st.floats(-1e12, 1e12) | st.just(math.inf), min_size=1, max_size=60)
 
@@ -44,6 +48,44 @@ def test_a_valley_is_not_made_flatter() -> None:
     told = warped(values)
     share = (told[22] - told[0]) / (told[29] - told[0])
     assert share == pytest.approx((values[22] - values[0]) / (values[29] - values[0]))
+
+
+def test_a_transformed_value_is_what_yeo_and_johnson_define() -> None:
+    """Of the standardised values and the exponent that the article's likelihood prefers."""
+    values = [1.0, 2.0, 4.0, 8.0, 100.0]
+    middle, spread = fmean(values), pstdev(values)
+    level = [(value - middle) / spread for value in values]
+
+    def moved(value: float, k: float) -> float:
+        if value >= 0:
+            return math.log1p(value) if abs(k) < 1e-9 else ((value + 1) ** k - 1) / k
+        return -((1 - value) ** (2 - k) - 1) / (2 - k)
+
+    def likelihood(k: float) -> float:
+        told = [moved(value, k) for value in level]
+        powers = sum(math.copysign(math.log1p(abs(value)), value) for value in level)
+        return -len(level) * math.log(pstdev(told)) + (k - 1) * powers
+
+    best = max((k / 1000 for k in range(-20_000, 1000)), key=likelihood)
+    assert warped(values) == pytest.approx([moved(value, best) for value in level], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1.0, math.nextafter(1.0, 2), 1.0 + 1e-15],
+        [0.0, 5e-324, 1e-323, 3.0],
+        [1e308, 1.7e308, 1.6e308, -1.7e308],
+        [1.0, 2.0, -1.7e308, 1.7e308, math.inf],
+        [1e12] * 10 + [1e12 + 1e-3, 1e12 + 2e-3, 3.0],
+    ],
+)
+def test_values_nearly_equal_or_huge_can_be_standardised_without_a_warning(
+    values: list[float],
+) -> None:
+    told = warped(values)
+    assert all(map(math.isfinite, told)) and told.index(min(told)) == values.index(min(values))
+    assert np.isfinite(np.std(told)) and len(told) == len(values)
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [2.0, 2.0, 2.0], [3.0, 1.0], [math.inf, 4.0]])

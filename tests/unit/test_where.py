@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 
 from hpq.errors import UserError
-from hpq.sweep import Goal, Metric, Sweep
-from hpq.trial import Trial, TrialId, TrialState
 from producer.where import Where
-from producer.worst import Share, worst
 
 FACTS: dict[str, Any] = {
     "lr": 0.3, "opt.name": "adam", "val/loss": 2.5, "batch-size": 64, "bn": True, "off": False,
@@ -82,35 +79,3 @@ def test_a_name_that_nothing_has_is_told_and_a_word_on_the_right_is_none() -> No
     assert not where.holds(FACTS.get)
     with pytest.raises(UserError, match=r"nothing has 'opt.nam'; there are lr, opt.name"):
         where.check_met(["lr", "opt.name"])
-
-
-def trial(number: int, value: float | None, state: TrialState = TrialState.RUNNING) -> Trial:
-    metrics = {} if value is None else {"loss": value}
-    return Trial(id=TrialId(sweep="s", number=number), state=state, params={}, metrics=metrics)
-
-
-@pytest.mark.parametrize(
-    ("goal", "share", "numbers"),
-    [
-        ("minimize", "50%", [5, 3]),
-        ("maximize", "50%", [5, 1]),
-        ("minimize", "1", [5]),
-        ("minimize", "99", [5, 3, 2, 1]),
-        ("minimize", "20%", []),
-    ],
-)
-def test_the_worst_are_those_that_run_and_have_a_value(
-    goal: str, share: str, numbers: list[int]
-) -> None:
-    nan, done = float("nan"), TrialState.FINISHED
-    metric = Metric(name="loss", goal=Goal(goal))
-    sweep = Sweep(id="s", name="s", digest="", launch=None, metric=metric)  # type: ignore[arg-type]
-    every = [trial(1, 1.0), trial(2, 2.0), trial(3, 3.0), trial(4, None), trial(5, nan),
-             trial(6, 9.0, done)]  # fmt: skip
-    assert [t.id.number for t in worst(sweep, every, Share.of(share))] == numbers
-
-
-@pytest.mark.parametrize("text", ["", "0", "-1", "0%", "101%", "half", "1.5", "nan%"])
-def test_a_share_is_a_number_or_some_of_a_hundred(text: str) -> None:
-    with pytest.raises(UserError):
-        Share.of(text)

@@ -8,11 +8,13 @@ off.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from importlib import import_module
+from math import isfinite
 from random import Random
+from statistics import fmean, pstdev
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
@@ -25,12 +27,12 @@ from hpq.search.record import Sampler, Search
 from hpq.trial import Json, Params
 from worker.suggest.axes import axis_of
 from worker.suggest.memory import Memory
-from worker.suggest.warp import warped
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 _SOURCE = 10  # results, of which CMA-ES can begin at the best
 _WITH_A_COURSE = (Sampler.CMAES, Sampler.QMC)
 _WIDEST = 10_000  # values of a whole number, before it is searched as a float
+_HUGE = 1e150  # the square of a larger value is infinite
 
 
 class Model:
@@ -188,6 +190,29 @@ class Model:
     def drop(self) -> None:
         """The set that was asked for is there already."""
         self._memory.take_back()
+
+
+def warped(values: Sequence[float]) -> list[float]:
+    """Bring the bad values nearer to the good ones by Yeo and Johnson's transformation.
+
+    A loss that is 5 near the bottom and 5,000 elsewhere hides the bottom from a Gaussian process.
+    Less stays better and the order stays; an infinite value counts as the worst finite one. The
+    values stay as they are if the transformation would flatten a valley instead of the walls.
+    """
+    finite = [min(max(value, -_HUGE), _HUGE) for value in values if isfinite(value)]
+    worst = max(finite, default=0.0)
+    level = [min(max(value, -_HUGE), worst) if isfinite(value) else worst for value in values]
+    if len(set(finite)) < 3:
+        return level
+    stats = import_module("scipy.stats")  # imported late: it takes 0.5 s
+    middle, spread = fmean(level), pstdev(level)
+    try:
+        even, exponent = stats.yeojohnson([(value - middle) / spread for value in level])
+    except (ArithmeticError, ValueError, RuntimeError):  # no exponent fits
+        return level
+    ranks = [stats.rankdata(each, "dense").tolist() for each in (level, even)]
+    keeps_order = ranks[0] == ranks[1] and all(map(isfinite, even))
+    return even.tolist() if exponent < 1 and keeps_order else level
 
 
 def _is_choice(distribution: BaseDistribution) -> bool:
