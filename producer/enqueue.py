@@ -30,7 +30,7 @@ from producer.room import check_room
 from producer.scaffold.placeholders import refuse_unfilled
 from producer.session import Session
 from producer.sight import check_seen
-from producer.sweepfile.spec import SweepSpec, count, rows, sets
+from producer.sweepfile.spec import SweepSpec, rows, sets
 from producer.writing import growing_of, store_of
 
 _OPEN_ENDED = 1_000  # sets that an open-ended sweep needs room for to begin with
@@ -72,7 +72,7 @@ def enqueue(
         OutOfReach: the server has no room for it.
     """
     refuse_unfilled(spec.source, file)
-    wanted, search = count(spec), late.search_of(spec)
+    search = late.search_of(spec)
     code = launching.find(spec, file, Path.cwd(), code_dir)
     if code.twin:
         warn(code.twin)
@@ -83,7 +83,7 @@ def enqueue(
     if there is not None:
         return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
     bundle = None if code.files is None else packing.pack(code.folder, code.files)
-    for line in check_room(session, wanted or _OPEN_ENDED, code=len(bundle or b"")):
+    for line in check_room(session, spec.trials or _OPEN_ENDED, code=len(bundle or b"")):
         warn(line)
     sid = _new_id(session, spec.name)
     key = signing.key_of(session.settings, make=True)
