@@ -15,7 +15,7 @@ from hpq.identity import identity
 from hpq.search import samplers
 from hpq.search.record import BY_DEFAULT, Sampler
 from hpq.search.replicates import replicated
-from hpq.search.samplers import LIMIT
+from hpq.search.samplers import LIMIT, Identified
 from hpq.search.space import Space
 from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric, Wandb
 from hpq.trial import Json
@@ -97,13 +97,19 @@ def sets(spec: SweepSpec) -> Iterator[Set]:
 
     Of bayes those that it begins with, which follow from no result.
     """
+    return (params for params, _ in identified(spec))
+
+
+def identified(spec: SweepSpec) -> Iterator[Identified]:
+    """Yield the sets of `sets`, each with its identity if drawing it computed that."""
     if spec.space is None:
-        return islice(spec.listed, _cap(spec))
+        return ((params, None) for params in islice(spec.listed, _cap(spec)))
     if spec.method == "grid":
-        every = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
+        stepped = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
+        every: Iterator[Identified] = ((params, None) for params in stepped)
     else:
-        every = samplers.random(spec.space, None, spec.seed)
-    return islice(_first(spec.points, every), _limit(spec))
+        every = samplers.identified(spec.space, spec.seed)
+    return islice(_first(spec.points, every) if spec.points else every, _limit(spec))
 
 
 def _limit(spec: SweepSpec) -> int | None:
@@ -125,11 +131,14 @@ def rows(sets: Iterable[Set], replicates: int) -> Iterator[tuple[Set, int]]:
         yield from ((again, i) for i, again in enumerate(replicated(params, replicates)))
 
 
-def _first(points: tuple[Set, ...], every: Iterator[Set]) -> Iterator[Set]:
+def _first(points: tuple[Set, ...], every: Iterator[Identified]) -> Iterator[Identified]:
     """The points, then the other sets but for the points."""
-    yield from points
-    known = {identity(point) for point in points}
-    yield from (params for params in every if not known or identity(params) not in known)
+    known = {identity(point): point for point in points}
+    yield from ((point, mark) for mark, point in known.items())
+    for params, mark in every:
+        mark = mark or identity(params)
+        if mark not in known:
+            yield params, mark
 
 
 def count(spec: SweepSpec) -> int | None:
