@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from hpq.errors import UserError
-from hpq.ignored import is_ignored, rules_of
 
 TRACKED = frozenset({".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh"})
 UNTRACKED = frozenset({".py", ".yaml", ".yml", ".json"})
@@ -43,10 +44,32 @@ def files_of(folder: Path, program: str, *, is_sent: bool = False) -> list[Path]
         found += [p for p in others if _is_code(p, frozenset({".py"}))]
     if is_sent:
         names = (".hpqignore",) if tracked is not None else (".gitignore", ".hpqignore")
-        found = [p for p in found if not is_ignored(p, rules_of(folder, names))]
+        is_ignored = _ignored(folder, names)
+        found = [p for p in found if not is_ignored(p)]
     if program:
         found.append(Path(program))
     return sorted({p for p in found if (folder / p).is_file()})  # links are followed
+
+
+def _ignored(folder: Path, names: Collection[str]) -> Callable[[Path], bool]:
+    """Return the test of the ignore files at the top of a folder, which answers as git does.
+
+    Raises:
+        UserError: a line of the files is not a pattern.
+    """
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  # a tenth of a second, where code is sent
+
+    lines: list[str] = []
+    for name in names:
+        with suppress(OSError):
+            lines += (folder / name).read_text("utf-8", "replace").splitlines()
+    try:
+        spec = GitIgnoreSpec.from_lines(lines)
+    except (ValueError, re.error) as error:
+        raise UserError(f"{folder}: {' or '.join(names)}: {error}; correct this line") from None
+    return lambda path: (  # no pattern takes back a file of an ignored directory
+        spec.match_file(path) or any(spec.match_file(f"{p}/") for p in path.parents if p.parts)
+    )
 
 
 def _files(folder: Path, endings: Collection[str]) -> Iterable[Path]:

@@ -16,7 +16,8 @@ from hpq import bundle as packing
 from hpq import signing, wire
 from hpq.growing import Row
 from hpq.identity import digest, identity, slug
-from hpq.search.replicates import seed_at
+from hpq.search.replicates import replicated, seed_at
+from hpq.search.samplers import Identified
 from hpq.store import Store
 from hpq.store_control import ROWS
 from hpq.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
@@ -30,7 +31,7 @@ from producer.room import check_room
 from producer.scaffold.placeholders import refuse_unfilled
 from producer.session import Session
 from producer.sight import check_seen
-from producer.sweepfile.spec import SweepSpec, count, rows, sets
+from producer.sweepfile.spec import SweepSpec, identified
 from producer.writing import growing_of, store_of
 
 _OPEN_ENDED = 1_000  # sets that an open-ended sweep needs room for to begin with
@@ -72,7 +73,7 @@ def enqueue(
         OutOfReach: the server has no room for it.
     """
     refuse_unfilled(spec.source, file)
-    wanted, search = count(spec), late.search_of(spec)
+    search = late.search_of(spec)
     code = launching.find(spec, file, Path.cwd(), code_dir)
     if code.twin:
         warn(code.twin)
@@ -83,7 +84,7 @@ def enqueue(
     if there is not None:
         return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
     bundle = None if code.files is None else packing.pack(code.folder, code.files)
-    for line in check_room(session, wanted or _OPEN_ENDED, code=len(bundle or b"")):
+    for line in check_room(session, spec.trials or _OPEN_ENDED, code=len(bundle or b"")):
         warn(line)
     sid = _new_id(session, spec.name)
     key = signing.key_of(session.settings, make=True)
@@ -98,13 +99,13 @@ def enqueue(
     like = _wanted(spec, sweep, search is not None)
     older = older_results(session.view, like, reuse) if reuse else {}
     known: dict[int, Trial] = {}
-    first: Iterable[dict[str, Json]] = ()
+    first: Sequence[dict[str, Json]] = ()
     if search is not None:  # of a late-bound one no more is known
         first = [*spec.points, *sets_inside(older, spec)]
         sweep = late.bound(sweep, spec, search, len(first) - len(spec.points))
     try:
-        first = first if search else sets(spec)
-        every = _known(spec, first, older, known)
+        begun = ((params, None) for params in first) if search else identified(spec)
+        every = _known(spec, begun, older, known)
         trials = _write_rows(store, sid, every, progress)
         growing_of(session).stage_results(sid, known.items())
         if diff:
@@ -168,21 +169,23 @@ def _new_id(session: Session, name: str) -> str:
 
 def _known(
     spec: SweepSpec,
-    first: Iterable[dict[str, Json]],
+    first: Iterable[Identified],
     older: Mapping[bytes, Trial],
     known: dict[int, Trial],
 ) -> Iterator[Row]:
     """Sets with their replicates as rows, each once; an older result is noted under its number."""
     seen: set[bytes] = set()
-    for params, replicate in rows(first, spec.replicates):
-        own = identity(params, replicate)
-        if own not in seen:
+    for params, mark in first:
+        for replicate, again in enumerate(replicated(params, spec.replicates)):
+            own = mark if mark and replicate == 0 else identity(again, replicate)
+            if own in seen:
+                continue
             seen.add(own)
-            like = mark_of(params, seed_at(spec.seed, replicate, params)) if older else b""
+            like = mark_of(again, seed_at(spec.seed, replicate, again)) if older else b""
             if like in older:
                 known[len(seen)] = older[like]
             # Not sorted: the order of the file is the order of the arguments on a command line.
-            yield wire.dumps_in_order(params), own
+            yield wire.dumps_in_order(again), own
 
 
 def _write_rows(store: Store, sid: str, every: Iterator[Row], progress: Progress) -> int:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from hpq.search.record import BY_DEFAULT, Sampler, Search, is_installed, missing, unaided
 from hpq.sweep import SCHEMA, Goal, Impute, Sweep, Take
 from hpq.wire_search import encode_search
-from producer.sweepfile.spec import SweepSpec, count, is_late
+from producer.sweepfile.spec import SweepSpec
 
 
 def search_of(spec: SweepSpec) -> Search | None:
     """How the sets are searched; None where all of them are made at enqueue."""
-    if spec.space is None or not is_late(spec):
+    if spec.space is None or not spec.is_late:
         return None
     metric = spec.metric
     keys = spec.source.get("metric")
@@ -42,7 +42,7 @@ def bound(sweep: Sweep, spec: SweepSpec, search: Search, older: int) -> Sweep:
 
     These are no part of run_cap, which says how many are to run.
     """
-    wanted, every = count(spec), count(replace(spec, run_cap=None))
+    wanted, every = spec.trials, spec.uncapped_trials
     cap = 0 if wanted is None else wanted + older * spec.replicates
     return replace(
         sweep,
@@ -55,11 +55,11 @@ def bound(sweep: Sweep, spec: SweepSpec, search: Search, older: int) -> Sweep:
 
 def lacks(spec: SweepSpec) -> str | None:
     """What has to be installed here for the sampler to run here, in a line."""
-    if not is_late(spec):
+    if not spec.is_late:
         return None
     return missing(sampler_of(spec), is_installed)
 
 
 def is_unaided(spec: SweepSpec) -> str | None:
     """What has to be installed here for the sampler to find its best sets here, in a line."""
-    return unaided(sampler_of(spec), is_installed) if is_late(spec) else None
+    return unaided(sampler_of(spec), is_installed) if spec.is_late else None

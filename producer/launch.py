@@ -14,7 +14,7 @@ from hpq import __version__, code
 from hpq.errors import SweepFileError, UserError
 from hpq.hyperparams import SHIPPED
 from hpq.sweep import Launch
-from producer.sweepfile import sourcefile, yamlfile
+from producer.sweepfile import sourcefile, yaml_reader
 from producer.sweepfile.shape import is_sweep_file
 from producer.sweepfile.spec import SweepSpec
 
@@ -130,7 +130,7 @@ def _names_a_file(command: tuple[str, ...], folder: Path) -> bool:
 def _place(spec: SweepSpec, file: Path) -> str:
     """Where the file, or else a flag, names the code: file:line:col: key."""
     key = "program" if spec.program else "trainer"
-    document = yamlfile.parse(sourcefile.read(file), str(file))
+    document = yaml_reader.parse(sourcefile.read(file), str(file))
     data = document.data if isinstance(document.data, dict) else {}
     if data.get(key) == getattr(spec, key):
         return f"{document.places.find((key,))[1]}: {key}"

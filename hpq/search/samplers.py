@@ -21,6 +21,7 @@ _REPEATS = 1_000  # draws in a row that give nothing new: the space has no more
 _ROUNDS = 6
 
 Set = dict[str, Json]
+Identified = tuple[Set, bytes | None]  # a set, and its identity if the sampler computed it
 
 
 def grid(space: Space, *, shuffle: bool = False, seed: int = 0) -> Iterator[Set]:
@@ -38,9 +39,14 @@ def grid(space: Space, *, shuffle: bool = False, seed: int = 0) -> Iterator[Set]
 
 def random(space: Space, n: int | None, seed: int) -> Iterator[Set]:
     """Up to n different sets (None = as many as there are); it ends when the space does."""
+    return islice((params for params, _ in identified(space, seed)), n)
+
+
+def identified(space: Space, seed: int) -> Iterator[Identified]:
+    """Yield the sets of `random` with their identities."""
     if space.is_even:
-        return islice(grid(space, shuffle=True, seed=seed), n)
-    return islice(_drawn(space, seed), n)
+        return ((params, None) for params in grid(space, shuffle=True, seed=seed))
+    return _drawn(space, seed)
 
 
 def _stepped(space: Space, lattice: Lattice, seed: int | None) -> Iterator[Set]:
@@ -67,7 +73,7 @@ def permuted(index: int, size: int, seed: int) -> int:
             return index
 
 
-def _drawn(space: Space, seed: int) -> Iterator[Set]:
+def _drawn(space: Space, seed: int) -> Iterator[Identified]:
     """Independent draws, each set once; what draws hardly ever hit comes shuffled at the end."""
     seen: set[bytes] = set()
     last = 0
@@ -81,10 +87,10 @@ def _drawn(space: Space, seed: int) -> Iterator[Set]:
         if key not in seen:
             seen.add(key)
             last = i
-            yield params
+            yield params, key
         elif i - last >= _REPEATS:
             break
     lattice = space.drawn
     if lattice is not None and lattice.size <= LIMIT:
-        every = _stepped(space, lattice, seed)
-        yield from (params for params in every if identity(params) not in seen)
+        every = ((params, identity(params)) for params in _stepped(space, lattice, seed))
+        yield from (both for both in every if both[1] not in seen)

@@ -30,7 +30,6 @@ from producer.manifest_parts import parse
 from producer.secrets_yaml import secret_objects, tls_secret
 from producer.session import Session, open_session
 from producer.sight import OutOfSight
-from producer.sweepfile.spec import count as count_sets
 
 app = typer.Typer()
 _NAME = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
@@ -169,7 +168,7 @@ def _sweep_of(session: Session, what: str) -> str:
         return session.view.resolve(what, session.settings.user)
     spec = read_file(file, None, None, None, None, None)
     is_late = late.search_of(spec) is not None
-    refuse_too_many(what, None if is_late else count_sets(spec))
+    refuse_too_many(what, None if is_late else spec.trials)
     for warning in spec.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     try:

@@ -9,8 +9,8 @@ from producer.late import sampler_of
 from producer.look.flat import flat
 from producer.look.text import clean, duration, trials_of, value
 from producer.past import Past
-from producer.sweepfile.scalars import DOUBTFUL, resolve
 from producer.sweepfile.spec import SweepSpec, sets
+from producer.sweepfile.yaml_reader import DOUBTFUL, resolve
 
 
 def hours_line(past: Past, count: int | None, *, at_most: bool) -> str:

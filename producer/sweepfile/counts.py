@@ -5,14 +5,13 @@ Counted, never made. A set is run with all its replicates or not at all.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 from hpq.search.lattice import TooMany
 from hpq.search.replicates import SEED
 from hpq.search.space import TRIES, NothingLeft, Space
 from producer.sweepfile.problems import Problems
-from producer.sweepfile.spec import LIST, SweepSpec, count
+from producer.sweepfile.spec import LIST, SweepSpec
 
 _MOST_STEPS = 5_000_000  # sets of a grid that are gone through for those that are not excluded
 
@@ -66,7 +65,7 @@ def _check_replicates(spec: SweepSpec, out: Problems) -> None:
 
 def _check_limit(spec: SweepSpec, limit: int | None, out: Problems) -> None:
     """Note a sweep of more trials than are taken."""
-    total = count(spec)
+    total = spec.trials
     if total is None or limit is None or total <= limit:
         return
     key = "parameters" if spec.run_cap is None or total < spec.run_cap else "run_cap"
@@ -76,8 +75,7 @@ def _check_limit(spec: SweepSpec, limit: int | None, out: Problems) -> None:
 
 def _tell_cap(spec: SweepSpec, out: Problems) -> None:
     """Say it where run_cap leaves sets out, or asks for more than there are."""
-    all_ = count(replace(spec, run_cap=None))
-    cap = spec.run_cap
+    all_, cap = spec.uncapped_trials, spec.run_cap
     if cap is None or all_ is None or cap == all_:
         return
     if cap > all_:

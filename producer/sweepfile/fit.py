@@ -14,7 +14,7 @@ from hpq.hyperparams import SHIPPED, Number, TrainerSpec
 from hpq.search.distributions import Distribution
 from hpq.search.space import Space
 from hpq.trial import Json
-from producer.sweepfile import scalars, values
+from producer.sweepfile import values, yaml_reader
 from producer.sweepfile.problems import Path, Problems, shown
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
@@ -117,7 +117,7 @@ def warn_of_words(words: Mapping[Path, str], out: Problems) -> None:
     """
     for path, word in words.items():
         if path[0] == "parameters" or isinstance(path[0], int):
-            out.warn(path, scalars.reading(word))
+            out.warn(path, yaml_reader.reading(word))
 
 
 def check_known(

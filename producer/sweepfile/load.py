@@ -33,7 +33,7 @@ from producer.sweepfile import (
     schema,
     sourcefile,
     values,
-    yamlfile,
+    yaml_reader,
 )
 from producer.sweepfile.overrides import Flag, apply, flag, from_set
 from producer.sweepfile.problems import Problems, shown
@@ -67,7 +67,7 @@ def load(
         raise SweepFileError(
             f"{path}: a script; `hpq init {shlex.quote(str(path))}` writes its sweep file"
         )
-    document = yamlfile.parse(text, str(path))
+    document = yaml_reader.parse(text, str(path))
     root = document.data
     if not isinstance(root, dict | list):
         place = document.places.find(())[1]

@@ -15,7 +15,7 @@ from hpq.search.space import Space
 from hpq.trial import Json, Params
 from producer.sweepfile import listed
 from producer.sweepfile.problems import Path, Problems
-from producer.sweepfile.spec import SweepSpec, is_late, sets
+from producer.sweepfile.spec import SweepSpec, sets
 
 
 def check(trainer: TrainerSpec, spec: SweepSpec, out: Problems) -> None:
@@ -28,7 +28,7 @@ def check(trainer: TrainerSpec, spec: SweepSpec, out: Problems) -> None:
         return
     if corners and len(wrong) == len(corners):
         share = ""
-    elif is_late(spec):  # its sets are not known yet
+    elif spec.is_late:  # its sets are not known yet
         share = "some sets"
     else:
         some = list(islice(sets(spec), LIMIT))

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from hpq.errors import SweepFileError
 from hpq.trial import Json
-from producer.sweepfile import schema, sourcefile, yamlfile
+from producer.sweepfile import schema, sourcefile, yaml_reader
 from producer.sweepfile.problems import Path, dotted, printable
-from producer.sweepfile.yamlfile import Document
+from producer.sweepfile.yaml_reader import Document
 
 Flag = tuple[str, Path, Document]  # as it was typed, where it goes, what it sets
 
@@ -33,12 +33,12 @@ def from_set(overrides: Mapping[str, str], data: Json) -> Iterable[Flag]:
         if key not in schema.TOP and isinstance(space, dict) and key in space:
             meant = printable(f"parameters.{key}.value={text}")
             raise SweepFileError(f"{label}: {key} is a parameter; write --set {meant}")
-        yield label, resolve(key, data), yamlfile.parse(text or "''", label)
+        yield label, resolve(key, data), yaml_reader.parse(text or "''", label)
 
 
 def flag(label: str, path: Path, value: Json) -> Flag:
     """A flag of its own, such as `--count 8`."""
-    document = yamlfile.parse("0", label)
+    document = yaml_reader.parse("0", label)
     return label, path, replace(document, data=value)
 
 

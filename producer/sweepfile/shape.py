@@ -9,7 +9,7 @@ import yaml
 
 from hpq.errors import UserError
 from hpq.trial import Json
-from producer.sweepfile import yamlfile
+from producer.sweepfile import yaml_reader
 from producer.sweepfile.schema import PARAMETER
 
 _MOST_BYTES = 1024 * 1024  # as of a sweep file
@@ -27,7 +27,7 @@ def is_sweep_file(path: Path) -> bool:
         text = path.read_bytes()
         if b"parameters" not in text and _ENTRY.encode() not in text:
             return False
-        data = yamlfile.parse(text.decode(), str(path)).data
+        data = yaml_reader.parse(text.decode(), str(path)).data
     except (OSError, UnicodeDecodeError, UserError, yaml.YAMLError):
         return False
     if isinstance(data, list):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 
 from hpq.identity import identity
 from hpq.search import samplers
 from hpq.search.record import BY_DEFAULT, Sampler
 from hpq.search.replicates import replicated
-from hpq.search.samplers import LIMIT
+from hpq.search.samplers import LIMIT, Identified
 from hpq.search.space import Space
 from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric, Wandb
 from hpq.trial import Json
@@ -23,7 +24,7 @@ Set = dict[str, Json]
 LIST = "list"  # the method of a file that lists its sets
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SweepSpec:
     """A checked sweep file, with the defaults for what it leaves out.
 
@@ -67,24 +68,48 @@ class SweepSpec:
     source: Mapping[str, Json] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
+    @cached_property
+    def trials(self) -> int | None:
+        """Count the trials at most, without making them; None = open-ended.
+
+        A random sweep without run_cap ends only over a space of at most 100,000 sets.
+        """
+        return _count(self, _cap(self))
+
+    @cached_property
+    def uncapped_trials(self) -> int | None:
+        """Count the trials at most as if there were no run_cap; None = open-ended."""
+        return _count(self, None)
+
+    @property
+    def is_late(self) -> bool:
+        """True if sets are made while the sweep runs: by bayes, or without an end."""
+        return self.method == "bayes" or self.trials is None
+
 
 def is_late(spec: SweepSpec) -> bool:
-    """True where sets are made while the sweep runs: by bayes, and where there is no end."""
-    return spec.method == "bayes" or count(spec) is None
+    """Return `spec.is_late`."""
+    return spec.is_late
 
 
 def sets(spec: SweepSpec) -> Iterator[Set]:
-    """The sweep's sets in order, made one by one; without end where `count` is None.
+    """The sweep's sets in order, made one by one; without end if `trials` is None.
 
     Of bayes those that it begins with, which follow from no result.
     """
+    return (params for params, _ in identified(spec))
+
+
+def identified(spec: SweepSpec) -> Iterator[Identified]:
+    """Yield the sets of `sets`, each with its identity if drawing it computed that."""
     if spec.space is None:
-        return islice(spec.listed, _cap(spec))
+        return ((params, None) for params in islice(spec.listed, _cap(spec)))
     if spec.method == "grid":
-        every = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
+        stepped = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
+        every: Iterator[Identified] = ((params, None) for params in stepped)
     else:
-        every = samplers.random(spec.space, None, spec.seed)
-    return islice(_first(spec.points, every), _limit(spec))
+        every = samplers.identified(spec.space, spec.seed)
+    return islice(_first(spec.points, every) if spec.points else every, _limit(spec))
 
 
 def _limit(spec: SweepSpec) -> int | None:
@@ -106,26 +131,30 @@ def rows(sets: Iterable[Set], replicates: int) -> Iterator[tuple[Set, int]]:
         yield from ((again, i) for i, again in enumerate(replicated(params, replicates)))
 
 
-def _first(points: tuple[Set, ...], every: Iterator[Set]) -> Iterator[Set]:
+def _first(points: tuple[Set, ...], every: Iterator[Identified]) -> Iterator[Identified]:
     """The points, then the other sets but for the points."""
-    yield from points
-    known = {identity(point) for point in points}
-    yield from (params for params in every if not known or identity(params) not in known)
+    known = {identity(point): point for point in points}
+    yield from ((point, mark) for mark, point in known.items())
+    for params, mark in every:
+        mark = mark or identity(params)
+        if mark not in known:
+            yield params, mark
 
 
 def count(spec: SweepSpec) -> int | None:
-    """How many trials there are at most, without making them; None = open-ended.
-
-    A random sweep without run_cap ends only over a space of at most 100,000 sets.
-    """
-    limits = [n for n in (_number_of_sets(spec), _cap(spec)) if n is not None]
-    return min(limits) * spec.replicates if limits else None
+    """Return `spec.trials`."""
+    return spec.trials
 
 
-def _number_of_sets(spec: SweepSpec) -> int | None:
+def _count(spec: SweepSpec, cap: int | None) -> int | None:
+    """Count the trials of at most `cap` sets; None = open-ended."""
     if spec.space is None:
-        return len(spec.listed)
-    if spec.method == "grid":
-        return spec.space.size
-    size = spec.space.outcomes
-    return None if size is not None and size > LIMIT and spec.run_cap is None else size
+        size: int | None = len(spec.listed)
+    elif spec.method == "grid":
+        size = spec.space.size
+    else:
+        size = spec.space.outcomes
+        if cap is None and size is not None and size > LIMIT:
+            size = None
+    limits = [n for n in (size, cap) if n is not None]
+    return min(limits) * spec.replicates if limits else None

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 
 from hpq.trial import Json
 from producer.sweepfile.problems import shown
-from producer.sweepfile.scalars import resolve
+from producer.sweepfile.yaml_reader import resolve
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])\Z")
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}

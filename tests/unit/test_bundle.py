@@ -54,6 +54,41 @@ def test_without_git_code_and_its_settings_go_but_for_what_an_ignore_file_names(
     }
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "old\n!old/b.py\n",  # no file of an ignored directory is taken back
+        "old/*\n!old/b.py\n",
+        "/*.py\n!train.py\n",
+        "deep/*.py\n",
+        "deep/**/b.py\n",
+        "**/more/\n",
+        "[!t]*.py\n",
+        "\\#a.py\nb.py \n",
+        "# b.py\n\n",
+    ],
+)
+def test_an_ignore_file_leaves_out_what_git_ignores(lines: str, tmp_path: Path) -> None:
+    names = [
+        f"{folder}{name}.py" for folder in ("", "old/", "deep/", "deep/more/") for name in "ab"
+    ]
+    put(tmp_path, "train.py", "#a.py", *names)
+    (tmp_path / ".gitignore").write_text(lines)
+    without_git = sent(tmp_path, program="")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    command = ["git", "ls-files", "--others", "--exclude-standard", "*.py"]
+    done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert without_git == set(done.stdout.split())
+
+
+@pytest.mark.parametrize("line", ["!", "[z-a].py"])
+def test_a_line_that_is_no_pattern_names_the_ignore_file(line: str, tmp_path: Path) -> None:
+    put(tmp_path, "train.py")
+    (tmp_path / ".hpqignore").write_text(f"{line}\n")
+    with pytest.raises(UserError, match=r"\.hpqignore"):
+        sent(tmp_path)
+
+
 def test_code_over_ten_mebibytes_names_the_largest_files_and_what_to_do(tmp_path: Path) -> None:
     put(tmp_path, "train.py")
     with (tmp_path / "weights.json").open("wb") as file:

@@ -12,7 +12,7 @@ from hpq.command import MACROS
 from hpq.errors import SweepFileError
 from hpq.search.record import Sampler
 from hpq.sweep import Rule, Wandb
-from producer.sweepfile import rules, schema, yamlfile
+from producer.sweepfile import rules, schema, yaml_reader
 from producer.sweepfile.load import load
 from producer.sweepfile.publish import json_schema
 from producer.sweepfile.spec import sets
@@ -28,7 +28,7 @@ REST = {
 
 
 def whole(block: str) -> str:
-    data = yamlfile.parse(block, "s.yaml").data
+    data = yaml_reader.parse(block, "s.yaml").data
     if isinstance(data, list):
         return block
     return block + "".join(text for key, text in REST.items() if key not in data)
@@ -40,7 +40,7 @@ def test_an_example_is_taken(tmp_path: Path, block: str) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(whole(block))
     assert list(islice(sets(load(file)), 3))
-    jsonschema.validate(yamlfile.parse(whole(block), "s.yaml").data, json_schema())
+    jsonschema.validate(yaml_reader.parse(whole(block), "s.yaml").data, json_schema())
 
 
 @pytest.mark.parametrize("block", [text for kind, text in BLOCKS if kind])

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from hpq.errors import SweepFileError
 from producer.commands.schema import app
-from producer.sweepfile import meanings, schema, yamlfile
+from producer.sweepfile import meanings, schema, yaml_reader
 from producer.sweepfile.load import load
 from producer.sweepfile.publish import json_schema
 from tests.oracle.files import read
@@ -37,7 +37,7 @@ def test_the_command_prints_a_schema_of_the_dialect_that_it_names() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda p: p.name)
 def test_the_files_of_configs_are_valid(path: Path) -> None:
-    VALIDATOR.validate(yamlfile.parse(path.read_text("utf-8"), path.name).data)
+    VALIDATOR.validate(yaml_reader.parse(path.read_text("utf-8"), path.name).data)
 
 
 def test_what_hpq_takes_of_the_oracles_files_is_valid_and_what_it_refuses_is_not(
@@ -84,7 +84,7 @@ def test_hpqs_own_keys_are_valid(tmp_path: Path, text: str) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(f"{BASE}{text}\n")
     load(file)
-    VALIDATOR.validate(yamlfile.parse(file.read_text(), "s.yaml").data)
+    VALIDATOR.validate(yaml_reader.parse(file.read_text(), "s.yaml").data)
 
 
 @pytest.mark.parametrize("text", BAD)
@@ -93,7 +93,7 @@ def test_what_is_wrong_with_them_is_not(tmp_path: Path, text: str) -> None:
     file.write_text(f"{BASE}{text}\n")
     with pytest.raises(SweepFileError):
         load(file)
-    assert not VALIDATOR.is_valid(yamlfile.parse(file.read_text(), "s.yaml").data)
+    assert not VALIDATOR.is_valid(yaml_reader.parse(file.read_text(), "s.yaml").data)
 
 
 def test_every_key_has_its_meaning() -> None:

@@ -17,13 +17,13 @@ from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
 from hpq.search.distributions import Categorical, Distribution, IntUniform, Weighted
 from hpq.search.space import Space
 from hpq.trial import Json
-from producer.sweepfile import parameters, yamlfile
+from producer.sweepfile import parameters, yaml_reader
 from producer.sweepfile.problems import Places, Problems
 
 
 def space_of(text: str) -> Space:
     out = Problems(Places(file="s.yaml"))
-    space = parameters.read(yamlfile.parse(text, "s.yaml").data, (), out)
+    space = parameters.read(yaml_reader.parse(text, "s.yaml").data, (), out)
     assert not out.errors
     return space
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from hpq.errors import SweepFileError
-from hpq.identity import digest
+from hpq.identity import digest, identity
 from hpq.sweep import Goal, Metric, Take
 from producer.sweepfile.load import load
-from producer.sweepfile.spec import SweepSpec, count, is_late, sets
+from producer.sweepfile.spec import SweepSpec, count, identified, is_late, sets
 
 ROOT = Path(__file__).resolve().parents[2]
 WANDB = """\
@@ -264,6 +264,14 @@ def test_a_random_sweep_over_few_sets_ends_with_them(tmp_path: Path) -> None:
     assert count(spec_of(tmp_path, text, count=9)) == 5
     wide = spec_of(tmp_path, text.replace("5", "1000000"))
     assert count(wide) is None
+
+
+@pytest.mark.parametrize("points", ["", "points: [{lr: 0.5, n: 2}]\n"])
+def test_a_drawn_set_comes_with_its_identity(points: str, tmp_path: Path) -> None:
+    space = "{lr: {min: 0.0, max: 1.0}, n: {values: [1, 2]}}"
+    spec = spec_of(tmp_path, f"program: t.py\nmethod: random\nparameters: {space}\n{points}")
+    some = list(islice(identified(spec), 10))
+    assert [mark for _, mark in some] == [identity(params) for params, _ in some]
 
 
 def test_a_file_whose_name_is_no_name_still_has_one(tmp_path: Path) -> None:
