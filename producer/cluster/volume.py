@@ -10,23 +10,20 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach, UserError
+from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
 from hpq.files import ID_FILE, Gone, Unreadable, checked
 from hpq.passwords import redact
 from hpq.trial import Artifacts
 from producer.cluster.api import Api
 from producer.cluster.objects import WORKERS, container_of, is_past, pod_of
-from producer.cluster.pods import deployments
 from producer.cluster.tunnel import kubectl_in
 from producer.look.text import clean
 
 _ASK = f'printf "%s\\n" "$HPQ_STORE"; cat "$HPQ_STORE/{ID_FILE}" 2>/dev/null || :'
-_USUAL = ("hpq-worker", "/store")  # where the component `store` has it
 Raw = Any
 
 
@@ -92,19 +89,8 @@ def volume_of(api: Api, left: Artifacts) -> Volume:
 
 def by_hand(api: Api, kept: str, path: str) -> str:
     """The command that copies a file of the store, for who may."""
-    workers: Sequence[Raw] = ()
-    with suppress(HpqError):  # then where the manifests have it
-        workers = deployments(api)
-    return _line(kubectl_in(api.context, api.namespace), workers, kept, path)
-
-
-def _line(kubectl: str, workers: Sequence[Raw], kept: str, path: str) -> str:
-    name, folder = _USUAL
-    for one in workers:
-        for mount in container_of(one["spec"]["template"]["spec"]).get("volumeMounts", ()):
-            if mount["name"] == "store":
-                name, folder = one["metadata"]["name"], mount["mountPath"]
-    words = shlex.join(["exec", f"deploy/{name}", "--", "cat", f"{folder}/{kept}"])
+    kubectl, source = kubectl_in(api.context, api.namespace), shlex.quote(f"/{kept}")
+    words = shlex.join(["exec", "deploy/hpq-worker", "--", "sh", "-c", f'cat "$HPQ_STORE"{source}'])
     return f"{kubectl} {clean(words)} > {clean(shlex.quote(path))}"
 
 

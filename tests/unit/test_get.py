@@ -6,6 +6,7 @@ The kubectl here runs the command on this machine, as in a pod of the name that 
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ import pytest
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
 from hpq.files import ID_FILE, Gone, Unreadable
 from hpq.trial import Artifacts
-from producer.cluster.tunnel import kubectl_in
-from producer.cluster.volume import Volume, _line, volume_of
+from producer.cluster.volume import Volume, by_hand, volume_of
 
 DATA = bytes(range(256)) * 3000
 KUBECTL = """#!/bin/sh
@@ -164,13 +164,11 @@ def test_a_file_comes_whole_or_not_at_all(kubectl: Kubectl, tmp_path: Path) -> N
     assert out.read_bytes() == DATA and list(out.parent.iterdir()) == [out]
 
 
-def test_who_may_not_is_told_the_command_for_somebody_who_may() -> None:
-    mount = {"name": "store", "mountPath": "/kept"}
-    pod = {"containers": [{"name": "worker", "volumeMounts": [mount]}]}
-    big = {"metadata": {"name": "hpq-worker-big"}, "spec": {"template": {"spec": pod}}}
-    kubectl = kubectl_in("lab", "ml")
-    assert _line(kubectl, [], "hpq/s-1/1/artifacts/my model.txt", "my model.txt") == (
-        "kubectl --context lab -n ml exec deploy/hpq-worker --"
-        " cat '/store/hpq/s-1/1/artifacts/my model.txt' > 'my model.txt'"
-    )
-    assert "deploy/hpq-worker-big -- cat /kept/a > a" in _line(kubectl, [big], "a", "a")
+def test_the_command_for_somebody_who_may_copies_the_file(kubectl: Kubectl, tmp_path: Path) -> None:
+    store = store_at(tmp_path / "the store", "abcd1234")
+    (store / "my model's").write_bytes(DATA)
+    kubectl.store(str(store))
+    line = by_hand(Server(), "my model's", str(tmp_path / "a copy"))  # type: ignore[arg-type]
+    assert line.startswith("kubectl --context lab -n ml exec deploy/hpq-worker -- ")
+    subprocess.run(["sh", "-c", line], check=True)
+    assert (tmp_path / "a copy").read_bytes() == DATA
