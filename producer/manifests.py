@@ -92,7 +92,7 @@ def overlay(wanted: Wanted, root: str) -> Yaml:
     made: Yaml = {
         **_HEAD,
         "namespace": wanted.namespace,
-        "labels": [{"pairs": {"app.kubernetes.io/part-of": "hpq"}}],
+        "labels": _labels(),
         "resources": [f"{root}/{BASE}", *(f"class-{c.name}" for c in classes)],
         "components": [*components, *([_SETTINGS] if wanted.settings else [])],
         "images": [_image(wanted.image or IMAGE)],
@@ -100,6 +100,12 @@ def overlay(wanted: Wanted, root: str) -> Yaml:
         "replacements": _replacements(wanted),
     }
     return made
+
+
+def _labels() -> Any:
+    """The labels of the base, for what the overlay adds to it."""
+    text = (folder() / BASE / "kustomization.yaml").read_text("utf-8")
+    return yaml.safe_load(text)["labels"]
 
 
 def settings_of(wanted: Wanted) -> Yaml:

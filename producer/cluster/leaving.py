@@ -89,12 +89,12 @@ def _one(
         plan = scaling.plan(len(there) - len(front) - len(pods), first=pods)
     except Held as error:
         return f"{named}: drained, and not let go: {error}; where still there then: {again}"
-    if busy := sorted(plan.stops.keys() - set(pods)):
+    if busy := sorted(set(plan.stops) - set(pods)):
         return (
             f"{named}: drained, and not let go: {', '.join(busy)}, at work and not ready, would be"
             f" stopped first; once it is ready or gone: {again}"
         )
-    stay = scaling.apply(plan).stay
+    stay = scaling.apply(plan)
     gone = sorted(pod.name for pod in plan.going if pod.name not in stay)
     line = f"{workers.name}: {workers.wanted} → {plan.wanted} pods"
     line += f" ({', '.join(gone)} gone)" if gone else ""

@@ -1,13 +1,13 @@
-"""More or fewer pods of a worker class: what goes is chosen here, so that it loses least.
+"""Change the number of pods of a worker class: idle pods go before busy ones.
 
-A pod that was idle when it was chosen may be given a trial before it is told to go. So the workers
-of the pods that are to go are drained first, for a minute: what the script answers is the truth.
+A pod that was idle when it was chosen may be handed a trial before it is deleted. So the workers
+of the chosen pods are drained first, for a minute.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -18,11 +18,10 @@ from hpq.view import View
 from producer.cluster.api import Api
 from producer.cluster.objects import COST, Pod, Workers
 from producer.cluster.pods import Crew, look
-from producer.cluster.stakes import stakes_of, workers_in
 from producer.cluster.tunnel import kubectl_in
-from producer.cluster.victims import Agreement, Stake, Stakes, cost, unknown, victims
+from producer.cluster.victims import Busy, cost, running, victims, workers_in
 
-DRAIN_MS = 60_000  # how long chosen workers take nothing, should nothing come of it
+DRAIN_MS = 60_000  # how long chosen workers claim nothing, if no deletion follows
 _SETTLE_S = 20.0
 _POLL_S = 0.2
 
@@ -35,26 +34,19 @@ class Plan:
     wanted: int
     pods: tuple[Pod, ...]  # all of the class, but those that are going already
     going: tuple[Pod, ...] = ()
-    stakes: Mapping[str, Sequence[Stake]] = field(default_factory=dict)
+    busy: Busy = field(default_factory=dict)
+    costs: Mapping[str, int] = field(default_factory=dict)  # of busy pods
     names: Mapping[str, Sequence[Worker]] = field(default_factory=dict)  # workers by their pod
 
     @property
-    def stops(self) -> dict[str, Sequence[Stake]]:
-        """The pods that go although they are at work, and at what."""
-        return {p.name: self.stakes[p.name] for p in self.going if self.stakes.get(p.name)}
+    def stops(self) -> list[str]:
+        """The pods that go although they are busy, or not known to be idle."""
+        return [p.name for p in self.going if p.name in self.busy]
 
     @property
-    def trials(self) -> set[str]:
-        """The trials among these."""
-        return {stake.trial for stakes in self.stops.values() for stake in stakes}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """Pods that were to go, and stay; and those that the controller took instead."""
-
-    stay: frozenset[str] = frozenset()
-    instead: frozenset[str] = frozenset()
+    def trials(self) -> list[str]:
+        """The trials that are requeued when these pods go."""
+        return [str(trial.id) for pod in self.stops for trial in self.busy[pod]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +63,11 @@ class Scaling:
     """Changes of one worker class in one namespace."""
 
     def __init__(self, api: Api, view: View | None, store: Store | None, queue: str) -> None:
-        """Without a view of Redis it cannot tell who is at work."""
+        """Without a view of Redis it cannot tell which pods are busy."""
         self._api, self._view, self._store, self._queue = api, view, store, queue
 
     def plan(self, wanted: int, first: Collection[str] = ()) -> Plan:
-        """What so many pods come to now; `first` are pods to go before any other.
+        """Choose the pods that go so that `wanted` are left; `first` are to go before any other.
 
         Raises:
             NotFound: no Deployment has that class.
@@ -91,100 +83,96 @@ class Scaling:
             )
         pods = pods_of(crew, workers)
         _see_choice(crew, workers, pods, wanted)
-        return self._plan(workers, pods, wanted, {}, lambda _: first)
+        return self._plan(workers, pods, wanted, {}, first)
 
-    def again(self, plan: Plan, told: Mapping[str, str], agreed: Agreement) -> Plan:
-        """The plan as it is now; `told` is what its workers were found at since.
-
-        A pod that was to go still is, unless it was given a trial whose end nobody agreed to:
-        costs change with every checkpoint, and what was agreed to should not.
-
-        Raises:
-            Held: as `plan`.
-        """
-
-        def first(stakes: Stakes) -> set[str]:
-            going = (pod.name for pod in plan.going)
-            return {name for name in going if agreed.covers(name, stakes.get(name, ()))}
-
-        crew = look(self._api)
-        pods = pods_of(crew, plan.workers)
-        _see_choice(crew, crew.of_queue(self._queue) or plan.workers, pods, plan.wanted)
-        return self._plan(plan.workers, pods, plan.wanted, told, first)
+    def drained(self, plan: Plan) -> Plan:
+        """Drain the pods that go; those that were handed a trial before that are chosen anew."""
+        if not self._store or not plan.going:
+            return plan
+        claims = self._drain(plan.going, plan)
+        late = {w.pod for w in self._workers(plan.going, plan) if claims.get(w.name)}
+        before = {p.name for p in plan.going}
+        first = before - (late - plan.busy.keys())
+        new = self._plan(plan.workers, plan.pods, plan.wanted, claims, first)
+        after = {p.name for p in new.going}
+        self.undrain([p for p in plan.going if p.name not in after], plan)
+        self._drain([p for p in new.going if p.name not in before], new)
+        return new
 
     def _plan(
         self,
         workers: Workers,
         pods: Sequence[Pod],
         wanted: int,
-        told: Mapping[str, str],
-        first: Callable[[Stakes], Collection[str]],
+        claims: Mapping[str, str],
+        first: Collection[str],
     ) -> Plan:
-        names = workers_in(self._view, {p.name for p in pods}) if self._view else {}
-        stakes = stakes_of(self._view, names, told) if self._view else {}
-        if self._view:  # a ready pod has said so on its Redis: on another then, or lost since
-            stakes |= {
-                p.name: [unknown(p.name)] for p in pods if p.is_ready and p.name not in names
-            }
+        names, busy, costs = {}, {}, {}
+        if self._view:
+            names = workers_in(self._view, {p.name for p in pods})
+            busy, now_ms = running(self._view, names, claims), self._view.now_ms()
+            # A ready pod without a worker here is on another Redis, or lost its own.
+            busy |= {p.name: [] for p in pods if p.is_ready and p.name not in names}
+            costs = {pod: cost(trials, now_ms) for pod, trials in busy.items()}
         return Plan(
             workers=workers,
             wanted=wanted,
             pods=tuple(pods),
-            going=tuple(victims(pods, stakes, wanted, first(stakes))),
-            stakes=stakes,
+            going=tuple(victims(pods, costs, wanted, first)),
+            busy=busy,
+            costs=costs,
             names=names,
         )
 
-    def hold(self, plan: Plan) -> dict[str, str]:
-        """Let the workers of the pods that go take nothing more; answers what each is at."""
-        told: dict[str, str] = {}
-        for worker in self._workers(plan.going, plan):
+    def _drain(self, pods: Sequence[Pod], plan: Plan) -> dict[str, str]:
+        """Let the workers of these pods claim nothing more; answers the trial that each runs."""
+        claims: dict[str, str] = {}
+        for worker in self._workers(pods, plan):
             assert self._store is not None
-            at = self._store.drain(worker.name, lasts_ms=DRAIN_MS)
-            if at is not None:
-                told[worker.name] = at
-        return told
+            trial = self._store.drain(worker.name, lasts_ms=DRAIN_MS)
+            if trial is not None:
+                claims[worker.name] = trial
+        return claims
 
-    def let_go(self, plan: Plan) -> None:
-        """Let the workers of these pods take trials again."""
-        for worker in self._workers(plan.going, plan):
+    def undrain(self, pods: Sequence[Pod], plan: Plan) -> None:
+        """Let the workers of these pods claim trials again."""
+        for worker in self._workers(pods, plan):
             assert self._store is not None
             self._store.drain(worker.name, undo=True)
 
-    def apply(self, plan: Plan) -> Settled:
-        """Mark all pods with what their end costs, scale, and take the marks back."""
+    def apply(self, plan: Plan) -> frozenset[str]:
+        """Set the deletion costs, scale, and take the costs back; answers chosen pods that stay."""
         if plan.going:
             self._mark(plan)
         self._api.patch(
             self._api.of(f"apps/v1/deployments/{plan.workers.name}/scale"),
             {"spec": {"replicas": plan.wanted}},
         )
-        return self._settle(plan) if plan.going else Settled()
+        return self._settle(plan) if plan.going else frozenset()
 
     def _mark(self, plan: Plan) -> None:
-        costs = {p.name: cost(plan.stakes.get(p.name, ())) for p in plan.pods}
+        costs = {p.name: plan.costs.get(p.name, 0) for p in plan.pods}
         # Below all others, in their order: among equals the controller would choose by itself.
         costs |= {p.name: n - len(plan.going) for n, p in enumerate(plan.going)}
         for pod in plan.pods:
             if pod.cost != costs[pod.name]:
                 mark(self._api, pod.name, costs[pod.name])
 
-    def _settle(self, plan: Plan) -> Settled:
-        """Wait until as many pods are going; marks on others would mislead the next time."""
+    def _settle(self, plan: Plan) -> frozenset[str]:
+        """Wait until as many pods are going; costs left on others would mislead the next time."""
         until = time.monotonic() + _SETTLE_S
         while time.monotonic() < until:
             now = pods_of(look(self._api), plan.workers)
             if len(now) <= plan.wanted:
                 break
             time.sleep(_POLL_S)
-        stay = {p.name for p in now}
-        before, going = ({p.name for p in pods} for pods in (plan.pods, plan.going))
-        for name in stay & before:
-            mark(self._api, name, None)
-        kept = tuple(p for p in plan.going if p.name in stay)
-        if kept:  # the controller chose others
-            self.let_go(Plan(workers=plan.workers, wanted=0, pods=(), going=kept, names=plan.names))
-        return Settled(stay=frozenset(going & stay), instead=frozenset(before - going - stay))
+        present = {p.name for p in now}
+        for pod in plan.pods:
+            if pod.name in present:
+                mark(self._api, pod.name, None)
+        kept = [p for p in plan.going if p.name in present]  # the controller chose others
+        self.undrain(kept, plan)
+        return frozenset(p.name for p in kept)
 
     def _workers(self, pods: Sequence[Pod], plan: Plan) -> list[Worker]:
         return [w for p in pods for w in plan.names.get(p.name, ())] if self._store else []

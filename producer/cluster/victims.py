@@ -1,15 +1,19 @@
-"""Which pods go when there are to be fewer, and what that throws away. Pure.
+"""Which pods go when there are to be fewer: idle ones first, then those with the newest checkpoint.
 
-The ReplicaSet decides, by what it sees of the pods and by their deletion cost. So the costs are
-set such that it takes idle ones first and then those that lose least, and the same order is
-followed here, so that what is said before is what happens.
+The ReplicaSet decides, by what it sees of the pods and by their deletion cost. The costs and the
+order here follow its rules.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
 
+from hpq.errors import NotFound
+from hpq.snapshot import Worker
+from hpq.trial import Trial, TrialState
+from hpq.view import View
 from producer.cluster.objects import Pod
 
 _BUSY = 1_000  # more than any idle pod costs
@@ -18,88 +22,65 @@ FIRST = -_MOST  # the cost of a pod that was drained: below whatever `hpq scale`
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _LOWEST = (False, -1, False)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stake:
-    """A running trial, in milliseconds: for how long, and since its last checkpoint or start.
-
-    Or what cannot be told: then the pod's name stands for the trial.
-    """
-
-    trial: str
-    ran_ms: int
-    unsaved_ms: int
-    has_checkpoint: bool
-    is_known: bool = True
+Busy = Mapping[str, Sequence[Trial]]  # running trials by pod; a pod of unknown state has ()
 
 
-def unknown(pod: str) -> Stake:
-    """A pod may run something, but nothing tells what."""
-    return Stake(trial=pod, ran_ms=0, unsaved_ms=0, has_checkpoint=False, is_known=False)
+def workers_in(view: View, pods: Collection[str]) -> dict[str, list[Worker]]:
+    """Live workers by their pod, of these pods."""
+    found = defaultdict(list)
+    for worker in view.workers():
+        if worker.pod in pods:
+            found[worker.pod].append(worker)
+    return dict(found)
 
 
-Stakes = Mapping[str, Sequence[Stake]]  # by the pod's name
+def running(
+    view: View, workers: Mapping[str, Sequence[Worker]], claims: Mapping[str, str]
+) -> dict[str, list[Trial]]:
+    """Running trials by pod; `claims` names trials of workers that are newer than `workers`."""
+    by_sweep: dict[str, list[int]] = defaultdict(list)
+    for worker in (w for many in workers.values() for w in many):
+        sweep, _, number = claims.get(worker.name, worker.trial).partition("/")
+        if number.isdigit():
+            by_sweep[sweep].append(int(number))
+    trials: dict[str, Trial] = {}
+    for sweep, numbers in by_sweep.items():
+        with suppress(NotFound):  # the sweep was removed meanwhile
+            found = view.trials(sweep, numbers)
+            trials |= {t.worker: t for t in found if t.state is TrialState.RUNNING}
+    at_work = {
+        pod: [trials[w.name] for w in many if w.name in trials] for pod, many in workers.items()
+    }
+    return {pod: found for pod, found in at_work.items() if found}
 
 
-@dataclass(slots=True)
-class Agreement:
-    """What somebody agreed to stop: trials, and in their pods whatever loses no more.
-
-    A short trial may end while the question is read, and its pod then has the next one.
-    """
-
-    trials: set[str] = field(default_factory=set)
-    limits_ms: dict[str, int] = field(default_factory=dict)
-
-    def add(self, stops: Stakes) -> None:
-        """Agree to all of these."""
-        for pod, stakes in stops.items():
-            self.trials |= {stake.trial for stake in stakes}
-            lost_ms = sum(stake.unsaved_ms for stake in stakes)
-            self.limits_ms[pod] = max(lost_ms, self.limits_ms.get(pod, 0))
-
-    def covers(self, pod: str, stakes: Sequence[Stake]) -> bool:
-        """True where that was agreed to for this pod."""
-        fresh = [stake for stake in stakes if stake.trial not in self.trials]
-        lost_ms = sum(stake.unsaved_ms for stake in fresh)
-        return not fresh or (
-            all(stake.is_known for stake in fresh) and lost_ms <= self.limits_ms.get(pod, -1)
-        )
-
-    def covers_all(self, stops: Stakes) -> bool:
-        """True where nothing is among these that was not agreed to."""
-        return all(self.covers(pod, stakes) for pod, stakes in stops.items())
-
-
-def cost(stakes: Sequence[Stake]) -> int:
-    """The deletion cost of a pod: what its end throws away, then how long it has been busy."""
-    if not stakes:
-        return 0
-    lost_s = sum(stake.unsaved_ms for stake in stakes) // 1000
-    ran_s = max(stake.ran_ms for stake in stakes) // 1000
-    return min(_MOST, _BUSY + 100 * lost_s + min(99, ran_s // 600))
+def cost(trials: Sequence[Trial], now_ms: int) -> int:
+    """The deletion cost of a busy pod: its trials' seconds since their last checkpoint or start."""
+    unsaved_ms = sum(max(0, now_ms - max(t.checkpoint_ms, t.claimed_ms)) for t in trials)
+    return min(_MOST, _BUSY + unsaved_ms // 1000)
 
 
 def victims(
-    pods: Iterable[Pod], stakes: Stakes, wanted: int, first: Collection[str] = ()
+    pods: Iterable[Pod], costs: Mapping[str, int], wanted: int, first: Collection[str] = ()
 ) -> list[Pod]:
-    """The pods that go so that so many are left, the first to go first; `first` before others."""
-    there = [pod for pod in pods if pod.phase != "Terminating"]
-    line = sorted(order(there, stakes), key=lambda pod: (*_standing(pod), pod.name not in first))
-    return line[: max(0, len(there) - wanted)]
+    """The pods that go so that `wanted` are left, the first to go first; `first` before others."""
+    newest_first = sorted(_present(pods), key=lambda pod: (pod.made, pod.name), reverse=True)
+    line = sorted(
+        newest_first,
+        key=lambda pod: (*_standing(pod), pod.name not in first, costs.get(pod.name, 0)),
+    )
+    return line[: max(0, len(line) - wanted)]
 
 
 def in_front(pods: Iterable[Pod], going: Collection[str]) -> list[Pod]:
     """The pods that a ReplicaSet takes before the last of `going`, whatever they cost."""
-    there = [pod for pod in pods if pod.phase != "Terminating"]
+    there = _present(pods)
     last = max((_standing(pod) for pod in there if pod.name in going), default=_LOWEST)
     return [pod for pod in there if pod.name not in going and _standing(pod) < last]
 
 
-def order(pods: Iterable[Pod], stakes: Stakes) -> list[Pod]:
-    """As a ReplicaSet takes them when their costs are set: the first to go first."""
-    newest_first = sorted(pods, key=lambda pod: (pod.made, pod.name), reverse=True)
-    return sorted(newest_first, key=lambda pod: (*_standing(pod), cost(stakes.get(pod.name, ()))))
+def _present(pods: Iterable[Pod]) -> list[Pod]:
+    return [pod for pod in pods if pod.phase != "Terminating"]
 
 
 def _standing(pod: Pod) -> tuple[bool, int, bool]:

@@ -1,51 +1,63 @@
-"""A store on a volume that only pods see: its files come out of a worker's pod, by exec.
+"""A store on a volume that only pods see: `kubectl exec` copies its files out of a worker's pod.
 
 `sh`, `printf` and `cat` run there, which every image has that a worker starts in.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
-from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
-from hpq.files import ID_FILE, checked
+from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
+from hpq.files import ID_FILE, Gone, Unreadable, checked
 from hpq.passwords import redact
 from hpq.trial import Artifacts
 from producer.cluster.api import Api
 from producer.cluster.objects import WORKERS, container_of, is_past, pod_of
-from producer.cluster.output import output
-from producer.cluster.pods import deployments
 from producer.cluster.tunnel import kubectl_in
 from producer.look.text import clean
 
 _ASK = f'printf "%s\\n" "$HPQ_STORE"; cat "$HPQ_STORE/{ID_FILE}" 2>/dev/null || :'
-_USUAL = ("hpq-worker", "/store")  # where the component `store` has it
 Raw = Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """A store as one pod sees it; `read` is as of `hpq.files`."""
+    """A store as one pod sees it."""
 
     api: Api
     pod: str
     container: str
     folder: str
     id: str
-    sizes: Mapping[str, int] = field(default_factory=dict)  # in bytes, of files by their names
 
-    def read(self, name: str) -> IO[bytes]:
-        """Open a file for reading.
+    def copy(self, name: str, size: int, path: Path) -> None:
+        """Copy a file of `size` bytes to a path, whole or not at all.
 
         Raises:
-            HpqError: as `Api`.
+            Gone: the store does not have it.
+            Unreadable: it cannot be read, or has another size.
+            OSError: the path cannot be written.
         """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         words = ["cat", "--", f"{self.folder}/{checked(name)}"]
-        return output(self.api, self.pod, self.container, words, self.sizes.get(name))
+        try:
+            with draft.open("wb") as target:
+                _, why = _exec(self.api, self.pod, self.container, words, target)
+            if "No such file" in why:
+                raise Gone(why)
+            if why or draft.stat().st_size != size:
+                raise Unreadable(why or f"{draft.stat().st_size} bytes came of {size}")
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 def volume_of(api: Api, left: Artifacts) -> Volume:
@@ -70,27 +82,15 @@ def volume_of(api: Api, left: Artifacts) -> Volume:
     for raw in alike.values():
         found = _ask(api, raw)
         if found.id == left.store:
-            sizes = {f"{left.path}/{name}": size for name, size in left.files.items()}
-            return replace(found, sizes=sizes)
+            return found
         others.append(_told(found))
     raise NotFound(f"the pods in namespace {api.namespace} have {', '.join(dict.fromkeys(others))}")
 
 
 def by_hand(api: Api, kept: str, path: str) -> str:
     """The command that copies a file of the store, for who may."""
-    workers: Sequence[Raw] = ()
-    with suppress(HpqError):  # then where the manifests have it
-        workers = deployments(api)
-    return _line(kubectl_in(api.context, api.namespace), workers, kept, path)
-
-
-def _line(kubectl: str, workers: Sequence[Raw], kept: str, path: str) -> str:
-    name, folder = _USUAL
-    for one in workers:
-        for mount in container_of(one["spec"]["template"]["spec"]).get("volumeMounts", ()):
-            if mount["name"] == "store":
-                name, folder = one["metadata"]["name"], mount["mountPath"]
-    words = shlex.join(["exec", f"deploy/{name}", "--", "cat", f"{folder}/{kept}"])
+    kubectl, source = kubectl_in(api.context, api.namespace), shlex.quote(f"/{kept}")
+    words = shlex.join(["exec", "deploy/hpq-worker", "--", "sh", "-c", f'cat "$HPQ_STORE"{source}'])
     return f"{kubectl} {clean(words)} > {clean(shlex.quote(path))}"
 
 
@@ -103,17 +103,42 @@ def _runs(raw: Raw) -> bool:
 
 def _ask(api: Api, raw: Raw) -> Volume:
     pod, container = raw["metadata"]["name"], container_of(raw["spec"])["name"]
-    try:
-        with output(api, pod, container, ["sh", "-c", _ASK]) as said:
-            place, _, name = said.read(4_096).decode("utf-8", "replace").partition("\n")
-    except OSError as error:
-        raise OutOfReach(f"pod {pod}: {clean(str(error))}") from None
-    except Forbidden:
+    said, why = _exec(api, pod, container, ["sh", "-c", _ASK])
+    if why:
+        raise OutOfReach(f"pod {pod}: {clean(why)}")
+    place, _, name = said.partition("\n")
+    return Volume(api=api, pod=pod, container=container, folder=place, id=name.strip())
+
+
+def _exec(
+    api: Api, pod: str, container: str, words: Sequence[str], out: IO[bytes] | int = subprocess.PIPE
+) -> tuple[str, str]:
+    """Run a command in a pod; answers what it prints, unless that goes to `out`, and its error.
+
+    Raises:
+        UserError: kubectl is not installed.
+        Forbidden: these credentials may not run a command in a pod (pods/exec).
+    """
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        raise UserError(
+            "kubectl is not on PATH, which copies files out of pods; install it:"
+            " https://kubernetes.io/docs/tasks/tools/"
+        )
+    where = ["--context", api.context, "-n", api.namespace, "exec", pod, "-c", container, "--"]
+    done = subprocess.run(
+        [kubectl, *where, *words], stdout=out, stderr=subprocess.PIPE, check=False
+    )
+    said = done.stderr.decode("utf-8", "replace").strip()
+    if done.returncode and "(Forbidden)" in said:
         raise Forbidden(
             f"context {api.context} may not run a command in a pod (pods/exec, namespace"
             f" {api.namespace}), which hpq's Roles leave out"
-        ) from None
-    return Volume(api=api, pod=pod, container=container, folder=place, id=name.strip())
+        )
+    if done.returncode:
+        said = said.rpartition("\ncommand terminated")[0] or said or "kubectl exec failed"
+        return "", said.splitlines()[-1]
+    return (done.stdout or b"").decode("utf-8", "replace"), ""
 
 
 def _told(found: Volume) -> str:

@@ -87,7 +87,10 @@ def _target(name: str, out: Path | None, force: bool) -> Path:
 def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
     files, where = _source(session, left, name, path)
     try:
-        copy_out(files, f"{left.path}/{name}", path)
+        if isinstance(files, Volume):
+            files.copy(f"{left.path}/{name}", left.files[name], path)
+        else:
+            copy_out(files, f"{left.path}/{name}", path)
     except Gone:
         raise NotFound(f"{where} no longer has {clean(name)}: it was deleted there") from None
     except Unreadable as error:
@@ -99,7 +102,9 @@ def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
         raise UserError(f"{clean(name)} cannot be copied to {path}: {error}") from None
 
 
-def _source(session: Session, left: Artifacts, name: str, path: Path) -> tuple[Readable, str]:
+def _source(
+    session: Session, left: Artifacts, name: str, path: Path
+) -> tuple[Readable | Volume, str]:
     """The store that has the file, and how it is called."""
     place = location(session.settings)
     try:

@@ -114,7 +114,7 @@ def test_pods_come_with_the_queue_and_the_last_goes_after_the_last_trial(
 def test_nobody_scales_against_the_autoscaler_before_it_is_paused(
     scaled: Namespace, user: Laptop
 ) -> None:
-    refused = user.hpq("scale", 1, "--yes", "--namespace", scaled.name)
+    refused = user.hpq("scale", 1, "--namespace", scaled.name)
     assert refused.returncode == 2 and "autoscaling.keda.sh/paused=true" in refused.stderr
     assert wanted(scaled) == 0
 

@@ -152,7 +152,7 @@ def test_a_file_in_the_clusters_store_is_copied_by_whoever_may_exec_into_a_pod(
     theirs = bound_to("hpq-operator", outside)
     refused = outside.hpq("get", f"{sid}/1", "model.bin", KUBECONFIG=theirs)
     place = kept.relative_to(namespace.volume("hpq-store"))
-    line = f"-n {namespace.name} exec deploy/hpq-worker -- cat /store/{place} > model.bin"
+    line = f"-n {namespace.name} exec deploy/hpq-worker -- sh -c 'cat \"$HPQ_STORE\"/{place}'"
     assert refused.returncode == 4 and refused.stderr.count("\n") == 1, refused.stderr
     assert "may not run a command in a pod (pods/exec" in refused.stderr and line in refused.stderr
 

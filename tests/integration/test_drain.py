@@ -8,6 +8,8 @@ import pytest
 
 from hpq.outcome import Outcome
 from hpq.trial import TrialState
+from producer.cluster.scaling import Scaling
+from tests.unit.test_scaling import Server, pod
 
 LEASE = 30_000
 
@@ -80,3 +82,31 @@ def test_a_drain_with_a_timeout_says_what_still_runs_and_how_to_go_on(
     assert "`hpq drain w1` goes on waiting, with `--undo` it takes trials again" in last
     assert [w.state for w in view.workers()] == ["draining"]
     assert hpq("drain", "w1", "--timeout", "-1", **env).returncode == 2
+
+
+def test_a_pod_that_is_handed_a_trial_after_it_was_chosen_stays_while_another_is_idle(
+    store, view, sweep_of, who
+) -> None:
+    names = [f"hpq-worker-x-{n}" for n in "abc"]
+    crew = {
+        name: replace(who, name=f"{name}-1", fields={"pod": name, "state": "idle"})
+        for name in names
+    }
+    for worker in crew.values():
+        store.present(worker, idle=True, lifetime_ms=LEASE)
+    scaling = Scaling(Server([pod(name) for name in names]), view, store, "default")
+    plan = scaling.plan(2)
+    (chosen,) = (one.name for one in plan.going)
+    sweep_of(1)
+    got = claim(store, crew[chosen])
+    store.present(crew[chosen], idle=True, lifetime_ms=LEASE)  # it says so too late
+
+    new = scaling.drained(plan)
+    (other,) = (one.name for one in new.going)
+    assert other != chosen and new.trials == [] and list(new.busy) == [chosen]
+    states = {worker.pod: worker.state for worker in view.workers()}
+    assert states[other] == "drained"
+    assert sorted(state for name, state in states.items() if name != other) == ["idle", "idle"]
+
+    all_of_them = scaling.drained(scaling.plan(0))
+    assert all_of_them.going[-1].name == chosen and all_of_them.trials == [str(got.trial)]

@@ -1,61 +1,42 @@
-"""`hpq get` out of a pod: the exec stream as the library reads it, and the command told instead."""
+"""`hpq get` out of a pod by `kubectl exec`, and the command told instead.
+
+The kubectl here runs the command on this machine, as in a pod of the name that it is told.
+"""
 
 from __future__ import annotations
 
-import io
-import json
-import socket
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
-from websocket import WebSocket
 
-from hpq.errors import Forbidden, NotFound
+from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
+from hpq.files import ID_FILE, Gone, Unreadable
 from hpq.trial import Artifacts
-from producer.cluster.output import Output
-from producer.cluster.tunnel import kubectl_in
-from producer.cluster.volume import _line, volume_of
+from producer.cluster.volume import Volume, by_hand, volume_of
 
-DATA = bytes(range(256)) * 300
-DONE = b"\x03" + json.dumps({"status": "Success"}).encode()
-CLOSE = b"\x88\x02\x03\xe8"
-
-
-def frame(data: bytes) -> bytes:
-    """A binary frame as a server sends it."""
-    return b"\x82\x7f" + len(data).to_bytes(8, "big") + data
-
-
-def failed(said: bytes) -> list[bytes]:
-    """What comes of a command that complains and fails."""
-    status = {"status": "Failure", "message": "command terminated with exit code 1"}
-    return [frame(b"\x02" + said), frame(b"\x03" + json.dumps(status).encode()), CLOSE]
-
-
-def stream_of(*frames: bytes) -> WebSocket:
-    """The stream on which a server sends these frames and goes."""
-    here, there = socket.socketpair()
-    there.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-    there.sendall(b"".join(frames))
-    there.close()
-    stream = WebSocket()
-    stream.sock, stream.connected = here, True
-    return stream
-
-
-def sent(*frames: bytes, size: int | None = None) -> io.BufferedReader:
-    """What comes out of it."""
-    return io.BufferedReader(Output(stream_of(*frames), size))
+DATA = bytes(range(256)) * 3000
+KUBECTL = """#!/bin/sh
+printf '%s\\n' "$*" >> "$ASKED"
+while [ "$1" != -- ]; do shift; done
+shift
+"$@" || { echo "command terminated with exit code $?" >&2; exit 1; }
+"""
+REFUSES = """#!/bin/sh
+echo 'Error from server (Forbidden): pods "a1" is forbidden: cannot create pods/exec' >&2
+exit 1
+"""
 
 
 class Server:
-    """The few answers of an API server that matter here; pods say what they have as a store."""
+    """An API server with these pods."""
 
     context, namespace, flags = "lab", "ml", " --namespace ml"
 
-    def __init__(self, *pods: dict[str, Any], says: str = "", may: bool = True) -> None:
-        self._pods, self._says, self._may = pods, says, may
-        self.asked = list[str]()
+    def __init__(self, *pods: dict[str, Any]) -> None:
+        self._pods = pods
 
     def of(self, path: str) -> str:
         return path
@@ -63,11 +44,40 @@ class Server:
     def get(self, path: str, **query: str) -> Any:
         return {"items": list(self._pods)}
 
-    def stream(self, path: str, **query: Any) -> WebSocket:
-        if not self._may:
-            raise Forbidden("pods/exec is forbidden; an administrator binds you to the Role")
-        self.asked.append(path)
-        return stream_of(frame(b"\x01" + self._says.encode()), frame(DONE), CLOSE)
+
+class Kubectl:
+    """The kubectl on PATH, and what was asked of it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._path, self._log, self._env = folder / "kubectl", folder / "asked", monkeypatch
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        monkeypatch.setenv("ASKED", str(self._log))
+        self.does(KUBECTL)
+
+    def does(self, text: str) -> None:
+        self._path.write_text(text)
+        self._path.chmod(0o755)
+
+    def store(self, folder: str) -> None:
+        """What pods have as HPQ_STORE."""
+        self._env.setenv("HPQ_STORE", folder)
+
+    @property
+    def asked(self) -> list[str]:
+        return [line.partition(" sh ")[0] for line in self._log.read_text().splitlines()]
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
+    (tmp_path / "bin").mkdir()
+    return Kubectl(tmp_path / "bin", monkeypatch)
+
+
+def store_at(folder: Path, name: str) -> Path:
+    """A store with an id."""
+    folder.mkdir()
+    (folder / ID_FILE).write_text(name)
+    return folder
 
 
 def pod(name: str, owner: str, *, ready: bool = True, runs: bool = True) -> dict[str, Any]:
@@ -84,75 +94,81 @@ def pod(name: str, owner: str, *, ready: bool = True, runs: bool = True) -> dict
 LEFT = Artifacts(store="abcd1234", path="hpq/s-1/1/1-a/artifacts", files={"model.txt": 7})
 
 
-def test_the_store_is_looked_for_in_one_pod_of_each_template_ready_ones_first() -> None:
+def test_the_store_is_looked_for_in_one_pod_of_each_template_ready_ones_first(
+    kubectl: Kubectl, tmp_path: Path
+) -> None:
     pods = [pod("a1", "a", ready=False), pod("a2", "a"), pod("b1", "b"), pod("c1", "c", runs=False)]
-    here = Server(*pods, says="/kept\nabcd1234\n")
-    found = volume_of(here, LEFT)  # type: ignore[arg-type]
-    assert (found.pod, found.folder, found.container) == ("a2", "/kept", "worker")
-    assert found.sizes == {"hpq/s-1/1/1-a/artifacts/model.txt": 7}
-    other = Server(*pods, says="/kept\nanother1\n")
-    with pytest.raises(NotFound, match=r"have store another1 at /kept$"):
-        volume_of(other, LEFT)  # type: ignore[arg-type]
-    assert other.asked == ["pods/a2/exec", "pods/b1/exec"]
+    kubectl.store(str(store_at(tmp_path / "kept", "abcd1234")))
+    found = volume_of(Server(*pods), LEFT)  # type: ignore[arg-type]
+    assert (found.pod, found.folder, found.container) == ("a2", str(tmp_path / "kept"), "worker")
+    assert kubectl.asked == ["--context lab -n ml exec a2 -c worker --"]
+    kubectl.store(str(store_at(tmp_path / "other", "another1")))
+    with pytest.raises(NotFound, match=f"have store another1 at {tmp_path}/other$"):
+        volume_of(Server(*pods), LEFT)  # type: ignore[arg-type]
+    assert [words.split()[5] for words in kubectl.asked] == ["a2", "a2", "b1"]
 
 
 @pytest.mark.parametrize(
-    ("says", "told"),
+    ("store", "told"),
     [
-        ("\n", "the pods in namespace ml have no HPQ_STORE"),
-        ("s3://me:secret@b/x\n", "HPQ_STORE=s3://me:***@b/x: set it here, too"),
-        ("/kept\n", "have store without an id at /kept"),
+        ("", "the pods in namespace ml have no HPQ_STORE"),
+        ("s3://me:secret@b/x", "HPQ_STORE=s3://me:***@b/x: set it here, too"),
+        ("/kept", "have store without an id at /kept"),
     ],
 )
-def test_what_pods_have_in_place_of_the_store_is_told(says: str, told: str) -> None:
+def test_what_pods_have_in_place_of_the_store_is_told(
+    store: str, told: str, kubectl: Kubectl
+) -> None:
+    kubectl.store(store)
     with pytest.raises(NotFound) as error:
-        volume_of(Server(pod("a1", "a"), says=says), LEFT)  # type: ignore[arg-type]
+        volume_of(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
     assert told in str(error.value) and "secret" not in str(error.value)
 
 
-def test_without_a_pod_or_the_right_to_exec_into_one_it_is_told_what_is_missing() -> None:
+def test_without_a_pod_a_kubectl_or_the_right_to_exec_it_is_told_what_is_missing(
+    kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scale = "`hpq scale 1 --namespace ml`"
     with pytest.raises(NotFound, match=f"no worker's pod runs in namespace ml; {scale}"):
         volume_of(Server(pod("a1", "a", runs=False)), LEFT)  # type: ignore[arg-type]
+    kubectl.does(REFUSES)
     with pytest.raises(Forbidden, match=r"pods/exec, namespace ml\), which hpq's Roles leave out"):
-        volume_of(Server(pod("a1", "a"), may=False), LEFT)  # type: ignore[arg-type]
+        volume_of(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
+    kubectl.does("#!/bin/sh\necho warning >&2\necho no route to host >&2\nexit 1\n")
+    with pytest.raises(OutOfReach, match="pod a1: no route to host"):
+        volume_of(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match=r"kubectl is not on PATH.*install it"):
+        volume_of(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
 
 
-def test_what_a_command_prints_comes_byte_for_byte_also_after_word_of_its_end() -> None:
-    parts = [frame(b"\x01" + DATA[:70_000]), frame(DONE), frame(b"\x01" + DATA[70_000:]), CLOSE]
-    with sent(frame(b"\x01"), *parts, size=len(DATA)) as out:
-        assert out.read() == DATA
+def test_a_file_comes_whole_or_not_at_all(kubectl: Kubectl, tmp_path: Path) -> None:
+    store, out = store_at(tmp_path / "kept", "abcd1234"), tmp_path / "a folder" / "out.bin"
+    kubectl.store(str(store))
+    volume = volume_of(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
+    assert isinstance(volume, Volume)
+    (store / "my model").write_bytes(DATA)
+    volume.copy("my model", len(DATA), out)
+    assert out.read_bytes() == DATA
+
+    with pytest.raises(Unreadable, match=f"{len(DATA)} bytes came of {len(DATA) + 1}"):
+        volume.copy("my model", len(DATA) + 1, out)
+    (store / "folder").mkdir()
+    with pytest.raises(Unreadable, match=r"cat: .*: Is a directory$"):
+        volume.copy("folder", 0, out)
+    with pytest.raises(Gone):
+        volume.copy("nothing", 7, out)
+    kubectl.does("#!/bin/sh\nhead -c 10 /dev/zero\nkill -9 $$\n")  # cut, without a word
+    with pytest.raises(Unreadable, match="kubectl exec failed"):
+        volume.copy("my model", len(DATA), out)
+    assert out.read_bytes() == DATA and list(out.parent.iterdir()) == [out]
 
 
-@pytest.mark.parametrize(
-    ("end", "why"),
-    [
-        ([], "the stream out of its pod broke"),
-        ([CLOSE], "the stream out of its pod broke"),
-        ([frame(DONE), CLOSE], f"{len(DATA)} bytes came of {len(DATA) + 1}"),
-        (failed(b"cat: x: Permission denied\n"), "cat: x: Permission denied"),
-        (failed(b""), "command terminated with exit code 1"),
-    ],
-)
-def test_what_is_not_all_is_an_error(end: list[bytes], why: str) -> None:
-    with sent(frame(b"\x01" + DATA), *end, size=len(DATA) + 1) as out, pytest.raises(OSError) as e:
-        out.read()
-    assert why in str(e.value) and not isinstance(e.value, FileNotFoundError)
-
-
-def test_a_file_that_is_not_there_is_told_from_one_that_cannot_be_read() -> None:
-    out = sent(*failed(b"cat: x: No such file or directory\n"))
-    with out, pytest.raises(FileNotFoundError):
-        out.read()
-
-
-def test_who_may_not_is_told_the_command_for_somebody_who_may() -> None:
-    mount = {"name": "store", "mountPath": "/kept"}
-    pod = {"containers": [{"name": "worker", "volumeMounts": [mount]}]}
-    big = {"metadata": {"name": "hpq-worker-big"}, "spec": {"template": {"spec": pod}}}
-    kubectl = kubectl_in("lab", "ml")
-    assert _line(kubectl, [], "hpq/s-1/1/artifacts/my model.txt", "my model.txt") == (
-        "kubectl --context lab -n ml exec deploy/hpq-worker --"
-        " cat '/store/hpq/s-1/1/artifacts/my model.txt' > 'my model.txt'"
-    )
-    assert "deploy/hpq-worker-big -- cat /kept/a > a" in _line(kubectl, [big], "a", "a")
+def test_the_command_for_somebody_who_may_copies_the_file(kubectl: Kubectl, tmp_path: Path) -> None:
+    store = store_at(tmp_path / "the store", "abcd1234")
+    (store / "my model's").write_bytes(DATA)
+    kubectl.store(str(store))
+    line = by_hand(Server(), "my model's", str(tmp_path / "a copy"))  # type: ignore[arg-type]
+    assert line.startswith("kubectl --context lab -n ml exec deploy/hpq-worker -- ")
+    subprocess.run(["sh", "-c", line], check=True)
+    assert (tmp_path / "a copy").read_bytes() == DATA

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from hpq import __version__
 from hpq.errors import HpqError, UserError
 from hpq.settings import read
 from producer.commands.manifests import app
@@ -29,6 +30,16 @@ def workers_of(text: str) -> list[tuple[Yaml, Yaml]]:
     found = [o for o in yaml.safe_load_all(text) if o["kind"] == "Deployment"]
     found.sort(key=lambda o: str(o["metadata"]["name"]))
     return [(one, one["spec"]["template"]["spec"]) for one in found]
+
+
+def named_image(template: Yaml) -> str:
+    """HPQ_IMAGE of a worker's pod, as the kubelet reads it out of the pod's annotations."""
+    (env,) = [e for e in template["spec"]["containers"][0]["env"] if e["name"] == "HPQ_IMAGE"]
+    path = re.fullmatch(
+        r"metadata\.annotations\['(.+)'\]", env["valueFrom"]["fieldRef"]["fieldPath"]
+    )
+    assert path is not None
+    return str(template["metadata"]["annotations"][path[1]])
 
 
 def test_every_call_makes_new_passwords_and_redis_gets_their_hashes_only() -> None:
@@ -209,13 +220,53 @@ def test_what_is_rendered_says_what_was_wanted(tmp_path: Path) -> None:
     pod = spec["template"]["spec"]
     container = pod["containers"][0]
     env = {e["name"]: e.get("value") for e in container["env"]}
-    assert env["HPQ_IMAGE"] == container["image"] == "ours/hpq:7"
+    assert named_image(spec["template"]) == container["image"] == "ours/hpq:7"
     assert env["HPQ_POD_GRACE_S"] == str(pod["terminationGracePeriodSeconds"])
     (cpus,) = [e["valueFrom"] for e in container["env"] if e["name"] == "HPQ_CPUS"]
     assert cpus == {"resourceFieldRef": {"resource": "requests.cpu"}}
     assert (env["HPQ_QUEUE"], env["HPQ_GPUS_PER_TRIAL"]) == ("a100x4", "4")
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 4
     assert {o["metadata"].get("namespace", "team") for o in found.values()} == {"team"}
+
+
+@NEEDS_KUBECTL
+@pytest.mark.parametrize("name", ["gpu", "cpu", "classes"])
+def test_each_class_names_the_image_that_a_kustomization_around_the_overlay_sets(
+    name: str, tmp_path: Path
+) -> None:
+    shutil.copytree(folder(), tmp_path / "k8s")
+    around = {
+        "resources": [f"../k8s/overlays/{name}"],
+        "images": [{"name": "hpq-worker", "newName": "reg:5000/hpq", "digest": "sha256:12"}],
+    }
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "kustomization.yaml").write_text(yaml.safe_dump(around))
+    words = ["kubectl", "kustomize", str(tmp_path / "ours")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    deployments = [one for one, _ in workers_of(done.stdout)]
+    assert len(deployments) == (2 if name == "classes" else 1)
+    for one in deployments:
+        assert named_image(one["spec"]["template"]) == "reg:5000/hpq@sha256:12"
+
+
+@NEEDS_KUBECTL
+def test_every_object_has_the_recommended_labels_and_no_selector_has_a_new_one() -> None:
+    label = "app.kubernetes.io/"
+    shared = {"part-of": "hpq", "managed-by": "kustomize", "version": __version__}
+    chosen = render(Wanted(parts=tuple(map(parse, ("class=big:4", "keda", "tls", "store")))))
+    words = ["kubectl", "kustomize", str(folder() / "overlays" / "classes")]
+    shipped = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    for one in [*yaml.safe_load_all(chosen), *yaml.safe_load_all(shipped)]:
+        labels = one["metadata"]["labels"]
+        assert {key: labels.get(label + key) for key in shared} == shared, one
+        if one["kind"] in ("Deployment", "StatefulSet"):
+            selector = one["spec"]["selector"]["matchLabels"]
+            is_redis = one["kind"] == "StatefulSet"
+            assert selector.keys() <= {f"{label}name", f"{label}instance"}
+            component = {f"{label}component": "redis" if is_redis else "worker"}
+            pod_labels = one["spec"]["template"]["metadata"]["labels"]
+            assert labels.items() >= component.items() and pod_labels.items() >= component.items()
+            assert pod_labels.items() >= selector.items()
 
 
 @NEEDS_KUBECTL
@@ -325,7 +376,8 @@ def test_all_components_are_composed_for_each_class() -> None:
         pod = deployment["spec"]["template"]["spec"]
         (worker,), (init,) = pod["containers"], pod["initContainers"]
         env = {e["name"]: e.get("value") for e in worker["env"]}
-        assert (env["HPQ_QUEUE"], env["HPQ_IMAGE"]) == (queue, "ours/hpq:7")
+        assert env["HPQ_QUEUE"] == queue
+        assert named_image(deployment["spec"]["template"]) == worker["image"] == "ours/hpq:7"
         assert (env["HPQ_POD_GRACE_S"], pod["terminationGracePeriodSeconds"]) == ("15", 15)
         assert worker["resources"]["limits"].get("nvidia.com/gpu") == gpus
         assert worker["envFrom"][0]["configMapRef"]["name"] == settings
@@ -373,16 +425,16 @@ def test_what_a_component_adds_goes_by_the_labels_and_kinds_that_the_page_names(
     values = {"nfs": "=nas:/data", "kueue": "=team", "git-code": f"=https://x.org/a@{'1' * 40}"}
     for name in set(components()) - {"class"}:
         for key, one in objects(f"{name}{values.get(name, '')}").items():
-            mark = one["metadata"].get("labels", {}).get("hpq/component")
-            assert mark == (name if key not in before else None), key
-            if mark is not None and key[0] != "PersistentVolume":
-                assert key[0].lower() in kinds["hpq/component", name], key
+            mark = one["metadata"].get("labels", {}).get("app.kubernetes.io/component")
+            assert (mark == name) == (key not in before), key
+            if mark == name and key[0] != "PersistentVolume":
+                assert key[0].lower() in kinds["app.kubernetes.io/component", name], key
     added = {k: o for k, o in objects("class=big:4", "keda").items() if k not in objects("keda")}
     assert len(added) == 3
     for key, one in added.items():
         label = "app.kubernetes.io/instance"
         assert one["metadata"]["labels"][label] == "hpq-worker-big", key
-        listed = [*kinds[label, "hpq-worker-big"], *kinds["hpq/component", "keda"]]
+        listed = [*kinds[label, "hpq-worker-big"], *kinds["app.kubernetes.io/component", "keda"]]
         assert key[0].lower() in listed, key
 
 

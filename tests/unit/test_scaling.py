@@ -117,14 +117,13 @@ def test_what_a_rollout_of_another_class_does_is_no_matter() -> None:
     assert len(scaling(server, "big").plan(1).going) == 1
 
 
-def test_pods_that_were_to_go_and_stay_are_answered_with_those_that_went_instead() -> None:
+def test_chosen_pods_that_stay_are_answered_and_lose_their_cost() -> None:
     server = Server([pod(f"hpq-worker-x-{n}") for n in "abc"])
     plan = scaling(server).plan(2)
     (chosen,) = (one.name for one in plan.going)
     other = next(one["metadata"]["name"] for one in server.pods if not_it(one, chosen))
     server.takes = {other}
-    kept = scaling(server).apply(plan)
-    assert (kept.stay, kept.instead) == ({chosen}, {other}) and server.asked == [2]
+    assert scaling(server).apply(plan) == {chosen} and server.asked == [2]
     assert server.costs[chosen] is None
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpq.trial import Trial, TrialId, TrialState
 from producer.cluster.objects import Pod
-from producer.cluster.victims import Agreement, Stake, cost, in_front, unknown, victims
+from producer.cluster.victims import cost, in_front, victims
+
+NOW_MS = 10**13
 
 
 def pod(name: str, **more: object) -> Pod:
@@ -16,25 +17,31 @@ def pod(name: str, **more: object) -> Pod:
     return Pod(name=name, **{**told, **more})  # type: ignore[arg-type]
 
 
-def stake(unsaved_s: int, ran_s: int = 0) -> Stake:
-    return Stake(
-        trial="s/1",
-        ran_ms=1000 * max(ran_s, unsaved_s),
-        unsaved_ms=1000 * unsaved_s,
-        has_checkpoint=ran_s > unsaved_s,
+def trial(ran_s: int, saved_s: int | None = None) -> Trial:
+    """A trial that was claimed and whose checkpoint was published so many seconds ago."""
+    return Trial(
+        id=TrialId(sweep="s", number=1),
+        params={},
+        state=TrialState.RUNNING,
+        claimed_ms=NOW_MS - 1000 * ran_s,
+        checkpoint_ms=0 if saved_s is None else NOW_MS - 1000 * saved_s,
     )
+
+
+def costs(**trials: Trial) -> dict[str, int]:
+    return {name: cost([one], NOW_MS) for name, one in trials.items()}
 
 
 def names(pods: list[Pod]) -> str:
     return " ".join(one.name for one in pods)
 
 
-def test_idle_pods_go_first_and_then_those_that_lose_least() -> None:
-    pods = [pod(name) for name in ("long", "idle", "saved", "fresh")]
-    stakes = {"long": [stake(9000)], "saved": [stake(60, ran_s=90_000)], "fresh": [stake(30)]}
-    assert names(victims(pods, stakes, 0)) == "idle fresh saved long"
-    assert names(victims(pods, stakes, 2)) == "idle fresh"
-    assert victims(pods, stakes, 4) == victims(pods, stakes, 9) == []
+def test_idle_pods_go_first_and_then_those_with_the_newest_checkpoint_or_start() -> None:
+    pods = [pod(name) for name in ("long", "idle", "saved", "fresh", "resumed")]
+    busy = costs(long=trial(9000), saved=trial(90_000, 60), fresh=trial(30), resumed=trial(45, 800))
+    assert names(victims(pods, busy, 0)) == "idle fresh resumed saved long"
+    assert names(victims(pods, busy, 3)) == "idle fresh"
+    assert victims(pods, busy, 5) == victims(pods, busy, 9) == []
 
 
 def test_what_is_not_ready_goes_before_what_is_as_the_replica_set_has_it() -> None:
@@ -44,7 +51,8 @@ def test_what_is_not_ready_goes_before_what_is_as_the_replica_set_has_it() -> No
         pod("pending", phase="Pending", is_ready=False, node=""),
         pod("going", phase="Terminating"),
     ]
-    assert names(victims(pods, {"busy-unready": [stake(500)]}, 0)) == "pending busy-unready idle"
+    busy = costs(**{"busy-unready": trial(500)})
+    assert names(victims(pods, busy, 0)) == "pending busy-unready idle"
 
 
 def test_drained_pods_go_before_other_idle_ones() -> None:
@@ -54,8 +62,8 @@ def test_drained_pods_go_before_other_idle_ones() -> None:
 
 def test_a_pod_that_nothing_is_known_of_goes_after_the_idle_ones() -> None:
     pods = [pod(name) for name in ("dark", "idle", "busy")]
-    stakes = {"dark": [unknown("dark")], "busy": [stake(60)]}
-    assert names(victims(pods, stakes, 0)) == "idle dark busy"
+    dark = {"dark": cost([], NOW_MS)}
+    assert names(victims(pods, {**dark, **costs(busy=trial(60))}, 0)) == "idle dark busy"
 
 
 def test_pods_that_never_came_up_go_before_drained_ones_and_are_counted() -> None:
@@ -70,19 +78,5 @@ def test_pods_that_never_came_up_go_before_drained_ones_and_are_counted() -> Non
 def test_costs_order_as_what_is_lost_and_fit_the_annotation(
     one: list[int], other: list[int]
 ) -> None:
-    low, high = sorted((one, other), key=sum)
-    costs = [cost([stake(s) for s in many]) for many in (low, high)]
-    assert all(0 <= c < 2**31 for c in costs)
-    assert not low or not high or sum(high) - sum(low) < 2 or costs[0] <= costs[1]
-    assert cost([]) == 0 < cost([stake(0)])
-
-
-def test_who_agreed_to_stop_a_trial_agreed_to_its_pods_next_one_that_loses_less() -> None:
-    agreed = Agreement()
-    agreed.add({"a": [stake(13)], "b": [unknown("b")]})
-    later = replace(stake(2), trial="s/2")
-    assert agreed.covers_all({"a": [later], "b": [unknown("b")]})
-    assert agreed.covers("a", [stake(500)])  # the one that was named, whatever it loses by now
-    assert not agreed.covers("a", [replace(stake(14), trial="s/2")])
-    assert not agreed.covers("b", [later]) and not agreed.covers("c", [later])
-    assert not agreed.covers("a", [unknown("a")])
+    low, high = (cost([trial(s) for s in many], NOW_MS) for many in sorted((one, other), key=sum))
+    assert 0 < low <= high < 2**31
