@@ -1,11 +1,11 @@
-"""What an edited file means for a sweep that is there: which sets are new, which it leaves out.
+"""Append the trials of a sweep file that an existing sweep lacks; nothing else of it changes.
 
-`change_of` only reads; `apply` does it, in one step for everybody who looks.
+`plan_append` reads, `append` writes, all trials in one step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -13,16 +13,13 @@ from pathlib import Path
 from hpq import wire
 from hpq.errors import UserError
 from hpq.identity import digest, identity, same_data
-from hpq.outcome import Grown
-from hpq.search.replicates import first_of
 from hpq.store_control import ROWS
 from hpq.sweep import Launch, Sweep
-from hpq.trial import Json, Params, Trial
+from hpq.trial import Json, Params
 from hpq.wire_growth import encode_file
 from producer import launch as launching
 from producer import provenance
 from producer.enqueue import code_mark
-from producer.inside import is_inside
 from producer.look.text import trials_of
 from producer.room import check_room
 from producer.session import Session
@@ -38,23 +35,23 @@ _OF_THE_SPACE = ("parameters", "when", "exclude", "points")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What a file would do to a sweep; `there` of its sets are in the sweep already."""
+class AppendPlan:
+    """The trials of a file that a sweep lacks, and the number of those that it has."""
 
-    new: tuple[tuple[Params, int], ...]  # each with its replicate
-    there: int
-    outside: tuple[Trial, ...]
+    new: tuple[tuple[Params, int], ...]  # parameters and replicate
+    existing: int
     launch: Launch
     notes: tuple[str, ...] = ()
 
 
-def change_of(
+def plan_append(
     session: Session, sweep: Sweep, spec: SweepSpec, file: Path, code_dir: str | None
-) -> Change:
-    """What a file would do to a sweep.
+) -> AppendPlan:
+    """Compare a file with a sweep.
 
     Raises:
-        UserError: it runs other code, has another metric, or no end.
+        UserError: the file has another code, metric or number of replicates, or its parameters
+            are chosen while the sweep runs.
     """
     launch = launching.find(spec, file, Path.cwd(), code_dir).launch
     _check_same(sweep, spec, launch, file)
@@ -63,48 +60,42 @@ def change_of(
             f"{file}: its sets are made while it runs; `hpq set {sweep.id} run_cap=N` lets it run"
             " on, and an edited space is a new sweep, which --reuse begins with these results"
         )
-    waiting = list(_waiting(session, sweep.id))
-    outside = list(_outside(spec, waiting))
-    new, there, notes = _new(session, sweep, spec, len(outside))
+    new, existing, notes = _new(session, sweep, spec)
     if line := _seed_stays(sweep, spec):
         notes.append(line)
     edited = _edited(sweep, spec)
     if edited:
         notes.append(f"{', '.join(edited)}: not changed by --into; see `hpq set {sweep.id}`")
-    return Change(
-        new=tuple(new), there=there, outside=tuple(outside), launch=launch, notes=tuple(notes)
-    )
+    return AppendPlan(new=tuple(new), existing=existing, launch=launch, notes=tuple(notes))
 
 
-def apply(
+def append(
     session: Session,
     sweep: Sweep,
     spec: SweepSpec,
     file: Path,
-    change: Change,
+    plan: AppendPlan,
     *,
-    leave: bool,
     progress: Callable[[int], None] = lambda _: None,
     warn: Callable[[str], object] = lambda _: None,
-) -> Grown:
-    """Do it: new trials are visible at once, and in the same step those outside are cancelled.
+) -> int:
+    """Add the new trials of a plan; return how many were added.
 
     Raises:
         UserError: the sweep was stopped or cancelled.
         OutOfReach: the server has no room for it.
     """
-    for line in check_room(session, len(change.new)):
+    for line in check_room(session, len(plan.new)):
         warn(line)
-    mark = digest(spec.source, spec.seed, code_mark(change.launch))
-    origin, _ = provenance.collect(file, change.launch)
-    staged = ((wire.dumps_in_order(params), identity(params, i)) for params, i in change.new)
+    mark = digest(spec.source, spec.seed, code_mark(plan.launch))
+    origin, _ = provenance.collect(file, plan.launch)
+    staged = ((wire.dumps_in_order(params), identity(params, i)) for params, i in plan.new)
     return growing_of(session).grow(
         sweep.id,
         staged,
         encode_file(mark, spec.source, origin),
         varying=list(dict.fromkeys((*spec.varying, *sweep.varying))),
         digest=mark,
-        cancel=[] if leave else [t.id.number for t in change.outside],
         progress=progress,
     )
 
@@ -154,34 +145,16 @@ def _seed_stays(sweep: Sweep, spec: SweepSpec) -> str:
     )
 
 
-# --- the sets ---------------------------------------------------------------------------------
-
-
-def _outside(spec: SweepSpec, waiting: Iterable[Trial]) -> Iterator[Trial]:
-    """The waiting trials that the file leaves out."""
-    named = rows((*spec.listed, *spec.points), spec.replicates)
-    listed = {identity(params, i) for params, i in named}
-    is_grid = spec.method == "grid"
-    for trial in waiting:
-        replicate = (trial.id.number - 1) % spec.replicates
-        is_there = identity(trial.params, replicate) in listed
-        if spec.space is not None and not is_there:
-            first = first_of(dict(trial.params), replicate)
-            is_there = is_inside(first, spec.space, is_grid=is_grid)
-        if not is_there:
-            yield trial
-
-
 def _new(
-    session: Session, sweep: Sweep, spec: SweepSpec, outside: int
+    session: Session, sweep: Sweep, spec: SweepSpec
 ) -> tuple[list[tuple[Params, int]], int, list[str]]:
-    """The trials that the sweep lacks, how many it has, and what to say of it."""
+    """The trials that the sweep lacks, how many it has, and notes for the user."""
     if spec.method in ("grid", LIST):
         new, there = _unseen(session, sweep.id, sets(spec), spec.replicates)
         return new, there, []
-    # Random: so many in all, whatever has become of those that ran.
+    # Random: run_cap counts all trials but the cancelled ones, also those that have ended.
     total = sweep.counts.total
-    stay = total - sweep.counts.cancelled - outside
+    stay = total - sweep.counts.cancelled
     wanted = (count(spec) or 0) - stay
     if wanted <= 0:
         line = f"{trials_of(stay)} stay, and the file asks for {count(spec)}: none is added"
@@ -218,9 +191,3 @@ def _unseen(
         fresh = zip(some, marks, known, strict=True)
         new |= {mark: params for params, mark, is_there in fresh if not is_there}
     return list(rows(islice(new.values(), room), replicates)), there * replicates
-
-
-def _waiting(session: Session, sid: str) -> Iterator[Trial]:
-    numbers = session.view.waiting(sid)
-    for start in range(0, len(numbers), ROWS):
-        yield from session.view.trials(sid, numbers[start : start + ROWS])

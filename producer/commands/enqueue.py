@@ -12,7 +12,7 @@ from hpq.sweep import Sweep
 from producer import enqueue as enqueuing
 from producer import late
 from producer.commands import growing
-from producer.commands.into import Into, Leave, YesInto, check_into
+from producer.commands.into import Into, check_into
 from producer.commands.options import (
     AnyCode,
     AsJson,
@@ -62,8 +62,6 @@ def enqueue(
     reuse: ReuseFlag = False,
     any_code: AnyCode = False,
     into: Into = None,
-    leave: Leave = False,
-    yes: YesInto = False,
     json: AsJson = False,
 ) -> None:
     """Put a sweep file's trials on the queue."""
@@ -71,12 +69,10 @@ def enqueue(
     for warning in spec.warnings:
         warn(warning)
     tags, which = tags_of(tag), reuse_of(reuse, any_code)
-    check_into(into, new or canary or tags or which or name is not None, leave or yes)
+    check_into(into, new or canary or tags or which or name is not None)
     if into is not None:
         with open_session() as session:
-            growing.enqueue_into(
-                session, into, spec, file, code, leave=leave, yes=yes, force=force, as_json=json
-            )
+            growing.enqueue_into(session, into, spec, file, code, force=force, as_json=json)
         return
     with open_session() as session, Bar(count_sets(spec), "writing sets") as bar:
         if session.tunnel is None:  # pods have an image of their own

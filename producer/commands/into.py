@@ -17,19 +17,13 @@ Into = Annotated[
         autocompletion=sweep_ids,
     ),
 ]
-Leave = Annotated[
-    bool, typer.Option("--leave", help="With --into: what the file leaves out goes on waiting.")
-]
-YesInto = Annotated[bool, typer.Option("--yes", "-y", help="With --into: do not ask.")]
 
 
-def check_into(into: str | None, makes_new: object, goes_with_it: bool) -> None:
-    """Whether flags go with --into: those of a new sweep do not, --leave and --yes only so.
+def check_into(into: str | None, makes_new: object) -> None:
+    """Check that no option of a new sweep stands beside --into.
 
     Raises:
-        UserError: they do not.
+        UserError: one does.
     """
     if into is not None and makes_new:
         raise UserError("--into: --new, --canary, --tag, --reuse and --name are a new sweep's")
-    if into is None and goes_with_it:
-        raise UserError("--leave and --yes go with --into")

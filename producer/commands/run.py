@@ -20,7 +20,7 @@ from producer import late
 from producer.cluster import tunnel
 from producer.commands import growing
 from producer.commands.enqueue import say, warn
-from producer.commands.into import Into, Leave, YesInto, check_into
+from producer.commands.into import Into, check_into
 from producer.commands.options import (
     AnyCode,
     Canary,
@@ -72,8 +72,6 @@ def run(
     reuse: ReuseFlag = False,
     any_code: AnyCode = False,
     into: Into = None,
-    leave: Leave = False,
-    yes: YesInto = False,
 ) -> None:
     """Enqueue, train and watch on this machine."""
     spec = read_file(file, sets, count, seed, name, trainer, force)
@@ -84,7 +82,7 @@ def run(
     if lacks := late.is_unaided(spec):
         warn(lacks)
     more: dict[str, Any] = {"tags": tags_of(tag), "reuse": reuse_of(reuse, any_code)}
-    check_into(into, new or canary or any(more.values()) or name is not None, leave or yes)
+    check_into(into, new or canary or any(more.values()) or name is not None)
     settings = settings_here()
     interpreter(os.environ, settings.python)  # no worker would start without it
     if (through := tunnel.of_url(settings.home, settings.redis_url)) is not None:
@@ -95,8 +93,9 @@ def run(
     with signals_unwind(), open_session(settings) as session:
         try:
             if into is not None:
-                flags = {"leave": leave, "yes": yes, "force": force, "is_run": True}
-                sid = growing.enqueue_into(session, into, spec, file, code, **flags)
+                sid = growing.enqueue_into(
+                    session, into, spec, file, code, force=force, is_run=True
+                )
                 _go_on(session, session.view.sweep(sid))
             else:
                 with Bar(count_sets(spec), "writing sets") as bar:
