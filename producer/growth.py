@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
+from typing import NamedTuple
 
 from hpq import wire
 from hpq.errors import UserError
-from hpq.identity import digest, identity, same_data
+from hpq.identity import identity, same_data
+from hpq.search.replicates import replicated
 from hpq.store_control import ROWS
-from hpq.sweep import Launch, Sweep
+from hpq.sweep import Sweep
 from hpq.trial import Json, Params
 from hpq.wire_growth import encode_file
-from producer import launch as launching
 from producer import provenance
-from producer.enqueue import code_mark
 from producer.look.text import trials_of
 from producer.room import check_room
 from producer.session import Session
-from producer.sweepfile.spec import LIST, SweepSpec, count, is_late, rows, sets
+from producer.submission import Submission
+from producer.sweepfile.spec import LIST, SweepSpec, sets
 from producer.writing import growing_of
 
 # Keys whose edit is what --into is for, or changes nothing that runs.
@@ -34,46 +34,51 @@ _OF_GROWTH = frozenset(
 _OF_THE_SPACE = ("parameters", "when", "exclude", "points")
 
 
+class NewTrial(NamedTuple):
+    """A trial that a sweep lacks."""
+
+    params: Params
+    replicate: int
+    identity: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendPlan:
     """The trials of a file that a sweep lacks, and the number of those that it has."""
 
-    new: tuple[tuple[Params, int], ...]  # parameters and replicate
+    new: tuple[NewTrial, ...]
     existing: int
-    launch: Launch
     notes: tuple[str, ...] = ()
 
 
-def plan_append(
-    session: Session, sweep: Sweep, spec: SweepSpec, file: Path, code_dir: str | None
-) -> AppendPlan:
+def plan_append(session: Session, sweep: Sweep, submission: Submission) -> AppendPlan:
     """Compare a file with a sweep.
 
     Raises:
         UserError: the file has another code, metric or number of replicates, or its parameters
             are chosen while the sweep runs.
     """
-    launch = launching.find(spec, file, Path.cwd(), code_dir).launch
-    _check_same(sweep, spec, launch, file)
-    if sweep.sampler or is_late(spec):
+    spec = submission.spec
+    _check_same(sweep, submission)
+    if sweep.sampler or submission.is_late:
         raise UserError(
-            f"{file}: its sets are made while it runs; `hpq set {sweep.id} run_cap=N` lets it run"
-            " on, and an edited space is a new sweep, which --reuse begins with these results"
+            f"{submission.file}: its sets are made while it runs; `hpq set {sweep.id} run_cap=N`"
+            " lets it run on, and an edited space is a new sweep, which --reuse begins with these"
+            " results"
         )
-    new, existing, notes = _new(session, sweep, spec)
+    new, existing, notes = _new(session, sweep, submission)
     if line := _seed_stays(sweep, spec):
         notes.append(line)
     edited = _edited(sweep, spec)
     if edited:
         notes.append(f"{', '.join(edited)}: not changed by --into; see `hpq set {sweep.id}`")
-    return AppendPlan(new=tuple(new), existing=existing, launch=launch, notes=tuple(notes))
+    return AppendPlan(new=tuple(new), existing=existing, notes=tuple(notes))
 
 
 def append(
     session: Session,
     sweep: Sweep,
-    spec: SweepSpec,
-    file: Path,
+    submission: Submission,
     plan: AppendPlan,
     *,
     progress: Callable[[int], None] = lambda _: None,
@@ -87,15 +92,14 @@ def append(
     """
     for line in check_room(session, len(plan.new)):
         warn(line)
-    mark = digest(spec.source, spec.seed, code_mark(plan.launch))
-    origin, _ = provenance.collect(file, plan.launch)
-    staged = ((wire.dumps_in_order(params), identity(params, i)) for params, i in plan.new)
+    spec = submission.spec
+    origin, _ = provenance.collect(submission.file, submission.code.launch)
     return growing_of(session).grow(
         sweep.id,
-        staged,
-        encode_file(mark, spec.source, origin),
+        ((wire.dumps_in_order(trial.params), trial.identity) for trial in plan.new),
+        encode_file(submission.digest, spec.source, origin),
         varying=list(dict.fromkeys((*spec.varying, *sweep.varying))),
-        digest=mark,
+        digest=submission.digest,
         progress=progress,
     )
 
@@ -105,8 +109,9 @@ def latest_spec(sweep: Sweep) -> Mapping[str, Json]:
     return sweep.files[-1].spec if sweep.files else sweep.spec
 
 
-def _check_same(sweep: Sweep, spec: SweepSpec, launch: Launch, file: Path) -> None:
-    """Nothing where trials of the file compare with those of the sweep."""
+def _check_same(sweep: Sweep, submission: Submission) -> None:
+    """Refuse a file whose trials do not compare with those of the sweep."""
+    spec, launch = submission.spec, submission.code.launch
     was, other = sweep.launch, ""
     if (launch.trainer, launch.program) != (was.trainer, was.program):
         now, before = launch.trainer or launch.program, was.trainer or was.program
@@ -123,8 +128,8 @@ def _check_same(sweep: Sweep, spec: SweepSpec, launch: Launch, file: Path) -> No
         other = "the metric is another"
     if other:
         raise UserError(
-            f"{file}: {other}, so its trials would not compare with those of {sweep.id}; without"
-            " --into it is a sweep of its own"
+            f"{submission.file}: {other}, so its trials would not compare with those of {sweep.id};"
+            " without --into it is a sweep of its own"
         )
 
 
@@ -146,18 +151,19 @@ def _seed_stays(sweep: Sweep, spec: SweepSpec) -> str:
 
 
 def _new(
-    session: Session, sweep: Sweep, spec: SweepSpec
-) -> tuple[list[tuple[Params, int]], int, list[str]]:
+    session: Session, sweep: Sweep, submission: Submission
+) -> tuple[list[NewTrial], int, list[str]]:
     """The trials that the sweep lacks, how many it has, and notes for the user."""
+    spec, asked = submission.spec, submission.trials or 0
     if spec.method in ("grid", LIST):
         new, there = _unseen(session, sweep.id, sets(spec), spec.replicates)
         return new, there, []
     # Random: run_cap counts all trials but the cancelled ones, also those that have ended.
     total = sweep.counts.total
     stay = total - sweep.counts.cancelled
-    wanted = (count(spec) or 0) - stay
+    wanted = asked - stay
     if wanted <= 0:
-        line = f"{trials_of(stay)} stay, and the file asks for {count(spec)}: none is added"
+        line = f"{trials_of(stay)} stay, and the file asks for {asked}: none is added"
         return [], stay, [line]
     before = latest_spec(sweep)
     same = all(same_data(before.get(key), spec.source.get(key)) for key in _OF_THE_SPACE)
@@ -179,7 +185,7 @@ def _unseen(
     every: Iterable[dict[str, Json]],
     replicates: int,
     most: int | None = None,
-) -> tuple[list[tuple[Params, int]], int]:
+) -> tuple[list[NewTrial], int]:
     """Trials of the sets that the sweep does not have, and how many it has."""
     source, there = iter(every), 0
     new: dict[bytes, dict[str, Json]] = {}
@@ -190,4 +196,9 @@ def _unseen(
         there += sum(known)
         fresh = zip(some, marks, known, strict=True)
         new |= {mark: params for params, mark, is_there in fresh if not is_there}
-    return list(rows(islice(new.values(), room), replicates)), there * replicates
+    trials = [
+        NewTrial(params, i, identity(params, i) if i else mark)
+        for mark, first in islice(new.items(), room)
+        for i, params in enumerate(replicated(first, replicates))
+    ]
+    return trials, there * replicates
