@@ -13,6 +13,7 @@ import yaml
 from benchmarks.server import DEADLINE_S, Server
 from hpq.trial import Json
 from producer.enqueue import enqueue
+from producer.submission import prepare
 from producer.sweepfile.load import load
 
 TRAINING = Path(__file__).resolve().parent / "training"
@@ -56,7 +57,7 @@ def write_trials(folder: Path, trainer: str, count: int, *, resident: bool, **fi
 
 def put(server: Server, file: Path) -> str:
     """Enqueue a sweep file as the command does; its id."""
-    return enqueue(server.session(), load(file, limit=None), file, again=True).sid
+    return enqueue(server.session(), prepare(load(file, limit=None), file), again=True).sid
 
 
 def wait_over(server: Server, sid: str, patience_s: float = DEADLINE_S) -> None:

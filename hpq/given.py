@@ -10,14 +10,13 @@ from hpq.trial import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenFile:
-    """A further file that was enqueued into a sweep: when, what it did, and what it was.
+    """A further file that was enqueued into a sweep: when, how many trials it added, its data.
 
     `origin` is what `provenance` says of it, its text among it; `spec` its data after the flags.
     """
 
     at_ms: int
     added: int
-    cancelled: int
     digest: str = ""
     spec: Mapping[str, Json]
     origin: Mapping[str, Json]

@@ -17,7 +17,7 @@ from redis.exceptions import OutOfMemoryError
 from hpq import wire
 from hpq.errors import UserError
 from hpq.keys import Keys
-from hpq.outcome import Capped, Grown
+from hpq.outcome import Capped
 from hpq.scripts import Scripts, judge
 from hpq.store import Store
 from hpq.store_code import UNSEALED_TTL_S
@@ -72,12 +72,12 @@ class Growing:
         *,
         varying: Sequence[str],
         digest: str,
-        cancel: Sequence[int] = (),
         progress: Callable[[int], None] = lambda _: None,
-    ) -> Grown:
-        """Add rows to a sweep, visible at once, and cancel waiting trials in the same step.
+    ) -> int:
+        """Add rows to a sweep, all visible in one step; return how many were added.
 
-        `file` is what `wire_growth.encode_file` makes. Rows that are there meanwhile are left out.
+        `file` is what `wire_growth.encode_file` makes. Rows that another file has added meanwhile
+        are left out.
 
         Raises:
             NotFound: there is no such sweep.
@@ -88,7 +88,7 @@ class Growing:
             pairs = ((str(n), mark + text.encode()) for n, (text, mark) in enumerate(rows, 1))
             count = self._stage(stage, pairs, progress)
             told = wire.dumps(list(varying))
-            word, rest = self._scripts.run("grow", sid, stage, count, file, told, digest, *cancel)
+            word, rest = self._scripts.run("grow", sid, stage, count, file, told, digest)
         except BaseException:
             self._redis.delete(self._keys.sweep(stage, "staged"))
             raise
@@ -96,7 +96,7 @@ class Growing:
         if word == "torn":
             raise UserError(f"{sid}: the new rows expired before they were whole; do it again")
         self._tickets(rest[0], rest[1])
-        return Grown(added=int(rest[2]), cancelled=int(rest[3]))
+        return int(rest[2])
 
     def stage_results(self, sid: str, results: Iterable[tuple[int, Trial]]) -> int:
         """Write, for a sweep that is yet to be sealed, trials whose results it begins with.

@@ -78,14 +78,6 @@ class Capped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grown:
-    """What a file did that was enqueued into a sweep: trials added, and waiting ones cancelled."""
-
-    added: int
-    cancelled: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Reaped:
     """How many trials lost their worker and are queued again, or came to their end."""
 

@@ -24,7 +24,6 @@ SHARED: Mapping[str, tuple[str, ...]] = {
     "claim": ("turns", "sharing"),
     "commit": ("ends", "early", "guards"),
     "control": ("ends",),
-    "grow": ("ends",),
     "reap": ("ends",),
     "release": ("ends",),
     "remove": ("sharing",),

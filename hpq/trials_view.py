@@ -80,11 +80,6 @@ class TrialsView:
                     out[sid] = trial
         return out
 
-    def waiting(self, sid: str) -> list[int]:
-        """The numbers of the trials that wait, in the order in which they will be claimed."""
-        found: Any = self._redis.zrange(self._keys.sweep(sid, "waiting"), 0, -1)
-        return [int(n) for n in found]
-
     def has_sets(self, sid: str, identities: Sequence[bytes]) -> list[bool]:
         """Which of these sets the sweep has, whatever became of them."""
         key = self._keys.sweep(sid, "ids")

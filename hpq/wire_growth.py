@@ -32,12 +32,11 @@ def _files(key: str, row: Row) -> Iterator[GivenFile]:
     for field, raw in row.items():
         if field.startswith(_FIELD):
             try:
-                at_ms, added, cancelled, text = raw.decode().split(" ", 3)
+                at_ms, added, text = raw.decode().split(" ", 2)
                 data = json.loads(text)
                 yield GivenFile(
                     at_ms=int(at_ms),
                     added=int(added),
-                    cancelled=int(cancelled),
                     digest=str(data["digest"]),
                     spec=dict(data["spec"]),
                     origin=dict(data["origin"]),

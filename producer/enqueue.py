@@ -10,12 +10,11 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 
 from hpq import bundle as packing
 from hpq import signing, wire
 from hpq.growing import Row
-from hpq.identity import digest, identity, slug
+from hpq.identity import identity, slug
 from hpq.search.replicates import replicated, seed_at
 from hpq.search.samplers import Identified
 from hpq.store import Store
@@ -23,7 +22,6 @@ from hpq.store_control import ROWS
 from hpq.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
 from hpq.trial import Json, Trial
 from producer import late, provenance
-from producer import launch as launching
 from producer.place import place_of_sweep
 from producer.reuse import Reuse, Wanted, mark_of, older_results, sets_inside
 from producer.reuse_lines import reuse_lines
@@ -31,6 +29,7 @@ from producer.room import check_room
 from producer.scaffold.placeholders import refuse_unfilled
 from producer.session import Session
 from producer.sight import check_seen
+from producer.submission import Submission
 from producer.sweepfile.spec import SweepSpec, identified
 from producer.writing import growing_of, store_of
 
@@ -52,11 +51,9 @@ class Enqueued:
 
 def enqueue(
     session: Session,
-    spec: SweepSpec,
-    file: Path,
+    submission: Submission,
     *,
     again: bool = False,
-    code_dir: str | None = None,
     canary: int = 0,
     tags: Sequence[str] = (),
     reuse: Reuse | None = None,
@@ -69,40 +66,39 @@ def enqueue(
     of it, nor of tags. With `reuse`, trials that an older sweep has finished begin as finished.
 
     Raises:
-        UserError: its code is nowhere, or a place of the file is still to be filled in.
+        UserError: a place of the file is still to be filled in.
+        OutOfSight: no worker could run the code where it lies.
         OutOfReach: the server has no room for it.
     """
-    refuse_unfilled(spec.source, file)
-    search = late.search_of(spec)
-    code = launching.find(spec, file, Path.cwd(), code_dir)
-    if code.twin:
-        warn(code.twin)
-    mark = digest(spec.source, spec.seed, code_mark(code.launch))
-    store = store_of(session)
+    spec, code = submission.spec, submission.code
+    refuse_unfilled(spec.source, submission.file)
+    store, search = store_of(session), late.search_of(submission)
     check_seen(session, spec.queue, code)
-    there = None if again else session.view.find_digest(mark)
+    there = None if again else session.view.find_digest(submission.digest)
     if there is not None:
         return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
     bundle = None if code.files is None else packing.pack(code.folder, code.files)
-    for line in check_room(session, spec.trials or _OPEN_ENDED, code=len(bundle or b"")):
+    for line in check_room(session, submission.trials or _OPEN_ENDED, code=len(bundle or b"")):
         warn(line)
     sid = _new_id(session, spec.name)
     key = signing.key_of(session.settings, make=True)
-    origin, diff = provenance.collect(file, code.launch, code.folder if code.files else None)
+    origin, diff = provenance.collect(
+        submission.file, code.launch, code.folder if code.files else None
+    )
     sweep = replace(
-        _sweep(session, spec, sid, mark, code, key),
+        _sweep(session, submission, sid, key),
         canary=canary,
         tags=tuple(tags),
         provenance=origin,
         bundle=code.launch.code if bundle is not None else "",
     )
-    like = _wanted(spec, sweep, search is not None)
+    like = _wanted(submission, sweep)
     older = older_results(session.view, like, reuse) if reuse else {}
     known: dict[int, Trial] = {}
     first: Sequence[dict[str, Json]] = ()
     if search is not None:  # of a late-bound one no more is known
         first = [*spec.points, *sets_inside(older, spec)]
-        sweep = late.bound(sweep, spec, search, len(first) - len(spec.points))
+        sweep = late.bound(sweep, submission, search, len(first) - len(spec.points))
     try:
         begun = ((params, None) for params in first) if search else identified(spec)
         every = _known(spec, begun, older, known)
@@ -121,13 +117,14 @@ def enqueue(
     return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(known), notes=notes)
 
 
-def _wanted(spec: SweepSpec, sweep: Sweep, is_late: bool) -> Wanted:
+def _wanted(submission: Submission, sweep: Sweep) -> Wanted:
+    spec = submission.spec
     return Wanted(
         launch=sweep.launch,
         place=place_of_sweep(sweep),
         metric=spec.metric,
         seed=spec.seed,
-        any_seed=is_late and spec.replicates == 1,
+        any_seed=submission.is_late and spec.replicates == 1,
     )
 
 
@@ -153,11 +150,6 @@ def _seal(
     if other is None and not session.redis.exists(session.keys.bundle(sweep.bundle)):
         store.keep_bundle(sweep.bundle, bundle)
     return other
-
-
-def code_mark(launch: Launch) -> str:
-    """The code as identity has it: what runs in its directory is other code in another one."""
-    return f"{launch.code} in {launch.code_dir}" if launch.code_dir else launch.code
 
 
 def _new_id(session: Session, name: str) -> str:
@@ -198,21 +190,14 @@ def _write_rows(store: Store, sid: str, every: Iterator[Row], progress: Progress
     return first - 1
 
 
-def _sweep(
-    session: Session,
-    spec: SweepSpec,
-    sid: str,
-    mark: str,
-    code: launching.Code,
-    key: bytes | None,
-) -> Sweep:
-    settings = session.settings
+def _sweep(session: Session, submission: Submission, sid: str, key: bytes | None) -> Sweep:
+    settings, spec, launch = session.settings, submission.spec, submission.code.launch
     return Sweep(
         id=sid,
         name=spec.name,
-        digest=mark,
-        launch=code.launch,
-        signature=signing.sign(key, settings.prefix, sid, code.launch) if key else "",
+        digest=submission.digest,
+        launch=launch,
+        signature=signing.sign(key, settings.prefix, sid, launch) if key else "",
         signer=signing.fingerprint(key),
         metric=spec.metric,
         worker_class=spec.queue,
@@ -227,7 +212,7 @@ def _sweep(
         method=spec.method,
         seed=spec.seed,
         replicates=spec.replicates,
-        schema=SCHEMA if _is_of_now(spec, code.launch) else EARLY_SCHEMA,
+        schema=SCHEMA if _is_of_now(spec, launch) else EARLY_SCHEMA,
         varying=spec.varying,
         spec=spec.source,
     )

@@ -1,32 +1,29 @@
-"""What an edited file means for a sweep that is there: which sets are new, which it leaves out.
+"""Append the trials of a sweep file that an existing sweep lacks; nothing else of it changes.
 
-`change_of` only reads; `apply` does it, in one step for everybody who looks.
+`plan_append` reads, `append` writes, all trials in one step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
+from typing import NamedTuple
 
 from hpq import wire
 from hpq.errors import UserError
-from hpq.identity import digest, identity, same_data
-from hpq.outcome import Grown
-from hpq.search.replicates import first_of
+from hpq.identity import identity, same_data
+from hpq.search.replicates import replicated
 from hpq.store_control import ROWS
-from hpq.sweep import Launch, Sweep
-from hpq.trial import Json, Params, Trial
+from hpq.sweep import Sweep
+from hpq.trial import Json, Params
 from hpq.wire_growth import encode_file
-from producer import launch as launching
 from producer import provenance
-from producer.enqueue import code_mark
-from producer.inside import is_inside
 from producer.look.text import trials_of
 from producer.room import check_room
 from producer.session import Session
-from producer.sweepfile.spec import LIST, SweepSpec, count, is_late, rows, sets
+from producer.submission import Submission
+from producer.sweepfile.spec import LIST, SweepSpec, sets
 from producer.writing import growing_of
 
 # Keys whose edit is what --into is for, or changes nothing that runs.
@@ -37,74 +34,72 @@ _OF_GROWTH = frozenset(
 _OF_THE_SPACE = ("parameters", "when", "exclude", "points")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What a file would do to a sweep; `there` of its sets are in the sweep already."""
+class NewTrial(NamedTuple):
+    """A trial that a sweep lacks."""
 
-    new: tuple[tuple[Params, int], ...]  # each with its replicate
-    there: int
-    outside: tuple[Trial, ...]
-    launch: Launch
+    params: Params
+    replicate: int
+    identity: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendPlan:
+    """The trials of a file that a sweep lacks, and the number of those that it has."""
+
+    new: tuple[NewTrial, ...]
+    existing: int
     notes: tuple[str, ...] = ()
 
 
-def change_of(
-    session: Session, sweep: Sweep, spec: SweepSpec, file: Path, code_dir: str | None
-) -> Change:
-    """What a file would do to a sweep.
+def plan_append(session: Session, sweep: Sweep, submission: Submission) -> AppendPlan:
+    """Compare a file with a sweep.
 
     Raises:
-        UserError: it runs other code, has another metric, or no end.
+        UserError: the file has another code, metric or number of replicates, or its parameters
+            are chosen while the sweep runs.
     """
-    launch = launching.find(spec, file, Path.cwd(), code_dir).launch
-    _check_same(sweep, spec, launch, file)
-    if sweep.sampler or is_late(spec):
+    spec = submission.spec
+    _check_same(sweep, submission)
+    if sweep.sampler or submission.is_late:
         raise UserError(
-            f"{file}: its sets are made while it runs; `hpq set {sweep.id} run_cap=N` lets it run"
-            " on, and an edited space is a new sweep, which --reuse begins with these results"
+            f"{submission.file}: its sets are made while it runs; `hpq set {sweep.id} run_cap=N`"
+            " lets it run on, and an edited space is a new sweep, which --reuse begins with these"
+            " results"
         )
-    waiting = list(_waiting(session, sweep.id))
-    outside = list(_outside(spec, waiting))
-    new, there, notes = _new(session, sweep, spec, len(outside))
+    new, existing, notes = _new(session, sweep, submission)
     if line := _seed_stays(sweep, spec):
         notes.append(line)
     edited = _edited(sweep, spec)
     if edited:
         notes.append(f"{', '.join(edited)}: not changed by --into; see `hpq set {sweep.id}`")
-    return Change(
-        new=tuple(new), there=there, outside=tuple(outside), launch=launch, notes=tuple(notes)
-    )
+    return AppendPlan(new=tuple(new), existing=existing, notes=tuple(notes))
 
 
-def apply(
+def append(
     session: Session,
     sweep: Sweep,
-    spec: SweepSpec,
-    file: Path,
-    change: Change,
+    submission: Submission,
+    plan: AppendPlan,
     *,
-    leave: bool,
     progress: Callable[[int], None] = lambda _: None,
     warn: Callable[[str], object] = lambda _: None,
-) -> Grown:
-    """Do it: new trials are visible at once, and in the same step those outside are cancelled.
+) -> int:
+    """Add the new trials of a plan; return how many were added.
 
     Raises:
         UserError: the sweep was stopped or cancelled.
         OutOfReach: the server has no room for it.
     """
-    for line in check_room(session, len(change.new)):
+    for line in check_room(session, len(plan.new)):
         warn(line)
-    mark = digest(spec.source, spec.seed, code_mark(change.launch))
-    origin, _ = provenance.collect(file, change.launch)
-    staged = ((wire.dumps_in_order(params), identity(params, i)) for params, i in change.new)
+    spec = submission.spec
+    origin, _ = provenance.collect(submission.file, submission.code.launch)
     return growing_of(session).grow(
         sweep.id,
-        staged,
-        encode_file(mark, spec.source, origin),
+        ((wire.dumps_in_order(trial.params), trial.identity) for trial in plan.new),
+        encode_file(submission.digest, spec.source, origin),
         varying=list(dict.fromkeys((*spec.varying, *sweep.varying))),
-        digest=mark,
-        cancel=[] if leave else [t.id.number for t in change.outside],
+        digest=submission.digest,
         progress=progress,
     )
 
@@ -114,8 +109,9 @@ def latest_spec(sweep: Sweep) -> Mapping[str, Json]:
     return sweep.files[-1].spec if sweep.files else sweep.spec
 
 
-def _check_same(sweep: Sweep, spec: SweepSpec, launch: Launch, file: Path) -> None:
-    """Nothing where trials of the file compare with those of the sweep."""
+def _check_same(sweep: Sweep, submission: Submission) -> None:
+    """Refuse a file whose trials do not compare with those of the sweep."""
+    spec, launch = submission.spec, submission.code.launch
     was, other = sweep.launch, ""
     if (launch.trainer, launch.program) != (was.trainer, was.program):
         now, before = launch.trainer or launch.program, was.trainer or was.program
@@ -132,8 +128,8 @@ def _check_same(sweep: Sweep, spec: SweepSpec, launch: Launch, file: Path) -> No
         other = "the metric is another"
     if other:
         raise UserError(
-            f"{file}: {other}, so its trials would not compare with those of {sweep.id}; without"
-            " --into it is a sweep of its own"
+            f"{submission.file}: {other}, so its trials would not compare with those of {sweep.id};"
+            " without --into it is a sweep of its own"
         )
 
 
@@ -154,37 +150,20 @@ def _seed_stays(sweep: Sweep, spec: SweepSpec) -> str:
     )
 
 
-# --- the sets ---------------------------------------------------------------------------------
-
-
-def _outside(spec: SweepSpec, waiting: Iterable[Trial]) -> Iterator[Trial]:
-    """The waiting trials that the file leaves out."""
-    named = rows((*spec.listed, *spec.points), spec.replicates)
-    listed = {identity(params, i) for params, i in named}
-    is_grid = spec.method == "grid"
-    for trial in waiting:
-        replicate = (trial.id.number - 1) % spec.replicates
-        is_there = identity(trial.params, replicate) in listed
-        if spec.space is not None and not is_there:
-            first = first_of(dict(trial.params), replicate)
-            is_there = is_inside(first, spec.space, is_grid=is_grid)
-        if not is_there:
-            yield trial
-
-
 def _new(
-    session: Session, sweep: Sweep, spec: SweepSpec, outside: int
-) -> tuple[list[tuple[Params, int]], int, list[str]]:
-    """The trials that the sweep lacks, how many it has, and what to say of it."""
+    session: Session, sweep: Sweep, submission: Submission
+) -> tuple[list[NewTrial], int, list[str]]:
+    """The trials that the sweep lacks, how many it has, and notes for the user."""
+    spec, asked = submission.spec, submission.trials or 0
     if spec.method in ("grid", LIST):
         new, there = _unseen(session, sweep.id, sets(spec), spec.replicates)
         return new, there, []
-    # Random: so many in all, whatever has become of those that ran.
+    # Random: run_cap counts all trials but the cancelled ones, also those that have ended.
     total = sweep.counts.total
-    stay = total - sweep.counts.cancelled - outside
-    wanted = (count(spec) or 0) - stay
+    stay = total - sweep.counts.cancelled
+    wanted = asked - stay
     if wanted <= 0:
-        line = f"{trials_of(stay)} stay, and the file asks for {count(spec)}: none is added"
+        line = f"{trials_of(stay)} stay, and the file asks for {asked}: none is added"
         return [], stay, [line]
     before = latest_spec(sweep)
     same = all(same_data(before.get(key), spec.source.get(key)) for key in _OF_THE_SPACE)
@@ -206,7 +185,7 @@ def _unseen(
     every: Iterable[dict[str, Json]],
     replicates: int,
     most: int | None = None,
-) -> tuple[list[tuple[Params, int]], int]:
+) -> tuple[list[NewTrial], int]:
     """Trials of the sets that the sweep does not have, and how many it has."""
     source, there = iter(every), 0
     new: dict[bytes, dict[str, Json]] = {}
@@ -217,10 +196,9 @@ def _unseen(
         there += sum(known)
         fresh = zip(some, marks, known, strict=True)
         new |= {mark: params for params, mark, is_there in fresh if not is_there}
-    return list(rows(islice(new.values(), room), replicates)), there * replicates
-
-
-def _waiting(session: Session, sid: str) -> Iterator[Trial]:
-    numbers = session.view.waiting(sid)
-    for start in range(0, len(numbers), ROWS):
-        yield from session.view.trials(sid, numbers[start : start + ROWS])
+    trials = [
+        NewTrial(params, i, identity(params, i) if i else mark)
+        for mark, first in islice(new.items(), room)
+        for i, params in enumerate(replicated(first, replicates))
+    ]
+    return trials, there * replicates

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hpq.search.conditions import MISSING, Names, find, nest
-from hpq.search.continuous import Quantised, Uniform
+from hpq.search.continuous import Quantised
 from hpq.search.distributions import Distribution
 from hpq.search.space import Space
 from hpq.trial import Json, Params
@@ -13,19 +13,16 @@ from hpq.trial import Json, Params
 _NEAR = 1e-9  # of a limit or a step: draws reach it through logarithms, or rounding, and back
 
 
-def is_inside(params: Params, space: Space, *, is_grid: bool = False) -> bool:
-    """True where every parameter of the space has a value that it allows, and there is no other.
-
-    `is_grid`: a grid has to step to it, which begins at a range's lower end; draws are multiples.
-    """
+def is_inside(params: Params, space: Space) -> bool:
+    """True where every parameter of the space has a value that it allows, and there is no other."""
     for condition in space.when:
         is_absent = find(params, condition.path) is MISSING
         if is_absent == condition.wanted.matches(params):
             return False
-    return space.allows(params) and _fits(params, space, is_grid)
+    return space.allows(params) and _fits(params, space)
 
 
-def _fits(params: Params, space: Space, is_grid: bool) -> bool:
+def _fits(params: Params, space: Space) -> bool:
     found: list[tuple[Names, Json]] = []
     conditional = {condition.path for condition in space.when}  # asked about already
     for path, leaf in space.leaves:
@@ -35,19 +32,16 @@ def _fits(params: Params, space: Space, is_grid: bool) -> bool:
                 continue
             return False
         found.append((path, value))  # type: ignore[arg-type]
-        if not _gives(leaf, found[-1][1], is_grid):
+        if not _gives(leaf, found[-1][1]):
             return False
     return nest(found) == dict(params)
 
 
-def _gives(leaf: Distribution, value: Json, is_grid: bool) -> bool:
+def _gives(leaf: Distribution, value: Json) -> bool:
     if not isinstance(leaf, Quantised):
         return leaf.has(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    if is_grid and isinstance(leaf, Uniform) and leaf.size and leaf.q is not None:
-        index = round((value - leaf.low) / leaf.q)
-        return 0 <= index < leaf.size and _is_near(leaf.at(index), value)
     if leaf.has(value):
         return True
     return leaf.q is None and any(_is_near(end, value) for end in leaf.reach())

@@ -7,12 +7,14 @@ from dataclasses import replace
 from hpq.search.record import BY_DEFAULT, Sampler, Search, is_installed, missing, unaided
 from hpq.sweep import SCHEMA, Goal, Impute, Sweep, Take
 from hpq.wire_search import encode_search
+from producer.submission import Submission
 from producer.sweepfile.spec import SweepSpec
 
 
-def search_of(spec: SweepSpec) -> Search | None:
+def search_of(submission: Submission) -> Search | None:
     """How the sets are searched; None where all of them are made at enqueue."""
-    if spec.space is None or not spec.is_late:
+    spec = submission.spec
+    if spec.space is None or not submission.is_late:
         return None
     metric = spec.metric
     keys = spec.source.get("metric")
@@ -37,12 +39,13 @@ def sampler_of(spec: SweepSpec) -> Sampler:
     return Sampler(spec.sampler or BY_DEFAULT)
 
 
-def bound(sweep: Sweep, spec: SweepSpec, search: Search, older: int) -> Sweep:
+def bound(sweep: Sweep, submission: Submission, search: Search, older: int) -> Sweep:
     """The sweep as one whose sets are made while it runs; `older` sets of it have their results.
 
     These are no part of run_cap, which says how many are to run.
     """
-    wanted, every = spec.trials, spec.uncapped_trials
+    spec, wanted = submission.spec, submission.trials
+    every = spec.uncapped_trials
     cap = 0 if wanted is None else wanted + older * spec.replicates
     return replace(
         sweep,
@@ -53,13 +56,15 @@ def bound(sweep: Sweep, spec: SweepSpec, search: Search, older: int) -> Sweep:
     )
 
 
-def lacks(spec: SweepSpec) -> str | None:
+def lacks(submission: Submission) -> str | None:
     """What has to be installed here for the sampler to run here, in a line."""
-    if not spec.is_late:
+    if not submission.is_late:
         return None
-    return missing(sampler_of(spec), is_installed)
+    return missing(sampler_of(submission.spec), is_installed)
 
 
-def is_unaided(spec: SweepSpec) -> str | None:
+def is_unaided(submission: Submission) -> str | None:
     """What has to be installed here for the sampler to find its best sets here, in a line."""
-    return unaided(sampler_of(spec), is_installed) if spec.is_late else None
+    if not submission.is_late:
+        return None
+    return unaided(sampler_of(submission.spec), is_installed)

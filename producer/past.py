@@ -13,10 +13,10 @@ from hpq.trial import Trial, TrialState
 from hpq.view import View
 from producer import provenance
 from producer.here import settings_here
-from producer.launch import Code
 from producer.reuse import Reuse, Wanted, same_code
 from producer.server.embedded import status
 from producer.session import open_session
+from producer.submission import Submission
 
 _MOST = 2_000  # trials that are looked at, of the newest sweeps first
 _HOUR_MS = 3_600_000
@@ -40,14 +40,14 @@ class Past:
         return count * self.median_ms * max(1, self.gpus) / _HOUR_MS
 
 
-def past(code: Code, owner: str = "") -> Past | str | None:
+def past(submission: Submission) -> Past | str | None:
     """What is known; None where nothing is, and a line where the server is out of reach."""
     try:
         settings = settings_here()
         if not settings.redis_url and not status(settings.home).data_bytes:
             return None
-        launch = code.launch
-        place = provenance.where(launch, owner or settings.user, code.folder)
+        launch, owner = submission.code.launch, submission.spec.owner or settings.user
+        place = provenance.where(launch, owner, submission.code.folder)
         wanted = Wanted(launch=launch, place=place)
         with open_session() as session:
             for which in Reuse:

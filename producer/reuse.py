@@ -57,9 +57,10 @@ def older_results(view: View, wanted: Wanted, which: Reuse) -> dict[bytes, Trial
                 seed = seed_of_result(sweep, trial)
                 result = replace(result, seed=seed)
                 found.setdefault(mark_of(trial.params, seed), result)
-                here = seed_at(wanted.seed, 0, trial.params)
-                others.setdefault(mark_of(trial.params, here), result)
-    return others | found if wanted.any_seed else found
+                if wanted.any_seed:
+                    here = seed_at(wanted.seed, 0, trial.params)
+                    others.setdefault(mark_of(trial.params, here), result)
+    return others | found
 
 
 def mark_of(params: Params, seed: int) -> bytes:

@@ -1,25 +1,24 @@
--- Adds staged rows to a sweep that is there and cancels waiting trials, all at once, and once: the file that
--- they come from is kept under the stage's id.
+-- Adds staged rows to an existing sweep, all at once, and once: the file that they come from is kept under the
+-- stage's id.
 -- KEYS prefix
 -- ARGV sweep, stage, number of staged rows (each 16 bytes of identity, then parameters), the file as JSON,
---      varying names as JSON, digest of the sweep as the file has it, then numbers of waiting trials to cancel
+--      varying names as JSON, digest of the sweep as the file has it
 -- Replies: ok | unknown | over (the sweep was stopped or cancelled) | torn (staged rows are missing), then
---      class, tickets, how many rows were added, how many trials cancelled
+--      class, tickets, how many rows were added
 
 local sid, stage, count = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local s, params, staged = sweep_key(sid), sweep_key(sid, 'params'), sweep_key(stage, 'staged')
-if not is_there(sid) then return {'unknown', '', 0, 0, 0} end
+if not is_there(sid) then return {'unknown', '', 0, 0} end
 local class = redis.call('HGET', s, 'class')
 local given = redis.call('HGET', s, 'file:' .. stage)
 if given then  -- the same call, sent twice
-  local added, cancelled = string.match(given, '^%d+ (%d+) (%d+) ')
-  return {'ok', class, tickets(sid, class), tonumber(added), tonumber(cancelled)}
+  return {'ok', class, tickets(sid, class), tonumber(string.match(given, '^%d+ (%d+) '))}
 end
 local flag = redis.call('HGET', s, 'flag')
-if flag == 'stopped' or flag == 'cancelled' then return {'over', '', 0, 0, 0} end
-if redis.call('HLEN', staged) ~= count then return {'torn', '', 0, 0, 0} end
+if flag == 'stopped' or flag == 'cancelled' then return {'over', '', 0, 0} end
+if redis.call('HLEN', staged) ~= count then return {'torn', '', 0, 0} end
 
-local added, cancelled = 0, 0
+local added = 0
 local function add()
   local last = redis.call('HLEN', params)
   for i = 1, count do
@@ -34,23 +33,11 @@ local function add()
   if added > 0 then event(sid, 'added', 0, 0, 'count', added) end
 end
 
-local function drop()
-  for i = 7, #ARGV do
-    if redis.call('ZSCORE', sweep_key(sid, 'waiting'), ARGV[i]) then
-      cancel_waiting(sid, ARGV[i])
-      cancelled = cancelled + 1
-    end
-  end
-  if cancelled > 0 then event(sid, 'cancel', 0, 0, 'touched', cancelled) end
-end
-
 local want = changing(sid, function()
   add()
-  drop()
-  redis.call('HSET', s, 'varying', ARGV[5], 'file:' .. stage,
-    int(NOW) .. ' ' .. added .. ' ' .. cancelled .. ' ' .. ARGV[4])
+  redis.call('HSET', s, 'varying', ARGV[5], 'file:' .. stage, int(NOW) .. ' ' .. added .. ' ' .. ARGV[4])
   redis.call('HSETNX', key('digests'), ARGV[6], sid)
   open(sid)
 end)
 redis.call('DEL', staged)
-return {'ok', want[1], want[2], added, cancelled}
+return {'ok', want[1], want[2], added}

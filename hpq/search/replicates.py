@@ -11,14 +11,6 @@ from hpq.trial import Json, Params, Trial
 SEED = "seed"  # the parameter that is counted up, where a sweep has it
 
 
-def first_of(params: dict[str, Json], replicate: int) -> dict[str, Json]:
-    """The set as its first replicate has it."""
-    seed = params.get(SEED)
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        return params
-    return {**params, SEED: seed - replicate}
-
-
 def replicated(params: dict[str, Json], replicates: int) -> list[dict[str, Json]]:
     """The set once for each replicate, with its parameter `seed` (if it has one) counted up."""
     seed = params.get(SEED)

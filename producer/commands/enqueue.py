@@ -1,4 +1,4 @@
-"""`hpq enqueue`."""
+"""`hpq enqueue`, and `submit`, which `hpq run` shares."""
 
 from __future__ import annotations
 
@@ -7,36 +7,19 @@ import sys
 
 import typer
 
-from hpq.errors import ExitCode
-from hpq.sweep import Sweep
+from hpq.sweep import Sweep, SweepState
 from producer import enqueue as enqueuing
 from producer import late
-from producer.commands import growing
-from producer.commands.into import Into, Leave, YesInto, check_into
-from producer.commands.options import (
-    AnyCode,
-    AsJson,
-    Canary,
-    CodeDir,
-    Count,
-    File,
-    Force,
-    Name,
-    New,
-    ReuseFlag,
-    Seed,
-    Sets,
-    Tags,
-    Trainer,
-)
-from producer.commands.sweep_file import read_file, reuse_of, tags_of
+from producer.commands.growing import Appended, append, say_added
+from producer.commands.options import AsJson
+from producer.commands.submit_options import SubmitOptions, submit_options
 from producer.enqueue import Enqueued
 from producer.look.early_lines import target_words
+from producer.look.out import warn
 from producer.look.text import clean, size, trials_of
 from producer.progress import progress_bar
 from producer.session import Session, open_session
-from producer.sweepfile.spec import SweepSpec
-from producer.sweepfile.spec import count as count_sets
+from producer.submission import Submission
 from producer.taking import say_if_not_kept, say_if_not_taken
 
 app = typer.Typer()
@@ -47,67 +30,47 @@ _NO_METRIC = (
 
 
 @app.command()
-def enqueue(
-    file: File,
-    sets: Sets = None,
-    count: Count = None,
-    seed: Seed = None,
-    name: Name = None,
-    trainer: Trainer = None,
-    code: CodeDir = None,
-    force: Force = False,
-    canary: Canary = 0,
-    new: New = False,
-    tag: Tags = None,
-    reuse: ReuseFlag = False,
-    any_code: AnyCode = False,
-    into: Into = None,
-    leave: Leave = False,
-    yes: YesInto = False,
-    json: AsJson = False,
-) -> None:
+@submit_options()
+def enqueue(options: SubmitOptions, json: AsJson = False) -> None:
     """Put a sweep file's trials on the queue."""
-    spec = read_file(file, sets, count, seed, name, trainer, force)
-    for warning in spec.warnings:
+    submission = options.submission()
+    for warning in submission.warnings:
         warn(warning)
-    tags, which = tags_of(tag), reuse_of(reuse, any_code)
-    check_into(into, new or canary or tags or which or name is not None, leave or yes)
-    if into is not None:
-        with open_session() as session:
-            growing.enqueue_into(
-                session, into, spec, file, code, leave=leave, yes=yes, force=force, as_json=json
-            )
-        return
     with open_session() as session:
         if session.tunnel is None:  # pods have an image of their own
-            _warn_of_samplers(spec)
-        with progress_bar(count_sets(spec), "writing sets") as progress:
-            done = enqueuing.enqueue(
-                session,
-                spec,
-                file,
-                again=new,
-                code_dir=code,
-                canary=canary,
-                tags=tags,
-                reuse=which,
-                progress=progress,
-                warn=warn,
-            )
-        say(session, done, as_json=json, name=spec.name, reuse=reuse)
-    raise typer.Exit(int(ExitCode.DONE))
+            _warn_of_samplers(submission)
+        done = submit(session, submission, options)
+        _report(session, done, submission, options, as_json=json)
 
 
-def warn(line: str) -> None:
-    """Say what the user should know before it hurts."""
-    print(f"warning: {line}", file=sys.stderr)
+def submit(session: Session, submission: Submission, options: SubmitOptions) -> Enqueued | Appended:
+    """Enqueue a sweep unless an identical one exists, or with --into append to one.
+
+    Raises:
+        Forbidden: the sweep of --into has another owner.
+        UserError: the file is not filled in, or does not fit the sweep of --into.
+        OutOfReach: the server has no room for the trials.
+    """
+    if options.into is not None:
+        return append(session, submission, options.into, force=options.force)
+    with progress_bar(submission.trials, "writing sets") as progress:
+        return enqueuing.enqueue(
+            session,
+            submission,
+            again=options.new,
+            canary=options.canary,
+            tags=tuple(dict.fromkeys(options.tags or ())),
+            reuse=options.reused_sweeps,
+            progress=progress,
+            warn=warn,
+        )
 
 
-def _warn_of_samplers(spec: SweepSpec) -> None:
+def _warn_of_samplers(submission: Submission) -> None:
     """What lacks here lacks in workers, most often, which make the sets."""
-    if lacks := late.lacks(spec):
+    if lacks := late.lacks(submission):
         warn(f"{lacks}; it is not installed here, and workers need it")
-    elif lacks := late.is_unaided(spec):
+    elif lacks := late.is_unaided(submission):
         warn(f"{lacks}; it is not installed here, and workers may want it")
 
 
@@ -139,11 +102,11 @@ def _where(session: Session, sweep: Sweep) -> str:
     return f"from the code sent: {files} file{'' if files == 1 else 's'}, {size(packed)} packed"
 
 
-def _say_whose(session: Session, sweep: Sweep, name: str | None) -> None:
+def say_whose(session: Session, sweep: Sweep, name: str) -> None:
     """Say what may surprise of a sweep that was there: another's, or of another name."""
     if sweep.owner != session.settings.user:
         print(f"{sweep.id} is {clean(sweep.owner)}'s sweep", file=sys.stderr)
-    if name is not None and name != sweep.name:
+    if name != sweep.name:
         print(
             f"its name is {clean(sweep.name)}: the name is not part of what a sweep is;"
             f" --new makes another one, {clean(name)}",
@@ -163,42 +126,51 @@ def _say_there(sweep: Sweep, reuse: bool) -> None:
     )
 
 
-def say(
+def say_new(session: Session, done: Enqueued, sweep: Sweep) -> None:
+    """Say what was enqueued, on stderr."""
+    print(f"{sweep.id}: {_queued(sweep, done.trials, done.reused)}", file=sys.stderr)
+    for note in done.notes:
+        print(note, file=sys.stderr)
+    if sweep.metric is None:
+        print(_NO_METRIC, file=sys.stderr)
+    if where := _where(session, sweep):
+        print(f"runs {sweep.launch.what} {where}", file=sys.stderr)
+
+
+def _report(
     session: Session,
-    done: Enqueued,
+    done: Enqueued | Appended,
+    submission: Submission,
+    options: SubmitOptions,
     *,
     as_json: bool,
-    is_run: bool = False,
-    name: str | None = None,
-    reuse: bool = False,
 ) -> None:
-    """Say what was enqueued: data on stdout, the rest on stderr."""
+    """Say what was enqueued or added: data on stdout, the rest on stderr."""
     sweep = session.view.sweep(done.sid)
     if as_json:
-        fact = {"sweep": done.sid, "new": done.is_new, "trials": done.trials, "state": sweep.state}
-        print(jsonlib.dumps({**fact, "reused": done.reused}))
+        print(jsonlib.dumps(_record(done, sweep)))
         return
-    if done.is_new:
-        print(f"{done.sid}: {_queued(sweep, done.trials, done.reused)}", file=sys.stderr)
-        for note in done.notes:
-            print(note, file=sys.stderr)
-        if sweep.metric is None:
-            print(_NO_METRIC, file=sys.stderr)
-        if not is_run:  # which has a store of its own
-            say_if_not_kept(session, sweep)
-        if where := _where(session, sweep):
-            print(f"runs {sweep.launch.what} {where}", file=sys.stderr)
-    elif is_run:
-        _say_whose(session, sweep, name)
-        counts = sweep.counts
-        left = "open-ended"
-        if not counts.is_open_ended:
-            left = f"{int(counts.planned) - counts.ended} of {trials_of(int(counts.planned))} left"
-        print(f"{done.sid}: goes on, {left}", file=sys.stderr)
+    if isinstance(done, Appended):
+        say_added(done, sweep)
+    elif done.is_new:
+        say_new(session, done, sweep)
+        say_if_not_kept(session, sweep)
     else:
-        _say_there(sweep, reuse)
-        _say_whose(session, sweep, name)
-    if is_run:
-        return
-    say_if_not_taken(session, done.sid, code_is_read=True)
-    print(done.sid)
+        _say_there(sweep, options.reuse)
+        say_whose(session, sweep, submission.spec.name)
+    if isinstance(done, Appended) and sweep.state in (SweepState.PAUSED, SweepState.HELD):
+        print(
+            f"{sweep.id} is {sweep.state}; `hpq resume {sweep.id}` lets it go on", file=sys.stderr
+        )
+    elif isinstance(done, Enqueued) or done.added:
+        say_if_not_taken(session, sweep.id, code_is_read=True)
+    print(sweep.id)
+
+
+def _record(done: Enqueued | Appended, sweep: Sweep) -> dict[str, object]:
+    """The result of a command as data, for --json."""
+    if isinstance(done, Appended):
+        counts = {"added": done.added, "there": done.existing, "trials": sweep.counts.total}
+        return {"sweep": sweep.id, **counts, "state": sweep.state}
+    counts = {"new": done.is_new, "trials": done.trials, "reused": done.reused}
+    return {"sweep": sweep.id, **counts, "state": sweep.state}

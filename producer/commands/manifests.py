@@ -18,18 +18,19 @@ from hpq.errors import UserError
 from hpq.passwords import carried
 from hpq.settings import ABOUT, SECRETS, read, variable
 from hpq.sweep import NAME_RULE
-from producer import late
 from producer import manifests as rendering
 from producer.cluster.tunnel import NAMESPACE
-from producer.commands.sweep_file import read_file
 from producer.enqueue import enqueue
 from producer.jobs import refuse_too_many
 from producer.jobs import render as render_jobs
+from producer.look.out import warn
 from producer.look.text import trials_of
 from producer.manifest_parts import parse
 from producer.secrets_yaml import secret_objects, tls_secret
 from producer.session import Session, open_session
 from producer.sight import OutOfSight
+from producer.submission import prepare
+from producer.sweepfile.load import load
 
 app = typer.Typer()
 _NAME = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
@@ -107,7 +108,7 @@ def manifests(
         print(_secrets(wanted.namespace, with_tls="tls" in wanted.components), end="")
         return
     for warning in _surprises(wanted):
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
     text = rendering.render(wanted) if jobs is None else _jobs(wanted, jobs, namespace)
     print(text, end="")
 
@@ -166,13 +167,12 @@ def _sweep_of(session: Session, what: str) -> str:
     file = Path(what)
     if not file.suffix and not file.exists():
         return session.view.resolve(what, session.settings.user)
-    spec = read_file(file, None, None, None, None, None)
-    is_late = late.search_of(spec) is not None
-    refuse_too_many(what, None if is_late else spec.trials)
-    for warning in spec.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    submission = prepare(load(file), file)
+    refuse_too_many(what, None if submission.is_late else submission.trials)
+    for warning in submission.warnings:
+        warn(warning)
     try:
-        return enqueue(session, spec, file).sid
+        return enqueue(session, submission).sid
     except OutOfSight as error:  # there is no --code here
         raise UserError(f"{error.why}; add code: . to the file to send the code along") from None
 

@@ -7,67 +7,45 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hpq.sweep import Launch
-from producer import launch as launching
 from producer import past
-from producer.commands import growing
-from producer.commands.options import (
-    AsJson,
-    CodeDir,
-    Count,
-    File,
-    Force,
-    Name,
-    Seed,
-    Sets,
-    Trainer,
-)
-from producer.commands.sweep_file import read_file
+from producer.commands.growing import show_plan
+from producer.commands.options import AsJson
+from producer.commands.submit_options import SubmitOptions, submit_options
+from producer.growth import plan_append
 from producer.look.early_lines import rule_words
-from producer.look.out import show_lines
+from producer.look.out import show_lines, warn
 from producer.look.planned import hours_line, past_record, rest_words, set_words
 from producer.look.style import Span
 from producer.look.text import trials_of
 from producer.scaffold.placeholders import unfilled
 from producer.session import open_session
+from producer.submission import Submission
 from producer.sweepfile.spec import SweepSpec
-from producer.sweepfile.spec import count as count_sets
 from producer.sweepfile.spec import sets as make_sets
 
 app = typer.Typer()
 
 
 @app.command()
+@submit_options(without=("canary", "new", "tags", "reuse", "any_code"))
 def plan(
-    file: File,
-    sets: Sets = None,
-    count: Count = None,
-    seed: Seed = None,
-    name: Name = None,
-    trainer: Trainer = None,
-    code: CodeDir = None,
-    force: Force = False,
+    options: SubmitOptions,
     first: Annotated[int, typer.Option(help="How many sets to show.")] = 5,
-    into: Annotated[
-        str | None, typer.Option(metavar="SWEEP", help="What `enqueue --into` would do to a sweep.")
-    ] = None,
     json: AsJson = False,
 ) -> None:
     """Show what a sweep file would run, and write nothing."""
-    spec = read_file(file, sets, count, seed, name, trainer, force)
-    if into is not None:
-        with open_session() as session:
-            growing.preview(session, into, spec, file, code, as_json=json)
+    submission = options.submission()
+    if options.into is not None:
+        _plan_append(submission, options.into, as_json=json)
         return
-    found = launching.find(spec, file, Path.cwd(), code)
-    launch = found.launch
-    total, some = count_sets(spec), list(islice(make_sets(spec), first))
-    known = past.past(found, spec.owner)
+    spec, total = submission.spec, submission.trials
+    some = list(islice(make_sets(spec), first))
+    known = past.past(submission)
     if json:
         took = known if isinstance(known, past.Past) else None
         fact = {
@@ -78,15 +56,14 @@ def plan(
             "replicates": spec.replicates,
             "early_terminate": asdict(spec.early) if spec.early else None,
             "past": past_record(took, total) if took else None,
-            "code": launch.code,
+            "code": submission.code.launch.code,
             "warnings": list(spec.warnings),
         }
         print(jsonlib.dumps(fact))
         return
-    twin = (found.twin,) if found.twin else ()
-    for warning in (*spec.warnings, *twin):
-        print(f"warning: {warning}", file=sys.stderr)
-    for line in _head(spec, launch, total):
+    for warning in submission.warnings:
+        warn(warning)
+    for line in _head(spec, submission.code.launch, total):
         print(line)
     _say_known(spec, known, total)
     rows = enumerate(some, 1)
@@ -94,6 +71,18 @@ def plan(
     rest = rest_words(spec, len(some), total)
     if rest is not None:
         print(f"   ... {rest}".rstrip())
+
+
+def _plan_append(submission: Submission, ref: str, *, as_json: bool) -> None:
+    """Show what `enqueue --into` would add."""
+    with open_session() as session:
+        sweep = session.view.sweep(session.view.resolve(ref, session.settings.user))
+        appended = plan_append(session, sweep, submission)
+    if as_json:
+        added = [dict(trial.params) for trial in appended.new]
+        print(jsonlib.dumps({"sweep": sweep.id, "there": appended.existing, "add": added}))
+    else:
+        show_plan(sweep, appended)
 
 
 def _say_known(spec: SweepSpec, known: past.Past | str | None, total: int | None) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated
 
 import typer
 
@@ -14,41 +14,23 @@ from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.hyperparams import SHIPPED
 from hpq.interpreter import interpreter
 from hpq.snapshot import Worker
-from hpq.sweep import Sweep, SweepState
-from producer import enqueue as enqueuing
+from hpq.sweep import Counts, SweepState
 from producer import late
 from producer.cluster import tunnel
-from producer.commands import growing
-from producer.commands.enqueue import say, warn
-from producer.commands.into import Into, Leave, YesInto, check_into
-from producer.commands.options import (
-    AnyCode,
-    Canary,
-    CodeDir,
-    Count,
-    File,
-    Force,
-    Name,
-    New,
-    ReuseFlag,
-    Seed,
-    Sets,
-    Tags,
-    Trainer,
-)
-from producer.commands.sweep_file import read_file, reuse_of, tags_of
+from producer.commands.enqueue import say_new, say_whose, submit
+from producer.commands.growing import Appended, say_added
+from producer.commands.submit_options import SubmitOptions, submit_options
 from producer.enqueue import Enqueued
 from producer.here import settings_here
 from producer.local import LocalWorkers, signals_unwind
+from producer.look.out import warn
 from producer.look.outcome import exit_code
 from producer.look.summary_page import print_summary
 from producer.look.takers import why_not_taken
 from producer.look.text import trials_of
 from producer.look.watch import watch_sweep
-from producer.progress import progress_bar
 from producer.session import Session, open_session
-from producer.sweepfile.spec import SweepSpec
-from producer.sweepfile.spec import count as count_sets
+from producer.submission import Submission
 from producer.writing import store_of
 
 app = typer.Typer()
@@ -56,35 +38,19 @@ _PATIENCE_S = 3.0  # how long nobody may take the sweep before `run` says why an
 
 
 @app.command()
+@submit_options()
 def run(
-    file: File,
-    sets: Sets = None,
-    count: Count = None,
-    seed: Seed = None,
-    name: Name = None,
-    trainer: Trainer = None,
-    code: CodeDir = None,
-    force: Force = False,
-    canary: Canary = 0,
+    options: SubmitOptions,
     workers: Annotated[int | None, typer.Option(help="Workers on this machine.")] = None,
-    new: New = False,
-    tag: Tags = None,
-    reuse: ReuseFlag = False,
-    any_code: AnyCode = False,
-    into: Into = None,
-    leave: Leave = False,
-    yes: YesInto = False,
 ) -> None:
     """Enqueue, train and watch on this machine."""
-    spec = read_file(file, sets, count, seed, name, trainer, force)
-    for warning in spec.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    if lacks := late.lacks(spec):
+    submission = options.submission()
+    for warning in submission.warnings:
+        warn(warning)
+    if lacks := late.lacks(submission):
         raise UserError(lacks)
-    if lacks := late.is_unaided(spec):
+    if lacks := late.is_unaided(submission):
         warn(lacks)
-    more: dict[str, Any] = {"tags": tags_of(tag), "reuse": reuse_of(reuse, any_code)}
-    check_into(into, new or canary or any(more.values()) or name is not None, leave or yes)
     settings = settings_here()
     interpreter(os.environ, settings.python)  # no worker would start without it
     if (through := tunnel.of_url(settings.home, settings.redis_url)) is not None:
@@ -94,66 +60,44 @@ def run(
         )
     with signals_unwind(), open_session(settings) as session:
         try:
-            if into is not None:
-                flags = {"leave": leave, "yes": yes, "force": force, "is_run": True}
-                sid = growing.enqueue_into(session, into, spec, file, code, **flags)
-                _go_on(session, session.view.sweep(sid))
-            else:
-                with progress_bar(count_sets(spec), "writing sets") as progress:
-                    done = _enqueue(session, spec, file, new, code, canary, progress, more)
-                say(session, done, as_json=False, is_run=True, name=spec.name)
-                sid = done.sid
-            code_ = _train(session, sid, workers)
+            sid = _submit(session, submission, options)
+            code = _train(session, sid, workers)
         finally:
             if session.attached is not None:
                 session.attached.release(linger_s=0.0)
-    raise typer.Exit(int(code_))
+    raise typer.Exit(int(code))
 
 
-def _enqueue(
-    session: Session,
-    spec: SweepSpec,
-    file: File,
-    new: bool,
-    code: str | None,
-    canary: int,
-    progress: Callable[[int], None],
-    more: Mapping[str, Any],
-) -> Enqueued:
-    """The unfinished sweep of the same digest, or else a new one."""
-
-    def enqueue(again: bool) -> Enqueued:
-        return enqueuing.enqueue(
-            session,
-            spec,
-            file,
-            again=again,
-            code_dir=code,
-            canary=canary,
-            progress=progress,
-            warn=warn,
-            **more,
-        )
-
-    done = enqueue(again=new)
-    if done.is_new:
-        return done
+def _submit(session: Session, submission: Submission, options: SubmitOptions) -> str:
+    """Submit, or go on with the unfinished sweep of the same digest; return the sweep's id."""
+    done = submit(session, submission, options)
     sweep = session.view.sweep(done.sid)
-    if sweep.state.is_over:
+    if isinstance(done, Enqueued) and not done.is_new and sweep.state.is_over:
         has = f"{sweep.state.value}, {trials_of(sweep.counts.total)}"
         print(
             f"{sweep.id}: the same file, seed and code are there ({has}); another sweep of them"
             f" begins; `hpq best {sweep.id}` has the winner of the first",
             file=sys.stderr,
         )
-        return enqueue(again=True)
-    _go_on(session, sweep)
-    return done
-
-
-def _go_on(session: Session, sweep: Sweep) -> None:
+        done = submit(session, submission, replace(options, new=True))
+        sweep = session.view.sweep(done.sid)
+    if isinstance(done, Appended):
+        say_added(done, sweep)
+    elif done.is_new:
+        say_new(session, done, sweep)
+        return sweep.id
+    else:
+        say_whose(session, sweep, submission.spec.name)
+        print(f"{sweep.id}: goes on, {_left(sweep.counts)}", file=sys.stderr)
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         store_of(session).control(sweep.id, "resume")
+    return sweep.id
+
+
+def _left(counts: Counts) -> str:
+    if counts.is_open_ended:
+        return "open-ended"
+    return f"{int(counts.planned) - counts.ended} of {trials_of(int(counts.planned))} left"
 
 
 def _train(session: Session, sid: str, workers: int | None) -> ExitCode:

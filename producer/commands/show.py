@@ -92,7 +92,6 @@ def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
             {
                 "at": iso(file.at_ms),
                 "added": file.added,
-                "cancelled": file.cancelled,
                 "digest": file.digest,
                 "spec": dict(file.spec),
                 "provenance": dict(file.origin),

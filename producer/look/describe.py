@@ -89,8 +89,7 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
 
 
 def _grown(file: GivenFile) -> str:
-    what = f"{file.added} added" + (f", {file.cancelled} cancelled" if file.cancelled else "")
-    return f"file of {iso(file.at_ms)}: {what}"
+    return f"file of {iso(file.at_ms)}: {file.added} added"
 
 
 def _file(file: GivenFile) -> Iterator[Line]:

@@ -85,3 +85,8 @@ def show_json_rows(rows: Iterable[Any]) -> None:
 def talk(text: str) -> None:
     """Say something that is not data."""
     print(text, file=sys.stderr)
+
+
+def warn(text: str) -> None:
+    """Print a warning to stderr."""
+    print(f"warning: {text}", file=sys.stderr)

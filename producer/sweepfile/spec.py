@@ -87,11 +87,6 @@ class SweepSpec:
         return self.method == "bayes" or self.trials is None
 
 
-def is_late(spec: SweepSpec) -> bool:
-    """Return `spec.is_late`."""
-    return spec.is_late
-
-
 def sets(spec: SweepSpec) -> Iterator[Set]:
     """The sweep's sets in order, made one by one; without end if `trials` is None.
 

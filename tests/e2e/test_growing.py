@@ -1,4 +1,4 @@
-"""A sweep that is capped, grown and thinned out while it runs, and one that goes on from it."""
+"""A sweep that is capped, grown and thinned while it runs, and another that reuses its results."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_a_running_sweep_is_capped_grown_and_thinned_and_the_next_trains_only_wh
     lab.worker()
     lab.wait_for("began-1-1")
     lab.ok("set", sid, "run_cap=3")
-    lab.ok("enqueue", file(lab, [2, 5]), "--into", sid, "--yes")  # what runs is not left out
-    lab.ok("cancel", sid, "--where", "loss == 1 and state == running", "--yes")
+    lab.ok("enqueue", file(lab, [2, 5]), "--into", sid)
+    lab.ok("cancel", sid, "--where", "x == 3 or (loss == 1 and state == running)", "--yes")
     lab.wait_for("began-2-1")
     lab.go()
     lab.wait_over(sid)

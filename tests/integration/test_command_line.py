@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,6 +27,17 @@ def test_only_hpq_itself_installs_completion_and_no_flag_has_a_negation(hpq: Hpq
     for command in ("watch", "ls", "retry", "enqueue"):
         shown = hpq(command, "--help").stdout
         assert "-completion" not in shown and "--no-" not in shown
+
+
+def test_plan_takes_the_options_of_enqueue_but_for_those_of_a_new_sweep(hpq: Hpq) -> None:
+    def options(command: str) -> set[str]:
+        return set(re.findall(r"(?m)^\W*(--[a-z-]+)", hpq(command, "--help").stdout))
+
+    of_a_new_sweep = {"--canary", "--new", "--tag", "--reuse", "--any-code"}
+    shared = options("enqueue") - {"--json"}
+    assert options("run") == shared | {"--workers"}
+    assert options("plan") == (shared - of_a_new_sweep) | {"--first", "--json"}
+    assert of_a_new_sweep < shared
 
 
 def test_a_disk_that_is_full_is_no_fault_of_hpq_s(environ: dict[str, str]) -> None:

@@ -17,9 +17,10 @@ from hpq.store import Store
 from hpq.trial import Claim
 from hpq.view import View
 from producer import launch
-from producer.commands.enqueue import say
+from producer.commands.enqueue import say_new
 from producer.enqueue import Enqueued, enqueue
 from producer.session import Session
+from producer.submission import prepare
 from producer.sweepfile.load import load
 
 SWEEP = "program: train.py\nmethod: grid\nparameters:\n  a: {values: [3, 1, 2]}\n  b: {value: x}\n"
@@ -43,7 +44,7 @@ def session(
 
 def put(session: Session, **more: object) -> Enqueued:
     file = Path("sweep.yaml")
-    return enqueue(session, load(file), file, **more)  # type: ignore[arg-type]
+    return enqueue(session, prepare(load(file), file), **more)  # type: ignore[arg-type]
 
 
 def test_the_same_file_twice_is_one_sweep(session: Session) -> None:
@@ -64,7 +65,7 @@ def test_what_was_enqueued_is_told_also_when_workers_have_it_already(
     done = put(session)
     for _ in range(3):
         assert take() is not None
-    say(session, done, as_json=False)
+    say_new(session, done, session.view.sweep(done.sid))
     assert f"{done.sid}: 3 trials queued" in capsys.readouterr().err
 
 

@@ -1,7 +1,8 @@
-"""`enqueue --into`: only what is new, once, at once; what is left out is shown and cancelled."""
+"""`enqueue --into` adds the trials that a sweep lacks, in one step; nothing else changes."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from hpq.errors import UserError
 from hpq.growing import Growing
 from hpq.identity import identity
 from hpq.keys import Keys
-from hpq.outcome import Grown, Outcome
+from hpq.outcome import Outcome
 from hpq.search.space import Space
 from hpq.store import Store
 from hpq.sweep import Sweep, SweepState
@@ -41,28 +42,24 @@ def finish(store: Store, claim: Claim | None) -> None:
     store.commit(claim, outcome, 0)
 
 
-def test_an_edited_grid_adds_what_is_new_and_cancels_what_it_leaves_out(
+def test_an_edited_grid_adds_what_is_new_and_leaves_all_other_trials_as_they_are(
     desk: Desk, store: Store, take: Take, redis: Redis, keys: Keys
 ) -> None:
     sid = desk.sweep(GRID)
     finish(store, take())
     edited = GRID.replace("[1, 2, 3]", "[2, 4, 5]")
-    refused = desk.put(edited, "--into", sid)
-    assert refused.returncode == 2 and "say --yes" in refused.stderr
-    assert "+ x=4" in refused.stderr and "- #3 x=3" in refused.stderr and "#1" not in refused.stderr
-    assert len(desk.trials(sid)) == 3
-    done = desk.into(sid, edited, "--yes")
-    assert (done["added"], done["cancelled"], done["there"]) == (2, 1, 1)
+    done = desk.into(sid, edited)
+    assert (done["added"], done["there"], done["trials"]) == (2, 1, 5)
     assert desk.trials(sid) == [
-        (1, "finished"), (2, "queued"), (3, "cancelled"), (4, "queued"), (5, "queued"),
+        (1, "finished"), (2, "queued"), (3, "queued"), (4, "queued"), (5, "queued"),
     ]  # fmt: skip
-    assert redis.llen(keys.demand("default")) == 3
+    assert redis.llen(keys.demand("default")) == 4
     lines = [event_line(e, None, desk.view.sweep(sid)) for e in desk.view.events(sid)]
-    assert f"{sid}: 2 more trials queued" in lines and "trials cancelled: 1" in lines
+    assert f"{sid}: 2 more trials queued" in lines
     again = desk.into(sid, edited)
-    assert (again["added"], again["cancelled"]) == (0, 0)
+    assert (again["added"], again["there"]) == (0, 3)
     sweep = desk.view.sweep(sid)
-    assert [(f.added, f.cancelled) for f in sweep.files] == [(2, 1)]
+    assert [f.added for f in sweep.files] == [2]
     assert sweep.files[0].origin["text"] == edited and sweep.provenance["text"] == GRID
     # The edited file by itself is this sweep, too, and not another.
     same = desk.put(edited)
@@ -73,11 +70,13 @@ def test_an_edited_grid_adds_what_is_new_and_cancels_what_it_leaves_out(
     assert redis.hlen(keys.digests) == 0
 
 
-def test_what_is_left_out_stays_where_one_says_leave(desk: Desk) -> None:
+def test_a_file_with_fewer_trials_than_the_sweep_adds_none_and_cancels_none(desk: Desk) -> None:
     sid = desk.sweep(GRID)
-    done = desk.into(sid, GRID.replace("[1, 2, 3]", "[3, 4]"), "--leave")
-    assert (done["added"], done["cancelled"]) == (1, 0)
-    assert [state for _, state in desk.trials(sid)] == ["queued"] * 4
+    done = desk.put(GRID.replace("[1, 2, 3]", "[3]"), "--into", sid)
+    assert done.returncode == 0 and done.stdout == f"{sid}\n"
+    assert "0 trials to add, 1 already there" in done.stderr
+    assert desk.trials(sid) == [(1, "queued"), (2, "queued"), (3, "queued")]
+    assert desk.view.sweep(sid).files == ()
 
 
 def test_random_goes_on_with_its_sequence_up_to_the_new_count(
@@ -91,27 +90,27 @@ def test_random_goes_on_with_its_sequence_up_to_the_new_count(
     assert fewer.returncode == 0 and "6 trials stay, and the file asks for 3" in fewer.stderr
 
 
-def test_random_in_a_narrower_space_keeps_what_fits_and_draws_the_rest_anew(desk: Desk) -> None:
+def test_random_in_another_space_keeps_its_trials_and_draws_the_new_ones_from_it(
+    desk: Desk,
+) -> None:
     sid = desk.sweep(RANDOM)
     before = [dict(t.params) for t in desk.view.all_trials(sid)]
     narrow = RANDOM.replace("x: {min: 0.0, max: 1.0}", "x: {min: 0.0, max: 0.5}")
-    done = desk.into(sid, narrow, "--yes")
-    stay = [p for p in before if p["x"] <= 0.5]
-    assert 0 < len(stay) < 4
-    assert (done["added"], done["cancelled"]) == (4 - len(stay), 4 - len(stay))
-    trials = list(desk.view.all_trials(sid))
-    queued = [dict(t.params) for t in trials if t.state is TrialState.QUEUED]
-    assert len(queued) == 4 and all(p["x"] <= 0.5 for p in queued) and queued[: len(stay)] == stay
-    assert {p["y"] for p in queued[len(stay) :]}.isdisjoint(p["y"] for p in before)
+    assert desk.into(sid, narrow)["added"] == 0
+    done = desk.into(sid, narrow, "--count", "7")
+    assert (done["added"], done["there"]) == (3, 4)
+    trials = [dict(t.params) for t in desk.view.all_trials(sid)]
+    assert trials[:4] == before and all(p["x"] <= 0.5 for p in trials[4:])
+    assert {p["y"] for p in trials[4:]}.isdisjoint(p["y"] for p in before)
 
 
 def test_a_list_adds_its_new_sets(desk: Desk) -> None:
     sets = ["- hyperparam_set: {x: 1}", "- hyperparam_set: {x: 2}", "- hyperparam_set: {x: 3}"]
     words = ("--set", "program=train.py")
     sid = desk.sweep("\n".join(sets[:2]) + "\n", *words)
-    done = desk.into(sid, "\n".join(sets[1:]) + "\n", "--yes", *words)
-    assert (done["added"], done["cancelled"], done["there"]) == (1, 1, 1)
-    assert desk.trials(sid) == [(1, "cancelled"), (2, "queued"), (3, "queued")]
+    done = desk.into(sid, "\n".join(sets[1:]) + "\n", *words)
+    assert (done["added"], done["there"]) == (1, 1)
+    assert desk.trials(sid) == [(1, "queued"), (2, "queued"), (3, "queued")]
 
 
 @pytest.mark.parametrize("before", ["", "pause", "finished"])
@@ -167,22 +166,18 @@ def test_growth_sent_twice_or_by_two_adds_once(
     sid = sweep_of(2).id
     rows = [('{"x":2}', identity({"x": 2})), ('{"x":3}', identity({"x": 3}))]
     file = '{"digest":"d","spec":{},"origin":{}}'
-    first = growing.grow(sid, rows, file, varying=["x"], digest="d")
-    assert first == Grown(added=1, cancelled=0)  # x=2 is there
-    assert growing.grow(sid, rows, file, varying=["x"], digest="d", cancel=[1, 3]) == Grown(
-        added=0, cancelled=2
-    )
-    (word, rest) = growing._scripts.run(
-        "grow", sid, view.sweep(sid).files[0] and _stage(redis, keys, sid), 2, file, "[]", "d"
-    )
-    assert (word, rest[2:]) in (("ok", [1, 0]), ("ok", [0, 2]))
+    assert growing.grow(sid, rows, file, varying=["x"], digest="d") == 1  # x=2 exists
+    assert growing.grow(sid, rows, file, varying=["x"], digest="d") == 0
+    stages = sorted(_stages(redis, keys, sid))
+    added = [growing._scripts.run("grow", sid, s, 2, file, "[]", "d")[1][2] for s in stages]
+    assert sorted(added) == [0, 1]  # a repeated call gets the first one's answer
     assert [t.params["x"] for t in view.all_trials(sid)] == [1, 2, 3]
     assert hold_audit(view, sid).violations == ()
 
 
-def _stage(redis: Redis, keys: Keys, sid: str) -> str:
+def _stages(redis: Redis, keys: Keys, sid: str) -> list[str]:
     row: Any = redis.hgetall(keys.sweep(sid))
-    return next(f for f in row if f.startswith(b"file:")).decode().removeprefix("file:")
+    return [f.decode().removeprefix("file:") for f in row if f.startswith(b"file:")]
 
 
 def space_of(entry: Any) -> Space:
@@ -224,29 +219,13 @@ def test_a_set_is_inside_a_space_that_might_have_given_it(
     assert not any(is_inside(params, space) for params in ({}, {"x": inside[0], "y": 1}))
 
 
-def test_a_grid_steps_from_its_lower_end_and_draws_are_multiples() -> None:
-    space = space_of({"distribution": "q_uniform", "min": 1, "max": 9, "q": 4})
-    assert [x for x in range(-4, 14) if is_inside({"x": x}, space, is_grid=True)] == [1, 5]
-
-
-def test_waiting_trials_that_an_integer_space_could_not_have_given_are_cancelled(
-    desk: Desk,
-) -> None:
-    """A range from 0.0 to 4.0 is another space than one from 0 to 4."""
+def test_a_range_of_floats_is_another_space_than_the_same_range_of_integers(desk: Desk) -> None:
     text = RANDOM.replace("x: {min: 0.0, max: 1.0}", "x: {min: 0.0, max: 4.0}")
     sid = desk.sweep(text)
-    before = [x for x, _ in desk.trials(sid)]
     whole = text.replace("x: {min: 0.0, max: 4.0}", "x: {min: 0, max: 4}")
-    done = desk.into(sid, whole, "--yes")
-    assert (done["added"], done["cancelled"]) == (4, 4)
-    left = [x for x, state in desk.trials(sid) if state == "queued"]
-    assert len(left) == 4 and all(isinstance(x, int) for x in left)
-    assert not any(isinstance(x, int) for x in before)
-    # More of the same count: it is the space that is another, though 0 == 0.0.
-    other = desk.sweep(text, "--new")
-    (desk.folder / "sweep.yaml").write_text(whole)
-    said = desk.hpq("plan", "sweep.yaml", "--into", other, "--count", "6").stderr
-    assert "another space or seed" in said
+    assert desk.into(sid, whole, "--count", "6")["added"] == 2
+    kinds = [type(x) for x, _ in desk.trials(sid)]
+    assert kinds == [float] * 4 + [int] * 2
 
 
 @pytest.mark.parametrize("more", ["", "replicates: 2\n"])
@@ -254,7 +233,7 @@ def test_a_seed_that_is_edited_is_not_dropped_in_silence(desk: Desk, more: str) 
     sid = desk.sweep(GRID + more + "seed: 3\n")
     done = desk.put(GRID + more + "seed: 7\n", "--into", sid)
     assert "seed: stays 3, for new trials, too; --into does not change it" in done.stderr
-    assert "nothing new in the file" in done.stderr
+    assert "0 trials to add" in done.stderr
     done = desk.put(GRID + more + "seed: 3\n", "--into", sid, "--seed", "7")
     assert "seed: stays 3" in done.stderr
     done = desk.put(GRID + more + "seed: 3\n", "--into", sid)
@@ -264,8 +243,8 @@ def test_a_seed_that_is_edited_is_not_dropped_in_silence(desk: Desk, more: str) 
 def test_replicates_come_with_their_set_and_keep_their_places(desk: Desk) -> None:
     text = GRID + "  seed: {value: 7}\nreplicates: 2\n"
     sid = desk.sweep(text)
-    done = desk.into(sid, text.replace("[1, 2, 3]", "[3, 4]"), "--yes")
-    assert (done["added"], done["cancelled"], done["there"]) == (2, 4, 2)
+    done = desk.into(sid, text.replace("[1, 2, 3]", "[3, 4]"))
+    assert (done["added"], done["there"]) == (2, 2)
     (desk.folder / "sweep.yaml").write_text(text.replace("[1, 2, 3]", "[3, 4, 5]"))
     said = desk.hpq("plan", "sweep.yaml", "--into", sid).stderr
     assert said.count("x=5") == 1 and "+ seed=7 x=5  ×2 seeds\n" in said
@@ -277,23 +256,25 @@ def test_replicates_come_with_their_set_and_keep_their_places(desk: Desk) -> Non
     assert fewer.returncode == 2 and "replicates" in fewer.stderr
 
 
-def test_conditions_and_exclusions_say_what_is_left_out(desk: Desk) -> None:
+def test_a_condition_turns_one_trial_into_another(desk: Desk) -> None:
     text = GRID + "  y: {values: [1, 2]}\n"
     sid = desk.sweep(text)
     edited = text + "when: {y: {x: [1, 2]}}\nexclude: [{x: 1, y: 2}]\n"
-    done = desk.into(sid, edited, "--yes")
-    sets = [(dict(t.params), t.state.value) for t in desk.view.all_trials(sid)]
-    left = [params for params, state in sets if state == "queued"]
-    assert (done["added"], done["cancelled"], done["there"]) == (1, 3, 3)
-    assert left == [{"x": 1, "y": 1}, {"x": 2, "y": 1}, {"x": 2, "y": 2}, {"x": 3}]
+    done = desk.into(sid, edited)
+    assert (done["added"], done["there"]) == (1, 3)
+    assert [dict(t.params) for t in desk.view.all_trials(sid)][6:] == [{"x": 3}]
 
 
-def test_what_enqueue_into_would_do_is_shown_by_plan(desk: Desk) -> None:
+def test_plan_shows_what_enqueue_into_adds(desk: Desk) -> None:
     sid = desk.sweep(GRID)
     (desk.folder / "sweep.yaml").write_text(GRID.replace("[1, 2, 3]", "[1, 2, 9]"))
     said = desk.hpq("plan", "sweep.yaml", "--into", sid)
-    assert said.returncode == 0 and "+ x=9" in said.stderr and "- #3 x=3" in said.stderr
-    assert desk.trials(sid) == [(1, "queued"), (2, "queued"), (3, "queued")]
+    assert said.returncode == 0 and said.stdout == ""
+    assert "1 trial to add, 2 already there" in said.stderr and "+ x=9" in said.stderr
+    data = json.loads(desk.hpq("plan", "sweep.yaml", "--into", sid, "--json").stdout)
+    assert data == {"sweep": sid, "there": 2, "add": [{"x": 9}]}
+    assert len(desk.trials(sid)) == 3
+    assert desk.into(sid, (desk.folder / "sweep.yaml").read_text())["added"] == 1
 
 
 def test_a_sweep_whose_sets_are_made_while_it_runs_grows_by_its_cap(desk: Desk) -> None:
