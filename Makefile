@@ -14,6 +14,7 @@ JOBS   ?= 4
 # own hash. TORCH_INDEX=URL names an index. Without TORCH_INDEX a machine with an NVIDIA GPU takes
 # the build of pip's index, and any other machine asks PyTorch's index for CPUs, whose address uv
 # knows; if that index does not answer, pip's index decides (from PyPI: CUDA on Linux, 3 GB).
+# For another build than the one in .venv: make clean install TORCH_INDEX=URL.
 TORCH_INDEX ?=
 GPU := $(shell nvidia-smi -L 2>/dev/null || ls /dev/nvidia[0-9]* 2>/dev/null)
 
@@ -75,8 +76,8 @@ test: $(DEV) ## all tests but those of `make cluster`
 
 # Beside .venv, whose torch it uses. uv takes the oldest versions that pyproject.toml admits.
 LOWEST   := .lowest
-OF_LIBRARIES = suggest or cluster or kubeconfig or flags or endpoint or health or stores or kills \
-  or trust or command_line or init or yaml or text or install
+OF_LIBRARIES = test_suggest or test_flags or test_kubeconfig or test_endpoint or test_stores \
+  or test_command_line or test_kills
 lowest: $(DEV) ## what libraries do for hpq, tested with the oldest versions of them
 	$(BIN)/python -m venv --clear $(LOWEST)
 	$(call beside,$(LOWEST))
