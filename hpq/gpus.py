@@ -1,17 +1,55 @@
-"""GPUs of this machine, counted and named without torch or CUDA; workers and doctor ask."""
+"""GPUs of this machine, and whether torch and the driver agree; torch is not imported."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+_DRIVER = re.compile(r"CUDA (?:UMD )?Version\s*: *([0-9]+\.[0-9]+)")
+_BUILD = re.compile(r"^cuda\b[^=\n]*= *'([0-9.]+)'", re.MULTILINE)
 
 
 @cache
 def gpu_names() -> tuple[str, ...]:
     """The GPUs that the driver shows, with the driver's version; empty where there is none."""
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    said = _nvidia_smi("--query-gpu=name,driver_version", "--format=csv,noheader")
+    return tuple(line.strip() for line in said.splitlines())
+
+
+def cuda_mismatch() -> str:
+    """Say why the torch installed here cannot use the GPUs of this machine; "" if it can."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None or not gpu_names():
+        return ""
+    version = Path(spec.origin).with_name("version.py")
+    return compare_cuda(version.read_text("utf-8"), _nvidia_smi()) if version.is_file() else ""
+
+
+def compare_cuda(torch_version: str, nvidia_smi: str) -> str:
+    """Compare torch/version.py with what nvidia-smi printed; "" if torch can use the GPUs.
+
+    A driver runs every CUDA of its own major version and of older ones.
+    """
+    build, driver = _BUILD.search(torch_version), _DRIVER.search(nvidia_smi)
+    if build is None:
+        return "torch is a build without CUDA: trainers use the CPU"
+    if driver is None or int(build[1].split(".")[0]) <= int(driver[1].split(".")[0]):
+        return ""
+    return (
+        f"torch is built for CUDA {build[1]}, and the driver supports CUDA {driver[1]} at most:"
+        " trainers use the CPU"
+    )
+
+
+def _nvidia_smi(*options: str) -> str:
+    """What nvidia-smi prints; "" where it is missing or fails."""
     try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            ["nvidia-smi", *options], capture_output=True, text=True, timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
-        return ()
-    return tuple(line.strip() for line in done.stdout.splitlines()) if done.returncode == 0 else ()
+        return ""
+    return done.stdout if done.returncode == 0 else ""

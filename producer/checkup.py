@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from hpq.connection import FIRST_S, check_server, connect, guard
 from hpq.errors import ExitCode, HpqError, SettingsError
 from hpq.files import open_files
-from hpq.gpus import gpu_names
+from hpq.gpus import cuda_mismatch, gpu_names
 from hpq.interpreter import interpreter, is_own
 from hpq.keys import Keys
 from hpq.passwords import redact
@@ -245,6 +245,13 @@ def _here(settings: Settings) -> Iterator[Finding]:
             level="note",
             what="torch is not installed here: shipped trainers run elsewhere only",
             remedy="pip install 'hpq[trainers]'",
+        )
+    if mismatch := cuda_mismatch():
+        yield Finding(
+            level="poor",
+            what=mismatch,
+            remedy="uv pip install --torch-backend=auto --reinstall-package torch torch"
+            " (the build for this driver)",
         )
     names = gpu_names()
     if names:

@@ -102,8 +102,8 @@ class Lazy(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write_usage("hpq", "[--debug] COMMAND …")
-        formatter.write("\nHyperparameter sweeps on your own GPUs.\n")
+        formatter.write_usage("hpq", "[--debug] [--version] COMMAND …")
+        formatter.write(f"\nhpq {__version__}: hyperparameter sweeps on your own GPUs.\n")
         for group, commands in COMMANDS.items():
             formatter.write(f"\n{group}\n")
             formatter.write_dl([(f"  {name}", line) for name, (_, line) in commands.items()])

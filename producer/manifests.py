@@ -20,8 +20,8 @@ from hpq.errors import UserError
 from hpq.settings import LAST_WORDS_S
 from producer import manifest_parts as parts
 from producer.manifest_parts import Part, WorkerClass
+from producer.shipped import shipped
 
-_HERE = Path(__file__).resolve().parent
 BASE = "base"
 IMAGE = "hpq-worker:dev"  # unless another is said
 _OPTIONAL = "components"
@@ -60,10 +60,7 @@ class Wanted:
 
 def folder() -> Path:
     """Where the manifests lie: in the installed package, or in a checkout."""
-    for place in (_HERE / "k8s", _HERE.parent / "k8s"):
-        if (place / BASE / "kustomization.yaml").is_file():
-            return place
-    raise UserError(f"{_HERE}: the manifests are not installed; install hpq again")
+    return shipped("k8s")
 
 
 def components() -> list[str]:

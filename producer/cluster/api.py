@@ -45,9 +45,15 @@ class Api:
 
         Raises:
             OutOfReach: there is no kubeconfig, or it cannot be used.
-            UserError: it has no such context.
+            UserError: it has no such context, or the kubernetes library is not installed.
         """
-        from kubernetes import client, config  # noqa: PLC0415  # half a second, for those who ask
+        try:  # here: the import takes half a second
+            from kubernetes import client, config  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"cannot reach a cluster: the Python package {error.name} is not installed;"
+                " pip install 'hpq[cluster]'"
+            ) from None
 
         self.context, current = _context(config, context)
         self.namespace = namespace

@@ -14,6 +14,7 @@ from hpq.errors import SweepFileError, UserError
 from producer.scaffold import read
 from producer.scaffold.placeholders import unfilled
 from producer.scaffold.write import sweep_file
+from producer.shipped import shipped
 from producer.sweepfile.load import load
 
 app = typer.Typer()
@@ -21,12 +22,31 @@ app = typer.Typer()
 
 @app.command()
 def init(
-    script: Annotated[Path, typer.Argument(help="A training script.", show_default=False)],
+    script: Annotated[
+        Path | None, typer.Argument(help="A training script.", show_default=False)
+    ] = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The file to write; - for stdout.")
-    ] = Path("sweep.yaml"),
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="The file to write; - for stdout.",
+            show_default="sweep.yaml; with --example NAME.yaml",
+        ),
+    ] = None,
+    example: Annotated[
+        str, typer.Option(metavar="NAME", help="Write a sweep file that hpq ships, e.g. digits.")
+    ] = "",
 ) -> None:
     """Write a first sweep file from a script's argparse, Typer, click or wandb options."""
+    if example:
+        if script is not None:
+            raise UserError(f"{script} and --example {example}: give one of the two")
+        _example(example, out or Path(f"{example}.yaml"))
+        return
+    if script is None:
+        raise UserError("no script to read: hpq init SCRIPT, or hpq init --example NAME")
+    out = out or Path("sweep.yaml")
     found = read.read(script)
     program = _seen_from(script, Path.cwd())
     text = sweep_file(found, program)
@@ -47,6 +67,33 @@ def init(
         print("! no metric was found: see the comment in the file", file=sys.stderr)
     print(f"next: hpq plan {shlex.quote(str(out))}", file=sys.stderr)
     print(out)
+
+
+def _example(name: str, out: Path) -> None:
+    """Write a shipped sweep file, and beside the file the program that the sweep file names."""
+    files = {path.stem: path for path in sorted(shipped("configs").glob("*.yaml"))}
+    if name not in files:
+        raise UserError(f"--example {name}: there are {', '.join(files)}")
+    text = files[name].read_text("utf-8")
+    if str(out) == "-":
+        print(text, end="")
+        return
+    if program := load(files[name]).program:
+        _copy(files[name].with_name(program), out.with_name(program))
+    _write(out, text)
+    print(f"next: hpq plan {shlex.quote(str(out))}", file=sys.stderr)
+    print(out)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a program; one with the same text may be there already."""
+    text = source.read_text("utf-8")
+    if target.exists() and target.read_text("utf-8") != text:
+        raise UserError(f"{target}: is there; --out names a file in another directory")
+    try:
+        target.write_text(text, "utf-8")
+    except OSError as error:
+        raise UserError(f"{target}: {error.strerror}") from None
 
 
 def _seen_from(script: Path, folder: Path) -> str:

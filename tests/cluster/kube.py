@@ -22,7 +22,7 @@ TESTCLUSTER = ROOT.parent / "shared" / "k8s" / "testcluster"
 DEADLINE_S = 240.0  # of a wait; far beyond what a loaded machine needs
 REDIS = "docker.io/library/redis:7"
 _LOCK = Path(tempfile.gettempdir()) / "testcluster-build.lock"
-_CONTENT = ("Dockerfile", "pyproject.toml", "requirements.lock")
+_CONTENT = ("Dockerfile", "pyproject.toml", "requirements.lock", "requirements-torch.txt")
 
 
 def wait_for(

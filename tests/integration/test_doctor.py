@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from redis import Redis
 
 from hpq.outcome import Presence
@@ -88,3 +89,19 @@ def test_of_a_cluster_without_workers_it_is_told_which_scale_starts_some(
         "`hpq scale N --namespace lab` starts some"
     ]
     assert not any("HPQ_STORE" in one.what for one in found)
+
+
+@pytest.mark.torch
+def test_doctor_compares_the_driver_with_torch(hpq: Hpq, redis: Redis, tmp_path: Path) -> None:
+    """On a machine with GPUs, by an nvidia-smi of the test's own; the tests' torch is for CPUs."""
+    import torch  # noqa: PLC0415
+
+    told = tmp_path / "nvidia-smi"
+    told.write_text("""#!/bin/sh
+case "$*" in *query-gpu*) echo "NVIDIA A100, 470.57.02";; *) echo "| CUDA Version: 11.4 |";; esac
+""")
+    told.chmod(0o755)
+    said = " ".join(hpq("doctor", PATH=f"{tmp_path}:/usr/bin:/bin").stdout.split())
+    built = torch.version.cuda
+    assert ("built for CUDA" if built else "torch is a build without CUDA") in said
+    assert "NVIDIA A100" in said

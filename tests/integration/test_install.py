@@ -1,0 +1,138 @@
+"""hpq's wheel as a user has it: built here, installed over this environment's libraries."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Callable
+from email import message_from_string
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hpq import __version__
+from tests.commands import stdout_of
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 120.0
+pytestmark = pytest.mark.timeout(240)
+Installed = Callable[..., subprocess.CompletedProcess[str]]
+SWEEP = """
+program: train.py
+command: [python, "${program}", "${args}"]
+method: grid
+metric: {name: loss, goal: minimize}
+parameters: {lr: {values: [0.25, 0.5]}}
+"""
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-index")
+    built = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", folder, ROOT]
+    subprocess.run(built, check=True, timeout=DEADLINE_S)
+    (path,) = folder.glob("hpq-*.whl")
+    return path
+
+
+@pytest.fixture(scope="session")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment that has the wheel, and sees the libraries of this one."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    python = folder / "bin" / "python"
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    theirs = [p for p in sys.path if Path(p).name in ("site-packages", "dist-packages")]
+    options = ("--quiet", "--no-deps", "--no-index", "--ignore-installed")
+    here = [sys.executable, "-m", "pip", "--python", python, "install", *options, wheel]
+    subprocess.run(here, check=True, timeout=DEADLINE_S)
+    (site / "beside.pth").write_text("\n".join(theirs))
+    return python
+
+
+@pytest.fixture
+def hpq(python: Path, tmp_path: Path) -> Installed:
+    """Runs the installed hpq in an empty directory, with an empty home."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "COLUMNS")}
+
+    def run(*words: object, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [python.with_name("hpq"), *map(str, words)],
+            cwd=work,
+            env={**kept, "HOME": str(home), "HPQ_HOME": str(home / "hpq"), **env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
+    return run
+
+
+def test_the_wheel_says_what_an_index_shows(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as file:
+        info = f"hpq-{__version__}.dist-info"
+        said = message_from_string(file.read(f"{info}/METADATA").decode())
+        license = file.read(f"{info}/licenses/LICENSE").decode()
+    assert said["Version"] == __version__
+    assert said["License-Expression"] == "Apache-2.0" and said["Author"]
+    assert license == (ROOT / "LICENSE").read_text() and "Version 2.0, January 2004" in license
+    assert not [c for c in said.get_all("Classifier", []) if c.startswith("Private")]
+    assert said.get_all("Project-URL")
+    plain = [r for r in said.get_all("Requires-Dist", []) if "extra ==" not in r]
+    assert not [r for r in plain if r.startswith("kubernetes")]
+
+
+def test_the_code_comes_from_the_wheel(python: Path, hpq: Installed) -> None:
+    assert stdout_of(hpq("--version")) == f"hpq {__version__}\n"
+    shown = subprocess.run(
+        [python, "-c", "import hpq; print(hpq.__file__)"],
+        cwd=python.parent, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert Path(shown.stdout.strip()).is_relative_to(python.parent.parent)
+
+
+def test_an_example_is_written_once_and_can_be_planned(hpq: Installed, tmp_path: Path) -> None:
+    assert stdout_of(hpq("init", "--example", "digits")) == "digits.yaml\n"
+    written = (tmp_path / "work" / "digits.yaml").read_text()
+    assert written == (ROOT / "configs" / "digits.yaml").read_text()
+    assert stdout_of(hpq("plan", "digits.yaml"))
+    assert hpq("init", "--example", "digits").returncode == 2
+    assert hpq("init", "--example", "nonsense").returncode == 2
+
+
+def test_an_example_of_a_program_brings_the_program(hpq: Installed, tmp_path: Path) -> None:
+    stdout_of(hpq("init", "--example", "wandb-bayes", "--out", "mine.yaml"))
+    written = {path.name for path in (tmp_path / "work").iterdir()}
+    assert written == {"mine.yaml", "wandb_train.py"}
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
+def test_manifests_are_in_the_wheel(hpq: Installed) -> None:
+    rendered = stdout_of(hpq("manifests", "--image", "hpq-worker:1"))
+    assert "Deployment" in {one["kind"] for one in yaml.safe_load_all(rendered)}
+
+
+@pytest.mark.slow
+def test_a_sweep_of_a_program_runs_from_an_empty_home(hpq: Installed, tmp_path: Path) -> None:
+    """Lua, the private server and the worker's wandb stand-in are the wheel's."""
+    work = tmp_path / "work"
+    (work / "train.py").write_text(
+        "import sys, wandb\nrun = wandb.init()\nwandb.log({'loss': run.config.lr})\n"
+    )
+    (work / "sweep.yaml").write_text(SWEEP)
+    ran = hpq("run", "sweep.yaml", "--workers", "1")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    rows = json.loads(stdout_of(hpq("results", "--json")))
+    assert sorted(row["objective"] for row in rows) == [0.25, 0.5]
