@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpq.trial import TrialState
-from tests.e2e.conftest import Lab, Server, find_server
+from tests.lab import Lab
 from tests.proxy import Proxy
+from tests.server import Server, find_server
 
 TRAINER = """
     import time

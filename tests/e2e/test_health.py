@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from tests.e2e.conftest import Lab
+from tests.lab import Lab
 
 pytest.importorskip("prometheus_client", reason="pip install 'hpq[worker]'")
 

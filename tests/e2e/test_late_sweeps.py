@@ -15,8 +15,8 @@ from hpq.errors import ExitCode
 from hpq.sweep import SweepState
 from hpq.trial import Json
 from producer.look.event_lines import event_line
-from tests.e2e.conftest import DEADLINE_S
 from tests.proxy import Proxy
+from tests.server import DEADLINE_S
 
 pytest.importorskip("optuna")
 

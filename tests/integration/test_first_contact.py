@@ -8,13 +8,14 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from redis import Redis
 
+from tests.paths import ROOT
+
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
-DIGITS = Path(__file__).parents[2] / "configs/digits.yaml"
+DIGITS = ROOT / "configs/digits.yaml"
 
 
 class _Old(socketserver.StreamRequestHandler):

@@ -28,8 +28,8 @@ from hpq.store import Store
 from hpq.sweep import Goal, Launch, Metric, Sweep
 from hpq.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.view import View
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 LEASE_MS = 30_000
 ESCAPES = "\x1b[31mred\x1b[0m =cmd() [bold]x[/bold]"
 DEADLINE_S = 30.0

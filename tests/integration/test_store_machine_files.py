@@ -19,7 +19,7 @@ from hpq.outcome import Batch, Outcome, Presence, Verdict
 from hpq.sweep import Keep, Sweep
 from hpq.trial import Artifacts, Checkpoint, Claim, TrialId, TrialState
 from producer.auditing import hold_audit
-from tests.integration.test_store_machine import LEASE, SID, Machine
+from tests.store_machine import LEASE, SID, Machine
 
 ALIVE = (Verdict.OK, Verdict.STOP, Verdict.PRUNE)
 

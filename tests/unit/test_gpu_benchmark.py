@@ -15,6 +15,8 @@ from typing import Any, cast
 
 import pytest
 
+from tests.paths import ROOT
+
 pytest.importorskip("torch")
 
 import torch
@@ -29,7 +31,6 @@ from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Pace, Rows, Timed
 from hpq.errors import UserError
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
-ROOT = Path(__file__).resolve().parents[2]
 
 BLOCK = """
 import sys

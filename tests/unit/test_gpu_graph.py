@@ -13,7 +13,7 @@ import torch
 from benchmarks.figures import Figure
 from benchmarks.gpu import alike, graph, steps
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, network, random_data
-from tests.unit.recorded_graph import Gpu, Graph, Recorder
+from tests.recorded_graph import Gpu, Graph, Recorder
 from worker.trainers import device, step
 from worker.trainers.data import DataSet, Split
 from worker.trainers.device import Plan

@@ -15,8 +15,8 @@ from hpq.audit import NO_STEPS, STEPS
 from hpq.keys import Keys
 from hpq.scripts import PRELUDE, SHARED, source
 from hpq.trial import TrialId
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("hpq", "producer", "worker")
 MODULES = sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
 PARTS = {*PRELUDE, *chain(*SHARED.values())}  # of scripts, no scripts themselves

@@ -17,8 +17,7 @@ from producer.scaffold.read import read
 from producer.scaffold.write import sweep_file
 from producer.sweepfile.load import load
 from producer.sweepfile.spec import SweepSpec
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.paths import ROOT
 
 ARGPARSE = """
     import argparse

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from tests.cases import all_cases
+from tests.paths import ROOT
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+PAGE = ROOT / "docs" / "operations.md"
 
 
 def test_the_table_of_faults_has_a_line_for_each_test_that_injects_one() -> None:

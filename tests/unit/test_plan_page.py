@@ -10,8 +10,8 @@ import pytest
 
 from producer.look.planned import rest_words
 from producer.sweepfile.load import load
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 BAYES = """
 program: train.py
 method: bayes

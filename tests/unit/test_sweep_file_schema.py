@@ -16,8 +16,8 @@ from producer.sweepfile import meanings, schema, yamlfile
 from producer.sweepfile.load import load
 from producer.sweepfile.publish import json_schema
 from tests.oracle.files import read
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 VALIDATOR = Draft202012Validator(json_schema())
 BASE = "program: t.py\nmethod: random\nparameters: {a: {value: 1}, b: {values: [1, 2]}}\n"
 # What only a whole file shows, or a rule that JSON Schema has no word for.

@@ -16,8 +16,8 @@ from hpq.identity import digest
 from hpq.sweep import Goal, Metric, Take
 from producer.sweepfile.load import load
 from producer.sweepfile.spec import SweepSpec, count, is_late, sets
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 WANDB = """\
 program: train/trainer.py
 method: bayes
