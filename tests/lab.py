@@ -29,7 +29,8 @@ from hpq.trial import Trial, TrialId
 from hpq.view import View
 from producer.auditing import hold_audit
 from tests.commands import HPQ, run_hpq, stdout_of
-from tests.server import DEADLINE_S, Server
+from tests.constants import DEADLINE_S
+from tests.server import Server
 
 STEERED = """
     import os, time
@@ -56,6 +57,13 @@ STEERED = """
 """
 
 
+END_LEASE = """
+    if redis.call('HGET', KEYS[1], 'attempt') == ARGV[1] then
+      redis.call('ZADD', KEYS[2], 'XX', 1, ARGV[2])
+    end
+"""
+
+
 class Lab:
     """One test's world."""
 
@@ -78,7 +86,7 @@ class Lab:
             "HPQ_REDIS_URL": url or server.url,
             "HPQ_HOME": str(self.home),
             "HPQ_USER": "tester",
-            "HPQ_LEASE_S": "2",
+            "HPQ_LEASE_S": "12",  # a worker that gets no time for so long loses its trial
             "HPQ_REAP_S": "0.3",
             "HPQ_GRACE_S": "3",
             "CUDA_VISIBLE_DEVICES": "",
@@ -173,6 +181,23 @@ class Lab:
     def trial(self, sid: str, number: int = 1) -> Trial:
         """A trial as readers see it."""
         return self.view.trial(TrialId(sweep=sid, number=number))
+
+    def end_lease(self, sid: str, number: int = 1) -> None:
+        """End the lease of a running trial now, as if its worker had been silent for so long.
+
+        Waits until a living worker has requeued the trial, so no test waits for a lease.
+        """
+        trial = self.trial(sid, number)
+        keys = (self.keys.trial(trial.id), self.keys.leases)
+
+        def is_requeued() -> bool:
+            self.redis.eval(END_LEASE, 2, *keys, trial.attempt, f"{sid}/{number}")
+            return any(
+                (e.what, e.trial, e.attempt) == ("requeued", number, trial.attempt)
+                for e in self.view.events(sid)
+            )
+
+        self.wait_until(is_requeued, f"{sid}/{number} to be requeued")
 
     def events(self, sid: str, number: int = 1) -> list[str]:
         """What happened to a trial, in order."""

@@ -17,6 +17,7 @@ from hpq.errors import OutOfReach
 from producer.server import keeper
 from producer.server.embedded import Attached, attach
 from producer.server.home import Record, ServerHome
+from tests.constants import DEADLINE_S
 
 USER = """
 import os, subprocess, sys
@@ -138,7 +139,7 @@ class Home:
     @staticmethod
     def until(condition: Callable[[], object], *, every_s: float = 0.005) -> None:
         """Wait for something to become true."""
-        end_s = time.monotonic() + 15
+        end_s = time.monotonic() + DEADLINE_S
         while not condition():
             assert time.monotonic() < end_s, "it never became true"
             time.sleep(every_s)

@@ -13,8 +13,7 @@ from pathlib import Path
 from redis.exceptions import RedisError
 
 from hpq.connection import connect
-
-DEADLINE_S = 50.0
+from tests.constants import DEADLINE_S
 
 
 def find_server() -> str:

@@ -17,7 +17,7 @@ from producer.manifests import Wanted, Yaml, components, folder, render
 from tests.cluster.conftest import MakeNamespace
 from tests.cluster.kube import Cluster
 from tests.cluster.place import Namespace
-from tests.paths import ROOT
+from tests.constants import ROOT
 
 VERSIONS = ("1.31", "1.34")
 OVERLAYS = sorted(p.name for p in (folder() / "overlays").iterdir())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.cluster import kube
 from tests.cluster.place import Namespace
-from tests.paths import ROOT
+from tests.constants import ROOT
 
 OURS = """
 FROM docker.io/library/python:3.11-slim

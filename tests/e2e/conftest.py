@@ -49,6 +49,7 @@ def lab(make_lab: MakeLab) -> Lab:
 
 
 @pytest.fixture
-def no_lease_ends(lab: Lab) -> None:
-    """For what is not about leases: else a worker that gets no time for 2 s loses its trial."""
-    lab.env["HPQ_LEASE_S"] = "60"
+def short_lease(lab: Lab) -> float:
+    """A lease that ends while a test waits, in seconds."""
+    lab.env["HPQ_LEASE_S"] = "4"
+    return 4.0

@@ -10,7 +10,7 @@ from subprocess import run
 
 import pytest
 
-from tests.paths import ROOT
+from tests.constants import ROOT
 
 pytest.importorskip("torch")
 

@@ -10,7 +10,7 @@ import pytest
 
 from hpq import __version__
 from hpq.sweep import EARLY_SCHEMA, SCHEMA
-from tests.paths import ROOT
+from tests.constants import ROOT
 
 NEWER = "99.0.0"
 

@@ -8,11 +8,9 @@ import signal
 import pytest
 
 from hpq.trial import FailureKind, TrialId, TrialState
-from tests.paths import ROOT
+from tests.constants import DEADLINE_S, ROOT
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.usefixtures("no_lease_ends"), pytest.mark.timeout(240)]
-DEADLINE_S = 150.0  # a rank imports torch for seconds, and there are many
 PAGE = ROOT / "docs" / "multi-gpu.md"
 FAULTY = """
     import os, pathlib, signal, sys, time

@@ -12,9 +12,8 @@ import pytest
 from redis import Redis
 
 from hpq.view import View
+from tests.constants import DEADLINE_S
 from tests.desk import Desk
-
-DEADLINE_S = 50.0
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 

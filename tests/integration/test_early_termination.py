@@ -18,7 +18,7 @@ from hpq.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialId, T
 from hpq.view import View
 from producer.auditing import hold_audit
 from producer.sweepfile.early import read
-from tests.paths import DATA
+from tests.constants import DATA
 
 ORACLE = json.loads((DATA / "oracle" / "hyperband.json").read_text("utf-8"))
 STRIDE = 5  # of the cases: some of each kind

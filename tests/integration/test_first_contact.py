@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from redis import Redis
 
-from tests.paths import ROOT
+from tests.constants import ROOT
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 DIGITS = ROOT / "configs/digits.yaml"

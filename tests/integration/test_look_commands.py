@@ -28,11 +28,10 @@ from hpq.store import Store
 from hpq.sweep import Goal, Launch, Metric, Sweep
 from hpq.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.view import View
-from tests.paths import ROOT
+from tests.constants import DEADLINE_S, ROOT
 
 LEASE_MS = 30_000
 ESCAPES = "\x1b[31mred\x1b[0m =cmd() [bold]x[/bold]"
-DEADLINE_S = 30.0
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]

@@ -106,7 +106,6 @@ class GrowingMachine(Machine):
         assert hold_audit(self.view, SID).violations == ()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", [Machine, LateMachine, GrowingMachine])
 def test_any_order_of_calls_keeps_the_books_in_order(redis_url: str, kind: type[Machine]) -> None:
     kind.url = redis_url

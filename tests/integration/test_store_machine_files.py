@@ -153,7 +153,6 @@ class GuardedMachine(FilesMachine):
         assert self.redis.llen(self.keys.demand("default")) == running + max(0, room)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", [FilesMachine, GuardedMachine])
 def test_no_order_of_calls_loses_a_file_that_is_pointed_to(
     redis_url: str, kind: type[FilesMachine]

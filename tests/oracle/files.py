@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.paths import DATA, ROOT
+from tests.constants import DATA, ROOT
 
 FOLDER = DATA / "oracle"
 

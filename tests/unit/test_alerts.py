@@ -13,7 +13,7 @@ import yaml
 
 from hpq.pulse import COUNTED
 from producer.manifests import folder
-from tests.paths import DATA
+from tests.constants import DATA
 from worker.health import Health, Slot
 from worker.vitals import Vital
 

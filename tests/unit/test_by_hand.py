@@ -17,7 +17,7 @@ import pytest
 
 from hpq.hyperparams import SHIPPED
 from hpq.trial import Json
-from tests.paths import ROOT
+from tests.constants import ROOT
 from worker.trainers import by_hand
 from worker.trainers.by_hand import pair
 from worker.trainers.context import TrialContext

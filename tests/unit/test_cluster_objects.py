@@ -16,7 +16,7 @@ from producer.look.frame import Scene, frame
 from producer.look.pods import troubled, why_nobody
 from producer.look.style import Look, paint
 from producer.look.text import width
-from tests.paths import DATA
+from tests.constants import DATA
 
 SEEN: dict[str, Any] = json.loads((DATA / "kube" / "objects.json").read_text("utf-8"))
 

@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.constants import DEADLINE_S
 from worker import endpoint
 from worker.endpoint import Endpoint
 from worker.health import Health, Slot
 from worker.vitals import Vital
 
 Serve = Callable[..., int]
-DEADLINE_S = 30.0
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from hpq.audit import NO_STEPS, STEPS
 from hpq.keys import Keys
 from hpq.scripts import PRELUDE, SHARED, source
 from hpq.trial import TrialId
-from tests.paths import ROOT
+from tests.constants import ROOT
 
 PACKAGES = ("hpq", "producer", "worker")
 MODULES = sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))

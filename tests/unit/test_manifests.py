@@ -19,7 +19,7 @@ from producer.commands.manifests import app
 from producer.manifest_parts import Part, WorkerClass, parse
 from producer.manifests import Wanted, check, class_of, components, folder, overlay, render
 from producer.secrets_yaml import secret_objects, tls_secret
-from tests.paths import ROOT
+from tests.constants import ROOT
 
 Yaml = dict[str, Any]
 NEEDS_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")

@@ -15,7 +15,7 @@ from producer.cluster.leaving import let_go, let_stay
 from producer.cluster.objects import COST
 from producer.cluster.pods import look
 from producer.cluster.scaling import Scaling, standing
-from tests.paths import DATA
+from tests.constants import DATA
 
 SEEN: dict[str, Any] = json.loads((DATA / "kube" / "objects.json").read_text("utf-8"))
 

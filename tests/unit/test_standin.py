@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from hpq.report import METRIC_NAME
-from tests.paths import DATA, ROOT
+from tests.constants import DATA, ROOT
 
 # The names and parameters of the package whose version stands in the file.
 REAL = json.loads((DATA / "wandb_signatures.json").read_text("utf-8"))

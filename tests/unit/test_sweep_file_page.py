@@ -16,7 +16,7 @@ from producer.sweepfile import rules, schema, yamlfile
 from producer.sweepfile.load import load
 from producer.sweepfile.publish import json_schema
 from producer.sweepfile.spec import sets
-from tests.paths import ROOT
+from tests.constants import ROOT
 
 PAGE = (ROOT / "docs" / "sweep-file.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```yaml( refused)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -15,8 +15,8 @@ from producer.commands.schema import app
 from producer.sweepfile import meanings, schema, yamlfile
 from producer.sweepfile.load import load
 from producer.sweepfile.publish import json_schema
+from tests.constants import ROOT
 from tests.oracle.files import read
-from tests.paths import ROOT
 
 VALIDATOR = Draft202012Validator(json_schema())
 BASE = "program: t.py\nmethod: random\nparameters: {a: {value: 1}, b: {values: [1, 2]}}\n"

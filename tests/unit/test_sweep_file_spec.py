@@ -16,7 +16,7 @@ from hpq.identity import digest
 from hpq.sweep import Goal, Metric, Take
 from producer.sweepfile.load import load
 from producer.sweepfile.spec import SweepSpec, count, is_late, sets
-from tests.paths import ROOT
+from tests.constants import ROOT
 
 WANDB = """\
 program: train/trainer.py

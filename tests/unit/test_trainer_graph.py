@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 import torch
 from torch import nn
 
-from tests.paths import ROOT
+from tests.constants import ROOT
 from tests.recorded_graph import Gpu
 from tests.unit.test_trainer_loop import Recorded, recipe
 from tests.unit.test_trainer_parity import PLAN, given, ours
