@@ -8,10 +8,10 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test cluster unit oracle libraries chaos lint format bench clean
+.PHONY: help install demo test test-all cluster unit oracle libraries chaos lint format bench clean
 
 help: ## the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 install: $(STAMP) ## .venv with all that demo and test need
 
@@ -27,8 +27,13 @@ $(STAMP): pyproject.toml requirements.lock
 demo: $(STAMP) ## a real sweep of 16 sets on the digits data set, two workers
 	@$(BIN)/hpq run configs/digits.yaml --workers 2 --new
 
-test: $(STAMP) ## all tests but those of `make cluster`
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --ignore tests/cluster
+PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+
+test: $(STAMP) ## units, commands on a real server, whole sweeps: at most five minutes on two cores
+	$(PYTEST) tests/unit tests/integration tests/e2e/sweeps
+
+test-all: $(STAMP) ## what `make test` leaves out: faults, security, training code
+	$(PYTEST) tests/e2e --ignore tests/e2e/sweeps
 
 LINTER := .linter
 cluster: $(STAMP) ## the tests in pods, on a test cluster (root); they skip where there is none
@@ -46,7 +51,7 @@ oracle: tests/oracle/requirements.txt ## ask W&B's own package again what it ans
 	$(ORACLE)/bin/python -m pip install --quiet --requirement $<
 	$(ORACLE)/bin/python -W ignore -m tests.oracle
 
-# Beside .venv and on its torch; pip would else fetch a second one. `make test ML_PYTHON=…` uses it.
+# Beside .venv and on its torch; pip would else fetch a second one. `make test-all ML_PYTHON=…` uses it.
 LIBRARIES := .libraries
 libraries: $(LIBRARIES)/.installed ## what some tests want: Lightning, transformers, Keras, Hydra, LightGBM
 $(LIBRARIES)/.installed: $(STAMP) tests/libraries.txt
