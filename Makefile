@@ -19,14 +19,14 @@ TORCH_INDEX ?=
 GPU := $(shell nvidia-smi -L 2>/dev/null || ls /dev/nvidia[0-9]* 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev lock demo test lowest cluster unit oracle libraries chaos lint format bench clean
+.PHONY: help install dev lock demo test test-all lowest cluster unit oracle libraries chaos lint format bench clean
 
 # $(call beside,FOLDER): the environment there sees the libraries of .venv behind its own.
 PURELIB = python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 beside  = $(BIN)/$(PURELIB) >"$$($(1)/bin/$(PURELIB))/beside.pth"
 
 help: ## the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 install: $(STAMP) ## .venv with all that demo and test need, and hpq's wheel
 	@rm -f $(DEV)
@@ -71,8 +71,13 @@ lock: $(STAMP) ## requirements.lock anew, for every supported Python and platfor
 demo: install ## a real sweep of 16 sets on the digits data set, two workers
 	@$(BIN)/hpq run configs/digits.yaml --workers 2 --new
 
-test: $(DEV) ## all tests but those of `make cluster`
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --ignore tests/cluster
+PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+
+test: $(DEV) ## units, commands on a real server, whole sweeps: at most five minutes on two cores
+	$(PYTEST) tests/unit tests/integration tests/e2e/sweeps
+
+test-all: $(DEV) ## what `make test` leaves out: faults, security, training code
+	$(PYTEST) tests/e2e --ignore tests/e2e/sweeps
 
 # Beside .venv, whose torch it uses. uv takes the oldest versions that pyproject.toml admits.
 LOWEST   := .lowest
@@ -106,7 +111,7 @@ oracle: tests/oracle/requirements.txt ## ask W&B's own package again what it ans
 	$(ORACLE)/bin/python -m pip install --quiet --requirement $<
 	$(ORACLE)/bin/python -W ignore -m tests.oracle
 
-# Beside .venv and on its torch; pip would else fetch a second one. `make test ML_PYTHON=…` uses it.
+# Beside .venv and on its torch; pip would else fetch a second one. `make test-all ML_PYTHON=…` uses it.
 LIBRARIES := .libraries
 libraries: $(LIBRARIES)/.installed ## what some tests want: Lightning, transformers, Keras, Hydra, LightGBM
 $(LIBRARIES)/.installed: $(STAMP) tests/libraries.txt

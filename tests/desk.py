@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,32 @@ from hpq.view import View
 from producer.cli import app
 
 Done = subprocess.CompletedProcess[str]
+
+
+def run_here(
+    words: Sequence[object], cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> Done:
+    """Run a command to its end in this process, off a terminal."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    code: Any = 0
+    with (
+        Path(os.devnull).open() as nothing,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(sys, "stdin", nothing)
+        patch.chdir(cwd or Path.cwd())
+        for name in set(os.environ) - set(os.environ if env is None else env):
+            patch.delenv(name)
+        for name, value in (env or {}).items():
+            patch.setenv(name, value)
+        try:
+            app(args=[str(word) for word in words], prog_name="hpq")
+        except SystemExit as end:
+            code = end.code
+    said = (file.buffer.getvalue().decode("utf-8", "replace") for file in (out, err))
+    return Done(words, int(code or 0), *said)
 
 
 class Desk:
@@ -33,14 +62,7 @@ class Desk:
 
     def hpq(self, *words: str) -> Done:
         """Run a command to its end, off a terminal."""
-        out, err = io.StringIO(), io.StringIO()
-        code: Any = 0
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                app(args=list(words), prog_name="hpq")
-            except SystemExit as end:
-                code = end.code
-        return Done(words, int(code or 0), out.getvalue(), err.getvalue())
+        return run_here(words)
 
     def put(self, text: str, *words: str) -> Done:
         """Enqueue a sweep file of this text."""

@@ -6,7 +6,7 @@ expanded until `sets` is iterated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -14,7 +14,6 @@ from itertools import islice
 from hpq.identity import identity
 from hpq.search import samplers
 from hpq.search.record import BY_DEFAULT, Sampler
-from hpq.search.replicates import replicated
 from hpq.search.samplers import LIMIT, Identified
 from hpq.search.space import Space
 from hpq.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric, Wandb
@@ -120,12 +119,6 @@ def _cap(spec: SweepSpec) -> int | None:
     return None if spec.run_cap is None else spec.run_cap // spec.replicates
 
 
-def rows(sets: Iterable[Set], replicates: int) -> Iterator[tuple[Set, int]]:
-    """Each set with each of its replicates: what becomes a trial."""
-    for params in sets:
-        yield from ((again, i) for i, again in enumerate(replicated(params, replicates)))
-
-
 def _first(points: tuple[Set, ...], every: Iterator[Identified]) -> Iterator[Identified]:
     """The points, then the other sets but for the points."""
     known = {identity(point): point for point in points}
@@ -134,11 +127,6 @@ def _first(points: tuple[Set, ...], every: Iterator[Identified]) -> Iterator[Ide
         mark = mark or identity(params)
         if mark not in known:
             yield params, mark
-
-
-def count(spec: SweepSpec) -> int | None:
-    """Return `spec.trials`."""
-    return spec.trials
 
 
 def _count(spec: SweepSpec, cap: int | None) -> int | None:

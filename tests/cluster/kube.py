@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.constants import ROOT
+
 TESTCLUSTER = ROOT.parent / "shared" / "k8s" / "testcluster"
 DEADLINE_S = 240.0  # of a wait; far beyond what a loaded machine needs
 REDIS = "docker.io/library/redis:7"

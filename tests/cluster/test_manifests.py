@@ -15,8 +15,9 @@ import yaml
 from producer.manifest_parts import parse
 from producer.manifests import Wanted, Yaml, components, folder, render
 from tests.cluster.conftest import MakeNamespace
-from tests.cluster.kube import ROOT, Cluster
+from tests.cluster.kube import Cluster
 from tests.cluster.place import Namespace
+from tests.constants import ROOT
 
 VERSIONS = ("1.31", "1.34")
 OVERLAYS = sorted(p.name for p in (folder() / "overlays").iterdir())

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from tests.cluster import kube
-from tests.cluster.kube import ROOT
 from tests.cluster.place import Namespace
+from tests.constants import ROOT
 
 OURS = """
 FROM docker.io/library/python:3.11-slim

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from tests.cluster.conftest import Images
-from tests.cluster.kube import ROOT
 from tests.cluster.place import Laptop, Namespace
+from tests.constants import ROOT
 
 
 def test_a_sweep_of_digits_is_trained_in_a_pod_and_outlives_it(

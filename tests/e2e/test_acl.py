@@ -12,7 +12,7 @@ from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
 from producer.secrets_yaml import secret_objects
-from tests.e2e.conftest import Lab, MakeLab
+from tests.lab import Lab, MakeLab
 
 ROLES = ("producer", "worker", "viewer", "autoscaler")
 KEDA = """

@@ -15,7 +15,7 @@ from hpq.trial import TrialState
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
-pytestmark = [pytest.mark.usefixtures("no_lease_ends"), pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 DIGITS = """
     trainer: digits

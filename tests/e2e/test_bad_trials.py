@@ -7,8 +7,6 @@ import pytest
 from hpq.sweep import SweepState
 from hpq.trial import TrialState
 
-pytestmark = pytest.mark.usefixtures("no_lease_ends")
-
 PROGRAM = """
     import argparse, os, shutil, signal, subprocess, sys, time
 

@@ -8,7 +8,6 @@ from tests.chaos import Chaos, Plan
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", [1])
 def test_a_sweep_survives_one_blow_after_the_other(lab, seed) -> None:
     """F1, F3, F4, F9, F12, F13, F17, F18: `make chaos` in short."""

@@ -124,6 +124,7 @@ def test_a_killed_worker_s_trial_goes_on_from_its_checkpoint_without_doubled_ste
     assert files_of(shelf, sid) == ["1/1/checkpoint-1/state.json"]
     kill_worker(lab)
     lab.worker(HPQ_HOME=str(lab.folder / "another-machine"))
+    lab.end_lease(sid)
     lab.wait_until(lambda: "starts after 3" in lab.printed(sid), "the second attempt")
     lab.go()
     lab.wait_over(sid)
@@ -145,7 +146,7 @@ def test_sigterm_publishes_what_the_program_saves_before_the_trial_is_given_back
     wait_step(lab, sid, 2)
     first = wait_pointer(lab, sid)
     fleet.terminate()
-    assert fleet.wait(50) == 0
+    assert fleet.wait() == 0
     assert lab.events(sid) == ["claimed", "requeued"]
     pointer = lab.trial(sid).checkpoint
     assert pointer.step == 2 and pointer.path != first.path
@@ -192,7 +193,7 @@ def test_a_copy_that_hangs_holds_no_worker_that_is_told_to_go(lab, shelf, signal
         lab.wait_until(lambda: has_begun(end), "the copy of the last checkpoint")
         if signals == 2:
             fleet.terminate()
-        assert fleet.wait(50) == 0
+        assert fleet.wait() == 0
     assert lab.events(sid) == ["claimed", "requeued"]
     assert lab.trial(sid).checkpoint == first  # valid, and nothing half is published
     lab.go()
@@ -209,7 +210,7 @@ def test_artifacts_that_hang_hold_no_result_of_a_worker_that_is_told_to_go(lab, 
         lab.go()
         lab.wait_until(lambda: has_begun(end), "the copy of the model")
         fleet.terminate()
-        assert fleet.wait(50) == 0
+        assert fleet.wait() == 0
     lab.audit(sid)
     trial = lab.trial(sid)
     assert (trial.state, trial.artifacts) == (TrialState.FINISHED, None)
@@ -229,6 +230,7 @@ def test_a_worker_frozen_past_its_lease_publishes_no_checkpoint(lab, shelf) -> N
     os.kill(frozen, signal.SIGSTOP)
     try:
         lab.worker(HPQ_HOME=str(lab.folder / "another-machine"))
+        lab.end_lease(sid)
         lab.wait_for("began-2")
         # The first attempt's program lives on, and saves once more.
         (lab.code / "save-3").touch()
@@ -257,6 +259,7 @@ def test_a_worker_with_another_store_or_none_starts_again_and_says_so(
     for step in range(3, 6):
         (lab.code / f"step-{step}").unlink()
     lab.worker(HPQ_STORE=str(lab.folder / "other") if has_store else "")
+    lab.end_lease(sid)
     lab.wait_for("began-2")
     lab.wait_until(lambda: steps(lab, sid) == [1, 2], "the history to begin anew")
     assert lab.trial(sid).checkpoint == old  # until this attempt has its own
@@ -281,7 +284,7 @@ def test_a_checkpoint_whose_files_are_gone_starts_the_trial_again(lab, shelf) ->
     fleet = lab.worker()
     wait_pointer(lab, sid)
     fleet.terminate()
-    assert fleet.wait(50) == 0
+    assert fleet.wait() == 0
     for path in (shelf / "hpq" / sid).rglob("state.json"):
         path.unlink()
     lab.go()
@@ -296,7 +299,7 @@ def test_a_printed_metric_goes_on_counting_where_the_checkpoint_was_made(lab, sh
     fleet = lab.worker()
     wait_pointer(lab, sid)
     fleet.terminate()
-    assert fleet.wait(50) == 0
+    assert fleet.wait() == 0
     lab.go()
     lab.worker()
     lab.wait_over(sid)
@@ -336,7 +339,7 @@ def test_a_trial_that_came_to_its_end_but_could_not_say_so_needs_no_further_repo
     fleet = lab.worker()
     lab.wait_until(lambda: (p := lab.trial(sid).checkpoint) and p.step == 8, "the last checkpoint")
     fleet.terminate()
-    assert fleet.wait(50) == 0
+    assert fleet.wait() == 0
     (lab.code / "end").touch()
     lab.worker()
     lab.wait_over(sid)
@@ -418,11 +421,13 @@ def test_a_real_network_goes_on_elsewhere_to_the_figures_of_one_that_never_stopp
     else:
         fleet.terminate()
         os.kill(runner, signal.SIGCONT)
-        assert fleet.wait(50) == 0
+        assert fleet.wait() == 0
         assert lab.trial(sid).checkpoint != pointer
     assert not lab.trial(sid).state.is_terminal
     whole = lab.enqueue(CNN, "--new")
     lab.worker(HPQ_HOME=str(lab.folder / "another-machine"))
+    if how == signal.SIGKILL:
+        lab.end_lease(sid)
     lab.wait_over(sid)
     lab.wait_over(whole)
     assert "training goes on from the checkpoint" in lab.printed(sid)
@@ -465,6 +470,6 @@ def test_a_full_store_fails_no_trial(lab, shelf) -> None:
         assert trial.artifacts is None and files_of(shelf, sid) == []
         assert "its files could not be kept" in lab.ok("logs", sid)
         fleet.terminate()
-        assert fleet.wait(50) == 0
+        assert fleet.wait() == 0
     finally:
         subprocess.run(["umount", "-l", str(shelf)], check=False)

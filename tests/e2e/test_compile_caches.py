@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("no_lease_ends")
-
 NAMES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 # A compiler: what it finds it need not make again.
 COMPILES = """

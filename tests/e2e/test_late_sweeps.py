@@ -15,7 +15,7 @@ from hpq.errors import ExitCode
 from hpq.sweep import SweepState
 from hpq.trial import Json
 from producer.look.event_lines import event_line
-from tests.e2e.conftest import DEADLINE_S
+from tests.constants import DEADLINE_S
 from tests.proxy import Proxy
 
 pytest.importorskip("optuna")
@@ -105,7 +105,7 @@ def test_a_sweep_that_begins_with_older_results_learns_from_them(lab) -> None:
 
 
 @pytest.mark.slow
-def test_who_makes_sets_is_killed_and_the_sweep_goes_on(lab) -> None:
+def test_who_makes_sets_is_killed_and_the_sweep_goes_on(lab, short_lease) -> None:
     """kill -9 of the process that makes them, then of its worker; nothing is lost or doubled."""
     sid = bayes(lab, "--count", "40")
     lab.worker(2)

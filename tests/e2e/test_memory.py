@@ -29,14 +29,15 @@ def test_workers_on_a_server_at_its_maxmemory_end_what_they_run_and_then_wait(la
 
 
 @pytest.mark.slow
-def test_a_lease_on_a_full_server_is_kept_and_a_lost_one_is_reaped(lab) -> None:
+def test_a_lease_on_a_full_server_is_kept_and_a_lost_one_is_reaped(lab, short_lease) -> None:
     """F15: maxmemory is reached for longer than two leases."""
     sid = lab.steered(2)
     lab.worker()
     lab.wait_for("began-1-1")
     lab.redis.config_set("maxmemory", 1)
     claimed = lab.trial(sid).claimed_ms
-    lab.wait_until(lambda: lab.trial(sid).beat_ms > claimed + 4000, "beats beyond two leases")
+    beyond_ms = claimed + 2000 * short_lease
+    lab.wait_until(lambda: lab.trial(sid).beat_ms > beyond_ms, "beats beyond two leases")
     assert lab.events(sid) == ["claimed"]
     lab.redis.config_set("maxmemory", 0)
     lab.go()

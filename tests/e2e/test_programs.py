@@ -6,8 +6,6 @@ import pytest
 
 from hpq.trial import TrialId, TrialState
 
-pytestmark = pytest.mark.usefixtures("no_lease_ends")
-
 PRINTS = """
     import argparse, sys
 

@@ -57,7 +57,7 @@ def test_a_result_on_disk_survives_its_worker(lab) -> None:
     spool = lab.home / "spool"
     lab.wait_until(lambda: list(spool.rglob("*.json")), "the result on disk")
     fleet.terminate()
-    assert fleet.wait(50) == 0
+    assert fleet.wait() == 0
     lab.server.start()
     lab.worker()
     lab.wait_over(sid)
@@ -66,7 +66,7 @@ def test_a_result_on_disk_survives_its_worker(lab) -> None:
 
 
 @pytest.mark.slow
-def test_a_redis_that_hangs_past_the_lease_requeues_nothing_falsely(lab) -> None:
+def test_a_redis_that_hangs_past_the_lease_requeues_nothing_falsely(lab, short_lease) -> None:
     """F10, R15: SIGSTOP of Redis past two leases."""
     sid = lab.steered(2)
     lab.worker(2)
@@ -116,7 +116,7 @@ def test_a_worker_told_to_stop_while_redis_is_away_goes(lab) -> None:
     lab.server.kill()
     lab.wait_until(lambda: "Redis" in lab.log(), "the worker to see it")
     fleet.terminate()
-    assert fleet.wait(50) == 0
+    assert fleet.wait() == 0
 
 
 def test_a_worker_without_a_server_says_so_in_one_line(lab) -> None:

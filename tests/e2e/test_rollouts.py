@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
 from hpq import __version__
 from hpq.sweep import EARLY_SCHEMA, SCHEMA
+from tests.constants import ROOT
 
-ROOT = Path(__file__).parents[2]
 NEWER = "99.0.0"
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
-from pathlib import Path
 
 import pytest
 
 from hpq.trial import FailureKind, TrialId, TrialState
+from tests.constants import DEADLINE_S, ROOT
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.usefixtures("no_lease_ends"), pytest.mark.timeout(240)]
-DEADLINE_S = 150.0  # a rank imports torch for seconds, and there are many
-PAGE = Path(__file__).parents[2] / "docs" / "multi-gpu.md"
+PAGE = ROOT / "docs" / "multi-gpu.md"
 FAULTY = """
     import os, pathlib, signal, sys, time
     here, rank, x = pathlib.Path(__file__).parent, int(os.environ["RANK"]), sys.argv[1]

@@ -97,7 +97,6 @@ LIGHTGBM = """
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize(
     ("library", "script", "metric", "step"),
     [

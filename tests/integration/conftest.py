@@ -1,10 +1,9 @@
-"""`hpq` as a user runs it: a subprocess against the tests' server."""
+"""`hpq` as a user runs it, against the tests' server."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +11,9 @@ import pytest
 from redis import Redis
 
 from hpq.view import View
-from tests.desk import Desk
-
-DEADLINE_S = 50.0
+from tests.commands import run_hpq
+from tests.constants import DEADLINE_S
+from tests.desk import Desk, run_here
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -27,20 +26,17 @@ def environ(redis_url: str, tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def hpq(environ: dict[str, str], tmp_path: Path) -> Hpq:
-    """Runs hpq to its end, in the test's folder."""
+def hpq(environ: dict[str, str], tmp_path: Path, redis: Redis) -> Hpq:
+    """Runs hpq to its end, in the test's folder; in this process, since that takes no start."""
+    return lambda *words, **extra: run_here(words, tmp_path, {**environ, **extra})
+
+
+@pytest.fixture
+def hpq_process(environ: dict[str, str], tmp_path: Path, redis: Redis) -> Hpq:
+    """The same in a process of its own."""
 
     def run(*words: object, **extra: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "producer", *map(str, words)],
-            env={**environ, **extra},
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
+        return run_hpq(words, tmp_path, {**environ, **extra}, DEADLINE_S)
 
     return run
 

@@ -10,7 +10,7 @@ import pytest
 
 from hpq.outcome import Reason
 from hpq.restoring import Restoring
-from tests.integration.test_store_files import Shelf, beat, end, take
+from tests.store_calls import Shelf, beat, end, take
 
 SID = "demo-00000"
 Hpq = Callable[..., subprocess.CompletedProcess[str]]

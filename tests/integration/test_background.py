@@ -141,7 +141,7 @@ def test_a_connected_shell_says_so_when_it_is_asked(hpq, environ, away, connecti
 
 
 def test_pods_have_samplers_of_their_own(
-    hpq, environ, connection, port: int, tmp_path: Path
+    hpq_process, environ, connection, port: int, tmp_path: Path
 ) -> None:
     tunnel.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
     _no_module(tmp_path / "without", "optuna")
@@ -150,9 +150,9 @@ def test_pods_have_samplers_of_their_own(
         "parameters: {max_learning_rate: {min: 0.1, max: 1.0}}\n"
     )
     lacking = {"PYTHONPATH": f"{tmp_path / 'without'}:{environ.get('PYTHONPATH', '')}"}
-    here = hpq("enqueue", "sweep.yaml", **lacking)
+    here = hpq_process("enqueue", "sweep.yaml", **lacking)
     assert "optuna" in here.stderr and "workers need it" in here.stderr, here.stderr
-    there = hpq(
+    there = hpq_process(
         "enqueue", "sweep.yaml", "--new", HPQ_REDIS_URL=f"redis://127.0.0.1:{port}/0", **lacking
     )
     assert there.returncode == 0 and "optuna" not in there.stderr, there.stderr
@@ -296,7 +296,7 @@ def test_what_is_to_be_typed_quotes_the_name_of_a_context_that_needs_it(
 
 
 def test_a_namespace_that_is_named_goes_before_the_one_that_is_connected(
-    hpq, environ, away, connection, port: int, keys, store, redis, who, tmp_path: Path
+    hpq_process, environ, away, connection, port: int, keys, store, redis, who, tmp_path: Path
 ) -> None:
     (tmp_path / "kubeconfig").write_text(
         "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: []\n"
@@ -304,13 +304,13 @@ def test_a_namespace_that_is_named_goes_before_the_one_that_is_connected(
     )
     here = replace(connection, port=port, user="default", prefix=keys.prefix)
     tunnel.write(Path(environ["HPQ_HOME"]), here)
-    store.present(who, idle=True, lifetime_ms=30_000)
+    store.present(who, idle=True, lifetime_ms=600_000)
     own = {**away, "KUBECONFIG": str(tmp_path / "kubeconfig")}
     for words in (["--namespace", "gemini"], ["--context", "moon"]):
-        done = hpq("drain", "--all", "--stay", *words, **own)
+        done = hpq_process("drain", "--all", "--stay", *words, **own)
         assert done.returncode == 3 and "127.0.0.1:1" in done.stderr, done.stderr
         assert redis.hget(keys.worker(who.name), "drain") is None
-    assert hpq("drain", "--all", "--stay", "--namespace", "apollo", **own).returncode == 0
+    assert hpq_process("drain", "--all", "--stay", "--namespace", "apollo", **own).returncode == 0
     assert redis.hget(keys.worker(who.name), "drain") is not None
 
 

@@ -34,7 +34,7 @@ def work(store: Store) -> Callable[..., Claim | None]:
     def begin(name: str = "w1") -> Claim | None:
         fields = {"takes": wire.dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "idle"}
         who = Presence(name=name, host="h1", worker_class="default", fields=fields)
-        store.present(who, idle=True, lifetime_ms=90_000)
+        store.present(who, idle=True, lifetime_ms=600_000)
         return store.claim(who, nonce=name, lease_ms=30_000)
 
     return begin
@@ -118,7 +118,7 @@ def test_who_gets_the_next_free_worker_waits_behind_nobody(
     assert _why(view, "new-00000") == LINE
     store.present(Presence(name="w2", host="h", worker_class="default", fields={
         "takes": wire.dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "idle"
-    }), idle=True, lifetime_ms=90_000)  # fmt: skip
+    }), idle=True, lifetime_ms=600_000)  # fmt: skip
     assert _why(view, "new-00000") is None
     redis.delete("hpq:w:w2")
     store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0), 0)
@@ -137,7 +137,7 @@ def test_a_worker_that_may_not_run_the_older_sweep_comes_to_the_newer(
         "takes": wire.dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "busy",
         "trial": "else-00000/1", "refuses": wire.dumps(refuses),
     })  # fmt: skip
-    store.present(there, idle=False, lifetime_ms=90_000)
+    store.present(there, idle=False, lifetime_ms=600_000)
     assert _why(view, "new-00000") is None
 
 

@@ -16,10 +16,10 @@ from hpq.store import Store
 from hpq.sweep import Sweep
 from hpq.trial import TrialState
 from hpq.view import View
+from tests.constants import DEADLINE_S
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
-DEADLINE_S = 30.0
 
 
 def finish_one(store: Store, who: Presence) -> None:

@@ -53,13 +53,13 @@ def test_doctor_names_workers_without_a_store(hpq: Hpq, store: Store) -> None:
     for name, has in (("w1", "yes"), ("w2", "no")):
         fields = {"state": "idle", "store": has}
         who = Presence(name=name, host="h", worker_class="default", fields=fields)
-        store.present(who, idle=True, lifetime_ms=60_000)
+        store.present(who, idle=True, lifetime_ms=600_000)
     said = " ".join(hpq("doctor").stdout.split())
     assert "1 worker of 2 without HPQ_STORE, such as w2: a trial that loses it starts" in said
     assert "hpq manifests" not in said
     fields = {"state": "idle", "store": "no", "pod": "hpq-worker-1"}
     who = Presence(name="w3", host="h", worker_class="default", fields=fields)
-    store.present(who, idle=True, lifetime_ms=60_000)
+    store.present(who, idle=True, lifetime_ms=600_000)
     said = " ".join(hpq("doctor").stdout.split())
     assert "2 workers of 3 without" in said and "`hpq manifests … --with store`, or a URL" in said
 

@@ -17,7 +17,7 @@ LEASE = 30_000
 @pytest.fixture
 def present(store, who):
     """The worker has said that it is there."""
-    store.present(who, idle=True, lifetime_ms=LEASE)
+    store.present(who, idle=True, lifetime_ms=600_000)
     return who
 
 
@@ -33,7 +33,7 @@ def test_a_drained_worker_gets_nothing_counts_as_no_idle_one_and_can_be_let_agai
     assert store.drain(present.name) == "" and redis.zcard(idle) == 0
     sweep_of(1)
     assert claim(store, present, heard=heard) is None and heard == ["drained"]
-    store.present(present, idle=True, lifetime_ms=LEASE)
+    store.present(present, idle=True, lifetime_ms=600_000)
     assert redis.zcard(idle) == 0 and view.workers()[0].state == "drained"
     assert store.drain(present.name, undo=True) == ""
     assert claim(store, present) is not None and view.workers()[0].state == "busy"
@@ -44,7 +44,7 @@ def test_a_drain_answers_the_trial_that_runs_whatever_the_worker_says_of_itself(
 ) -> None:
     sweep_of(2)
     got = claim(store, present)
-    store.present(present, idle=True, lifetime_ms=LEASE)  # written before it had the answer
+    store.present(present, idle=True, lifetime_ms=600_000)  # written before it had the answer
     assert store.drain(present.name) == store.drain(present.name) == str(got.trial)
     assert claim(store, present) == got  # a reply that was lost is still answered
     assert claim(store, present, "other") is None
@@ -73,7 +73,7 @@ def test_a_drain_with_a_timeout_says_what_still_runs_and_how_to_go_on(
     pod = replace(who, fields={"pod": "hpq-worker-7f-abc"})
     sweep_of(1)
     got = claim(store, pod)
-    store.present(pod, idle=False, lifetime_ms=LEASE)
+    store.present(pod, idle=False, lifetime_ms=600_000)
     env = {"KUBECONFIG": str(tmp_path / "kubeconfig")}  # nobody is asked while all are at work
     done = hpq("drain", "hpq-worker", "--timeout", "0.5", **env)
     assert done.returncode == 5, done.stderr

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from itertools import count
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -19,10 +18,9 @@ from hpq.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialId, T
 from hpq.view import View
 from producer.auditing import hold_audit
 from producer.sweepfile.early import read
+from tests.constants import DATA
 
-ORACLE = json.loads(
-    (Path(__file__).parents[1] / "data" / "oracle" / "hyperband.json").read_text("utf-8")
-)
+ORACLE = json.loads((DATA / "oracle" / "hyperband.json").read_text("utf-8"))
 STRIDE = 5  # of the cases: some of each kind
 LEASE, SID = 30_000, "demo-00000"
 OK, PRUNE = Verdict.OK, Verdict.PRUNE

@@ -8,13 +8,14 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from redis import Redis
 
+from tests.constants import ROOT
+
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
-DIGITS = Path(__file__).parents[2] / "configs/digits.yaml"
+DIGITS = ROOT / "configs/digits.yaml"
 
 
 class _Old(socketserver.StreamRequestHandler):
@@ -88,11 +89,11 @@ def test_a_redis_cluster_is_refused(hpq: Hpq) -> None:
 
 @pytest.mark.parametrize("kind", [_Old, _Older, _Cluster], ids=["6.0", "5", "cluster"])
 def test_workers_on_a_server_that_no_waiting_mends_end_with_one_line(
-    hpq: Hpq, kind: type[_Old]
+    hpq_process: Hpq, kind: type[_Old]
 ) -> None:
     """F16, R19: `hpq worker` with two workers on such servers."""
     with speaking(kind) as url:
-        answer = hpq("worker", "--workers", "2", HPQ_REDIS_URL=url)
+        answer = hpq_process("worker", "--workers", "2", HPQ_REDIS_URL=url)
     lines = answer.stderr.splitlines()
     assert (answer.returncode, len(lines)) == (3, 1), answer.stderr
     assert "hpq needs 6.2 or newer" in lines[0] or "use a single server" in lines[0]

@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError as NoServer
 from hpq.room import room_of
 from producer.look.takers import why_full
 from producer.server.start import answers
-from tests.conftest import find_server
+from tests.server import find_server
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 SWEEP = "program: train.py\nmethod: grid\nparameters: {a: {values: [1, 2, 3]}}\n"

@@ -26,24 +26,24 @@ contexts:
     ],
 )
 def test_a_kubeconfig_that_cannot_be_used_is_told_in_a_line(
-    hpq, tmp_path: Path, words: list[str], text: str, code: int, line: str
+    hpq_process, tmp_path: Path, words: list[str], text: str, code: int, line: str
 ) -> None:
     (tmp_path / "kubeconfig").write_text(text)
-    done = hpq(*words, KUBECONFIG=str(tmp_path / "kubeconfig"), HPQ_REDIS_URL="")
+    done = hpq_process(*words, KUBECONFIG=str(tmp_path / "kubeconfig"), HPQ_REDIS_URL="")
     assert line in done.stderr and done.stderr.count("\n") == 1, done.stderr
     assert done.returncode == code
 
 
-def test_a_context_that_is_named_needs_no_current_one(hpq, tmp_path: Path) -> None:
+def test_a_context_that_is_named_needs_no_current_one(hpq_process, tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").write_text(_CONTEXTS)
     own = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "HPQ_REDIS_URL": ""}
-    done = hpq("scale", 1, "--context", "op", **own)
+    done = hpq_process("scale", 1, "--context", "op", **own)
     assert done.returncode == 3 and "cluster of context op, https://127.0.0.1:1" in done.stderr
 
 
 @pytest.mark.parametrize("words", [["watch", "--once"], ["wait", "--timeout", "0"]])
 def test_a_sweep_that_waits_here_beside_a_kubeconfig_may_have_been_meant_for_a_cluster(
-    hpq, tmp_path: Path, words: list[str]
+    hpq_process, tmp_path: Path, words: list[str]
 ) -> None:
     (tmp_path / "kubeconfig").write_text("")
     (tmp_path / "sweep.yaml").write_text(
@@ -51,11 +51,11 @@ def test_a_sweep_that_waits_here_beside_a_kubeconfig_may_have_been_meant_for_a_c
         "parameters: {epochs: {value: 1}}\n"
     )
     private = {"HPQ_REDIS_URL": "", "COLUMNS": "300"}
-    assert hpq("enqueue", "sweep.yaml", **private).returncode == 0
+    assert hpq_process("enqueue", "sweep.yaml", **private).returncode == 0
     apart = "start one: hpq worker (this is the private Redis of this machine; a cluster's: hpq"
-    beside = hpq(*words, KUBECONFIG=str(tmp_path / "kubeconfig"), **private)
+    beside = hpq_process(*words, KUBECONFIG=str(tmp_path / "kubeconfig"), **private)
     assert apart in beside.stdout + beside.stderr
-    alone = hpq(*words, KUBECONFIG=str(tmp_path / "none"), **private)
+    alone = hpq_process(*words, KUBECONFIG=str(tmp_path / "none"), **private)
     assert "private Redis" not in alone.stdout + alone.stderr
 
 

@@ -28,11 +28,10 @@ from hpq.store import Store
 from hpq.sweep import Goal, Launch, Metric, Sweep
 from hpq.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.view import View
+from tests.constants import DEADLINE_S, ROOT
 
-ROOT = Path(__file__).parents[2]
 LEASE_MS = 30_000
 ESCAPES = "\x1b[31mred\x1b[0m =cmd() [bold]x[/bold]"
-DEADLINE_S = 30.0
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
@@ -226,13 +225,15 @@ def test_a_table_in_a_pipe_is_cut_only_where_columns_says_so(
     assert len(cut) == 2 and max(map(len, cut)) <= 30
 
 
-def test_summary_ranks_draws_bars_and_groups_failures(hpq: Hpq, done: Sweep) -> None:
+def test_summary_ranks_draws_bars_and_groups_failures(
+    hpq: Hpq, hpq_process: Hpq, done: Sweep
+) -> None:
     lines = hpq("summary").stdout.splitlines()
     ranked = [line for line in lines if "█" in line]
     assert [line.split()[1] for line in ranked] == ["2", "1"]
     assert ranked[0].count("█") > ranked[1].count("█")
     assert any(line.startswith("1 user_error  demo-00000/3: red") for line in lines)
-    plain = hpq("summary", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    plain = hpq_process("summary", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert plain.stdout.isascii() and "####" in plain.stdout
 
 
@@ -240,7 +241,7 @@ def test_workers_lists_who_is_alive(hpq: Hpq, store: Store) -> None:
     assert "hpq worker" in hpq("workers").stderr
     fields = {"state": "idle", "device": f"GPU {ESCAPES}", "takes": wire.dumps(["digits"])}
     there = Presence(name="w9", host="h", worker_class="default", fields=fields)
-    store.present(there, idle=True, lifetime_ms=90_000)
+    store.present(there, idle=True, lifetime_ms=600_000)
     answer = hpq("workers")
     assert "w9" in answer.stdout and inert(answer.stdout)
     (record,) = json.loads(hpq("workers", "--json").stdout)
@@ -611,7 +612,7 @@ def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
     for name in ("w1", "w2"):
         fields = {"state": "idle", "refuses": wire.dumps(refuses)}
         there = Presence(name=name, host="h", worker_class="default", fields=fields)
-        store.present(there, idle=True, lifetime_ms=90_000)
+        store.present(there, idle=True, lifetime_ms=600_000)
     assert hpq("workers").stderr == "2 workers leave wanted-00000: data set missing\n"
 
 
@@ -619,7 +620,7 @@ def test_a_worker_that_misses_beats_is_silent(
     hpq: Hpq, store: Store, redis: Redis, view: View
 ) -> None:
     there = Presence(name="w1", host="h", worker_class="default", fields={"state": "busy"})
-    store.present(there, idle=False, lifetime_ms=90_000)
+    store.present(there, idle=False, lifetime_ms=600_000)
     assert [w.state for w in view.workers()] == ["busy"]
     redis.zincrby("hpq:workers", -20_000, "w1")
     assert [w.state for w in view.workers()] == ["silent"]

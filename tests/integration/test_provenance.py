@@ -181,7 +181,7 @@ def test_a_script_for_wandb_runs_by_hand_with_the_stand_in_and_the_set(hpq, repo
 def _worker(store: Store, name: str, digest: str) -> Presence:
     who = Presence(name=name, host="h", worker_class="default", fields={"ran_on": digest})
     store.keep_provenance(digest, f'{{"host":"{name}"}}')
-    store.present(who, idle=True, lifetime_ms=60_000)
+    store.present(who, idle=True, lifetime_ms=600_000)
     return who
 
 

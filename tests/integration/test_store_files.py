@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from redis import Redis
 
-from hpq.doomed import DoomedFiles
-from hpq.files import folder_of, open_files
-from hpq.keys import Keys
-from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
+from hpq.outcome import Committed, Outcome, Presence, Reason, Verdict
 from hpq.store import Store
 from hpq.sweep import Keep
-from hpq.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, Point, TrialState
+from hpq.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, TrialState
+from tests.store_calls import LEASE, Shelf, beat, end, take
 
-LEASE = 30_000
 HERE = Checkpoint(store="abcd", path="hpq/s/1/1/checkpoint-1", step=2, counts={"acc": 2})
-
-
-def take(store: Store, who: Presence, nonce: str) -> Claim:
-    claim = store.claim(who, nonce=nonce, lease_ms=LEASE)
-    assert claim is not None
-    return claim
-
-
-def points(*steps: int) -> tuple[Point, ...]:
-    return tuple(Point(step=step, name="acc", value=float(step)) for step in steps)
-
-
-def beat(store: Store, who: Presence, claim: Claim, seq: int, *steps: int, **more) -> Verdict:
-    batch = Batch(seq=seq, step=max(steps, default=0), points=points(*steps), **more)
-    return store.beat(claim, who, batch, lease_ms=LEASE)
-
-
-def end(store: Store, claim: Claim, value: float, **more) -> Committed:
-    outcome = Outcome(state=TrialState.FINISHED, objective=value, step=1, **more)
-    return store.commit(claim, outcome, 0)
 
 
 def steps(view, claim: Claim) -> list[int]:
@@ -231,32 +205,6 @@ def test_keep_lets_the_files_of_the_others_go_at_once(store, view, sweep_of, who
     assert having() == [3, 4]
     end(store, take(store, who, "again"), 0.95, artifacts=left)
     assert having() == [2]  # now the best and the last
-
-
-class Shelf:
-    """A store of files and what it may lose."""
-
-    def __init__(self, folder: Path, redis: Redis, keys: Keys) -> None:
-        self.files = open_files(str(folder))
-        self.doomed = DoomedFiles(redis, keys)
-        self.redis, self.stream = redis, keys.doomed(self.files.id)
-
-    def put(self, claim: Claim, what: str) -> Checkpoint:
-        """Some files of an attempt, and a pointer to them."""
-        path = f"{folder_of('hpq', claim.trial, claim.token)}/{what}"
-        with self.files.write(f"{path}/file") as file:
-            file.write(b"x")
-        return Checkpoint(store=self.files.id, path=path, step=1)
-
-    def artifacts(self, claim: Claim) -> Artifacts:
-        path = self.put(claim, "artifacts").path
-        return Artifacts(store=self.files.id, path=path, files={"file": 1})
-
-    def left(self) -> list[str]:
-        """What is in the store once it has lost what it may."""
-        for _ in range(2):
-            self.doomed.work_off(self.files)
-        return [name.removesuffix("/file") for name in self.files.names("hpq")]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from hpq.outcome import Batch, Outcome, Presence, Verdict
 from hpq.sweep import Keep, Sweep
 from hpq.trial import Artifacts, Checkpoint, Claim, TrialId, TrialState
 from producer.auditing import hold_audit
-from tests.integration.test_store_machine import LEASE, SID, Machine
+from tests.store_machine import LEASE, SID, Machine
 
 ALIVE = (Verdict.OK, Verdict.STOP, Verdict.PRUNE)
 
@@ -153,7 +153,6 @@ class GuardedMachine(FilesMachine):
         assert self.redis.llen(self.keys.demand("default")) == running + max(0, room)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", [FilesMachine, GuardedMachine])
 def test_no_order_of_calls_loses_a_file_that_is_pointed_to(
     redis_url: str, kind: type[FilesMachine]

@@ -27,6 +27,7 @@ from producer.archive.restore import restore
 from producer.archive.write import write
 from producer.auditing import hold_audit
 from producer.session import Session
+from tests.constants import DEADLINE_S
 from worker import suggesters
 
 LEASE = 30_000
@@ -303,7 +304,7 @@ def test_what_fails_to_make_sets_again_and_again_is_said_and_tried_more_rarely(
     sweep = late(3)  # its search is none that anybody can read
     makers = suggesters.Suggesters({**os.environ, **environ}, "w1", lambda _: lead_of())
     try:
-        reason, deadline = None, time.monotonic() + 60.0
+        reason, deadline = None, time.monotonic() + DEADLINE_S
         while reason is None:
             assert time.monotonic() < deadline
             reason = makers.feed(sweep)

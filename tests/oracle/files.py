@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parents[1] / "data" / "oracle"
+from tests.constants import DATA, ROOT
+
+FOLDER = DATA / "oracle"
 
 
 def read(name: str) -> dict[str, Any]:
@@ -27,4 +28,4 @@ def write(name: str, answers: dict[str, Any]) -> str:
             lines.append(f"{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}")
     path = FOLDER / f"{name}.json"
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
-    return f"{path.relative_to(FOLDER.parents[2])}: {path.stat().st_size:,} bytes"
+    return f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes"

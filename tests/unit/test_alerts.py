@@ -14,6 +14,7 @@ import yaml
 
 from hpq.pulse import COUNTED
 from producer.manifests import folder
+from tests.constants import DATA
 from worker.health import Health, Slot
 from worker.vitals import Vital
 
@@ -101,5 +102,5 @@ def test_promtool_takes_the_alerts_and_each_fires_when_it_should(tmp_path: Path)
     write(rules())
     promtool("check", "rules", "rules.yaml")
     write([{n: v for n, v in rule.items() if n != "annotations"} for rule in rules()])
-    shutil.copy(Path(__file__).parents[1] / "data" / "alerts.yaml", tmp_path / "alerts.yaml")
+    shutil.copy(DATA / "alerts.yaml", tmp_path / "alerts.yaml")
     promtool("test", "rules", "alerts.yaml")

@@ -17,11 +17,11 @@ import pytest
 
 from hpq.hyperparams import SHIPPED
 from hpq.trial import Json
+from tests.constants import ROOT
 from worker.trainers import by_hand
 from worker.trainers.by_hand import pair
 from worker.trainers.context import TrialContext
 
-ROOT = Path(__file__).resolve().parents[2]
 CODE = """
 import os, signal, time
 

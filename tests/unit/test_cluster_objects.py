@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +16,9 @@ from producer.look.frame import Scene, frame
 from producer.look.pods import troubled, why_nobody
 from producer.look.style import Look, paint
 from producer.look.text import width
+from tests.constants import DATA
 
-SEEN: dict[str, Any] = json.loads(
-    (Path(__file__).parents[1] / "data" / "kube" / "objects.json").read_text("utf-8")
-)
+SEEN: dict[str, Any] = json.loads((DATA / "kube" / "objects.json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import pytest
 
+from tests.constants import DEADLINE_S
 from worker import endpoint
 from worker.endpoint import Endpoint
 from worker.health import Health, Slot
 from worker.vitals import Vital
 
 Serve = Callable[..., int]
-DEADLINE_S = 30.0
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from hpq.audit import NO_STEPS, STEPS
 from hpq.keys import Keys
 from hpq.scripts import PRELUDE, SHARED, source
 from hpq.trial import TrialId
+from tests.constants import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("hpq", "producer", "worker")
 MODULES = sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
 PARTS = {*PRELUDE, *chain(*SHARED.values())}  # of scripts, no scripts themselves
@@ -27,8 +28,13 @@ def name_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
 def imports(path: Path, *, top_only: bool = False) -> Iterator[tuple[str, ast.stmt]]:
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = tree_of(path)
     nodes = tree.body if top_only else ast.walk(tree)
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -44,41 +50,39 @@ def top_levels(path: Path) -> set[str]:
     return {name.split(".")[0] for name, _ in imports(path)}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_producer_and_worker_meet_only_in_hpq(path: Path) -> None:
-    package = path.relative_to(ROOT).parts[0]
+def test_producer_and_worker_meet_only_in_hpq() -> None:
     allowed = {"hpq": {"hpq"}, "producer": {"hpq", "producer"}, "worker": {"hpq", "worker"}}
-    assert top_levels(path) & set(PACKAGES) <= allowed[package]
+    for path in MODULES:
+        package = path.relative_to(ROOT).parts[0]
+        assert top_levels(path) & set(PACKAGES) <= allowed[package], path
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_heavy_libraries_stay_in_their_rooms(path: Path) -> None:
+def test_heavy_libraries_stay_in_their_rooms() -> None:
     """R10, R16, R22: every module's imports: torch in trainers only, rq in two files only."""
-    where = str(path.relative_to(ROOT))
-    used = top_levels(path)
-    if not where.startswith("worker/trainers/"):
-        assert not used & {"torch", "torchvision", "sklearn", "numpy", "PIL"}
-    if where not in ("hpq/tickets.py", "worker/supervisor.py"):
-        assert "rq" not in used
-    if where != "producer/cluster/api.py":
-        assert not used & {"kubernetes", "urllib3", "websocket"}
-    if not where.startswith("worker/suggest/"):
-        assert "optuna" not in used
+    for path in MODULES:
+        where = str(path.relative_to(ROOT))
+        used = top_levels(path)
+        if not where.startswith("worker/trainers/"):
+            assert not used & {"torch", "torchvision", "sklearn", "numpy", "PIL"}, where
+        if where not in ("hpq/tickets.py", "worker/supervisor.py"):
+            assert "rq" not in used, where
+        if where != "producer/cluster/api.py":
+            assert not used & {"kubernetes", "urllib3", "websocket"}, where
+        if not where.startswith("worker/suggest/"):
+            assert "optuna" not in used, where
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_no_file_and_no_function_outgrows_a_reader(path: Path) -> None:
-    text = path.read_text("utf-8")
-    assert len(text.splitlines()) <= 400, "split it by idea"
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef):
-            assert (node.end_lineno or 0) - node.lineno < 70, f"{node.name} does not fit a screen"
+def test_no_file_and_no_function_outgrows_a_reader() -> None:
+    for path in MODULES:
+        assert len(path.read_text("utf-8").splitlines()) <= 400, f"split {path} by idea"
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.FunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno
+                assert lines < 70, f"{node.name} of {path} does not fit a screen"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_every_module_says_what_it_is_for(path: Path) -> None:
-    tree = ast.parse(path.read_text("utf-8"))
-    assert ast.get_docstring(tree), "open it with what lives here"
+def test_every_module_says_what_it_is_for() -> None:
+    assert [path for path in MODULES if not ast.get_docstring(tree_of(path))] == []
 
 
 def test_no_module_imports_itself_through_others() -> None:
@@ -160,14 +164,16 @@ def test_no_key_is_spelt_outside_keys() -> None:
             assert not spelt.search(path.read_text("utf-8")), path
 
 
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").glob("*.md")]
+)
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
-def test_every_link_to_a_file_leads_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
-        if not target.startswith(("http:", "https:")):
-            assert (path.parent / target).exists(), target
+def test_every_link_to_a_file_leads_somewhere() -> None:
+    for path in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
+            if not target.startswith(("http:", "https:")):
+                assert (path.parent / target).exists(), f"{path} links to {target}"
 
 
 def test_the_readme_is_short_and_names_only_commands_that_exist() -> None:
@@ -187,15 +193,15 @@ CALLS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_no_shell_no_pickle_and_no_eval(path: Path) -> None:
-    if path != ROOT / "worker/trainers/formats.py":  # its unpickler knows numpy's arrays only
-        assert not top_levels(path) & NEVER
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            assert called not in CALLS | {"eval", "exec"}, f"{called}, line {node.lineno}"
-            said = {k.arg: ast.unparse(k.value) for k in node.keywords}
-            assert said.get("shell", "False") == "False", f"a shell, line {node.lineno}"
-            if called == "torch.load":
-                assert said.get("weights_only") == "True", f"line {node.lineno}"
+def test_no_shell_no_pickle_and_no_eval() -> None:
+    for path in MODULES:
+        if path != ROOT / "worker/trainers/formats.py":  # its unpickler knows numpy's arrays only
+            assert not top_levels(path) & NEVER, path
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call):
+                called, where = ast.unparse(node.func), f"{path}, line {node.lineno}"
+                assert called not in CALLS | {"eval", "exec"}, where
+                said = {k.arg: ast.unparse(k.value) for k in node.keywords}
+                assert said.get("shell", "False") == "False", f"a shell, {where}"
+                if called == "torch.load":
+                    assert said.get("weights_only") == "True", where

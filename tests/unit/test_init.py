@@ -17,8 +17,7 @@ from producer.scaffold.read import read
 from producer.scaffold.write import sweep_file
 from producer.sweepfile.load import load
 from producer.sweepfile.spec import SweepSpec
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.constants import DEADLINE_S, ROOT
 
 ARGPARSE = """
     import argparse
@@ -257,7 +256,7 @@ def hpq(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "producer", *words], cwd=folder, capture_output=True, text=True,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
-        stdin=subprocess.DEVNULL, timeout=50, check=False,
+        stdin=subprocess.DEVNULL, timeout=DEADLINE_S, check=False,
     )  # fmt: skip
 
 

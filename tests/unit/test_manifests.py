@@ -20,6 +20,7 @@ from producer.commands.manifests import app
 from producer.manifest_parts import Part, WorkerClass, parse
 from producer.manifests import Wanted, check, class_of, components, folder, overlay, render
 from producer.secrets_yaml import secret_objects, tls_secret
+from tests.constants import ROOT
 
 Yaml = dict[str, Any]
 NEEDS_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
@@ -189,7 +190,7 @@ def test_every_manifest_is_yaml_with_no_password_and_no_option_commented_out() -
 
 
 def test_every_component_has_its_line_in_the_page_about_kubernetes() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "kubernetes.md").read_text("utf-8")
+    page = (ROOT / "docs" / "kubernetes.md").read_text("utf-8")
     assert set(re.findall(r"^\| `([a-z-]+)[^`]*` \|", page, re.MULTILINE)) == set(components())
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from hpq.errors import SweepFileError
 from producer.sweepfile.load import load
+from tests.constants import ROOT
 from tests.oracle.files import read
 
 Config = dict[str, Any]
@@ -100,5 +101,5 @@ def test_the_same_files_are_taken_and_refused_but_for_what_is_listed(tmp_path: P
 
 @pytest.mark.parametrize("name", ["configs", "grids", "hyperband", "samples"])
 def test_all_answers_are_of_one_version(name: str) -> None:
-    wanted = (Path(__file__).parents[1] / "oracle" / "requirements.txt").read_text()
+    wanted = (ROOT / "tests" / "oracle" / "requirements.txt").read_text()
     assert f"sweeps=={read(name)['sweeps']}\n" in wanted

@@ -10,8 +10,8 @@ import pytest
 
 from producer.look.planned import rest_words
 from producer.sweepfile.load import load
+from tests.constants import DEADLINE_S, ROOT
 
-ROOT = Path(__file__).parents[2]
 BAYES = """
 program: train.py
 method: bayes
@@ -45,7 +45,7 @@ def test_plan_prints_short_numbers_and_nested_names_with_dots(tmp_path: Path) ->
     done = subprocess.run(
         [sys.executable, "-m", "producer", "plan", "sweep.yaml", "--count", "7"], cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, text=True,
-        stdin=subprocess.DEVNULL, capture_output=True, timeout=50, check=True,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE_S, check=True,
     )  # fmt: skip
     *_, first, end = (line for line in done.stdout.splitlines() if line.startswith("   "))
     assert end == "   ... 2 more drawn at random (--first 7)"

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.constants import DEADLINE_S
 from worker.child import Child, RunnerKey
 from worker.messages import Run
-
-DEADLINE_S = 30.0
 
 MINE = """
     import os, sys, threading

@@ -6,7 +6,6 @@ Pods and Deployments are as an API server wrote them (tests/data/kube); what it 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +15,9 @@ from producer.cluster.leaving import let_go, let_stay
 from producer.cluster.objects import COST
 from producer.cluster.pods import look
 from producer.cluster.scaling import Scaling, standing
+from tests.constants import DATA
 
-SEEN: dict[str, Any] = json.loads(
-    (Path(__file__).parents[1] / "data" / "kube" / "objects.json").read_text("utf-8")
-)
+SEEN: dict[str, Any] = json.loads((DATA / "kube" / "objects.json").read_text("utf-8"))
 
 
 def pod(name: str, queue: str = "default", *, ready: bool = True, **more: Any) -> dict[str, Any]:

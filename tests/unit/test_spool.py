@@ -236,3 +236,27 @@ def test_what_redis_does_not_know_is_asked_for_at_the_start_and_then_now_and_the
     assert len(asked) == 9
     Spool(tmp_path, "hpq").flush(store)
     assert len(asked) == 12
+
+
+def test_a_result_on_disk_is_left_to_its_worker_while_that_lives(
+    tmp_path: Path, store: Store, view: View, sweep_of, take
+) -> None:
+    sweep_of(1)
+    mine, others = Spool(tmp_path, "hpq"), Spool(tmp_path, "hpq")
+    mine.put(claim := take(), Outcome(state=TrialState.FINISHED), 0)
+    assert others.flush(store) == 0 and view.trial(claim.trial).state is TrialState.RUNNING
+    mine.close()
+    assert others.flush(store) == 1 and view.trial(claim.trial).state is TrialState.FINISHED
+
+
+def test_a_spooled_result_that_redis_does_not_know_stays_on_disk(
+    tmp_path, store, sweep_of, take, redis
+) -> None:
+    sweep_of(1)
+    spool = Spool(tmp_path, "hpq")
+    spool.put(take(), Outcome(state=TrialState.FINISHED), 0)
+    spool.close()
+    redis.flushall()
+    for _ in range(2):
+        assert spool.flush(store) == 0
+        assert [p.suffix for p in tmp_path.rglob("*.*")] == [".unknown"]

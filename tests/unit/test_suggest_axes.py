@@ -16,7 +16,7 @@ from optuna.study import create_study
 from hpq.identity import canonical
 from hpq.search.continuous import Uniform
 from hpq.search.distributions import Distribution, IntUniform
-from tests.unit.every_distribution import SPACE
+from tests.spaces import SPACE
 from worker.suggest.axes import axis_of
 
 LEAVES = {".".join(path): leaf for path, leaf in SPACE.leaves}

@@ -14,7 +14,7 @@ from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.distributions import Categorical, IntUniform
 from hpq.search.record import Sampler, Search, missing, unaided
 from hpq.search.space import Space
-from tests.unit.every_distribution import SPACE
+from tests.spaces import SPACE
 from worker.suggest.chooser import Chooser
 
 PLAIN = Space.of({("x",): Uniform(low=-5.0, high=10.0), ("y",): LogUniform(low=1e-4, high=1.0)})

@@ -9,7 +9,7 @@ import pytest
 from hpq.search.record import Impute, Search
 from hpq.snapshot import Event
 from hpq.sweep import Take
-from tests.unit.every_distribution import SPACE
+from tests.spaces import SPACE
 from worker.suggest.results import Results
 
 BOTH = {"objective": "3.0", "best": "1.0"}

@@ -16,7 +16,7 @@ from hpq.search.conditions import MISSING, find
 from hpq.search.record import Search
 from hpq.wire_search import decode_search, encode_search
 from producer.sweepfile.load import load
-from producer.sweepfile.spec import SweepSpec, count, rows, sets
+from producer.sweepfile.spec import SweepSpec, sets
 
 OPTIMISERS = """
 program: t.py
@@ -57,7 +57,7 @@ def test_a_parameter_exists_only_under_its_condition(tmp_path: Path) -> None:
         '{"lr": 0.01, "momentum": 0.9, "nesterov": true, "optimizer": "sgd"}',
         '{"lr": 0.01, "momentum": 0.9, "nesterov": false, "optimizer": "sgd"}',
     ]
-    assert count(spec) == 8
+    assert spec.trials == 8
     assert spec.varying == ("optimizer", "momentum", "nesterov", "lr")
 
 
@@ -99,7 +99,7 @@ def test_a_wide_space_of_conditions_is_counted_without_being_made(tmp_path: Path
         + "when:\n"
         + "".join(f"  {n}: {{which: {'abc'[i % 3]}}}\n" for i, n in enumerate(names)),
     )
-    assert count(spec) == 3 * 5**3 == len(list(sets(spec)))
+    assert spec.trials == 3 * 5**3 == len(list(sets(spec)))
 
 
 def test_excluded_sets_are_left_out_and_the_order_stays(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ exclude:
         if not (a == 2 and b in (1, 3)) and not (a == 1 and b == 2)
     ]
     assert list(sets(spec)) == wanted
-    assert count(spec) == len(wanted)
+    assert spec.trials == len(wanted)
     shuffled = spec_of(tmp_path, f"{text}order: shuffle\n")
     assert sorted(map(str, sets(shuffled))) == sorted(map(str, wanted))
     assert list(sets(shuffled)) != wanted
@@ -137,7 +137,7 @@ exclude: [{opt: sgd, lr: {min: 0.5}}]
 """
     spec = spec_of(tmp_path, text)
     drawn = list(islice(sets(spec), 200))
-    assert count(spec) is None
+    assert spec.trials is None
     assert all(s["opt"] == "adam" or s["lr"] < 0.5 for s in drawn)  # type: ignore[operator]
     assert {s["opt"] for s in drawn} == {"sgd", "adam"}
 
@@ -156,7 +156,7 @@ def test_random_over_a_finite_space_draws_each_value_once_and_ends(
 ) -> None:
     entry, number = FINITE[case]
     spec = spec_of(tmp_path, f"program: t.py\nmethod: random\nparameters: {{p: {entry}}}\n")
-    assert count(spec) == number == len({identity(params) for params in sets(spec)})
+    assert spec.trials == number == len({identity(params) for params in sets(spec)})
 
 
 def test_points_come_first_and_are_not_run_twice(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ points:
         {"a": 2, "b": "y", "c": 7, "in": {"d": 4}},
         {"a": 1, "b": "y", "c": 7, "in": {"d": 3}},
     ]
-    assert len(found) == count(spec) == 8 == len({identity(s) for s in found})
+    assert len(found) == spec.trials == 8 == len({identity(s) for s in found})
 
 
 def test_a_point_of_a_continuous_space_counts_towards_run_cap(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_a_space_has_as_many_sets_as_are_counted(tmp_path: Path, seed: int) -> N
         assert "leaves no set" in str(error)
         return
     found = list(sets(spec))
-    assert len(found) == count(spec) == len({identity(params) for params in found})
+    assert len(found) == spec.trials == len({identity(params) for params in found})
     drawn = spec_of(tmp_path, json.dumps({**file, "method": "random"}))
     assert {identity(p) for p in sets(drawn)} == {identity(p) for p in found}
 
@@ -351,7 +351,7 @@ def test_a_list_of_sets_takes_none_of_them(tmp_path: Path, key: str) -> None:
 def test_an_open_ended_set_follows_from_seed_and_place_alone(tmp_path: Path) -> None:
     text = "program: t.py\nmethod: random\nparameters: {lr: {min: 0.0, max: 1.0}}\nseed: 5\n"
     spec: Any = spec_of(tmp_path, text)
-    assert count(spec) is None
+    assert spec.trials is None
     assert list(islice(sets(spec), 50))[20:] == list(islice(sets(spec), 20, 50))
 
 
@@ -381,10 +381,10 @@ def test_replicates_that_cannot_be_are_an_error(tmp_path: Path, case: str) -> No
 def test_run_cap_counts_trials_and_leaves_no_set_with_fewer_replicates(tmp_path: Path) -> None:
     text = "program: t.py\nmethod: grid\nparameters: {a: {min: 1, max: 9}}\n"
     spec = spec_of(tmp_path, f"{text}run_cap: 11\nreplicates: 3\n")
-    assert count(spec) == 9
+    assert spec.trials == 9
     assert [params["a"] for params in sets(spec)] == [1, 2, 3]
     assert any("11 trials hold no whole number of sets" in line for line in spec.warnings)
-    marks = {identity(params, i) for params, i in rows(sets(spec), 3)}
+    marks = {identity(params, i) for params, i in ((s, i) for s in sets(spec) for i in range(3))}
     assert len(marks) == 9
 
 

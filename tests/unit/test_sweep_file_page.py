@@ -16,8 +16,9 @@ from producer.sweepfile import rules, schema, yaml_reader
 from producer.sweepfile.load import load
 from producer.sweepfile.publish import json_schema
 from producer.sweepfile.spec import sets
+from tests.constants import ROOT
 
-PAGE = (Path(__file__).parents[2] / "docs" / "sweep-file.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "sweep-file.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```yaml( refused)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 # What an example leaves out.
 REST = {

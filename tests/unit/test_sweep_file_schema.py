@@ -15,9 +15,9 @@ from producer.commands.schema import app
 from producer.sweepfile import meanings, schema, yaml_reader
 from producer.sweepfile.load import load
 from producer.sweepfile.publish import json_schema
+from tests.constants import ROOT
 from tests.oracle.files import read
 
-ROOT = Path(__file__).parents[2]
 VALIDATOR = Draft202012Validator(json_schema())
 BASE = "program: t.py\nmethod: random\nparameters: {a: {value: 1}, b: {values: [1, 2]}}\n"
 # What only a whole file shows, or a rule that JSON Schema has no word for.

@@ -15,9 +15,9 @@ from hpq.errors import SweepFileError
 from hpq.identity import digest, identity
 from hpq.sweep import Goal, Metric, Take
 from producer.sweepfile.load import load
-from producer.sweepfile.spec import SweepSpec, count, identified, is_late, sets
+from producer.sweepfile.spec import SweepSpec, identified, sets
+from tests.constants import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 WANDB = """\
 program: train/trainer.py
 method: bayes
@@ -67,8 +67,8 @@ def test_a_wandb_file_works_as_it_is(tmp_path: Path) -> None:
     assert spec.command == ("${env}", "${interpreter}", "${program}", "${args}")
     assert spec.metric == Metric(name="val_loss", goal=Goal.MINIMIZE)
     assert spec.varying == ("learning_rate", "optimizer")
-    assert count(spec) is None
-    assert is_late(spec) and not spec.warnings
+    assert spec.trials is None
+    assert spec.is_late and not spec.warnings
     begin = list(sets(spec))
     assert len(begin) == 10  # what it begins with; the others follow from results
     for params in begin:
@@ -79,7 +79,7 @@ def test_a_wandb_file_works_as_it_is(tmp_path: Path) -> None:
 
 def test_a_count_ends_an_open_sweep(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, WANDB, count=8)
-    assert count(spec) == len(list(sets(spec))) == 8
+    assert spec.trials == len(list(sets(spec))) == 8
     assert list(sets(spec)) == list(islice(sets(spec_of(tmp_path, WANDB)), 8))
 
 
@@ -88,14 +88,14 @@ def test_the_articles_list_is_run_by_its_trainer_in_its_order(tmp_path: Path) ->
     assert spec.trainer == "cifar10"
     assert spec.metric == Metric(name="test/acc", goal=Goal.MAXIMIZE)
     assert [params["batch_size"] for params in sets(spec)] == [128, 512]
-    assert count(spec) == 2
+    assert spec.trials == 2
     assert spec.varying == ("batch_size",)
     assert spec.method == "list"
 
 
 def test_a_list_is_run_by_whatever_the_flags_say(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, ARTICLE, trainer="my.code:train", count=1)
-    assert (spec.trainer, count(spec), len(list(sets(spec)))) == ("my.code:train", 1, 1)
+    assert (spec.trainer, spec.trials, len(list(sets(spec)))) == ("my.code:train", 1, 1)
     spec = spec_of(tmp_path, ARTICLE, overrides={"program": "t.py", "max_parallel": "3"})
     assert (spec.trainer, spec.program, spec.max_parallel) == ("", "t.py", 3)
 
@@ -103,7 +103,7 @@ def test_a_list_is_run_by_whatever_the_flags_say(tmp_path: Path) -> None:
 def test_a_set_that_is_listed_twice_is_run_once(tmp_path: Path) -> None:
     text = "- hyperparam_set: {epochs: 3}\n- hyperparam_set: {epochs: 3.0}\n"
     spec = spec_of(tmp_path, text)
-    assert count(spec) == 1
+    assert spec.trials == 1
     assert spec.warnings == (f"{tmp_path}/my sweep.yaml:2:3: [1]: the same set as [0]; run once",)
 
 
@@ -112,7 +112,7 @@ def test_a_grid_of_a_shipped_trainer_takes_its_metric(tmp_path: Path) -> None:
     assert [(s["batch_norm"], s["max_learning_rate"]) for s in sets(spec)] == [
         ("on", 0.4), ("on", 0.04), ("off", 0.4), ("off", 0.04),
     ]  # fmt: skip
-    assert count(spec) == 4
+    assert spec.trials == 4
     assert spec.metric == Metric(name="test/acc", goal=Goal.MAXIMIZE)
     assert spec.varying == ("max_learning_rate", "batch_norm")
     assert (spec.name, spec.queue, spec.seed, spec.command) == ("my sweep", "default", 0, ())
@@ -185,7 +185,7 @@ parameters: {a: {min: 1, max: 9}}
         source=spec.source,
         warnings=spec.warnings,
     )
-    assert count(spec) == 3
+    assert spec.trials == 3
     shuffled = [s["a"] for s in sets(spec)]
     assert shuffled == [s["a"] for s in sets(spec)] != [1, 2, 3]
 
@@ -253,17 +253,17 @@ def test_force_takes_any_number_of_sets(tmp_path: Path) -> None:
     with pytest.raises(SweepFileError, match="1,000,000,000 sets, more than 100,000"):
         spec_of(tmp_path, text)
     spec = spec_of(tmp_path, text, limit=None)
-    assert count(spec) == 10**9
-    assert count(spec_of(tmp_path, text, count=5)) == 5
+    assert spec.trials == 10**9
+    assert spec_of(tmp_path, text, count=5).trials == 5
 
 
 def test_a_random_sweep_over_few_sets_ends_with_them(tmp_path: Path) -> None:
     text = "program: t.py\nmethod: random\nparameters: {a: {min: 1, max: 5}}\n"
     spec = spec_of(tmp_path, text)
-    assert count(spec) == len(list(sets(spec))) == 5
-    assert count(spec_of(tmp_path, text, count=9)) == 5
+    assert spec.trials == len(list(sets(spec))) == 5
+    assert spec_of(tmp_path, text, count=9).trials == 5
     wide = spec_of(tmp_path, text.replace("5", "1000000"))
-    assert count(wide) is None
+    assert wide.trials is None
 
 
 @pytest.mark.parametrize("points", ["", "points: [{lr: 0.5, n: 2}]\n"])

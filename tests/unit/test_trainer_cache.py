@@ -13,6 +13,7 @@ pytest.importorskip("PIL")
 
 import numpy as np
 
+from tests.constants import DEADLINE_S
 from worker.trainers.cache import decoded
 from worker.trainers.formats import Arrays
 
@@ -28,7 +29,7 @@ def test_workers_that_decode_at_once_leave_one_whole_entry(tmp_path: Path) -> No
     all_decode = Barrier(8)
 
     def decode() -> Arrays:
-        all_decode.wait(timeout=10)  # so that nobody finds the entry of another
+        all_decode.wait(timeout=DEADLINE_S)  # so that nobody finds the entry of another
         return tiny(3)
 
     def work(_: int) -> Arrays:

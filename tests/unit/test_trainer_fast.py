@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpq.hyperparams import SHIPPED
-from tests.unit.recorded_graph import Gpu
+from tests.recorded_graph import Gpu
 from worker.trainers import augment, cifar10_fast, step
 from worker.trainers.cifar10_fast import Alternating, Cifar10Fast
 from worker.trainers.context import BadParams

@@ -7,7 +7,6 @@ import re
 import traceback
 import weakref
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,8 @@ pytest.importorskip("torch")
 import torch
 from torch import nn
 
-from tests.unit.recorded_graph import Gpu
+from tests.constants import ROOT
+from tests.recorded_graph import Gpu
 from tests.unit.test_trainer_loop import Recorded, recipe
 from tests.unit.test_trainer_parity import PLAN, given, ours
 from worker.trainers import augment, device, loop, step
@@ -270,7 +270,7 @@ def test_the_example_of_the_page_gives_the_same_figures_captured(
     gpu, monkeypatch, tmp_path
 ) -> None:
     pytest.importorskip("sklearn")
-    page = Path(__file__).resolve().parents[2] / "docs" / "training-code.md"
+    page = ROOT / "docs" / "training-code.md"
     (code,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
     example: dict[str, Any] = {}
     exec(code, example)

@@ -10,11 +10,12 @@ from subprocess import run
 
 import pytest
 
+from tests.constants import ROOT
+
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
 pytestmark = pytest.mark.torch
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_example_of_the_page_trains_by_hand(tmp_path: Path) -> None:

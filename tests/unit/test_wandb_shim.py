@@ -14,11 +14,11 @@ from types import ModuleType
 import pytest
 
 from hpq.report import METRIC_NAME
+from tests.constants import DATA, ROOT
 
-HERE = Path(__file__).parent
 # The names and parameters of the package whose version stands in the file.
-REAL = json.loads((HERE / "wandb_signatures.json").read_text("utf-8"))
-PLACE = HERE.parents[1] / "hpq" / "wandb_shim" / "stub"
+REAL = json.loads((DATA / "wandb_signatures.json").read_text("utf-8"))
+PLACE = ROOT / "hpq" / "wandb_shim" / "stub"
 # What makes no sense without a W&B server or a notebook; a script hears so.
 LEFT_OUT = {"ArtifactTTL", "EvalTable", "box3d"}
 

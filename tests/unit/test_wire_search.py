@@ -12,7 +12,7 @@ from hpq.errors import DecodeError
 from hpq.search.record import Impute, Sampler, Search
 from hpq.sweep import Take
 from hpq.wire_search import decode_search, encode_search
-from tests.unit.every_distribution import SPACE
+from tests.spaces import SPACE
 
 
 def test_a_search_comes_back_as_it_was() -> None:

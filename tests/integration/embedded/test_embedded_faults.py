@@ -8,7 +8,6 @@ import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from redis import Redis
@@ -17,9 +16,7 @@ from hpq.errors import OutOfReach, SettingsError
 from producer.server import keeper
 from producer.server.binary import Binary
 from producer.server.embedded import attach, status
-
-if TYPE_CHECKING:
-    from .conftest import Home
+from tests.private_server import Home
 
 
 def test_a_killed_server_is_started_again_with_its_data(home: Home) -> None:

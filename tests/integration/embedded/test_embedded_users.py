@@ -8,16 +8,13 @@ import shutil
 import signal
 import stat
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 from redis import Redis
 
 from producer.server import keeper
 from producer.server.embedded import attach, status
-
-if TYPE_CHECKING:
-    from .conftest import Home
+from tests.private_server import Home
 
 STOPPING = "Background append only file rewriting started"
 LOOSE_CHILD = """

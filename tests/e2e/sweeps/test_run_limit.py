@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
-
 from hpq.trial import TrialState
-
-pytestmark = pytest.mark.usefixtures("no_lease_ends")
 
 
 def ends(lab, worker: subprocess.Popen[bytes]) -> int:

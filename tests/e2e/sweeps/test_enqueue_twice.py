@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from tests.commands import HPQ
+from tests.constants import DEADLINE_S
 
 SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
 
@@ -32,7 +33,7 @@ def test_enqueues_at_the_same_time_make_one_sweep(lab) -> None:
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)
     ]  # fmt: skip
-    said = [process.communicate(timeout=50)[0].strip() for process in both]
+    said = [process.communicate(timeout=DEADLINE_S)[0].strip() for process in both]
     assert [process.returncode for process in both] == [0, 0, 0]
     assert len(set(said)) == 1 and lab.view.sweep_ids() == [said[0]]
     assert lab.redis.hlen(lab.keys.sweep(said[0], "params")) == 2

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytestmark = pytest.mark.usefixtures("no_lease_ends")
-
 
 def file(lab, values: list[int]):
     return lab.write(

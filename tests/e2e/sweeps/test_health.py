@@ -9,7 +9,8 @@ import urllib.request
 
 import pytest
 
-from tests.e2e.conftest import Lab
+from tests.constants import DEADLINE_S
+from tests.lab import Lab
 
 pytest.importorskip("prometheus_client", reason="pip install 'hpq[worker]'")
 
@@ -23,7 +24,9 @@ def free_port() -> int:
 def ask(port: int, page: str) -> tuple[int, str]:
     """The status and the text; 0 where nobody answers."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/{page}", timeout=DEADLINE_S
+        ) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -84,7 +87,7 @@ def test_several_workers_are_counted_and_a_caller_that_hangs_keeps_no_fleet_from
     with socket.create_connection(("127.0.0.1", port)) as silent:
         silent.sendall(b"GET /metrics HTT")
         fleet.terminate()
-        assert fleet.wait(50) == 0
+        assert fleet.wait() == 0
     assert ask(port, "livez")[0] == 0
     assert "Traceback" not in lab.log() and "Exception" not in lab.log()
 
@@ -94,7 +97,7 @@ def test_a_port_that_is_taken_ends_the_worker_with_one_line(lab: Lab) -> None:
         taken.bind(("", 0))
         taken.listen()
         worker = lab.worker(HPQ_PORT=str(taken.getsockname()[1]))
-        assert worker.wait(50) == 2
+        assert worker.wait() == 2
     assert "cannot be used: Address already in use" in lab.log()
     assert "Traceback" not in lab.log()
 

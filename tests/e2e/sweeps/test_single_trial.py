@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-import pytest
-
 from hpq.trial import TrialState
-
-pytestmark = pytest.mark.usefixtures("no_lease_ends")
 
 
 def started(lab, sid: str, number: int, **env: str):
@@ -57,7 +53,6 @@ def test_it_waits_for_the_server_and_told_to_go_it_gives_its_trial_back_and_is_n
 
 
 def test_a_killed_one_leaves_its_trial_to_the_next_pod_of_its_job(lab) -> None:
-    lab.env["HPQ_LEASE_S"] = "2"
     sid = lab.steered(1)
     first = started(lab, sid, 1)
     lab.wait_for("began-1-1")
@@ -65,6 +60,7 @@ def test_a_killed_one_leaves_its_trial_to_the_next_pod_of_its_job(lab) -> None:
         os.kill(pid, signal.SIGKILL)
     first.wait()
     second = started(lab, sid, 1)
+    lab.end_lease(sid)
     lab.wait_for("began-1-2")
     lab.go()
     assert code_of(lab, second) == 0

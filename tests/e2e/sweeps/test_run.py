@@ -12,8 +12,7 @@ import pytest
 
 from hpq.trial import TrialState
 from tests.commands import HPQ
-
-from .conftest import Lab
+from tests.lab import Lab
 
 SWEEP = (
     "trainer: steered:train\nmethod: grid\nmetric: {{name: loss}}\n"

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from hpq.sweep import SweepState
 from hpq.trial import TrialState
-
-pytestmark = pytest.mark.usefixtures("no_lease_ends")
 
 
 def running(lab, sid: str) -> list[int]:

@@ -1,0 +1,262 @@
+"""A lab: a Redis server, `hpq` and `hpq worker` as real processes, and nothing left of them after.
+
+Every process of a lab carries LAB_ID in its environment, so that also those in sessions of their
+own are found. Training code in these tests needs no torch and is steered by files, not by time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from hpq.connection import connect
+from hpq.keys import Keys
+from hpq.sweep import SweepState
+from hpq.trial import Trial, TrialId
+from hpq.view import View
+from producer.auditing import hold_audit
+from tests.commands import HPQ, run_hpq, stdout_of
+from tests.constants import DEADLINE_S
+from tests.server import Server
+
+STEERED = """
+    import os, time
+    from pathlib import Path
+
+    HERE = Path(__file__).parent
+
+    def mark(name):  # whole at once: a test never reads half a line
+        draft = HERE / f".{name}.{os.getpid()}"
+        draft.write_text(str(os.getpid()))
+        draft.rename(HERE / name)
+
+    def train(params, trial):
+        print(f"trial {trial.id} attempt {trial.attempt} pid {os.getpid()}")
+        trial.report({"loss": float(params["x"])}, step=1)
+        mark(f"began-{params['x']}-{trial.attempt}")
+        while not (HERE / "go").exists():
+            if trial.should_stop:
+                print("told to stop")
+                return None
+            time.sleep(0.01)
+        trial.report({"loss": float(params["x"])}, step=2)
+        return {"loss": params["x"] / 10}
+"""
+
+
+END_LEASE = """
+    if redis.call('HGET', KEYS[1], 'attempt') == ARGV[1] then
+      redis.call('ZADD', KEYS[2], 'XX', 1, ARGV[2])
+    end
+"""
+
+
+class Lab:
+    """One test's world."""
+
+    def __init__(self, folder: Path, server: Server, url: str = "") -> None:
+        self.folder, self.server = folder, server
+        self.home = folder / "home"
+        self.code = folder / "code"
+        self.code.mkdir(parents=True)
+        self.mark = secrets.token_hex(8)
+        self.redis: Redis = connect(url or server.url)
+        self.keys = Keys("hpq")
+        self.view = View(self.redis, self.keys, 2_000)
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self._logs: list[Path] = []
+        self._sweeps = itertools.count(1)
+        self.env = {n: v for n, v in os.environ.items() if not n.startswith("HPQ_")} | {
+            "LAB_ID": self.mark,
+            # As where hpq's environment is active: programs run in it.
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "HPQ_REDIS_URL": url or server.url,
+            "HPQ_HOME": str(self.home),
+            "HPQ_USER": "tester",
+            "HPQ_LEASE_S": "12",  # a worker that gets no time for so long loses its trial
+            "HPQ_REAP_S": "0.3",
+            "HPQ_GRACE_S": "3",
+            "CUDA_VISIBLE_DEVICES": "",
+        }
+
+    # --- what a user does ---------------------------------------------------------------------
+
+    def write(self, name: str, text: str) -> Path:
+        """A file in the directory of the user's code."""
+        path = self.code / name
+        path.write_text(textwrap.dedent(text), "utf-8")
+        return path
+
+    def hpq(self, *words: object, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return run_hpq(words, self.code, self.env | env, DEADLINE_S)
+
+    def ok(self, *words: object, **env: str) -> str:
+        """Run a command that must succeed; answers its stdout."""
+        return stdout_of(self.hpq(*words, **env))
+
+    def enqueue(self, text: str, *flags: str, **env: str) -> str:
+        """Enqueue a sweep file; answers the sweep's id."""
+        path = self.write(f"sweep-{next(self._sweeps)}.yaml", text)
+        return self.ok("enqueue", path, *flags, **env).strip()
+
+    def steered(self, count: int, more: str = "") -> str:
+        """Enqueue x = 1 … count for a trainer that waits in each trial for the file `go`."""
+        if not (self.code / "steered.py").exists():
+            self.write("steered.py", STEERED)
+        values = list(range(1, count + 1))
+        return self.enqueue(
+            f"trainer: steered:train\nmethod: grid\nmetric: {{name: loss, goal: minimize}}\n"
+            f"parameters: {{x: {{values: {values}}}}}\n{more}"
+        )
+
+    def worker(self, n: int = 1, *flags: str, **env: str) -> subprocess.Popen[bytes]:
+        """Start `hpq worker --workers n` in a session of its own."""
+        log = self.folder / f"worker-{len(self._logs)}.log"
+        self._logs.append(log)
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [HPQ, "worker", "--workers", str(n), *flags],
+                cwd=self.folder,
+                env=self.env | env,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+        self.workers.append(process)
+        return process
+
+    def go(self) -> None:
+        """Let all steered trials go on to their end."""
+        (self.code / "go").touch()
+
+    # --- what a test sees ---------------------------------------------------------------------
+
+    def log(self, worker: int | None = None) -> str:
+        """What the workers have logged; of one, by its order of start."""
+        logs = self._logs if worker is None else [self._logs[worker]]
+        return "\n".join(path.read_text("utf-8", "replace") for path in logs if path.exists())
+
+    def wait_until(
+        self, is_so: Callable[[], object], what: str, deadline_s: float = DEADLINE_S
+    ) -> None:
+        """Poll until it is so; fails with the log of the workers."""
+        until = time.monotonic() + deadline_s
+        while not is_so():
+            if time.monotonic() > until:
+                pytest.fail(f"not within {deadline_s:g} s: {what}\n{self.log()[-6000:]}")
+            time.sleep(0.02)
+
+    def wait_for(self, name: str) -> int:
+        """Wait for a file of the user's code; answers the pid that the steered trainer wrote."""
+        path = self.code / name
+        self.wait_until(path.exists, f"the file {name}")
+        text = path.read_text("utf-8")
+        return int(text) if text.isdigit() else 0
+
+    def wait_over(self, sid: str, deadline_s: float = DEADLINE_S) -> None:
+        """Wait until a sweep is over, and hold the audit."""
+        is_over = lambda: self.view.sweep(sid).state.is_over  # noqa: E731
+        self.wait_until(is_over, f"the end of {sid}", deadline_s)
+        audit(self.view, sid)
+
+    def audit(self, sid: str) -> None:
+        """Hold the audit of a sweep that is over."""
+        audit(self.view, sid)
+
+    def trial(self, sid: str, number: int = 1) -> Trial:
+        """A trial as readers see it."""
+        return self.view.trial(TrialId(sweep=sid, number=number))
+
+    def end_lease(self, sid: str, number: int = 1) -> None:
+        """End the lease of a running trial now, as if its worker had been silent for so long.
+
+        Waits until a living worker has requeued the trial, so no test waits for a lease.
+        """
+        trial = self.trial(sid, number)
+        keys = (self.keys.trial(trial.id), self.keys.leases)
+
+        def is_requeued() -> bool:
+            self.redis.eval(END_LEASE, 2, *keys, trial.attempt, f"{sid}/{number}")
+            return any(
+                (e.what, e.trial, e.attempt) == ("requeued", number, trial.attempt)
+                for e in self.view.events(sid)
+            )
+
+        self.wait_until(is_requeued, f"{sid}/{number} to be requeued")
+
+    def events(self, sid: str, number: int = 1) -> list[str]:
+        """What happened to a trial, in order."""
+        return [e.what for e in self.view.events(sid) if e.trial == number]
+
+    def has_claimed(self, sid: str, number: int = 1, attempt: int = 1) -> bool:
+        """True once this attempt was claimed."""
+        return any(
+            e.what == "claimed" and (e.trial, e.attempt) == (number, attempt)
+            for e in self.view.events(sid)
+        )
+
+    def printed(self, sid: str, number: int = 1) -> str:
+        """The log of a trial."""
+        return self.view.log(TrialId(sweep=sid, number=number))[0].decode("utf-8", "replace")
+
+    def processes(self, pattern: str = "") -> dict[int, str]:
+        """The living processes of this lab whose command line fits: {pid: command line}."""
+        found: dict[int, str] = {}
+        wanted = f"LAB_ID={self.mark}".encode()
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            with contextlib.suppress(OSError):
+                if wanted not in (entry / "environ").read_bytes().split(b"\0"):
+                    continue
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+                if line and re.search(pattern, line):
+                    found[int(entry.name)] = line
+        return found
+
+    def parent(self) -> int:
+        """The pid of the one worker process (not the fleet, not the runner)."""
+        (pid,) = self.processes(r"-m worker\.one")
+        return pid
+
+    def end(self) -> None:
+        """End everything; nothing of it may be left running."""
+        for signalled in (signal.SIGTERM, signal.SIGTERM):
+            for worker in self.workers:
+                if worker.poll() is None:
+                    worker.send_signal(signalled)
+        try:
+            self.wait_until(lambda: not self.processes(), "the end of all processes of the lab")
+        finally:
+            for pid in self.processes():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for worker in self.workers:
+                worker.wait()
+            self.redis.close()
+
+
+MakeLab = Callable[..., Lab]
+
+
+def audit(view: View, sid: str) -> None:
+    """`hpq audit` finds nothing wrong with a sweep that is over."""
+    found = hold_audit(view, sid)
+    assert not found.violations, found.violations
+    assert not found.open, found
+    assert view.sweep(sid).state in (SweepState.FINISHED, SweepState.CANCELLED)

@@ -1,0 +1,168 @@
+"""A home of its own for each test of the private server, and processes that use it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from hpq.errors import OutOfReach
+from producer.server import keeper
+from producer.server.embedded import Attached, attach
+from producer.server.home import Record, ServerHome
+from tests.constants import DEADLINE_S
+
+USER = """
+import os, subprocess, sys
+from pathlib import Path
+from hpq.errors import HpqError
+from producer.server import embedded
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    held = embedded.attach(Path(sys.argv[1]), linger_s=float(sys.argv[2]))
+    print(held.home.read_record().socket, flush=True)
+except HpqError as error:
+    print(f"{type(error).__name__}: {error}", flush=True)
+"""
+STAY = "sys.stdin.readline()"
+
+
+class User:
+    """A process that attaches when told to, prints the socket or the error, and then does more."""
+
+    def __init__(self, home: Path, linger_s: float, then: str, env: Mapping[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", f"{USER}\n{then}", str(home), str(linger_s)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env={**os.environ, **env},
+        )
+        assert self.hear() == "ready"
+
+    def say(self) -> None:
+        """Let it go on: attach, or end."""
+        assert self.process.stdin
+        self.process.stdin.write("\n")
+
+    def hear(self) -> str:
+        """The next line that it prints."""
+        assert self.process.stdout
+        return self.process.stdout.readline().strip()
+
+    def attach(self) -> str:
+        """Have it attach; the socket or the error."""
+        self.say()
+        return self.hear()
+
+    def kill(self) -> None:
+        """End it with kill -9, without its children."""
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe
+            pipe.close()
+
+
+class Home:
+    """An HPQ_HOME, what runs for it, and its users."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.place = ServerHome.of(path)
+        self._users: list[User] = []
+
+    def user(
+        self,
+        *,
+        home: Path | None = None,
+        linger_s: float = 0.0,
+        then: str = STAY,
+        env: Mapping[str, str] = {},
+    ) -> User:
+        """A new process that is about to attach."""
+        self._users.append(User(home or self.path, linger_s, then, env))
+        return self._users[-1]
+
+    def attach(self) -> Attached:
+        """Attach this process."""
+        return attach(self.path, linger_s=0.0)
+
+    def record(self) -> Record:
+        """server.json, once the keeper has put the process ids into it."""
+        self.until(lambda: (found := self.place.read_record()) and found.keeper_pid)
+        record = self.place.read_record()
+        assert record
+        return record
+
+    def info(self, field: str) -> str:
+        """One field of the server's INFO."""
+        lines = keeper.ask(str(self.record().socket), "INFO").splitlines()
+        return next(line for line in lines if line.startswith(f"{field}:")).partition(":")[2]
+
+    def ask(self, command: str) -> str:
+        """A command's reply from the server that runs."""
+        return keeper.ask(str(self.record().socket), command)
+
+    def processes(self) -> list[str]:
+        """`pid state command` of each keeper and server of this home."""
+        listed = subprocess.run(
+            ["ps", "-axww", "-o", "pid=,stat=,args="], capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        marks = (f"keeper.py {self.place.path} ", f"unixsocket:{self.place.socket()}")
+        return [
+            line.strip()
+            for line in listed
+            if line.split()[1][0] != "Z" and any(mark in line for mark in marks)
+        ]
+
+    def make_keeper_look(self) -> None:
+        """Have the keeper look for users now, and wait until it has."""
+        pid = self.record().keeper_pid
+        before = _times_waited(pid)
+        os.kill(pid, signal.SIGCONT)
+        self.until(lambda: _times_waited(pid) > before)
+
+    def until_nothing_runs(self) -> None:
+        """Wait for the end of keeper and server."""
+        self.until(lambda: not self.processes(), every_s=0.04)
+
+    @staticmethod
+    def until(condition: Callable[[], object], *, every_s: float = 0.005) -> None:
+        """Wait for something to become true."""
+        end_s = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < end_s, "it never became true"
+            time.sleep(every_s)
+
+    def close(self) -> None:
+        """End the users; everything else must then end by itself."""
+        for user in self._users:
+            user.kill()
+        with contextlib.suppress(OSError, OutOfReach):
+            if (record := self.place.read_record()) and record.keeper_pid:
+                os.kill(record.keeper_pid, signal.SIGCONT)  # now, not at its next look
+        try:
+            self.until_nothing_runs()
+        except AssertionError:
+            left = self.processes()
+            for line in left:
+                os.kill(int(line.split()[0]), 9)
+            pytest.fail(f"left running: {left}")
+        assert not self.place.socket().exists()
+
+
+def _times_waited(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("voluntary_ctxt_switches:"):
+            return int(line.split()[1])
+    raise AssertionError("this system does not count them")

@@ -1,0 +1,62 @@
+"""Calls of a worker on the store, and the files that its attempts leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from redis import Redis
+
+from hpq.doomed import DoomedFiles
+from hpq.files import folder_of, open_files
+from hpq.keys import Keys
+from hpq.outcome import Batch, Committed, Outcome, Presence, Verdict
+from hpq.store import Store
+from hpq.trial import Artifacts, Checkpoint, Claim, Point, TrialState
+
+LEASE = 30_000
+
+
+def take(store: Store, who: Presence, nonce: str) -> Claim:
+    claim = store.claim(who, nonce=nonce, lease_ms=LEASE)
+    assert claim is not None
+    return claim
+
+
+def points(*steps: int) -> tuple[Point, ...]:
+    return tuple(Point(step=step, name="acc", value=float(step)) for step in steps)
+
+
+def beat(store: Store, who: Presence, claim: Claim, seq: int, *steps: int, **more) -> Verdict:
+    batch = Batch(seq=seq, step=max(steps, default=0), points=points(*steps), **more)
+    return store.beat(claim, who, batch, lease_ms=LEASE)
+
+
+def end(store: Store, claim: Claim, value: float, **more) -> Committed:
+    outcome = Outcome(state=TrialState.FINISHED, objective=value, step=1, **more)
+    return store.commit(claim, outcome, 0)
+
+
+class Shelf:
+    """A store of files and what it may lose."""
+
+    def __init__(self, folder: Path, redis: Redis, keys: Keys) -> None:
+        self.files = open_files(str(folder))
+        self.doomed = DoomedFiles(redis, keys)
+        self.redis, self.stream = redis, keys.doomed(self.files.id)
+
+    def put(self, claim: Claim, what: str) -> Checkpoint:
+        """Some files of an attempt, and a pointer to them."""
+        path = f"{folder_of('hpq', claim.trial, claim.token)}/{what}"
+        with self.files.write(f"{path}/file") as file:
+            file.write(b"x")
+        return Checkpoint(store=self.files.id, path=path, step=1)
+
+    def artifacts(self, claim: Claim) -> Artifacts:
+        path = self.put(claim, "artifacts").path
+        return Artifacts(store=self.files.id, path=path, files={"file": 1})
+
+    def left(self) -> list[str]:
+        """What is in the store once it has lost what it may."""
+        for _ in range(2):
+            self.doomed.work_off(self.files)
+        return [name.removesuffix("/file") for name in self.files.names("hpq")]

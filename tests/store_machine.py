@@ -1,0 +1,236 @@
+"""A state machine of one sweep and three workers that call the real scripts in any order."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from hpq import wire
+from hpq.connection import connect
+from hpq.errors import UserError
+from hpq.identity import identity
+from hpq.keys import Keys
+from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
+from hpq.store import Store
+from hpq.sweep import EarlyTerminate, Goal, Launch, Metric, Rule, Sweep
+from hpq.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
+from hpq.view import View
+
+TRIALS, LEASE = 4, 30_000
+BANDS = (1, 2)
+SID = "machine-00000"
+GOOD = [TrialState.FINISHED, TrialState.PRUNED, TrialState.CANCELLED]
+KINDS = [FailureKind.USER_ERROR, FailureKind.KILLED, FailureKind.OUT_OF_MEMORY]
+ENDS = {"finished", "failed", "pruned", "cancelled"}
+
+
+def row(number: int) -> tuple[str, bytes]:
+    return wire.dumps({"x": number}), identity({"x": number})
+
+
+class Machine(RuleBasedStateMachine):
+    """Three workers, one sweep; a call may be sent twice, as a client does when a reply is lost."""
+
+    url = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = TRIALS
+        self.redis = connect(self.url)
+        self.redis.flushall()
+        self.keys = Keys("hpq")
+        self.store = Store(self.redis, self.keys, lambda *_: None)
+        self.view = View(self.redis, self.keys, LEASE)
+        self.workers = [
+            Presence(name=f"w{i}", host=f"h{i % 2}", worker_class="default") for i in range(3)
+        ]
+        metric = Metric(name="acc", goal=Goal.MAXIMIZE)
+        launch, early = Launch(trainer="digits"), EarlyTerminate(rule=Rule.ASHA, bands=BANDS, eta=2)
+        self.enqueue(Sweep(id=SID, name="m", digest="d", launch=launch, metric=metric, early=early))
+        self.store.reap("default", lease_ms=LEASE, lost_max=3)
+        self.held: list[tuple[Presence, Claim]] = []  # every claim ever answered
+        self.asked: dict[int, tuple[str, Claim | None]] = {}  # the last claim of each worker
+        self.seq = 0
+        self.taken: Counter[str] = Counter()  # commits that the store took, by trial
+
+    def enqueue(self, sweep: Sweep) -> None:
+        self.store.add_rows(SID, 1, [row(number) for number in range(1, TRIALS + 1)])
+        self.store.seal(sweep)
+
+    def teardown(self) -> None:
+        self.redis.close()
+
+    @rule(who=st.integers(0, 2), twice=st.booleans())
+    def claim(self, who: int, twice: bool) -> None:
+        nonce, worker = secrets.token_hex(4), self.workers[who]
+        got = self.store.claim(worker, nonce=nonce, lease_ms=LEASE)
+        if twice:
+            assert self.store.claim(worker, nonce=nonce, lease_ms=LEASE) == got
+        self.asked[who] = (nonce, got)
+        if got is not None:
+            self.held.append((worker, got))
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data())
+    def claim_again_late(self, data: st.DataObject) -> None:
+        """The reply was lost, and other things happened before the client asked again."""
+        who = data.draw(st.sampled_from(sorted(self.asked)))
+        nonce, got = self.asked[who]
+        before = None if got is None else self.view.trial(got.trial)
+        again = self.store.claim(self.workers[who], nonce=nonce, lease_ms=LEASE)
+        if got is not None and before is not None:
+            is_mine = (before.attempt, before.worker) == (got.attempt, self.workers[who].name)
+            if is_mine and before.state is TrialState.RUNNING:
+                assert again is not None  # it may have published a checkpoint since
+                again = replace(again, checkpoint=got.checkpoint)
+                assert again == got
+        if again is not None and again != got:
+            self.held.append((self.workers[who], again))
+        self.asked[who] = (nonce, again)
+
+    def pick(self, data: st.DataObject) -> tuple[Presence, Claim]:
+        return data.draw(st.sampled_from(self.held))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), step=st.integers(0, 5), value=st.sampled_from([0.1, 0.5, math.nan]))
+    def beat(self, data: st.DataObject, step: int, value: float) -> None:
+        worker, claim = self.pick(data)
+        self.seq += 1
+        points = (Point(step=step, name="acc", value=value),)
+        batch = Batch(seq=self.seq, step=step, objective=0.5, points=points, log=b"x")
+        answers = {self.store.beat(claim, worker, batch, lease_ms=LEASE) for _ in range(2)}
+        assert len(answers) == 1
+        now = self.view.trial(claim.trial)
+        if answers != {Verdict.LOST}:
+            assert now.state is TrialState.RUNNING and now.attempt == claim.attempt
+            told = self.redis.hget(self.keys.trial(claim.trial), "stop")
+            assert answers == {Verdict((told or b"ok").decode())}
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), value=st.floats(-1, 1), kind=st.sampled_from([*GOOD, *KINDS]))
+    def commit(self, data: st.DataObject, value: float, kind: FailureKind | TrialState) -> None:
+        _, claim = self.pick(data)
+        failure, state = None, kind
+        if isinstance(kind, FailureKind):
+            state = TrialState.FAILED
+            failure = Failure(kind=kind, message="m", fingerprint=value.hex())
+        outcome = Outcome(state=state, objective=value, step=1, failure=failure)
+        before = self.view.trial(claim.trial)
+        first = self.store.commit(claim, outcome, 0)
+        assert self.store.commit(claim, outcome, 0) in (Committed.ALREADY, Committed.STALE)
+        if first is Committed.DONE:
+            assert not before.state.is_terminal and before.attempt == claim.attempt
+            assert self.view.trial(claim.trial).state is state
+            self.taken[str(claim.trial)] += 1
+        if before.attempt > claim.attempt:
+            assert first is Committed.STALE
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        _, claim = self.pick(data)
+        first = self.store.release(claim, Reason.STOPPING)
+        assert self.store.release(claim, Reason.STOPPING) != "released"
+        assert first in ("released", "already", "stale")
+
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        names = [n.decode() for n in self.redis.zrange(self.keys.leases, 0, -1)]
+        if names:
+            self.redis.zadd(self.keys.leases, {data.draw(st.sampled_from(names)): 0})
+        self.store.reap("default", lease_ms=LEASE, lost_max=3)
+
+    @rule(verb=st.sampled_from(["pause", "resume", "stop", "cancel"]))
+    def tell(self, verb: str) -> None:
+        try:
+            self.store.control(SID, verb)
+            before = self.books()
+            self.store.control(SID, verb)  # said twice, as where the reply was lost
+            assert self.books() == before
+        except UserError:
+            sweep = self.view.sweep(SID)
+            assert sweep.flag in ("stopped", "cancelled") or sweep.state.is_over
+        if verb == "pause":
+            assert self.store.claim(self.workers[0], nonce="p", lease_ms=LEASE) is None
+
+    @rule(number=st.integers(1, TRIALS))
+    def cancel_one(self, number: int) -> None:
+        self.store.control(SID, "cancel", number)
+        before = self.books()
+        self.store.control(SID, "cancel", number)
+        assert self.books() == before
+
+    @rule(numbers=st.sets(st.integers(1, TRIALS)))
+    def retry(self, numbers: set[int]) -> None:
+        self.store.retry(SID, sorted(numbers))
+        before = self.books()
+        assert self.store.retry(SID, sorted(numbers)) == 0
+        assert self.books() == before
+
+    def books(self) -> list[tuple[TrialState, int]]:
+        return [(trial.state, trial.attempt) for trial in self.view.all_trials(SID)]
+
+    @rule(cap=st.integers(0, 2))
+    def cap(self, cap: int) -> None:
+        self.store.set(SID, {"max_parallel": str(cap)})
+
+    @invariant()
+    def the_books_agree(self) -> None:
+        sweep = self.view.sweep(SID)
+        counts = sweep.counts
+        assert counts.planned == self.total or sweep.no_more
+        trials = list(self.view.all_trials(SID))
+        tally = Counter(t.state for t in trials)
+        assert all(counts.of(state) == tally[state] for state in TrialState)
+        leases = {n.decode() for n in self.redis.zrange(self.keys.leases, 0, -1)}
+        assert leases == {str(t.id) for t in trials if t.state is TrialState.RUNNING}
+        ranked = {int(n) for n in self.redis.zrange(self.keys.sweep(SID, "rank"), 0, -1)}
+        assert ranked == {t.id.number for t in trials if t.state in GOOD[:2]}
+
+    @invariant()
+    def the_demand_is_what_could_run(self) -> None:
+        sweep = self.view.sweep(SID)
+        queued, running = sweep.counts.queued + int(sweep.counts.to_come), sweep.counts.running
+        if sweep.flag or sweep.held:
+            claimable = 0
+        elif sweep.max_parallel:
+            claimable = max(0, min(queued, sweep.max_parallel - running))
+        else:
+            claimable = queued
+        assert self.redis.llen(self.keys.demand("default")) == running + claimable
+        busy = self.redis.hget(self.keys.worker_class("default", "busy"), "")
+        assert int(busy or 0) == running
+        is_open = self.redis.zscore(self.keys.worker_class("default", "open"), SID) is not None
+        assert is_open == (queued + running > 0)
+
+    @invariant()
+    def a_band_holds_who_logged_so_many(self) -> None:
+        numbers = range(1, self.total + 1)
+        pipe = self.redis.pipeline(transaction=False)
+        for n in numbers:
+            pipe.hget(self.keys.trial(TrialId(sweep=SID, number=n)), "logged")
+        for band in BANDS:
+            pipe.zrange(self.keys.sweep(SID, f"band:{band}"), 0, -1)
+        logged, there = (answers := pipe.execute())[: self.total], answers[self.total :]
+        for band, found in zip(BANDS, there, strict=True):
+            reached = {n for n in numbers if int(logged[n - 1] or 0) >= band}
+            assert {int(n) for n in found} == reached
+
+    @invariant()
+    def every_end_has_its_event(self) -> None:
+        events = self.view.events(SID)
+        for trial in self.view.all_trials(SID):
+            mine = [e for e in events if e.trial == trial.id.number]
+            attempts = [e.attempt for e in mine if e.what == "claimed"]
+            assert attempts == sorted(set(attempts))
+            ends = [e for e in mine if e.what in ENDS or e.what == "reused"]
+            backs = [e for e in mine if e.what == "retried"]
+            assert len(ends) - len(backs) <= 1
+            if trial.state.is_terminal and trial.attempt:
+                assert ends and ends[-1].what in (trial.state, "reused")
+        assert TrialId(sweep=SID, number=1).sweep == SID
