@@ -35,7 +35,9 @@ class Endpoint:
         try:
             self._server = _listen(port, _handler(pages))
         except OSError as error:
-            raise UserError(f"HPQ_PORT: {port} cannot be used: {error.strerror}") from None
+            raise UserError(
+                f"HPQ_PORT: {port} cannot be used: {error.strerror}", code="port-unusable"
+            ) from None
         self.port = int(self._server.server_address[1])
         self._thread = Thread(target=self._server.serve_forever, name="health", daemon=True)
 

@@ -37,7 +37,7 @@ def cluster_checkup(api: Api) -> Iterator[Finding]:
         api.get(api.of("pods"), limit="1")
     except HpqError as error:
         yield wrong(error)
-        if not isinstance(error, Forbidden) or "not know these credentials" in str(error):
+        if not isinstance(error, Forbidden) or error.code == "cluster-credentials-refused":
             return
     else:
         yield good(f"{api.server}: Kubernetes {version} answers, context {api.context}")
@@ -57,7 +57,7 @@ def _namespace(api: Api) -> Iterator[Finding]:
     try:
         Redis(api)
     except NotFound:
-        yield wrong(NotFound(missing(api)))
+        yield wrong(NotFound(missing(api), code="cluster-object-missing"))
     except HpqError as error:
         yield wrong(error)
     else:

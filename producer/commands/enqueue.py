@@ -7,6 +7,7 @@ import sys
 
 import typer
 
+from hpq.codes import Notice
 from hpq.errors import ExitCode
 from hpq.sweep import Sweep
 from producer import enqueue as enqueuing
@@ -98,7 +99,7 @@ def enqueue(
     raise typer.Exit(int(ExitCode.DONE))
 
 
-def warn(line: str) -> None:
+def warn(line: Notice | str) -> None:
     """Say what the user should know before it hurts."""
     print(f"warning: {line}", file=sys.stderr)
 

@@ -50,7 +50,8 @@ def wait(
             if is_late:
                 counts = change.snapshot.sweep.counts
                 raise Held(
-                    f"{sid} is not over after {timeout:g}s: {counts.ended}/{planned(counts)}"
+                    f"{sid} is not over after {timeout:g}s: {counts.ended}/{planned(counts)}",
+                    code="timed-out",
                 )
 
 

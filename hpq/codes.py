@@ -1,0 +1,69 @@
+"""Every id of an error, a finding or a notice; an id stays when the words beside it change.
+
+Scripts and tests read the id, people the words: `hpq: no sweep begins with 'x' [sweep-not-found]`.
+mypy rejects an id that is not in this table. A failed trial's id is its `FailureKind`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Code = Literal[
+    # errors, findings and notices
+    "archive-invalid", "archive-torn", "attempt-over", "cluster-credentials-refused",
+    "cluster-forbidden", "cluster-object-missing", "cluster-refused", "cluster-unreachable",
+    "code", "code-altered", "code-edited", "code-invalid", "code-key-exposed",
+    "code-key-unreadable", "code-key-unwritable", "code-not-kept", "code-out-of-sight",
+    "code-too-large", "column-unknown", "command-unknown", "component-unknown",
+    "confirmation-missing", "connected-already", "connection-changing", "connection-ended",
+    "connection-lost", "context-unknown", "data-missing", "declined", "disk-full", "extra-missing",
+    "failed", "file-encoding", "file-exists", "file-not-found", "file-too-large",
+    "file-unreadable", "file-unwritable", "filter-invalid", "filter-name-unknown", "forbidden",
+    "gpus-missing", "held", "home-elsewhere", "home-locked", "home-unusable", "hpq-too-old",
+    "internal", "jobs-need-count", "jobs-too-many", "kubeconfig-unusable", "kustomize-failed",
+    "limit-fixed", "manifests-missing", "namespace-mismatch", "no-result", "no-sweep", "no-worker",
+    "not-found", "not-redis", "nothing-waits", "one-sweep-only", "openssl-failed", "out-of-reach",
+    "port-unusable", "private-redis-failed", "private-redis-orphaned",
+    "private-redis-record-invalid", "program-missing", "python-not-found", "redis-binary-missing",
+    "redis-binary-too-old", "redis-cluster-mode", "redis-disk-full", "redis-forbidden",
+    "redis-loading", "redis-memory", "redis-password-refused", "redis-password-unreadable",
+    "redis-pod-not-ready", "redis-read-only", "redis-replica", "redis-tls", "redis-too-old",
+    "redis-unreachable", "redis-url-invalid", "restore-busy", "rows-expired", "script-invalid",
+    "script-without-options", "secrets-on-terminal", "setting-fixed", "setting-invalid",
+    "setting-missing", "setting-secret", "setting-unknown", "store-unusable", "sweep-ambiguous",
+    "sweep-changed", "sweep-exists", "sweep-file-empty", "sweep-file-invalid",
+    "sweep-file-is-script", "sweep-half-removed", "sweep-held", "sweep-missing", "sweep-not-found",
+    "sweep-of-another", "sweep-over", "timed-out", "tls-file-unreadable", "trainer-invalid",
+    "trainer-not-found", "trial-failed", "trial-missing", "trial-not-begun", "trial-not-found",
+    "trial-refused", "trials-running", "usage", "value-to-fill-in", "value-unreadable",
+    "worker-ambiguous", "worker-missing", "worker-not-found", "workers-are-pods",
+    # lines of a sweep file
+    "ambiguous-word", "circular-condition", "condition-unmet", "conditions-costly",
+    "conflicting-keys", "duplicate-name", "duplicate-set", "duplicate-value", "exponents",
+    "fewer-sets", "fractional", "macro-within-word", "missing-key", "missing-parameter",
+    "more-problems", "no-set-fits", "no-set-left", "not-a-grid", "order-ignored", "outside-space",
+    "replicates-cut", "set-too-large", "sets-fail", "sets-left-out", "too-many-sets",
+    "unknown-distribution", "unknown-key", "unknown-macro", "unknown-parameter", "unknown-trainer",
+    "unsupported-key",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that a person should know: its id, and a line of text with the remedy."""
+
+    code: Code
+    text: str
+
+    def __str__(self) -> str:
+        return tagged(self.text, self.code)
+
+    def record(self) -> dict[str, str]:
+        """The notice as `--json` shows it."""
+        return {"code": self.code, "message": self.text}
+
+
+def tagged(text: str, code: str) -> str:
+    """A line as it is printed: the text, then the id in brackets."""
+    return f"{text} [{code}]"
