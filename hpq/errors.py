@@ -52,6 +52,11 @@ class HpqError(Exception):
             self.code = code
 
     @property
+    def notice(self) -> Notice:
+        """The error as something to tell, where it ends nothing."""
+        return Notice(self.code, str(self))
+
+    @property
     def notices(self) -> Sequence[Notice]:
         """The lines to print."""
         return [Notice(self.code, line) for line in str(self).splitlines()]

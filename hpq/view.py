@@ -15,6 +15,7 @@ from redis.exceptions import ResponseError
 
 from hpq import wire
 from hpq.books import BooksView
+from hpq.codes import Notice
 from hpq.errors import DecodeError, NotFound
 from hpq.events import event_of
 from hpq.fields import Reader, Row
@@ -251,7 +252,7 @@ def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float, now_m
         code=r.text("code"),
         only=r.text("only"),
         pod=r.text("pod"),
-        refuses=r.json("refuses", {}),
+        refuses={sid: Notice(**why) for sid, why in r.json("refuses", {}).items()},
     )
 
 
