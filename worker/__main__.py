@@ -69,7 +69,7 @@ def main() -> None:
         )
         code = fleet.run()
     except HpqError as error:
-        print(f"hpq worker: {error}", file=sys.stderr)
+        print(f"hpq worker: {error.notice}", file=sys.stderr)
         code = int(error.exit_code)
     sys.exit(code)
 

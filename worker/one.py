@@ -171,7 +171,7 @@ def main() -> None:
             raise explain(error, settings.redis_url, in_pod=settings.in_pod) from None
     except HpqError as error:
         if not last_words.leave(error, sys.argv):
-            print(f"hpq worker: {error}", file=sys.stderr)
+            print(f"hpq worker: {error.notice}", file=sys.stderr)
         sys.exit(int(error.exit_code))
 
 

@@ -69,7 +69,7 @@ def test_heavy_libraries_stay_in_their_rooms(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_no_file_and_no_function_outgrows_a_reader(path: Path) -> None:
     text = path.read_text("utf-8")
-    assert len(text.splitlines()) <= 270, "split it by idea"
+    assert len(text.splitlines()) <= 400, "split it by idea"
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
             assert (node.end_lineno or 0) - node.lineno < 70, f"{node.name} does not fit a screen"
