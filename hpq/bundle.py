@@ -33,9 +33,9 @@ def pack(folder: Path, manifest: Mapping[str, str]) -> bytes:
             try:
                 data, mode = path.read_bytes(), path.stat().st_mode
             except OSError as error:
-                raise UserError(f"{path}: {error.strerror}") from None
+                raise UserError(f"{path}: {error.strerror}", code="file-unreadable") from None
             if hashlib.sha256(data).hexdigest() != manifest[name]:
-                raise UserError(f"{path}: was edited in this moment; try again")
+                raise UserError(f"{path}: was edited in this moment; try again", code="code-edited")
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(data), 0o755 if mode & 0o100 else 0o644
             tar.addfile(entry, io.BytesIO(data))

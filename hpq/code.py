@@ -118,18 +118,23 @@ def manifest(
         largest = sorted(sizes, key=lambda p: -sizes[p])[:3]
         named = ", ".join(f"{p} ({sizes[p] // 1024:,} KiB)" for p in largest)
         remedy = "; leave out what is not code: a line each in .hpqignore" if is_sent else ""
-        raise UserError(f"{folder}: the code is over 10 MiB; the largest files are {named}{remedy}")
+        raise UserError(
+            f"{folder}: the code is over 10 MiB; the largest files are {named}{remedy}",
+            code="code-too-large",
+        )
     try:
         return {str(path): _digest(folder / path) for path in sizes}
     except OSError as error:
-        raise UserError(f"{error.filename or folder}: {error.strerror}") from None
+        raise UserError(
+            f"{error.filename or folder}: {error.strerror}", code="file-unreadable"
+        ) from None
 
 
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+        raise UserError(f"{path}: {error.strerror}", code="file-unreadable") from None
 
 
 def _digest(path: Path) -> str:

@@ -34,6 +34,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from hpq import passwords, tls
+from hpq.codes import Code
 from hpq.errors import Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsError
 from hpq.passwords import redact
 
@@ -113,12 +114,15 @@ def connect(
     except TypeError as error:
         option = str(error).rpartition(" ")[2]
         raise SettingsError(
-            f"HPQ_REDIS_URL: {redact(url)}: there is no option {option}; TLS has {tls.OPTIONS}"
+            f"HPQ_REDIS_URL: {redact(url)}: there is no option {option}; TLS has {tls.OPTIONS}",
+            code="redis-url-invalid",
         ) from None
     except ValueError as error:
         # What could not be read may be a piece of the password.
         why = error if "password file" in str(error) else "write special characters as %XX"
-        raise SettingsError(f"HPQ_REDIS_URL: {redact(url)}: it cannot be read: {why}") from None
+        raise SettingsError(
+            f"HPQ_REDIS_URL: {redact(url)}: it cannot be read: {why}", code="redis-url-invalid"
+        ) from None
 
 
 @contextmanager
@@ -139,56 +143,81 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
     """What to tell the user of an error of redis-py: what happened and what to do, `in_pod` too."""
     where = redact(url)
     if isinstance(error, PasswordUnreadable):
-        return Forbidden(f"{where}: the password's file cannot be read: {error}")
+        return Forbidden(
+            f"{where}: the password's file cannot be read: {error}",
+            code="redis-password-unreadable",
+        )
     if why := tls.why_refused(error):
-        return OutOfReach(f"{where}: {why}")
+        return OutOfReach(f"{where}: {why}", code="redis-tls")
     if isinstance(error, ResponseError) and "HELLO" in str(error):  # what clients say since 6.0
         return ServerTooOld(f"{where}: this Redis is too old; hpq needs 6.2 or newer")
     if isinstance(error, ResponseError) and "MISCONF" in str(error):
         reason = _reason(error).partition(" script:")[0].rpartition(": ")[2]
         line = f"the server cannot write to its disk: {reason}; make room there"
-        return OutOfReach(f"{where}: {line}")
+        return OutOfReach(f"{where}: {line}", code="redis-disk-full")
     if isinstance(error, ResponseError) and str(error).startswith(("NOAUTH", "WRONGPASS")):
         error = AuthenticationError()
     if isinstance(error, NoPermissionError) and _WRITES.search(str(error)):
         user = urlsplit(url).username or "default"
         why = f"the user {user} may only look; use the producer's"
-        return Forbidden(f"{where}: these credentials may not do that: {why}")
-    for kinds, meaning, line in _EXPLAINED:
+        return Forbidden(
+            f"{where}: these credentials may not do that: {why}", code="redis-read-only"
+        )
+    for kinds, meaning, code, line in _EXPLAINED:
         if isinstance(error, kinds):
             hint = tls.hint(error, url) if kinds is _AWAY else ""
             remedies = _IN_POD if in_pod else _REMEDIES
-            return meaning(f"{where}: {line.format(reason=_reason(error), **remedies)}{hint}")
-    return OutOfReach(f"{where}: {_reason(error)}")
+            text = line.format(reason=_reason(error), **remedies)
+            return meaning(f"{where}: {text}{hint}", code=code)
+    return OutOfReach(f"{where}: {_reason(error)}", code="redis-unreachable")
 
 
 _WRITES = re.compile(r"'(evalsha|script)\b")  # whatever changes something is a script
 _AWAY = (ConnectionError, TimeoutError)
 
 # The first match counts: redis-py's tree has ConnectionError above most of the others.
-_EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], str], ...] = (
+_EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], Code, str], ...] = (
     (
         (AuthenticationError, AuthorizationError),
         Forbidden,
+        "redis-password-refused",
         "the server refuses this user or password; {password}",
     ),
-    ((NoPermissionError,), Forbidden, "these credentials may not do that: {reason}"),
-    ((BusyLoadingError,), OutOfReach, "the server is loading its data; try again shortly"),
+    (
+        (NoPermissionError,),
+        Forbidden,
+        "redis-forbidden",
+        "these credentials may not do that: {reason}",
+    ),
+    (
+        (BusyLoadingError,),
+        OutOfReach,
+        "redis-loading",
+        "the server is loading its data; try again shortly",
+    ),
     (
         (OutOfMemoryError,),
         OutOfReach,
+        "redis-memory",
         "the server is out of memory; raise its maxmemory, or `hpq archive` and then `hpq rm`"
         " an old sweep",
     ),
-    ((ReadOnlyError,), OutOfReach, "the server is a read-only replica; use the primary"),
+    (
+        (ReadOnlyError,),
+        OutOfReach,
+        "redis-replica",
+        "the server is a read-only replica; use the primary",
+    ),
     (
         (InvalidResponse,),
         OutOfReach,
+        "not-redis",
         "what answers there is not Redis, or speaks TLS (then use rediss://)",
     ),
     (
         _AWAY,
         OutOfReach,
+        "redis-unreachable",
         "no Redis answers: {reason}; {away}",
     ),
 )
@@ -229,5 +258,8 @@ def check_server(redis: Redis, url: str, *, in_pod: bool = False) -> str:
     if parts < NEEDS and "valkey_version" not in info:
         raise ServerTooOld(f"{redact(url)}: Redis {version} is too old; hpq needs 6.2 or newer")
     if info.get("redis_mode") == "cluster":
-        raise ServerTooOld(f"{redact(url)}: Redis Cluster is not supported; use a single server")
+        raise ServerTooOld(
+            f"{redact(url)}: Redis Cluster is not supported; use a single server",
+            code="redis-cluster-mode",
+        )
     return version

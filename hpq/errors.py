@@ -13,12 +13,16 @@ HpqError
 ├── DecodeError          a value in Redis is not what this version wrote        exit 3
 └── StaleAttempt         a worker speaks for an attempt that is over
 
-A message is one line: the place, what is wrong, what to do. The command line prints it as it is.
+A message is one line: the place, what is wrong, what to do. The command line prints it with the
+error's code, an id from `hpq.codes` that stays when the words change.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
+
+from hpq.codes import Code, Notice
 
 
 class ExitCode(IntEnum):
@@ -40,59 +44,109 @@ class HpqError(Exception):
     """Any error that hpq raises on purpose; its text is one line for the user."""
 
     exit_code: ExitCode = ExitCode.SOME_FAILED
+    code: Code = "failed"
+
+    def __init__(self, text: str = "", *, code: Code | None = None) -> None:
+        super().__init__(text)
+        if code is not None:
+            self.code = code
+
+    @property
+    def notice(self) -> Notice:
+        """The error as something to tell, where it ends nothing."""
+        return Notice(self.code, str(self))
+
+    @property
+    def notices(self) -> Sequence[Notice]:
+        """The lines to print."""
+        return [Notice(self.code, line) for line in str(self).splitlines()]
+
+    def record(self) -> dict[str, object]:
+        """The error as `--json` shows it."""
+        return {"code": self.code, "message": str(self)}
 
 
 class UserError(HpqError):
     """Raised where the user's file, flag or parameter is wrong."""
 
     exit_code = ExitCode.USER
+    code: Code = "usage"
 
 
 class SweepFileError(UserError):
     """Raised where a sweep file cannot be taken; the text begins with file:line:col."""
 
+    code: Code = "sweep-file-invalid"
+
+    def __init__(
+        self, text: str = "", *, code: Code | None = None, problems: Sequence[Notice] = ()
+    ) -> None:
+        """`problems` in place of a text: one line each, with ids of their own."""
+        super().__init__(text or "\n".join(one.text for one in problems), code=code)
+        self.problems = problems
+
+    @property
+    def notices(self) -> Sequence[Notice]:
+        return self.problems or super().notices
+
+    def record(self) -> dict[str, object]:
+        return super().record() | {"problems": [one.record() for one in self.problems]}
+
 
 class SettingsError(UserError):
     """Raised where an HPQ_* variable cannot be read; the text names the variable."""
 
+    code: Code = "setting-invalid"
+
 
 class DataMissing(UserError):
     """Raised where a data set is not found; the text names the place and the remedy."""
+
+    code: Code = "data-missing"
 
 
 class OutOfReach(HpqError):
     """Raised where Redis or the cluster does not answer or does not let us in."""
 
     exit_code = ExitCode.OUT_OF_REACH
+    code: Code = "out-of-reach"
 
 
 class ServerTooOld(OutOfReach):
     """Raised where the Redis server lacks a command that hpq needs."""
+
+    code: Code = "redis-too-old"
 
 
 class NotFound(HpqError):
     """Raised where no sweep, trial or worker has the given id."""
 
     exit_code = ExitCode.UNKNOWN
+    code: Code = "not-found"
 
 
 class Forbidden(HpqError):
     """Raised where a sweep is another owner's, or the server's ACL refuses."""
 
     exit_code = ExitCode.UNKNOWN
+    code: Code = "forbidden"
 
 
 class Held(HpqError):
     """Raised where a sweep waits for the user, or for a worker that could take it."""
 
     exit_code = ExitCode.HELD
+    code: Code = "held"
 
 
 class DecodeError(HpqError):
     """Raised where a stored value is not what this version writes; names key and field."""
 
     exit_code = ExitCode.OUT_OF_REACH
+    code: Code = "value-unreadable"
 
 
 class StaleAttempt(HpqError):
     """Raised where a worker speaks for an attempt that is over."""
+
+    code: Code = "attempt-over"

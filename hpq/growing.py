@@ -94,7 +94,10 @@ class Growing:
             raise
         judge(sid, word)
         if word == "torn":
-            raise UserError(f"{sid}: the new rows expired before they were whole; do it again")
+            raise UserError(
+                f"{sid}: the new rows expired before they were whole; do it again",
+                code="rows-expired",
+            )
         self._tickets(rest[0], rest[1])
         return int(rest[2])
 

@@ -26,7 +26,8 @@ def interpreter(environ: Mapping[str, str], given: str = "") -> str:
         if found is None:
             raise SettingsError(
                 f"HPQ_PYTHON: no program {given!r} here; name a Python, such as .venv/bin/python"
-                " with its whole path, or leave it unset for the one on PATH"
+                " with its whole path, or leave it unset for the one on PATH",
+                code="python-not-found",
             )
         return os.path.abspath(found)
     for name in ("python", "python3"):

@@ -61,20 +61,25 @@ class Restoring:
 
     def _check(self, word: str) -> None:
         if word == "exists":
-            raise UserError(f"sweep {self._sid} is there; `hpq rm {self._sid}` removes it")
+            raise UserError(
+                f"sweep {self._sid} is there; `hpq rm {self._sid}` removes it", code="sweep-exists"
+            )
         if word == "removing":
             raise UserError(
-                f"sweep {self._sid} is half removed; `hpq rm {self._sid}` finishes that"
+                f"sweep {self._sid} is half removed; `hpq rm {self._sid}` finishes that",
+                code="sweep-half-removed",
             )
         if word == "taken":
             raise UserError(
                 f"sweep {self._sid} is being restored by somebody else, or its files are being"
-                " removed; try again in two minutes"
+                " removed; try again in two minutes",
+                code="restore-busy",
             )
         if word == "torn":
             raise UserError(
                 f"sweep {self._sid}: what was restored expired or is not what the archive holds;"
-                " nothing was kept, restore it again"
+                " nothing was kept, restore it again",
+                code="rows-expired",
             )
 
     def discard(self) -> None:

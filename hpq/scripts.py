@@ -64,6 +64,10 @@ def judge(sid: str, word: str) -> None:
         UserError: it was stopped or cancelled.
     """
     if word == "unknown":
-        raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
+        raise NotFound(
+            f"sweep {sid!r} is not there; `hpq ls` lists what is", code="sweep-not-found"
+        )
     if word == "over":
-        raise UserError(f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again")
+        raise UserError(
+            f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again", code="sweep-over"
+        )

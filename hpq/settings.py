@@ -172,7 +172,10 @@ def read(environ: Mapping[str, str]) -> Settings:
     path = values.get("redis_password_file")
     if isinstance(path, Path):
         if "redis_url" not in values:
-            raise SettingsError("HPQ_REDIS_PASSWORD_FILE: set HPQ_REDIS_URL, too; it says where")
+            raise SettingsError(
+                "HPQ_REDIS_PASSWORD_FILE: set HPQ_REDIS_URL, too; it says where",
+                code="setting-missing",
+            )
         values["redis_url"] = passwords.with_file(str(values["redis_url"]), path)
     values["in_pod"] = bool(environ.get(IN_POD))
     return Settings(**values)  # type: ignore[arg-type]
@@ -187,7 +190,8 @@ def _refuse_misspelt(environ: Mapping[str, str]) -> None:
             continue
         for close in get_close_matches(name.lower(), _PARSERS, n=1, cutoff=_CLOSE):
             raise SettingsError(
-                f"{full}: there is no such setting; did you mean {variable(close)}?"
+                f"{full}: there is no such setting; did you mean {variable(close)}?",
+                code="setting-unknown",
             )
 
 

@@ -37,12 +37,14 @@ def key_of(settings: Settings, *, make: bool) -> bytes | None:
         _make(path)
     try:
         if path.stat().st_mode & 0o077:
-            raise UserError(f"{path}: others may read this key; `chmod 600 {path}`")
+            raise UserError(
+                f"{path}: others may read this key; `chmod 600 {path}`", code="code-key-exposed"
+            )
         return path.read_bytes().strip() or None
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+        raise UserError(f"{path}: {error.strerror}", code="code-key-unreadable") from None
 
 
 def _make(path: Path) -> None:
@@ -59,7 +61,10 @@ def _make(path: Path) -> None:
             finally:
                 draft.unlink()
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; set HPQ_HOME to a place of yours") from None
+        raise UserError(
+            f"{path}: {error.strerror}; set HPQ_HOME to a place of yours",
+            code="code-key-unwritable",
+        ) from None
 
 
 def sign(key: bytes, prefix: str, sid: str, launch: Launch) -> str:

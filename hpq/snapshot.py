@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from hpq.codes import Notice
 from hpq.room import Room
 from hpq.sweep import Sweep
 from hpq.trial import Trial, TrialState
@@ -39,7 +40,7 @@ class Worker:
     code: str = ""  # its HPQ_CODE
     only: str = ""  # the one sweep, or trial (`sweep/7`), that it is there for; "" for any
     pod: str = ""  # its pod's name; "" outside a cluster
-    refuses: dict[str, str] = field(default_factory=dict)
+    refuses: dict[str, Notice] = field(default_factory=dict)
 
     def is_for(self, sid: str) -> bool:
         """True where it is there for a sweep, or for a trial of it."""

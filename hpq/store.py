@@ -113,7 +113,7 @@ class Store(ControlStore):
         key = self._keys.sweep(sid)
         row: Any = self._redis.hgetall(key)
         if not row:
-            raise NotFound(f"sweep {sid!r} is not there")
+            raise NotFound(f"sweep {sid!r} is not there", code="sweep-not-found")
         return wire.decode_sweep(key, sid, row, 0, 0, 0)
 
     def there(self, sids: Collection[str]) -> frozenset[str]:

@@ -96,4 +96,4 @@ def _read(name: str, path: str) -> None:
 
 
 def _useless(name: str, path: str, why: str) -> SettingsError:
-    return SettingsError(f"HPQ_REDIS_URL: {name}={path}: {why}")
+    return SettingsError(f"HPQ_REDIS_URL: {name}={path}: {why}", code="tls-file-unreadable")

@@ -52,6 +52,7 @@ class FailureKind(StrEnum):
     TIMEOUT = "timeout"
     STALLED = "stalled"
     USER_ERROR = "user_error"
+    UNREPORTED = "unreported"  # it came to its end without the sweep's metric
     KILLED = "killed"
     LOST = "lost"
     POISON = "poison"
@@ -154,9 +155,6 @@ class Point:
     value: float
 
 
-NEVER_REPORTED = "was never reported"  # of the sweep's metric, in a failure's line
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why an attempt ended badly: the kind, one line for people, and where it came from."""
@@ -164,11 +162,6 @@ class Failure:
     kind: FailureKind
     message: str
     fingerprint: str = ""
-
-    @property
-    def is_unreported(self) -> bool:
-        """True for a training that came to its end without the sweep's metric."""
-        return self.kind is FailureKind.USER_ERROR and NEVER_REPORTED in self.message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,9 @@ class TrialsView:
             pipe.hgetall(self._keys.trial(TrialId(sweep=sid, number=n)))
         is_there, params, dropped, *rows = pipe.execute()
         if not is_there:
-            raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
+            raise NotFound(
+                f"sweep {sid!r} is not there; `hpq ls` lists what is", code="sweep-not-found"
+            )
         out = []
         for n, raw, drop, row in zip(numbers, params, dropped, rows, strict=True):
             trial = TrialId(sweep=sid, number=n)
@@ -65,7 +67,10 @@ class TrialsView:
             NotFound: the sweep has no such number.
         """
         if not self._redis.hexists(self._keys.sweep(trial.sweep, "params"), str(trial.number)):
-            raise NotFound(f"trial {trial} is not there; `hpq results {trial.sweep}` lists them")
+            raise NotFound(
+                f"trial {trial} is not there; `hpq results {trial.sweep}` lists them",
+                code="trial-not-found",
+            )
         return self.trials(trial.sweep, [trial.number])[0]
 
     def eldest(self, sids: Sequence[str]) -> dict[str, Trial]:

@@ -15,6 +15,7 @@ from redis.exceptions import ResponseError
 
 from hpq import wire
 from hpq.books import BooksView
+from hpq.codes import Notice
 from hpq.errors import DecodeError, NotFound
 from hpq.events import event_of
 from hpq.fields import Reader, Row
@@ -99,7 +100,9 @@ class View(TrialsView, BooksView, TurnsView):
         """
         found = self.sweeps([sid])
         if not found:
-            raise NotFound(f"sweep {sid!r} is not there; `hpq ls` lists what is")
+            raise NotFound(
+                f"sweep {sid!r} is not there; `hpq ls` lists what is", code="sweep-not-found"
+            )
         return found[0]
 
     def resolve(self, ref: str | None, owner: str) -> str:
@@ -121,9 +124,14 @@ class View(TrialsView, BooksView, TurnsView):
         if len(fits) == 1:
             return fits[0]
         if not fits:
-            raise NotFound(f"no sweep begins with {ref!r}; `hpq ls` lists what is there")
+            raise NotFound(
+                f"no sweep begins with {ref!r}; `hpq ls` lists what is there",
+                code="sweep-not-found",
+            )
         some = ", ".join(fits[:5])
-        raise NotFound(f"{ref!r} fits {len(fits)} sweeps: {some}; write more of the id")
+        raise NotFound(
+            f"{ref!r} fits {len(fits)} sweeps: {some}; write more of the id", code="sweep-ambiguous"
+        )
 
     def _newest_of(self, owner: str) -> str:
         ids = self.sweep_ids()
@@ -135,7 +143,7 @@ class View(TrialsView, BooksView, TurnsView):
             for sid, raw in zip(ids[start:], owners, strict=False):
                 if raw == owner.encode():
                     return sid
-        raise NotFound("you have no sweep yet; `hpq enqueue FILE` makes one")
+        raise NotFound("you have no sweep yet; `hpq enqueue FILE` makes one", code="no-sweep")
 
     def ahead_of(self, sweeps: Sequence[Sweep]) -> dict[str, list[Sweep]]:
         """By sweep, those that go before it, as `ids_ahead`; what cannot be read is left out."""
@@ -244,7 +252,7 @@ def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float, now_m
         code=r.text("code"),
         only=r.text("only"),
         pod=r.text("pod"),
-        refuses=r.json("refuses", {}),
+        refuses={sid: Notice(**why) for sid, why in r.json("refuses", {}).items()},
     )
 
 

@@ -19,7 +19,10 @@ def mine(session: Session, ref: str | None, force: bool) -> Sweep:
     """
     sweep = session.view.sweep(session.view.resolve(ref, session.settings.user))
     if sweep.owner != session.settings.user and not force:
-        raise Forbidden(f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same")
+        raise Forbidden(
+            f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same",
+            code="sweep-of-another",
+        )
     return sweep
 
 
@@ -32,6 +35,8 @@ def ask(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UserError(f"{question} There is no terminal to answer at; say --yes")
+        raise UserError(
+            f"{question} There is no terminal to answer at; say --yes", code="confirmation-missing"
+        )
     if not typer.confirm(question):
         raise typer.Abort

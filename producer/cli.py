@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import json
 import sys
 from difflib import get_close_matches
 from typing import Any
@@ -98,7 +99,7 @@ class Lazy(TyperGroup):
         if name not in WHERE and not name.startswith("-"):
             close = get_close_matches(name, WHERE, n=1)
             hint = f"did you mean {close[0]!r}?" if close else "`hpq --help` lists them"
-            raise UserError(f"no command {name!r}; {hint}")
+            raise UserError(f"no command {name!r}; {hint}", code="command-unknown")
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -113,16 +114,20 @@ class Lazy(TyperGroup):
 
     def main(self, *args: Any, **more: Any) -> Any:
         """As click's, but what it finds wrong with the words is one line as all of hpq's errors."""
+        words = more.get("args") or sys.argv[1:]
+        self.as_json = (
+            "--json" in words[: words.index("--")] if "--" in words else "--json" in words
+        )
         try:
             code = super().main(*args, **{**more, "standalone_mode": False})
         except typer.Abort:
-            code = _say(UserError("nothing was done"), ExitCode.SOME_FAILED)
+            code = self._say(UserError("nothing was done", code="declined"), ExitCode.SOME_FAILED)
         except Exception as error:
             if not hasattr(error, "format_message"):
                 raise
             where = getattr(getattr(error, "ctx", None), "command_path", "hpq")
             what = " ".join(error.format_message().split()).rstrip(".")
-            code = _say(UserError(f"{what}; `{where} --help` tells what it takes"))
+            code = self._say(UserError(f"{what}; `{where} --help` tells what it takes"))
         sys.exit(code if isinstance(code, int) else int(ExitCode.DONE))
 
     def invoke(self, ctx: Any) -> Any:
@@ -136,21 +141,24 @@ class Lazy(TyperGroup):
         except Exception as error:
             if isinstance(error, OSError) and error.errno in _FULL:
                 place = f" {error.filename}" if error.filename else ""
-                error = UserError(f"cannot write{place}: {error.strerror}; make room")
+                error = UserError(
+                    f"cannot write{place}: {error.strerror}; make room", code="disk-full"
+                )
             if ctx.params.get("debug") or type(error).__module__.startswith("typer"):
                 raise
-            raise typer.Exit(_say(error)) from None
+            raise typer.Exit(self._say(error)) from None
 
-
-def _say(error: Exception, code: ExitCode | None = None) -> int:
-    """One line on stderr; answers the exit code."""
-    if isinstance(error, HpqError):
-        for line in str(error).splitlines():
-            print(f"hpq: {line}", file=sys.stderr)
-        return int(error.exit_code if code is None else code)
-    what = " ".join(f"{type(error).__name__}: {error}".split())
-    print(f"hpq: a fault of hpq's own: {what} (hpq --debug … shows where)", file=sys.stderr)
-    return int(ExitCode.SOME_FAILED)
+    def _say(self, error: Exception, exit_code: ExitCode | None = None) -> int:
+        """Print an error on stderr, with --json also on stdout; answer the exit code."""
+        if not isinstance(error, HpqError):
+            what = " ".join(f"{type(error).__name__}: {error}".split())
+            text = f"a fault of hpq's own: {what} (hpq --debug … shows where)"
+            error = HpqError(text, code="internal")
+        for notice in error.notices:
+            print(f"hpq: {notice}", file=sys.stderr)
+        if self.as_json:
+            print(json.dumps({"error": error.record()}, indent=2))
+        return int(error.exit_code if exit_code is None else exit_code)
 
 
 app = typer.Typer(

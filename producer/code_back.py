@@ -23,14 +23,19 @@ def code_of(view: View, sid: str) -> dict[str, tuple[bytes, int]]:
         what = sweep.launch.trainer or sweep.launch.program
         raise UserError(
             f"{sid}: its code is not kept: {what} is installed where workers run"
-            f" ({sweep.launch.code}), or an older hpq enqueued it"
+            f" ({sweep.launch.code}), or an older hpq enqueued it",
+            code="code-not-kept",
         )
     if data is None or code.digest_of(manifest) != sweep.launch.code:
-        raise UserError(f"{sid}: its code is gone from Redis, or is not what was enqueued")
+        raise UserError(
+            f"{sid}: its code is gone from Redis, or is not what was enqueued", code="code-altered"
+        )
     try:
         return packing.unpack(data, manifest)
     except ValueError as error:
-        raise UserError(f"{sid}: its code in Redis is not what was enqueued: {error}") from None
+        raise UserError(
+            f"{sid}: its code in Redis is not what was enqueued: {error}", code="code-altered"
+        ) from None
 
 
 def give_back(view: View, sid: str, folder: Path) -> int:
@@ -42,7 +47,9 @@ def give_back(view: View, sid: str, folder: Path) -> int:
     files = code_of(view, sid)
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UserError(f"{folder}: is there and not empty; name another directory")
+            raise UserError(
+                f"{folder}: is there and not empty; name another directory", code="file-exists"
+            )
         # A directory that is there may be somebody's current one: it stays that one.
         is_there, folder = folder.exists(), folder.resolve()
         draft = (folder if is_there else folder.parent) / f".{folder.name}.hpq-code"
@@ -58,5 +65,7 @@ def give_back(view: View, sid: str, folder: Path) -> int:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     except OSError as error:
-        raise UserError(f"{error.filename or folder}: {error.strerror}") from None
+        raise UserError(
+            f"{error.filename or folder}: {error.strerror}", code="file-unwritable"
+        ) from None
     return len(files)

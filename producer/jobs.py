@@ -35,12 +35,14 @@ def refuse_too_many(what: str, sets: int | None) -> None:
     if sets is None:
         raise UserError(
             f"{what}: its sets are made while it runs, and a Job is for one that is known; use"
-            " method: grid, or random with run_cap, or resident workers: hpq enqueue"
+            " method: grid, or random with run_cap, or resident workers: hpq enqueue",
+            code="jobs-need-count",
         )
     if sets > MOST:
         raise UserError(
             f"{what}: {sets:,} sets are {sets:,} Jobs, and {MOST:,} is the limit; resident workers"
-            " take any number: hpq enqueue, and kubectl scale deployment/hpq-worker"
+            " take any number: hpq enqueue, and kubectl scale deployment/hpq-worker",
+            code="jobs-too-many",
         )
 
 

@@ -50,7 +50,7 @@ def find(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None = None) ->
         if folder is None:
             return Code(launch=_launch(spec, _installed(spec.trainer, cwd, file.parent)))
     except _Nowhere as error:
-        raise SweepFileError(f"{_place(spec, given)}: {error}") from None
+        raise SweepFileError(f"{_place(spec, given)}: {error}", code="code-invalid") from None
     named = {folder / word for word in (spec.program, *spec.command) if "\0" not in word}
 
     def is_no_code(path: Path) -> bool:
@@ -96,7 +96,7 @@ def _folder(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None) -> Pat
     if named:
         folder = (cwd if code_dir is not None else file.parent) / Path(named).expanduser()
         if not folder.is_dir():
-            raise UserError(f"code: {folder} is not a directory")
+            raise UserError(f"code: {folder} is not a directory", code="code-invalid")
         _must_have(spec, [folder])
         return folder
     places = [cwd, file.parent]

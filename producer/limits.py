@@ -82,11 +82,13 @@ def _no_limit(text: str, key: str) -> UserError:
     if key.partition(".")[0] in _METRIC:
         return UserError(
             f"{text}: a sweep's metric stays as it is; set it in the file and"
-            " `hpq enqueue FILE --reuse`: what was trained is taken, not trained again"
+            " `hpq enqueue FILE --reuse`: what was trained is taken, not trained again",
+            code="limit-fixed",
         )
     if key in TOP and key not in _KEYS and key != "name":
         return UserError(
-            f"{text}: {key} is part of what the sweep is; edit the file and enqueue it"
+            f"{text}: {key} is part of what the sweep is; edit the file and enqueue it",
+            code="limit-fixed",
         )
     close = get_close_matches(key, _KEYS, n=1, cutoff=_CLOSE)
     hint = f"; did you mean {close[0]}?" if close else ""

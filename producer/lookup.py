@@ -36,4 +36,7 @@ def find_trial(view: View, ref: str | None, owner: str) -> TrialId:
     failed = [t for t in shot.recent if t.state is TrialState.FAILED]
     for trial in (*shot.running, *failed, *shot.recent):
         return trial.id
-    raise NotFound(f"no trial of {found} has begun; `hpq watch {found}` shows what it waits for")
+    raise NotFound(
+        f"no trial of {found} has begun; `hpq watch {found}` shows what it waits for",
+        code="trial-not-begun",
+    )

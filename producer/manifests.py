@@ -139,7 +139,10 @@ def check(wanted: Wanted) -> None:
     there = components()
     for name in [*wanted.components, *(p.name for p in wanted.parts)]:
         if name not in there:
-            raise UserError(f"--with {name}: no such component; there are {', '.join(there)}")
+            raise UserError(
+                f"--with {name}: no such component; there are {', '.join(there)}",
+                code="component-unknown",
+            )
     if "keda" in wanted.components and wanted.replicas is not None:
         raise UserError(
             "--replicas: with keda, that decides; --with keda=MAX says how many at most"
@@ -228,7 +231,9 @@ def render(wanted: Wanted) -> str:
     """
     kubectl = shutil.which("kubectl")
     if kubectl is None:
-        raise UserError("kubectl is not on PATH; its kustomize renders the manifests")
+        raise UserError(
+            "kubectl is not on PATH; its kustomize renders the manifests", code="program-missing"
+        )
     is_scaled = "keda" in wanted.components
     files = {".": overlay(wanted, "k8s")}
     if wanted.settings:
@@ -245,5 +250,7 @@ def render(wanted: Wanted) -> str:
             [kubectl, "kustomize", name], capture_output=True, text=True, check=False
         )
     if done.returncode != 0:
-        raise UserError(f"kubectl kustomize: {done.stderr.strip().splitlines()[-1]}")
+        raise UserError(
+            f"kubectl kustomize: {done.stderr.strip().splitlines()[-1]}", code="kustomize-failed"
+        )
     return done.stdout

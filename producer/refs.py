@@ -27,5 +27,5 @@ def parse(targets: list[str] | None) -> tuple[str | None, list[int]]:
             sweeps.append(found["sweep"])
     distinct = list(dict.fromkeys(sweeps))
     if len(distinct) > 1:
-        raise UserError(f"{', '.join(distinct)}: one sweep at a time")
+        raise UserError(f"{', '.join(distinct)}: one sweep at a time", code="one-sweep-only")
     return (distinct[0] if distinct else None), numbers

@@ -10,7 +10,7 @@ from enum import Enum
 from hpq.identity import identity
 from hpq.search.replicates import replicated, seed_at, seed_of_result
 from hpq.sweep import Launch, Metric, Sweep, Take
-from hpq.trial import Json, Params, Trial, TrialState
+from hpq.trial import FailureKind, Json, Params, Trial, TrialState
 from hpq.view import View
 from producer.inside import is_inside
 from producer.place import Place, place_of_sweep
@@ -76,7 +76,7 @@ def marks_of(params: dict[str, Json], spec: SweepSpec) -> list[bytes]:
 
 def _result(trial: Trial, sweep: Sweep, metric: Metric | None) -> Trial | None:
     """A trial with its value of a metric; None where it did not come to its end, or has none."""
-    is_nameless = trial.failure is not None and trial.failure.is_unreported
+    is_nameless = trial.failure is not None and trial.failure.kind is FailureKind.UNREPORTED
     if trial.state is not TrialState.FINISHED and not is_nameless:
         return None
     if means_the_same(sweep.metric, metric):

@@ -27,7 +27,8 @@ def check_room(session: Session, trials: int, *, weight: int = 0, code: int = 0)
         raise OutOfReach(
             f"{size(room.used)} of the server's maxmemory of {size(room.limit)} are used, and"
             f" {trials_of(trials)} would take about {size(more)} more; hpq fills {FULL:.0%} of it."
-            f" {_remedy(session, room.used + more)}"
+            f" {_remedy(session, room.used + more)}",
+            code="redis-memory",
         )
     if room.limit and room.evicts:
         yield (

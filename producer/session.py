@@ -79,14 +79,15 @@ def tells_of(through: Tunnel | None, settings: Settings) -> Iterator[None]:
     try:
         yield
     except Forbidden as error:
-        if through is None or "refuses this user or password" not in str(error):
+        if through is None or error.code != "redis-password-refused":
             raise
         raise Forbidden(
             f"{through.where}: Redis refuses the password of {through.user}; if its Secret was made"
-            " anew, the connection reads it now: try again in 30 s"
+            " anew, the connection reads it now: try again in 30 s",
+            code="redis-password-refused",
         ) from None
     except OutOfReach:
         why = tunnel.trouble_of(settings.home, through)
         if through is None or not why:
             raise
-        raise OutOfReach(f"{through.where}: {why}") from None
+        raise OutOfReach(f"{through.where}: {why}", code="connection-lost") from None

@@ -14,7 +14,7 @@ class OutOfSight(UserError):
     """Nobody could run local code where it lies; `why` is that without what to do."""
 
     def __init__(self, why: str, remedy: str) -> None:
-        super().__init__(f"{why}; {remedy}")
+        super().__init__(f"{why}; {remedy}", code="code-out-of-sight")
         self.why = why
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpq.codes import Notice
 from hpq.identity import digest
 from hpq.sweep import Launch
 from producer import launch as launching
@@ -35,9 +36,11 @@ class Submission:
         return self.spec.is_late
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[Notice, ...]:
         """What the user should know before the sweep runs."""
-        return (*self.spec.warnings, self.code.twin) if self.code.twin else self.spec.warnings
+        twin = self.code.twin
+        more = (Notice("program-ambiguous", twin),) if twin else ()
+        return (*self.spec.warnings, *more)
 
 
 def prepare(spec: SweepSpec, file: Path, code_dir: str | None = None) -> Submission:

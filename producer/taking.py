@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from hpq import code
+from hpq.codes import Notice
 from hpq.hyperparams import SHIPPED
 from hpq.sweep import Sweep
 from producer.cluster.api import has_kubeconfig
@@ -46,7 +48,7 @@ def say_if_not_taken(session: Session, sid: str, *, code_is_read: bool = False) 
         workers = session.view.workers(sweep.worker_class)
         reason = why_not_taken(sweep, workers, SHIPPED, in_cluster=session.tunnel is not None)
         if reason and not workers:
-            reason += of_a_cluster(session)
+            reason = replace(reason, text=reason.text + of_a_cluster(session))
         elif not reason and not sweep.counts.running:
             reason = why_behind(sweep, session.view.ahead_of([sweep])[sid], workers, SHIPPED)
     if reason:
@@ -58,7 +60,7 @@ def of_a_cluster(session: Session) -> str:
     return OF_A_CLUSTER if session.is_private and has_kubeconfig(os.environ) else ""
 
 
-def _edited(session: Session, sweep: Sweep) -> str | None:
+def _edited(session: Session, sweep: Sweep) -> Notice | None:
     """Why workers that see this directory will leave it, where they had no time yet to say so."""
     folder = Path(sweep.launch.code_dir)
     if not sweep.launch.code_dir or not folder.is_dir():
@@ -66,7 +68,8 @@ def _edited(session: Session, sweep: Sweep) -> str | None:
     path = code.changed(folder, dict(session.view.manifest(sweep.launch.code)))
     if path is None:
         return None
-    return (
+    return Notice(
+        "code-edited",
         f"{folder / path} was edited after enqueue, and workers here leave the trials of"
-        f" {sweep.id}; enqueue again to run the new code, or take the edit back"
+        f" {sweep.id}; enqueue again to run the new code, or take the edit back",
     )

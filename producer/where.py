@@ -54,15 +54,17 @@ class Where:
             UserError: it is none (says what is not understood).
         """
         if len(text) > _MOST:
-            raise UserError(f"--where: longer than {_MOST:,} characters")
+            raise UserError(f"--where: longer than {_MOST:,} characters", code="filter-invalid")
         try:
             tree = ast.parse(text.strip(), mode="eval").body
             if _depth(tree) > _DEEPEST:  # `holds` goes as deep for every trial
-                raise UserError(f"--where: nested more than {_DEEPEST} deep")
+                raise UserError(f"--where: nested more than {_DEEPEST} deep", code="filter-invalid")
             names: set[str] = set()
             _check(tree, text, names)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise UserError(f"--where {text!r}: not an expression; {_HELP}") from None
+            raise UserError(
+                f"--where {text!r}: not an expression; {_HELP}", code="filter-invalid"
+            ) from None
         return cls(text, tree, frozenset(names))
 
     def holds(self, lookup: Lookup) -> bool:
@@ -85,7 +87,9 @@ class Where:
         lacking = sorted(self.names - self.met - set(known))
         if lacking:
             some = ", ".join(list(dict.fromkeys(known))[:12])
-            raise UserError(f"--where: nothing has {lacking[0]!r}; there are {some}")
+            raise UserError(
+                f"--where: nothing has {lacking[0]!r}; there are {some}", code="filter-name-unknown"
+            )
 
 
 def _depth(tree: ast.expr) -> int:
@@ -122,7 +126,9 @@ def _check(node: ast.expr, text: str, names: set[str]) -> None:
 
 def _not_known(node: ast.expr, text: str) -> UserError:
     part = ast.get_source_segment(text.strip(), node) or text
-    return UserError(f"--where {text!r}: {part!r} is not understood; {_HELP}")
+    return UserError(
+        f"--where {text!r}: {part!r} is not understood; {_HELP}", code="filter-invalid"
+    )
 
 
 def _is_value(node: ast.expr) -> bool:

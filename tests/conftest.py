@@ -23,12 +23,23 @@ from hpq.sweep import Goal, Launch, Metric, Sweep
 from hpq.tickets import Tickets
 from hpq.trial import Claim
 from hpq.view import View
+from tests.golden import Golden
 from tests.server import find_server
 
 # A shell that starts the tests in the background ignores SIGINT, and so would all they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for name in [n for n in os.environ if n.startswith("HPQ_") or n in ("COLUMNS", "LINES")]:
     del os.environ[name]  # a developer's shell must not change what a test sees
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="Write tests/golden anew.")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """The texts that commands print, by command."""
+    return Golden(update=request.config.getoption("--update-golden"))
 
 
 @pytest.fixture(autouse=True)

@@ -44,7 +44,9 @@ def main() -> None:
         settings = read(os.environ)
         if not settings.redis_url:
             where = "in a pod " if settings.in_pod else ""
-            raise UserError(f"{where}HPQ_REDIS_URL must say which Redis to work for")
+            raise UserError(
+                f"{where}HPQ_REDIS_URL must say which Redis to work for", code="setting-missing"
+            )
         if args.workers is not None and not 1 <= args.workers <= 1000:
             raise UserError(f"--workers {args.workers}: use 1 to 1000")
         if args.count is not None and not 1 <= args.count <= MOST_RUNS:
@@ -67,7 +69,7 @@ def main() -> None:
         )
         code = fleet.run()
     except HpqError as error:
-        print(f"hpq worker: {error}", file=sys.stderr)
+        print(f"hpq worker: {error.notice}", file=sys.stderr)
         code = int(error.exit_code)
     sys.exit(code)
 

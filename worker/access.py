@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 from hpq import __version__, code
+from hpq.codes import Code, Notice
 from hpq.command import template
 from hpq.errors import UserError
 from hpq.hyperparams import SHIPPED
@@ -20,9 +22,8 @@ from hpq.signing import fingerprint, is_signed, key_of, keys_apart
 from hpq.sweep import SCHEMA, Launch, Sweep
 from worker.bundles import Bundles
 
-
-class Distrust(str):
-    """A reason of trust: the sweep is not signed, or not what was signed. It is counted."""
+# Reasons of trust: the sweep is not signed, or not what was signed. They are counted.
+DISTRUST: Collection[Code] = ("code-key-missing", "code-not-signed", "code-altered")
 
 
 class Access:
@@ -40,28 +41,30 @@ class Access:
                 self._key = key_of(self._settings, make=False)
         return self._key
 
-    def refusal(self, sweep: Sweep, manifest: str | None) -> str | None:
+    def refusal(self, sweep: Sweep, manifest: str | None) -> Notice | None:
         """Why this worker leaves a sweep alone, with the remedy; None where it takes it."""
         launch = sweep.launch
         if sweep.schema > SCHEMA:
-            return (
+            return Notice(
+                "hpq-too-old",
                 f"a newer hpq made it (schema {sweep.schema}; this worker, hpq {__version__}, reads"
-                f" {SCHEMA}); upgrade this worker"
+                f" {SCHEMA}); upgrade this worker",
             )
         if launch.trainer and (launch.program or launch.command):
-            return "its launch record names a trainer and a command; enqueue it again"
+            text = "its launch record names a trainer and a command; enqueue it again"
+            return Notice("launch-invalid", text)
         if launch.trainer in SHIPPED and not (launch.code_dir or launch.bundled):
             return _cannot_import_trainers()
         if not self._is_allowed(sweep):
             what = launch.what
             if self.key is None:
-                return Distrust(f"{what} is not in HPQ_ALLOW, and this worker has no HPQ_CODE_KEY")
+                text = f"{what} is not in HPQ_ALLOW, and this worker has no HPQ_CODE_KEY"
+                return Notice("code-key-missing", text)
             keys = keys_apart(sweep, fingerprint(self.key))
             why = "is not in HPQ_ALLOW and not signed with this worker's HPQ_CODE_KEY"
-            return Distrust(f"{what} {why}{keys}")
+            return Notice("code-not-signed", f"{what} {why}{keys}")
         if launch.bundled:
-            altered = self._bundles.refusal(launch)
-            return None if altered is None else Distrust(altered)
+            return self._bundles.refusal(launch)
         if launch.code_dir:
             return _stale(launch, manifest)
         return None
@@ -86,31 +89,36 @@ def _matches(line: str, launch: Launch) -> bool:
     return by_default or asked == template(words, None)
 
 
-def _cannot_import_trainers() -> str | None:
+def _cannot_import_trainers() -> Notice | None:
     if importlib.util.find_spec("torch") is None:
-        return "torch is not installed where this worker runs; `pip install 'hpq[trainers]'`"
+        text = "torch is not installed where this worker runs; `pip install 'hpq[trainers]'`"
+        return Notice("extra-missing", text)
     return None
 
 
-def _stale(launch: Launch, manifest: str | None) -> str | None:
+def _stale(launch: Launch, manifest: str | None) -> Notice | None:
     folder = Path(launch.code_dir)
     if not folder.is_dir():
-        return (
+        return Notice(
+            "code-missing",
             f"its code directory {folder} is not on this machine; to send the code along, enqueue"
-            f" with --code {folder}"
+            f" with --code {folder}",
         )
     if manifest is None:
-        return "its code manifest is gone from Redis; enqueue it again"
+        text = "its code manifest is gone from Redis; enqueue it again"
+        return Notice("code-manifest-missing", text)
     try:
         files = json.loads(manifest)
     except ValueError:
         files = {}
     if code.digest_of(files) != launch.code:
-        return "its code manifest in Redis is not the one that was enqueued"
+        text = "its code manifest in Redis is not the one that was enqueued"
+        return Notice("code-manifest-altered", text)
     edited = code.changed(folder, files)
     if edited:
-        return (
+        return Notice(
+            "code-edited",
             f"{folder / edited} was edited after enqueue; enqueue again to run the new code,"
-            " or take the edit back"
+            " or take the edit back",
         )
     return None

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hpq import bundle as packing
+from hpq.codes import Notice
 from hpq.sweep import Launch
 from worker.ownership import Owned
 
@@ -28,7 +29,7 @@ class Bundles:
     def __init__(self, home: Path, fetch: Callable[[str], bytes | None]) -> None:
         self._folder, self._work, self._fetch = home / "bundles", home / "work", fetch
 
-    def refusal(self, launch: Launch) -> str | None:
+    def refusal(self, launch: Launch) -> Notice | None:
         """Why the code of a launch cannot run, with the remedy; None where it is here and right.
 
         Raises:
@@ -37,7 +38,8 @@ class Bundles:
         try:
             self._files(launch.code)
         except ValueError as error:
-            return f"its code in Redis is not what was signed ({error}); enqueue it again"
+            text = f"its code in Redis is not what was signed ({error}); enqueue it again"
+            return Notice("code-altered", text)
         return None
 
     def copy(self, launch: Launch, folder: Path) -> None:

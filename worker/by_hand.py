@@ -94,7 +94,7 @@ def _checkpoints(kept: Path | None) -> Iterator[Path]:
         kept.mkdir(parents=True, exist_ok=True)
         found = any(kept.iterdir())
     except OSError as error:
-        raise UserError(f"--checkpoint {kept}: {error.strerror}") from None
+        raise UserError(f"--checkpoint {kept}: {error.strerror}", code="file-unwritable") from None
     if found:
         print(f"--checkpoint {kept}: not empty, the trainer may go on from it", file=sys.stderr)
     yield kept.resolve()
@@ -110,16 +110,18 @@ def _seed(text: str) -> int:
 def _function(trainer: str) -> Callable[..., object]:
     name, _, function = trainer.partition(":")
     if not name or not function:
-        raise UserError(f"{trainer}: give MODULE:FUNCTION, as train:train")
+        raise UserError(f"{trainer}: give MODULE:FUNCTION, as train:train", code="trainer-invalid")
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name not in (name, name.partition(".")[0]):
             raise  # one that the user's code imports: its line is worth seeing
-        raise UserError(f"{trainer}: there is no module {name} in {Path.cwd()}") from None
+        raise UserError(
+            f"{trainer}: there is no module {name} in {Path.cwd()}", code="trainer-not-found"
+        ) from None
     found = getattr(module, function, None)
     if not callable(found):
-        raise UserError(f"{trainer}: {name} has no function {function}")
+        raise UserError(f"{trainer}: {name} has no function {function}", code="trainer-not-found")
     return found  # type: ignore[no-any-return]
 
 

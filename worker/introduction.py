@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-from hpq import __version__
+from hpq import __version__, wire
 from hpq.hyperparams import SHIPPED
 from hpq.outcome import Presence
 from hpq.settings import Settings
@@ -54,6 +54,6 @@ class Introduction:
             "fault": "" if busy else self._slot.refusals.fault,
             "key": fingerprint(self._access.key),  # the first enqueue here may make it later
             "store_id": self._shelf.id,
-            "refuses": json.dumps(dict(self._slot.refusals.reasons)),
+            "refuses": wire.dumps({s: asdict(r) for s, r in self._slot.refusals.reasons.items()}),
         }
         return replace(self._who, fields={**self._fixed, **fields}), not busy

@@ -10,7 +10,7 @@ from enum import StrEnum
 from hpq.outcome import Outcome, Verdict
 from hpq.report import MAX_NAMES
 from hpq.sweep import Sweep
-from hpq.trial import NEVER_REPORTED, Failure, FailureKind, TrialState
+from hpq.trial import Failure, FailureKind, TrialState
 from hpq.unreported import likely
 from worker.collector import Collector
 from worker.failures import of_exit
@@ -100,9 +100,9 @@ def _by_metric(sweep: Sweep, got: Collector, ending: Ending) -> Outcome:
     said = f"it reported {', '.join(names)}" if names else "it reported nothing"
     if got.has_dropped:
         said += f"; of more than {MAX_NAMES} names the rest was dropped"
-    what = f"the metric {metric.name!r} {NEVER_REPORTED}; {said}"
+    what = f"the metric {metric.name!r} was never reported; {said}"
     failure = Failure(
-        kind=FailureKind.USER_ERROR,
+        kind=FailureKind.UNREPORTED,
         message=f"{what}; {_how_to_report(sweep, ending, names)}",
         fingerprint=what,  # without the line that was seen: it differs from trial to trial
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
+from hpq.codes import tagged
 from hpq.errors import Forbidden, HpqError, NotFound, ServerTooOld, UserError
 
 OPTION = "--last-words="  # and the number of the file descriptor
@@ -26,7 +27,8 @@ class LastWords:
 def leave(error: HpqError, argv: Sequence[str]) -> bool:
     """Tell the fleet that a command line names; False where there is none to hear it."""
     fds = [word.removeprefix(OPTION) for word in argv if word.startswith(OPTION)]
-    line = " ".join(str(error).split())[: _MOST_BYTES // 8]  # JSON may make six bytes of one
+    text = " ".join(str(error).split())[: _MOST_BYTES // 8]  # JSON may make six bytes of one
+    line = tagged(text, error.code)
     words = LastWords(line=line, is_final=isinstance(error, _FINAL))
     with suppress(OSError):
         return bool(fds) and os.write(int(fds[0]), json.dumps(asdict(words)).encode()) > 0

@@ -83,6 +83,7 @@ def _figures(health: Health, queue: str) -> Figures:
         found: Figures = import_module("worker.metrics").Figures(health, queue)
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"HPQ_PORT: /metrics needs {error.name}; pip install 'hpq[worker]', or leave it unset"
+            f"HPQ_PORT: /metrics needs {error.name}; pip install 'hpq[worker]', or leave it unset",
+            code="extra-missing",
         ) from None
     return found

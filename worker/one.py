@@ -161,7 +161,9 @@ def main() -> None:
         environ = {**os.environ, **hidden.receive()}
         settings = read(environ)
         if not settings.redis_url:
-            raise UserError("HPQ_REDIS_URL is not set; start workers with `hpq worker`")
+            raise UserError(
+                "HPQ_REDIS_URL is not set; start workers with `hpq worker`", code="setting-missing"
+            )
         configure(settings)
         try:
             serve(settings, environ, sys.argv)
@@ -169,7 +171,7 @@ def main() -> None:
             raise explain(error, settings.redis_url, in_pod=settings.in_pod) from None
     except HpqError as error:
         if not last_words.leave(error, sys.argv):
-            print(f"hpq worker: {error}", file=sys.stderr)
+            print(f"hpq worker: {error.notice}", file=sys.stderr)
         sys.exit(int(error.exit_code))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from hpq.codes import Notice
 from hpq.errors import HpqError, NotFound
 from hpq.store import Store
 from worker.access import Access
@@ -22,25 +23,26 @@ class Refusals:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._reasons: dict[str, str] = {}
+        self._reasons: dict[str, Notice] = {}
         self._again_at: dict[str, float] = {}
         self._waits_s: dict[str, float] = {}
 
     @property
-    def reasons(self) -> Mapping[str, str]:
+    def reasons(self) -> Mapping[str, Notice]:
         """Why, by sweep id."""
         return dict(self._reasons)
 
     @property
     def fault(self) -> str:
         """What went wrong here lately, where something did; "" where this worker is well."""
-        return next((self._reasons[sid] for sid in self._waits_s if sid in self._reasons), "")
+        faults = (self._reasons[sid].text for sid in self._waits_s if sid in self._reasons)
+        return next(faults, "")
 
-    def refuse(self, sid: str, reason: str) -> None:
+    def refuse(self, sid: str, reason: Notice) -> None:
         """Leave a sweep alone for what it is."""
         self._reasons[sid], self._again_at[sid] = reason, time.monotonic() + _LOOK_AGAIN_S
 
-    def back_off(self, sid: str, reason: str) -> None:
+    def back_off(self, sid: str, reason: Notice) -> None:
         """Leave a sweep alone for a while, twice as long each time."""
         wait_s = self._waits_s.get(sid, _FIRST_TRY_S)
         self._waits_s[sid] = min(_LAST_TRY_S, 2 * wait_s)
@@ -61,11 +63,11 @@ class Refusals:
                 self.refuse(sid, reason)
         return list(self._reasons)
 
-    def _look(self, sid: str, store: Store) -> str | None:
+    def _look(self, sid: str, store: Store) -> Notice | None:
         try:
             sweep = store.sweep(sid)
         except NotFound:
             return None
         except HpqError as error:
-            return str(error)
+            return error.notice
         return self._access.refusal(sweep, store.code(sweep.launch.code))

@@ -59,7 +59,7 @@ class Single:
         trial, sweep = self._view.trial(self._trial), self._view.sweep(self._trial.sweep)
         if trial.state is TrialState.FAILED:
             why = trial.failure.message if trial.failure else "for a reason that was not kept"
-            raise HpqError(f"{self._trial} failed: {why}")
+            raise HpqError(f"{self._trial} failed: {why}", code="trial-failed")
         if trial.state.is_terminal or sweep.state.is_over:
             log.info("%s is over: %s", self._trial, trial.state)
             return True
@@ -69,9 +69,9 @@ class Single:
             raise SystemExit(ELSEWHERE)
         if self._trial.sweep in refusals.reasons:
             reason = refusals.reasons[self._trial.sweep]
-            raise Held(f"{self._trial} cannot run here: {reason}")
+            raise Held(f"{self._trial} cannot run here: {reason}", code="trial-refused")
         if sweep.state is SweepState.HELD:
-            raise Held(f"{self._trial}: its sweep is held: {sweep.held}")
+            raise Held(f"{self._trial}: its sweep is held: {sweep.held}", code="sweep-held")
         where = f"{trial.state} on {trial.worker}" if trial.worker else str(trial.state)
         self._say(f"{where}, its sweep is {sweep.state}")
         return False

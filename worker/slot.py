@@ -14,14 +14,15 @@ from typing import TypeVar
 
 from redis.exceptions import RedisError
 
+from hpq.codes import Code, Notice
 from hpq.connection import short_reason
 from hpq.errors import HpqError
 from hpq.outcome import Committed, Outcome, Presence, Reason
 from hpq.settings import Settings
 from hpq.store import Store
 from hpq.sweep import Sweep
-from hpq.trial import Claim, Failure, FailureKind
-from worker.access import Access, Distrust
+from hpq.trial import Claim, FailureKind
+from worker.access import DISTRUST, Access
 from worker.attempt import Attempts
 from worker.beats import Beats
 from worker.errand import Errand
@@ -89,7 +90,8 @@ class Slot:
                 has_trained = self._one(claim)
             except Exception as error:  # a fault of ours must not leave a claim that beats for ever
                 log.exception("%s", claim.trial)
-                self._at_fault(claim, claim.trial.sweep, f"a fault of this worker: {error!r}")
+                why = Notice("worker-fault", f"a fault of this worker: {error!r}")
+                self._at_fault(claim, claim.trial.sweep, why)
             finally:
                 self.trial = ""
                 if not has_trained:
@@ -127,8 +129,10 @@ class Slot:
         """Let sets be made for a sweep that nobody makes them for."""
         try:
             reason = self._suggesters.feed(self._store.sweep(sid))
-        except (HpqError, OSError) as error:
-            reason = str(error)
+        except HpqError as error:
+            reason = error.notice
+        except OSError as error:
+            reason = Notice("worker-fault", str(error))
         if reason is not None:
             if sid not in self._unfed:
                 log.warning("sweep %s gets no sets from here: %s", sid, reason)
@@ -141,7 +145,7 @@ class Slot:
             sweep = self._store.sweep(sid)
             reason = self._access.refusal(sweep, None)
         except HpqError as error:
-            reason = str(error)
+            reason = error.notice
         if reason is not None and sid not in self.refusals.reasons:
             log.warning("sweep %s is left alone: %s", sid, reason)
             self.refusals.refuse(sid, reason)
@@ -171,7 +175,7 @@ class Slot:
         try:
             read = self._insist(lambda _: self._read(claim.trial.sweep))
         except HpqError as error:
-            self._at_fault(claim, claim.trial.sweep, str(error))
+            self._at_fault(claim, claim.trial.sweep, error.notice)
             return False
         if read is None:  # told to stop meanwhile
             self._release(claim, Reason.STOPPING)
@@ -181,7 +185,7 @@ class Slot:
             log.warning("sweep %s is left alone: %s", sweep.id, reason)
             self.refusals.refuse(sweep.id, reason)
             self._release(claim, Reason.REFUSED)
-            if isinstance(reason, Distrust):
+            if reason.code in DISTRUST:
                 with suppress(RedisError):
                     self._store.count_distrust()
             return False
@@ -189,13 +193,14 @@ class Slot:
         try:
             result = self._attempts.run(claim, sweep)
         except OSError as error:
-            self._at_fault(claim, sweep.id, f"cannot start anything here: {error}")
+            why = Notice("worker-fault", f"cannot start anything here: {error}")
+            self._at_fault(claim, sweep.id, why)
             return False
         self._finish(claim, sweep, result)
         failure = result.outcome and result.outcome.failure
         return not (failure and failure.kind.is_workers)
 
-    def _read(self, sid: str) -> tuple[Sweep, str | None]:
+    def _read(self, sid: str) -> tuple[Sweep, Notice | None]:
         """A sweep, and why this worker may not run it."""
         sweep = self._store.sweep(sid)
         return sweep, self._access.refusal(sweep, self._store.code(sweep.launch.code))
@@ -215,20 +220,24 @@ class Slot:
                 log.warning("%s attempt %d is another worker's now", claim.trial, claim.attempt)
             return
         if outcome.failure is not None and outcome.failure.kind.is_workers:
-            self._at_fault(claim, sweep.id, outcome.failure.message, outcome.failure)
+            failure = outcome.failure
+            is_data = failure.kind is FailureKind.DATA_MISSING
+            code: Code = "data-missing" if is_data else "worker-fault"
+            self._at_fault(claim, sweep.id, Notice(code, failure.message))
             return
         if self._commit(claim, sweep, outcome) == Committed.SUSPECT and outcome.failure is not None:
-            why = f"others do not fail as it does: {outcome.failure.message}"
+            text = f"others do not fail as it does: {outcome.failure.message}"
+            why = Notice("worker-suspect", text)
             log.error("%s: %s; sweep %s is left to them for a while", claim.trial, why, sweep.id)
             self.refusals.back_off(sweep.id, why)
         else:
             self.refusals.forgive(sweep.id)
 
-    def _at_fault(self, claim: Claim, sid: str, why: str, failure: Failure | None = None) -> None:
+    def _at_fault(self, claim: Claim, sid: str, why: Notice) -> None:
         self._beats.end()
         log.error("%s: %s; given back", claim.trial, why)
         self.refusals.back_off(sid, why)
-        is_data = failure is not None and failure.kind is FailureKind.DATA_MISSING
+        is_data = why.code == "data-missing"
         self._release(claim, Reason.DATA_MISSING if is_data else Reason.WORKER_FAULT)
 
     def _release(self, claim: Claim, reason: Reason) -> bool:

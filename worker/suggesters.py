@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from hpq.codes import Notice
 from hpq.errors import ExitCode
 from hpq.lead import Lead
 from hpq.search.record import Sampler, is_installed, missing
@@ -73,7 +74,7 @@ class Suggesters:
         self._children: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}  # and the sampler
         self._courses: dict[str, _Course] = {}
 
-    def feed(self, sweep: Sweep) -> str | None:
+    def feed(self, sweep: Sweep) -> Notice | None:
         """See to it that somebody makes sets for a sweep; answers why that cannot be done here.
 
         Raises:
@@ -81,11 +82,12 @@ class Suggesters:
             redis.RedisError: Redis is away.
         """
         if sweep.sampler not in set(Sampler):
-            return f"sampler {sweep.sampler!r} is not one of this hpq's; upgrade this worker"
+            text = f"sampler {sweep.sampler!r} is not one of this hpq's; upgrade this worker"
+            return Notice("hpq-too-old", text)
         sampler = Sampler(sweep.sampler)
         lacks = missing(sampler, is_installed)
         if lacks is not None:
-            return f"{lacks}, where this worker runs"
+            return Notice("extra-missing", f"{lacks}, where this worker runs")
         self._forget_ended()
         course = self._courses.get(sweep.id)
         is_early = course is not None and time.monotonic() - course.started_at < course.pause_s
@@ -95,7 +97,8 @@ class Suggesters:
             self._start(sweep.id, sweep.sampler)
         elif course and is_early and course.faults >= _FAULTS and sweep.id not in self._children:
             times = f"{course.faults} times in a row"
-            return f"what makes its sets failed {times}: {course.why}; see this worker's log"
+            text = f"what makes its sets failed {times}: {course.why}; see this worker's log"
+            return Notice("sampler-failed", text)
         return None
 
     def _start(self, sid: str, sampler: str) -> None:

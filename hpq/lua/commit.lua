@@ -118,7 +118,7 @@ local want = changing(sid, function()
     pass_canary()
   end
   if outcome == 'failed' and kind ~= 'diverged' then mind_canary(sid, n, attempt, kind, message) end
-  if kind == 'user_error' and outcome == 'failed' then breaker(sid, n, attempt, worker, last) end
+  if CODE[kind] and outcome == 'failed' then breaker(sid, n, attempt, worker, last) end
   let_files_go(sid, n, outcome == 'finished' or outcome == 'pruned' or kind == 'diverged')
 end)
 if reply == 'done' and objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then

@@ -3,11 +3,13 @@
 
 -- A sweep's tail is its last ten ends, who saw each and its mark: '+' for a trial that passed, '-' for
 -- one that says nothing, else what failed.
-local TELLING = {user_error = true, killed = true, stalled = true, out_of_memory = true}
+local TELLING = {user_error = true, unreported = true, killed = true, stalled = true, out_of_memory = true}
+local CODE = {user_error = true, unreported = true}  -- the training code's own failures
 local function mark_of(outcome, kind, fingerprint)
   if outcome == 'finished' or outcome == 'pruned' then return '+' end
   if outcome ~= 'failed' or not TELLING[kind] then return '-' end
-  return (string.gsub(kind == 'user_error' and fingerprint or kind .. ' ' .. fingerprint, '[\n\t]', ' '))
+  if not CODE[kind] then fingerprint = kind .. ' ' .. fingerprint end
+  return (string.gsub(fingerprint, '[\n\t]', ' '))
 end
 
 -- Puts an end into the tail and answers that, each {worker, mark}.

@@ -104,13 +104,17 @@ def read(path: Path) -> Iterator[Header | Row]:
         with gzip.open(path, "rb") as file:
             yield from _lines(file)
     except Bad as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}", code="archive-invalid") from None
     except EOFError:
-        raise UserError(f"{path}: torn: the file ends before the archive does") from None
+        raise UserError(
+            f"{path}: torn: the file ends before the archive does", code="archive-torn"
+        ) from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f"{path}: not an archive of hpq's, or a damaged one: {error}") from None
+        raise UserError(
+            f"{path}: not an archive of hpq's, or a damaged one: {error}", code="archive-invalid"
+        ) from None
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}") from None
+        raise UserError(f"{path}: {error.strerror or error}", code="file-unreadable") from None
 
 
 def _lines(file: gzip.GzipFile) -> Iterator[Header | Row]:

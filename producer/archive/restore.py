@@ -30,7 +30,10 @@ def restore(session: Session, path: Path, files: Lookup | None = None) -> Header
     """
     header, fields, weight = _check(path)
     if session.redis.exists(session.keys.sweep(header.sweep)):
-        raise UserError(f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it")
+        raise UserError(
+            f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it",
+            code="sweep-exists",
+        )
     for _ in check_room(session, header.trials, weight=weight):
         pass
     look = files or Lookup(None)
@@ -48,7 +51,9 @@ def restore(session: Session, path: Path, files: Lookup | None = None) -> Header
     except BaseException as error:
         restoring.discard()
         if isinstance(error, OSError):
-            raise OutOfReach(f"{header.sweep}: the store of its files: {error}") from None
+            raise OutOfReach(
+                f"{header.sweep}: the store of its files: {error}", code="store-unusable"
+            ) from None
         raise
     return header
 
@@ -81,9 +86,14 @@ def _check(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
     try:
         sweep = wire.decode_sweep("its sweep", header.sweep, fields, 0, 0, 0)
     except DecodeError as error:
-        raise UserError(f"{path}: not an archive of hpq's: {error}") from None
+        raise UserError(
+            f"{path}: not an archive of hpq's: {error}", code="archive-invalid"
+        ) from None
     if not sweep.created_ms or not sweep.worker_class or numbers != header.trials:
-        raise UserError(f"{path}: not an archive of hpq's: rows of its sweep are missing")
+        raise UserError(
+            f"{path}: not an archive of hpq's: rows of its sweep are missing",
+            code="archive-invalid",
+        )
     return header, fields, weight.bytes
 
 

@@ -32,14 +32,18 @@ def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
     """
     sweep = session.view.sweep(sid)
     if sweep.schema > SCHEMA:
-        raise UserError(f"{sid}: made by a newer hpq (schema {sweep.schema}): upgrade this one")
+        raise UserError(
+            f"{sid}: made by a newer hpq (schema {sweep.schema}): upgrade this one",
+            code="hpq-too-old",
+        )
     if sweep.counts.running:
         raise UserError(
             f"{sid}: {sweep.counts.running} trials run; `hpq pause {sid}`, and archive it when they"
-            " have ended"
+            " have ended",
+            code="trials-running",
         )
     if path.exists() and not force:
-        raise UserError(f"{path}: is there; --force writes over it")
+        raise UserError(f"{path}: is there; --force writes over it", code="file-exists")
     header = Header(sweep=sid, trials=sweep.counts.total, schema=sweep.schema)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -54,9 +58,9 @@ def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
         else:
             os.link(draft, path)
     except FileExistsError:
-        raise UserError(f"{path}: is there; --force writes over it") from None
+        raise UserError(f"{path}: is there; --force writes over it", code="file-exists") from None
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+        raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
@@ -95,7 +99,9 @@ def _rows(redis: Redis, keys: Keys, sweep: Sweep, thinned: Thinned) -> Iterator[
     if bundle is not None:
         yield from _cut(0, "bundle", "shared", iter([(sweep.bundle.encode(), bundle)]))
     if _last_event(redis, keys, sid) != before:
-        raise UserError(f"{sid}: changed while it was written; `hpq pause {sid}` first")
+        raise UserError(
+            f"{sid}: changed while it was written; `hpq pause {sid}` first", code="sweep-changed"
+        )
 
 
 def _trials(redis: Redis, keys: Keys, sid: str, total: int, ran_on: set[bytes]) -> Iterator[Row]:

@@ -43,7 +43,7 @@ class Redis:
         try:
             self._spec = api.get(api.of(f"services/{SERVICE}"))["spec"]
         except NotFound:
-            raise NotFound(missing(api)) from None
+            raise NotFound(missing(api), code="cluster-object-missing") from None
         self._port = self._spec["ports"][0]
 
     @property
@@ -64,7 +64,8 @@ class Redis:
             found = ", ".join(p["metadata"]["name"] for p in pods)
             raise OutOfReach(
                 f"namespace {self._api.namespace}: no ready pod behind Service {SERVICE}"
-                + (f"; see: {kubectl_of(self._api)} describe pod {found}" if found else "")
+                + (f"; see: {kubectl_of(self._api)} describe pod {found}" if found else ""),
+                code="redis-pod-not-ready",
             )
         pod = ready[0]
         path = self._api.of(f"pods/{pod['metadata']['name']}/portforward")
@@ -80,7 +81,7 @@ class Redis:
             data = self._secret(f"hpq-redis-{role}")
         except Forbidden as error:
             hint = "; to look only: --role viewer" if role != "viewer" else ""
-            raise Forbidden(f"{error}{hint}") from None
+            raise Forbidden(f"{error}{hint}", code="cluster-forbidden") from None
         user = data.get("username") or f"{prefix}-{role}"
         return Entry(user=user, password=data.get("password", ""), ca=data.get("ca.crt", ""))
 
@@ -95,7 +96,7 @@ class Redis:
         try:
             data = self._api.get(self._api.of(f"secrets/{name}")).get("data") or {}
         except NotFound as error:
-            raise NotFound(f"{error}; {self._remedy()}") from None
+            raise NotFound(f"{error}; {self._remedy()}", code="cluster-object-missing") from None
         return {key: base64.b64decode(text).decode() for key, text in data.items()}
 
     def _remedy(self) -> str:

@@ -63,7 +63,9 @@ class Api:
         try:
             config.load_kube_config(context=self.context, client_configuration=self._configuration)
         except (config.ConfigException, OSError, *_MALFORMED) as error:
-            raise OutOfReach(f"kubeconfig, context {self.context}: {_line(error)}") from None
+            raise OutOfReach(
+                f"kubeconfig, context {self.context}: {_line(error)}", code="kubeconfig-unusable"
+            ) from None
         self._pool = client.rest.RESTClientObject(self._configuration).pool_manager
 
     @property
@@ -164,12 +166,16 @@ class Api:
         try:
             return json.loads(text)
         except ValueError:
-            raise OutOfReach(f"{self.server}: what answers there is no Kubernetes API") from None
+            raise OutOfReach(
+                f"{self.server}: what answers there is no Kubernetes API",
+                code="cluster-unreachable",
+            ) from None
 
     def _away(self, error: Exception) -> HpqError:
         return OutOfReach(
             f"cluster of context {self.context}, {self.server}: no answer: {_line(error)};"
-            " is the right context chosen, and the network there? (--context NAME)"
+            " is the right context chosen, and the network there? (--context NAME)",
+            code="cluster-unreachable",
         )
 
     def _refused(self, status: int, text: str) -> HpqError:
@@ -180,18 +186,23 @@ class Api:
         where = f"context {self.context}, namespace {self.namespace}"
         if status == 401:
             return Forbidden(
-                f"context {self.context}: the cluster does not know these credentials; log in again"
+                f"context {self.context}: the cluster does not know these credentials;"
+                " log in again",
+                code="cluster-credentials-refused",
             )
         if status == 403 and "exceeded quota" not in said:
             return Forbidden(
                 f"{where}: {said}; an administrator binds you to the Role hpq-operator there"
-                " (hpq-viewer to look only)"
+                " (hpq-viewer to look only)",
+                code="cluster-forbidden",
             )
         if status == 404:
-            return NotFound(f"{where}: {said}")
+            return NotFound(f"{where}: {said}", code="cluster-object-missing")
         if status >= 500:
-            return OutOfReach(f"{where}: the cluster is in trouble: {said}")
-        return UserError(f"{where}: {said}")
+            return OutOfReach(
+                f"{where}: the cluster is in trouble: {said}", code="cluster-unreachable"
+            )
+        return UserError(f"{where}: {said}", code="cluster-refused")
 
 
 def _context(config: Any, wanted: str | None) -> tuple[str, str]:
@@ -209,13 +220,17 @@ def _context(config: Any, wanted: str | None) -> tuple[str, str]:
         why = _line(error).removeprefix("Invalid kube-config file. ")
         raise OutOfReach(
             f"no cluster: the kubeconfig (KUBECONFIG, or ~/.kube/config) cannot be used: {why};"
-            " `kubectl config view` shows what is in it"
+            " `kubectl config view` shows what is in it",
+            code="kubeconfig-unusable",
         ) from None
     has = ", ".join(names) or "none"
     if wanted is not None and wanted not in names:
-        raise UserError(f"--context {wanted}: the kubeconfig has {has}")
+        raise UserError(f"--context {wanted}: the kubeconfig has {has}", code="context-unknown")
     if wanted is None and not current:
-        raise UserError(f"the kubeconfig has no current context; --context NAME (has {has})")
+        raise UserError(
+            f"the kubeconfig has no current context; --context NAME (has {has})",
+            code="context-unknown",
+        )
     return wanted if wanted is not None else current, current
 
 

@@ -9,7 +9,7 @@ from hpq.signing import fingerprint
 from producer.checkup import Finding
 from producer.cluster.access import SERVICE, Redis, anew, expected, missing
 from producer.cluster.api import Api
-from producer.cluster.findings import good, wrong
+from producer.cluster.findings import good
 from producer.cluster.pods import look
 from producer.cluster.redis_checkup import redis_checkup
 from producer.cluster.workers_checkup import workers_checkup
@@ -36,17 +36,19 @@ def cluster_checkup(api: Api) -> Iterator[Finding]:
         version = api.get("/version")["gitVersion"]
         api.get(api.of("pods"), limit="1")
     except HpqError as error:
-        yield wrong(error)
-        if not isinstance(error, Forbidden) or "not know these credentials" in str(error):
+        yield Finding.of(error)
+        if not isinstance(error, Forbidden) or error.code == "cluster-credentials-refused":
             return
     else:
-        yield good(f"{api.server}: Kubernetes {version} answers, context {api.context}")
+        yield good(
+            "cluster-answers", f"{api.server}: Kubernetes {version} answers, context {api.context}"
+        )
     yield from _namespace(api)
     yield from _rights(api)
     try:
         crew = look(api)
     except HpqError as error:
-        yield wrong(error)
+        yield Finding.of(error)
         return
     yield from redis_checkup(api)
     yield from _secrets(api)
@@ -57,25 +59,26 @@ def _namespace(api: Api) -> Iterator[Finding]:
     try:
         Redis(api)
     except NotFound:
-        yield wrong(NotFound(missing(api)))
+        yield Finding.of(NotFound(missing(api), code="cluster-object-missing"))
     except HpqError as error:
-        yield wrong(error)
+        yield Finding.of(error)
     else:
-        yield good(f"namespace {api.namespace}: Service {SERVICE} is there")
+        yield good("namespace", f"namespace {api.namespace}: Service {SERVICE} is there")
 
 
 def _rights(api: Api) -> Iterator[Finding]:
     for command, needs in _NEEDS.items():
         lacks = [need for need in needs if not api.allows(*need)]
         if not lacks:
-            yield good(f"you may do what {command} needs")
+            yield good("rights", f"you may do what {command} needs")
         elif lacks == [_ALL] and api.allows(*_LOOK):
-            yield good(f"you may look: hpq connect --role viewer{api.flags}")
+            yield good("rights-viewer", f"you may look: hpq connect --role viewer{api.flags}")
         else:
             told = ", ".join(f"{v} {r} {n}".rstrip() for v, r, n in lacks).replace(":", "/")
             may_look = all(api.allows(*need) for need in (*_CONNECTS, _LOOK))
             yield Finding(
                 level="poor",
+                code="rights-missing",
                 what=f"you may not {told}: {command} will not work",
                 remedy=_OPERATOR + ("" if may_look else " (hpq-viewer to look only)"),
             )
@@ -88,11 +91,16 @@ def _secrets(api: Api) -> Iterator[Finding]:
         try:
             api.get(api.of(f"secrets/{name}"))
         except NotFound:
-            yield Finding(level="wrong", what=f"Secret {name} is not there", remedy=remedy)
+            yield Finding(
+                level="wrong",
+                code="secret-missing",
+                what=f"Secret {name} is not there",
+                remedy=remedy,
+            )
         except Forbidden:
             continue  # not for these eyes; a pod that lacks it says so
         except OutOfReach as error:
-            yield wrong(error)
+            yield Finding.of(error)
 
 
 def keys_agree(ours: str, key: bytes | None, flags: str) -> Finding | None:
@@ -104,9 +112,10 @@ def keys_agree(ours: str, key: bytes | None, flags: str) -> Finding | None:
     if not theirs or not ours:
         return None
     if ours == theirs:
-        return good(f"Secret hpq-code-key is the code key in force here, {ours}")
+        return good("code-key", f"Secret hpq-code-key is the code key in force here, {ours}")
     return Finding(
         level="poor",
+        code="code-key-differs",
         what=f"Secret hpq-code-key is code key {theirs}, and yours is {ours}",
         remedy=f"workers run nothing that you sign: unset HPQ_CODE_KEY and use hpq connect{flags}",
     )

@@ -69,8 +69,9 @@ def start(settings: Settings, wanted: Wanted, name: str = "") -> Started:
         process.stdout.close()
         process.wait()  # it has left its place to another
     if "name" not in answer:
-        kind: type[HpqError] = _KINDS.get(answer.get("code", 0), OutOfReach)
-        raise kind(answer.get("error", "the connection ended before it began; try again"))
+        kind: type[HpqError] = _KINDS.get(answer.get("exit_code", 0), OutOfReach)
+        text = answer.get("error", "the connection ended before it began; try again")
+        raise kind(text, code=answer.get("code", "connection-lost"))
     found = tunnel.read(settings.home, answer["name"])
     assert found is not None
     try:
@@ -93,11 +94,12 @@ def _answers(found: Tunnel, settings: Settings) -> str:
             f"{found.where}: Redis refuses the password of Secret {secret}:"
             f" it was made anew, and Redis has read Secret hpq-redis-users before; let it read it"
             f" again: {kubectl} rollout restart statefulset/hpq-redis; where {secret} alone was"
-            f" made anew, {anew(Api(found.context, found.namespace))}"
+            f" made anew, {anew(Api(found.context, found.namespace))}",
+            code="redis-password-refused",
         ) from None
     except OutOfReach as error:
         why = tunnel.trouble_of(settings.home, found) or _of_certificate(found, str(error))
-        raise OutOfReach(f"{found.where}: {why or error}") from None
+        raise OutOfReach(f"{found.where}: {why or error}", code="connection-lost") from None
 
 
 def _of_certificate(found: Tunnel, said: str) -> str:
@@ -130,7 +132,7 @@ def become(started: Started, command: Sequence[str], environ: dict[str, str]) ->
     try:
         os.execvpe(command[0], list(command), environ)
     except OSError as error:
-        raise UserError(f"{command[0]}: {error.strerror}") from None
+        raise UserError(f"{command[0]}: {error.strerror}", code="program-missing") from None
 
 
 def exit_code_of(found: Tunnel | None) -> ExitCode:

@@ -69,11 +69,16 @@ class Forwarder:
         name = str(wanted["name"]) or str(os.getpid())
         self._held = tunnel.hold(self._home, name)
         if self._held is None:
-            raise UserError("another `hpq connect --background` is starting; see --status")
+            raise UserError(
+                "another `hpq connect --background` is starting; see --status",
+                code="connection-changing",
+            )
         try:
             self._forward = Forward(self._dial, self._say, int(wanted["port"]))
         except OSError as error:
-            raise UserError(f"--port {wanted['port']}: {error.strerror}") from None
+            raise UserError(
+                f"--port {wanted['port']}: {error.strerror}", code="port-unusable"
+            ) from None
         self._password = Secret(self._home, "password", entry.password)
         key = self._redis.code_key() if self._role == "producer" else ""
         self._key = Secret(self._home, "code-key", key) if key else None
@@ -170,7 +175,7 @@ def main() -> None:
         until = _ends_of(wanted)
         forwarder = Forwarder(wanted)
     except HpqError as error:
-        return _answer({"error": str(error), "code": int(error.exit_code)})
+        return _answer({"error": str(error), "code": error.code, "exit_code": int(error.exit_code)})
     except Exception as error:  # nobody else would see it
         why = f"{type(error).__name__}: {error}"
         return _answer({"error": f"the connection, a fault of hpq's own: {why}"})

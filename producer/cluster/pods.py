@@ -72,7 +72,7 @@ def deployments(api: Api) -> list[Any]:
     except Forbidden:
         found = [api.get(api.of(f"apps/v1/deployments/{_DEPLOYMENT}"))]
     if not found:
-        raise NotFound(missing(api, "Deployment of workers"))
+        raise NotFound(missing(api, "Deployment of workers"), code="cluster-object-missing")
     return found
 
 

@@ -24,7 +24,9 @@ def redis_checkup(api: Api) -> Iterator[Finding]:
         pods = api.get(api.of("pods"), labelSelector=_NAMED)["items"]
         claims = api.get(api.of("persistentvolumeclaims"))["items"]
     except HpqError as error:
-        yield Finding(level="note", what=f"Redis's data volume is not known: {error}")
+        yield Finding(
+            level="note", code="volume-unknown", what=f"Redis's data volume is not known: {error}"
+        )
         return
     for raw in raws:
         name = raw["metadata"]["name"]
@@ -33,6 +35,7 @@ def redis_checkup(api: Api) -> Iterator[Finding]:
         if not raw["spec"].get("volumeClaimTemplates"):
             yield Finding(
                 level="poor",
+                code="volume-missing",
                 what=f"StatefulSet {name} has no volume: a pod that goes takes all sweeps with it",
                 remedy="give it a volumeClaimTemplate named data",
             )
@@ -46,7 +49,9 @@ def _not_ready(api: Api, raw: Any, pods: list[Any]) -> Finding:
     pod = next((one for one in pods if one["metadata"]["name"] == f"{name}-0"), None)
     if pod is None:
         why = f"{kubectl} describe statefulset {name}"
-        return Finding(level="wrong", what=f"{what}: none is there", remedy=why)
+        return Finding(
+            level="wrong", code="redis-pod-missing", what=f"{what}: none is there", remedy=why
+        )
     seen = pod_of(pod, warnings(api, f"{name}-0"))
     reason = seen.reason
     what += f": {name}-0: {reason or seen.phase}"
@@ -59,15 +64,16 @@ def _not_ready(api: Api, raw: Any, pods: list[Any]) -> Finding:
         remedy = anew(api)
     else:
         remedy = f"{kubectl} describe pod {name}-0"
-    return Finding(level="wrong", what=what, remedy=remedy)
+    return Finding(level="wrong", code="redis-pod-not-ready", what=what, remedy=remedy)
 
 
 def _claim(api: Api, claim: dict[str, dict[str, object]]) -> Finding:
     name, phase = claim["metadata"]["name"], claim["status"].get("phase")
     if phase == "Bound":
-        return good(f"PersistentVolumeClaim {name} is bound")
+        return good("volume", f"PersistentVolumeClaim {name} is bound")
     return Finding(
         level="wrong",
+        code="volume-unbound",
         what=f"PersistentVolumeClaim {name} is {phase}",
         remedy=f"{kubectl_of(api)} describe pvc {name}; without a default StorageClass, set"
         " storageClassName",

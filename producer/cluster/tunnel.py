@@ -161,12 +161,16 @@ def background(home: Path) -> Tunnel | None:
     """
     found = read(home)
     if found is None and is_alive(home):
-        raise OutOfReach("the connection in the background is starting or ending; try again")
+        raise OutOfReach(
+            "the connection in the background is starting or ending; try again",
+            code="connection-changing",
+        )
     if found is not None and not is_alive(home):
         flags = "".join(told(found.context, found.namespace))
         raise OutOfReach(
             f"the connection in the background to {found.where} has ended; make it again"
-            f" (hpq connect --background{flags}) or forget it (hpq connect --stop)"
+            f" (hpq connect --background{flags}) or forget it (hpq connect --stop)",
+            code="connection-ended",
         )
     return found
 
@@ -194,7 +198,8 @@ def see_shell(environ: Mapping[str, str], home: Path, url: str) -> None:
         context, _, namespace = where.rpartition("/")
         raise OutOfReach(
             f"the connection of this shell, to namespace {namespace}, context {context}, has ended;"
-            f" exit, and `hpq connect{''.join(told(context, namespace))}` again"
+            f" exit, and `hpq connect{''.join(told(context, namespace))}` again",
+            code="connection-ended",
         )
 
 

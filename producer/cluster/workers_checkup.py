@@ -29,26 +29,29 @@ def _workers(api: Api, crew: Crew, workers: Workers) -> Iterator[Finding]:
     if workers.reason:
         yield Finding(
             level="wrong",
+            code="pods-refused",
             what=f"{called}: {workers.reason}",
             remedy=_of_refusal(api, workers),
         )
     counts = f"{called}: {workers.wanted} pods wanted, {workers.ready} ready"
     if workers.ready >= workers.wanted:
-        yield good(counts)
+        yield good("pods", counts)
     else:
         yield Finding(
             level="note",
+            code="pods-not-ready",
             what=counts,
             remedy=f"{kubectl_of(api)} logs deployment/{workers.name} says why",
         )
     if name := autoscaler_of(api, workers.name):
-        yield good(f"{name} decides how many pods {workers.name} has")
+        yield good("autoscaled", f"{name} decides how many pods {workers.name} has")
     for name in workers.settings:
         yield from _settings(api, workers, name)
     for pod in crew.pods:
         if pod.queue == workers.queue and pod.reason:
             yield Finding(
                 level="wrong",
+                code="pod-trouble",
                 what=f"pod {pod.name}, {pod.phase}: {pod.reason}",
                 remedy=_of_pod(api, workers, pod),
             )
@@ -73,6 +76,7 @@ def _settings(api: Api, workers: Workers, name: str) -> Iterator[Finding]:
     except NotFound:
         yield Finding(
             level="wrong",
+            code="settings-missing",
             what=f"ConfigMap {name} of Deployment {workers.name} is not there: no pod can start",
             remedy="apply the manifests again, with the flags of before: hpq manifests --namespace"
             f" {api.namespace} … | {kubectl_of(api)} apply -f -",
@@ -89,6 +93,7 @@ def _settings(api: Api, workers: Workers, name: str) -> Iterator[Finding]:
     if older:
         yield Finding(
             level="poor",
+            code="settings-stale",
             what=f"ConfigMap {name} was edited after {', '.join(older[:3])} began, which still have"
             " the settings of before",
             remedy=f"{kubectl_of(api)} rollout restart deployment/{workers.name}",
@@ -125,22 +130,25 @@ def _of_pod(api: Api, workers: Workers, pod: Pod) -> str:
 
 def _gpus(api: Api, crew: Crew) -> Iterator[Finding]:
     if not any(workers.gpus for workers in crew.workers):
-        yield Finding(level="note", what="no Deployment of workers asks for a GPU")
+        yield Finding(level="note", code="no-gpu", what="no Deployment of workers asks for a GPU")
         return
     try:
         nodes = api.get("/api/v1/nodes")["items"]
     except HpqError:  # nodes are the cluster's; most users may not list them
         yield Finding(
-            level="note", what="which nodes have GPUs is not known: you may not list nodes"
+            level="note",
+            code="gpus-unknown",
+            what="which nodes have GPUs is not known: you may not list nodes",
         )
         return
     has = {n["metadata"]["name"]: int(n["status"]["allocatable"].get(GPU, 0)) for n in nodes}
     total = sum(has.values())
     if total:
-        yield good(f"{GPU}: {total} on {sum(map(bool, has.values()))} of {len(has)} nodes")
+        yield good("gpus", f"{GPU}: {total} on {sum(map(bool, has.values()))} of {len(has)} nodes")
         return
     yield Finding(
         level="wrong",
+        code="gpus-missing",
         what=f"none of {len(has)} nodes has {GPU}, and the workers want some",
         remedy="install the NVIDIA GPU operator; workers without GPUs: hpq manifests --namespace"
         f" {api.namespace} --gpus 0",

@@ -46,7 +46,7 @@ def best(
         found = session.view.sweep(session.view.resolve(sweep, session.settings.user))
         trials = session.view.best(found, n) if only is None else _of(session.view, found, only, n)
     if not trials and only is not None:
-        raise NotFound(f"{found.id}: no trial with a result is so: {only.text}")
+        raise NotFound(f"{found.id}: no trial with a result is so: {only.text}", code="no-result")
     if not trials:
         talk(f"hpq: {_why_none(found)}")
         raise typer.Exit(ExitCode.SOME_FAILED)

@@ -77,7 +77,8 @@ def _background(
         if is_other or wanted.port not in (0, there.port):
             raise UserError(
                 f"connected already, to {there.where}, as {there.user}, port {there.port};"
-                " first: hpq connect --stop"
+                " first: hpq connect --stop",
+                code="connected-already",
             )
         return there
     started = start(settings, wanted, tunnel.BACKGROUND)

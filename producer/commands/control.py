@@ -58,7 +58,7 @@ def ending(
 
 
 def _unnamed(verb: str) -> UserError:
-    return UserError(f"say which sweep to {verb}: `hpq ls` lists them")
+    return UserError(f"say which sweep to {verb}: `hpq ls` lists them", code="sweep-missing")
 
 
 @app.command()

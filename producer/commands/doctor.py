@@ -33,7 +33,7 @@ def doctor(
     """Check the server, the workers and the data; each finding says what to do."""
     found = _of_cluster(context, namespace) if cluster else checkup(settings_here())
     if json:
-        keys = ("level", "what", "remedy")
+        keys = ("level", "code", "what", "remedy")
         print(jsonlib.dumps([{key: getattr(f, key) for key in keys} for f in found]))
     else:
         for finding in found:
@@ -50,7 +50,7 @@ def _of_cluster(context: str | None, namespace: str | None) -> list[Finding]:
     try:
         api = api_of(context, namespace, settings)
     except HpqError as error:
-        return [Finding(level="wrong", what=str(error), exit_code=int(error.exit_code))]
+        return [Finding.of(error)]
     found = list(cluster_checkup(api))
     if any(f.level == "wrong" and f.exit_code != int(ExitCode.OUT_OF_REACH) for f in found):
         return found  # what is not there cannot be reached
@@ -63,5 +63,5 @@ def _of_cluster(context: str | None, namespace: str | None) -> list[Finding]:
             found += [agrees] if agrees else []
             found += checkup(inside, in_cluster=api.flags)
     except HpqError as error:
-        found.append(Finding(level="wrong", what=str(error), exit_code=int(error.exit_code)))
+        found.append(Finding.of(error))
     return found

@@ -43,7 +43,9 @@ def drain(
 ) -> None:
     """Let workers end what they run and take nothing more; pods go once they have."""
     if bool(names) == all_:
-        raise UserError("name workers or pods, or say --all; `hpq workers` lists them")
+        raise UserError(
+            "name workers or pods, or say --all; `hpq workers` lists them", code="worker-missing"
+        )
     with ExitStack() as stack:
         session = _open(stack, context, namespace)
         live = session.view.workers()
@@ -57,7 +59,9 @@ def drain(
             talk(f"{clean(worker.name)}: {_words(at, undo)}")
         if not them:
             if undo:
-                raise NotFound(f"no worker is alive: there is no drain to undo; {_NEW}")
+                raise NotFound(
+                    f"no worker is alive: there is no drain to undo; {_NEW}", code="no-worker"
+                )
             talk(f"no worker is alive; {_NEW}")
         elif api is not None:
             _see_off(api, session, them, pods, timeout)
@@ -115,7 +119,7 @@ def _see_off(
             return
         left_s = until - time.monotonic()
         if left_s <= 0:
-            raise Held(_late(busy, timeout))
+            raise Held(_late(busy, timeout), code="timed-out")
         try:
             time.sleep(min(_POLL_S, left_s))
         except KeyboardInterrupt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -53,7 +54,8 @@ def init(
     if not any(line.startswith("  ") and line[2] != "#" for line in text.splitlines()):
         raise UserError(
             f"{script}: no option that a sweep could set; give it some, such as"
-            " parser.add_argument('--lr', type=float, default=0.1)"
+            " parser.add_argument('--lr', type=float, default=0.1)",
+            code="script-without-options",
         )
     if str(out) == "-":
         print(text, end="")
@@ -112,17 +114,18 @@ def _write(path: Path, text: str) -> None:
         UserError: it is there, or cannot be written.
     """
     if path.exists():
-        raise UserError(f"{path}: is there; --out names another file")
+        raise UserError(f"{path}: is there; --out names another file", code="file-exists")
     draft = path.with_name(f".{path.name}.{os.getpid()}.yaml")
     try:
         draft.write_text(text, "utf-8")
         load(draft)
         os.link(draft, path)
     except FileExistsError:
-        raise UserError(f"{path}: is there; --out names another file") from None
+        raise UserError(f"{path}: is there; --out names another file", code="file-exists") from None
     except SweepFileError as error:
-        raise SweepFileError(str(error).replace(str(draft), str(path))) from None
+        found = [replace(p, text=p.text.replace(str(draft), str(path))) for p in error.notices]
+        raise SweepFileError(problems=found) from None
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+        raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
     finally:
         draft.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hpq.codes import Notice
 from hpq.hyperparams import SHIPPED
 from hpq.sizes import about_bytes
 from hpq.snapshot import Unreadable
@@ -116,7 +117,7 @@ def _size(one: Sweep | Unreadable, took: Mapping[str, int] | None) -> str:
     return size(took[one.id]) if took and one.id in took else ""
 
 
-def _waits(view: View, sweeps: Sequence[Sweep], *, in_cluster: bool) -> dict[str, str]:
+def _waits(view: View, sweeps: Sequence[Sweep], *, in_cluster: bool) -> dict[str, Notice]:
     """Why no worker takes a sweep, or will soon, of those that get nowhere without one."""
     idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
     workers = view.workers() if idle else []
@@ -131,14 +132,15 @@ def _waits(view: View, sweeps: Sequence[Sweep], *, in_cluster: bool) -> dict[str
     return {sid: why for sid, why in found.items() if why}
 
 
-def _reasons(waits: Mapping[str, str]) -> Iterator[str]:
+def _reasons(waits: Mapping[str, Notice]) -> Iterator[str]:
     """A line for each reason, whatever the number of sweeps that have it."""
     alike: dict[str, list[str]] = {}
     for sid, why in waits.items():
-        alike.setdefault(why.replace(f"hpq set {sid} ", "hpq set SWEEP "), []).append(sid)
-    for why, those in alike.items():
+        text = str(why).replace(f"hpq set {sid} ", "hpq set SWEEP ")
+        alike.setdefault(text, []).append(sid)
+    for text, those in alike.items():
         if those[1:]:
-            yield f"! {clean(those[0])} and {len(those) - 1} more: {why}"
+            yield f"! {clean(those[0])} and {len(those) - 1} more: {text}"
         else:
             yield f"! {clean(those[0])}: {waits[those[0]]}"
 
@@ -156,19 +158,20 @@ def _doubts(
 def _record(
     one: Sweep | Unreadable,
     best: Mapping[str, float | None],
-    waits: Mapping[str, str],
+    waits: Mapping[str, Notice],
     took: Mapping[str, int] | None,
 ) -> dict[str, Any]:
     if isinstance(one, Unreadable):
         return {"id": one.id, "sweep": one.id, "state": "unreadable", "why": one.why}
-    record = sweep_record(one, best[one.id]) | {"not_taken": waits.get(one.id)}
+    why = waits.get(one.id)
+    record = sweep_record(one, best[one.id]) | {"not_taken": why.record() if why else None}
     return record if took is None else record | {"about_bytes": took[one.id]}
 
 
 def _row(
     one: Sweep | Unreadable,
     best: Mapping[str, float | None],
-    waits: Mapping[str, str],
+    waits: Mapping[str, Notice],
     now_ms: int,
 ) -> list[Span]:
     if isinstance(one, Unreadable):

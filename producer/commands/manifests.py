@@ -139,13 +139,19 @@ def _jobs(wanted: rendering.Wanted, what: str, namespace: str | None) -> str:
     with open_session() as session:
         if there := session.tunnel and session.tunnel.namespace:
             if namespace not in (None, there):
-                raise UserError(f"--namespace {namespace}: the sweep is in the Redis of {there}")
+                raise UserError(
+                    f"--namespace {namespace}: the sweep is in the Redis of {there}",
+                    code="namespace-mismatch",
+                )
             wanted = replace(wanted, namespace=there)
         sweep = session.view.sweep(_sweep_of(session, what))
         refuse_too_many(what, None if sweep.sampler else sweep.counts.total)
         left = [t for t in session.view.all_trials(sweep.id) if not t.state.is_terminal]
         if not left:
-            raise UserError(f"{sweep.id}: nothing of it waits ({sweep.state}); see hpq retry")
+            raise UserError(
+                f"{sweep.id}: nothing of it waits ({sweep.state}); see hpq retry",
+                code="nothing-waits",
+            )
         manifests = rendering.render(replace(wanted, queue=sweep.worker_class))
         text = render_jobs(manifests, sweep, left)
         if session.view.workers(sweep.worker_class):
@@ -174,7 +180,9 @@ def _sweep_of(session: Session, what: str) -> str:
     try:
         return enqueue(session, submission).sid
     except OutOfSight as error:  # there is no --code here
-        raise UserError(f"{error.why}; add code: . to the file to send the code along") from None
+        raise UserError(
+            f"{error.why}; add code: . to the file to send the code along", code="code-out-of-sight"
+        ) from None
 
 
 def _settings(texts: list[str]) -> dict[str, str]:
@@ -185,21 +193,32 @@ def _settings(texts: list[str]) -> dict[str, str]:
         if not is_given or not name.startswith("HPQ_"):
             raise UserError(f"--set {text}: write HPQ_NAME=VALUE, as `hpq config` lists them")
         if name.removeprefix("HPQ_").lower() in SECRETS - {"redis_url"}:
-            raise UserError(f"--set {name}: that is a secret; `hpq manifests --secrets` makes it")
+            raise UserError(
+                f"--set {name}: that is a secret; `hpq manifests --secrets` makes it",
+                code="setting-secret",
+            )
         if name in rendering.own_settings():
             use = f"; use {_INSTEAD[name]}" if name in _INSTEAD else ""
-            raise UserError(f"--set {name}: the manifests say that themselves{use}")
+            raise UserError(
+                f"--set {name}: the manifests say that themselves{use}", code="setting-fixed"
+            )
         if name == "HPQ_PORT":
-            raise UserError(f"--set {name}: the pods' probes and policies are for 9108")
+            raise UserError(
+                f"--set {name}: the pods' probes and policies are for 9108", code="setting-fixed"
+            )
         if carried(value):
             raise UserError(
                 f"--set {name}: its password would lie in a ConfigMap; for HPQ_STORE make a Secret"
-                " hpq-store with it, and add --with bucket"
+                " hpq-store with it, and add --with bucket",
+                code="setting-secret",
             )
         found[name] = value
     read({"HPQ_REDIS_URL": "redis://any", **found})
     for name in found.keys() - {variable(field) for field in ABOUT}:
-        raise UserError(f"--set {name}: there is no such setting; `hpq config` lists them")
+        raise UserError(
+            f"--set {name}: there is no such setting; `hpq config` lists them",
+            code="setting-unknown",
+        )
     return found
 
 
@@ -207,7 +226,8 @@ def _secrets(namespace: str, *, with_tls: bool) -> str:
     """The Secrets as YAML, never on a terminal."""
     if sys.stdout.isatty():
         raise UserError(
-            "--secrets prints passwords: `hpq manifests --secrets | kubectl create -f -`"
+            "--secrets prints passwords: `hpq manifests --secrets | kubectl create -f -`",
+            code="secrets-on-terminal",
         )
     settings = read(os.environ)
     key = signing.key_of(settings, make=True)

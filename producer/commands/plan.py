@@ -57,7 +57,7 @@ def plan(
             "early_terminate": asdict(spec.early) if spec.early else None,
             "past": past_record(took, total) if took else None,
             "code": submission.code.launch.code,
-            "warnings": list(spec.warnings),
+            "warnings": [warning.record() for warning in spec.warnings],
         }
         print(jsonlib.dumps(fact))
         return

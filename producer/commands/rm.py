@@ -40,7 +40,10 @@ def rm(
         return
     with ending(sweep, "delete", force) as (session, it):
         if it.counts.running and not force:
-            raise UserError(f"{it.id} has running trials; `hpq cancel {it.id}` first, or --force")
+            raise UserError(
+                f"{it.id} has running trials; `hpq cancel {it.id}` first, or --force",
+                code="trials-running",
+            )
         kept = files_of(session, it.id)
         files = "" if keep_files or not kept.trials else f", and {kept}"
         ask(f"Delete {it.id} with the results of {trials_of(it.counts.ended)}{files}?", yes)

@@ -149,7 +149,8 @@ class Stuck:
         workers = self.takers()
         if not workers or sweep.counts.running or sweep.state.is_over:
             return None  # still starting, training, or done
-        return why_not_taken(sweep, workers, SHIPPED)
+        reason = why_not_taken(sweep, workers, SHIPPED)
+        return reason.text if reason else None
 
     def takers(self) -> list[Worker]:
         """The live workers that are there for this sweep."""

@@ -76,7 +76,7 @@ def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
         signed = _signed(session.settings, sweep)
         eldest = view.eldest([sid]).values()
         unmet = doubt(sweep, [*eldest], view.best(sweep, 1))
-        lines = sweep_lines(sweep, signed, waits=full or "", unmet=unmet)
+        lines = sweep_lines(sweep, signed, waits=full.text if full else "", unmet=unmet)
         return show_lines(lines, whole=True)
     launch = sweep.launch
     more: dict[str, Any] = {

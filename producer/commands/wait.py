@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from hpq.codes import Notice
 from hpq.errors import Held
 from hpq.snapshot import Snapshot
 from producer.cluster.seen import Pods
@@ -41,23 +42,28 @@ def wait(
         for change in follow(session.view, sid):
             why = _tell(change.snapshot, seen, told)
             is_late = deadline is not None and time.monotonic() > deadline
-            if as_json and (is_late or stands(change.snapshot)):
-                best = change.snapshot.best
-                show_json(sweep_record(change.snapshot.sweep, best[0].objective if best else None))
+            if not is_late and not stands(change.snapshot):
+                continue
+            found, best = change.snapshot.sweep, change.snapshot.best
+            record = sweep_record(found, best[0].objective if best else None)
             if stands(change.snapshot):
+                if as_json:
+                    show_json(record)
                 say_verdict(change.snapshot, sys.stderr, why)
-                raise typer.Exit(exit_code(change.snapshot.sweep))
-            if is_late:
-                counts = change.snapshot.sweep.counts
-                raise Held(
-                    f"{sid} is not over after {timeout:g}s: {counts.ended}/{planned(counts)}"
-                )
+                raise typer.Exit(exit_code(found))
+            done = f"{found.counts.ended}/{planned(found.counts)}"
+            late = Held(f"{sid} is not over after {timeout:g}s: {done}", code="timed-out")
+            if not as_json:
+                raise late
+            show_json(record | {"error": late.record()})
+            talk(f"hpq: {late.notice}")
+            raise typer.Exit(int(late.exit_code))
 
 
-def _tell(shot: Snapshot, seen: Pods, told: set[str]) -> str | None:
+def _tell(shot: Snapshot, seen: Pods, told: set[str]) -> Notice | None:
     """Say once why nobody takes the sweep."""
     why = why_waits(shot, seen)
-    if why and gist(why) not in told:
+    if why and gist(why.text) not in told:
         talk(f"hpq: {why}")
-        told.add(gist(why))
+        told.add(gist(why.text))
     return why

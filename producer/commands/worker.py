@@ -43,7 +43,10 @@ def worker(
     settings = read(env)
     if not settings.redis_url:
         if settings.in_pod:
-            raise SettingsError("HPQ_REDIS_URL: in a pod it must say which Redis to work for")
+            raise SettingsError(
+                "HPQ_REDIS_URL: in a pod it must say which Redis to work for",
+                code="setting-missing",
+            )
         _refuse_beside_a_cluster(settings)
         attached = attach(settings.home)
         attached.keep_across_exec()
@@ -77,7 +80,8 @@ def _refuse_through_a_connection(settings: Settings) -> None:
         raise UserError(
             f"HPQ_REDIS_URL leads to {found.where}, as {found.user}, whose workers are pods:"
             " `hpq scale N`; for one on this machine alone, leave the shell of `hpq connect`"
-            " (or end the connection: `hpq connect --stop`)"
+            " (or end the connection: `hpq connect --stop`)",
+            code="workers-are-pods",
         )
 
 
@@ -86,5 +90,6 @@ def _refuse_beside_a_cluster(settings: Settings) -> None:
     if (found := tunnel.background(settings.home)) is not None:
         raise UserError(
             f"the connection in the background leads to {found.where}, whose workers are pods:"
-            " `hpq scale N`; or end it first: `hpq connect --stop`"
+            " `hpq scale N`; or end it first: `hpq connect --stop`",
+            code="workers-are-pods",
         )

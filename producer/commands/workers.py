@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from hpq.codes import Notice
 from hpq.snapshot import Worker
 from hpq.sweep import Sweep
 from producer.cluster.pods import Crew
@@ -59,7 +60,7 @@ def _record(worker: Worker, crew: Crew | None) -> dict[str, Any]:
 
 def _left_alone(session: Session, found: Sequence[Worker]) -> Iterator[str]:
     """A line for each unfinished sweep that workers leave, whatever their number."""
-    who: dict[tuple[str, str], list[str]] = {}
+    who: dict[tuple[str, Notice], list[str]] = {}
     for w in found:
         for sweep, reason in w.refuses.items():
             who.setdefault((sweep, reason), []).append(w.name)
@@ -68,7 +69,7 @@ def _left_alone(session: Session, found: Sequence[Worker]) -> Iterator[str]:
     for (sweep, reason), names in who.items():
         if sweep in waiting:
             them = f"{clean(names[0])} leaves" if len(names) == 1 else f"{len(names)} workers leave"
-            yield f"{them} {clean(sweep)}: {clean(reason)}"
+            yield f"{them} {clean(sweep)}: {clean(str(reason))}"
 
 
 _COLUMNS = (

@@ -33,7 +33,9 @@ def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str
         UserError: a sweep was named.
     """
     if isinstance(found, str):
-        raise UserError(f"{found} is a sweep; name one of its trials, {found}/1")
+        raise UserError(
+            f"{found} is a sweep; name one of its trials, {found}/1", code="trial-missing"
+        )
     sweep, trial = view.sweep(found.sweep), view.trial(found)
     params, launch = trial.params, sweep.launch
     file = f"/tmp/hpq-{found.sweep}-{found.number}.json"

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hpq.codes import Notice
 from hpq.snapshot import Snapshot, Worker
 from hpq.sweep import SweepState
 from hpq.trial import Trial
@@ -34,7 +35,7 @@ class Scene:
 
     snapshot: Snapshot
     curves: Mapping[int, Sequence[float]] = field(default_factory=dict)
-    not_taken: str | None = None
+    not_taken: Notice | None = None
     skip: int = 0  # running trials above the first one shown
     stale: str = ""  # why the snapshot is not of now
     on_quit: str = "q quits"  # what the key does
@@ -71,7 +72,7 @@ def _head(scene: Scene, columns: int, rows: int) -> list[Line]:
 def _notes(scene: Scene, columns: int, room: int, most: int) -> list[Line]:
     """What needs the user; `most` lines instead of `room` where nothing goes on without them."""
     is_held = scene.snapshot.sweep.state is SweepState.HELD
-    texts = needs_you(scene.snapshot, scene.not_taken)
+    texts = [one.text for one in needs_you(scene.snapshot, scene.not_taken)]
     # Why it is held may be long, and what helps comes after it.
     wants = [2 if is_held and i == 0 else _LONGEST for i in range(len(texts))]
     if scene.stale:

@@ -8,10 +8,10 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TextIO
 
+from hpq.codes import Notice
 from hpq.hyperparams import SHIPPED
 from hpq.snapshot import Snapshot
 from hpq.sweep import SweepState
-from hpq.unreported import doubt
 from hpq.view import View
 from producer.cluster.pods import Crew
 from producer.cluster.seen import Pods
@@ -23,7 +23,7 @@ from producer.look.takers import OF_A_CLUSTER, why_full, why_not_taken
 from producer.look.terminal import look_of
 from producer.look.text import clean
 from producer.look.turns import gist, why_behind
-from producer.look.verdict import needs_you, note, verdict
+from producer.look.verdict import doubtful, needs_you, note, verdict
 from producer.session import Session
 
 _RUNNING = 16  # running trials that the lines begin with, and whose phases they tell
@@ -32,14 +32,14 @@ _WIDE = 10_000  # columns of a line that is not to be broken
 Leave = Callable[[], object | None]
 
 
-def say_verdict(shot: Snapshot, stream: TextIO, why: str | None) -> None:
+def say_verdict(shot: Snapshot, stream: TextIO, why: Notice | None) -> None:
     """The verdict and what needs the user, as lines; `why` is what `not_taken` said."""
     look = look_of(stream, os.environ)
     if not look.tty:  # whoever reads a pipe has no columns, and greps for whole lines
         look = replace(look, columns=_WIDE)
     lines = verdict(shot, look.columns)
-    for text in needs_you(shot, why):
-        lines += note(text, look.columns)
+    for notice in needs_you(shot, why):
+        lines += note(notice.text if look.tty else str(notice), look.columns)
     for line in lines:
         print(paint(line, look), file=stream)
     stream.flush()
@@ -92,16 +92,16 @@ def _event_lines(view: View, change: Change) -> list[str]:
     return [event_line(event, trials.get(event.trial), sweep) for event in change.events]
 
 
-def _notes(shot: Snapshot, begun: Collection[int], stuck: str | None) -> list[str]:
+def _notes(shot: Snapshot, begun: Collection[int], stuck: Notice | None) -> list[str]:
     """What is told once: phases of trials before their first step, and what keeps the sweep."""
     # Only of trials that have begun in the lines: the snapshot may be ahead of the events.
     early = [t for t in shot.running if t.phase and not t.step and t.id.number in begun]
     out = [f"#{t.id.number} {clean(t.phase)}" for t in early]
-    unmet = clean(doubt(shot.sweep, shot.running, shot.best))
-    return [*out, *(f"! {text}" for text in (stuck, unmet) if text)]
+    unmet = doubtful(shot)
+    return [*out, *(f"! {notice}" for notice in (stuck, unmet) if notice)]
 
 
-def why_waits(shot: Snapshot, seen: Pods) -> str | None:
+def why_waits(shot: Snapshot, seen: Pods) -> Notice | None:
     """As `not_taken`, of a sweep that waits; where no worker is there, by a look at the pods."""
     if not shot.sweep.counts.waits:
         return None
@@ -109,7 +109,7 @@ def why_waits(shot: Snapshot, seen: Pods) -> str | None:
     return not_taken(shot, crew, seen)
 
 
-def not_taken(shot: Snapshot, crew: Crew | None = None, seen: Pods | None = None) -> str | None:
+def not_taken(shot: Snapshot, crew: Crew | None = None, seen: Pods | None = None) -> Notice | None:
     """Why no trial of the sweep starts, with the remedy: no room, no worker, others before it.
 
     `seen` knows whether Redis is reached by `hpq connect`, whether pods are seen or not.
@@ -122,5 +122,5 @@ def not_taken(shot: Snapshot, crew: Crew | None = None, seen: Pods | None = None
     in_cluster = crew is not None or (seen is not None and seen.in_cluster)
     nobody = why_not_taken(shot.sweep, shot.workers, SHIPPED, in_cluster=in_cluster)
     if nobody and not shot.workers and seen and seen.is_perhaps_elsewhere:
-        return nobody + OF_A_CLUSTER
+        return replace(nobody, text=nobody.text + OF_A_CLUSTER)
     return nobody or why_behind(shot.sweep, shot.ahead, shot.workers, SHIPPED)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from hpq.codes import Notice
 from hpq.snapshot import Worker
 from producer.cluster.objects import Pod, Workers
 from producer.cluster.pods import Crew
@@ -49,25 +50,32 @@ def troubled(crew: Crew, workers: Sequence[Worker], queue: str | None = None) ->
     ]
 
 
-def why_nobody(crew: Crew, queue: str) -> str | None:
+def why_nobody(crew: Crew, queue: str) -> Notice | None:
     """Why a class has no worker, by what is seen of its pods; None where that tells nothing."""
     workers = crew.of_queue(queue)
     if workers is None:
         there = ", ".join(sorted(clean(one.queue) for one in crew.workers))
-        return (
+        return Notice(
+            "no-deployment",
             f"no worker of class {queue!r} is alive, and namespace {crew.namespace} has no"
-            f" Deployment for it (it has {there})"
+            f" Deployment for it (it has {there})",
         )
     if workers.wanted == 0:
-        return f"no worker is alive: {_none_wanted(crew, workers)}"
+        return Notice("scaled-to-0", f"no worker is alive: {_none_wanted(crew, workers)}")
     if workers.reason:
-        return f"no worker is alive: Deployment {workers.name}: {clean(workers.reason)}"
+        text = f"no worker is alive: Deployment {workers.name}: {clean(workers.reason)}"
+        return Notice("pods-refused", text)
     pods = [pod for pod in crew.pods if pod.queue == queue and pod.phase != "Terminating"]
     for pod in pods:
         if pod.reason:
             others = f" (and {len(pods) - 1} more)" if pods[1:] else ""
-            return f"no worker is alive: pod {pod.name}{others}: {pod.phase}, {clean(pod.reason)}"
-    return f"no worker is alive yet: {trials_of(len(pods), 'pod')} starting" if pods else None
+            text = f"no worker is alive: pod {pod.name}{others}: {pod.phase}, {clean(pod.reason)}"
+            return Notice("pod-trouble", text)
+    if not pods:
+        return None
+    return Notice(
+        "pods-starting", f"no worker is alive yet: {trials_of(len(pods), 'pod')} starting"
+    )
 
 
 def _none_wanted(crew: Crew, workers: Workers) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from hpq.codes import Notice
 from hpq.search.replicates import replicate_of, seed_of, seed_of_result
 from hpq.snapshot import Snapshot, Worker
 from hpq.sweep import Sweep
@@ -102,13 +103,15 @@ def trial_record(trial: Trial, sweep: Sweep) -> dict[str, Any]:
     }
 
 
-def snapshot_record(shot: Snapshot, needs: Sequence[str], left: Estimate | None) -> dict[str, Any]:
+def snapshot_record(
+    shot: Snapshot, needs: Sequence[Notice], left: Estimate | None
+) -> dict[str, Any]:
     """What a frame of `watch` shows; `left_s` is what is left of the sweep, with its range."""
     best = shot.best[0].objective if shot.best else None
     return {
         "at": iso(shot.at_ms),
         "sweep": sweep_record(shot.sweep, best),
-        "needs_you": list(needs),
+        "needs_you": [notice.record() for notice in needs],
         "left_s": [left.low_ms / 1000, left.left_ms / 1000, left.high_ms / 1000] if left else None,
         "running": [trial_record(t, shot.sweep) for t in shot.running],
         "best": [trial_record(t, shot.sweep) for t in shot.best],
@@ -132,5 +135,5 @@ def worker_record(worker: Worker) -> dict[str, Any]:
         "started": iso(worker.started_ms),
         "store": {"yes": True, "no": False}.get(worker.store),
         "takes": list(worker.takes),
-        "refuses": dict(worker.refuses),
+        "refuses": {sid: why.record() for sid, why in worker.refuses.items()},
     }

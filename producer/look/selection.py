@@ -78,7 +78,10 @@ class Selection:
             else:
                 present.append((key, trial.id.number))
         if missing and not present and self.sort:
-            raise UserError(f"--sort {self.sort}: no trial has {name!r}; {_known(self.sweep)}")
+            raise UserError(
+                f"--sort {self.sort}: no trial has {name!r}; {_known(self.sweep)}",
+                code="column-unknown",
+            )
         present.sort(key=lambda pair: pair[0], reverse=turned)
         return [n for _, n in present] + missing
 

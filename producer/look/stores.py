@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hpq.codes import Notice
 from hpq.snapshot import Worker
 from hpq.sweep import Sweep
 
@@ -15,7 +16,7 @@ OF_PODS = "`hpq manifests … --with store`, or a URL as their HPQ_STORE"  # how
 
 def why_not_kept(
     sweep: Sweep, workers: Sequence[Worker], *, is_set_here: bool, in_cluster: bool = False
-) -> str | None:
+) -> Notice | None:
     """One line where trials could lose hours for want of a store; None where nothing is to say.
 
     Live workers say whether they have one; where there are none yet, HPQ_STORE here is the sign.
@@ -38,4 +39,5 @@ def why_not_kept(
         who = f"{without} of {len(told)} live workers {have} no HPQ_STORE:"
     kept = ", and `keep` keeps nothing" if sweep.keep else ""
     in_pods = in_cluster or any(w.pod for w in workers if w.store == "no")
-    return f"{who} {_LOSES}{kept}; {f'give them one: {OF_PODS}' if in_pods else _REMEDY}"
+    remedy = f"give them one: {OF_PODS}" if in_pods else _REMEDY
+    return Notice("no-store", f"{who} {_LOSES}{kept}; {remedy}")

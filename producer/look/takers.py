@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from hpq.codes import Notice
 from hpq.room import Room
 from hpq.snapshot import Worker
 from hpq.sweep import DEFAULT_CLASS, Sweep
@@ -13,21 +14,23 @@ _UNWILLING = ("faulty", "stopping", "draining", "drained")
 OF_A_CLUSTER = " (this is the private Redis of this machine; a cluster's: hpq connect)"
 _ALLOW = "allow:"  # how a worker writes its HPQ_ALLOW lines among what it takes
 
-DISK_FULL = (
+DISK_FULL = Notice(
+    "redis-disk-full",
     "the server cannot write to its disk and refuses every change: make room there;"
-    " training goes on, and results wait"
+    " training goes on, and results wait",
 )
 
 
-def why_full(room: Room | None) -> str | None:
+def why_full(room: Room | None) -> Notice | None:
     """One line with the remedy where the server or its disk is full, so that no trial starts."""
     if room is not None and not room.is_kept:
         return DISK_FULL
     if room is None or not room.is_full:
         return None
-    return (
+    return Notice(
+        "redis-memory",
         f"the server is full ({size(room.used)} of {size(room.limit)}): no trial starts until there"
-        " is room; raise maxmemory, or `hpq archive` and then `hpq rm` old sweeps"
+        " is room; raise maxmemory, or `hpq archive` and then `hpq rm` old sweeps",
     )
 
 
@@ -51,7 +54,7 @@ def why_not_taken(
     shipped: Collection[str],
     *,
     in_cluster: bool = False,
-) -> str | None:
+) -> Notice | None:
     """One line with the remedy where no live worker can take the sweep; None where one can.
 
     Where it is not known which key signed the sweep, a worker with any key counts as able, as one
@@ -66,30 +69,34 @@ def why_not_taken(
         states = ", ".join(f"{clean(w.name)} is {clean(w.state)}" for w in there[:3])
         undo = any(w.state in ("draining", "drained") for w in there)
         remedy = "`hpq drain --undo` lets drained ones take trials again; " if undo else ""
-        return f"no worker can take it: {states}; {remedy}`hpq workers` lists them"
+        text = f"no worker can take it: {states}; {remedy}`hpq workers` lists them"
+        return Notice("workers-unwilling", text)
     if any(_takes(w, sweep, shipped) for w in willing):
         return None
     for worker in willing:
         if sweep.id in worker.refuses:
-            return f"{clean(worker.name)} leaves it: {clean(worker.refuses[sweep.id])}"
+            why = worker.refuses[sweep.id]
+            return Notice(why.code, f"{clean(worker.name)} leaves it: {clean(why.text)}")
     if all(w.schema < sweep.schema for w in willing):
         older = willing[0]
-        return (
+        return Notice(
+            "hpq-too-old",
             f"{clean(older.name)} runs hpq {clean(older.version)}, which reads sweeps up to schema"
-            f" {older.schema}, and this one has {sweep.schema}; upgrade the workers"
+            f" {older.schema}, and this one has {sweep.schema}; upgrade the workers",
         )
     return _remedy(sweep, shipped, willing, in_cluster=in_cluster)
 
 
-def _nobody(sweep: Sweep, pinned: Sequence[Worker], start: str) -> str:
+def _nobody(sweep: Sweep, pinned: Sequence[Worker], start: str) -> Notice:
     """No live worker is there for the sweep: none of its class, or for other sweeps alone."""
     if not pinned:
-        return f"no worker of class {sweep.worker_class!r} is alive; {start}"
+        return Notice("no-worker", f"no worker of class {sweep.worker_class!r} is alive; {start}")
     who = f"each of {len(pinned)} live workers" if pinned[1:] else "the one live worker"
     which = ", ".join(dict.fromkeys(clean(w.only) for w in pinned[:3]))
-    return (
+    return Notice(
+        "workers-pinned",
         f"{who} of class {sweep.worker_class!r} is there for another sweep only"
-        f" (HPQ_SWEEP: {which}); {start}"
+        f" (HPQ_SWEEP: {which}); {start}",
     )
 
 
@@ -113,11 +120,12 @@ def _takes(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
 
 def _remedy(
     sweep: Sweep, shipped: Collection[str], willing: Sequence[Worker], *, in_cluster: bool
-) -> str:
+) -> Notice:
     launch = sweep.launch
     who = f"each of {len(willing)} live workers" if willing[1:] else "the one live worker"
     if launch.trainer in shipped:
-        return f"{who} lacks trainer {launch.trainer!r}; install hpq[trainers] where it runs"
+        text = f"{who} lacks trainer {launch.trainer!r}; install hpq[trainers] where it runs"
+        return Notice("trainer-missing", text)
     what = launch.what or "this code"
     keys = ", ".join(dict.fromkeys(clean(w.key) for w in willing if w.key))
     if keys and sweep.signature and sweep.signer:
@@ -127,8 +135,10 @@ def _remedy(
                 "enqueue with theirs: export HPQ_CODE_KEY=$(kubectl -n NAMESPACE get secret"
                 " hpq-code-key -o jsonpath='{.data.key}' | base64 -d)"
             )
-        return (
+        return Notice(
+            "code-key-differs",
             f"{who} may not run {clean(what)}: it is signed with code key {clean(sweep.signer)},"
-            f" and theirs is {keys}; {remedy}"
+            f" and theirs is {keys}; {remedy}",
         )
-    return f"{who} may not run {clean(what)}; start one with HPQ_CODE_KEY or HPQ_ALLOW for it"
+    text = f"{who} may not run {clean(what)}; start one with HPQ_CODE_KEY or HPQ_ALLOW for it"
+    return Notice("code-not-allowed", text)

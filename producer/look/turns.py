@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
+from hpq.codes import Notice
 from hpq.snapshot import Worker
 from hpq.sweep import Sweep, SweepState
 from producer.look.takers import can_take
@@ -16,7 +17,7 @@ _COUNT = re.compile(r"\b\d+ queued\b")
 
 def why_behind(
     sweep: Sweep, ahead: Iterable[Sweep], workers: Iterable[Worker], shipped: Collection[str]
-) -> str | None:
+) -> Notice | None:
     """One line with the remedy where whoever could take the sweep is busy, and goes on with others.
 
     `ahead` are the sweeps that go before it (`View.ahead_of`). None where a trial of it runs, where
@@ -29,7 +30,9 @@ def why_behind(
     held = [[one for one in first if _goes_on(w, one, shipped)] for w in takers]
     if not held or any(w.state == "idle" for w in takers) or not all(held):
         return None
-    return _words(sweep, [one for one in first if any(one in those for those in held)])
+    return Notice(
+        "behind", _words(sweep, [one for one in first if any(one in those for those in held)])
+    )
 
 
 def gist(why: str) -> str:

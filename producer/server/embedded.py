@@ -89,7 +89,8 @@ def attach(home: Path, *, linger_s: float = keeper.QUIET_S) -> Attached:
     except OSError as error:
         raise SettingsError(
             f"HPQ_HOME: {error.filename or place.path}: {error.strerror}: set HPQ_HOME to a"
-            " directory that you can write to, on a disk with space left"
+            " directory that you can write to, on a disk with space left",
+            code="home-unusable",
         ) from None
     return Attached(url=f"unix://{quote(str(address))}", home=place, users_lock=users)
 
@@ -137,6 +138,7 @@ def _lock(fd: int, kind: int, path: Path) -> None:
     while not keeper.try_lock(fd, kind):
         if time.monotonic() > until_s:
             raise OutOfReach(
-                f"{path}: held by another process for {LOCK_S:.0f} s: see who with `fuser {path}`"
+                f"{path}: held by another process for {LOCK_S:.0f} s: see who with `fuser {path}`",
+                code="home-locked",
             )
         time.sleep(POLL_S)

@@ -115,7 +115,8 @@ class ServerHome:
         except (ValueError, KeyError, TypeError):
             raise OutOfReach(
                 f"{path}: not a record of hpq's: remove it if {self.data} was written by the server"
-                " that is installed here, else move both away"
+                " that is installed here, else move both away",
+                code="private-redis-record-invalid",
             ) from None
 
     def write_record(self, record: Record) -> None:
@@ -142,7 +143,8 @@ def make_private_directory(path: Path) -> None:
     if why := _why_not_private(path):
         raise OutOfReach(
             f"{path}: {why}, so the server's socket cannot lie there: remove it, or set"
-            " HPQ_HOME to another directory"
+            " HPQ_HOME to another directory",
+            code="home-unusable",
         )
 
 

@@ -46,7 +46,10 @@ def ensure_running(place: ServerHome) -> Path:
                     return record.socket
                 _check_host(place, record)
             elif starts == STARTS:
-                raise OutOfReach(f"the server of {place.path} did not start: {_last_words(place)}")
+                raise OutOfReach(
+                    f"the server of {place.path} did not start: {_last_words(place)}",
+                    code="private-redis-failed",
+                )
             else:
                 _start_keeper(place, keeper_lock)
                 starts += 1
@@ -55,7 +58,8 @@ def ensure_running(place: ServerHome) -> Path:
         time.sleep(POLL_S)
     raise OutOfReach(
         f"the server of {place.path} does not answer after {START_S:.0f} s: {_last_words(place)}:"
-        " `hpq doctor` says which process to look at"
+        " `hpq doctor` says which process to look at",
+        code="private-redis-failed",
     )
 
 
@@ -65,7 +69,7 @@ def _start_keeper(place: ServerHome, keeper_lock: int) -> None:
     try:
         binary = server_binary.find(writer=last.binary if last and place.data_bytes() else None)
     except HpqError as error:
-        raise OutOfReach(f"{place.data}: {error}") from None
+        raise OutOfReach(f"{place.data}: {error}", code="private-redis-failed") from None
     address = place.socket()
     make_private_directory(address.parent)
     place.data.mkdir(mode=0o700, exist_ok=True)
@@ -110,7 +114,8 @@ def _stop_strays(place: ServerHome, last: Record | None, server_lock: int, addre
             pid = last.server_pid if last else 0
             raise OutOfReach(
                 f"{place.path}: a server that lost its keeper still has the data open:"
-                f" end it with `kill {pid or 'PID'}` and try again"
+                f" end it with `kill {pid or 'PID'}` and try again",
+                code="private-redis-orphaned",
             )
         time.sleep(POLL_S)
 
@@ -119,7 +124,8 @@ def _check_host(place: ServerHome, record: Record | None) -> None:
     if record and record.host != this_host():
         raise OutOfReach(
             f"HPQ_HOME: {place.path}: in use on {record.host}, and its server can be reached there"
-            " only: set HPQ_HOME to a directory of this machine's, or HPQ_REDIS_URL"
+            " only: set HPQ_HOME to a directory of this machine's, or HPQ_REDIS_URL",
+            code="home-elsewhere",
         )
 
 

@@ -30,10 +30,16 @@ def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
     fit.check_code(data, out)
     if is_list:
         for key in _NOT_BESIDE_A_LIST & data.keys():
-            out.add((key,), "means nothing beside a list of sets; remove it")
+            out.add(
+                (key,), "means nothing beside a list of sets; remove it", code="conflicting-keys"
+            )
         return
     if "parameters" not in data and "parameters" not in meant:
-        out.add(("parameters",), "missing; write at least one, such as lr: {values: [0.1, 0.01]}")
+        out.add(
+            ("parameters",),
+            "missing; write at least one, such as lr: {values: [0.1, 0.01]}",
+            code="missing-key",
+        )
     _check_method(data, meant, out)
 
 
@@ -46,14 +52,18 @@ def _meant(data: Mapping[str, Json]) -> frozenset[str]:
 def _check_method(data: Mapping[str, Json], meant: frozenset[str], out: Problems) -> None:
     method = data.get("method")
     if "method" not in data and "method" not in meant:
-        out.add(("method",), "missing; write grid, random or bayes")
+        out.add(("method",), "missing; write grid, random or bayes", code="missing-key")
     if method == "bayes":
         if "metric" not in data and str(data.get("trainer")) not in SHIPPED:
-            out.add(("metric",), "missing; bayes needs {name: …, goal: minimize or maximize}")
+            out.add(
+                ("metric",),
+                "missing; bayes needs {name: …, goal: minimize or maximize}",
+                code="missing-key",
+            )
     elif "sampler" in data:
-        out.add(("sampler",), "goes with method: bayes; remove it")
+        out.add(("sampler",), "goes with method: bayes; remove it", code="conflicting-keys")
     if method in ("random", "bayes") and data.get("order") == "shuffle":
-        out.warn(("order",), f"shuffle changes nothing for method {method}")
+        out.warn(("order",), f"shuffle changes nothing for method {method}", code="order-ignored")
 
 
 def _check_keep(data: Mapping[str, Json], out: Problems) -> None:
@@ -63,7 +73,9 @@ def _check_keep(data: Mapping[str, Json], out: Problems) -> None:
         return
     schema.check(value, schema.KEEP, ("keep",), out)
     if value.get("best") and "metric" not in data and str(data.get("trainer")) not in SHIPPED:
-        out.add(("keep", "best"), "needs a metric; write metric: {name: …, goal: …}")
+        out.add(
+            ("keep", "best"), "needs a metric; write metric: {name: …, goal: …}", code="missing-key"
+        )
 
 
 def _check_mapping(
@@ -79,4 +91,4 @@ def _check_mapping(
         return
     schema.check(value, table, (key,), out)
     if needs not in value:
-        out.add((key,), f"needs {needs}")
+        out.add((key,), f"needs {needs}", code="missing-key")

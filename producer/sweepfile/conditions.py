@@ -33,7 +33,9 @@ def read_when(data: Json, leaves: Leaves, is_grid: bool, out: Problems) -> tuple
         here: Path = ("when", name)
         below = _below(name, leaves)
         if not below:
-            out.add(here, f"no parameter of that name{_close(name, leaves)}")
+            out.add(
+                here, f"no parameter of that name{_close(name, leaves)}", code="unknown-parameter"
+            )
         partial = _partial(wanted, here, leaves, is_grid, out)
         for path in below if partial else ():
             assert partial is not None
@@ -87,7 +89,11 @@ def _partial(
     for name, value in data.items():
         leaf = leaf_of(name, leaves)
         if leaf is None:
-            out.add((*path, name), f"no parameter of that name{_close(name, leaves)}")
+            out.add(
+                (*path, name),
+                f"no parameter of that name{_close(name, leaves)}",
+                code="unknown-parameter",
+            )
             continue
         test = _test(value, leaf, (*path, name), out)
         if test is not None and _can_hold(test, leaves[leaf], (*path, name), is_grid, out):
@@ -120,11 +126,19 @@ def _can_hold(test: Test, leaf: Distribution, path: Path, is_grid: bool, out: Pr
         return False
     for value in test.values:
         if not can_be(leaf, value, is_grid):
-            out.add(path, f"{shown(value)} is not a value of {'.'.join(test.path)}{_listed(leaf)}")
+            out.add(
+                path,
+                f"{shown(value)} is not a value of {'.'.join(test.path)}{_listed(leaf)}",
+                code="outside-space",
+            )
     count, at = (leaf.size, leaf.at) if is_grid else (leaf.outcomes, leaf.outcome)
     is_looked_through = not test.values and count is not None and count <= _MOST
     if is_looked_through and not any(test.takes(at(index)) for index in range(count or 0)):
-        out.add(path, f"{'.'.join(test.path)} has no value in that range{_listed(leaf)}")
+        out.add(
+            path,
+            f"{'.'.join(test.path)} has no value in that range{_listed(leaf)}",
+            code="outside-space",
+        )
     return len(out.errors) == before
 
 
@@ -143,7 +157,11 @@ def _in_order(found: Mapping[Names, list[Condition]], out: Problems) -> tuple[Co
     def visit(path: Names, above: tuple[Names, ...]) -> bool:
         if path in above:
             names = [".".join(p) for p in (*above[above.index(path) :], path)]
-            out.add(("when", names[0]), f"goes in a circle: {' → '.join(names)}; remove one")
+            out.add(
+                ("when", names[0]),
+                f"goes in a circle: {' → '.join(names)}; remove one",
+                code="circular-condition",
+            )
             return False
         if path in done or path not in found:
             return True

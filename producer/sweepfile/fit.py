@@ -34,7 +34,11 @@ def check_code(data: Mapping[str, Json], out: Problems) -> None:
     """Note it where the file does not name exactly one of trainer and program, nor a command."""
     trainer, program = data.get("trainer"), data.get("program")
     if trainer is not None and program is not None:
-        out.add(("trainer",), "cannot stand beside program; keep the one that is to run")
+        out.add(
+            ("trainer",),
+            "cannot stand beside program; keep the one that is to run",
+            code="conflicting-keys",
+        )
     elif isinstance(trainer, str):
         _trainer(trainer, data, out)
     elif isinstance(program, str):
@@ -43,16 +47,24 @@ def check_code(data: Mapping[str, Json], out: Problems) -> None:
         _command_alone(data, out)
     elif trainer is None and program is None:
         shipped = ", ".join(SHIPPED)
-        out.add((), f"names no code; write program: train.py, or trainer: one of {shipped}")
+        out.add(
+            (),
+            f"names no code; write program: train.py, or trainer: one of {shipped}",
+            code="missing-key",
+        )
 
 
 def _trainer(trainer: str, data: Mapping[str, Json], out: Problems) -> None:
     if trainer not in SHIPPED and not _FUNCTION.match(trainer):
         hint = values.nearest(trainer, tuple(SHIPPED))
         allowed = f"one of {', '.join(SHIPPED)}, nor package.module:function"
-        out.add(("trainer",), f"{shown(trainer)} is not {allowed}{hint}")
+        out.add(("trainer",), f"{shown(trainer)} is not {allowed}{hint}", code="unknown-trainer")
     if "command" in data:
-        out.add(("command",), "goes with a program, not with a trainer; remove it")
+        out.add(
+            ("command",),
+            "goes with a program, not with a trainer; remove it",
+            code="conflicting-keys",
+        )
 
 
 def _command_alone(data: Mapping[str, Json], out: Problems) -> None:
@@ -60,15 +72,27 @@ def _command_alone(data: Mapping[str, Json], out: Problems) -> None:
     items = data["command"]
     for index, item in enumerate(items if isinstance(items, list) else ()):
         if item == "${program}":
-            out.add(("command", index), "there is no program; write program: train.py")
+            out.add(
+                ("command", index),
+                "there is no program; write program: train.py",
+                code="missing-key",
+            )
     _program(data, out)
 
 
 def _program(data: Mapping[str, Json], out: Problems) -> None:
     if "wandb" in data and "program" not in data and "command" not in data:
-        out.add(("wandb",), "only a program can be given another wandb; remove it")
+        out.add(
+            ("wandb",),
+            "only a program can be given another wandb; remove it",
+            code="conflicting-keys",
+        )
     if data.get("resident") is True:
-        out.add(("resident",), "only a trainer can stay between trials; remove it")
+        out.add(
+            ("resident",),
+            "only a trainer can stay between trials; remove it",
+            code="conflicting-keys",
+        )
     items, space = data.get("command"), data.get("parameters")
     known = {*_MACRO_NAMES, *(space if isinstance(space, dict) else ())}
     for index, item in enumerate(items if isinstance(items, list) else ()):
@@ -76,7 +100,7 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
         if match and match[1] not in known:
             hint = values.nearest(match[1], tuple(known), _MACRO_FORM)
             hint = hint or f"; there are {', '.join(_MACRO_NAMES)}{_and_parameters(space)}"
-            out.add(("command", index), f"no macro {shown(item)}{hint}")
+            out.add(("command", index), f"no macro {shown(item)}{hint}", code="unknown-macro")
         elif isinstance(item, str) and isinstance(space, dict) and _OPTION.match(item):
             _warn_of_macros(item, tuple(space), ("command", index), out)
 
@@ -88,11 +112,19 @@ def _warn_of_macros(item: str, names: tuple[str, ...], path: Path, out: Problems
         if inner[0] == GPUS:
             continue
         if name in _MACRO_NAMES:
-            out.warn(path, f"{inner[0]!r} counts only where it is the whole item: {_AS_IT_STANDS}")
+            out.warn(
+                path,
+                f"{inner[0]!r} counts only where it is the whole item: {_AS_IT_STANDS}",
+                code="macro-within-word",
+            )
         elif name not in names:
             hint = values.nearest(name, names, _MACRO_FORM)
             hint = hint or f"; the parameters are {_some(names)}"
-            out.warn(path, f"{inner[0]!r} is no macro and no parameter: {_AS_IT_STANDS}{hint}")
+            out.warn(
+                path,
+                f"{inner[0]!r} is no macro and no parameter: {_AS_IT_STANDS}{hint}",
+                code="unknown-macro",
+            )
 
 
 def check_space(trainer: TrainerSpec, space: Space, out: Problems) -> None:
@@ -101,11 +133,15 @@ def check_space(trainer: TrainerSpec, space: Space, out: Problems) -> None:
         path: Path = ("parameters", names[0])
         spec = trainer.params.get(names[0])
         if spec is None:
-            out.add(path, str(trainer.problem(names[0], None)))
+            out.add(path, str(trainer.problem(names[0], None)), code="unknown-parameter")
         elif len(names) > 1:
             out.add(path, f"nested; trainer {trainer.name} takes plain values")
         elif isinstance(spec, Number) and spec.whole and leaf.is_fractional:
-            out.add(path, "draws fractions of a whole number; use int_uniform, or q: 1")
+            out.add(
+                path,
+                "draws fractions of a whole number; use int_uniform, or q: 1",
+                code="fractional",
+            )
         else:
             check_known(trainer, names[0], _known(leaf, path), out)
 
@@ -117,7 +153,7 @@ def warn_of_words(words: Mapping[Path, str], out: Problems) -> None:
     """
     for path, word in words.items():
         if path[0] == "parameters" or isinstance(path[0], int):
-            out.warn(path, yaml_reader.reading(word))
+            out.warn(path, yaml_reader.reading(word), code="ambiguous-word")
 
 
 def check_known(

@@ -38,7 +38,7 @@ def read(data: Sequence[Json], trainer: TrainerSpec | None, out: Problems) -> Se
             out.add((index,), str(error))
             continue
         if key in first:
-            out.warn((index,), f"the same set as [{first[key]}]; run once")
+            out.warn((index,), f"the same set as [{first[key]}]; run once", code="duplicate-set")
         else:
             first[key] = index
             sets.append(params)
@@ -55,7 +55,11 @@ def _set(
         out.add(path, f"{shown(item)} is not an entry; write - {KEY}: {{batch_size: 128}}")
         return None
     for key in item.keys() - {KEY}:
-        out.add((*path, key), f"unknown key{values.nearest(key, (KEY,))}; an entry has {KEY} alone")
+        out.add(
+            (*path, key),
+            f"unknown key{values.nearest(key, (KEY,))}; an entry has {KEY} alone",
+            code="unknown-key",
+        )
     for name, value in params.items():
         here = (*path, KEY, name)
         if not schema.PARAMETER_NAME.match(name):

@@ -65,13 +65,17 @@ def load(
     text = sourcefile.read(path)
     if path.suffix == ".py":
         raise SweepFileError(
-            f"{path}: a script; `hpq init {shlex.quote(str(path))}` writes its sweep file"
+            f"{path}: a script; `hpq init {shlex.quote(str(path))}` writes its sweep file",
+            code="sweep-file-is-script",
         )
     document = yaml_reader.parse(text, str(path))
     root = document.data
     if not isinstance(root, dict | list):
         place = document.places.find(())[1]
-        raise SweepFileError(f"{place}: {shown(root)} is not a sweep; write method and parameters")
+        raise SweepFileError(
+            f"{place}: {shown(root)} is not a sweep; write method and parameters",
+            code="sweep-file-empty",
+        )
     top = replace(document, data={} if isinstance(root, list) else root)
     flags = _flags(run_cap=("count", count), seed=("seed", seed), name=("name", name),
                    trainer=("trainer", trainer))  # fmt: skip
@@ -125,9 +129,13 @@ def _space(data: Keys, shipped: TrainerSpec | None, out: Problems) -> Space:
         largest += max((len(canonical({"": value})) for _, value in leaf.known()), default=0)
         if data.get("method") == "grid" and leaf.size is None:
             what = "a grid cannot step through it; give values, or write method: random"
-            out.add(parameters.place(names), what)
+            out.add(parameters.place(names), what, code="not-a-grid")
     if largest > MAX_SET_BYTES:
-        out.add(("parameters",), f"a set of up to {largest:,} bytes; at most {MAX_SET_BYTES:,}")
+        out.add(
+            ("parameters",),
+            f"a set of up to {largest:,} bytes; at most {MAX_SET_BYTES:,}",
+            code="set-too-large",
+        )
     return space
 
 

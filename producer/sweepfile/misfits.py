@@ -47,12 +47,12 @@ def _tell(trainer: TrainerSpec, spec: SweepSpec, params: Params, share: str, out
     what = what if place == name and name in params else f"{name} {what}"
     if not share:
         remedy = f"lower {TOGETHER[0]}, or raise {TOGETHER[1]}"
-        out.add(path, f"{what}: no set of this sweep can be trained; {remedy}")
+        out.add(path, f"{what}: no set of this sweep can be trained; {remedy}", code="no-set-fits")
     else:
         remedy = "remove them" if spec.space is None else "`exclude` leaves such sets out"
         if spec.method in ("random", "bayes"):
             remedy += ", or narrow the ranges"  # no entry of exclude compares two parameters
-        out.warn(path, f"{what}: {share} will fail; {remedy}")
+        out.warn(path, f"{what}: {share} will fail; {remedy}", code="sets-fail")
 
 
 def _place(spec: SweepSpec, params: Params) -> tuple[str, Path]:

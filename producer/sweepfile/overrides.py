@@ -32,7 +32,9 @@ def from_set(overrides: Mapping[str, str], data: Json) -> Iterable[Flag]:
         space = data.get("parameters") if isinstance(data, dict) else None
         if key not in schema.TOP and isinstance(space, dict) and key in space:
             meant = printable(f"parameters.{key}.value={text}")
-            raise SweepFileError(f"{label}: {key} is a parameter; write --set {meant}")
+            raise SweepFileError(
+                f"{label}: {key} is a parameter; write --set {meant}", code="unknown-key"
+            )
         yield label, resolve(key, data), yaml_reader.parse(text or "''", label)
 
 

@@ -42,7 +42,11 @@ def _check_names(leaves: Mapping[tuple[str, ...], Distribution], out: Problems) 
         other = seen.setdefault(dots, names)
         if other != names:
             there = out.places.find(place(other))[1]
-            out.add(place(names), f"called {dots}, as is what stands at {there}; rename one")
+            out.add(
+                place(names),
+                f"called {dots}, as is what stands at {there}; rename one",
+                code="duplicate-name",
+            )
 
 
 def place(names: tuple[str, ...]) -> Path:
@@ -72,7 +76,11 @@ def _read(
             out.add(here, f"{shown(entry)} stands alone; write {{{form}: {shown(entry)}}}")
         elif "parameters" in entry:
             for key in entry.keys() - {"parameters"}:
-                out.add((*here, key), "cannot stand beside parameters (a nested parameter)")
+                out.add(
+                    (*here, key),
+                    "cannot stand beside parameters (a nested parameter)",
+                    code="conflicting-keys",
+                )
             _read(entry["parameters"], (*here, "parameters"), (*names, name), leaves, out)
         else:
             leaf = distribution(entry, here, out)
@@ -97,7 +105,7 @@ def distribution(entry: Keys, path: Path, out: Problems) -> Distribution | None:
     if wrong:
         if meant := rules.MEANT.get(str(name).lower()):
             wrong = f"{shown(name)} is no distribution; did you mean {meant!r}?"
-        out.add((*path, "distribution"), wrong)
+        out.add((*path, "distribution"), wrong, code="unknown-distribution")
         return None
     assert isinstance(name, str)
     if not _goes_together(name, entry, path, out):
@@ -117,17 +125,21 @@ def _infer(entry: Keys, path: Path, out: Problems) -> str | None:
     if "values" in entry:
         return "categorical_w_probabilities" if "probabilities" in entry else "categorical"
     if "probabilities" in entry:
-        out.add(path, "probabilities without values")
+        out.add(path, "probabilities without values", code="missing-key")
     elif "min" in entry and "max" in entry:
         both = isinstance(entry["min"], int) and isinstance(entry["max"], int)
         return "int_uniform" if both else "uniform"
     elif "min" in entry or "max" in entry:
         there, missing = ("min", "max") if "min" in entry else ("max", "min")
-        out.add(path, f"{there} without {missing}; give both")
+        out.add(path, f"{there} without {missing}; give both", code="missing-key")
     elif entry:
-        out.add(path, f"{', '.join(entry)} without a distribution; write distribution: normal, …")
+        out.add(
+            path,
+            f"{', '.join(entry)} without a distribution; write distribution: normal, …",
+            code="missing-key",
+        )
     else:
-        out.add(path, "empty; write value, values, or min and max")
+        out.add(path, "empty; write value, values, or min and max", code="missing-key")
     return None
 
 
@@ -141,10 +153,14 @@ def _goes_together(name: str, entry: Keys, path: Path, out: Problems) -> bool:
             meant = twin in rules.NUMERIC or (key == "probabilities" and "values" in needs)
             hint = f" (write distribution: {twin})" if meant else ""
             keys = ", ".join((*needs, *takes))
-            out.add((*path, key), f"does not go with {name}, which takes {keys}{hint}")
+            out.add(
+                (*path, key),
+                f"does not go with {name}, which takes {keys}{hint}",
+                code="conflicting-keys",
+            )
     for key in needs:
         if key not in entry:
-            out.add(path, f"{name} needs {key}")
+            out.add(path, f"{name} needs {key}", code="missing-key")
     return len(out.errors) == before
 
 
@@ -179,7 +195,11 @@ def _different(values: list[Json], path: Path, out: Problems) -> tuple[Json, ...
     for index, value in enumerate(values):
         key = canonical({"": value})
         if key in seen:
-            out.warn((*path, "values", index), f"{shown(value)} is there already; taken once")
+            out.warn(
+                (*path, "values", index),
+                f"{shown(value)} is there already; taken once",
+                code="duplicate-value",
+            )
         seen.setdefault(key, value)
     return tuple(seen.values())
 
@@ -211,5 +231,5 @@ def _numeric(name: str, entry: Keys, path: Path, out: Problems) -> Distribution 
         ends = f"e^{keys['min']:g} to e^{keys['max']:g}"
         ends = f"1/({ends})" if name.startswith("inv") else ends
         out.warn((*path, "distribution"), f"{name} takes exponents: from {ends}; "
-                 f"for the values themselves write {name}_values")  # fmt: skip
+                 f"for the values themselves write {name}_values", code="exponents")  # fmt: skip
     return rule.make(keys)

@@ -34,7 +34,7 @@ def read(data: Json, space: Space, is_grid: bool, out: Problems) -> Points:
         if point is None:
             continue
         if identity(point) in found:
-            out.warn(here, "the same point again; run once")
+            out.warn(here, "the same point again; run once", code="duplicate-set")
         found.setdefault(identity(point), point)
     return tuple(found.values())
 
@@ -47,7 +47,7 @@ def _point(
     given = dict(_spread(item, (), path, space, out))
     for names, value in given.items():
         if not can_be(leaves[names], value, is_grid):
-            out.add((*path, *names), f"{shown(value)} is outside the space")
+            out.add((*path, *names), f"{shown(value)} is outside the space", code="outside-space")
     if len(out.errors) > before:
         return None
     single = {names: leaf.at(0) for names, leaf in leaves.items() if leaf.size == 1}
@@ -56,11 +56,17 @@ def _point(
     for names in leaves:
         is_there = find(point, names) is not MISSING
         if is_there and names not in given and names not in single:
-            out.add(path, f"lacks {dotted(names)}; a point is a whole set")
+            out.add(
+                path, f"lacks {dotted(names)}; a point is a whole set", code="missing-parameter"
+            )
         elif names in given and not is_there:
-            out.add((*path, *names), "does not exist in this set (see when); remove it")
+            out.add(
+                (*path, *names),
+                "does not exist in this set (see when); remove it",
+                code="condition-unmet",
+            )
     if len(out.errors) == before and not space.allows(point):
-        out.add(path, "is excluded (see exclude); remove one of the two")
+        out.add(path, "is excluded (see exclude); remove one of the two", code="condition-unmet")
     return point if len(out.errors) == before else None
 
 
@@ -79,4 +85,4 @@ def _spread(
         else:
             known = tuple(map(dotted, leaves))
             hint = nearest(dotted(names), known) or f"; there are {', '.join(known)}"
-            out.add((*path, *names), f"no parameter of that name{hint}")
+            out.add((*path, *names), f"no parameter of that name{hint}", code="unknown-parameter")

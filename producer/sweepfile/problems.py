@@ -7,13 +7,15 @@ Every line is `place: path: what is wrong, what is allowed` and holds no control
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from hpq.codes import Code, Notice
 from hpq.errors import SweepFileError
 
 Path = tuple[str | int, ...]
 Position = tuple[int, int]  # line and column, from 1
+Placed = tuple[Position, Notice]
 
 MAX_LINES = 10
 MAX_SHOWN = 60
@@ -43,16 +45,16 @@ class Problems:
     """Collects what is wrong with a file, so that one reading tells all of it."""
 
     places: Places
-    errors: list[tuple[Position, str]] = field(default_factory=list)
-    warnings: list[tuple[Position, str]] = field(default_factory=list)
+    errors: list[Placed] = field(default_factory=list)
+    warnings: list[Placed] = field(default_factory=list)
 
-    def add(self, path: Path, text: str) -> None:
+    def add(self, path: Path, text: str, *, code: Code = "invalid-value") -> None:
         """Note an error at a path."""
-        self.errors.append(self._line(path, text))
+        self.errors.append(self._placed(path, text, code))
 
-    def warn(self, path: Path, text: str) -> None:
+    def warn(self, path: Path, text: str, *, code: Code) -> None:
         """Note something that is taken but is probably not what was meant."""
-        self.warnings.append(self._line(path, text))
+        self.warnings.append(self._placed(path, text, code))
 
     def check(self) -> None:
         """Nothing where no error was noted.
@@ -62,19 +64,25 @@ class Problems:
         """
         if not self.errors:
             return
-        lines = list(dict.fromkeys(text for _, text in sorted(self.errors)))
-        if len(lines) > MAX_LINES:
-            lines[MAX_LINES:] = [f"{self.places.file}: and {len(lines) - MAX_LINES} more"]
-        raise SweepFileError("\n".join(lines))
+        found = _in_order(self.errors)
+        if len(found) > MAX_LINES:
+            more = f"{self.places.file}: and {len(found) - MAX_LINES} more"
+            found[MAX_LINES:] = [Notice("more-problems", more)]
+        raise SweepFileError(problems=found)
 
-    def warned(self) -> tuple[str, ...]:
+    def warned(self) -> tuple[Notice, ...]:
         """The warnings in the file's order, without repeats."""
-        return tuple(dict.fromkeys(text for _, text in sorted(self.warnings)))
+        return tuple(_in_order(self.warnings))
 
-    def _line(self, path: Path, text: str) -> tuple[Position, str]:
+    def _placed(self, path: Path, text: str, code: Code) -> Placed:
         position, place = self.places.find(path)
         where = f"{place}: {dotted(path)}" if path else place
-        return position, printable(f"{where}: {text}")
+        return position, Notice(code, printable(f"{where}: {text}"))
+
+
+def _in_order(found: Iterable[Placed]) -> list[Notice]:
+    ordered = sorted(found, key=lambda one: (one[0], one[1].text))
+    return list(dict.fromkeys(notice for _, notice in ordered))
 
 
 def dotted(path: Path) -> str:

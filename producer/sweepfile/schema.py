@@ -140,8 +140,8 @@ def check(data: Mapping[str, Json], table: Mapping[str, Check], path: Path, out:
             if wrong:
                 out.add(here, wrong)
         elif not path and key in REFUSED:
-            out.add(here, f"not taken: {REFUSED[key]}")
+            out.add(here, f"not taken: {REFUSED[key]}", code="unsupported-key")
         else:
             meant = _MEANT.get(key) if table is PARAMETER else None
             hint = nearest(meant or key, table) or f"; allowed: {', '.join(table)}"
-            out.add(here, f"unknown key{hint}")
+            out.add(here, f"unknown key{hint}", code="unknown-key")

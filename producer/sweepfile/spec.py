@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 
+from hpq.codes import Notice
 from hpq.identity import identity
 from hpq.search import samplers
 from hpq.search.record import BY_DEFAULT, Sampler
@@ -65,7 +66,7 @@ class SweepSpec:
     run_cap: int | None = None
     varying: tuple[str, ...] = ()
     source: Mapping[str, Json] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
 
     @cached_property
     def trials(self) -> int | None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from tests.ids import ids, refused
+
 PASSWORD = "s3cr3t-Passw0rd"
 
 
@@ -43,11 +45,11 @@ def test_a_wrong_password_is_one_line_and_exit_code_4(make_lab, wrong) -> None:
     lab = make_lab("--requirepass", PASSWORD, url=f"unix://:{PASSWORD}@{{socket}}")
     url = wrong.format(lab.server.socket)
     done = lab.hpq("ls", HPQ_REDIS_URL=url)
-    assert done.returncode == 4 and len(done.stderr.strip().splitlines()) == 1
-    assert "put the right one into HPQ_REDIS_URL" in done.stderr
+    refused(done, "redis-password-refused", "HPQ_REDIS_URL", exit=4)
+    assert done.stderr.count("\n") == 1
     worker = lab.worker(HPQ_REDIS_URL=url)
     assert worker.wait() == 4
-    assert "put the right one into HPQ_REDIS_URL" in lab.log() and "Traceback" not in lab.log()
+    assert "redis-password-refused" in ids(lab.log()) and "Traceback" not in lab.log()
     assert "wr0ng" not in lab.log() + done.stderr
 
 
@@ -96,8 +98,8 @@ def test_a_password_file_that_is_not_there_is_one_line(rotating) -> None:
     lab, path, _ = rotating
     path.unlink()
     done = lab.hpq("ls")
-    assert done.returncode == 4 and done.stderr.count("\n") == 1
-    assert f"the password's file cannot be read: {path}: No such file" in done.stderr
+    refused(done, "redis-password-unreadable", str(path), exit=4)
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.fixture
@@ -175,7 +177,6 @@ def test_a_server_that_wants_certificates_of_its_clients_gets_them(tls_lab, cert
     """Security: TLS on both sides, and a client that has no certificate."""
     lab, _, cert = tls_lab
     lab.redis.config_set("tls-auth-clients", "yes")
-    refused = lab.hpq("ls")
-    assert refused.returncode == 3 and "a certificate of its clients" in refused.stderr
+    refused(lab.hpq("ls"), "redis-tls", exit=3)
     url = f"{lab.env['HPQ_REDIS_URL']}&ssl_certfile={cert}&ssl_keyfile={certificate[1]}"
     assert lab.hpq("ls", HPQ_REDIS_URL=url).returncode == 0

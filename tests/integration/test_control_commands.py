@@ -17,6 +17,7 @@ from hpq.sweep import Sweep
 from hpq.trial import TrialState
 from hpq.view import View
 from tests.constants import DEADLINE_S
+from tests.ids import ids, refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
@@ -34,9 +35,9 @@ def test_off_a_terminal_nothing_is_ended_without_a_yes_and_a_name(
 ) -> None:
     sweep_of(2)
     silent = hpq(verb, "demo-00000")
-    assert silent.returncode == 2 and silent.stderr.endswith("say --yes\n")
+    refused(silent, "confirmation-missing", "--yes")
     unnamed = hpq(verb, "--yes")
-    assert (unnamed.returncode, len(unnamed.stderr.splitlines())) == (2, 1)
+    refused(unnamed, "sweep-missing")
     assert "2 queued" in hpq("show", "demo-00000").stdout
     assert hpq(verb, "demo-00000", "--yes").returncode == 0
 
@@ -46,7 +47,7 @@ def test_a_sweep_of_the_private_server_has_to_be_named_off_a_terminal(
 ) -> None:
     private = {"HPQ_REDIS_URL": "", "HPQ_HOME": str(tmp_path)}
     answer = hpq("rm", "--yes", **private)
-    assert answer.returncode == 2 and "say which sweep to delete" in answer.stderr
+    refused(answer, "sweep-missing")
 
 
 def test_cancel_asks_for_what_is_left(
@@ -79,10 +80,7 @@ def test_retry_says_why_nobody_takes_the_trials(
     sweep_of(1)
     store.control("demo-00000", "cancel")
     answer = hpq("retry", "--cancelled")
-    assert answer.stderr.splitlines() == [
-        "demo-00000: 1 trial queued again",
-        "no worker of class 'default' is alive; start one: hpq worker",
-    ]
+    assert "demo-00000: 1 trial " in answer.stderr and ids(answer.stderr) == ["no-worker"]
 
 
 def test_retry_and_resume_say_at_once_that_the_code_was_edited(
@@ -95,15 +93,11 @@ def test_retry_and_resume_say_at_once_that_the_code_was_edited(
     assert hpq("cancel", sid, "--yes").returncode == 0
     code.write_text("print('loss=2')\n", "utf-8")
     said = hpq("retry", "--cancelled", sid).stderr
-    assert said.splitlines() == [
-        f"{sid}: 1 trial queued again",
-        f"{code} was edited after enqueue, and workers here leave the trials of {sid};"
-        " enqueue again to run the new code, or take the edit back",
-    ]
+    assert ids(said) == ["code-edited"] and str(code) in said and sid in said
     assert hpq("pause", sid).returncode == 0
-    assert "was edited after enqueue" in hpq("resume", sid).stderr
+    assert "code-edited" in ids(hpq("resume", sid).stderr)
     code.write_text("print('loss=1')\n", "utf-8")
-    assert "edited" not in hpq("resume", sid).stderr
+    assert "code-edited" not in ids(hpq("resume", sid).stderr)
 
 
 def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
@@ -113,19 +107,12 @@ def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
     finish_one(store, who)
     finish_one(store, who)
     silent = hpq("retry", "demo-00000/1", "demo-00000/2")
-    assert silent.returncode == 2 and silent.stderr.endswith("say --yes\n")
-    assert "Drop the results of 2 finished trials of demo-00000?" in silent.stderr
+    refused(silent, "confirmation-missing", "2 finished trials", "demo-00000", "--yes")
     assert view.sweep("demo-00000").counts.finished == 2
     assert hpq("retry", "demo-00000/1", "--yes").returncode == 0
     assert view.sweep("demo-00000").counts.finished == 1
     store.control("demo-00000", "cancel")
     assert hpq("retry", "demo-00000/1").returncode == 0  # without a result nobody asks
-
-
-def test_the_force_of_rm_is_not_only_of_somebody_elses_sweeps(hpq: Hpq) -> None:
-    said = " ".join(hpq("rm", "--help", COLUMNS="200").stdout.split())
-    assert "Also with running trials, and of somebody else." in said
-    assert "Also a sweep of somebody else." in hpq("cancel", "--help", COLUMNS="200").stdout
 
 
 def test_a_drain_of_nobody_is_not_undone_and_says_how_a_worker_starts(hpq: Hpq) -> None:

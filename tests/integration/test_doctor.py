@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,38 +16,44 @@ from hpq.store import Store
 from producer.checkup import checkup
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
+Found = dict[str, dict[str, str]]
+
+
+def findings(done: subprocess.CompletedProcess[str]) -> Found:
+    """The findings of `hpq doctor --json` by their ids."""
+    return {one["code"]: one for one in json.loads(done.stdout)}
 
 
 def test_doctor_says_whether_there_is_a_store(hpq: Hpq, redis: Redis) -> None:
-    found = hpq("doctor")
-    assert found.returncode == 0
-    assert "note    HPQ_STORE is not set here" in found.stdout
-    assert "HPQ_STORE=/a/directory/that/all/workers/see" in found.stdout
+    done = hpq("doctor", "--json")
+    found = findings(done)["no-store"]
+    assert done.returncode == 0 and found["level"] == "note"
+    assert "HPQ_STORE=/a/directory/that/all/workers/see" in found["remedy"]
 
 
 def test_doctor_writes_to_the_store_and_leaves_nothing(
     hpq: Hpq, redis: Redis, tmp_path: Path
 ) -> None:
     shelf = tmp_path / "shelf"
-    found = hpq("doctor", HPQ_STORE=str(shelf))
+    found = findings(hpq("doctor", "--json", HPQ_STORE=str(shelf)))["store-works"]
     mark = (shelf / ".hpq-store").read_text().strip()
-    assert f"good    HPQ_STORE={shelf} can be written; its id is {mark}" in found.stdout
+    assert found["level"] == "good" and str(shelf) in found["what"] and mark in found["what"]
     assert [p.name for p in shelf.rglob("*") if p.is_file()] == [".hpq-store"]
     # A file stands where the folder of the prefix would: root may write any directory.
     (shelf / "hpq").rmdir()
     (shelf / "hpq").touch()
-    found = hpq("doctor", HPQ_STORE=str(shelf))
-    assert f"wrong   HPQ_STORE={shelf} cannot be written: Not a directory\n" in found.stdout
-    assert "name a directory that you may write" in found.stdout
-    assert found.returncode == 2
+    done = hpq("doctor", "--json", HPQ_STORE=str(shelf))
+    found = findings(done)["store-unwritable"]
+    assert (done.returncode, found["level"]) == (2, "wrong") and found["remedy"]
+    assert "Not a directory" in found["what"]
 
 
 def test_doctor_breaks_no_word_on_a_narrow_terminal(hpq: Hpq, redis: Redis) -> None:
     lines = hpq("doctor", COLUMNS="44").stdout.splitlines()
     assert all(len(line) <= 44 for line in lines)
-    assert "HPQ_STORE is not set here: checkpoints and artifacts" in " ".join(
-        " ".join(lines).split()
-    )
+    said = "".join("".join(lines).split())
+    for found in findings(hpq("doctor", "--json")).values():
+        assert "".join(found["what"].split()) in said
 
 
 def test_doctor_names_workers_without_a_store(hpq: Hpq, store: Store) -> None:
@@ -54,14 +61,14 @@ def test_doctor_names_workers_without_a_store(hpq: Hpq, store: Store) -> None:
         fields = {"state": "idle", "store": has}
         who = Presence(name=name, host="h", worker_class="default", fields=fields)
         store.present(who, idle=True, lifetime_ms=600_000)
-    said = " ".join(hpq("doctor").stdout.split())
-    assert "1 worker of 2 without HPQ_STORE, such as w2: a trial that loses it starts" in said
-    assert "hpq manifests" not in said
+    found = findings(hpq("doctor", "--json"))["workers-without-store"]
+    assert found["what"].startswith("1 ") and "w2" in found["what"]
+    assert "hpq manifests" not in found["remedy"]
     fields = {"state": "idle", "store": "no", "pod": "hpq-worker-1"}
     who = Presence(name="w3", host="h", worker_class="default", fields=fields)
     store.present(who, idle=True, lifetime_ms=600_000)
-    said = " ".join(hpq("doctor").stdout.split())
-    assert "2 workers of 3 without" in said and "`hpq manifests … --with store`, or a URL" in said
+    found = findings(hpq("doctor", "--json"))["workers-without-store"]
+    assert found["what"].startswith("2 ") and "`hpq manifests … --with store`" in found["remedy"]
 
 
 def test_doctor_names_acl_users_that_a_restart_would_lose(
@@ -70,14 +77,15 @@ def test_doctor_names_acl_users_that_a_restart_would_lose(
     rules = ("on", ">x", "~*", "+@all", "-acl", "-config")
     redis.execute_command("ACL", "SETUSER", "hpq-worker", *rules)
     try:
-        said = hpq("doctor").stdout
-        theirs = hpq("doctor", HPQ_REDIS_URL=redis_url.replace("://", "://hpq-worker:x@"))
+        ours = findings(hpq("doctor", "--json"))
+        theirs = hpq("doctor", "--json", HPQ_REDIS_URL=redis_url.replace("://", "://hpq-worker:x@"))
     finally:
         redis.execute_command("ACL", "DELUSER", "hpq-worker")
-    assert "poor    1 ACL user and no aclfile: a restart may lose them" in said
-    assert "aclfile PATH in redis.conf, with the lines of `hpq redis-acl --aclfile`" in said
-    assert "answers" in theirs.stdout and "ACL user" not in theirs.stdout  # it may not ask
-    assert "ACL user" not in hpq("doctor").stdout
+    assert ours["acl-unsaved"]["level"] == "poor"
+    assert "`hpq redis-acl --aclfile`" in ours["acl-unsaved"]["remedy"]
+    found = findings(theirs)
+    assert "redis-answers" in found and "acl-unsaved" not in found  # it may not ask
+    assert "acl-unsaved" not in findings(hpq("doctor", "--json"))
 
 
 def test_of_a_cluster_without_workers_it_is_told_which_scale_starts_some(
@@ -85,9 +93,8 @@ def test_of_a_cluster_without_workers_it_is_told_which_scale_starts_some(
 ) -> None:
     settings = read({"HPQ_REDIS_URL": redis_url, "HPQ_PREFIX": "nobody"})
     found = checkup(settings, in_cluster=" --namespace lab")
-    assert [one.remedy for one in found if one.what == "no worker is alive"] == [
-        "`hpq scale N --namespace lab` starts some"
-    ]
+    (remedy,) = (one.remedy for one in found if one.code == "no-worker")
+    assert "`hpq scale N --namespace lab`" in remedy
     assert not any("HPQ_STORE" in one.what for one in found)
 
 

@@ -13,6 +13,7 @@ import pytest
 from redis import Redis
 
 from tests.constants import ROOT
+from tests.ids import ids, refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 DIGITS = ROOT / "configs/digits.yaml"
@@ -76,15 +77,16 @@ def test_a_server_that_is_too_old_is_named_with_what_is_needed(
     answer = hpq(*command.split(), HPQ_REDIS_URL=old_server)
     assert answer.returncode == 3
     said = answer.stderr + answer.stdout
-    assert " is too old; hpq needs 6.2 or newer" in said and "Traceback" not in said
+    assert "6.2" in said and "Traceback" not in said
+    assert command == "doctor" or ids(answer.stderr)[-1:] == ["redis-too-old"]
 
 
 def test_a_redis_cluster_is_refused(hpq: Hpq) -> None:
     """F16, R19: a server that says that it is a cluster's."""
     with speaking(_Cluster) as url:
         answer = hpq("ls", HPQ_REDIS_URL=url)
-    assert (answer.returncode, len(answer.stderr.splitlines())) == (3, 1)
-    assert "Redis Cluster is not supported; use a single server" in answer.stderr
+    refused(answer, "redis-cluster-mode", exit=3)
+    assert answer.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("kind", [_Old, _Older, _Cluster], ids=["6.0", "5", "cluster"])
@@ -96,7 +98,7 @@ def test_workers_on_a_server_that_no_waiting_mends_end_with_one_line(
         answer = hpq_process("worker", "--workers", "2", HPQ_REDIS_URL=url)
     lines = answer.stderr.splitlines()
     assert (answer.returncode, len(lines)) == (3, 1), answer.stderr
-    assert "hpq needs 6.2 or newer" in lines[0] or "use a single server" in lines[0]
+    assert ids(lines[0]) in (["redis-too-old"], ["redis-cluster-mode"])
 
 
 def test_tls_to_a_port_without_it_asks_about_that_and_soon_gives_up(hpq: Hpq) -> None:
@@ -104,7 +106,7 @@ def test_tls_to_a_port_without_it_asks_about_that_and_soon_gives_up(hpq: Hpq) ->
         url = f"rediss://127.0.0.1:{mute.getsockname()[1]}/0"
         answer = hpq("ls", HPQ_REDIS_URL=url)
         assert (answer.returncode, len(answer.stderr.splitlines())) == (3, 1)
-        assert "does this port speak TLS? (redis:// is without)" in answer.stderr
+        assert "redis://" in answer.stderr.replace(url, "")
         tries = 0
         mute.settimeout(0.1)
         try:
@@ -136,5 +138,5 @@ def test_a_python_that_is_not_there_is_said_before_anything_is_written(hpq, tmp_
         "program: train.py\nmethod: grid\nparameters: {x: {values: [1]}}\n"
     )
     done = hpq("run", "s.yaml", HPQ_PYTHON="nonesuch")
-    assert done.returncode == 2 and "HPQ_PYTHON: no program 'nonesuch' here" in done.stderr
+    refused(done, "python-not-found", "nonesuch")
     assert redis.dbsize() == 0

@@ -29,6 +29,7 @@ from hpq.sweep import Goal, Launch, Metric, Sweep
 from hpq.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.view import View
 from tests.constants import DEADLINE_S, ROOT
+from tests.ids import ids, refused
 
 LEASE_MS = 30_000
 ESCAPES = "\x1b[31mred\x1b[0m =cmd() [bold]x[/bold]"
@@ -117,9 +118,7 @@ def test_best_of_a_sweep_without_results_is_one_line_and_exit_1(
     sweep_of(2)
     answer = hpq("best", "--yaml")
     assert (answer.returncode, answer.stdout) == (1, "")
-    assert answer.stderr == (
-        "hpq: no trial of demo-00000 has finished yet: 0 running, 2 queued, 0 failed\n"
-    )
+    assert "demo-00000" in answer.stderr and "2 queued" in answer.stderr
 
 
 def test_results_as_csv_are_read_back_by_a_csv_reader(hpq: Hpq, done: Sweep) -> None:
@@ -142,7 +141,7 @@ def test_results_are_sorted_cut_and_filtered(hpq: Hpq, done: Sweep) -> None:
     assert numbers("--top", "1") == [2]
     assert numbers("--state", "failed") == [3]
     wrong = hpq("results", "--sort", "nope")
-    assert wrong.returncode == 2 and "no trial has 'nope'" in wrong.stderr
+    refused(wrong, "column-unknown", "nope")
 
 
 def test_no_reader_lets_an_escape_sequence_through(hpq: Hpq, done: Sweep) -> None:
@@ -187,8 +186,7 @@ def test_the_command_of_a_trial_runs_its_program_by_hand(
 
 def test_a_trial_has_a_command_and_a_sweep_has_none(hpq: Hpq, done: Sweep) -> None:
     answer = hpq("show", "demo", "--command")
-    line = "demo-00000 is a sweep; name one of its trials, demo-00000/1"
-    assert (answer.returncode, answer.stderr) == (2, f"hpq: {line}\n")
+    refused(answer, "trial-missing", "demo-00000/1")
     line = hpq("show", "1", "--command").stdout
     assert line == f"{sys.executable} -m worker.trainers.digits --set x=1\n"
 
@@ -255,8 +253,8 @@ def test_wait_answers_how_the_sweep_ended(hpq: Hpq, done: Sweep) -> None:
 def test_wait_gives_up_in_time_and_says_what_it_waits_for(hpq: Hpq, sweep_of: MakeSweep) -> None:
     sweep_of(2)
     answer = hpq("wait", "--timeout", "0.1")
-    assert answer.returncode == 5
-    assert "start one: hpq worker" in answer.stderr and "0/2" in answer.stderr
+    assert answer.returncode == 5 and ids(answer.stderr) == ["no-worker", "timed-out"]
+    assert "0/2" in answer.stderr
 
 
 @contextmanager
@@ -289,7 +287,7 @@ def test_watch_off_a_terminal_prints_a_line_an_event_and_ends_with_the_sweep(
     sweep_of(1)
     with running(environ, "watch") as process:
         assert next_line(process).startswith("demo-00000  running")
-        assert next_line(process).startswith("! no worker of class 'default' is alive")
+        assert ids(next_line(process)) == ["no-worker"]
         got = claim(store, who)
         assert next_line(process) == "#1 started on w1  x=1"
         finish(store, got, 0.75)
@@ -433,7 +431,7 @@ def test_a_broken_sweep_does_not_hide_the_others(
     rows = {line.split()[0]: line.split()[1] for line in answer.stdout.splitlines()[1:]}
     assert rows.pop("whole-00000") == "waiting"
     assert len(rows) == 5 and set(rows.values()) == {"unreadable"}
-    assert "hpq: broken-0 is unreadable: hpq:s:broken-0: field metric: " in answer.stderr
+    assert "hpq:s:broken-0: field metric: " in answer.stderr
     records = {row["id"]: row for row in json.loads(hpq("ls", "--json").stdout)}
     assert records["whole-00000"]["queued"] == 1
     assert "field varying" in records["broken-2"]["why"]
@@ -449,7 +447,7 @@ def test_after_rm_of_my_last_sweep_the_one_before_is_meant(
     store.remove(sweep_of(1, "mine-11111").id)
     assert "mine-00000" in hpq("show").stdout
     store.remove("mine-00000")
-    assert "you have no sweep yet" in hpq("show").stderr
+    refused(hpq("show"), "no-sweep", exit=4)
 
 
 def test_show_says_whether_the_launch_record_is_signed_by_this_users_key(
@@ -565,7 +563,7 @@ def test_watch_once_and_wait_give_the_sweep_as_data(
     assert [[t["trial"] for t in shot[part]] for part in ("running", "recent", "best")] == [
         [2], [1], [1],
     ]  # fmt: skip
-    assert "no worker of class 'default' is alive" in shot["needs_you"][0]
+    assert [one["code"] for one in shot["needs_you"]][:1] == ["no-worker"]
     assert hpq("watch", "--json").returncode == 2
     late = hpq("wait", "--json", "--timeout", "0.1")
     assert (late.returncode, json.loads(late.stdout)["running"]) == (5, 1)
@@ -596,8 +594,8 @@ def test_ls_marks_what_no_live_worker_takes(
     sweep_of(1)
     answer = hpq("ls")
     assert answer.stdout.splitlines()[1].split()[1:3] == ["waiting", "!"]
-    assert answer.stderr.startswith("! demo-00000: no worker of class 'default' is alive")
-    assert "start one" in json.loads(hpq("ls", "--json").stdout)[0]["not_taken"]
+    assert answer.stderr.startswith("! demo-00000: ") and ids(answer.stderr) == ["no-worker"]
+    assert json.loads(hpq("ls", "--json").stdout)[0]["not_taken"]["code"] == "no-worker"
     claim(store, who)
     assert hpq("ls").stderr == ""
 
@@ -613,7 +611,8 @@ def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
         fields = {"state": "idle", "refuses": wire.dumps(refuses)}
         there = Presence(name=name, host="h", worker_class="default", fields=fields)
         store.present(there, idle=True, lifetime_ms=600_000)
-    assert hpq("workers").stderr == "2 workers leave wanted-00000: data set missing\n"
+    said = hpq("workers").stderr
+    assert ids(said) == ["data-missing"] and said.startswith("2 ") and "wanted-00000" in said
 
 
 def test_a_worker_that_misses_beats_is_silent(

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from hpq import bundle, code
-from hpq.errors import UserError
 from hpq.outcome import Outcome, Presence
 from hpq.store import Store
 from hpq.trial import TrialState
+from tests.ids import raises, refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 SWEEP = "# by me\r\nprogram: train.py\r\nmethod: grid\r\nparameters: {x: {values: [1, 2]}}\r\n"
@@ -81,7 +81,7 @@ def test_the_code_comes_back_as_it_was_and_goes_with_the_last_sweep_of_it(
     assert (repo / "back" / "lib" / "model.py").read_text() == "width = 2\n"
     assert (repo / "back" / "train.py").stat().st_mode & 0o777 == 0o755
     again = hpq("show", sid, "--code", "back")
-    assert again.returncode == 2 and "back: is there and not empty" in again.stderr
+    refused(again, "file-exists", "back")
     assert hpq("ls", "--size").returncode == 0
     assert hpq("rm", other, "--yes").returncode == 0
     assert redis.exists(keys.bundle(digest))
@@ -107,7 +107,7 @@ def test_the_code_comes_back_into_the_current_directory_where_that_is_empty(
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in here.iterdir()) == ["lib", "train.py"]
     done = subprocess.run(words, cwd=here, env=environ, capture_output=True, text=True)
-    assert done.returncode == 2 and "is there and not empty" in done.stderr
+    refused(done, "file-exists")
 
 
 def test_code_that_was_changed_in_redis_is_not_given_back(hpq, repo, redis, keys) -> None:
@@ -117,10 +117,10 @@ def test_code_that_was_changed_in_redis_is_not_given_back(hpq, repo, redis, keys
     files = code.manifest(repo, "train.py", without=lambda p: p.name == "sweep.yaml")
     redis.set(keys.bundle(digest), bundle.pack(repo, files))
     done = hpq("show", sid, "--code", "back")
-    assert done.returncode == 2 and "'train.py' is not as its manifest says" in done.stderr
+    refused(done, "code-altered", "'train.py'")
     redis.hset(keys.code, digest, json.dumps(files))
     done = hpq("show", sid, "--code", "back")
-    assert done.returncode == 2 and "is not what was enqueued" in done.stderr
+    refused(done, "code-altered")
     assert not (repo / "back").exists()
 
 
@@ -139,7 +139,7 @@ def test_a_bundle_depends_on_its_files_alone_and_holds_only_them(tmp_path: Path)
     with pytest.raises(ValueError, match=r"'z\.py' is missing"):
         bundle.unpack(data, files | {"z.py": files["x.py"]})
     (tmp_path / "a" / "y.py").write_text("edited\n")
-    with pytest.raises(UserError, match=r"y\.py: was edited in this moment"):
+    with raises("code-edited", "y.py"):
         bundle.pack(tmp_path / "a", files)
 
 

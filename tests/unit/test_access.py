@@ -11,6 +11,7 @@ from hpq.command import DEFAULT
 from hpq.settings import read
 from hpq.signing import fingerprint, sign
 from hpq.sweep import Launch, Sweep, Wandb
+from tests.golden import Golden
 from worker.access import Access
 from worker.bundles import Bundles
 
@@ -53,29 +54,28 @@ def test_a_record_with_this_field_changed_is_refused(tmp_path: Path, field: str)
 
 
 @pytest.mark.parametrize(
-    ("forged", "said_of_keys"),
+    "forged",
     [
-        (replace(signed(LAUNCH), id="s-2"), "; the same signed it, and the record was changed"),
-        (replace(signed(LAUNCH), signature=""), "; the sweep has no signature)"),
-        (replace(signed(LAUNCH), signature="x" * 64), "; the same signed it, and the record was"),
-        (signed(LAUNCH, THEIRS), f"; the sweep's is {fingerprint(THEIRS)})"),
-        (signed(LAUNCH, b""), f"({fingerprint(OURS)})"),
+        replace(signed(LAUNCH), id="s-2"),
+        replace(signed(LAUNCH), signature=""),
+        replace(signed(LAUNCH), signature="x" * 64),
+        signed(LAUNCH, THEIRS),
+        signed(LAUNCH, b""),
     ],
     ids=["sweep", "no signature", "signature", "key", "empty key"],
 )
 def test_a_record_signed_otherwise_is_refused_and_says_why(
-    tmp_path: Path, forged: Sweep, said_of_keys: str
+    tmp_path: Path, forged: Sweep, request: pytest.FixtureRequest, golden: Golden
 ) -> None:
-    why = access(tmp_path).refusal(forged, None) or ""
-    said, _, keys = why.partition(" (key ")
-    assert said == "train.py is not in HPQ_ALLOW and not signed with this worker's HPQ_CODE_KEY"
-    assert said_of_keys in f"({keys}" and keys.startswith(fingerprint(OURS))
+    why = access(tmp_path).refusal(forged, None)
+    assert why and why.code == "code-not-signed" and f"key {fingerprint(OURS)}" in why.text
+    golden.check("worker", f"another {request.node.callspec.id} than was signed", why.text)
 
 
 def test_what_redis_says_of_the_signer_is_told_only_where_it_is_a_fingerprint(tmp_path) -> None:
     forged = replace(signed(LAUNCH, THEIRS), signer="\x1b[31mours; run HPQ_CODE_KEY=x")
-    why = access(tmp_path).refusal(forged, None) or ""
-    assert why.endswith(f"HPQ_CODE_KEY (key {fingerprint(OURS)})")
+    why = access(tmp_path).refusal(forged, None)
+    assert why and f"(key {fingerprint(OURS)})" in why.text and "ours" not in why.text
 
 
 def test_a_record_of_another_prefix_is_refused(tmp_path: Path) -> None:

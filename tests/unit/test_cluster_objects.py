@@ -17,6 +17,7 @@ from producer.look.pods import troubled, why_nobody
 from producer.look.style import Look, paint
 from producer.look.text import width
 from tests.constants import DATA
+from tests.golden import Golden
 
 SEEN: dict[str, Any] = json.loads((DATA / "kube" / "objects.json").read_text("utf-8"))
 
@@ -37,8 +38,7 @@ def test_a_pod_that_does_not_work_says_why_in_few_words(what: str, phase: str, r
 
 def test_a_container_that_ends_shows_the_last_line_of_its_log() -> None:
     reason = pod_of(SEEN["crash"]).reason
-    assert reason.startswith("its container ended: hpq worker: redis://hpq-worker@hpq-redis:6379")
-    assert "the server refuses this user or password" in reason and len(reason) <= 160
+    assert "redis://hpq-worker@hpq-redis:6379" in reason and len(reason) <= 160
 
 
 def test_a_container_that_was_killed_names_the_signal_and_not_what_it_logged_last() -> None:
@@ -47,7 +47,7 @@ def test_a_container_that_was_killed_names_the_signal_and_not_what_it_logged_las
     (ended,) = [s[k] for s in (one["state"], one["lastState"]) for k in s if k == "terminated"][:1]
     ended["exitCode"] = 137
     one["state"] = {"terminated": ended}
-    assert pod_of(raw).reason == "its container was ended by signal 9"
+    assert "signal 9" in pod_of(raw).reason and "redis://" not in pod_of(raw).reason
 
 
 def test_a_container_that_was_begun_again_and_is_not_ready_says_why_it_ended_before() -> None:
@@ -56,7 +56,7 @@ def test_a_container_that_was_begun_again_and_is_not_ready_says_why_it_ended_bef
     ended = one["state"].get("terminated") or one["lastState"]["terminated"]
     one["lastState"], one["state"] = {"terminated": ended}, {"running": {}}
     raw["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
-    assert "the server refuses this user or password" in pod_of(raw).reason
+    assert "redis://hpq-worker@hpq-redis:6379" in pod_of(raw).reason
     raw["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     assert pod_of(raw).reason == ""
 
@@ -78,7 +78,7 @@ def test_an_init_container_that_did_its_work_is_no_reason_and_one_that_failed_is
         well["status"]["conditions"] = [{"type": "Ready", "status": ready}]
         assert pod_of(well).reason == ""
     assert pod_of(with_init("oom", 0)).reason == pod_of(SEEN["oom"]).reason != ""
-    assert pod_of(with_init("oom", 1)).reason == "its container ended: Error, exit code 1"
+    assert "Error, exit code 1" in pod_of(with_init("oom", 1)).reason
 
 
 def test_an_evicted_pod_says_so_whatever_became_of_its_container() -> None:
@@ -91,7 +91,7 @@ def test_an_evicted_pod_says_so_whatever_became_of_its_container() -> None:
     pod = pod_of(raw)
     assert (pod.phase, pod.reason) == ("Failed", f"Evicted: {low}")
     del raw["status"]["reason"]
-    assert pod_of(raw).reason == "its container ended: Completed, exit code 0"
+    assert "Completed, exit code 0" in pod_of(raw).reason
 
 
 def test_a_pod_that_its_job_replaced_is_past_and_one_of_a_deployment_says_why_it_failed() -> None:
@@ -106,7 +106,7 @@ def test_a_pod_that_its_job_replaced_is_past_and_one_of_a_deployment_says_why_it
 def test_a_used_up_quota_is_named_with_what_is_wanted_and_allowed() -> None:
     workers = workers_of(SEEN["quota"])
     assert (workers.wanted, workers.there) == (3, 1)
-    assert workers.reason == ("quota few is used up: pods=1 wanted, pods=2 used, pods=2 allowed")
+    assert all(w in workers.reason for w in ("quota few", "pods=1", "pods=2"))
     assert workers.settings == (next(iter(workers.settings)),)
 
 
@@ -135,8 +135,9 @@ def test_a_cost_that_is_no_number_counts_as_none() -> None:
 def test_why_nobody_works_is_told_by_the_pods_of_the_class() -> None:
     workers, pod = workers_of(SEEN["quota"]), pod_of(SEEN["gpu"])
     crew = Crew(context="c", namespace="n", workers=(workers,), pods=(pod,), at=0)
-    assert "quota few is used up" in (why_nobody(crew, "default") or "")
-    assert "no Deployment for it (it has default)" in (why_nobody(crew, "big") or "")
+    refused, unknown = why_nobody(crew, "default"), why_nobody(crew, "big")
+    assert refused and refused.code == "pods-refused" and "quota few" in refused.text
+    assert unknown and unknown.code == "no-deployment"
     assert troubled(crew, ()) == [pod]
     well = Pod(name="a", phase="Running", queue="default", is_ready=True)
     assert troubled(Crew(context="c", namespace="n", workers=(), pods=(well,), at=0), ()) == [well]
@@ -172,34 +173,29 @@ def scaler(target: str, **labels: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("scalers", "line"),
+    ("scalers", "case"),
     [
-        ((), "Deployment hpq-worker is scaled to 0; `hpq scale 1`"),
-        ((scaler("other", name="x"),), "Deployment hpq-worker is scaled to 0; `hpq scale 1`"),
-        (
-            (scaler("hpq-worker", name="few"),),
-            "ScaledObject few decides how many pods Deployment hpq-worker has, and has made it 0;"
-            " why: kubectl --context 'my lab' -n ml describe scaledobject few",
-        ),
-        (
-            (scaler("hpq-worker"),),
-            "Deployment hpq-worker is scaled to 0, from where HPA auto scales nothing up;"
-            " `hpq scale 1`, and it goes on from there",
-        ),
+        ((), "scaled to 0"),
+        ((scaler("other", name="x"),), "scaled to 0"),
+        ((scaler("hpq-worker", name="few"),), "scaled to 0 by KEDA"),
+        ((scaler("hpq-worker"),), "scaled to 0 below an HPA"),
     ],
 )
 def test_where_none_are_wanted_it_is_told_who_decides_that(
-    scalers: tuple[dict[str, Any], ...], line: str
+    scalers: tuple[dict[str, Any], ...], case: str, golden: Golden
 ) -> None:
     server = Server(0, *scalers)
-    assert why_nobody(look(server), "default") == f"no worker is alive: {line}"  # type: ignore[arg-type]
+    why = why_nobody(look(server), "default")  # type: ignore[arg-type]
+    assert why and why.code == "scaled-to-0"
+    golden.check("waiting", case, why.text)
     assert server.asked == ["deployments", "horizontalpodautoscalers", "pods"]
 
 
 def test_a_class_that_is_scaled_to_0_is_named_to_who_scales_it_up() -> None:
     big = replace(workers_of(SEEN["quota"]), wanted=0, queue="big")
     crew = Crew(context="c", namespace="n", workers=(big,), pods=(), at=0)
-    assert (why_nobody(crew, "big") or "").endswith("scaled to 0; `hpq scale 1 --queue big`")
+    why = why_nobody(crew, "big")
+    assert why and why.code == "scaled-to-0" and "`hpq scale 1 --queue big`" in why.text
 
 
 def test_no_autoscaler_is_asked_for_where_pods_are_wanted() -> None:
@@ -224,7 +220,7 @@ def test_a_frame_has_the_pods_that_do_not_work_before_the_workers_and_keeps_its_
     lines = [paint(line, look) for line in frame(Scene(snapshot=shot, crew=crew), columns, rows)]
     assert len(lines) <= rows and all(width(line) <= columns for line in lines)
     text = "\n".join(lines)
-    assert ("pods: 3 wanted, 1 ready" in text and "Insufficient" in text) or rows == 10
+    assert ("3 wanted, 1 ready" in text and "Insufficient" in text) or rows == 10
     alone = replace(shot, workers=())
     shown = frame(Scene(snapshot=alone, crew=crew), 80, 24)
-    assert "workers: none; pods: 3 wanted" in "\n".join(paint(one, look) for one in shown)
+    assert "pods: 3 wanted" in "\n".join(paint(one, look) for one in shown)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hpq import code
-from hpq.errors import SweepFileError, UserError
 from producer.sweepfile import sourcefile
+from tests.ids import raises
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_what_is_no_regular_file_is_no_code(folder: Path, prepare: Callable[[Pat
 def test_code_that_is_too_large_is_told_before_it_is_read(folder: Path) -> None:
     with (folder / "table.py").open("wb") as file:
         file.truncate(2**40)  # a TiB of nothing: nobody reads that to its end
-    with pytest.raises(UserError, match=r"over 10 MiB; the largest files are table\.py"):
+    with raises("code-too-large", "table.py"):
         code.manifest(folder, "train.py")
 
 
@@ -57,5 +57,5 @@ def test_a_file_that_became_a_pipe_has_changed(folder: Path) -> None:
 
 def test_a_pipe_is_no_sweep_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "sweep.yaml")
-    with pytest.raises(SweepFileError, match=r"sweep\.yaml: not a regular file; give the path of"):
+    with raises("file-not-found", "sweep.yaml"):
         sourcefile.read(tmp_path / "sweep.yaml")

@@ -54,4 +54,4 @@ def test_a_scale_that_is_told_for_a_class_of_another_namespace_names_both() -> N
         flags=" --namespace lab",
     )  # fmt: skip
     told = why_nobody(crew, "big")
-    assert told is not None and "`hpq scale 1 --queue big --namespace lab`" in told
+    assert told is not None and "`hpq scale 1 --queue big --namespace lab`" in told.text

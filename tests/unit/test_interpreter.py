@@ -5,10 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
-
-from hpq.errors import SettingsError
 from hpq.interpreter import interpreter, is_own
+from tests.ids import raises
 
 
 def _program(path: Path) -> str:
@@ -35,7 +33,7 @@ def test_the_setting_comes_before_path_and_may_be_a_name_or_a_path(tmp_path: Pat
     assert interpreter(path, "python3.12") == named
     other = _program(tmp_path / "venv" / "bin" / "python")
     assert interpreter(path, other) == other
-    with pytest.raises(SettingsError, match=r"HPQ_PYTHON: no program '/no/where' here; name a"):
+    with raises("python-not-found", "/no/where"):
         interpreter(path, "/no/where")
 
 

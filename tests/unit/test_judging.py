@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from hpq.sweep import Launch, Metric, Sweep
-from hpq.trial import Failure
+from hpq.trial import Failure, FailureKind
 from worker.collector import Collector
 from worker.judging import Ending, Halt, judge
 from worker.messages import End
@@ -37,36 +37,34 @@ def _failure(tail: str, launch: Launch, *, is_wandb: bool = False, reported: str
 )
 def test_a_program_that_nearly_reported_is_shown_its_line(line: str, is_near: bool) -> None:
     failure = _failure(f"hello\n{line}\nbye\n", Launch(program="train.py"))
-    assert (
-        "print a whole line val_loss=0.31, or call hpq.report({'val_loss': …})" in failure.message
-    )
+    assert failure.kind is FailureKind.UNREPORTED
+    assert "val_loss=0.31" in failure.message and "hpq.report" in failure.message
     assert (repr(line) in failure.message) == is_near
     # The breaker knows trials that fail alike by this; the line differs from trial to trial.
-    assert failure.fingerprint == "the metric 'val_loss' was never reported; it reported nothing"
+    assert failure.fingerprint and line not in failure.fingerprint
 
 
 def test_a_trainer_is_told_its_own_ways_to_report() -> None:
     failure = _failure("", Launch(trainer="mine:train"))
-    assert failure.message.endswith("call trial.report({'val_loss': …}), or return {'val_loss': …}")
+    assert failure.kind is FailureKind.UNREPORTED and "trial.report" in failure.message
 
 
 def test_a_wandb_script_is_told_to_log_and_not_that_its_printed_line_is_no_such_line() -> None:
     failure = _failure("val_loss=0.3\n", Launch(program="train.py"), is_wandb=True)
-    assert failure.message.endswith(
-        "call wandb.log({'val_loss': …}); after wandb.init() printed lines do not count"
-    )
+    assert failure.kind is FailureKind.UNREPORTED and "wandb.log" in failure.message
+    assert "val_loss=0.3" not in failure.message
 
 
 @pytest.mark.parametrize(
-    ("python", "which"),
+    ("python", "named"),
     [
-        (sys.executable, ", which is hpq's own; to take another, set HPQ_PYTHON to the Python"),
-        ("/other/python3", f"; hpq's own is {sys.executable}; to take another, set HPQ_PYTHON to"),
-        ("/some/tool", ""),
+        (sys.executable, [sys.executable, "HPQ_PYTHON"]),
+        ("/other/python3", ["/other/python3", sys.executable, "HPQ_PYTHON"]),
+        ("/some/tool", []),
     ],
 )
 def test_a_missing_module_is_told_with_whose_python_it_was_and_the_way_to_another(
-    python: str, which: str
+    python: str, named: list[str]
 ) -> None:
     ending = Ending(
         halt=None,
@@ -80,17 +78,15 @@ def test_a_missing_module_is_told_with_whose_python_it_was_and_the_way_to_anothe
     outcome = judge(ending, sweep, Collector(None))
     assert outcome is not None and outcome.failure is not None
     said = outcome.failure.message
-    assert said.startswith("exit status 1: ModuleNotFoundError: No module named 'torch'")
-    assert f"; this was {python}{which}" in said if which else "this was" not in said
+    assert "ModuleNotFoundError" in said and "'torch'" in said
+    assert all(name in said for name in named) and ("HPQ_PYTHON" in said) == bool(named)
 
 
 def test_a_name_that_is_close_to_the_metrics_is_named() -> None:
     for launch in (Launch(program="train.py"), Launch(trainer="mine:train")):
         failure = _failure("", launch, is_wandb=bool(launch.program), reported="valid_loss")
-        assert failure.message.endswith(
-            "did you mean 'valid_loss'? set metric.name and enqueue the file with --reuse: what was"
-            " trained is taken"
-        )
+        assert failure.kind is FailureKind.UNREPORTED
+        assert "'valid_loss'" in failure.message and "--reuse" in failure.message
 
 
 @pytest.mark.parametrize(

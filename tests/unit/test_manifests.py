@@ -21,6 +21,7 @@ from producer.manifest_parts import Part, WorkerClass, parse
 from producer.manifests import Wanted, check, class_of, components, folder, overlay, render
 from producer.secrets_yaml import secret_objects, tls_secret
 from tests.constants import ROOT
+from tests.ids import raises
 
 Yaml = dict[str, Any]
 NEEDS_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
@@ -99,8 +100,7 @@ def test_an_image_that_is_no_reference_is_refused(image: str) -> None:
 def test_what_may_surprise_is_said_beside_the_manifests() -> None:
     done = CliRunner().invoke(app, ["--queue", "big"])
     assert yaml.safe_load_all(done.stdout) and done.exit_code == 0
-    assert "no --image: hpq-worker:dev, which must be on the nodes" in done.stderr
-    assert "big is the only class of this installation" in done.stderr
+    assert "--image" in done.stderr and "hpq-worker:dev" in done.stderr and "big" in done.stderr
     assert not CliRunner().invoke(app, ["--image", "reg.example.org:5000/a/b_c:1.2-x"]).stderr
 
 
@@ -116,7 +116,7 @@ def test_a_count_of_pods_is_a_command_to_type_since_in_the_manifests_it_would_un
 
 
 def test_a_component_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(UserError, match=r"--with clouds: no such component; there are .*cpu"):
+    with raises("component-unknown", "clouds", "cpu"):
         overlay(Wanted(parts=(parse("clouds"),)), "k8s")
 
 
@@ -280,7 +280,7 @@ def test_a_pod_has_as_long_to_end_as_its_trials_are_given() -> None:
     spot = (parse("spot"),)
     ((_, pod),) = workers_of(render(Wanted(settings={"HPQ_GRACE_S": "10"}, parts=spot)))
     assert pod["terminationGracePeriodSeconds"] == 15
-    with pytest.raises(UserError, match="HPQ_GRACE_S=11: with spot a pod has 15 s, 5 of them"):
+    with raises("usage", "HPQ_GRACE_S=11"):
         render(Wanted(settings={"HPQ_GRACE_S": "11"}, parts=spot))
 
 
@@ -406,7 +406,7 @@ def test_the_gpus_of_a_pod_are_one_trials_unless_a_setting_splits_them() -> None
     assert "HPQ_GPUS_PER_TRIAL" not in patched(HPQ_GPUS_PER_TRIAL="4")[0]
     with pytest.raises(UserError, match="a pod 8"):
         patched(HPQ_GPUS_PER_TRIAL="16")
-    with pytest.raises(UserError, match="HPQ_TRIALS_PER_GPU: trials that share a GPU have one"):
+    with raises("usage", "HPQ_TRIALS_PER_GPU"):
         patched(HPQ_TRIALS_PER_GPU="2")
     patched(HPQ_TRIALS_PER_GPU="2", HPQ_GPUS_PER_TRIAL="1")
 

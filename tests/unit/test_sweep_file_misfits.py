@@ -21,7 +21,7 @@ def loaded(tmp_path: Path, text: str, **flags: object) -> tuple[str, ...]:
     file = tmp_path / "s.yaml"
     file.write_text(text, "utf-8")
     found = load(file, **flags).warnings  # type: ignore[arg-type]
-    return tuple(line.removeprefix(f"{file}:") for line in found)
+    return tuple(one.text.removeprefix(f"{file}:") for one in found)
 
 
 REFUSED = {

@@ -104,7 +104,8 @@ def test_a_set_that_is_listed_twice_is_run_once(tmp_path: Path) -> None:
     text = "- hyperparam_set: {epochs: 3}\n- hyperparam_set: {epochs: 3.0}\n"
     spec = spec_of(tmp_path, text)
     assert spec.trials == 1
-    assert spec.warnings == (f"{tmp_path}/my sweep.yaml:2:3: [1]: the same set as [0]; run once",)
+    (warning,) = spec.warnings
+    assert warning.code == "duplicate-set" and ":2:3: [1]: " in warning.text
 
 
 def test_a_grid_of_a_shipped_trainer_takes_its_metric(tmp_path: Path) -> None:
@@ -221,20 +222,17 @@ def test_a_boolean_written_as_a_word_is_warned_of_for_a_program(tmp_path: Path) 
     text = "program: t.py\nmethod: grid\nresident: no\nparameters:\n  bn: {values: [on, false]}\n"
     spec = spec_of(tmp_path, text)
     assert [s["bn"] for s in sets(spec)] == [True, False]
-    assert spec.warnings == (
-        f"{tmp_path}/my sweep.yaml:5:17: parameters.bn.values[0]: "
-        "on without quotes is the boolean true; write 'on' for the word",
-    )
+    (warning,) = spec.warnings
+    assert warning.code == "ambiguous-word" and "'on'" in warning.text
+    assert f"{tmp_path}/my sweep.yaml:5:17: parameters.bn.values[0]: " in warning.text
 
 
 def test_a_word_in_a_list_is_warned_of_for_code_of_ones_own(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "- hyperparam_set: {bn: Off}\n", trainer="my.code:train")
     assert list(sets(spec)) == [{"bn": False}]
     (warning,) = spec.warnings
-    assert warning.endswith(
-        ":1:20: [0].hyperparam_set.bn: "
-        "Off without quotes is the boolean false; write 'Off' for the word"
-    )
+    assert warning.code == "ambiguous-word" and "'Off'" in warning.text
+    assert ":1:20: [0].hyperparam_set.bn: " in warning.text
 
 
 def test_a_word_of_a_flag_is_warned_of_and_replaces_the_files(tmp_path: Path) -> None:
@@ -242,15 +240,14 @@ def test_a_word_of_a_flag_is_warned_of_and_replaces_the_files(tmp_path: Path) ->
     flags = {"parameters.a.value": "'on'", "parameters.b.value": "off"}
     spec = spec_of(tmp_path, text, overrides=flags)
     assert list(sets(spec)) == [{"a": "on", "b": False}]
-    assert spec.warnings == (
-        "--set parameters.b.value=off: parameters.b.value: "
-        "off without quotes is the boolean false; write 'off' for the word",
-    )
+    (warning,) = spec.warnings
+    assert warning.code == "ambiguous-word" and "'off'" in warning.text
+    assert warning.text.startswith("--set parameters.b.value=off: parameters.b.value: ")
 
 
 def test_force_takes_any_number_of_sets(tmp_path: Path) -> None:
     text = "program: t.py\nmethod: grid\nparameters: {a: {min: 1, max: 1000000000}}\n"
-    with pytest.raises(SweepFileError, match="1,000,000,000 sets, more than 100,000"):
+    with pytest.raises(SweepFileError, match=r"1,000,000,000 sets.*100,000"):
         spec_of(tmp_path, text)
     spec = spec_of(tmp_path, text, limit=None)
     assert spec.trials == 10**9
@@ -327,16 +324,14 @@ def test_the_wandb_configs_program_takes_what_its_sweep_gives() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cap", "line"),
-    [
-        (2, "the first 2 of 3 sets are taken, the others left out"),
-        (3, None),
-        (50, "50 is more than the 3 sets there are"),
-    ],
+    ("cap", "codes"),
+    [(2, ["sets-left-out"]), (3, []), (50, ["fewer-sets"])],
 )
-def test_a_cap_that_cuts_or_exceeds_is_told(tmp_path: Path, cap: int, line: str | None) -> None:
+def test_a_cap_that_cuts_or_exceeds_is_told(tmp_path: Path, cap: int, codes: list[str]) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(
         f"program: x.py\nmethod: grid\nparameters: {{a: {{values: [1, 2, 3]}}}}\nrun_cap: {cap}\n"
     )
-    assert load(file).warnings == ((f"{file}:4:1: run_cap: {line}",) if line else ())
+    found = load(file).warnings
+    assert [one.code for one in found] == codes
+    assert all(one.text.startswith(f"{file}:4:1: run_cap: ") for one in found)

@@ -6,6 +6,7 @@ import os
 import signal
 
 from hpq.trial import TrialState
+from tests.ids import ids, refused
 
 
 def started(lab, sid: str, number: int, **env: str):
@@ -74,9 +75,9 @@ def test_a_failure_and_what_no_other_pod_would_do_better_are_exit_codes_with_a_l
     )
     stranger = started(lab, sid, 1, HPQ_CODE_KEY="another key than that of the enqueue")
     assert code_of(lab, stranger) == 5
-    assert f"{sid}/1 cannot run here: " in lab.log()
+    assert "trial-refused" in ids(lab.log())
     assert code_of(lab, started(lab, sid, 1)) == 1
-    assert f"hpq worker: {sid}/1 failed: KeyError: 1" in lab.log()
+    assert "trial-failed" in ids(lab.log()) and "KeyError: 1" in lab.log()
     assert code_of(lab, started(lab, sid, 9)) == 4
     lab.wait_over(sid)
 
@@ -87,7 +88,7 @@ def test_what_is_missing_here_alone_leaves_the_trial_to_a_pod_on_another_node(la
         "parameters: {epochs: {values: [1]}}\n"
     )
     assert code_of(lab, started(lab, sid, 1, HPQ_DATA=str(lab.folder / "nowhere"))) == 75
-    assert f"{sid}/1 cannot run here: " in lab.log() and "HPQ_DATA" in lab.log()
+    assert f"{sid}/1 " in lab.log() and "HPQ_DATA" in lab.log()
     trial = lab.trial(sid, 1)
     assert trial.state is TrialState.QUEUED
     fields = lab.redis.hkeys(lab.keys.trial(trial.id))
@@ -110,4 +111,4 @@ def test_jobs_of_too_many_sets_or_of_such_as_are_made_late_are_refused_before_an
         assert not done.stdout
     assert not lab.view.sweep_ids()
     done = lab.hpq("manifests", "--jobs", late, "--replicas", 3)
-    assert done.returncode == 2 and "its sets how many" in done.stderr
+    refused(done, "usage", "--jobs")
