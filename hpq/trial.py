@@ -155,8 +155,6 @@ class Point:
     value: float
 
 
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why an attempt ended badly: the kind, one line for people, and where it came from."""
