@@ -6,6 +6,7 @@ bounded number of them for each question. Workers do not import this module.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
@@ -229,6 +230,10 @@ class View(TrialsView, BooksView, TurnsView):
             return None
 
 
+def _refusals(text: str) -> dict[str, Notice]:
+    return {sid: Notice(why["code"], str(why["text"])) for sid, why in json.loads(text).items()}
+
+
 def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float, now_ms: int) -> Worker:
     r = Reader(keys.worker(name), row)
     state = r.text("state")
@@ -252,7 +257,7 @@ def _worker(keys: Keys, name: str, seen_ms: int, row: Row, late_ms: float, now_m
         code=r.text("code"),
         only=r.text("only"),
         pod=r.text("pod"),
-        refuses={sid: Notice(**why) for sid, why in r.json("refuses", {}).items()},
+        refuses=r.parse("refuses", {}, _refusals),
     )
 
 

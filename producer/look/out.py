@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
+from hpq.codes import Notice
 from producer.look.style import Line, Look, Span, Style, fold, paint
 from producer.look.tables import Column, Layout, lay
 from producer.look.terminal import look_of
@@ -87,6 +88,6 @@ def talk(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def warn(text: str) -> None:
+def warn(text: Notice | str) -> None:
     """Print a warning to stderr."""
     print(f"warning: {text}", file=sys.stderr)

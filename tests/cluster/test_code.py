@@ -61,7 +61,7 @@ def test_unsigned_code_is_refused_and_counted_and_the_pod_works_on(
     forged = laptop.enqueue(SWEEP, "--name", "forged", HPQ_CODE_KEY="not the cluster's")
     refusal = lambda: [w for w in laptop.view.workers() if forged in w.refuses]  # noqa: E731
     (worker,) = laptop.wait_until(refusal, "the refusal")
-    assert "not signed with this worker's HPQ_CODE_KEY" in worker.refuses[forged]
+    assert worker.refuses[forged].code == "code-not-signed"
     sound = laptop.enqueue(SWEEP, "--name", "sound", "--new")
     laptop.wait_over(sound)
     (pod,) = namespace.ready()

@@ -232,7 +232,7 @@ def test_a_worker_without_disk_hands_its_trials_back_and_one_with_disk_runs_them
     lab.wait_until(lambda: "cannot start anything here" in lab.log(), "the trial handed back")
 
     def why() -> str:
-        return "".join(w.refuses.get(sid, "") for w in lab.view.workers())
+        return "\n".join(str(w.refuses[sid]) for w in lab.view.workers() if sid in w.refuses)
 
     lab.wait_until(lambda: "No space left" in why(), "the reason")
     key = lab.home / "code.key"

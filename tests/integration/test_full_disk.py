@@ -14,11 +14,11 @@ from redis.exceptions import ConnectionError as NoServer
 from hpq.room import room_of
 from producer.look.takers import why_full
 from producer.server.start import answers
+from tests.ids import refused
 from tests.server import find_server
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 SWEEP = "program: train.py\nmethod: grid\nparameters: {a: {values: [1, 2, 3]}}\n"
-WHY = "the server cannot write to its disk and refuses every change"
 
 
 @pytest.fixture
@@ -58,11 +58,12 @@ def test_a_disk_that_is_full_is_told_where_people_look(
             while True:
                 redis.set("x", "y")
         assert answers(socket)  # though PING says MISCONF, too
-        assert WHY in str(why_full(room_of(redis)))  # as a watch that was open before says
+        why = why_full(room_of(redis))  # as a watch that was open before says
+        assert why and why.code == "redis-disk-full"
     for words in (["ls"], ["pause"], ["watch", "--once"]):
         told = hpq(*words, **here)
-        assert told.returncode == 3 and len(told.stderr.splitlines()) == 1
-        assert told.stderr.endswith("cannot write to its disk: File too large; make room there\n")
+        refused(told, "redis-disk-full", "File too large", exit=3)
+        assert told.stderr.count("\n") == 1
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
     with Redis(unix_socket_path=str(socket)) as redis:
         while True:

@@ -606,7 +606,8 @@ def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
     sweep_of(1, "wanted-00000")
     sweep_of(1, "over-00000")
     store.control("over-00000", "cancel")
-    refuses = {"wanted-00000": "data set missing", "over-00000": "data set missing", "gone-0": "x"}
+    why = {"code": "data-missing", "text": "no data"}
+    refuses = dict.fromkeys(("wanted-00000", "over-00000", "gone-0"), why)
     for name in ("w1", "w2"):
         fields = {"state": "idle", "refuses": wire.dumps(refuses)}
         there = Presence(name=name, host="h", worker_class="default", fields=fields)

@@ -1,0 +1,66 @@
+"""What each command says of itself and when it refuses, as tests/golden/COMMAND.txt has it."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from typing import Any
+
+import pytest
+
+from hpq.sweep import Sweep
+from producer.cli import WHERE, Lazy
+from tests.conftest import MakeSweep
+from tests.desk import Desk
+from tests.golden import Golden
+from tests.ids import ids
+
+SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
+
+
+@pytest.mark.parametrize("name", WHERE)
+def test_what_a_command_says_of_itself(golden: Golden, name: str) -> None:
+    group = Lazy()
+    command = group.get_command(None, name)
+    wrap = textwrap.TextWrapper(100, initial_indent="    ", subsequent_indent="    ")
+    lines = textwrap.wrap(" ".join((command.help or "").split()), 100)
+    for param in command.params:
+        words: Any = getattr(param, "help", "") or ""
+        lines += ["", ", ".join(param.opts), *wrap.wrap(" ".join(words.split()))]
+    golden.check(name, "help", "\n".join(lines))
+
+
+# What refuses beside one sweep of two trials, demo-00000; the file sweep.yaml asks for the same.
+REFUSED = (
+    "archive", "audit nope", "best nope", "cancel demo-00000",
+    "cancel demo-00000 1 --where x", "connect --role nobody", "connect --background --stop",
+    "drain", "drain nobody", "enqueue nope.yaml", "enqueue sweep.yaml --set lr",
+    "enqueue sweep.yaml --set methd=grid", "enqueue sweep.yaml --set method=gird",
+    "enqueue sweep.yaml --tag 'a b'", "get demo-00000", "get demo-00000/1", "init nope.py",
+    "init .", "logs demo-00000", "logs nope/1", "ls --where 'x >'", "ls --where 'nope == 1'",
+    "manifests --namespace A", "manifests --set HPQ_PORT=1", "manifests --set HPQ_NOPE=1",
+    "manifests --with clouds", "plan nope.yaml", "plan sweep.yaml --set run_cap=0", "pause nope",
+    "redis-acl --server-version x", "results --sort nope", "results nope", "resume nope",
+    "retry demo-00000/9", "rm demo-00000", "set demo-00000", "set demo-00000 nope=1",
+    "set demo-00000 run_cap=x", "show demo-00000/9", "show nope",
+    "show demo-00000 --command", "stop nope", "summary nope", "wait nope", "wait --timeout 0",
+    "watch --json", "worker --trial demo-00000 --count 1",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_a_command_says_when_it_refuses(
+    golden: Golden, desk: Desk, redis_url: str, sweep_of: MakeSweep, line: str
+) -> None:
+    sweep: Sweep = sweep_of(2)
+    assert sweep.id == "demo-00000"
+    (desk.folder / "sweep.yaml").write_text(SWEEP)
+    done = desk.hpq(*shlex.split(line))
+    assert done.returncode > 1 and ids(done.stderr), (done.stdout, done.stderr)
+    said = done.stderr.replace(str(desk.folder), "FOLDER").replace(redis_url, "REDIS")
+    golden.check(line.split()[0], f"$ hpq {line}", f"exit {done.returncode}\n{said}")
+
+
+def test_an_error_is_an_object_with_json(desk: Desk) -> None:
+    done = desk.hpq("best", "nope", "--json")
+    assert done.returncode == 4 and '"code": "sweep-not-found"' in done.stdout
