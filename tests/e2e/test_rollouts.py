@@ -10,11 +10,8 @@ import pytest
 
 from hpq import __version__
 from hpq.sweep import EARLY_SCHEMA, SCHEMA
-<<<<<<< HEAD
 from tests.constants import ROOT
-=======
 from tests.ids import ids
->>>>>>> ids
 
 NEWER = "99.0.0"
 
