@@ -17,7 +17,7 @@ from benchmarks.figures import Figure
 from benchmarks.processes import RQ, WORKER, cpu_s, running
 from benchmarks.server import Server, private_server, wait_size
 from benchmarks.sweeps import put, wait_over, write_trials
-from hpq.keys import Keys
+from hpq.store.keys import Keys
 
 _TRIALS, _FEW = 1_000, 100
 _SIMPLE, _FORKING = "rq.worker.SimpleWorker", "rq.worker.Worker"

@@ -11,8 +11,8 @@ from benchmarks.figures import Figure, in_turn
 from benchmarks.processes import HPQ, wall_s
 from benchmarks.server import Server, private_server
 from benchmarks.sweeps import put, write_grid
-from producer.sweepfile.load import load
-from producer.sweepfile.spec import sets
+from hpq_producer.sweepfile.load import load
+from hpq_producer.sweepfile.spec import sets
 
 _SINGLY = 2_000  # jobs of the slowest peer
 _MANY = 10_000

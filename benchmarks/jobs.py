@@ -21,7 +21,7 @@ import yaml
 
 from benchmarks.figures import Figure
 from benchmarks.table import text
-from hpq.trial import TrialId
+from hpq.domain.trial import TrialId
 from tests.cluster import kube
 from tests.cluster.kube import Cluster, tweaked
 from tests.cluster.place import SETTINGS, Laptop, Namespace
@@ -31,7 +31,7 @@ _DEADLINE_S = 1200.0
 _RESOURCE = "hpq.example/slot"
 _TRAINER = """
     import time
-    from worker.trainers import digits
+    from hpq_worker.trainers import digits
 
     class Noting:
         def __init__(self, trial):

@@ -12,7 +12,7 @@ from itertools import islice
 from redis import Redis
 from rq import Queue
 
-from hpq.trial import Json
+from hpq.domain.trial import Json
 
 _CHUNK = 500  # as many as hpq writes in one call
 FINISHED = "rq:finished:default"  # the sorted set of jobs that have finished

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HPQ = (sys.executable, "-P", "-m", "producer")
+HPQ = (sys.executable, "-P", "-m", "hpq_producer")
 RQ = (sys.executable, "-m", "rq.cli")
-WORKER = (sys.executable, "-P", "-m", "worker.one")
+WORKER = (sys.executable, "-P", "-m", "hpq_worker.consumer")
 _PATIENCE_S = 30.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 

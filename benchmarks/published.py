@@ -19,14 +19,14 @@ import torch
 
 from benchmarks.upstream import REPOSITORY, Upstream, load
 from hpq.errors import UserError
-from worker.trainers import augment
-from worker.trainers.augment import Choices
-from worker.trainers.batches import in_order, with_choices
-from worker.trainers.data import Split
-from worker.trainers.device import Plan, placed
-from worker.trainers.loop import Recipe, Task, fit
-from worker.trainers.model import ResNet9
-from worker.trainers.step import Batch
+from hpq_worker.trainers.data import augment
+from hpq_worker.trainers.data.augment import Choices
+from hpq_worker.trainers.data.batches import in_order, with_choices
+from hpq_worker.trainers.data.datasets import Split
+from hpq_worker.trainers.networks import ResNet9
+from hpq_worker.trainers.training.device import Plan, placed
+from hpq_worker.trainers.training.loop import Recipe, Task, fit
+from hpq_worker.trainers.training.step import Batch
 
 IMAGES, TESTS, SIZE, WIDTH, EPOCHS = 42, 12, 8, 8, 24
 PLAN = Plan(dtype=torch.float64)

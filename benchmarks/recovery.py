@@ -22,13 +22,13 @@ from benchmarks.figures import Figure, percentile
 from benchmarks.processes import RQ, WORKER, environment, running
 from benchmarks.server import Server, private_server, wait
 from benchmarks.sweeps import put, write_trials
-from hpq.trial import TrialId
-from worker.processes import children
+from hpq.domain.trial import TrialId
+from hpq_worker.process.process_tree import children
 
 _KILLS, _AT_ONCE, _FEW = 100, 10, 5
 _FAST = {"HPQ_LEASE_S": "2", "HPQ_REAP_S": "1", "HPQ_LOST_MAX": "1000"}
 _DEFAULT = {"HPQ_LOST_MAX": "1000"}
-_FLEET = (sys.executable, "-P", "-m", "worker", "--workers", "1")
+_FLEET = (sys.executable, "-P", "-m", "hpq_worker", "--workers", "1")
 _TARGET_S, _DEFAULT_TARGET_S, _GRACEFUL_S = 3.5, 35.0, 2.0
 _WATCH_S = 30.0  # how long beats are counted
 
@@ -125,7 +125,7 @@ def _calls(server: Server) -> tuple[int, int]:
 
 
 def _victim(env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-P", "-m", "worker.one"]
+    words = [sys.executable, "-P", "-m", "hpq_worker.consumer"]
     return subprocess.Popen(words, env=environment(env), stdout=subprocess.DEVNULL,
                             stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
 

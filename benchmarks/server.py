@@ -16,11 +16,11 @@ from pathlib import Path
 from redis import Redis
 from redis.exceptions import ConnectionError as NoServer
 
-from hpq.keys import Keys
 from hpq.settings import Settings
-from hpq.view import View
-from producer.server.binary import find
-from producer.session import Session
+from hpq.store.keys import Keys
+from hpq.store.reader import View
+from hpq_producer.embedded_redis.binary import find
+from hpq_producer.session import Session
 
 DEADLINE_S = 180.0
 

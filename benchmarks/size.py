@@ -8,9 +8,9 @@ from benchmarks import peers
 from benchmarks.figures import Figure
 from benchmarks.server import Server, private_server
 from benchmarks.sweeps import put, write_grid
-from hpq import wire
-from producer.sweepfile.load import load
-from producer.sweepfile.spec import sets
+from hpq.store.wire import sweep as sweep_codec
+from hpq_producer.sweepfile.load import load
+from hpq_producer.sweepfile.spec import sets
 
 _COUNT = 10_000
 _TARGET_BYTES = 450
@@ -21,7 +21,7 @@ def measure(rounds: int) -> Iterator[Figure]:
     with private_server() as server:
         file = write_grid(server.folder, _COUNT)
         every = list(sets(load(file)))
-        own = sum(len(wire.dumps_in_order(params)) for params in every) / _COUNT
+        own = sum(len(sweep_codec.dumps_in_order(params)) for params in every) / _COUNT
         put(server, file)  # loads the scripts
         found = [_bytes(server, lambda: put(server, file)) for _ in range(min(rounds, 2))]
         theirs = _bytes(server, lambda: peers.enqueue_many(server.redis, every))

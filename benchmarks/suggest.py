@@ -14,19 +14,19 @@ from benchmarks.figures import Figure, percentile
 from benchmarks.processes import WORKER, running
 from benchmarks.server import Server, private_server
 from benchmarks.sweeps import TRAINING, put, wait_over
-from hpq import wire
-from hpq.history import History
-from hpq.identity import identity
-from hpq.lead import Lead
-from hpq.outcome import Presence
+from hpq.domain.attempt import Presence
+from hpq.domain.identity import identity
+from hpq.domain.sweep import SCHEMA, Launch, Metric, Sweep
 from hpq.search.continuous import LogUniform, Uniform
-from hpq.search.distributions import Categorical, IntUniform
-from hpq.search.record import Sampler, Search
+from hpq.search.discrete import Categorical, IntUniform
+from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
-from hpq.store import Store
-from hpq.sweep import SCHEMA, Launch, Metric, Sweep
-from hpq.wire_search import encode_search
-from worker.suggest.loop import Suggester
+from hpq.store.event_reader import History
+from hpq.store.suggest_lease import Lead
+from hpq.store.trials import Store
+from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.search import encode_search
+from hpq_worker.suggest.loop import Suggester
 
 _SPACE = Space.of(
     {
@@ -89,7 +89,7 @@ class Ours:
         lead = Lead(server.redis, keys, lambda *_: None, "s", "w", _LEASE_MS)
         lead.take()
         draws = (_SPACE.draw(Random(f"0/{i}")) for i in range(size))
-        rows = [(wire.dumps_in_order(params), identity(params)) for params in draws]
+        rows = [(sweep_codec.dumps_in_order(params), identity(params)) for params in draws]
         for start in range(0, size, 500):
             lead.append(start + 1, rows[start : start + 500])
         for _ in range(size):

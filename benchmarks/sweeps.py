@@ -11,10 +11,10 @@ from pathlib import Path
 import yaml
 
 from benchmarks.server import DEADLINE_S, Server
-from hpq.trial import Json
-from producer.enqueue import enqueue
-from producer.submission import prepare
-from producer.sweepfile.load import load
+from hpq.domain.trial import Json
+from hpq_producer.enqueue.submission import prepare
+from hpq_producer.enqueue.submit import enqueue
+from hpq_producer.sweepfile.load import load
 
 TRAINING = Path(__file__).resolve().parent / "training"
 

@@ -24,11 +24,11 @@ from benchmarks.gpu.trials import Clock, Desk, Lab
 from benchmarks.processes import ROOT, WORKER, environment, running, wall_s
 from benchmarks.server import Server, private_server
 from benchmarks.sweeps import put, wait_over
+from hpq.domain.trial import Json
 from hpq.errors import DataMissing
-from hpq.trial import Json
-from producer.sweepfile.load import load as read_file
-from producer.sweepfile.spec import sets
-from worker.trainers.data import load
+from hpq_producer.sweepfile.load import load as read_file
+from hpq_producer.sweepfile.spec import sets
+from hpq_worker.trainers.data.datasets import load
 
 _FILE = ROOT / "configs" / "cifar10-16-small.yaml"
 _THREADS = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}

@@ -12,16 +12,16 @@ from rich.table import Table
 
 from benchmarks.figures import Figure, in_turn
 from benchmarks.server import Server, private_server
-from hpq import wire
-from hpq.identity import identity
-from hpq.outcome import Batch, Outcome, Presence
-from hpq.store import Store
-from hpq.sweep import Goal, Launch, Metric, Sweep
-from hpq.tickets import Tickets
-from hpq.trial import Point, TrialState
-from producer.look.frame import frame
-from producer.look.style import Look, paint
-from producer.look.watch import read_scene
+from hpq.domain.attempt import Batch, Outcome, Presence
+from hpq.domain.identity import identity
+from hpq.domain.sweep import Goal, Launch, Metric, Sweep
+from hpq.domain.trial import Point, TrialState
+from hpq.store.tickets import Tickets
+from hpq.store.trials import Store
+from hpq.store.wire import sweep as sweep_codec
+from hpq_producer.terminal.style import Look, paint
+from hpq_producer.watch.app import read_scene
+from hpq_producer.watch.frame import frame
 
 _SMALL, _LARGE = 100, 100_000
 _RUNNING = 16
@@ -80,7 +80,10 @@ def _fill(server: Server, sid: str, count: int) -> None:
     keys = server.session().keys
     store = Store(server.redis, keys, Tickets(server.redis, keys).top_up)
     rows = [
-        (wire.dumps({"x": i, "y": i / 7, "z": "on"}), identity({"x": i, "y": i / 7, "z": "on"}))
+        (
+            sweep_codec.dumps({"x": i, "y": i / 7, "z": "on"}),
+            identity({"x": i, "y": i / 7, "z": "on"}),
+        )
         for i in range(1, count + 1)
     ]
     store.add_rows(sid, 1, rows)

@@ -1,22 +1,101 @@
 """Settings: every HPQ_* variable, its default, its unit and its check, read once and passed down.
 
-`read` is called in `producer/cli` and at the start of each worker process, with the environment as
+`read` is called in `producer/hpq_producer/cli` and at the start of each worker process, with the
+environment as
 a mapping; no other module reads `os.environ` for hpq's own settings.
+
+What a setting may be: each function reads one kind from text; ValueError says what to use.
 """
 
 from __future__ import annotations
 
 import getpass
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
-from hpq import passwords
-from hpq import setting_checks as checks
+from hpq.connection import credentials
+from hpq.connection.credentials import redact
+from hpq.domain.sweep import NAME_RULE
+from hpq.domain.trial import Json
 from hpq.errors import SettingsError
-from hpq.passwords import redact
-from hpq.trial import Json
+
+KEY_LEAST = 16
+
+
+def parse_name(text: str) -> str:
+    """A name as in keys of Redis and of Kubernetes."""
+    if not NAME_RULE.match(text):
+        raise ValueError("use 1 to 63 of a-z, 0-9 and '-', no '-' at the ends")
+    return text
+
+
+def parse_sweep(text: str) -> str:
+    """A sweep's id, or that of one trial."""
+    if not re.fullmatch("[a-z0-9-]+(/[1-9][0-9]*)?", text):
+        raise ValueError("use a sweep's id, as `hpq ls` shows it, or SWEEP/7 for one trial of it")
+    return text
+
+
+def parse_seconds(text: str) -> float:
+    """A time in seconds."""
+    with suppress(ValueError):
+        value = float(text)
+        if 0 < value < 86_400:
+            return value
+    raise ValueError("use seconds, above 0 and below a day")
+
+
+def parse_count(low: int, high: int) -> Callable[[str], int]:
+    """Reads a whole number from `low` to `high`."""
+
+    def parse(text: str) -> int:
+        with suppress(ValueError):
+            value = int(text)
+            if low <= value <= high:
+                return value
+        raise ValueError(f"use a whole number from {low} to {high}")
+
+    return parse
+
+
+def parse_words(text: str) -> tuple[str, ...]:
+    """Words with commas or spaces between them."""
+    return tuple(w for w in re.split(r"[,\s]+", text) if w)
+
+
+def parse_lines(text: str) -> tuple[str, ...]:
+    """Lines, or what semicolons part."""
+    return tuple(w.strip() for w in re.split(r"[;\n]", text) if w.strip())
+
+
+def parse_level(text: str) -> str:
+    """How much is logged."""
+    if text.lower() not in ("debug", "info", "warning", "error"):
+        raise ValueError("use debug, info, warning or error")
+    return text.lower()
+
+
+def parse_key(text: str) -> str:
+    """A key that signs code."""
+    # Signatures lie in Redis for all to read: a short key could be found from one by trying.
+    if len(text) < KEY_LEAST:
+        raise ValueError(
+            f"use {KEY_LEAST} characters or more, such as `openssl rand -hex 32` prints; unset,"
+            " hpq makes one under HPQ_HOME"
+        )
+    return text
+
+
+def parse_url(text: str) -> str:
+    """Where a server of Redis is."""
+    if not text.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("use redis://, rediss:// or unix://")
+    return text
+
 
 SECRETS = frozenset({"code_key", "redis_url"})
 IN_POD = "KUBERNETES_SERVICE_HOST"  # the kubelet sets it
@@ -75,34 +154,34 @@ class Settings:
 
 
 _PARSERS: Mapping[str, Callable[[str], object]] = {
-    "redis_url": checks.url,
+    "redis_url": parse_url,
     "redis_password_file": lambda t: Path(t).expanduser().absolute(),
-    "prefix": checks.name,
+    "prefix": parse_name,
     "user": str,
     "data": lambda t: Path(t).expanduser(),
     "home": lambda t: Path(t).expanduser(),
     "store": str,
-    "checkpoint_s": checks.seconds,
-    "queue": checks.name,
-    "sweep": checks.sweep,
-    "lease_s": checks.seconds,
-    "reap_s": checks.seconds,
-    "grace_s": checks.seconds,
-    "pod_grace_s": checks.seconds,
-    "lost_max": checks.count(1, 1000),
-    "gpus_per_trial": checks.count(1, 64),
-    "trials_per_gpu": checks.count(1, 64),
-    "cpus": checks.count(0, 4096),
-    "allow": checks.lines,
+    "checkpoint_s": parse_seconds,
+    "queue": parse_name,
+    "sweep": parse_sweep,
+    "lease_s": parse_seconds,
+    "reap_s": parse_seconds,
+    "grace_s": parse_seconds,
+    "pod_grace_s": parse_seconds,
+    "lost_max": parse_count(1, 1000),
+    "gpus_per_trial": parse_count(1, 64),
+    "trials_per_gpu": parse_count(1, 64),
+    "cpus": parse_count(0, 4096),
+    "allow": parse_lines,
     "code": lambda t: Path(t).expanduser(),
     "python": str,
-    "code_key": checks.key,
-    "pass_env": checks.words,
-    "port": checks.count(0, 65535),
+    "code_key": parse_key,
+    "pass_env": parse_words,
+    "port": parse_count(0, 65535),
     "image": str,
     "node": str,
     "pod": str,
-    "log": checks.level,
+    "log": parse_level,
 }
 
 # What training code gets; a trial may well call hpq, so these are no misspelt settings.
@@ -176,7 +255,7 @@ def read(environ: Mapping[str, str]) -> Settings:
                 "HPQ_REDIS_PASSWORD_FILE: set HPQ_REDIS_URL, too; it says where",
                 code="setting-missing",
             )
-        values["redis_url"] = passwords.with_file(str(values["redis_url"]), path)
+        values["redis_url"] = credentials.with_file(str(values["redis_url"]), path)
     values["in_pod"] = bool(environ.get(IN_POD))
     return Settings(**values)  # type: ignore[arg-type]
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpq.trial import TrialState
+from hpq.domain.trial import TrialState
 from tests.lab import Lab
 from tests.proxy import Proxy
 from tests.server import Server, find_server
@@ -138,10 +138,10 @@ class Chaos:
         return pid
 
     def kill_worker(self) -> None:
-        self.signal("kill -9 of a worker", r"-m worker\.one", signal.SIGKILL)
+        self.signal("kill -9 of a worker", r"-m hpq_worker\.one", signal.SIGKILL)
 
     def kill_runner(self) -> None:
-        self.signal("kill -9 of a runner", r"-m worker\.runner", signal.SIGKILL)
+        self.signal("kill -9 of a runner", r"-m hpq_worker\.runner", signal.SIGKILL)
 
     def kill_fleet(self) -> None:
         self.signal("kill -9 of a fleet", r"worker --workers", signal.SIGKILL)
@@ -150,7 +150,7 @@ class Chaos:
         self.signal("SIGTERM to a fleet", r"worker --workers", signal.SIGTERM)
 
     def stop(self) -> None:
-        if pid := self.signal("SIGSTOP of a worker", r"-m worker\.one", signal.SIGSTOP):
+        if pid := self.signal("SIGSTOP of a worker", r"-m hpq_worker\.one", signal.SIGSTOP):
             self.stopped.append((time.monotonic() + self.rng.uniform(0.5, 5.0), pid))
 
     def cut(self) -> None:

@@ -12,17 +12,17 @@ import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as NoServer
 
-from hpq import wire
-from hpq.connection import connect
-from hpq.growing import Growing
-from hpq.identity import identity
-from hpq.keys import Keys
-from hpq.outcome import Presence
-from hpq.store import Store
-from hpq.sweep import Goal, Launch, Metric, Sweep
-from hpq.tickets import Tickets
-from hpq.trial import Claim
-from hpq.view import View
+from hpq.connection.client import connect
+from hpq.domain.attempt import Presence
+from hpq.domain.identity import identity
+from hpq.domain.sweep import Goal, Launch, Metric, Sweep
+from hpq.domain.trial import Claim
+from hpq.store.growing import Growing
+from hpq.store.keys import Keys
+from hpq.store.reader import View
+from hpq.store.tickets import Tickets
+from hpq.store.trials import Store
+from hpq.store.wire import sweep as sweep_codec
 from tests.golden import Golden
 from tests.server import find_server
 
@@ -140,7 +140,7 @@ def sweep_of(store: Store) -> MakeSweep:
             "varying": ("x",),
         }
         sweep = Sweep(**{**base, **fields})  # type: ignore[arg-type]
-        rows = [(wire.dumps({"x": i}), identity({"x": i})) for i in range(1, n + 1)]
+        rows = [(sweep_codec.dumps({"x": i}), identity({"x": i})) for i in range(1, n + 1)]
         store.add_rows(sid, 1, rows)
         assert store.seal(sweep) is None
         return sweep

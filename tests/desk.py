@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from hpq.view import View
-from producer.cli import app
+from hpq.store.reader import View
+from hpq_producer.cli import app
 
 Done = subprocess.CompletedProcess[str]
 

@@ -22,12 +22,12 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq.connection import connect
-from hpq.keys import Keys
-from hpq.sweep import SweepState
-from hpq.trial import Trial, TrialId
-from hpq.view import View
-from producer.auditing import hold_audit
+from hpq.connection.client import connect
+from hpq.domain.sweep import SweepState
+from hpq.domain.trial import Trial, TrialId
+from hpq.store.keys import Keys
+from hpq.store.reader import View
+from hpq_producer.audit.reader import hold_audit
 from tests.commands import HPQ, run_hpq, stdout_of
 from tests.constants import DEADLINE_S
 from tests.server import Server
@@ -231,7 +231,7 @@ class Lab:
 
     def parent(self) -> int:
         """The pid of the one worker process (not the fleet, not the runner)."""
-        (pid,) = self.processes(r"-m worker\.one")
+        (pid,) = self.processes(r"-m hpq_worker\.one")
         return pid
 
     def end(self) -> None:

@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 from hpq.errors import OutOfReach
-from producer.server import keeper
-from producer.server.embedded import Attached, attach
-from producer.server.home import Record, ServerHome
+from hpq_producer.embedded_redis import keeper
+from hpq_producer.embedded_redis.attach import Attached, attach
+from hpq_producer.embedded_redis.state import Record, ServerHome
 from tests.constants import DEADLINE_S
 
 USER = """
 import os, subprocess, sys
 from pathlib import Path
 from hpq.errors import HpqError
-from producer.server import embedded
+from hpq_producer.embedded_redis import attach as embedded
 print("ready", flush=True)
 sys.stdin.readline()
 try:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from hpq.scripts import source
+from hpq.store.scripts import source
 
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close is a reset, as of a peer that is gone
 

@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from worker.trainers import step
+from hpq_worker.trainers.training import step
 
 Operation = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]
 

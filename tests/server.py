@@ -12,7 +12,7 @@ from pathlib import Path
 
 from redis.exceptions import RedisError
 
-from hpq.connection import connect
+from hpq.connection.client import connect
 from tests.constants import DEADLINE_S
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from producer.sweepfile import parameters
-from producer.sweepfile.problems import Places, Problems
+from hpq_producer.sweepfile import parameters
+from hpq_producer.sweepfile.errors import Places, Problems
 
 LIMITS = {"min": 2, "max": 50}
 SMALL = {"min": 0.5, "max": 30.0}

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from redis import Redis
 
-from hpq.doomed import DoomedFiles
-from hpq.files import folder_of, open_files
-from hpq.keys import Keys
-from hpq.outcome import Batch, Committed, Outcome, Presence, Verdict
-from hpq.store import Store
-from hpq.trial import Artifacts, Checkpoint, Claim, Point, TrialState
+from hpq.domain.attempt import Batch, Committed, Outcome, Presence, Verdict
+from hpq.domain.trial import Artifacts, Checkpoint, Claim, Point, TrialState
+from hpq.filestore.garbage import DoomedFiles
+from hpq.filestore.local import folder_of, open_files
+from hpq.store.keys import Keys
+from hpq.store.trials import Store
 
 LEASE = 30_000
 

@@ -10,16 +10,16 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from hpq import wire
-from hpq.connection import connect
+from hpq.connection.client import connect
+from hpq.domain.attempt import Batch, Committed, Outcome, Presence, Reason, Verdict
+from hpq.domain.identity import identity
+from hpq.domain.sweep import EarlyTerminate, Goal, Launch, Metric, Rule, Sweep
+from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.errors import UserError
-from hpq.identity import identity
-from hpq.keys import Keys
-from hpq.outcome import Batch, Committed, Outcome, Presence, Reason, Verdict
-from hpq.store import Store
-from hpq.sweep import EarlyTerminate, Goal, Launch, Metric, Rule, Sweep
-from hpq.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
-from hpq.view import View
+from hpq.store.keys import Keys
+from hpq.store.reader import View
+from hpq.store.trials import Store
+from hpq.store.wire import sweep as sweep_codec
 
 TRIALS, LEASE = 4, 30_000
 BANDS = (1, 2)
@@ -30,7 +30,7 @@ ENDS = {"finished", "failed", "pruned", "cancelled"}
 
 
 def row(number: int) -> tuple[str, bytes]:
-    return wire.dumps({"x": number}), identity({"x": number})
+    return sweep_codec.dumps({"x": number}), identity({"x": number})
 
 
 class Machine(RuleBasedStateMachine):

@@ -29,8 +29,8 @@ from benchmarks.gpu.report import Report
 from benchmarks.gpu.trials import FAILED, Clock, Lab, OutOfTime, Rows, random_data, reason
 from benchmarks.upstream import Upstream, load
 from hpq.errors import TOLD_TO_GO, ExitCode, HpqError, UserError
-from worker.trainers import device
-from worker.trainers.step import forget
+from hpq_worker.trainers.training import device
+from hpq_worker.trainers.training.step import forget
 
 FULL = {"width": 64, "epochs": 24, "train_images": 50_000, "test_images": 10_000}
 SMALL = {"width": 4, "epochs": 3, "train_images": 100, "test_images": 20}

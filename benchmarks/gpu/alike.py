@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from benchmarks.gpu.trials import Lab, network
-from worker.trainers.batches import augmented
-from worker.trainers.data import Split
-from worker.trainers.device import Plan
-from worker.trainers.step import Batch, Bench, bench
+from hpq_worker.trainers.data.batches import augmented
+from hpq_worker.trainers.data.datasets import Split
+from hpq_worker.trainers.training.device import Plan
+from hpq_worker.trainers.training.step import Batch, Bench, bench
 
 STEPS = 4
 SIZE = 256  # images of a batch: no other section has it, so G1 and G2 still pay for their shapes

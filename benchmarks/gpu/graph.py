@@ -19,10 +19,10 @@ from benchmarks.gpu import alike
 from benchmarks.gpu.alike import SETS, STEPS, USUAL
 from benchmarks.gpu.elsewhere import elsewhere
 from benchmarks.gpu.trials import FAILED, Clock, Lab, OutOfTime, Rows, reason
-from worker.trainers import device
-from worker.trainers.device import Plan, placed
-from worker.trainers.model import mnist_net
-from worker.trainers.step import bench, forget, is_captured
+from hpq_worker.trainers.networks import mnist_net
+from hpq_worker.trainers.training import device
+from hpq_worker.trainers.training.device import Plan, placed
+from hpq_worker.trainers.training.step import bench, forget, is_captured
 
 # A replay and single steps compute the same function: they may differ by the order in which sums
 # are added up, no more. In float64 that is nothing, while a number that a replay took from its

@@ -15,10 +15,10 @@ from statistics import median
 from typing import Any
 
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime
-from hpq.trial import FailureKind, Json
-from worker import devices
-from worker.child import Child, RunnerKey
-from worker.messages import Lines, Run, read_message
+from hpq.domain.trial import FailureKind, Json
+from hpq_worker.process import devices
+from hpq_worker.process.protocol import Lines, Run, read_message
+from hpq_worker.runner.process import Child, RunnerKey
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

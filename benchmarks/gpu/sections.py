@@ -15,10 +15,11 @@ import torch
 from benchmarks.figures import Figure
 from benchmarks.gpu.arithmetic import interval, peak, training_flop
 from benchmarks.gpu.trials import FAILED, Clock, Lab, OutOfTime, Rows, Timed, reason
-from worker.trainers import cifar10_fast, device
-from worker.trainers.context import Diverged
-from worker.trainers.device import Plan
-from worker.trainers.step import why_not_captured
+from hpq_worker.trainers import cifar10_fast
+from hpq_worker.trainers.training import device
+from hpq_worker.trainers.training.device import Plan
+from hpq_worker.trainers.training.step import why_not_captured
+from hpq_worker.trainers.training.trial_context import Diverged
 
 ROUNDS = 3
 _SEEDS = 25  # of the article's, at most

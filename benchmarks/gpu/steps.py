@@ -17,10 +17,10 @@ from torch import nn
 
 from benchmarks.figures import Figure, in_turn
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime, Rows, network
-from worker.trainers import device
-from worker.trainers.batches import augmented
-from worker.trainers.step import Batch, Bench, Static, bench
-from worker.trainers.update import Nesterov
+from hpq_worker.trainers.data.batches import augmented
+from hpq_worker.trainers.training import device
+from hpq_worker.trainers.training.optimizer import Nesterov
+from hpq_worker.trainers.training.step import Batch, Bench, Static, bench
 
 _ROUNDS = 3
 _UPDATES = 500  # in a round

@@ -14,7 +14,7 @@ from benchmarks.figures import Figure
 from benchmarks.gpu.runners import Ran, Warm, runners, together
 from benchmarks.gpu.sections import utilisation
 from benchmarks.gpu.trials import FAILED, Clock, Lab, OutOfTime, Rows, reason
-from hpq.trial import Json
+from hpq.domain.trial import Json
 
 _SETS_S = 200.0  # the target of G3; its share has to be longer
 _START_S = 20.0  # of a section, that a start of a runner takes at most

@@ -20,9 +20,10 @@ from torch import nn
 from benchmarks import article
 from benchmarks.figures import Figure
 from benchmarks.upstream import Row, Upstream
-from worker.trainers import cifar10, device
-from worker.trainers.data import DataSet, load
-from worker.trainers.device import Plan
+from hpq_worker.trainers import cifar10
+from hpq_worker.trainers.data.datasets import DataSet, load
+from hpq_worker.trainers.training import device
+from hpq_worker.trainers.training.device import Plan
 
 Rows = Iterator[Figure | str]  # of a section: figures, and what is to be said beside them
 FAILED = "failed: "  # begins a line for which the run exits with 1

@@ -18,12 +18,12 @@ from typing import Any
 import optuna
 
 from benchmarks.search.functions import FUNCTIONS, Function
-from hpq.search.record import Sampler, Search
+from hpq.domain.trial import Params
+from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
-from hpq.trial import Params
-from producer.sweepfile import parameters
-from producer.sweepfile.problems import Places, Problems
-from worker.suggest.chooser import Chooser
+from hpq_producer.sweepfile import parameters
+from hpq_producer.sweepfile.errors import Places, Problems
+from hpq_worker.suggest.chooser import Chooser
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

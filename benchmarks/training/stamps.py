@@ -45,7 +45,7 @@ def note(number: int, file: str) -> dict[str, float]:
 
 def digits(params: dict[str, Any], trial: Any) -> None:
     """The shipped trainer for a few epochs; notes each report."""
-    from worker.trainers.digits import train  # noqa: PLC0415
+    from hpq_worker.trainers.digits import train  # noqa: PLC0415
 
     class Noting:
         """The trial, but for its reports."""

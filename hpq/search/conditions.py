@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
-from hpq.identity import canonical
-from hpq.trial import Json
+from hpq.domain.identity import canonical
+from hpq.domain.trial import Json
 
 Names = tuple[str, ...]  # where a leaf stands in a set: one name, or more where it is nested
 MISSING = object()

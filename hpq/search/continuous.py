@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from statistics import NormalDist
 
-from hpq.search.distributions import Distribution, Path
-from hpq.trial import Json
+from hpq.domain.trial import Json
+from hpq.search.discrete import Distribution, Path
 
 _STANDARD = NormalDist()
 _SMALLEST = 2.0**-54  # half of rng.random()'s step: for its 0, which has no quantile

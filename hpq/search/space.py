@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 
+from hpq.domain.trial import Json, Params
 from hpq.search.conditions import Condition, Names, Partial, drop_absent, nest
-from hpq.search.distributions import Distribution
-from hpq.search.lattice import Axis, Lattice, TooMany
-from hpq.trial import Json, Params
+from hpq.search.discrete import Distribution
+from hpq.search.grid import Axis, Lattice, TooMany
 
 TRIES = 10_000
 

@@ -15,11 +15,11 @@ from typing import Any
 import yaml
 from redis.exceptions import RedisError
 
-from hpq.connection import connect
-from hpq.keys import Keys
-from hpq.trial import Trial, TrialId
-from hpq.view import View
-from producer.auditing import hold_audit
+from hpq.connection.client import connect
+from hpq.domain.trial import Trial, TrialId
+from hpq.store.keys import Keys
+from hpq.store.reader import View
+from hpq_producer.audit.reader import hold_audit
 from tests.cluster.kube import DEADLINE_S, Cluster, tweaked, wait_for
 from tests.commands import run_hpq, stdout_of
 

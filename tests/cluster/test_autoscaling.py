@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.exceptions import RedisError
 
-from hpq.sweep import SweepState
+from hpq.domain.sweep import SweepState
 from tests.cluster.conftest import Images, MakeNamespace
 from tests.cluster.kube import Cluster, alone, wait_for
 from tests.cluster.place import Laptop, Namespace

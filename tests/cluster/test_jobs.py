@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from hpq.trial import TrialState
+from hpq.domain.trial import TrialState
 from tests.cluster.conftest import Images
 from tests.cluster.place import Laptop, Namespace
 

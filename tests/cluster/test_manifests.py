@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from producer.manifest_parts import parse
-from producer.manifests import Wanted, Yaml, components, folder, render
+from hpq_producer.manifests.components import parse
+from hpq_producer.manifests.render import Wanted, Yaml, components, folder, render
 from tests.cluster.conftest import MakeNamespace
 from tests.cluster.kube import Cluster
 from tests.cluster.place import Namespace

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from producer.manifests import folder
+from hpq_producer.manifests.render import folder
 from tests.cluster.kube import REDIS, Cluster, wait_for
 from tests.cluster.place import Namespace
 

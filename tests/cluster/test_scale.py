@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from producer.cluster.objects import COST
+from hpq_producer.cluster.objects import COST
 from tests.cluster.place import Laptop, Namespace
 from tests.cluster.steered import Steered
 

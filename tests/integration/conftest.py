@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq.view import View
+from hpq.store.reader import View
 from tests.commands import run_hpq
 from tests.constants import DEADLINE_S
 from tests.desk import Desk, run_here

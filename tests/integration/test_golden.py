@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hpq.sweep import Sweep
-from producer.cli import WHERE, Lazy
+from hpq.domain.sweep import Sweep
+from hpq_producer.cli import WHERE, Lazy
 from tests.conftest import MakeSweep
 from tests.desk import Desk
 from tests.golden import Golden

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hpq.sweep import SweepState
-from hpq.trial import TrialState
+from hpq.domain.sweep import SweepState
+from hpq.domain.trial import TrialState
 
 
 def running(lab, sid: str) -> list[int]:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hpq.trial import TrialId, TrialState
+from hpq.domain.trial import TrialId, TrialState
 
 PROGRAM = """
     import os, pathlib, signal, sys, time

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hpq.trial import TrialState
+from hpq.domain.trial import TrialState
 from tests.commands import HPQ
 from tests.lab import Lab
 
@@ -103,7 +103,7 @@ def test_no_worker_outlives_its_run(lab: Lab, start_run: StartRun, number: int) 
     (sid,) = [sid for sid in lab.view.sweep_ids() if sid.startswith("mine")]
     run.send_signal(number)
     run.wait()
-    lab.wait_until(lambda: not lab.processes(r"-m worker"), "the end of the workers")
+    lab.wait_until(lambda: not lab.processes(r"-m hpq_worker"), "the end of the workers")
     assert lab.view.sweep(sid).counts.running == 0  # given back, not left to a lease
     assert run.returncode == (-number if number == signal.SIGKILL else 128 + number)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from hpq.trial import TrialState
+from hpq.domain.trial import TrialState
 
 
 def ends(lab, worker: subprocess.Popen[bytes]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from hpq.trial import TrialState
+from hpq.domain.trial import TrialState
 from tests.ids import ids, refused
 
 

@@ -1,0 +1,1 @@
+"""The user's code: its manifest, bundle, signature and command line."""

@@ -1,0 +1,158 @@
+"""W&B's command template and parameter set → the argv of a program. Pure; never a shell.
+
+A macro counts where it is the whole item; `${envvar:NAME}` also inside a longer one, and so do
+the extensions `${parameter}` and `${gpus}`. Source: W&B's agent (features study, "Command macros").
+
+Which Python `${interpreter}` is: the one on PATH, as with W&B, and not the one that runs hpq.
+
+hpq often has an environment of its own (pipx, a virtual one), where a user's libraries are not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from hpq.domain.trial import Json, Params
+from hpq.errors import SettingsError
+
+_ENV = "/usr/bin/env"
+DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")
+_ENVVAR = re.compile(r"\$\{envvar:([A-Z0-9_]*)\}")
+_INNER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+
+
+def text(value: Json) -> str:
+    """A value as W&B's agent writes it on a command line: as Python prints it."""
+    return value if isinstance(value, str) else str(value)
+
+
+def _hydra(value: Json) -> str:
+    """A value in Hydra's grammar, which knows no None and no quoted keys. Text stays as it is."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{k}:{_hydra_inner(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_hydra_inner, value)) + "]"
+    return "null" if value is None else text(value)
+
+
+def _hydra_inner(value: Json) -> str:
+    return json.dumps(value) if isinstance(value, str) else _hydra(value)
+
+
+def _booleans(params: Params) -> list[str]:
+    flags = [f"--{name}" for name, value in params.items() if value is True]
+    rest = [f"--{n}={text(v)}" for n, v in params.items() if not isinstance(v, bool)]
+    return flags + rest
+
+
+_ARGS: Mapping[str, Callable[[Params], list[str]]] = {
+    "${args}": lambda p: [f"--{n}={text(v)}" for n, v in p.items()],
+    "${args_no_equals}": lambda p: [w for n, v in p.items() for w in (f"--{n}", text(v))],
+    "${args_no_hyphens}": lambda p: [f"{n}={text(v)}" for n, v in p.items()],
+    "${args_no_boolean_flags}": _booleans,
+    "${args_json}": lambda p: [json.dumps(dict(p))],
+    "${args_append_hydra}": lambda p: [f"+{n}={_hydra(v)}" for n, v in p.items()],
+    "${args_override_hydra}": lambda p: [f"++{n}={_hydra(v)}" for n, v in p.items()],
+}
+_HYDRA = frozenset({"${args_append_hydra}", "${args_override_hydra}"})
+_HYDRA_DIR = "hydra.run.dir="
+_MULTIRUN = frozenset({"-m", "--multirun"})  # has directories of its own
+GPUS = "${gpus}"  # hpq's own; a parameter of that name goes first
+MACROS = ("${env}", "${interpreter}", "${program}", *_ARGS, "${args_json_file}", GPUS)
+
+
+def template(command: tuple[str, ...], program: str | None) -> tuple[str, ...]:
+    """A command's words but for parameters and interpreter: what HPQ_ALLOW is compared with.
+
+    Without a program, `${program}` stays as it is. Each worker has an interpreter of its own.
+    """
+    single = {"${env}": _ENV}
+    if program is not None:
+        single["${program}"] = program
+    return tuple(single.get(item, item) for item in command or DEFAULT)
+
+
+def arguments(command: tuple[str, ...], params: Params) -> list[str]:
+    """A set's words in the form that a command gives them; `--name=value` where it names none."""
+    macro = next((item for item in command if item in _ARGS), "${args}")
+    return _ARGS[macro](params)
+
+
+def argv(
+    command: tuple[str, ...],
+    program: str,
+    params: Params,
+    *,
+    environ: Mapping[str, str],
+    params_file: str,
+    interpreter: str,
+    out: str = "",
+    gpus: int = 1,
+) -> tuple[str, ...]:
+    """The argv of one attempt; `params_file` holds the set as JSON for `${args_json_file}`.
+
+    `interpreter` is what `hpq.interpreter` finds for the environment that the program gets; `out`
+    is where a Hydra program writes, unless its command says another place; `gpus` is how many the
+    trial has.
+    """
+    single = {
+        "${env}": _ENV,
+        "${interpreter}": interpreter,
+        "${program}": program,
+        "${args_json_file}": params_file,
+    }
+    words: list[str] = []
+    for item in command or DEFAULT:
+        if item in _ARGS:
+            words += _ARGS[item](params)
+        elif item in single:
+            words.append(single[item])
+        else:
+            words.append(_expand(item, {"gpus": gpus, **params}, environ))
+    if out and _HYDRA & set(command) and not _has_directory(words):
+        words.append(_HYDRA_DIR + json.dumps(out))
+    return tuple(words)
+
+
+def _has_directory(words: list[str]) -> bool:
+    return any(w.startswith(_HYDRA_DIR) or w in _MULTIRUN for w in words)
+
+
+def _expand(item: str, params: Params, environ: Mapping[str, str]) -> str:
+    item = _ENVVAR.sub(lambda m: environ.get(m[1], m[1]), item)
+    return _INNER.sub(lambda m: text(params[m[1]]) if m[1] in params else m[0], item)
+
+
+def interpreter(environ: Mapping[str, str], given: str = "") -> str:
+    """The Python of programs: `given` (HPQ_PYTHON), else PATH's python or python3, else hpq's own.
+
+    Raises:
+        SettingsError: HPQ_PYTHON names nothing that can be run.
+    """
+    path = environ.get("PATH", os.defpath)
+    if given:
+        found = shutil.which(os.path.expanduser(given), path=path)
+        if found is None:
+            raise SettingsError(
+                f"HPQ_PYTHON: no program {given!r} here; name a Python, such as .venv/bin/python"
+                " with its whole path, or leave it unset for the one on PATH",
+                code="python-not-found",
+            )
+        return os.path.abspath(found)
+    for name in ("python", "python3"):
+        if found := shutil.which(name, path=path):
+            return os.path.abspath(found)
+    return sys.executable
+
+
+def is_own(python: str) -> bool:
+    """True for the Python that runs hpq, by whatever name its environment has it."""
+    # Not where links lead: the Pythons of all virtual environments are links to one.
+    one, other = Path(python), Path(sys.executable)
+    return one == other or (one.parent == other.parent and one.name.startswith("python"))

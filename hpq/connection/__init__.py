@@ -1,0 +1,1 @@
+"""Connect to Redis: URL, TLS, user and password."""

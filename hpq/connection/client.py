@@ -1,0 +1,265 @@
+"""Clients of the Redis server: how they are made, and how their errors become one line.
+
+Every process makes its clients here. Bytes in, bytes out (wire decodes). `guard` turns what
+redis-py raises into hpq's own errors; the command line and the worker's start-up use it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from redis import Redis
+from redis.backoff import AbstractBackoff, ExponentialWithJitterBackoff
+from redis.credentials import CredentialProvider
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ConnectionError,
+    InvalidResponse,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
+from redis.retry import Retry
+
+from hpq.codes import Code
+from hpq.connection import credentials, tls
+from hpq.connection.credentials import redact
+from hpq.errors import Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsError
+
+NEEDS = (6, 2)  # ZRANGE … REV, XADD with ids of ours, LMOVE
+_IS_CONNECT = re.compile(r"Error -?\d+ connecting to ")
+FIRST_S = 2.5  # how long a command tries to reach the server before it says that it cannot
+TRANSIENT = (ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError, OutOfMemoryError)
+
+
+class _Patience(Retry):
+    """Tries again what waiting may mend: to redis-py a wrong password is a ConnectionError, too."""
+
+    def __init__(self, backoff: AbstractBackoff, retries: int, patience_s: float) -> None:
+        super().__init__(backoff, retries)
+        self._patience_s = patience_s
+
+    def call_with_retry(  # type: ignore[override]  # what it takes grows from version to version
+        self, do: Any, fail: Any, is_retryable: Callable[[Exception], bool] | None = None, **kw: Any
+    ) -> Any:
+        begun = time.monotonic()
+
+        def may_mend(error: Exception) -> bool:
+            if time.monotonic() - begun > self._patience_s:
+                return False
+            refused = isinstance(error, AuthenticationError | AuthorizationError)
+            return not refused and (is_retryable is None or is_retryable(error))
+
+        return super().call_with_retry(do, fail, may_mend, **kw)
+
+
+class PasswordUnreadable(ConnectionError):
+    """Raised at a connect where the password's file cannot be read; waiting may mend it."""
+
+
+class _FromFile(CredentialProvider):
+    """The password as its file has it now: redis-py asks at each connect."""
+
+    def __init__(self, user: str, path: Path) -> None:
+        self._user, self._path = user, path
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        try:
+            password = credentials.read(self._path)
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "not text"
+            raise PasswordUnreadable(f"{self._path}: {why}") from None
+        return (self._user, password) if self._user else (password,)
+
+
+def connect(
+    url: str, *, retries: int = 5, timeout_s: float = 5.0, patience_s: float = math.inf
+) -> Redis:
+    """A client; nothing is sent yet.
+
+    `retries` = 0 leaves the decision to the caller (the beat thread). Waits are 50 ms to 1 s; no
+    further try begins after `patience_s`, since each may take its whole timeout.
+
+    Raises:
+        SettingsError: the URL cannot be read, or a file that it names.
+    """
+    retry = _Patience(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries, patience_s)
+    try:
+        plain, user, path = credentials.split(url)
+        tls.check_files(plain)
+        redis = Redis.from_url(
+            plain,
+            credential_provider=None if path is None else _FromFile(user, path),
+            retry=retry,
+            retry_on_error=[BusyLoadingError, ReadOnlyError] if retries else [],
+            socket_timeout=timeout_s,
+            socket_connect_timeout=3.0,
+            health_check_interval=15,
+        )
+        pool = redis.connection_pool
+        pool.connection_class(**pool.connection_kwargs)  # connects nowhere, but minds its options
+        return redis
+    except TypeError as error:
+        option = str(error).rpartition(" ")[2]
+        raise SettingsError(
+            f"HPQ_REDIS_URL: {redact(url)}: there is no option {option}; TLS has {tls.OPTIONS}",
+            code="redis-url-invalid",
+        ) from None
+    except ValueError as error:
+        # What could not be read may be a piece of the password.
+        why = error if "password file" in str(error) else "write special characters as %XX"
+        raise SettingsError(
+            f"HPQ_REDIS_URL: {redact(url)}: it cannot be read: {why}", code="redis-url-invalid"
+        ) from None
+
+
+@contextmanager
+def guard(url: str, *, in_pod: bool = False) -> Iterator[None]:
+    """Within it, errors of redis-py come out as one line of hpq's.
+
+    Raises:
+        OutOfReach: the server does not answer, is loading, full or read-only.
+        Forbidden: the password is wrong, or the ACL refuses.
+    """
+    try:
+        yield
+    except RedisError as error:
+        raise explain(error, url, in_pod=in_pod) from None
+
+
+def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
+    """What to tell the user of an error of redis-py: what happened and what to do, `in_pod` too."""
+    where = redact(url)
+    if isinstance(error, PasswordUnreadable):
+        return Forbidden(
+            f"{where}: the password's file cannot be read: {error}",
+            code="redis-password-unreadable",
+        )
+    if why := tls.why_refused(error):
+        return OutOfReach(f"{where}: {why}", code="redis-tls")
+    if isinstance(error, ResponseError) and "HELLO" in str(error):  # what clients say since 6.0
+        return ServerTooOld(f"{where}: this Redis is too old; hpq needs 6.2 or newer")
+    if isinstance(error, ResponseError) and "MISCONF" in str(error):
+        reason = _reason(error).partition(" script:")[0].rpartition(": ")[2]
+        line = f"the server cannot write to its disk: {reason}; make room there"
+        return OutOfReach(f"{where}: {line}", code="redis-disk-full")
+    if isinstance(error, ResponseError) and str(error).startswith(("NOAUTH", "WRONGPASS")):
+        error = AuthenticationError()
+    if isinstance(error, NoPermissionError) and _WRITES.search(str(error)):
+        user = urlsplit(url).username or "default"
+        why = f"the user {user} may only look; use the producer's"
+        return Forbidden(
+            f"{where}: these credentials may not do that: {why}", code="redis-read-only"
+        )
+    for kinds, meaning, code, line in _EXPLAINED:
+        if isinstance(error, kinds):
+            hint = tls.hint(error, url) if kinds is _AWAY else ""
+            remedies = _IN_POD if in_pod else _REMEDIES
+            text = line.format(reason=_reason(error), **remedies)
+            return meaning(f"{where}: {text}{hint}", code=code)
+    return OutOfReach(f"{where}: {_reason(error)}", code="redis-unreachable")
+
+
+_WRITES = re.compile(r"'(evalsha|script)\b")  # whatever changes something is a script
+_AWAY = (ConnectionError, TimeoutError)
+
+# The first match counts: redis-py's tree has ConnectionError above most of the others.
+_EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], Code, str], ...] = (
+    (
+        (AuthenticationError, AuthorizationError),
+        Forbidden,
+        "redis-password-refused",
+        "the server refuses this user or password; {password}",
+    ),
+    (
+        (NoPermissionError,),
+        Forbidden,
+        "redis-forbidden",
+        "these credentials may not do that: {reason}",
+    ),
+    (
+        (BusyLoadingError,),
+        OutOfReach,
+        "redis-loading",
+        "the server is loading its data; try again shortly",
+    ),
+    (
+        (OutOfMemoryError,),
+        OutOfReach,
+        "redis-memory",
+        "the server is out of memory; raise its maxmemory, or `hpq archive` and then `hpq rm`"
+        " an old sweep",
+    ),
+    (
+        (ReadOnlyError,),
+        OutOfReach,
+        "redis-replica",
+        "the server is a read-only replica; use the primary",
+    ),
+    (
+        (InvalidResponse,),
+        OutOfReach,
+        "not-redis",
+        "what answers there is not Redis, or speaks TLS (then use rediss://)",
+    ),
+    (
+        _AWAY,
+        OutOfReach,
+        "redis-unreachable",
+        "no Redis answers: {reason}; {away}",
+    ),
+)
+_REMEDIES = {
+    "password": "put the right one into HPQ_REDIS_URL or HPQ_REDIS_PASSWORD_FILE",
+    "away": "start it or correct HPQ_REDIS_URL",
+}
+# As the manifests name these; docs/kubernetes.md has how Secrets are made anew.
+_IN_POD = {
+    "password": "Secrets hpq-redis-worker and hpq-redis-users were not made together, or Redis has"
+    " not read them since: kubectl rollout restart statefulset/hpq-redis, else make all anew",
+    "away": "see kubectl get pod hpq-redis-0 and service/hpq-redis, NetworkPolicy"
+    " hpq-worker-to-redis, and HPQ_REDIS_URL in the ConfigMap",
+}
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error).strip().rstrip(".")
+    return redact(text.splitlines()[0]) if text else type(error).__name__
+
+
+def short_reason(error: BaseException) -> str:
+    """What the system says of a connection, without the server's name: `Connection refused`."""
+    return _reason(error).rpartition(". ")[2] if _IS_CONNECT.match(str(error)) else _reason(error)
+
+
+def check_server(redis: Redis, url: str, *, in_pod: bool = False) -> str:
+    """The server's version, after making sure that hpq can work on it.
+
+    Raises:
+        ServerTooOld: below 6.2, or Redis Cluster.
+        OutOfReach, Forbidden: as `guard`.
+    """
+    with guard(url, in_pod=in_pod):
+        info = redis.info("server")
+    version = str(info["redis_version"])
+    parts = tuple(int(p) for p in version.split(".")[:2])
+    if parts < NEEDS and "valkey_version" not in info:
+        raise ServerTooOld(f"{redact(url)}: Redis {version} is too old; hpq needs 6.2 or newer")
+    if info.get("redis_mode") == "cluster":
+        raise ServerTooOld(
+            f"{redact(url)}: Redis Cluster is not supported; use a single server",
+            code="redis-cluster-mode",
+        )
+    return version

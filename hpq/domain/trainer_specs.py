@@ -1,0 +1,222 @@
+"""What the shipped trainers accept: names, kinds, limits and defaults, without torch.
+
+The producer checks a sweep file against these before anything is written; the trainer checks its
+parameters against the same table and takes the defaults from it. One home, so that they agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from hpq.domain.sweep import Goal, Metric
+from hpq.domain.trial import Json, Params
+
+TOGETHER = ("batch_size", "train_images")  # parameters whose values have to fit each other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A number with limits, both included; `whole` where only integers are meant."""
+
+    default: float
+    low: float
+    high: float
+    whole: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """The limits in words."""
+        if self.whole:
+            return f"a whole number from {self.low:.0f} to {self.high:.0f}"
+        return f"a number from {self.low:g} to {self.high:g}"
+
+    def problem(self, value: Json) -> str | None:
+        """What is wrong with the value and what is allowed; None where it is fine."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return f"{value!r} is not {self.allowed}"
+        if not math.isfinite(value) or not self.low <= value <= self.high:
+            return f"{value!r} is not {self.allowed}"
+        if self.whole and value != int(value):
+            return f"{value!r} is not {self.allowed}"
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """One of a few words."""
+
+    default: str
+    words: tuple[str, ...]
+
+    @property
+    def allowed(self) -> str:
+        """What to choose from."""
+        return f"one of {', '.join(self.words)}"
+
+    def problem(self, value: Json) -> str | None:
+        """What is wrong with the value and what is allowed; None where it is fine."""
+        if isinstance(value, bool) and {"on", "off"} <= set(self.words):
+            word = "on" if value else "off"
+            return f"an unquoted {word} is a YAML boolean; write '{word}' with quotes"
+        if value in self.words:
+            return None
+        return f"{value!r} is not {self.allowed}"
+
+
+def batch_problem(batch_size: float, images: float) -> str | None:
+    """What is wrong with a batch of this size out of so many images; None where one is whole."""
+    if batch_size <= images:
+        return None
+    return f"{batch_size:.0f} is more than the {images:.0f} training images"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerSpec:
+    """A shipped trainer as a sweep file sees it."""
+
+    name: str
+    metric: Metric
+    params: Mapping[str, Number | Word]
+
+    @property
+    def module(self) -> str:
+        """Where its function `train` is."""
+        return f"hpq_worker.trainers.{self.name.replace('-', '_')}"
+
+    def problem(self, name: str, value: Json) -> str | None:
+        """What is wrong with one parameter of a set; None where it is fine."""
+        spec = self.params.get(name)
+        if spec is not None:
+            return spec.problem(value)
+        close = get_close_matches(name, self.params, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        known = ", ".join(self.params)
+        return f"trainer {self.name} has no such parameter; {hint}it has {known}"
+
+    def misfit(self, params: Params) -> tuple[str, str] | None:
+        """A parameter that the rest of the set leaves no room for, and what is wrong with it.
+
+        None where they fit. The values are taken to be fine one by one. What fits still fits with
+        a smaller value of the first of TOGETHER, and with a larger one of the second.
+        """
+        batch_size, images = (self._number(params, name) for name in TOGETHER)
+        wrong = batch_problem(batch_size, images)
+        return (TOGETHER[0], wrong) if wrong else None
+
+    def _number(self, params: Params, name: str) -> float:
+        """The value of the set, or the default; no limit where the trainer has no such number."""
+        spec = self.params.get(name)
+        value = params.get(name, spec.default if spec else None)
+        return value if isinstance(value, int | float) else math.inf
+
+    def fill(self, params: Params) -> dict[str, float | int | str]:
+        """The set with defaults for what it leaves out; whole numbers as int.
+
+        Raises:
+            ValueError: a parameter is unknown, out of its limits or does not fit the others (names
+                it).
+        """
+        out: dict[str, float | int | str] = {}
+        for name, value in params.items():
+            wrong = self.problem(name, value)
+            if wrong:
+                raise ValueError(f"{name}: {wrong}")
+        if misfit := self.misfit(params):
+            raise ValueError(": ".join(misfit))
+        for name, spec in self.params.items():
+            value = params.get(name, spec.default)
+            if isinstance(spec, Number):
+                assert isinstance(value, int | float)
+                out[name] = int(value) if spec.whole else float(value)
+            else:
+                out[name] = str(value)
+        return out
+
+
+_COMMON: Mapping[str, Number | Word] = {
+    "seed": Number(default=0, low=0, high=2**31 - 1, whole=True),
+    "epochs": Number(default=24, low=1, high=10_000, whole=True),
+    "batch_size": Number(default=512, low=2, high=65_536, whole=True),
+    "momentum": Number(default=0.9, low=0, high=0.9999),
+    "max_learning_rate": Number(default=0.4, low=1e-9, high=100),
+}
+
+_CIFAR10 = TrainerSpec(
+    name="cifar10",
+    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
+    params=MappingProxyType(
+        {
+            **_COMMON,
+            "data_aug_cutout_size": Number(default=5, low=0, high=32, whole=True),
+            "batch_norm": Word(default="on", words=("on", "off")),
+            "weight_decay": Number(default=5e-4, low=0, high=1),
+            # Channels of the first layer; the article has 64, then 2, 4 and 8 times as many.
+            "width": Number(default=64, low=4, high=512, whole=True),
+            "train_images": Number(default=50_000, low=2, high=50_000, whole=True),
+            "test_images": Number(default=10_000, low=1, high=10_000, whole=True),
+        }
+    ),
+)
+
+# Another recipe: none of its numbers means what the same number means to cifar10.
+_CIFAR10_FAST = TrainerSpec(
+    name="cifar10-fast",
+    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
+    params=MappingProxyType(
+        {
+            **_COMMON,
+            "epochs": Number(default=10, low=1, high=10_000, whole=True),
+            "batch_size": Number(default=1024, low=2, high=65_536, whole=True),
+            "momentum": Number(default=0.85, low=0, high=0.9999),
+            "max_learning_rate": Number(default=1.5, low=1e-9, high=100),
+            "weight_decay": Number(default=1.33e-3, low=0, high=1),
+            "label_smoothing": Number(default=0.2, low=0, high=0.9),
+            "translate": Number(default=2, low=0, high=4, whole=True),  # pixels, each way
+            "tta": Word(default="on", words=("on", "off")),  # six looks at each test image
+            "width": Number(default=64, low=4, high=512, whole=True),  # then twice 4 times as many
+            "train_images": Number(default=50_000, low=2, high=50_000, whole=True),
+            "test_images": Number(default=10_000, low=1, high=10_000, whole=True),
+        }
+    ),
+)
+
+_MNIST = TrainerSpec(
+    name="mnist",
+    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
+    params=MappingProxyType(
+        {
+            **_COMMON,
+            "epochs": Number(default=4, low=1, high=10_000, whole=True),
+            "batch_size": Number(default=128, low=2, high=65_536, whole=True),
+            "max_learning_rate": Number(default=0.1, low=1e-9, high=100),
+            "weight_decay": Number(default=5e-4, low=0, high=1),
+            "dropout": Number(default=0.0, low=0, high=0.95),
+            "width": Number(default=16, low=2, high=512, whole=True),
+            "train_images": Number(default=60_000, low=2, high=60_000, whole=True),
+            "test_images": Number(default=10_000, low=1, high=10_000, whole=True),
+        }
+    ),
+)
+
+_DIGITS = TrainerSpec(
+    name="digits",
+    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
+    params=MappingProxyType(
+        {
+            **_COMMON,
+            "epochs": Number(default=20, low=1, high=10_000, whole=True),
+            "batch_size": Number(default=64, low=2, high=1_024, whole=True),
+            "max_learning_rate": Number(default=0.2, low=1e-9, high=100),
+            "weight_decay": Number(default=5e-4, low=0, high=1),
+            "hidden": Number(default=64, low=1, high=4_096, whole=True),
+        }
+    ),
+)
+
+SHIPPED: Mapping[str, TrainerSpec] = MappingProxyType(
+    {spec.name: spec for spec in (_CIFAR10, _CIFAR10_FAST, _MNIST, _DIGITS)}
+)

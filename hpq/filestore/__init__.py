@@ -1,0 +1,1 @@
+"""Files of attempts in a directory or behind an fsspec URL."""

@@ -1,0 +1,79 @@
+-- The guards: who is at fault where trials of a sweep fail, its code or one of its workers.
+-- hpq/store/scripts.py puts this text before the scripts that need it.
+
+-- A sweep's tail is its last ten ends, who saw each and its mark: '+' for a trial that passed, '-' for
+-- one that says nothing, else what failed.
+local TELLING = {user_error = true, unreported = true, killed = true, stalled = true, out_of_memory = true}
+local CODE = {user_error = true, unreported = true}  -- the training code's own failures
+local function mark_of(outcome, kind, fingerprint)
+  if outcome == 'finished' or outcome == 'pruned' then return '+' end
+  if outcome ~= 'failed' or not TELLING[kind] then return '-' end
+  if not CODE[kind] then fingerprint = kind .. ' ' .. fingerprint end
+  return (string.gsub(fingerprint, '[\n\t]', ' '))
+end
+
+-- Puts an end into the tail and answers that, each {worker, mark}.
+local function tail(sid, worker, mark)
+  local all = (redis.call('HGET', sweep_key(sid), 'tail') or '') .. worker .. '\t' .. mark .. '\n'
+  local last, from = {}, 1
+  for who, what in string.gmatch(all, '([^\n\t]*)\t([^\n]*)\n') do last[#last + 1] = {who, what} end
+  if #last > 10 then
+    table.remove(last, 1)
+    from = string.find(all, '\n', 1, true) + 1
+  end
+  redis.call('HSET', sweep_key(sid), 'tail', string.sub(all, from))
+  return last
+end
+
+-- How often in a row a worker has failed so in a sweep.
+local function streak(sid, worker, mark)
+  local w, this = key('w', worker), sid .. '\t' .. mark
+  if redis.call('EXISTS', w) == 0 then return 1 end
+  if mark == '+' or mark == '-' then return redis.call('HDEL', w, 'streak', 'streak_n', 'suspect_ms') end
+  if redis.call('HGET', w, 'streak') ~= this then
+    redis.call('HSET', w, 'streak', this, 'streak_n', 0)
+    redis.call('HDEL', w, 'suspect_ms')
+  end
+  return redis.call('HINCRBY', w, 'streak_n', 1)
+end
+
+-- True where another worker might take the sweep and show who is at fault. Once this one is under
+-- suspicion that is not waited for long: a peer that stays busy with other sweeps is no witness.
+local function has_peer(sid, worker)
+  local since = tonumber(redis.call('HGET', key('w', worker), 'suspect_ms') or NOW)
+  local is_late = NOW - since > 2 * FRESH_MS
+  for _, other in ipairs(takers(sid)) do
+    if other.name ~= worker and (other.idle or other.sweep == sid or not is_late) then return true end
+  end
+  return false
+end
+
+-- Counted in the tail: failures like this one, those of them on other workers, and what passed there.
+local function compare(last, worker, mark)
+  local same, others, passed = 0, 0, 0
+  for _, one in ipairs(last) do
+    local elsewhere = one[1] ~= worker
+    if one[2] == mark then
+      same, others = same + 1, others + (elsewhere and 1 or 0)
+    elseif one[2] == '+' and elsewhere then
+      passed = passed + 1
+    end
+  end
+  return same, others, passed
+end
+
+-- True where a worker alone fails so, while others pass or nobody else was asked yet.
+local function is_alone(others, passed, in_a_row)
+  return others == 0 and ((in_a_row >= 3 and passed >= 2) or in_a_row >= 5)
+end
+
+-- The breaker: a sweep whose first five, or eight of the last ten trials fail alike is held, once
+-- two workers have seen it, or the only one.
+local function breaker(sid, n, attempt, worker, last)
+  local mark = last[#last][2]
+  local same, others = compare(last, worker, mark)
+  if not ((same == #last and same >= 5) or same >= 8) then return end
+  if others > 0 and others < same or not has_peer(sid, worker) then
+    hold(sid, n, attempt, same .. ' of ' .. #last .. ' ' .. mark)
+  end
+end

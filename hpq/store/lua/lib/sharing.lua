@@ -1,0 +1,59 @@
+-- What sweeps share under digests: their code, its manifest, and what attempts ran on. hpq/store/scripts.py puts
+-- this text before the scripts that need it.
+
+local DAY = 86400000
+
+-- True where a sweep that is there has the code, though it may keep none: an older hpq enqueued it.
+local function is_code_of_any(digest)
+  local mark = '"code":"' .. digest .. '"'
+  for _, sid in ipairs(redis.call('ZRANGE', key('sweeps'), 0, -1)) do
+    if string.find(redis.call('HGET', sweep_key(sid), 'launch') or '', mark, 1, true) then return true end
+  end
+end
+
+-- A sweep's code stays as long as one of the sweeps that have it.
+local function hold_code(sid)
+  local digest = redis.call('HGET', sweep_key(sid), 'bundle')
+  if not digest or digest == '' then return end
+  redis.call('SADD', key('b', digest, 'sweeps'), sid)
+  redis.call('PERSIST', key('b', digest))
+end
+
+-- After the sweep was taken out of `sweeps`.
+local function drop_code(sid)
+  local digest = redis.call('HGET', sweep_key(sid), 'bundle')
+  if not digest or digest == '' then return end
+  local sweeps = key('b', digest, 'sweeps')
+  redis.call('SREM', sweeps, sid)
+  if redis.call('SCARD', sweeps) > 0 then return end
+  redis.call('UNLINK', key('b', digest))
+  if not is_code_of_any(digest) then redis.call('HDEL', key('code'), digest) end
+end
+
+-- P:ran has the digest of each record: how many sweeps have attempts that ran on it, or, below 0, since
+-- when none has.
+local function hold_ran_on(sid, digest)
+  if digest == '' or redis.call('SADD', sweep_key(sid, 'ran_on'), digest) == 0 then return end
+  local now = tonumber(redis.call('ZSCORE', key('ran'), digest) or 0)
+  redis.call('ZADD', key('ran'), int(math.max(0, now) + 1), digest)
+end
+
+-- Records go that no sweep refers to; not those of live workers, which claim with theirs, and not of
+-- workers that have just started.
+local function drop_ran_on(sid)
+  for _, digest in ipairs(redis.call('SMEMBERS', sweep_key(sid, 'ran_on'))) do
+    local now = tonumber(redis.call('ZINCRBY', key('ran'), -1, digest))
+    -- It was in use, so no worker begins with it unseen: it may go at once.
+    if now <= 0 then redis.call('ZADD', key('ran'), -1, digest) end
+  end
+  local alive = {}
+  for _, worker in ipairs(redis.call('ZRANGE', key('workers'), 0, -1)) do
+    alive[redis.call('HGET', key('w', worker), 'ran_on') or ''] = true
+  end
+  for _, digest in ipairs(redis.call('ZRANGEBYSCORE', key('ran'), int(DAY - NOW), 0)) do
+    if not alive[digest] then
+      redis.call('ZREM', key('ran'), digest)
+      redis.call('HDEL', key('provenance'), digest)
+    end
+  end
+end

@@ -1,0 +1,119 @@
+"""How full the server is, and whether its disk is. A plain read.
+
+About how much memory sweeps take: MEMORY USAGE of their keys and of a sample of their trials.
+
+Plain reads, a bounded number for each sweep whatever its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from redis import Redis
+
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import TrialId
+from hpq.store.keys import Keys, sweep_parts
+from hpq.store.wire import trial as trial_codec
+
+FULL = 0.8  # of maxmemory; what is above it is for reports and results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What the server uses and may use, in bytes (0: no limit), and what it does at the limit."""
+
+    used: int
+    limit: int
+    policy: str
+    is_kept: bool = True  # False: the disk took no write of late, and every change is refused
+
+    @property
+    def evicts(self) -> bool:
+        """True where the server would throw away trials rather than refuse a write."""
+        return self.policy != "noeviction"
+
+    @property
+    def is_full(self) -> bool:
+        """True where no further trial starts, unless logs and curves can be dropped for it."""
+        return bool(self.limit) and not self.evicts and self.used > self.limit
+
+    def takes(self, more: int) -> bool:
+        """True where so many bytes more leave what is kept free for results."""
+        return not self.limit or self.used + more <= FULL * self.limit
+
+
+def room_of(redis: Redis) -> Room:
+    """The server's memory as it is now, and whether its last write to the disk was good."""
+    pipe = redis.pipeline(transaction=False)
+    pipe.info("memory")
+    pipe.info("persistence")
+    answers: list[Any] = pipe.execute()
+    memory, persistence = answers
+    return Room(
+        used=int(memory["used_memory"]) - int(memory.get("mem_not_counted_for_evict", 0)),
+        limit=int(memory.get("maxmemory", 0)),
+        policy=str(memory.get("maxmemory_policy", "noeviction")),
+        is_kept=persistence.get("aof_last_write_status", "ok") == "ok",
+    )
+
+
+_SAMPLE = 24  # trials of each kind; spread over their set
+_KINDS = ("ended", "running", "waiting")  # of waiting ones those that were claimed before
+
+
+def about_bytes(redis: Redis, keys: Keys, sweeps: Sequence[Sweep]) -> list[int]:
+    """The bytes that each of these sweeps takes, about."""
+    return [_about(redis, keys, sweep) for sweep in sweeps]
+
+
+def _about(redis: Redis, keys: Keys, sweep: Sweep) -> int:
+    sid = sweep.id
+    pipe = redis.pipeline(transaction=False)
+    for kind in _KINDS:
+        top = "0" if kind == "waiting" else "+inf"
+        pipe.zcount(keys.sweep(sid, kind), "-inf", top)
+    for key in (keys.sweep(sid), *(keys.sweep(sid, part) for part in sweep_parts(sweep.bands))):
+        pipe.memory_usage(key)
+    pipe.memory_usage(keys.bundle(sweep.bundle))
+    pipe.scard(keys.bundle(sweep.bundle, "sweeps"))
+    ended, running, again, *own, code, sharing = pipe.execute()
+    total = sum(size or 0 for size in own) + (code or 0) // max(1, sharing)
+    for kind, count in zip(_KINDS, (ended, running, again), strict=True):
+        numbers = _sample(redis, keys.sweep(sid, kind), count)
+        if numbers:
+            total += count * sum(_trials(redis, keys, sid, numbers)) // len(numbers)
+    return int(total)
+
+
+def _sample(redis: Redis, key: str, count: int) -> list[int]:
+    """Numbers from a sorted set, evenly spread over its first `count`."""
+    ranks = sorted({i * count // _SAMPLE for i in range(_SAMPLE)}) if count else []
+    pipe = redis.pipeline(transaction=False)
+    for rank in ranks:
+        pipe.zrange(key, rank, rank)
+    return [int(found[0]) for found in pipe.execute() if found]
+
+
+def _trials(redis: Redis, keys: Keys, sid: str, numbers: Sequence[int]) -> Iterator[int]:
+    trials = [TrialId(sweep=sid, number=n) for n in numbers]
+    pipe = redis.pipeline(transaction=False)
+    for trial in trials:
+        pipe.hkeys(keys.trial(trial))
+    fields: list[list[bytes]] = pipe.execute()
+    start, sizes = len(trial_codec.METRIC_FIELD), []
+    for trial, names in zip(trials, fields, strict=True):
+        points = [
+            keys.points(trial, name[start:].decode("utf-8", "replace"))
+            for name in names
+            if name.startswith(trial_codec.METRIC_FIELD)
+        ]
+        for key in (keys.trial(trial), keys.trial(trial, "log"), *points):
+            pipe.memory_usage(key)
+        sizes.append(2 + len(points))
+    answers: Iterator[Any] = iter(pipe.execute())
+    for count in sizes:
+        yield sum(size or 0 for size in islice(answers, count))

@@ -1,0 +1,73 @@
+"""Load lua/*.lua, one transition a file, each behind its parts of lua/lib; run them by SHA.
+
+Only `store`, `lead`, `growing`, `restoring` and `doomed` use it. A script answers a list that
+begins with a word; what the words mean stands at the head of each file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from redis import Redis
+
+from hpq.errors import NotFound, UserError
+from hpq.store.keys import Keys
+
+PRELUDE = ("prelude", "points", "files", "moves")  # what all scripts share, in this order
+
+# What some of the scripts share, behind that.
+SHARED: Mapping[str, tuple[str, ...]] = {
+    "beat": ("ends", "early"),
+    "claim": ("turns", "sharing"),
+    "commit": ("ends", "early", "guards"),
+    "control": ("ends",),
+    "reap": ("ends",),
+    "release": ("ends",),
+    "remove": ("sharing",),
+    "reveal": ("sharing",),
+    "seal": ("ends", "early", "sharing"),
+}
+
+
+@cache
+def source(name: str) -> str:
+    """The text of one script, with all that it shares before it."""
+    folder = files("hpq.store").joinpath("lua")
+    parts = (*(f"lib/{part}" for part in (*PRELUDE, *SHARED.get(name, ()))), name)
+    return "\n".join(folder.joinpath(f"{part}.lua").read_text("utf-8") for part in parts)
+
+
+class Scripts:
+    """Runs the scripts of one prefix on one client (loads a script again where it is missing)."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis, self._prefix = redis, keys.prefix
+        self._loaded: dict[str, Any] = {}
+
+    def run(self, name: str, *args: str | bytes | int | float) -> tuple[str, list[Any]]:
+        """The word that the script answers, and the rest of its answer (bytes and ints)."""
+        script = self._loaded.get(name)
+        if script is None:
+            script = self._loaded[name] = self._redis.register_script(source(name))
+        answer = script(keys=[self._prefix], args=args)
+        return answer[0].decode(), answer[1:]
+
+
+def judge(sid: str, word: str) -> None:
+    """Nothing where a script did what a person said to a sweep.
+
+    Raises:
+        NotFound: the sweep is gone.
+        UserError: it was stopped or cancelled.
+    """
+    if word == "unknown":
+        raise NotFound(
+            f"sweep {sid!r} is not there; `hpq ls` lists what is", code="sweep-not-found"
+        )
+    if word == "over":
+        raise UserError(
+            f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again", code="sweep-over"
+        )

@@ -1,0 +1,102 @@
+"""The half of `wire` that belongs to an attempt: what claim, beat and commit take and answer."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from hpq.domain.attempt import Batch, Outcome
+from hpq.domain.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, TrialId, TrialState
+from hpq.errors import DecodeError
+from hpq.store.keys import Keys
+from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire import trial as trial_codec
+
+LOG_KEPT_BYTES = 16_384  # of a finished trial's log
+FAILED_LOG_KEPT_BYTES = 262_144
+_WHY_CHARACTERS = 200
+
+
+def decode_claim(keys: Keys, answer: list[Any], nonce: str) -> Claim:
+    """What `claim` answers after its word to who asked with this nonce.
+
+    A checkpoint that cannot be read is one in no store that anybody has: the worker says so and
+    starts from nothing.
+
+    Raises:
+        DecodeError: the parameters are not what this version writes.
+    """
+    sid, number, attempt, params, checkpoint, unbegun, *_ = answer
+    trial = TrialId(sweep=sid.decode(), number=int(number))
+    where = f"{keys.sweep(trial.sweep, 'params')} field {trial.number}"
+    values = trial_codec.decode_params(where, params)
+    row = {b"checkpoint": checkpoint}
+    try:
+        told = trial_codec.decode_trial(keys.trial(trial), trial, row, {}, dropped=False).checkpoint
+    except DecodeError:
+        told = Checkpoint(store="unknown", path="")
+    return Claim(
+        trial=trial,
+        attempt=int(attempt),
+        params=values,
+        checkpoint=told,
+        nonce=nonce,
+        unbegun=int(unbegun),
+    )
+
+
+def blank_claim(answer: list[Any], nonce: str) -> Claim:
+    """The claim that an answer is whose parameters cannot be read."""
+    trial = TrialId(sweep=answer[0].decode(), number=int(answer[1]))
+    return Claim(trial=trial, attempt=int(answer[2]), params={}, nonce=nonce)
+
+
+def unreadable(error: DecodeError) -> Outcome:
+    """How a trial ends whose parameters cannot be read."""
+    failure = Failure(kind=FailureKind.BAD_PARAMS, message=str(error), fingerprint="unreadable")
+    return Outcome(state=TrialState.FAILED, failure=failure)
+
+
+def _files(record: Checkpoint | Artifacts | None) -> str:
+    """A pointer into a store of files as JSON; empty for none."""
+    return sweep_codec.dumps(asdict(record)) if record else ""
+
+
+def batch_args(batch: Batch, nonce: str) -> list[str | bytes | int]:
+    """What `beat` takes of a batch, and of the claim."""
+    points = [
+        part for p in batch.points for part in (str(p.step), p.name, sweep_codec.number(p.value))
+    ]
+    return [
+        batch.seq,
+        batch.step,
+        "" if batch.objective is None else sweep_codec.number(batch.objective),
+        batch.phase,
+        batch.log,
+        _files(batch.checkpoint),
+        batch.checkpoint.step if batch.checkpoint else 0,
+        batch.restarted[:_WHY_CHARACTERS],
+        nonce,
+        *points,
+    ]
+
+
+def outcome_args(outcome: Outcome, sweep_retries: int) -> list[str | int]:
+    """What `commit` takes of an outcome."""
+    failure = outcome.failure
+    kind = failure.kind if failure else None
+    return [
+        outcome.state,
+        "" if outcome.objective is None else sweep_codec.number(outcome.objective),
+        outcome.step,
+        kind or "",
+        failure.message[:500] if failure else "",
+        failure.fingerprint[:200] if failure else "",
+        kind.retries + sweep_retries if kind else 0,
+        int(kind is FailureKind.KILLED),
+        int(kind.moves if kind else False),
+        FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
+        "" if outcome.ran_ms is None else outcome.ran_ms,
+        _files(outcome.artifacts),
+        "" if outcome.best is None else sweep_codec.number(outcome.best),
+    ]

@@ -1,0 +1,98 @@
+"""Reads the fields of one hash of Redis; `wire` makes objects of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from hpq.domain.sweep import Counts
+from hpq.errors import DecodeError
+
+T = TypeVar("T")
+W = TypeVar("W", bound=StrEnum)
+Row = Mapping[bytes, bytes]
+_WORD = re.compile(r"[a-z][a-z_-]{0,39}")
+
+
+class Reader:
+    """Reads the fields of one hash; each miss or misfit names the key and the field."""
+
+    def __init__(self, key: str, row: Row) -> None:
+        self.key, self.row = key, row
+
+    def _take(self, field: str, default: T, parse: Callable[[str], T]) -> T:
+        raw = self.row.get(field.encode())
+        if raw is None or raw == b"":
+            return default
+        try:
+            return parse(raw.decode())
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DecodeError(f"{self.key}: field {field}: {raw[:60]!r}: {error}") from None
+
+    def text(self, field: str) -> str:
+        return self._take(field, "", str)
+
+    def whole(self, field: str) -> int:
+        return self._take(field, 0, int)
+
+    def real(self, field: str) -> float:
+        return self._take(field, 0.0, float)
+
+    def counts(self, queued: int, running: int, dropped: int) -> Counts:
+        """A sweep's counts, from its hash and the sizes of its sorted sets."""
+        counts = Counts(
+            queued=queued,
+            running=running,
+            finished=self.whole("n_finished"),
+            failed=self.whole("n_failed"),
+            pruned=self.whole("n_pruned"),
+            cancelled=self.whole("n_cancelled") + dropped,
+            diverged=self.whole("n_diverged"),
+        )
+        if not self.text("sampler") or self.text("no_more"):
+            return counts
+        cap = self.whole("run_cap")
+        return replace(counts, to_come=max(0, cap - counts.total) if cap else math.inf)
+
+    def json(self, field: str, default: Any) -> Any:
+        return self._take(field, default, json.loads)
+
+    def parse(self, field: str, default: T, parse: Callable[[str], T]) -> T:
+        return self._take(field, default, parse)
+
+    def reals(self, prefix: bytes) -> dict[str, float]:
+        """Every field that begins so, by what follows."""
+        names = [name.decode() for name in self.row if name.startswith(prefix)]
+        return {name[len(prefix) :]: self.real(name) for name in names}
+
+
+def word(words: type[W], text: str) -> W | None:
+    """The word of an enum; None for one that only a newer version knows.
+
+    Raises:
+        ValueError: the text is no word at all.
+    """
+    try:
+        return words(text)
+    except ValueError:
+        if _WORD.fullmatch(text):
+            return None
+        raise
+
+
+def known(kind: type[T], data: str | Mapping[str, Any]) -> T:
+    """A dataclass from its JSON or mapping; fields that a newer version has written are left out.
+
+    Raises:
+        ValueError, TypeError: the data are not one.
+    """
+    read = json.loads(data) if isinstance(data, str) else data
+    if not isinstance(read, Mapping):
+        raise ValueError("not a mapping")
+    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in read.items() if name in names})

@@ -1,0 +1,94 @@
+"""The half of `wire` that belongs to a trial: its hash and its parameters."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from hpq.domain.trial import (
+    Artifacts,
+    Checkpoint,
+    Failure,
+    FailureKind,
+    Json,
+    Params,
+    Trial,
+    TrialId,
+    TrialState,
+)
+from hpq.errors import DecodeError
+from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import Reader, Row, known, word
+
+METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
+
+
+def decode_params(key: str, raw: bytes | None) -> Params:
+    """A parameter set from its JSON (DecodeError where it is missing or not one)."""
+    if raw is None:
+        raise DecodeError(f"{key}: the parameters are missing")
+    try:
+        data: dict[str, Json] = json.loads(raw)
+    except ValueError as error:
+        raise DecodeError(f"{key}: {raw[:60]!r}: {error}") from None
+    if not isinstance(data, dict):
+        raise DecodeError(f"{key}: {raw[:60]!r}: not a mapping")
+    return data
+
+
+def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped: bool) -> Trial:
+    """A trial from its hash (empty before its first claim) and its parameters.
+
+    Raises:
+        DecodeError: a field is not what this version writes (names it).
+    """
+    r = Reader(key, row)
+    phase = r.text("phase")
+    queued: TrialState | None = TrialState.QUEUED
+    state = r.parse("state", queued, lambda text: word(TrialState, text))
+    failure = _failure(r)
+    if state is None:  # a newer version's: neither running nor ended as far as we know
+        state, phase = TrialState.QUEUED, f"{r.text('state')} (a newer hpq's word)"
+    return Trial(
+        id=trial,
+        state=TrialState.CANCELLED if dropped else state,
+        params=params,
+        attempt=r.whole("attempt"),
+        worker=r.text("worker"),
+        host=r.text("host"),
+        claimed_ms=r.whole("claimed_ms"),
+        beat_ms=r.whole("beat_ms"),
+        ended_ms=r.whole("ended_ms"),
+        ran_ms=r.whole("ran_ms"),
+        before_ms=r.whole("before_ms"),
+        step=r.whole("step"),
+        objective=_finite(r, "objective"),
+        metrics=r.reals(METRIC_FIELD),
+        failure=failure,
+        phase=phase,
+        provenance=r.text("provenance"),
+        checkpoint_ms=r.whole("checkpoint_ms"),
+        checkpoint=r.parse("checkpoint", None, lambda text: known(Checkpoint, text)),
+        artifacts=r.parse("artifacts", None, lambda text: known(Artifacts, text)),
+        restarted=r.text("restarted"),
+        gone=r.text("gone"),
+        thinned=bool(r.text("thinned")),
+        reused=r.text("reused"),
+        seed=r.parse("seed", None, int),
+        pruning=r.parse("pruning", None, sweep_codec.pruning),
+    )
+
+
+def _failure(r: Reader) -> Failure | None:
+    told = r.text("kind")
+    if not told:
+        return None
+    kind = r.parse("kind", None, lambda text: word(FailureKind, text))
+    message = r.text("error") if kind else f"{told}: {r.text('error')}"
+    kind = kind or FailureKind.USER_ERROR
+    return Failure(kind=kind, message=message, fingerprint=r.text("fingerprint"))
+
+
+def _finite(r: Reader, field: str) -> float | None:
+    value = r.parse(field, None, float)
+    return value if value is not None and math.isfinite(value) else None

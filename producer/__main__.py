@@ -1,5 +1,0 @@
-"""`python -m producer` is `hpq`."""
-
-from producer.cli import main
-
-main()

@@ -1,0 +1,5 @@
+"""The producer side: the command line, from a sweep file to sets on the queue, and the tables."""
+
+from hpq.process import end_on_sigterm
+
+end_on_sigterm()  # before anything that takes time to import

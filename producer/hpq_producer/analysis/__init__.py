@@ -1,0 +1,1 @@
+"""Compute what summaries show: scores, effects, ETA, records."""

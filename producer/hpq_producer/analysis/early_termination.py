@@ -1,0 +1,100 @@
+"""Early termination in words: the rule, why a trial was told to stop, what was saved. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hpq.domain.snapshot import Event
+from hpq.domain.sweep import EarlyTerminate, Goal, Rule, Sweep
+from hpq.domain.trial import Pruning, Trial, TrialState
+from hpq.store.wire.sweep import pruning
+from hpq_producer.analysis.eta import coarse
+from hpq_producer.analysis.summary import Tally
+from hpq_producer.terminal.style import Line, Span
+from hpq_producer.terminal.text import clean, number, trials_of
+
+_FIRST = 4  # bands that are named
+_FEW = 3  # finished trials whose median says little
+
+
+def rule_words(early: EarlyTerminate) -> str:
+    """`hyperband, eta 3, strict, at values 3, 9, 27, …`."""
+    words = [early.rule.value]
+    if early.rule is Rule.MEDIAN:
+        words.append(f"of {early.min_trials} others or more")
+    else:
+        words.append(f"eta {early.eta:g}")
+    if early.rule is Rule.HYPERBAND:
+        words.append("strict" if early.strict else "not strict")
+    bands = ", ".join(map(str, early.bands[:_FIRST]))
+    more = ", …" if len(early.bands) > _FIRST else ""
+    return f"{', '.join(words)}, at values {bands}{more}"
+
+
+def why(told: Pruning, sweep: Sweep) -> str:
+    """`hyperband at its 9th value: loss 0.71 is number 8 of 12, and worse than 0.5`."""
+    name = clean(sweep.metric.name) if sweep.metric else "the metric"
+    value, threshold = _apart(told.value, told.threshold)
+    return (
+        f"{clean(told.rule)} at its {_nth(told.band)} value: {name} {value}"
+        f" is number {told.rank} of {told.n}, and worse than {threshold}"
+    )
+
+
+def _nth(number: int) -> str:
+    """1st, 2nd, 3rd, 4th, 11th, 21st."""
+    is_teen = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if is_teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def _apart(a: float, b: float) -> tuple[str, str]:
+    """Two numbers in as few digits as tell them apart."""
+    pairs = ((f"{a:.{digits}g}", f"{b:.{digits}g}") for digits in (4, 6, 9, 17))
+    return next((pair for pair in pairs if pair[0] != pair[1]), (repr(a), repr(b)))
+
+
+def why_ended(trial: Trial, sweep: Sweep) -> str:
+    """Why a trial ended early, or was told to; empty where it was not."""
+    if trial.pruning:
+        told = why(trial.pruning, sweep)
+        is_so = trial.state in (TrialState.PRUNED, TrialState.RUNNING)
+        return told if is_so else f"{told}; it ended before it heard"
+    if sweep.reached and trial.state is TrialState.CANCELLED:
+        return f"the sweep's target had been reached by #{sweep.reached.trial}"
+    return ""
+
+
+def told_words(event: Event, sweep: Sweep) -> str:
+    """What the event `prune` says."""
+    try:
+        return f"told to stop: {why(pruning(event.fields['why']), sweep)}"
+    except (KeyError, TypeError, ValueError):  # a newer version's
+        return "told to stop"
+
+
+def target_words(sweep: Sweep) -> str:
+    """`target reached: #7 has acc 0.91, wanted 0.9`; empty where it was not."""
+    if sweep.reached is None or sweep.metric is None:
+        return ""
+    it, sign = sweep.reached, ">=" if sweep.metric.goal is Goal.MAXIMIZE else "<="
+    name = clean(sweep.metric.name)
+    return f"target reached: #{it.trial} has {name} {number(it.value)} {sign} {number(it.target)}"
+
+
+def saved_lines(tally: Tally) -> Iterator[Line]:
+    """How many trials were stopped early, and about what that saved."""
+    saved = tally.saved
+    if saved is None:
+        return
+    yield []
+    text = f"{trials_of(saved.stopped)} stopped early"
+    if saved.usual_ms is None:
+        text += "; what that saved is not known before a trial has finished"
+    else:
+        share = saved.ms / max(1.0, saved.ms + saved.ran_ms)
+        text += (
+            f": about {coarse(saved.ms)} of workers' time saved ({share:.0%}), if each"
+            f" had taken {coarse(saved.usual_ms)}, the median of {saved.finished} finished"
+        )
+        text += "; few, so this is a guess" if saved.finished < _FEW else ""
+    yield [Span(text)]

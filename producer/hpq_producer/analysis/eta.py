@@ -1,0 +1,103 @@
+"""When a sweep, or one trial of it, will be over. Pure; times in milliseconds.
+
+Trials are dealt to the slots as workers take them: each slot's next one starts when it is free.
+That gives the middle; the spread of the ended trials and how few they are give the range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hpq.domain.snapshot import Pace
+
+_Z = 1.28  # of ten sweeps, eight end within the range
+_FLOOR = 0.1  # of the mean: workers start and stop, machines are shared
+_GUESSED_SPREAD = 0.4  # of the mean, while fewer than three trials have ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What is left: the middle and the range that most outcomes fall into."""
+
+    left_ms: float
+    low_ms: float
+    high_ms: float
+
+    def __str__(self) -> str:
+        if self.high_ms < 1000:
+            return "about 1s"
+        low, middle, high = map(coarse, (self.low_ms, self.left_ms, self.high_ms))
+        if low == high:
+            return f"about {middle}"
+        if low[-1] == high[-1]:
+            low = low[:-1]
+        return f"about {middle} ({low}–{high})"
+
+
+def sweep_eta(pace: Pace, queued: int, ages_ms: Sequence[float], slots: int) -> Estimate | None:
+    """What is left of a sweep with `queued` trials waiting and others running for `ages_ms`.
+
+    None where no trial has ended yet or nobody works on it.
+    """
+    if pace.ended < 1 or (not ages_ms and not queued):
+        return None
+    slots = max(slots, len(ages_ms))
+    if slots < 1:
+        return None
+    mean, spread = _uncensored(pace, ages_ms)
+    busy = [_rest(mean, spread, age) for age in ages_ms]
+    free = sorted(busy + [0.0] * (slots - len(busy)))
+    shares = [queued // slots + (i < queued % slots) for i in range(slots)]
+    middle = max(start + share * mean for start, share in zip(free, shares, strict=True))
+    rounds = shares[0] + (1 if ages_ms else 0)
+    used = min(slots, queued + len(ages_ms))
+    slowest = spread * math.sqrt(2 * math.log(used)) if used > 1 else 0.0  # of the last round
+    middle += slowest * (0.9 if rounds == 1 else 0.6)
+    noise = spread * math.sqrt(rounds / used**0.3)
+    doubt = rounds * spread / math.sqrt(pace.ended)
+    reach = _Z * math.hypot(noise, doubt, _FLOOR * mean)
+    return Estimate(left_ms=middle, low_ms=max(0.0, middle - reach), high_ms=middle + reach)
+
+
+def _uncensored(pace: Pace, ages_ms: Sequence[float]) -> tuple[float, float]:
+    """Mean and spread of a trial, minding that the long ones are still running."""
+    mean = pace.mean_ms
+    spread = pace.sd_ms if pace.ended >= 3 else max(pace.sd_ms, _GUESSED_SPREAD * mean)
+    unseen = sum(ages_ms) / pace.ended
+    share = min(1.0, pace.sd_ms / mean) if mean > 0 else 0.0  # 1: durations are exponential
+    late = share * share * unseen
+    return mean + late, spread + late
+
+
+def _rest(mean: float, spread: float, age: float) -> float:
+    """What is left of a trial of this age: what the mean says, and a little when it is late."""
+    return max(mean - age, min(spread, mean) / 2)
+
+
+def trial_left_ms(
+    age_ms: float, step: int, last_step: int | None, mean_ms: float | None
+) -> float | None:
+    """What is left of a running trial; None where nothing tells.
+
+    Where all ended trials ended at the same step, its own pace counts the more the further it is;
+    until then, and otherwise, what trials take on average.
+    """
+    usual = mean_ms - age_ms if mean_ms is not None else None
+    if last_step and 0 < step <= last_step:
+        own = age_ms / step * (last_step - step)
+        share = 1.0 if usual is None or usual < 0 else step / last_step
+        return share * own + (1 - share) * (usual or 0.0)
+    return None if usual is None or usual < 0 else usual
+
+
+def coarse(ms: float) -> str:
+    """A length of time in one unit: an estimate has no second digit worth reading."""
+    s = ms / 1000
+    for unit, size, below in (("s", 1, 90), ("m", 60, 90), ("h", 3600, 48), ("d", 86400, math.inf)):
+        if s / size < below:
+            whole = s / size
+            digits = 1 if unit in "hd" and whole < 10 else 0
+            return f"{whole:.{digits}f}".removesuffix(".0") + unit
+    raise AssertionError("unreachable")

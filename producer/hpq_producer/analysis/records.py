@@ -1,0 +1,139 @@
+"""Sweeps, trials and workers as data for `--json`: stable names, seconds, ISO 8601. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from hpq.codes import Notice
+from hpq.domain.snapshot import Snapshot, Worker
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Trial, TrialState
+from hpq.search.samplers import replicate_of, seed_of, seed_of_result
+from hpq_producer.analysis.eta import Estimate
+from hpq_producer.analysis.scores import group_record
+
+
+def finite(value: float | None) -> float | None:
+    """The value, or None for what JSON cannot say (NaN, infinities)."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def iso(ms: int) -> str | None:
+    """A time in milliseconds as text with its zone; None for 0."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat("T", "milliseconds") if ms else None
+
+
+def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
+    """What `ls` and `show` say of a sweep."""
+    counts = sweep.counts
+    return {
+        "id": sweep.id,
+        "sweep": sweep.id,
+        "name": sweep.name,
+        "state": sweep.state.value,
+        "held": sweep.held or None,
+        "canary": sweep.canary or None,
+        "total": counts.total,
+        "planned": None if counts.is_open_ended else int(counts.planned),
+        "open_ended": counts.is_open_ended,
+        **{state.value: counts.of(state) for state in TrialState},
+        "diverged": counts.diverged,
+        "metric": sweep.metric.name if sweep.metric else None,
+        "goal": sweep.metric.goal.value if sweep.metric else None,
+        "best": finite(best),
+        "target": sweep.metric.target if sweep.metric else None,
+        "reached": asdict(sweep.reached) if sweep.reached else None,
+        "created": iso(sweep.created_ms),
+        "owner": sweep.owner,
+        "class": sweep.worker_class,
+        "priority": sweep.priority,
+        "replicates": sweep.replicates,
+        "tags": list(sweep.tags),
+    }
+
+
+def result_of(trial: Trial, sweep: Sweep) -> str:
+    """The trial that trained what was taken from an older sweep, and its seed, if that is another.
+
+    "" for a trial that ran here.
+    """
+    own = seed_of(sweep, trial.id.number, trial.params)
+    is_another = trial.reused and trial.seed is not None and trial.seed != own
+    return f"{trial.reused}, seed {trial.seed}" if is_another else trial.reused
+
+
+def trial_record(trial: Trial, sweep: Sweep) -> dict[str, Any]:
+    """What `results` and `show` say of a trial."""
+    failure, number = trial.failure, trial.id.number
+    return {
+        "sweep": trial.id.sweep,
+        "trial": number,
+        "state": trial.state.value,
+        "params": dict(trial.params),
+        "seed": seed_of_result(sweep, trial),
+        "replicate": replicate_of(sweep, number),
+        "objective": finite(trial.objective),
+        **({"replicates": group_record(trial.group)} if trial.group else {}),
+        "metrics": {name: finite(value) for name, value in trial.metrics.items()},
+        "step": trial.step,
+        "phase": trial.phase or None,
+        "attempt": trial.attempt,
+        "worker": trial.worker or None,
+        "host": trial.host or None,
+        "started": iso(trial.claimed_ms),
+        "ended": iso(trial.ended_ms),
+        "duration_s": trial.duration_ms / 1000,  # of the latest attempt
+        "total_s": trial.total_ms / 1000,  # of all
+        "restarted": trial.restarted or None,
+        "reused": trial.reused or None,
+        "pruning": asdict(trial.pruning) if trial.pruning else None,
+        "checkpoint": {
+            "store": trial.checkpoint.store,
+            "path": trial.checkpoint.path,
+            "step": trial.checkpoint.step,
+        }
+        if trial.checkpoint
+        else None,
+        "artifacts": dict(trial.artifacts.files) if trial.artifacts else {},
+        "failure": {"kind": failure.kind.value, "message": failure.message} if failure else None,
+    }
+
+
+def snapshot_record(
+    shot: Snapshot, needs: Sequence[Notice], left: Estimate | None
+) -> dict[str, Any]:
+    """What a frame of `watch` shows; `left_s` is what is left of the sweep, with its range."""
+    best = shot.best[0].objective if shot.best else None
+    return {
+        "at": iso(shot.at_ms),
+        "sweep": sweep_record(shot.sweep, best),
+        "needs_you": [notice.record() for notice in needs],
+        "left_s": [left.low_ms / 1000, left.left_ms / 1000, left.high_ms / 1000] if left else None,
+        "running": [trial_record(t, shot.sweep) for t in shot.running],
+        "best": [trial_record(t, shot.sweep) for t in shot.best],
+        "recent": [trial_record(t, shot.sweep) for t in shot.recent],
+        "workers": [worker_record(w) for w in shot.workers],
+    }
+
+
+def worker_record(worker: Worker) -> dict[str, Any]:
+    """What `workers` says of a worker."""
+    return {
+        "name": worker.name,
+        "host": worker.host,
+        "pid": worker.pid,
+        "class": worker.worker_class,
+        "state": worker.state,
+        "trial": worker.trial or None,
+        "device": worker.device,
+        "version": worker.version,
+        "seen": iso(worker.seen_ms),
+        "started": iso(worker.started_ms),
+        "store": {"yes": True, "no": False}.get(worker.store),
+        "takes": list(worker.takes),
+        "refuses": {sid: why.record() for sid, why in worker.refuses.items()},
+    }

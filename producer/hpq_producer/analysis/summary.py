@@ -1,0 +1,193 @@
+"""What a sweep taught: which parameter values did well, and what failed. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Json, Trial, TrialState
+from hpq_producer.analysis.scores import flat
+from hpq_producer.terminal.text import clean, number, value
+
+LEAST_FOR_EFFECTS = 4  # finished trials
+_MOST_VALUES = 8  # of one parameter; more of them are put into quarters
+_QUARTERS = 4
+_RANKED = (TrialState.FINISHED, TrialState.PRUNED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """One value of a parameter, or a range of values: how many trials had it, and their mean."""
+
+    label: str
+    count: int
+    mean: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What a parameter's values did to the objective on average."""
+
+    param: str
+    levels: tuple[Level, ...]
+
+    @property
+    def size(self) -> float:
+        """Between the best and the worst mean."""
+        means = [level.mean for level in self.levels]
+        return max(means) - min(means)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Trials that failed alike."""
+
+    kind: str
+    count: int
+    example: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """Trials that were stopped early, and the time that they would have taken beyond what they did.
+
+    `usual_ms` is the median of the finished trials (None: none has finished), `ran_ms` what all
+    finished and stopped ones took.
+    """
+
+    stopped: int
+    finished: int
+    ran_ms: float
+    usual_ms: float | None
+    ms: float
+
+
+@dataclass(slots=True)
+class Tally:
+    """Takes trials one by one and keeps of them only what a summary needs."""
+
+    sweep: Sweep
+    objectives: list[float] = field(default_factory=list)
+    pruned: int = 0  # of those with an objective
+    reused: int = 0  # trials with the result of an older sweep's
+    total_ms: int = 0  # of all attempts
+    before_ms: int = 0  # of those that another attempt followed
+    _values: dict[str, list[tuple[Json, float]]] = field(default_factory=dict)
+    _failed: dict[str, Failed] = field(default_factory=dict)
+    _took: dict[TrialState, list[int]] = field(default_factory=dict)
+
+    def add(self, trials: Iterable[Trial]) -> Tally:
+        """Count these trials in."""
+        for trial in trials:
+            self.reused += bool(trial.reused)
+            if trial.state in _RANKED and not trial.reused:
+                self._took.setdefault(trial.state, []).append(trial.duration_ms)
+            self.total_ms += trial.total_ms
+            self.before_ms += trial.before_ms
+            if trial.objective is not None and trial.state in _RANKED:
+                self.objectives.append(trial.objective)
+                self.pruned += trial.state is TrialState.PRUNED
+                leaves = {**flat(trial.params), **trial.params}
+                for name in self.sweep.varying:
+                    if name in leaves:  # a condition may have left it out
+                        pair = leaves[name], trial.objective
+                        self._values.setdefault(name, []).append(pair)
+            if trial.failure is not None and trial.state is TrialState.FAILED:
+                kind, message = trial.failure.kind.value, clean(trial.failure.message)
+                old = self._failed.get(kind)
+                new = Failed(kind=kind, count=1, example=str(trial.id), message=message)
+                if old:
+                    new = Failed(
+                        kind=kind, count=old.count + 1, example=old.example, message=old.message
+                    )
+                self._failed[kind] = new
+        return self
+
+    @property
+    def saved(self) -> Saved | None:
+        """What early termination saved; None where it stopped nothing."""
+        stopped = self._took.get(TrialState.PRUNED, [])
+        finished = self._took.get(TrialState.FINISHED, [])
+        if not stopped:
+            return None
+        usual = median(finished) if finished else None
+        return Saved(
+            stopped=len(stopped),
+            finished=len(finished),
+            ran_ms=sum(stopped) + sum(finished),
+            usual_ms=usual,
+            ms=sum(max(0.0, usual - took) for took in stopped) if usual else 0.0,
+        )
+
+    @property
+    def failures(self) -> list[Failed]:
+        """The kinds of failure, the most frequent first."""
+        return sorted(self._failed.values(), key=lambda f: -f.count)
+
+    @property
+    def effects(self) -> list[Effect]:
+        """The effect of each varying parameter, the largest first; none of too few trials."""
+        if len(self.objectives) < LEAST_FOR_EFFECTS:
+            return []
+        found = [effect(name, *zip(*pairs, strict=True)) for name, pairs in self._values.items()]
+        return sorted((e for e in found if e), key=lambda e: -e.size)
+
+
+def effect(param: str, values: Sequence[Json], objectives: Sequence[float]) -> Effect | None:
+    """The mean objective for each value of a parameter; quarters of many numbers.
+
+    None where it did not vary among these trials, or has many values that are no numbers.
+    """
+    groups: dict[str, list[float]] = {}
+    for v, objective in zip(values, objectives, strict=True):
+        groups.setdefault(json.dumps(v, sort_keys=True), []).append(objective)
+    # A mean of one trial says nothing of its value: numbers that hardly repeat go into quarters.
+    if len(groups) > min(_MOST_VALUES, max(_QUARTERS, len(objectives) // 2)):
+        return _quarters(param, values, objectives)
+    if len(groups) < 2:
+        return None
+    pairs = sorted(((json.loads(k), v) for k, v in groups.items()), key=lambda p: _order(p[0]))
+    levels = [_level(value(v), some) for v, some in pairs]
+    return Effect(param=clean(param), levels=tuple(levels))
+
+
+def _quarters(param: str, values: Sequence[Json], objectives: Sequence[float]) -> Effect | None:
+    numbers = [
+        (float(v), o)
+        for v, o in zip(values, objectives, strict=True)
+        if isinstance(v, int | float) and not isinstance(v, bool)
+    ]
+    if len(numbers) < len(values):
+        return None
+    numbers.sort()
+    levels, begin, least = [], 0, max(2, len(numbers) // (2 * _QUARTERS))
+    for end in range(1, len(numbers) + 1):
+        is_last = end == len(numbers)
+        if not is_last and (
+            number(numbers[end][0]) == number(numbers[end - 1][0])  # one bar for what reads alike
+            or end - begin < least
+            or end * _QUARTERS // len(numbers) == begin * _QUARTERS // len(numbers)
+        ):
+            continue
+        low, high = number(numbers[begin][0]), number(numbers[end - 1][0])
+        label = low if low == high else f"{low} to {high}"
+        levels.append(_level(label, [o for _, o in numbers[begin:end]]))
+        begin = end
+    return Effect(param=clean(param), levels=tuple(levels)) if len(levels) > 1 else None
+
+
+def _level(label: str, objectives: Sequence[float]) -> Level:
+    return Level(
+        label=label, count=len(objectives), mean=sum(o / len(objectives) for o in objectives)
+    )
+
+
+def _order(v: Any) -> tuple[int, float, str]:
+    if isinstance(v, int | float):
+        return (0, float(v), "")
+    return (1, 0.0, str(v))

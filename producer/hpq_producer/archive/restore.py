@@ -1,0 +1,116 @@
+"""A sweep out of a file into the store: the file is read to its end before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+from hpq.errors import DecodeError, OutOfReach, UserError
+from hpq.store.restore import Restoring
+from hpq.store.tickets import Tickets
+from hpq.store.wire import sweep as sweep_codec
+from hpq_producer.archive.format import Header, Row, Weight, read
+from hpq_producer.archive.stored_files import Lookup
+from hpq_producer.capacity import check_room
+from hpq_producer.session import Session, store_of
+
+
+def restore(session: Session, path: Path, files: Lookup | None = None) -> Header:
+    """Bring a sweep back as it was; nobody sees it before it is whole.
+
+    Pointers whose files the store at hand has not any more are left out.
+
+    Raises:
+        UserError: the file is foreign, torn or newer, or the sweep is there.
+        OutOfReach: the server has no room for it, or the store does not answer.
+    """
+    header, fields, weight = _check(path)
+    if session.redis.exists(session.keys.sweep(header.sweep)):
+        raise UserError(
+            f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it",
+            code="sweep-exists",
+        )
+    for _ in check_room(session, header.trials, weight=weight):
+        pass
+    look = files or Lookup(None)
+    restoring = Restoring(session.redis, session.keys, header.sweep, header.trials)
+    try:
+        for row in _rows(path):
+            if row.is_shared:
+                _share(session, row)
+            elif row.trial or row.part:
+                restoring.write(row.trial, row.part, row.kind, list(_flat(_checked(row, look))))
+        restoring.reveal(fields, Tickets(session.redis, session.keys).top_up)
+        for row in _rows(path):  # the last sweep that had the same may have been removed meanwhile
+            if row.is_shared:
+                _share(session, row)
+    except BaseException as error:
+        restoring.discard()
+        if isinstance(error, OSError):
+            raise OutOfReach(
+                f"{header.sweep}: the store of its files: {error}", code="store-unusable"
+            ) from None
+        raise
+    return header
+
+
+def _checked(row: Row, files: Lookup) -> Row:
+    if not row.trial or row.part:
+        return row
+    fields = {item[0]: item[1] for item in row.items}
+    return replace(row, items=tuple(files.checked(fields).items()))
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    return (row for row in read(path) if isinstance(row, Row))
+
+
+def _check(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
+    """The header, the sweep's own hash and about how many bytes the server needs for all of it."""
+    lines = read(path)
+    header = next(lines)
+    assert isinstance(header, Header)
+    fields: dict[bytes, bytes] = {}
+    numbers, weight = 0, Weight()
+    for row in lines:
+        assert isinstance(row, Row)
+        weight.add(row)
+        if (row.trial, row.part) == (0, ""):
+            fields.update({item[0]: item[1] for item in row.items})
+        elif (row.trial, row.part) == (0, "params"):
+            numbers += len(row.items)
+    try:
+        sweep = sweep_codec.decode_sweep("its sweep", header.sweep, fields, 0, 0, 0)
+    except DecodeError as error:
+        raise UserError(
+            f"{path}: not an archive of hpq's: {error}", code="archive-invalid"
+        ) from None
+    if not sweep.created_ms or not sweep.worker_class or numbers != header.trials:
+        raise UserError(
+            f"{path}: not an archive of hpq's: rows of its sweep are missing",
+            code="archive-invalid",
+        )
+    return header, fields, weight.bytes
+
+
+def _flat(row: Row) -> Iterator[bytes]:
+    if row.kind != "stream":
+        return chain.from_iterable(row.items)
+    return chain.from_iterable(
+        (item[0], str(len(item) - 1).encode(), *item[1:]) for item in row.items
+    )
+
+
+def _share(session: Session, row: Row) -> None:
+    """What other sweeps may refer to as well; by its digest it is the same."""
+    if row.part == "bundle":
+        for digest, data in row.items:
+            store_of(session).keep_bundle(digest.decode(), data)
+        return
+    for digest, text in row.items:
+        if row.part == "code":
+            session.redis.hsetnx(session.keys.code, digest.decode(), text.decode())
+        else:
+            store_of(session).keep_provenance(digest.decode(), text.decode())

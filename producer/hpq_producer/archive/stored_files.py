@@ -1,0 +1,113 @@
+"""Which files of a sweep lie in stores, and whether the store at hand still has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpq.domain.trial import TrialId
+from hpq.filestore.local import Files, location, open_files
+from hpq_producer.session import Session
+from hpq_producer.terminal.text import clean, size, trials_of
+
+_SOME = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFiles:
+    """How many trials of a sweep have files, how many bytes their artifacts take, and where."""
+
+    trials: int = 0
+    size: int = 0
+    stores: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        of = f"the files of {trials_of(self.trials)}"
+        in_all = f" ({size(self.size)} of artifacts)" if self.size else ""
+        return f"{of}{in_all} in {self.place}"
+
+    @property
+    def place(self) -> str:
+        return f"store{'s' * (len(self.stores) > 1)} {' and '.join(map(clean, self.stores))}"
+
+
+def files_of(session: Session, sid: str) -> KeptFiles:
+    """What the trials of a sweep that ended, or wait to go on, have in stores."""
+    stores: Any = session.redis.smembers(session.keys.sweep(sid, "stores"))
+    if not stores:
+        return KeptFiles()
+    ended: Any = session.redis.smembers(session.keys.sweep(sid, "files"))
+    # Those that wait have been claimed before only if they stand before the first in the queue.
+    back: Any = session.redis.zrangebyscore(session.keys.sweep(sid, "waiting"), "-inf", 0)
+    running: Any = session.redis.zrange(session.keys.sweep(sid, "running"), 0, -1)
+    numbers = sorted({int(n) for n in (*ended, *back, *running)})
+    trials = taken = 0
+    for start in range(0, len(numbers), _SOME):
+        pipe = session.redis.pipeline(transaction=False)
+        for n in numbers[start : start + _SOME]:
+            key = session.keys.trial(TrialId(sweep=sid, number=n))
+            pipe.hmget(key, "artifacts", "checkpoint")
+        for artifacts, checkpoint in pipe.execute():
+            trials += bool(artifacts or checkpoint)
+            taken += sum(_pointer(artifacts).get("files", {}).values()) if artifacts else 0
+    return KeptFiles(trials=trials, size=taken, stores=tuple(sorted(s.decode() for s in stores)))
+
+
+def store_here(session: Session) -> Files | None:
+    """The store that this shell can reach; None where none was ever used here.
+
+    Raises:
+        OSError: it is away.
+        SettingsError: HPQ_STORE cannot be used.
+    """
+    place = location(session.settings)
+    if not session.settings.store and not Path(place).exists():
+        return None  # not made now
+    return open_files(place)
+
+
+@dataclass(slots=True)
+class Lookup:
+    """Compares the pointers of trials that are restored with the store at hand, if there is one."""
+
+    files: Files | None
+    gone: int = 0  # trials whose files are not there any more
+    unseen: set[str] = field(default_factory=set)  # stores that are not at hand
+
+    def checked(self, row: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """The fields of a trial without the pointers whose files are gone.
+
+        Raises:
+            OSError: the store does not answer.
+        """
+        kept = dict(row)
+        lost = [name for name in ("artifacts", "checkpoint") if self._is_gone(row, name)]
+        for name in lost:
+            del kept[name.encode()]
+        if "checkpoint" in lost:
+            kept.pop(b"checkpoint_step", None)
+        if lost:
+            kept[b"gone"] = b"rm"
+            self.gone += 1
+        return kept
+
+    def _is_gone(self, row: Mapping[bytes, bytes], name: str) -> bool:
+        pointer = _pointer(row.get(name.encode(), b""))
+        store, path = pointer.get("store"), pointer.get("path")
+        if not isinstance(store, str) or not isinstance(path, str):
+            return False
+        if self.files is None or self.files.id != store:
+            self.unseen.add(store)
+            return False
+        return not self.files.names(path)
+
+
+def _pointer(text: bytes) -> Mapping[str, Any]:
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}

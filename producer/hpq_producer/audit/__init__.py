@@ -1,0 +1,1 @@
+"""Replay a sweep's events and report what does not add up."""

@@ -1,0 +1,91 @@
+"""What a trial has come to, for the audit: the result that its end told, and what the store holds.
+
+Pure. Of each ended trial one number is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hpq.domain.snapshot import Event
+from hpq.domain.trial import TrialState
+
+_ENDS = frozenset(state.value for state in TrialState if state.is_terminal)
+_COUNTED = frozenset({"finished", "pruned", "reused"})
+_RANKED = frozenset({TrialState.FINISHED, TrialState.PRUNED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What the store holds of a trial's result, its files and its parameters."""
+
+    objective: str = ""
+    score: float | None = None  # in the ranking
+    mean: float | None = None  # of its set's replicates, where it is the first of them
+    has_pointers: bool = False  # to a checkpoint or artifacts
+    is_filed: bool = False  # among those that have files
+    is_known: bool = True  # its parameters are those of an identity of the sweep
+
+
+class Results:
+    """Folds events; `differs` then compares. `replicates` and `is_ranked` are the sweep's."""
+
+    def __init__(self, replicates: int = 1, is_ranked: bool = True) -> None:
+        self._each, self._is_ranked = max(1, replicates), is_ranked
+        self._told: dict[int, float | None] = {}  # results of the ended; None: it had none
+        self._counted: set[int] = set()  # in the means of their sets, where sets have replicates
+
+    def see(self, event: Event) -> None:
+        """Take the next event of a trial."""
+        text = event.fields.get("objective")
+        is_end = event.what in _ENDS or event.what == "reused"
+        if is_end and text is not None:
+            self._told[event.trial] = _number(text)
+        else:
+            self._told.pop(event.trial, None)
+        self._counted.discard(event.trial)
+        if self._each > 1 and text and event.what in _COUNTED:
+            self._counted.add(event.trial)
+
+    def differs(self, number: int, state: TrialState, held: Held) -> str | None:
+        """What is different between the store and the end of a trial; None where nothing is."""
+        if not held.is_known:
+            return "its parameters are others than it was made with"
+        if number in self._told and not _is_same(self._told[number], _number(held.objective)):
+            return f"its result is {held.objective or 'gone'}, its end says {self._told[number]}"
+        if state not in _RANKED and held.score is not None:
+            return f"it is {state}, and in the ranking with {held.score}"
+        if state in _RANKED and number in self._told:
+            value = self._told[number] if self._is_ranked else held.score
+            if not _is_same(value, held.score):
+                there = "not ranked" if held.score is None else f"ranked by {held.score}"
+                return f"it is {there}, and its end says {value}"
+        if state.is_terminal and held.is_filed != held.has_pointers:
+            return "its files are lost" if held.is_filed else "its files are not listed"
+        return self._mean_differs(number, held)
+
+    def _mean_differs(self, number: int, held: Held) -> str | None:
+        if self._each < 2 or (number - 1) % self._each or not self._is_ranked:
+            return None
+        numbers = [n for n in range(number, number + self._each) if n in self._counted]
+        values = [value for n in numbers if (value := self._told[n]) is not None]
+        mean = sum(values) / len(values) if values else None
+        if mean is None or held.mean is None:
+            is_same = mean is held.mean
+        else:
+            is_same = math.isclose(mean, held.mean, rel_tol=1e-9, abs_tol=1e-300)
+        return None if is_same else f"the mean of its set is {held.mean}, its events say {mean}"
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def _is_same(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one == other or (math.isnan(one) and math.isnan(other))

@@ -1,0 +1,244 @@
+"""The Kubernetes API as hpq uses it: objects as JSON, and what goes wrong as one line.
+
+The only module that imports the kubernetes library, and only once a cluster is asked for: it reads
+the kubeconfig, logs in as that says, and opens streams.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach, UserError
+from hpq_producer.connection_record import NAMESPACE, told
+
+Object = Mapping[str, Any]
+MERGE, PLAIN = "application/merge-patch+json", "application/json"
+_CONNECT_S, _READ_S = 3.0, 10.0
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError)  # other YAML than a kubeconfig's
+
+
+def has_kubeconfig(environ: Mapping[str, str]) -> bool:
+    """True where there is a file that may name a cluster; reads none of it."""
+    named = environ.get("KUBECONFIG", "")
+    places = named.split(os.pathsep) if named else [str(Path.home() / ".kube" / "config")]
+    return any(place and Path(place).expanduser().is_file() for place in places)
+
+
+class Api:
+    """One cluster, with the credentials of one context of the kubeconfig.
+
+    Every call raises OutOfReach where the cluster does not answer, Forbidden where it does not let
+    these credentials, NotFound where an object is not there, UserError where it cannot be so.
+    """
+
+    def __init__(
+        self, context: str | None, namespace: str, *, beside_connection: bool = False
+    ) -> None:
+        """`context` None is the kubeconfig's current one. Connects nowhere yet.
+
+        `beside_connection`: hpq's commands here go by a connection unless they are told where to.
+
+        Raises:
+            OutOfReach: there is no kubeconfig, or it cannot be used.
+            UserError: it has no such context, or the kubernetes library is not installed.
+        """
+        try:  # here: the import takes half a second
+            from kubernetes import client, config  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"cannot reach a cluster: the Python package {error.name} is not installed;"
+                " pip install 'hpq[cluster]'"
+            ) from None
+
+        self.context, current = _context(config, context)
+        self.namespace = namespace
+        here = ("", "") if beside_connection else (current, NAMESPACE)
+        self._is_here = (self.context == here[0], namespace == here[1])
+        self._configuration = client.Configuration()
+        try:
+            config.load_kube_config(context=self.context, client_configuration=self._configuration)
+        except (config.ConfigException, OSError, *_MALFORMED) as error:
+            raise OutOfReach(
+                f"kubeconfig, context {self.context}: {_line(error)}", code="kubeconfig-unusable"
+            ) from None
+        self._pool = client.rest.RESTClientObject(self._configuration).pool_manager
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return str(self._configuration.host)
+
+    @property
+    def flags(self) -> str:
+        """What a command of hpq's needs to mean this namespace; "" where it does by itself."""
+        both = told(self.context, self.namespace)
+        return "".join(f for f, is_here in zip(both, self._is_here, strict=True) if not is_here)
+
+    def of(self, path: str) -> str:
+        """The path of something in the namespace, as "pods" or "apps/v1/deployments/NAME"."""
+        group, _, rest = path.partition("/v1/")
+        root = f"/apis/{group}/v1" if rest else "/api/v1"
+        return f"{root}/namespaces/{self.namespace}/{rest or path}"
+
+    def get(self, path: str, **query: str) -> Any:
+        """GET, as JSON."""
+        return self._call("GET", path, query=query)
+
+    def patch(self, path: str, body: Object) -> Any:
+        """A merge patch."""
+        return self._call("PATCH", path, body=body, kind=MERGE)
+
+    def post(self, path: str, body: Object) -> Any:
+        """POST, as JSON."""
+        return self._call("POST", path, body=body, kind=PLAIN)
+
+    def delete(self, path: str) -> Any:
+        """DELETE."""
+        return self._call("DELETE", path)
+
+    def allows(self, verb: str, resource: str, name: str = "") -> bool:
+        """Whether these credentials may; `resource` as "apps/deployments/scale" or "pods"."""
+        group, _, rest = resource.partition(":")
+        plural, _, sub = (rest or group).partition("/")
+        attributes = {
+            "namespace": self.namespace, "verb": verb, "group": group if rest else "",
+            "resource": plural, "subresource": sub, "name": name,
+        }  # fmt: skip
+        answer = self.post(
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            {"spec": {"resourceAttributes": attributes}},
+        )
+        return bool(answer["status"].get("allowed"))
+
+    def stream(self, path: str, **query: str | Sequence[str]) -> Any:
+        """An open websocket, as port-forward and exec have it."""
+        import websocket  # noqa: PLC0415  # belongs to the kubernetes library
+        from kubernetes.stream.ws_client import create_websocket  # noqa: PLC0415
+        from websocket import WebSocketBadStatusException, WebSocketException  # noqa: PLC0415
+
+        websocket.setdefaulttimeout(_READ_S)
+        url = f"wss{self.server.removeprefix('https')}{path}?{urlencode(query, doseq=True)}"
+        headers = {**self._headers(), "sec-websocket-protocol": "v4.channel.k8s.io"}
+        try:
+            return create_websocket(self._configuration, url, headers)
+        except WebSocketBadStatusException as error:
+            text = (error.resp_body or b"").decode("utf-8", "replace")
+            raise self._refused(error.status_code, text) from None
+        except (WebSocketException, OSError) as error:
+            raise self._away(error) from None
+
+    def _headers(self) -> dict[str, str]:
+        told = self._configuration.auth_settings().values()
+        return {one["key"]: one["value"] for one in told if one["in"] == "header" and one["value"]}
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Object | None = None,
+        kind: str = "",
+    ) -> Any:
+        from urllib3 import Timeout  # noqa: PLC0415
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415
+
+        headers = {**self._headers(), "Accept": PLAIN, **({"Content-Type": kind} if kind else {})}
+        try:
+            answer = self._pool.request(
+                method,
+                f"{self.server}{path}" + (f"?{urlencode(query)}" if query else ""),
+                body=None if body is None else json.dumps(body),
+                headers=headers,
+                retries=False,
+                timeout=Timeout(connect=_CONNECT_S, read=_READ_S),
+            )
+        except HTTPError as error:
+            raise self._away(error) from None
+        text = answer.data.decode("utf-8", "replace")
+        if answer.status >= 300:
+            raise self._refused(answer.status, text)
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise OutOfReach(
+                f"{self.server}: what answers there is no Kubernetes API",
+                code="cluster-unreachable",
+            ) from None
+
+    def _away(self, error: Exception) -> HpqError:
+        return OutOfReach(
+            f"cluster of context {self.context}, {self.server}: no answer: {_line(error)};"
+            " is the right context chosen, and the network there? (--context NAME)",
+            code="cluster-unreachable",
+        )
+
+    def _refused(self, status: int, text: str) -> HpqError:
+        try:
+            said = str(json.loads(text)["message"])
+        except (ValueError, KeyError, TypeError):
+            said = _line(text) or f"HTTP {status}"
+        where = f"context {self.context}, namespace {self.namespace}"
+        if status == 401:
+            return Forbidden(
+                f"context {self.context}: the cluster does not know these credentials;"
+                " log in again",
+                code="cluster-credentials-refused",
+            )
+        if status == 403 and "exceeded quota" not in said:
+            return Forbidden(
+                f"{where}: {said}; an administrator binds you to the Role hpq-operator there"
+                " (hpq-viewer to look only)",
+                code="cluster-forbidden",
+            )
+        if status == 404:
+            return NotFound(f"{where}: {said}", code="cluster-object-missing")
+        if status >= 500:
+            return OutOfReach(
+                f"{where}: the cluster is in trouble: {said}", code="cluster-unreachable"
+            )
+        return UserError(f"{where}: {said}", code="cluster-refused")
+
+
+def _context(config: Any, wanted: str | None) -> tuple[str, str]:
+    """The context that is meant, and the current one."""
+    from yaml import YAMLError  # noqa: PLC0415  # as the kubernetes library reads it
+
+    files = config.kube_config
+    try:
+        merged = files.KubeConfigMerger(files.KUBE_CONFIG_DEFAULT_LOCATION).config
+        if merged is None:
+            raise config.ConfigException("No configuration found")
+        names = [str(one["name"]) for one in merged.value["contexts"]]
+        current = str(merged.value.get("current-context") or "")
+    except (config.ConfigException, YAMLError, OSError, *_MALFORMED) as error:
+        why = _line(error).removeprefix("Invalid kube-config file. ")
+        raise OutOfReach(
+            f"no cluster: the kubeconfig (KUBECONFIG, or ~/.kube/config) cannot be used: {why};"
+            " `kubectl config view` shows what is in it",
+            code="kubeconfig-unusable",
+        ) from None
+    has = ", ".join(names) or "none"
+    if wanted is not None and wanted not in names:
+        raise UserError(f"--context {wanted}: the kubeconfig has {has}", code="context-unknown")
+    if wanted is None and not current:
+        raise UserError(
+            f"the kubeconfig has no current context; --context NAME (has {has})",
+            code="context-unknown",
+        )
+    return wanted if wanted is not None else current, current
+
+
+def _line(error: object) -> str:
+    """The last thing that was said, without the objects that stand before it."""
+    text = " ".join(str(error).split())
+    for mark in ("(Caused by ", "Failed to establish a new connection: ", "[Errno "):
+        text = text.rpartition(mark)[2] or text
+    text = text.partition("] ")[2] if text[:3].isdigit() else text
+    text = text.strip().rstrip(".)'\"")
+    return text[:300] + ")" * (text.count("(") > text.count(")"))

@@ -1,0 +1,1 @@
+"""`hpq connect`: forward a local port to the cluster's Redis."""

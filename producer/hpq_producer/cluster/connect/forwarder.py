@@ -1,0 +1,324 @@
+"""`python -m hpq_producer.cluster.connect.forwarder`: the process behind `hpq connect`.
+
+It tells its starter in one line of JSON that it serves, or why it cannot. In a shell's service it
+ends when the last process that inherited the other end of its input has; in the background when it
+is told to. However it ends, port and passwords go with it.
+
+A local port whose connections go to a pod, each by a stream of its own through the API server.
+
+So nothing has to be mended after a pod was replaced or the network was away: who connects again
+gets a new stream, to the pod that is ready then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hpq.errors import HpqError, UserError
+from hpq_producer import connection_record
+from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.redis_access import Redis
+from hpq_producer.connection_record import HOST, Tunnel
+
+_CHUNK = 65_536
+_MOST_WAITING = 32 << 20  # bytes that the pod sent and nobody here has read
+_STALLED_S = 20.0  # a frame that began and does not end for so long: the stream is dead
+_IDLE = ((socket.SO_KEEPALIVE, 1),)
+_TCP = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+_OK, _CLOSE = 2, 8  # opcodes of a binary frame and of the last one
+
+
+class Forward:
+    """Listens at once; `dial` opens a stream to the pod, `say` hears why that failed, or ""."""
+
+    def __init__(self, dial: Callable[[], Any], say: Callable[[str], None], port: int = 0) -> None:
+        """Raises OSError where the port cannot be had."""
+        self._dial, self._say = dial, say
+        self._listener = socket.create_server((HOST, port), backlog=32)
+        self._listener.setblocking(False)
+        self.port = int(self._listener.getsockname()[1])
+
+    def serve(self, until: int) -> None:
+        """Take connections until a descriptor becomes readable."""
+        while True:
+            ready, _, _ = select.select([self._listener.fileno(), until], [], [])
+            if until in ready:
+                self._listener.close()
+                return
+            with suppress(OSError):
+                local, _ = self._listener.accept()
+                threading.Thread(target=self._one, args=(local,), daemon=True).start()
+
+    def _one(self, local: socket.socket) -> None:
+        with local:
+            try:
+                stream = self._dial()
+            except HpqError as error:
+                self._say(str(error))
+                return
+            self._say("")
+            try:
+                _keep_alive(stream.sock)
+                stream.settimeout(_STALLED_S)
+                why = _Pump(local, stream).run()
+            except Exception as error:  # whatever the library raises: that stream is over
+                why = str(error)
+            finally:
+                with suppress(Exception):
+                    stream.shutdown()
+            if why:
+                self._say(why)
+
+
+class _Pump:
+    """Carries bytes both ways until one side ends."""
+
+    def __init__(self, local: socket.socket, stream: Any) -> None:
+        self._local, self._stream = local, stream
+        self._waiting = bytearray()
+        self._named = set[int]()  # channels that have said which port they are
+
+    def run(self) -> str:
+        """Answers what the pod's side said against it; "" where there is nothing to say."""
+        self._local.setblocking(False)
+        self._local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        poll, here, there = select.poll(), self._local.fileno(), self._stream.sock.fileno()
+        while True:
+            room = len(self._waiting) < _MOST_WAITING
+            poll.register(here, select.POLLIN | (select.POLLOUT if self._waiting else 0))
+            poll.register(there, select.POLLIN if room else 0)
+            pending = room and self._pending()
+            ready = dict(poll.poll(0 if pending else None))
+            if ready.get(here, 0) & ~select.POLLOUT and not self._up():
+                return ""
+            if pending or ready.get(there):
+                said = self._down()
+                if said is not None:
+                    self._flush(final=True)
+                    return said
+            self._flush()
+
+    def _up(self) -> bool:
+        try:
+            data = self._local.recv(_CHUNK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        if data:
+            self._stream.send_binary(b"\0" + data)
+        return bool(data)
+
+    def _down(self) -> str | None:
+        opcode, frame = self._stream.recv_data_frame(True)
+        if opcode == _CLOSE:
+            return ""
+        if opcode != _OK or not frame.data:
+            return None
+        channel, data = frame.data[0], frame.data[1:]
+        if channel not in self._named:
+            self._named.add(channel)
+            return None
+        if channel != 0:
+            return str(data.decode("utf-8", "replace"))
+        self._waiting += data
+        return None
+
+    def _flush(self, *, final: bool = False) -> None:
+        if final:
+            self._local.setblocking(True)
+            self._local.settimeout(_STALLED_S)
+            with suppress(OSError):
+                self._local.sendall(self._waiting)
+            return
+        if self._waiting:
+            with suppress(BlockingIOError):
+                del self._waiting[: self._local.send(self._waiting[:_CHUNK])]
+
+    def _pending(self) -> bool:
+        sock = self._stream.sock
+        return isinstance(sock, ssl.SSLSocket) and sock.pending() > 0
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """A network that went without a word is noticed in half a minute."""
+    for option, value in _IDLE:
+        sock.setsockopt(socket.SOL_SOCKET, option, value)
+    for name, value in _TCP:
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+_FRESH_S = 30.0  # a password read so long ago is read again before the next connection
+
+
+class Secret:
+    """A text that the owner's other processes can read as a file, while this one lives."""
+
+    def __init__(self, home: Path, name: str, text: str) -> None:
+        self._text = ""
+        self._kept: Path | None = None
+        if hasattr(os, "memfd_create"):
+            self._fd = os.memfd_create(name)
+            self.path = f"/proc/{os.getpid()}/fd/{self._fd}"
+        else:  # no memory with a name on this system
+            self._kept = connection_record.folder(home) / f"{name}.{os.getpid()}"
+            self._fd = os.open(self._kept, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+            self.path = str(self._kept)
+        self.write(text)
+
+    def write(self, text: str) -> None:
+        """Replace the text."""
+        if text != self._text:
+            os.ftruncate(self._fd, os.pwrite(self._fd, text.encode(), 0))
+            self._text = text
+
+    def forget(self) -> None:
+        """Remove the file where there is one."""
+        if self._kept is not None:
+            self._kept.unlink(missing_ok=True)
+
+
+class Forwarder:
+    """One tunnel, from its start to its end."""
+
+    def __init__(self, wanted: dict[str, Any]) -> None:
+        self._home, self._role = Path(wanted["home"]), str(wanted["role"])
+        self._prefix, self._lock = str(wanted["prefix"]), threading.Lock()
+        self._redis = Redis(Api(wanted["context"], wanted["namespace"]))
+        api = self._redis.api
+        entry = self._redis.entry(self._role, self._prefix)
+        self._read_at = time.monotonic()
+        self._redis.dial().shutdown()  # what these credentials may not is said now, not later
+        name = str(wanted["name"]) or str(os.getpid())
+        self._held = connection_record.hold(self._home, name)
+        if self._held is None:
+            raise UserError(
+                "another `hpq connect --background` is starting; see --status",
+                code="connection-changing",
+            )
+        try:
+            self._forward = Forward(self._dial, self._say, int(wanted["port"]))
+        except OSError as error:
+            raise UserError(
+                f"--port {wanted['port']}: {error.strerror}", code="port-unusable"
+            ) from None
+        self._password = Secret(self._home, "password", entry.password)
+        key = self._redis.code_key() if self._role == "producer" else ""
+        self._key = Secret(self._home, "code-key", key) if key else None
+        ca = entry.ca if self._redis.scheme == "rediss" else ""
+        self._ca = Secret(self._home, "ca", ca) if ca else None
+        self.tunnel = Tunnel(
+            name=name,
+            pid=os.getpid(),
+            port=self._forward.port,
+            context=api.context,
+            namespace=api.namespace,
+            service=self._redis.name,
+            user=entry.user,
+            prefix=entry.prefix(self._role),
+            password_file=self._password.path,
+            code_key_file=self._key.path if self._key else "",
+            scheme=self._redis.scheme,
+            ca_file=self._ca.path if self._ca else "",
+        )
+        connection_record.write(self._home, self.tunnel)
+
+    def serve(self, until: int) -> None:
+        """Forward until a descriptor becomes readable; then nothing of it is left."""
+        try:
+            self._forward.serve(until)
+        finally:
+            self._password.forget()
+            for kept in (self._key, self._ca):
+                if kept is not None:
+                    kept.forget()
+            connection_record.forget(self._home, self.tunnel.name)
+
+    def _dial(self) -> Any:
+        stream = self._redis.dial()
+        with self._lock:
+            is_old = time.monotonic() - self._read_at > _FRESH_S
+            self._read_at = time.monotonic() if is_old else self._read_at
+        if is_old:  # for who comes next: the password may have been changed
+            with suppress(HpqError):
+                entry = self._redis.entry(self._role, self._prefix)
+                self._password.write(entry.password)
+                if self._ca is not None and entry.ca:
+                    self._ca.write(entry.ca)
+        return stream
+
+    def _say(self, trouble: str) -> None:
+        with self._lock:
+            if trouble != self.tunnel.trouble:
+                self.tunnel = replace(self.tunnel, trouble=trouble)
+                connection_record.write(self._home, self.tunnel)
+
+
+def _on_signals() -> int:
+    """A descriptor that is readable once this process is told to end."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    return reader
+
+
+def _ends_of(wanted: dict[str, Any]) -> int:
+    told = _on_signals()
+    if wanted["name"] == connection_record.BACKGROUND:
+        return told
+    both, end = os.pipe()
+
+    def wait(fd: int) -> None:
+        os.read(fd, 1)
+        os.write(end, b".")
+
+    for fd in (told, 0):  # a signal, or the shell has ended
+        threading.Thread(target=wait, args=(fd,), daemon=True).start()
+    return both
+
+
+def _answer(words: dict[str, Any]) -> None:
+    os.write(1, json.dumps(words).encode() + b"\n")
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (1, 2):  # whoever started this may wait for their end
+        os.dup2(null, fd)
+
+
+def main() -> None:
+    """Serve what the last argument says, as JSON."""
+    wanted: dict[str, Any] = json.loads(sys.argv[-1])
+    if os.fork():
+        os._exit(0)  # whoever started this keeps no child to wait for
+    os.setsid()
+    os.umask(0o077)
+    try:
+        until = _ends_of(wanted)
+        forwarder = Forwarder(wanted)
+    except HpqError as error:
+        return _answer({"error": str(error), "code": error.code, "exit_code": int(error.exit_code)})
+    except Exception as error:  # nobody else would see it
+        why = f"{type(error).__name__}: {error}"
+        return _answer({"error": f"the connection, a fault of hpq's own: {why}"})
+    _answer({"name": forwarder.tunnel.name})
+    forwarder.serve(until)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""A store on a volume that only pods see: `kubectl exec` copies its files out of a worker's pod.
+
+`sh`, `printf` and `cat` run there, which every image has that a worker starts in.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from hpq.connection.credentials import redact
+from hpq.domain.trial import Artifacts
+from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
+from hpq.filestore.local import ID_FILE, Gone, Unreadable, checked
+from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.objects import WORKERS, container_of, is_past, pod_of
+from hpq_producer.connection_record import kubectl_in
+from hpq_producer.terminal.text import clean
+
+_ASK = f'printf "%s\\n" "$HPQ_STORE"; cat "$HPQ_STORE/{ID_FILE}" 2>/dev/null || :'
+Raw = Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """A store as one pod sees it."""
+
+    api: Api
+    pod: str
+    container: str
+    folder: str
+    id: str
+
+    def copy(self, name: str, size: int, path: Path) -> None:
+        """Copy a file of `size` bytes to a path, whole or not at all.
+
+        Raises:
+            Gone: the store does not have it.
+            Unreadable: it cannot be read, or has another size.
+            OSError: the path cannot be written.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        words = ["cat", "--", f"{self.folder}/{checked(name)}"]
+        try:
+            with draft.open("wb") as target:
+                _, why = _exec(self.api, self.pod, self.container, words, target)
+            if "No such file" in why:
+                raise Gone(why)
+            if why or draft.stat().st_size != size:
+                raise Unreadable(why or f"{draft.stat().st_size} bytes came of {size}")
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def volume_of(api: Api, left: Artifacts) -> Volume:
+    """The store that has these, in a worker's pod that runs now: a ready one, if there is one.
+
+    Raises:
+        NotFound: no pod of a worker runs, or none has that store.
+        Forbidden: these credentials may not run a command in a pod.
+        HpqError: as `Api`.
+    """
+    raws = api.get(api.of("pods"), labelSelector=WORKERS)["items"]
+    running = sorted((raw for raw in raws if _runs(raw)), key=lambda raw: not pod_of(raw).is_ready)
+    if not running:
+        raise NotFound(
+            f"no worker's pod runs in namespace {api.namespace}; `hpq scale 1{api.flags}` starts"
+            " one"
+        )
+    alike: dict[str, Raw] = {}
+    for raw in running:  # pods of one template have one store
+        alike.setdefault(pod_of(raw).owner or raw["metadata"]["name"], raw)
+    others = []
+    for raw in alike.values():
+        found = _ask(api, raw)
+        if found.id == left.store:
+            return found
+        others.append(_told(found))
+    raise NotFound(f"the pods in namespace {api.namespace} have {', '.join(dict.fromkeys(others))}")
+
+
+def by_hand(api: Api, kept: str, path: str) -> str:
+    """The command that copies a file of the store, for who may."""
+    kubectl, source = kubectl_in(api.context, api.namespace), shlex.quote(f"/{kept}")
+    words = shlex.join(["exec", "deploy/hpq-worker", "--", "sh", "-c", f'cat "$HPQ_STORE"{source}'])
+    return f"{kubectl} {clean(words)} > {clean(shlex.quote(path))}"
+
+
+def _runs(raw: Raw) -> bool:
+    name = container_of(raw["spec"])["name"]
+    found = raw.get("status", {}).get("containerStatuses", ())
+    runs = any(one["name"] == name and "running" in one.get("state", {}) for one in found)
+    return runs and not is_past(raw) and not raw["metadata"].get("deletionTimestamp")
+
+
+def _ask(api: Api, raw: Raw) -> Volume:
+    pod, container = raw["metadata"]["name"], container_of(raw["spec"])["name"]
+    said, why = _exec(api, pod, container, ["sh", "-c", _ASK])
+    if why:
+        raise OutOfReach(f"pod {pod}: {clean(why)}")
+    place, _, name = said.partition("\n")
+    return Volume(api=api, pod=pod, container=container, folder=place, id=name.strip())
+
+
+def _exec(
+    api: Api, pod: str, container: str, words: Sequence[str], out: IO[bytes] | int = subprocess.PIPE
+) -> tuple[str, str]:
+    """Run a command in a pod; answers what it prints, unless that goes to `out`, and its error.
+
+    Raises:
+        UserError: kubectl is not installed.
+        Forbidden: these credentials may not run a command in a pod (pods/exec).
+    """
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        raise UserError(
+            "kubectl is not on PATH, which copies files out of pods; install it:"
+            " https://kubernetes.io/docs/tasks/tools/"
+        )
+    where = ["--context", api.context, "-n", api.namespace, "exec", pod, "-c", container, "--"]
+    done = subprocess.run(
+        [kubectl, *where, *words], stdout=out, stderr=subprocess.PIPE, check=False
+    )
+    said = done.stderr.decode("utf-8", "replace").strip()
+    if done.returncode and "(Forbidden)" in said:
+        raise Forbidden(
+            f"context {api.context} may not run a command in a pod (pods/exec, namespace"
+            f" {api.namespace}), which hpq's Roles leave out"
+        )
+    if done.returncode:
+        said = said.rpartition("\ncommand terminated")[0] or said or "kubectl exec failed"
+        return "", said.splitlines()[-1]
+    return (done.stdout or b"").decode("utf-8", "replace"), ""
+
+
+def _told(found: Volume) -> str:
+    """What a pod has in place of the store."""
+    if not found.folder:
+        return "no HPQ_STORE"
+    if "://" in found.folder:
+        return f"HPQ_STORE={clean(redact(found.folder))}: set it here, too"
+    return f"store {clean(found.id) or 'without an id'} at {clean(found.folder)}"

@@ -1,0 +1,243 @@
+"""Pods and Deployments as hpq shows them, read from the API's JSON. Pure.
+
+What stands between a pod and its work is one short reason: the scheduler's, the kubelet's or the
+kernel's word for it, and what it is about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpq.domain.sweep import DEFAULT_CLASS
+
+COST = "controller.kubernetes.io/pod-deletion-cost"
+GPU = "nvidia.com/gpu"
+CONTAINER = "worker"
+WORKERS = "app.kubernetes.io/name=hpq-worker"
+_SAYS_NOTHING = ("ContainerCreating", "PodInitializing", "")
+_COUNT = re.compile(r"^\d+ ")
+_QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: ([^,]+), used: ([^,]+), limited: ([^,]+)")
+_LONGEST = 160
+_BY_SIGNAL = 128  # exit codes above it, as shells have them
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A worker's pod; `reason` is why it does not work, or worked its last; "" where it is well."""
+
+    name: str
+    phase: str  # Pending | Running | Succeeded | Failed | Unknown | Terminating
+    node: str = ""
+    queue: str = ""
+    reason: str = ""
+    is_ready: bool = False
+    restarts: int = 0
+    cost: int = 0
+    made: str = ""  # RFC 3339, in UTC: text compares as time does
+    owner: str = ""  # the name of its ReplicaSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """A Deployment of workers: how many pods are wanted, there and ready, and why not."""
+
+    name: str
+    queue: str
+    wanted: int
+    there: int
+    ready: int
+    reason: str = ""
+    is_rolling: bool = False  # some pods are of an older template
+    selector: str = ""
+    image: str = ""
+    gpus: int = 0  # of each pod
+    settings: tuple[str, ...] = ()  # the ConfigMaps that its pods read at their start
+    autoscaler: str = ""  # who wants none, where none are wanted: "ScaledObject NAME", "HPA NAME"
+
+    @property
+    def flag(self) -> str:
+        """What `hpq scale N` needs to mean it: " --queue CLASS", "" for the class `default`."""
+        return "" if self.queue == DEFAULT_CLASS else f" --queue {self.queue}"
+
+
+def pod_of(raw: Object, events: Iterable[Object] = ()) -> Pod:
+    """A pod from the API; `events` are warnings about it, for what its status does not say."""
+    meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
+    is_ending = bool(meta.get("deletionTimestamp"))
+    owners = meta.get("ownerReferences") or [{}]
+    found = _statuses(status)
+    return Pod(
+        name=meta["name"],
+        phase="Terminating" if is_ending else str(status.get("phase", "Unknown")),
+        node=spec.get("nodeName", ""),
+        queue=queue_of(meta, spec),
+        reason=_reason(spec, status, found) or _told(status, found, events),
+        is_ready=not is_ending and _holds(status, "Ready"),
+        restarts=sum(int(one.get("restartCount", 0)) for one in found),
+        cost=_cost(meta),
+        made=str(meta.get("creationTimestamp", "")),
+        owner=str(owners[0].get("name", "")),
+    )
+
+
+def is_past(raw: Object) -> bool:
+    """True for a pod that stays as a record only: it is done, or its Job has made another."""
+    phase = raw.get("status", {}).get("phase")
+    owners = raw["metadata"].get("ownerReferences") or [{}]
+    return bool(phase == "Succeeded" or (phase == "Failed" and owners[0].get("kind") == "Job"))
+
+
+def workers_of(raw: Object) -> Workers:
+    """A Deployment from the API."""
+    spec, status = raw["spec"], raw.get("status", {})
+    template = spec["template"]
+    labels = spec["selector"].get("matchLabels", {})
+    worker = container_of(template["spec"])
+    limits = worker.get("resources", {}).get("limits", {})
+    return Workers(
+        name=raw["metadata"]["name"],
+        queue=queue_of(template["metadata"], template["spec"]),
+        wanted=int(spec.get("replicas", 1)),
+        there=int(status.get("replicas", 0)),
+        ready=int(status.get("readyReplicas", 0)),
+        reason=_failure(status),
+        is_rolling=int(status.get("updatedReplicas", 0)) < int(status.get("replicas", 0)),
+        selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
+        image=str(worker.get("image", "")),
+        gpus=int(limits.get(GPU, 0)),
+        settings=tuple(
+            one["configMapRef"]["name"]
+            for one in worker.get("envFrom", ())
+            if "configMapRef" in one
+        ),
+    )
+
+
+def queue_of(meta: Object, spec: Object) -> str:
+    """The worker class of a pod or a template: its label hpq/queue, or its HPQ_QUEUE."""
+    told = meta.get("labels", {}).get("hpq/queue")
+    if told:
+        return str(told)
+    for one in container_of(spec).get("env", ()):
+        if one["name"] == "HPQ_QUEUE" and one.get("value"):
+            return str(one["value"])
+    return "default"
+
+
+def container_of(spec: Object) -> Object:
+    """The container of a pod that is the worker."""
+    containers = spec["containers"]
+    found: Object = next((c for c in containers if c["name"] == CONTAINER), containers[0])
+    return found
+
+
+def _cost(meta: Object) -> int:
+    try:
+        return int(meta.get("annotations", {}).get(COST, 0))
+    except ValueError:
+        return 0
+
+
+def _statuses(status: Object) -> list[Object]:
+    """Of a pod's containers; not of those that ran before the worker and have done their part."""
+    first = status.get("initContainerStatuses", ())
+    todo = [s for s in first if s.get("state", {}).get("terminated", {}).get("exitCode") != 0]
+    return [*todo, *status.get("containerStatuses", ())]
+
+
+def _holds(status: Object, kind: str) -> bool:
+    return any(c["type"] == kind and c["status"] == "True" for c in status.get("conditions", ()))
+
+
+def _reason(spec: Object, status: Object, found: Sequence[Object]) -> str:
+    if status.get("phase") == "Failed" and status.get("reason"):  # evicted, say: no container tells
+        return _short(f"{status['reason']}: {status.get('message', '')}")
+    for one in status.get("conditions", ()):
+        if one["type"] == "PodScheduled" and one["status"] == "False":
+            return scheduling(one.get("reason", ""), one.get("message", ""))
+    for one in found:
+        state, limit = one.get("state", {}), _limit(spec, one["name"])
+        before = _ended(one.get("lastState", {}).get("terminated"), limit)
+        waiting = state.get("waiting", {})
+        why = str(waiting.get("reason", ""))
+        if why == "CrashLoopBackOff":
+            return f"{why}: {before or 'its container ends at once'}"
+        if why not in _SAYS_NOTHING:
+            return _short(f"{why}: {_image(why, one) or waiting.get('message', '')}")
+        if over := _ended(state.get("terminated"), limit):
+            return over
+        if before and not _holds(status, "Ready"):  # between two of its ends
+            return before
+    if status.get("phase") == "Failed":
+        return _short(f"Failed: {status.get('message', '')}")
+    return ""
+
+
+def scheduling(reason: str, message: str) -> str:
+    """What the scheduler lacks, as "Insufficient nvidia.com/gpu"; without what it tried in vain."""
+    if reason != "Unschedulable":
+        return reason
+    said = message.partition(" nodes are available: ")[2].partition(". ")[0].rstrip(".")
+    parts = [_COUNT.sub("", part) for part in re.split(r", (?=\d+ )", said)]
+    return _short("; ".join(part for part in parts if part)) or _short(message) or reason
+
+
+def _image(why: str, one: Object) -> str:
+    return f"image {one.get('image', '')}" if "Image" in why else ""
+
+
+def _limit(spec: Object, name: str) -> str:
+    for one in spec["containers"]:
+        if one["name"] == name:
+            return str(one.get("resources", {}).get("limits", {}).get("memory", ""))
+    return ""
+
+
+def _ended(over: Object | None, limit: str) -> str:
+    if not over:
+        return ""
+    if over.get("reason") == "OOMKilled":
+        return f"OOMKilled (memory limit {limit})" if limit else "OOMKilled"
+    code = int(over.get("exitCode", 0))
+    if code > _BY_SIGNAL:  # the last line of its log tells of something else
+        return f"its container was ended by signal {code - _BY_SIGNAL}"
+    said = str(over.get("message", "")).strip().splitlines()
+    why = said[-1] if said else f"{over.get('reason', 'ended')}, exit code {code}"
+    return _short(f"its container ended: {why}")
+
+
+def _told(status: Object, found: Sequence[Object], events: Iterable[Object]) -> str:
+    """From events, for a pod whose own status only says that it is being made."""
+    if _holds(status, "Ready") or status.get("phase") != "Pending":
+        return ""  # a probe's words say less than the pod's log
+    for event in reversed(list(events)):
+        if event.get("reason") in ("FailedMount", "FailedCreatePodSandBox", "Failed"):
+            return _short(_last_part(str(event.get("message", ""))))
+    return ""
+
+
+def _last_part(message: str) -> str:
+    """`MountVolume.SetUp failed for volume "x" : secret "y" not found` without its beginning."""
+    return message.rpartition(" : ")[2] or message
+
+
+def _failure(status: Object) -> str:
+    """Why a Deployment cannot make its pods."""
+    for one in status.get("conditions", ()):
+        if one["type"] == "ReplicaFailure" and one["status"] == "True":
+            said = str(one.get("message", ""))
+            if over := _QUOTA.search(said):
+                name, asked, used, limit = over.groups()
+                return f"quota {name} is used up: {asked} wanted, {used} used, {limit} allowed"
+            return _short(f"{one.get('reason', '')}: {said}")
+    return ""
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split()).rstrip(": ")
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,240 @@
+"""hpq's part of a cluster in one look: Deployments, pods, and who else decides how many.
+
+The pods behind a Redis, looked at beside whatever draws: a dead API server never slows a frame.
+
+Only where they are this Redis's: it is reached by `hpq connect`, or a live worker says that its pod
+is one of them. Without a kubeconfig, or with a local server, nothing is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hpq.domain.snapshot import Worker
+from hpq.errors import Forbidden, HpqError, NotFound
+from hpq_producer.cluster.api import Api, has_kubeconfig
+from hpq_producer.cluster.objects import WORKERS, Pod, Workers, is_past, pod_of, workers_of
+from hpq_producer.cluster.redis_access import missing
+from hpq_producer.connection_record import NAMESPACE
+from hpq_producer.session import Session
+
+_DEPLOYMENT = "hpq-worker"
+_REFUSED = "Error creating: "  # how the event of a pod that could not be made begins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crew:
+    """What of hpq's workers is in a namespace; `at` is time.monotonic(), `flags` as of `Api`."""
+
+    context: str
+    namespace: str
+    workers: tuple[Workers, ...]
+    pods: tuple[Pod, ...]
+    at: float
+    flags: str = ""
+
+    def of_queue(self, queue: str) -> Workers | None:
+        """The Deployment of a worker class."""
+        return next((one for one in self.workers if one.queue == queue), None)
+
+
+def look(api: Api) -> Crew:
+    """Two to four requests: events are asked for only where the status of a pod or a Deployment
+    does not say enough, and autoscalers where a Deployment is scaled to 0.
+
+    Raises:
+        NotFound: hpq has no Deployment there.
+        HpqError: as `Api`.
+    """
+    raws = deployments(api)
+    events = warnings(api) if any(map(_is_refused, raws)) else None
+    found = [workers_of(_told_newest(raw, events or ())) for raw in raws]
+    if not all(one.wanted for one in found):
+        names = autoscalers(api)
+        found = [one if one.wanted else _decided(one, names) for one in found]
+    raws = api.get(api.of("pods"), labelSelector=WORKERS)["items"]
+    raws = [raw for raw in raws if not is_past(raw)]
+    pods = [pod_of(raw) for raw in raws]
+    if any(_says_too_little(pod) for pod in pods):
+        events = warnings(api) if events is None else events
+        pods = [
+            pod_of(raw, [e for e in events if e["involvedObject"].get("name") == pod.name])
+            for raw, pod in zip(raws, pods, strict=True)
+        ]
+    return Crew(
+        context=api.context,
+        namespace=api.namespace,
+        workers=tuple(found),
+        pods=tuple(sorted(pods, key=lambda pod: pod.name)),
+        at=time.monotonic(),
+        flags=api.flags,
+    )
+
+
+def deployments(api: Api) -> list[Any]:
+    """The Deployments of workers; where these may not be listed, the one that always is there."""
+    try:
+        found: list[Any] = api.get(api.of("apps/v1/deployments"), labelSelector=WORKERS)["items"]
+    except Forbidden:
+        found = [api.get(api.of(f"apps/v1/deployments/{_DEPLOYMENT}"))]
+    if not found:
+        raise NotFound(missing(api, "Deployment of workers"), code="cluster-object-missing")
+    return found
+
+
+def autoscaler_of(api: Api, name: str) -> str:
+    """Who sets the replicas of a Deployment, as "ScaledObject hpq-worker"; "" for nobody else."""
+    return autoscalers(api).get(name, "")
+
+
+def autoscalers(api: Api) -> dict[str, str]:
+    """The same for all Deployments that have one, by their names; a paused KEDA counts as none."""
+    try:
+        found = api.get(
+            f"/apis/autoscaling/v2/namespaces/{api.namespace}/horizontalpodautoscalers"
+        )["items"]
+    except HpqError:  # may not be asked for: then nobody is told
+        return {}
+    names = {}
+    for one in found:
+        target = one["spec"]["scaleTargetRef"]
+        if target["kind"] == "Deployment":
+            keda = one["metadata"].get("labels", {}).get("scaledobject.keda.sh/name")
+            names[target["name"]] = (
+                f"ScaledObject {keda}" if keda else f"HPA {one['metadata']['name']}"
+            )
+    return names
+
+
+def _decided(one: Workers, names: Mapping[str, str]) -> Workers:
+    return replace(one, autoscaler=names.get(one.name, ""))
+
+
+def _says_too_little(pod: Pod) -> bool:
+    return not pod.reason and not pod.is_ready and pod.phase in ("Pending", "Running")
+
+
+def _told_newest(raw: Any, events: Sequence[Any]) -> Any:
+    """A Deployment with the newest refusal of a pod: its own condition keeps the first one's."""
+    name = raw["metadata"]["name"]
+    said = [
+        str(event.get("message", "")).rpartition(_REFUSED)[2]
+        for event in events
+        if event.get("reason") == "FailedCreate"
+        and event["involvedObject"].get("name", "").rpartition("-")[0] == name
+    ]
+    if not said or not _is_refused(raw):
+        return raw
+    status = raw["status"]
+    newest = [
+        {**one, "message": said[-1]} if _is_refusal(one) else one for one in status["conditions"]
+    ]
+    return {**raw, "status": {**status, "conditions": newest}}
+
+
+def _is_refused(raw: Any) -> bool:
+    return any(map(_is_refusal, raw.get("status", {}).get("conditions", ())))
+
+
+def _is_refusal(condition: Any) -> bool:
+    return bool(condition["type"] == "ReplicaFailure" and condition["status"] == "True")
+
+
+def warnings(api: Api, name: str = "") -> Sequence[Any]:
+    """Events that warn, of one object or of all, the newest last; none where they are forbidden."""
+    about = f",involvedObject.name={name}" if name else ""
+    try:
+        found = api.get(api.of("events"), fieldSelector=f"type=Warning{about}", limit="500")[
+            "items"
+        ]
+    except HpqError:
+        return []
+    return sorted(found, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""))
+
+
+EVERY_S = 3.0
+STALE_S = 30.0  # what was seen so long ago is not shown any more
+_FIRST_S = 4.0  # how long a command that prints once waits
+
+
+class Pods:
+    """What was seen last, and why nothing is seen now."""
+
+    def __init__(self, session: Session) -> None:
+        self._tunnel, self._stop = session.tunnel, threading.Event()
+        self._is_private = session.is_private
+        self._can = session.tunnel is not None or (
+            not session.is_private and has_kubeconfig(os.environ)
+        )
+        self._crew: Crew | None = None
+        self._thread: threading.Thread | None = None
+        self._looked, self._has_waited, self._asked_at = threading.Event(), False, 0.0
+        self.why = ""
+
+    @property
+    def in_cluster(self) -> bool:
+        """True where Redis is reached by `hpq connect`: its workers are pods, seen or not."""
+        return self._tunnel is not None
+
+    @property
+    def is_perhaps_elsewhere(self) -> bool:
+        """True on the private server where a kubeconfig is: a cluster's may have been meant."""
+        return self._is_private and has_kubeconfig(os.environ)
+
+    def crew(self, workers: Sequence[Worker], *, wait: bool = False) -> Crew | None:
+        """The newest look, if it is at this Redis's pods; the first call begins to look.
+
+        With `wait` it waits a little for the first look, once.
+        """
+        if not self._can or not (self._tunnel or any(w.pod for w in workers)):
+            return None
+        self._begin()
+        if wait and not self._has_waited:
+            self._has_waited = True
+            self._looked.wait(_FIRST_S)
+        crew = self._crew
+        if crew is None or time.monotonic() - crew.at > STALE_S:
+            return None
+        names = {pod.name for pod in crew.pods}
+        return crew if self._tunnel or any(w.pod in names for w in workers) else None
+
+    def crew_now(self, workers: Sequence[Worker]) -> Crew | None:
+        """As `crew`, after waiting a little for the first look."""
+        crew = self.crew(workers, wait=True)
+        self.close()
+        return crew
+
+    def close(self) -> None:
+        """Look no more."""
+        self._stop.set()
+
+    def _begin(self) -> None:
+        self._asked_at = time.monotonic()
+        if (self._thread is None or not self._thread.is_alive()) and not self._stop.is_set():
+            self._has_waited = False
+            self._looked.clear()
+            self._thread = threading.Thread(target=self._loop, name="pods", daemon=True)
+            self._thread.start()
+
+    def _loop(self) -> None:
+        api: Api | None = None
+        while not self._stop.is_set() and time.monotonic() - self._asked_at < STALE_S:
+            try:
+                api = api or self._open()
+                self._crew, self.why = look(api), ""
+            except HpqError as error:
+                self.why = str(error)
+            except Exception as error:  # what shows trials goes on without pods
+                self.why = f"{type(error).__name__}: {error}"
+            self._looked.set()
+            self._stop.wait(EVERY_S)
+
+    def _open(self) -> Api:
+        if self._tunnel is not None:
+            return Api(self._tunnel.context, self._tunnel.namespace)
+        return Api(None, NAMESPACE)

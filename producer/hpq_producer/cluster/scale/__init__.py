@@ -1,0 +1,1 @@
+"""`hpq scale` and `hpq drain`: change how many worker pods run."""

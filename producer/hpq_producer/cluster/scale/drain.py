@@ -1,0 +1,111 @@
+"""Drained workers in pods: seen to their end, and then their pods go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from hpq.domain.snapshot import Worker
+from hpq.errors import Held, NotFound, UserError
+from hpq.store.reader import View
+from hpq.store.trials import Store
+from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.objects import Pod, Workers
+from hpq_producer.cluster.pods import autoscaler_of, look
+from hpq_producer.cluster.scale.plan import FIRST, in_front
+from hpq_producer.cluster.scale.scale import Scaling, mark, pods_of
+
+
+def chosen(workers: Sequence[Worker], names: Collection[str]) -> list[Worker]:
+    """The live workers that names mean: a worker's or a pod's, or the beginning of one.
+
+    Raises:
+        NotFound: a name means none.
+        UserError: a beginning means workers of more than one pod.
+    """
+    found: dict[str, Worker] = {}
+    for name in names:
+        exact = [w for w in workers if name in (w.name, w.pod)]
+        fits = exact or [w for w in workers if w.name.startswith(name) or w.pod.startswith(name)]
+        if not fits:
+            raise NotFound(
+                f"no live worker or pod is called {name!r}; `hpq workers` lists them",
+                code="worker-not-found",
+            )
+        homes = sorted({w.pod or w.name for w in fits})
+        if len(homes) > 1:
+            raise UserError(
+                f"{name!r} fits {', '.join(homes[:5])}; write more of the name",
+                code="worker-ambiguous",
+            )
+        found |= {w.name: w for w in fits}
+    return list(found.values())
+
+
+class Leaving:
+    """Workers that were drained; asked again and again, it says what became of them."""
+
+    def __init__(self, view: View, store: Store, names: Collection[str]) -> None:
+        self._view, self._store, self._names = view, store, list(names)
+
+    def look(self) -> list[Worker]:
+        """Those that still run something."""
+        live = [w for w in self._view.workers() if w.name in self._names]
+        return [w for w in live if self._store.drain(w.name)]
+
+
+def let_go(api: Api, view: View, pods: Collection[str]) -> Iterator[str]:
+    """Scale each Deployment down by those of its pods, which go; says a line for each.
+
+    Pods of a class that an autoscaler looks after are its to remove: these before others.
+    """
+    crew = look(api)
+    for workers in crew.workers:
+        there = pods_of(crew, workers)
+        of_it = {pod.name for pod in there} & set(pods)
+        if of_it:
+            yield _one(api, view, workers, there, of_it)
+
+
+def let_stay(api: Api, pods: Collection[str]) -> None:
+    """Take back from these pods that they go before others.
+
+    Raises:
+        HpqError: as `Api`.
+    """
+    for pod in look(api).pods:
+        if pod.name in pods and pod.cost == FIRST:
+            mark(api, pod.name, None)
+
+
+def _one(
+    api: Api, view: View, workers: Workers, there: Sequence[Pod], pods: Collection[str]
+) -> str:
+    named = ", ".join(sorted(pods))
+    again = f"hpq drain {' '.join(sorted(pods))}{api.flags}"
+    if name := autoscaler_of(api, workers.name):
+        for pod in pods:
+            mark(api, pod, FIRST)
+        return (
+            f"{named}: drained, and the first to go once {name} wants fewer pods; until then idle,"
+            f" in the place of others: `{again} --undo` lets them work"
+        )
+    scaling, front = Scaling(api, view, None, workers.queue), in_front(there, pods)
+    try:
+        # Of those that are there: fewer than are wanted, where a quota or a crash keeps some away.
+        plan = scaling.plan(len(there) - len(front) - len(pods), first=pods)
+    except Held as error:
+        return f"{named}: drained, and not let go: {error}; where still there then: {again}"
+    if busy := sorted(set(plan.stops) - set(pods)):
+        return (
+            f"{named}: drained, and not let go: {', '.join(busy)}, at work and not ready, would be"
+            f" stopped first; once it is ready or gone: {again}"
+        )
+    stay = scaling.apply(plan)
+    gone = sorted(pod.name for pod in plan.going if pod.name not in stay)
+    line = f"{workers.name}: {workers.wanted} → {plan.wanted} pods"
+    line += f" ({', '.join(gone)} gone)" if gone else ""
+    if not plan.wanted:
+        line += f"; `hpq scale N{workers.flag}{api.flags}` brings some back"
+    if left := sorted(stay & set(pods)):
+        line += f"; still there, drained: {', '.join(left)}; `{again} --undo` lets them work"
+    return line

@@ -1,0 +1,1 @@
+"""Commands for care: doctor, audit, config, schema, redis-acl, archive, worker."""

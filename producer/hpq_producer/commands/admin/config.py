@@ -1,0 +1,62 @@
+"""`hpq config`."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from contextlib import suppress
+
+import typer
+
+from hpq.code.signing import fingerprint, key_of
+from hpq.domain.trial import Json
+from hpq.errors import UserError
+from hpq.settings import ABOUT, Settings, describe, variable
+from hpq_producer import connection_record
+from hpq_producer.commands.options import AsJson
+from hpq_producer.session import settings_here
+from hpq_producer.terminal.console import show_table
+from hpq_producer.terminal.style import Span, Style
+from hpq_producer.terminal.tables import Column
+from hpq_producer.terminal.text import clean
+
+app = typer.Typer()
+
+
+@app.command()
+def config(json: AsJson = False) -> None:
+    """Settings in force, secrets hidden."""
+    settings = settings_here()
+    through = connection_record.of_url(settings.home, settings.redis_url)
+    shown = {**describe(settings), **_key(settings)}
+    if json:
+        print(jsonlib.dumps({**shown, "connection": through.where if through else None}))
+        return
+    about = {**ABOUT, **({"redis_url": f"by hpq connect: {through.where}"} if through else {})}
+    rows = [
+        [Span(variable(field)), Span(_text(shown[variable(field)])), Span(what, Style.DIM)]
+        for field, what in about.items()
+        if variable(field) in shown
+    ]
+    show_table(_COLUMNS, rows)
+
+
+_COLUMNS = (
+    Column(title="setting", keep=100),
+    Column(title="value", keep=90, least=10),
+    Column(title="what it is", keep=50, least=20),
+)
+
+
+def _key(settings: Settings) -> dict[str, Json]:
+    """The code key by its fingerprint; the one under HPQ_HOME where HPQ_CODE_KEY is not set."""
+    with suppress(UserError):  # `hpq doctor` tells
+        if mark := fingerprint(key_of(settings, make=False)):
+            where = "" if settings.code_key else ", under HPQ_HOME"
+            return {variable("code_key"): f"*** (key {mark}{where})"}
+    return {}
+
+
+def _text(value: Json) -> str:
+    if isinstance(value, list):
+        return clean(" ".join(map(str, value)))
+    return "" if value is None else clean(str(value))

@@ -1,0 +1,1 @@
+"""Commands for a Kubernetes cluster: scale, drain, connect, manifests."""

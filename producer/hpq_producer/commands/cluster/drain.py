@@ -1,0 +1,137 @@
+"""`hpq drain`: workers end what runs and take nothing more; then their pods go."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from contextlib import ExitStack
+from typing import Annotated
+
+import typer
+
+from hpq.domain.snapshot import Worker
+from hpq.errors import Held, HpqError, NotFound, UserError
+from hpq_producer.cluster.api import Api, has_kubeconfig
+from hpq_producer.cluster.connect.session import api_of, open_cluster
+from hpq_producer.cluster.scale.drain import Leaving, chosen, let_go, let_stay
+from hpq_producer.commands.options import Context, Namespace
+from hpq_producer.session import Session, open_session, settings_here, store_of
+from hpq_producer.terminal.console import talk
+from hpq_producer.terminal.text import clean, trials_of
+
+app = typer.Typer()
+_POLL_S = 1.0
+_NEW = "`hpq worker` starts one, in a cluster `hpq scale N`"
+
+
+@app.command("drain")
+def drain(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Workers or pods, or beginnings of their names.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Let them take trials again.")] = False,
+    stay: Annotated[bool, typer.Option("--stay", help="Let drained pods stay.")] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait for what runs; 0: without limit.")
+    ] = 0.0,
+    context: Context = None,
+    namespace: Namespace = None,
+) -> None:
+    """Let workers end what they run and take nothing more; pods go once they have."""
+    if bool(names) == all_:
+        raise UserError(
+            "name workers or pods, or say --all; `hpq workers` lists them", code="worker-missing"
+        )
+    with ExitStack() as stack:
+        session = _open(stack, context, namespace)
+        live = session.view.workers()
+        them = live if all_ else chosen(live, names or ())
+        pods = {w.pod for w in them if w.pod}
+        # Before anything is drained: what cannot be seen to its end is not begun.
+        goes = pods and not undo and not stay
+        api = api_of(context, namespace, session.settings) if goes else None
+        for worker in them:
+            at = store_of(session).drain(worker.name, undo=undo)
+            talk(f"{clean(worker.name)}: {_words(at, undo)}")
+        if not them:
+            if undo:
+                raise NotFound(
+                    f"no worker is alive: there is no drain to undo; {_NEW}", code="no-worker"
+                )
+            talk(f"no worker is alive; {_NEW}")
+        elif api is not None:
+            _see_off(api, session, them, pods, timeout)
+        elif undo:
+            _unmark(context, namespace, session, pods)
+        else:
+            talk("they stay, drained: stop them where they run, or `hpq drain --undo`")
+
+
+def _open(stack: ExitStack, context: str | None, namespace: str | None) -> Session:
+    """The Redis of the cluster that is named, whatever is connected; else what is reached."""
+    if context is None and namespace is None:
+        return stack.enter_context(open_session(settings_here()))
+    session = stack.enter_context(open_cluster(context, namespace)).session
+    assert session is not None
+    return session
+
+
+def _unmark(context: str | None, namespace: str | None, session: Session, pods: set[str]) -> None:
+    """Where an autoscaler was left drained pods to take first, they are as others again."""
+    if not pods or not has_kubeconfig(os.environ):
+        return
+    try:
+        let_stay(api_of(context, namespace, session.settings), pods)
+    except HpqError as error:
+        talk(clean(f"an autoscaler that was left {', '.join(sorted(pods))} may take them: {error}"))
+
+
+def _words(at: str | None, undo: bool) -> str:
+    if at is None:
+        return "gone"
+    if undo:
+        return "takes trials again"
+    return f"ends {clean(at)}, and takes nothing more" if at else "idle, and takes nothing more"
+
+
+def _see_off(
+    api: Api, session: Session, them: list[Worker], pods: set[str], timeout: float
+) -> None:
+    """Wait for the end of what runs; each pod goes when all its workers are done.
+
+    Raises:
+        Held: some still run after `timeout` seconds; 0 is no limit.
+    """
+    leaving, gone = Leaving(session.view, store_of(session), [w.name for w in them]), set[str]()
+    until = time.monotonic() + (timeout or math.inf)
+    while True:
+        busy = leaving.look()
+        done = pods - {w.pod for w in busy} - gone
+        if done:
+            for line in let_go(api, session.view, done):
+                talk(clean(line))
+        gone |= done
+        if not busy:
+            return
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            raise Held(_late(busy, timeout), code="timed-out")
+        try:
+            time.sleep(min(_POLL_S, left_s))
+        except KeyboardInterrupt:
+            talk(f"{trials_of(len(busy), 'worker')} still at work and draining; --undo ends that")
+            raise
+
+
+def _late(busy: list[Worker], timeout: float) -> str:
+    """What still runs after so long, and how to go on."""
+    one = len(busy) == 1
+    who = ", ".join(f"{clean(w.name)}, at {clean(w.trial or '?')}" for w in busy[:3])
+    names = " ".join(clean(w.name) for w in busy)
+    return (
+        f"after {timeout:g} s {trials_of(len(busy), 'worker')} {'is' if one else 'are'} still at"
+        f" work: {who}{' …' if busy[3:] else ''}; `hpq drain {names}` goes on waiting, with"
+        f" `--undo` {'it takes' if one else 'they take'} trials again"
+    )

@@ -1,0 +1,237 @@
+"""`hpq manifests`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from hpq.code import signing
+from hpq.connection.credentials import carried
+from hpq.domain.sweep import NAME_RULE
+from hpq.errors import UserError
+from hpq.settings import ABOUT, SECRETS, read, variable
+from hpq_producer.connection_record import NAMESPACE
+from hpq_producer.enqueue.preflight import OutOfSight
+from hpq_producer.enqueue.submission import prepare
+from hpq_producer.enqueue.submit import enqueue
+from hpq_producer.manifests import render as rendering
+from hpq_producer.manifests.components import parse
+from hpq_producer.manifests.jobs import refuse_too_many
+from hpq_producer.manifests.jobs import render as render_jobs
+from hpq_producer.manifests.secrets import secret_objects, tls_secret
+from hpq_producer.session import Session, open_session
+from hpq_producer.sweepfile.load import load
+from hpq_producer.terminal.console import warn
+from hpq_producer.terminal.text import trials_of
+
+app = typer.Typer()
+_NAME = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?:(?:[a-zA-Z0-9][a-zA-Z0-9.-]*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?/)?{_NAME}(?:/{_NAME})*"
+    r"(?::\w[\w.-]{0,127})?(?:@[a-z0-9]+:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+)
+
+_CPU = re.compile(r"[1-9][0-9]{0,3}m?", re.ASCII)
+_MEMORY = re.compile(r"[1-9][0-9]{0,5}[MG]i", re.ASCII)
+# What says instead what the manifests fill in.
+_INSTEAD = {
+    "HPQ_QUEUE": "--queue",
+    "HPQ_IMAGE": "--image",
+    "HPQ_CPUS": "--cpu",
+    "HPQ_POD_GRACE_S": "--set HPQ_GRACE_S",
+}
+
+
+@app.command("manifests")
+def manifests(
+    image: Annotated[str, typer.Option(help="The workers' image.")] = "",
+    namespace: Annotated[
+        str | None, typer.Option(help="Where all of it goes (default: hpq).")
+    ] = None,
+    queue: Annotated[str, typer.Option(help="The workers' class.")] = "default",
+    replicas: Annotated[
+        int | None, typer.Option(min=0, help="Say how to have so many pods.")
+    ] = None,
+    gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of each; 0: none.")] = None,
+    cpu: Annotated[str, typer.Option(help="CPUs of each; else 2 for each GPU.")] = "",
+    memory: Annotated[str, typer.Option(help="Memory of each; else 8Gi a GPU, 16Gi at most.")] = "",
+    components: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="NAME[=VALUE]", help="A component; docs/kubernetes.md."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="HPQ_NAME=VALUE", help="A setting of the workers."),
+    ] = None,
+    secrets: Annotated[
+        bool, typer.Option("--secrets", help="New passwords and the code key, to create once.")
+    ] = False,
+    jobs: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|SWEEP", help="A Job for each set of a sweep, and no workers."),
+    ] = None,
+) -> None:
+    """Print the manifests for a cluster; then, once, its --secrets (docs/kubernetes.md)."""
+    if namespace is not None and not NAME_RULE.match(namespace):
+        raise UserError(f"--namespace {namespace}: use a-z, 0-9 and '-'")
+    if not NAME_RULE.match(queue):
+        raise UserError(f"--queue {queue}: use a-z, 0-9 and '-'")
+    if image and not _IMAGE.fullmatch(image):
+        raise UserError(f"--image {image}: write [REGISTRY/]NAME[:TAG] or NAME@sha256:DIGEST")
+    if cpu and not _CPU.fullmatch(cpu):
+        raise UserError(f"--cpu {cpu}: write cores, such as 16 or 500m")
+    if memory and not _MEMORY.fullmatch(memory):
+        raise UserError(f"--memory {memory}: write Mi or Gi, such as 64Gi")
+    parts = tuple(parse(text) for text in components or ())
+    wanted = rendering.Wanted(
+        image=image,
+        namespace=namespace or NAMESPACE,
+        queue=queue,
+        replicas=replicas,
+        gpus=gpus,
+        cpu=cpu,
+        memory=memory,
+        parts=parts,
+        settings=_settings(settings or []),
+    )
+    rendering.check(wanted)
+    if secrets:
+        print(_secrets(wanted.namespace, with_tls="tls" in wanted.components), end="")
+        return
+    for warning in _surprises(wanted):
+        warn(warning)
+    text = rendering.render(wanted) if jobs is None else _jobs(wanted, jobs, namespace)
+    print(text, end="")
+
+
+def _surprises(wanted: rendering.Wanted) -> Iterator[str]:
+    if not wanted.image:
+        yield f"no --image: {rendering.IMAGE}, which must be on the nodes"
+    if wanted.queue != "default" and not wanted.classes:
+        yield (
+            f"--queue {wanted.queue}: {wanted.queue} is the only class of this installation, in"
+            f" place of the class default; to have both: --with class={wanted.queue}:GPUS"
+        )
+    if wanted.replicas is not None:
+        yield (
+            f"--replicas {wanted.replicas} is not in the manifests, so that no apply undoes a"
+            f" scaling; apply them, then: kubectl -n {wanted.namespace} scale"
+            f" deployment/hpq-worker --replicas={wanted.replicas}"
+        )
+
+
+def _jobs(wanted: rendering.Wanted, what: str, namespace: str | None) -> str:
+    """The Jobs of a sweep file, which is enqueued unless it was, or of a sweep that is there.
+
+    They go where the Redis is that has the sweep, which a `namespace` that was said must be.
+    """
+    if wanted.replicas is not None or wanted.queue != "default" or wanted.classes:
+        raise UserError(f"--jobs {what}: the sweep says its queue, and its sets how many")
+    with open_session() as session:
+        if there := session.tunnel and session.tunnel.namespace:
+            if namespace not in (None, there):
+                raise UserError(
+                    f"--namespace {namespace}: the sweep is in the Redis of {there}",
+                    code="namespace-mismatch",
+                )
+            wanted = replace(wanted, namespace=there)
+        sweep = session.view.sweep(_sweep_of(session, what))
+        refuse_too_many(what, None if sweep.sampler else sweep.counts.total)
+        left = [t for t in session.view.all_trials(sweep.id) if not t.state.is_terminal]
+        if not left:
+            raise UserError(
+                f"{sweep.id}: nothing of it waits ({sweep.state}); see hpq retry",
+                code="nothing-waits",
+            )
+        manifests = rendering.render(replace(wanted, queue=sweep.worker_class))
+        text = render_jobs(manifests, sweep, left)
+        if session.view.workers(sweep.worker_class):
+            print(
+                f"warning: workers of class {sweep.worker_class!r} are alive and take the sweep's"
+                " sets as well",
+                file=sys.stderr,
+            )
+    for_them = f"-n {wanted.namespace} -l hpq/sweep={sweep.id}"
+    print(
+        f"{sweep.id}: {trials_of(len(left), 'Job')}; follow them with `hpq watch {sweep.id}`,"
+        f" remove them with `kubectl delete jobs {for_them}`",
+        file=sys.stderr,
+    )
+    return text
+
+
+def _sweep_of(session: Session, what: str) -> str:
+    file = Path(what)
+    if not file.suffix and not file.exists():
+        return session.view.resolve(what, session.settings.user)
+    submission = prepare(load(file), file)
+    refuse_too_many(what, None if submission.is_late else submission.trials)
+    for warning in submission.warnings:
+        warn(warning)
+    try:
+        return enqueue(session, submission).sid
+    except OutOfSight as error:  # there is no --code here
+        raise UserError(
+            f"{error.why}; add code: . to the file to send the code along", code="code-out-of-sight"
+        ) from None
+
+
+def _settings(texts: list[str]) -> dict[str, str]:
+    """What --set says; a value that no worker could use is refused here."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, is_given, value = text.partition("=")
+        if not is_given or not name.startswith("HPQ_"):
+            raise UserError(f"--set {text}: write HPQ_NAME=VALUE, as `hpq config` lists them")
+        if name.removeprefix("HPQ_").lower() in SECRETS - {"redis_url"}:
+            raise UserError(
+                f"--set {name}: that is a secret; `hpq manifests --secrets` makes it",
+                code="setting-secret",
+            )
+        if name in rendering.own_settings():
+            use = f"; use {_INSTEAD[name]}" if name in _INSTEAD else ""
+            raise UserError(
+                f"--set {name}: the manifests say that themselves{use}", code="setting-fixed"
+            )
+        if name == "HPQ_PORT":
+            raise UserError(
+                f"--set {name}: the pods' probes and policies are for 9108", code="setting-fixed"
+            )
+        if carried(value):
+            raise UserError(
+                f"--set {name}: its password would lie in a ConfigMap; for HPQ_STORE make a Secret"
+                " hpq-store with it, and add --with bucket",
+                code="setting-secret",
+            )
+        found[name] = value
+    read({"HPQ_REDIS_URL": "redis://any", **found})
+    for name in found.keys() - {variable(field) for field in ABOUT}:
+        raise UserError(
+            f"--set {name}: there is no such setting; `hpq config` lists them",
+            code="setting-unknown",
+        )
+    return found
+
+
+def _secrets(namespace: str, *, with_tls: bool) -> str:
+    """The Secrets as YAML, never on a terminal."""
+    if sys.stdout.isatty():
+        raise UserError(
+            "--secrets prints passwords: `hpq manifests --secrets | kubectl create -f -`",
+            code="secrets-on-terminal",
+        )
+    settings = read(os.environ)
+    key = signing.key_of(settings, make=True)
+    assert key is not None
+    tls = tls_secret(namespace) if with_tls else None
+    made = secret_objects(settings.prefix, namespace, key.decode(), tls)
+    return yaml.safe_dump_all(made, sort_keys=False)

@@ -1,0 +1,103 @@
+"""`hpq scale`: change the number of worker pods."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from hpq.domain.sweep import DEFAULT_CLASS
+from hpq.errors import Held, HpqError, UserError
+from hpq_producer.cluster.connect.session import Opened, open_cluster
+from hpq_producer.cluster.pods import autoscaler_of, look
+from hpq_producer.cluster.scale.scale import Plan, Scaling, standing
+from hpq_producer.commands.options import Context, Namespace
+from hpq_producer.connection_record import kubectl_in
+from hpq_producer.session import store_of
+from hpq_producer.terminal.console import talk
+from hpq_producer.terminal.text import clean, trials_of
+
+app = typer.Typer()
+_POLL_S = 0.5
+
+
+@app.command("scale")
+def scale(
+    count: Annotated[int, typer.Argument(min=0, help="How many worker pods.")],
+    queue: Annotated[str, typer.Option(help="The worker class.")] = DEFAULT_CLASS,
+    context: Context = None,
+    namespace: Namespace = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until all of them are ready.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds that --wait waits.")] = 600.0,
+) -> None:
+    """Scale worker pods: idle ones go first, then those with the newest checkpoint."""
+    with open_cluster(context, namespace, needs_redis=False) as opened:
+        session = opened.session
+        view, store = (session.view, store_of(session)) if session else (None, None)
+        scaling = Scaling(opened.api, view, store, queue)
+        plan = scaling.plan(count)
+        _mind_autoscaler(opened, plan)
+        if plan.going and session is None:
+            talk(f"busy pods may go before idle ones: {opened.why}")
+        plan, before = scaling.drained(plan), plan.workers.wanted
+        try:
+            stay = scaling.apply(plan)
+        except HpqError:
+            scaling.undrain(plan.going, plan)
+            raise
+        talk(f"{plan.workers.name}: {before} → {count} pods (class {queue})")
+        if plan.trials:
+            stopped = ", ".join(map(clean, plan.trials))
+            talk(f"stopped and requeued, no attempt charged: {stopped}")
+        if stay:
+            talk(f"still there: {', '.join(sorted(stay))}; the cluster deleted others or is slow")
+        if wait:
+            _wait(opened, plan, timeout)
+
+
+def _mind_autoscaler(opened: Opened, plan: Plan) -> None:
+    """Say what an autoscaler will make of it.
+
+    Raises:
+        UserError: KEDA does, within seconds: trials would be stopped for nothing. Paused it has
+            no autoscaler, so that it is not seen here.
+    """
+    name = autoscaler_of(opened.api, plan.workers.name)
+    if not name:
+        return
+    kind, _, called = name.partition(" ")
+    kubectl = kubectl_in(opened.api.context, opened.api.namespace)
+    if kind == "ScaledObject":
+        pause = f"{kubectl} annotate scaledobject {called} autoscaling.keda.sh/paused"
+        raise UserError(
+            f"{name} decides how many pods there are, and would do so again in a moment; pause it"
+            f" first: {pause}=true --overwrite (and afterwards: {pause}-)"
+        )
+    talk(
+        f"{name} decides how many pods there are, and will soon do so again;"
+        f" change its minReplicas and maxReplicas: {kubectl} edit hpa {called}"
+    )
+
+
+def _wait(opened: Opened, plan: Plan, timeout: float) -> None:
+    """Return once so many pods are ready and no others are there.
+
+    Raises:
+        Held: they are not in time; says why.
+    """
+    until, said = time.monotonic() + timeout, ""
+    while True:
+        now = standing(look(opened.api), plan)
+        if now.is_reached:
+            talk(f"{trials_of(now.ready, 'pod')} ready")
+            return
+        if now.why and now.why != said:
+            talk(clean(now.why))
+            said = now.why
+        if time.monotonic() > until:
+            raise Held(
+                f"{now.ready} of {trials_of(plan.wanted, 'pod')} ready after {timeout:.0f} s"
+                + (f": {clean(now.lacks)}" if now.lacks else "")
+            )
+        time.sleep(_POLL_S)

@@ -1,0 +1,1 @@
+"""Commands that change a sweep: pause, resume, stop, cancel, retry, set, rm."""

@@ -1,0 +1,216 @@
+"""`hpq pause`, `resume`, `stop`, `cancel`, `retry`, `set`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import TrialId, TrialState
+from hpq.errors import UserError
+from hpq_producer import targets as refs
+from hpq_producer.commands.control.pick import picked
+from hpq_producer.commands.options import WhereExpr
+from hpq_producer.diagnosis.notices import say_if_not_taken
+from hpq_producer.query.filter import Where
+from hpq_producer.query.selection import Selection
+from hpq_producer.session import Session, growing_of, open_session, store_of
+from hpq_producer.sweep_limits import in_words, limits
+from hpq_producer.targets import SweepRef, sweep_ids
+from hpq_producer.targets import ask as _ask
+from hpq_producer.targets import mine as _mine
+from hpq_producer.terminal.text import trials_of
+
+app = typer.Typer()
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Other = Annotated[bool, typer.Option("--force", help="Also a sweep of somebody else.")]
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="A sweep, or trials of it: SWEEP/7, or 7 of my last.", autocompletion=sweep_ids
+    ),
+]
+
+
+@contextmanager
+def ending(
+    ref: str | None, verb: str, force: bool, *, some: bool = False
+) -> Iterator[tuple[Session, Sweep]]:
+    """A session and the sweep to end: named where nobody is asked, and on a server of others.
+
+    There, `some` trials of my last sweep may be meant by their numbers.
+
+    Raises:
+        UserError: it has to be named.
+    """
+    if ref is None and not sys.stdin.isatty():
+        raise _unnamed(verb)
+    with open_session() as session:
+        if ref is None and not session.is_private and not some:
+            raise _unnamed(verb)
+        yield session, _mine(session, ref, force)
+
+
+def _unnamed(verb: str) -> UserError:
+    return UserError(f"say which sweep to {verb}: `hpq ls` lists them", code="sweep-missing")
+
+
+@app.command()
+def pause(sweep: SweepRef = None, force: Other = False) -> None:
+    """Let no further trial of a sweep start."""
+    _say_to("pause", sweep, force, lambda s: f"{s.id}: paused; {_run_on(s.counts.running)}")
+
+
+@app.command()
+def resume(sweep: SweepRef = None, force: Other = False) -> None:
+    """Go on with a paused or held sweep."""
+    _say_to("resume", sweep, force, lambda s: f"{s.id}: {s.state}", goes_on=True)
+
+
+def _run_on(running: int) -> str:
+    return f"{trials_of(running)} {'runs' if running == 1 else 'run'} on"
+
+
+def _say_to(
+    verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str], goes_on: bool = False
+) -> None:
+    with open_session() as session:
+        sweep = _mine(session, ref, force)
+        store_of(session).control(sweep.id, verb)
+        print(line(session.view.sweep(sweep.id)), file=sys.stderr)
+        if goes_on and sweep.counts.waits:
+            say_if_not_taken(session, sweep.id)
+
+
+def _is_over(it: Sweep) -> bool:
+    """Whether there is nothing left to end, which is said."""
+    if it.state.is_over:
+        print(f"{it.id} is over ({it.state}): nothing to end", file=sys.stderr)
+    return it.state.is_over
+
+
+@app.command()
+def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
+    """Finish what runs, cancel what waits."""
+    with ending(sweep, "stop", force) as (session, it):
+        if _is_over(it):
+            return
+        _ask(f"Cancel {trials_of(it.counts.queued, 'queued trial')} of {it.id}?", yes)
+        touched = store_of(session).control(it.id, "stop")
+        rest = _run_on(session.view.sweep(it.id).counts.running)
+        print(f"{it.id}: {trials_of(touched, 'queued trial')} cancelled; {rest}", file=sys.stderr)
+
+
+@app.command()
+def cancel(
+    targets: Targets = None,
+    where: WhereExpr = None,
+    yes: Yes = False,
+    force: Other = False,
+) -> None:
+    """Stop a sweep or some of its trials now."""
+    ref, numbers = refs.parse(targets)
+    if where is not None and numbers:
+        raise UserError("cancel: give numbers of trials, or --where, not both")
+    expression = Where.of(where) if where is not None else None
+    with ending(ref, "cancel", force, some=bool(numbers)) as (session, it):
+        if _is_over(it):
+            return
+        if expression is not None:
+            numbers = picked(session, it, expression)
+            if not numbers:
+                return
+        _ask(f"Cancel {_left(session, it, numbers)}?", yes)
+        touched = growing_of(session).cancel(it.id, numbers)
+        are = "is" if touched == 1 else "are"
+        print(f"{it.id}: {trials_of(touched)} {are} cancelled or being stopped", file=sys.stderr)
+
+
+def _left(session: Session, it: Sweep, numbers: list[int]) -> str:
+    """`2 trials of X (1 has ended)`: what a cancel would end."""
+    total, ended = it.counts.total, it.counts.ended
+    if numbers:
+        ids = [TrialId(sweep=it.id, number=n) for n in dict.fromkeys(numbers)]
+        total = len(ids)
+        ended = sum(session.view.trial(one).state.is_terminal for one in ids)
+    have = "has" if ended == 1 else "have"
+    return f"{trials_of(total - ended)} of {it.id}" + (f" ({ended} {have} ended)" if ended else "")
+
+
+@app.command()
+def retry(
+    targets: Targets = None,
+    failed: Annotated[bool, typer.Option(help="All failed trials (the default).")] = False,
+    cancelled: Annotated[bool, typer.Option(help="All cancelled trials.")] = False,
+    where: WhereExpr = None,
+    yes: Yes = False,
+    force: Other = False,
+) -> None:
+    """Queue failed or cancelled trials again; a finished one asks, as its result goes."""
+    ref, numbers = refs.parse(targets)
+    if where is not None and numbers:
+        raise UserError("retry: give numbers of trials, or --where, not both")
+    only = Where.of(where) if where is not None else None
+    with open_session() as session:
+        it = _mine(session, ref, force)
+        if not numbers:
+            wanted = {TrialState.CANCELLED} if cancelled else {TrialState.FAILED}
+            wanted |= {TrialState.FAILED} if failed else set()
+            trials = Selection(view=session.view, sweep=it, where=only).trials()
+            numbers = [t.id.number for t in trials if t.state in wanted]
+        elif results := _with_results(session, it, numbers):
+            question = f"Drop the results of {trials_of(results, 'finished trial')} of {it.id}?"
+            _ask(question, yes)
+        touched = store_of(session).retry(it.id, numbers)
+        print(f"{it.id}: {trials_of(touched)} queued again", file=sys.stderr)
+        if touched:
+            say_if_not_taken(session, it.id)
+
+
+def _with_results(session: Session, it: Sweep, numbers: list[int]) -> int:
+    """How many of these trials have a result that a retry drops."""
+    trials = [session.view.trial(TrialId(sweep=it.id, number=n)) for n in dict.fromkeys(numbers)]
+    return sum(t.state in (TrialState.FINISHED, TrialState.PRUNED) for t in trials)
+
+
+@app.command("set")
+def set_(
+    changes: Annotated[list[str], typer.Argument(help="[SWEEP] KEY=VALUE …")], force: Other = False
+) -> None:
+    """Change a sweep's limits: run_cap, max_parallel, priority, timeout …, and its tags.
+
+    What runs goes on as it is; the next claim minds it. run_cap=0 and max_parallel=0 lift a limit.
+    """
+    ref = None if "=" in changes[0] else changes[0]
+    fields = limits(changes if ref is None else changes[1:])
+    with open_session() as session:
+        it = _mine(session, ref, force)
+        done = in_words(fields)
+        cap = fields.pop("run_cap", None)
+        if fields:
+            store_of(session).set(it.id, fields)
+        capped = _cap(session, it, int(cap)) if cap is not None else ""
+        print(f"{it.id}: {done}{capped}", file=sys.stderr)
+
+
+def _cap(session: Session, it: Sweep, most: int) -> str:
+    """Set run_cap, and say what that did to the trials that are there."""
+    done = growing_of(session).cap(it.id, most)
+    if done.dropped or done.back:
+        what = f"{trials_of(done.dropped or done.back)} {'cancelled' if done.dropped else 'back'}"
+    else:
+        what = "none cancelled"
+    line = f"; {what}, {done.trials} in all"
+    if it.sampler:
+        line = f"; {what}, {done.trials} so far"
+    elif done.trials < most:
+        more = most - done.trials
+        line += f"; `hpq enqueue FILE --count {most} --into {it.id}` adds up to {more} more"
+    if most and done.trials > most:
+        line += ": what has begun is not undone"
+    return line

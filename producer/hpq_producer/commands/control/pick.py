@@ -1,0 +1,71 @@
+"""Find and list the trials that `hpq cancel --where` would cancel.
+
+Trials that are about to be changed, as a table: what varies, newest value. Pure.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Trial
+from hpq_producer.analysis.scores import cell, newest_value
+from hpq_producer.cli import stdout_to_nobody
+from hpq_producer.query.filter import Where
+from hpq_producer.query.selection import Selection
+from hpq_producer.reports.trial_rows import STATE_STYLE, column_names
+from hpq_producer.session import Session
+from hpq_producer.terminal.console import show_table, talk
+from hpq_producer.terminal.style import Span, Style
+from hpq_producer.terminal.tables import Column
+from hpq_producer.terminal.text import clean, measure
+
+
+def pick_columns(sweep: Sweep) -> list[Column]:
+    """The columns of `pick_row`."""
+    name = clean(sweep.metric.name) if sweep.metric else "objective"
+    return [
+        Column(title="#", keep=100, right=True),
+        Column(title="state", keep=90),
+        *(Column(title=clean(p), keep=80 - i, least=6) for i, p in enumerate(sweep.varying)),
+        Column(title=name, keep=95, right=True),
+    ]
+
+
+def pick_row(trial: Trial, sweep: Sweep, value: float | None) -> list[Span]:
+    """A trial as cells."""
+    return [
+        Span(str(trial.id.number)),
+        Span(trial.state.value, STATE_STYLE[trial.state]),
+        *(Span(cell(trial.params, p)) for p in sweep.varying),
+        Span("" if value is None else measure(value), Style.BOLD),
+    ]
+
+
+_SHOWN = 20  # of the trials that it would cancel
+
+
+def picked(session: Session, it: Sweep, where: Where) -> list[int]:
+    """List the numbers of the queued and running trials that match.
+
+    Raises:
+        UserError: no trial has a value that the expression names.
+    """
+    found = Selection(view=session.view, sweep=it, where=where).trials()
+    left: list[Trial] = [t for t in found if not t.state.is_terminal]
+    if not left:
+        talk(f"{it.id}: no queued or running trial matches; nothing is cancelled")
+        return []
+    try:
+        _show(it, left)
+    except BrokenPipeError:  # whoever read has read enough; the cancelling was asked for
+        stdout_to_nobody()
+    return [t.id.number for t in left]
+
+
+def _show(it: Sweep, left: list[Trial]) -> None:
+    rows = (pick_row(t, it, newest_value(it, t)) for t in left[:_SHOWN])
+    show_table(pick_columns(it), rows, explain=column_names(it))
+    if len(left) > _SHOWN:
+        print(f"… and {len(left) - _SHOWN} more")
+    sys.stdout.flush()

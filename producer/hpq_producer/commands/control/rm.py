@@ -1,0 +1,90 @@
+"""`hpq rm`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hpq.connection.credentials import redact
+from hpq.errors import SettingsError, UserError
+from hpq.filestore.garbage import DoomedFiles
+from hpq.filestore.local import location
+from hpq_producer.archive.stored_files import files_of, store_here
+from hpq_producer.commands.control.control import Yes, ending
+from hpq_producer.session import Session, open_session, store_of
+from hpq_producer.targets import SweepRef, ask
+from hpq_producer.terminal.text import clean, trials_of
+
+app = typer.Typer()
+
+Anyway = Annotated[
+    bool, typer.Option("--force", help="Also with running trials, and of somebody else.")
+]
+
+
+@app.command()
+def rm(
+    sweep: SweepRef = None,
+    keep_files: Annotated[
+        bool, typer.Option("--keep-files", help="Its checkpoints and artifacts stay in the store.")
+    ] = False,
+    yes: Yes = False,
+    force: Anyway = False,
+) -> None:
+    """Delete a sweep with all its results, and its checkpoints and artifacts in the store."""
+    if sweep is not None and _finish_removal(sweep, keep_files):
+        return
+    with ending(sweep, "delete", force) as (session, it):
+        if it.counts.running and not force:
+            raise UserError(
+                f"{it.id} has running trials; `hpq cancel {it.id}` first, or --force",
+                code="trials-running",
+            )
+        kept = files_of(session, it.id)
+        files = "" if keep_files or not kept.trials else f", and {kept}"
+        ask(f"Delete {it.id} with the results of {trials_of(it.counts.ended)}{files}?", yes)
+        _remove(session, it.id, keep_files, files)
+
+
+def _finish_removal(sid: str, keep_files: bool) -> bool:
+    with open_session() as session:
+        if sid not in store_of(session).half_removed():
+            return False
+        _remove(session, sid, keep_files, "")
+        return True
+
+
+def _remove(session: Session, sid: str, keep_files: bool, files: str) -> None:
+    stores = store_of(session).remove(sid, keep_files=keep_files)
+    print(f"{sid}: deleted{files}", file=sys.stderr)
+    if keep_files:
+        for store in stores:
+            where = f"store {clean(store)}, at {session.settings.prefix}/{sid}"
+            print(f"{sid}: its files stay in {where}", file=sys.stderr)
+        return
+    removed_from = _remove_files(session, sid)
+    for store in sorted(set(stores) - {removed_from}):
+        print(
+            f"{sid}: its files in store {clean(store)} stay until a worker that has this store as"
+            " its HPQ_STORE removes them",
+            file=sys.stderr,
+        )
+
+
+def _remove_files(session: Session, sid: str) -> str:
+    """The id of the store that this shell can reach and that has none of its files now."""
+    place, doomed = location(session.settings), DoomedFiles(session.redis, session.keys)
+    try:
+        files = store_here(session)
+        if files is None:
+            return ""
+        with doomed.barred(sid) as may_go:
+            if may_go:
+                files.remove(f"{session.settings.prefix}/{sid}")
+        doomed.work_off(files, sid)
+    except (OSError, SettingsError) as error:
+        print(f"{sid}: its files may stay in {redact(place)}: {error}", file=sys.stderr)
+        return ""
+    return files.id

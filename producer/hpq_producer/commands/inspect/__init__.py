@@ -1,0 +1,1 @@
+"""Commands that read: watch, ls, show, logs, summary, best, results and more."""

@@ -1,0 +1,96 @@
+"""`hpq best`."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Trial, TrialState
+from hpq.errors import ExitCode, NotFound
+from hpq.store.reader import View
+from hpq_producer.analysis.records import result_of, trial_record
+from hpq_producer.analysis.scores import flat, score
+from hpq_producer.commands.options import AsJson, WhereExpr
+from hpq_producer.query.filter import Where
+from hpq_producer.query.selection import Selection
+from hpq_producer.reports.export import to_args, to_yaml
+from hpq_producer.reports.ranking import show_ranking
+from hpq_producer.session import open_session
+from hpq_producer.targets import sweep_ids
+from hpq_producer.terminal.console import show_json, show_lines, talk
+from hpq_producer.terminal.style import Span
+from hpq_producer.terminal.text import clean, value
+
+app = typer.Typer()
+_RANKED = (TrialState.FINISHED, TrialState.PRUNED)
+
+
+@app.command()
+def best(
+    sweep: Annotated[
+        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+    ] = None,
+    n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 1,
+    where: WhereExpr = None,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="The parameters as YAML.")] = False,
+    as_json: AsJson = False,
+    as_args: Annotated[bool, typer.Option("--args", help="As its program gets them.")] = False,
+) -> None:
+    """The winner's parameters, ready to use; with -n the first few."""
+    only = Where.of(where) if where is not None else None
+    with open_session() as session:
+        found = session.view.sweep(session.view.resolve(sweep, session.settings.user))
+        trials = session.view.best(found, n) if only is None else _of(session.view, found, only, n)
+    if not trials and only is not None:
+        raise NotFound(f"{found.id}: no trial with a result is so: {only.text}", code="no-result")
+    if not trials:
+        talk(f"hpq: {_why_none(found)}")
+        raise typer.Exit(ExitCode.SOME_FAILED)
+    _show(found, trials, n > 1, as_yaml, as_json, as_args)
+
+
+def _of(view: View, sweep: Sweep, where: Where, n: int) -> list[Trial]:
+    """The best of those that an expression picks."""
+    every = Selection(view=view, sweep=sweep, top=sweep.counts.total, where=where).trials()
+    return list(islice((t for t in every if t.state in _RANKED and t.objective is not None), n))
+
+
+def _why_none(sweep: Sweep) -> str:
+    if sweep.metric is None:
+        return f"{sweep.id} names no metric, so there is no best trial; give the file a `metric:`"
+    counts = sweep.counts
+    return (
+        f"no trial of {sweep.id} has finished yet: {counts.running} running, "
+        f"{counts.queued} queued, {counts.failed} failed"
+    )
+
+
+def _show(
+    sweep: Sweep, trials: list[Trial], several: bool, as_yaml: bool, as_json: bool, as_args: bool
+) -> None:
+    if as_yaml:
+        sets = [dict(t.params) for t in trials]
+        print(to_yaml(sets if several else sets[0]), end="")
+    elif as_json:
+        records = [trial_record(t, sweep) for t in trials]
+        show_json(records if several else records[0])
+    elif as_args:
+        for trial in trials:
+            print(to_args(trial.params, sweep.launch.command))
+    elif several:
+        show_ranking(sweep, trials)
+    else:
+        _show_one(sweep, trials[0])
+
+
+def _show_one(sweep: Sweep, trial: Trial) -> None:
+    name = clean(sweep.metric.name) if sweep.metric else "objective"
+    rows = {name: score(trial)}
+    if trial.reused:
+        rows["result of"] = clean(result_of(trial, sweep))
+    rows |= {clean(k): value(v) for k, v in flat(trial.params).items()}
+    wide = max(len(key) for key in ("trial", *rows))
+    show_lines([Span(f"{k:{wide}}  {v}")] for k, v in {"trial": str(trial.id), **rows}.items())

@@ -1,0 +1,137 @@
+"""`hpq get`: a file that a trial left, out of the store."""
+
+from __future__ import annotations
+
+import posixpath
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hpq.connection.credentials import redact
+from hpq.domain.trial import Artifacts, Trial, TrialId
+from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
+from hpq.filestore.local import Gone, Readable, Unreadable, copy_out, is_inert, location, open_files
+from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.files import Volume, by_hand, volume_of
+from hpq_producer.connection_record import Tunnel
+from hpq_producer.diagnosis.notices import OF_PODS
+from hpq_producer.reports.show import artifact_lines
+from hpq_producer.session import Session, open_session
+from hpq_producer.targets import find
+from hpq_producer.terminal.console import show_lines, talk
+from hpq_producer.terminal.text import clean
+
+app = typer.Typer()
+
+
+@app.command()
+def get(
+    what: Annotated[str, typer.Argument(help="SWEEP/7, or SWEEP or best: its best trial.")],
+    name: Annotated[str | None, typer.Argument(help="The file; without: list them.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Where to: a file or a directory.")
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Overwrite what is there.")] = False,
+) -> None:
+    """Copy a file that a trial left out of the store."""
+    with open_session() as session:
+        trial = _trial(session, what)
+        left = trial.artifacts
+        if left is None:
+            in_cluster = session.tunnel is not None
+            raise NotFound(f"{trial.id} left no files; {_why_none(trial, in_cluster)}")
+        if name is None:
+            return show_lines(artifact_lines(trial))
+        if name not in left.files or not is_inert(name):
+            some = ", ".join(clean(one) for one in sorted(left.files)[:10])
+            raise NotFound(f"{trial.id} left no file {clean(name)!r}; it left {some}")
+        path = _target(name, out, force)
+        _copy(session, left, name, path)
+    talk(f"{trial.id}: {clean(name)} is in {path}")
+
+
+def _trial(session: Session, what: str) -> Trial:
+    view, owner = session.view, session.settings.user
+    found = find(view, None if what == "best" else what, owner)
+    if isinstance(found, TrialId):
+        return view.trial(found)
+    sweep = view.sweep(found)
+    best = view.best(sweep, 1)
+    if not best:
+        raise NotFound(f"{found} has no best trial yet; name one: `hpq get {found}/1`")
+    return best[0]
+
+
+def _why_none(trial: Trial, in_cluster: bool) -> str:
+    if not trial.state.is_terminal:
+        return f"it is {trial.state}, and files are there once a trial has ended"
+    if trial.gone == "keep":
+        return "the sweep's `keep` let them go: `hpq show` of the sweep says whose stay"
+    if trial.gone:
+        return "its files were deleted with the sweep, before it was restored"
+    lines = "its worker had no HPQ_STORE or could not copy them: `hpq logs` says where they lie"
+    gives = f"; pods get a store by {OF_PODS}" if in_cluster else ""
+    return f"it saved none, or {lines}{gives}"
+
+
+def _target(name: str, out: Path | None, force: bool) -> Path:
+    path = out if out is not None else Path(posixpath.basename(name))
+    if path.is_dir():
+        path = path / posixpath.basename(name)
+    if path.exists() and not force:
+        raise UserError(f"{path} is there; -o names another place, --force overwrites it")
+    return path
+
+
+def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
+    files, where = _source(session, left, name, path)
+    try:
+        if isinstance(files, Volume):
+            files.copy(f"{left.path}/{name}", left.files[name], path)
+        else:
+            copy_out(files, f"{left.path}/{name}", path)
+    except Gone:
+        raise NotFound(f"{where} no longer has {clean(name)}: it was deleted there") from None
+    except Unreadable as error:
+        again = ""
+        if isinstance(files, Volume):
+            again = f"; again, or by hand: {by_hand(files.api, f'{left.path}/{name}', str(path))}"
+        raise UserError(f"{where}: {clean(str(error))}{again}") from None
+    except OSError as error:
+        raise UserError(f"{clean(name)} cannot be copied to {path}: {error}") from None
+
+
+def _source(
+    session: Session, left: Artifacts, name: str, path: Path
+) -> tuple[Readable | Volume, str]:
+    """The store that has the file, and how it is called."""
+    place = location(session.settings)
+    try:
+        files = open_files(place)
+    except OSError as error:
+        raise OutOfReach(
+            f"the store {redact(place)}: {error}; set HPQ_STORE as the workers have it"
+        ) from None
+    if files.id == left.store:
+        return files, f"store {files.id} ({redact(place)})"
+    if session.tunnel and not session.settings.store:
+        volume = _in_the_cluster(session.tunnel, left, name, path)
+        return volume, f"store {volume.id} (in pod {volume.pod}, {clean(volume.folder)})"
+    raise UserError(
+        f"{clean(name)} is in store {clean(left.store)}, and {redact(place)} is store"
+        f" {files.id}; set HPQ_STORE as the workers have it"
+    )
+
+
+def _in_the_cluster(tunnel: Tunnel, left: Artifacts, name: str, path: Path) -> Volume:
+    """The store where it is a volume of the cluster that this machine is connected to."""
+    where = f"{clean(name)} is in store {clean(left.store)}, which this machine does not see"
+    try:
+        api = Api(tunnel.context, tunnel.namespace)
+        return volume_of(api, left)
+    except Forbidden as error:
+        line = by_hand(api, f"{left.path}/{name}", str(path))
+        raise Forbidden(f"{where}, and {error}; somebody who may: {line}") from None
+    except NotFound as error:
+        raise NotFound(f"{where}, and {error}") from None

@@ -1,0 +1,60 @@
+"""`hpq logs`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from itertools import chain
+from typing import Annotated
+
+import typer
+
+from hpq_producer.reports.logs import Cleaner, follow_log, read_log
+from hpq_producer.session import Session, open_session
+from hpq_producer.targets import find_trial, sweep_ids
+from hpq_producer.terminal.console import talk
+from hpq_producer.terminal.text import WHY_THINNED, clean
+
+app = typer.Typer()
+
+
+@app.command()
+def logs(
+    trial: Annotated[
+        str | None,
+        typer.Argument(help="SWEEP/7, or 7 of my last sweep.", autocompletion=sweep_ids),
+    ] = None,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it ends.")] = False,
+    tail: Annotated[int | None, typer.Option("-n", "--tail", min=0, help="Last lines.")] = None,
+    raw: Annotated[bool, typer.Option(help="Bytes as printed, escapes and all.")] = False,
+) -> None:
+    """What a trial printed; of a sweep, one that runs, else the last that failed, or ended."""
+    with open_session() as session:
+        found = find_trial(session.view, trial, session.settings.user)
+        if trial is None or not trial.endswith(str(found.number)):
+            talk(f"trial {found}")
+        told = session.view.trial(found)  # NotFound, where there is none
+        if told.reused:
+            talk(_what_trained(session, clean(told.reused)))
+        if told.thinned:
+            talk(f"its log was {WHY_THINNED}")
+        data, last = read_log(session.view, found, tail)
+        more = follow_log(session.view, found, last) if follow else ()
+        _write(chain([data], more), raw)
+
+
+def _what_trained(session: Session, trial: str) -> str:
+    if session.redis.exists(session.keys.sweep(trial.rpartition("/")[0])):
+        return f"it never ran here; what trained: hpq logs {trial}"
+    return f"it never ran here; {trial} trained it, and was deleted since, with its log"
+
+
+def _write(pieces: Iterable[bytes], raw: bool) -> None:
+    cleaner = Cleaner()
+    for piece in pieces:
+        if raw:
+            sys.stdout.buffer.write(piece)
+        else:
+            sys.stdout.write(cleaner.take(piece))
+        sys.stdout.flush()
+    sys.stdout.write(cleaner.take(b"", final=True))

@@ -1,0 +1,192 @@
+"""`hpq ls`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from hpq.codes import Notice
+from hpq.domain.metric_check import doubt
+from hpq.domain.snapshot import Unreadable
+from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.trainer_specs import SHIPPED
+from hpq.store.memory import about_bytes
+from hpq.store.reader import View
+from hpq_producer.analysis.records import sweep_record
+from hpq_producer.commands.options import AsJson, WhereSweep
+from hpq_producer.diagnosis.verdict import STATE_STYLE
+from hpq_producer.diagnosis.waiting import why_behind, why_full, why_not_taken
+from hpq_producer.query.filter import Where
+from hpq_producer.session import Session, open_session
+from hpq_producer.terminal.console import show_json, show_table, talk
+from hpq_producer.terminal.style import Span, Style
+from hpq_producer.terminal.tables import Column
+from hpq_producer.terminal.text import clean, duration, measure, planned, size
+
+app = typer.Typer()
+
+
+@app.command()
+def ls(
+    n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 20,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
+    sizes: Annotated[bool, typer.Option("--size", help="About how many bytes each takes.")] = False,
+    tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
+    where: WhereSweep = None,
+    as_json: AsJson = False,
+) -> None:
+    """Sweeps, newest first."""
+    only = Where.of(where) if where is not None else None
+    with open_session() as session:
+        view = session.view
+        picks = tag is not None or only is not None
+        found = view.sweeps_or_why(view.sweep_ids(None if everything or picks else n))
+        sweeps = [one for one in found if isinstance(one, Sweep)]
+        best = dict(zip((s.id for s in sweeps), view.leaders(sweeps), strict=True))
+        if picks:
+            sweeps = _picked(sweeps, best, tag, only)[: None if everything else n]
+            found = list(sweeps)
+        took = _sizes(session, sweeps) if sizes else None
+        waits = _waits(view, sweeps, in_cluster=session.tunnel is not None)
+        if as_json:
+            show_json([_record(one, best, waits, took) for one in found])
+        elif found:
+            rows = [_row(one, best, waits, view.now_ms()) for one in found]
+            columns, rows = _with_tags(rows)
+            if sizes:
+                columns = [*columns, _ABOUT]
+                rows = [
+                    [*row, Span(_size(one, took))] for row, one in zip(rows, found, strict=True)
+                ]
+            show_table(columns, rows)
+            for line in _reasons(waits):
+                talk(line)
+            for sid, words in _doubts(view, sweeps, best).items():
+                talk(f"! {clean(sid)}: {clean(words)}")
+            for one in found:
+                if isinstance(one, Unreadable):
+                    talk(f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}")
+        else:
+            talk("no sweep is so" if picks else "no sweep yet; `hpq enqueue FILE` makes one")
+
+
+def _picked(
+    sweeps: Sequence[Sweep], best: Mapping[str, float | None], tag: str | None, where: Where | None
+) -> list[Sweep]:
+    """Those with the tag, of which the expression holds; its names are those of --json."""
+    found = [sweep for sweep in sweeps if tag is None or tag in sweep.tags]
+    if where is None:
+        return found
+    records = [sweep_record(sweep, best[sweep.id]) for sweep in found]
+    picked = [s for s, r in zip(found, records, strict=True) if where.holds(r.get)]
+    where.check_met(records[0] if records else where.names)
+    return picked
+
+
+_COLUMNS = (
+    Column(title="sweep", keep=100, least=12),
+    Column(title="state", keep=90),
+    Column(title="done", keep=80, right=True),
+    Column(title="failed", keep=55, right=True),
+    Column(title="best", keep=70, right=True),
+    Column(title="metric", keep=30, least=6),
+    Column(title="age", keep=60, right=True),
+    Column(title="owner", keep=50, least=4),
+    Column(title="class", keep=40, least=4),
+    Column(title="tags", keep=20, least=4),
+)
+_ABOUT = Column(title="about", keep=95, right=True)
+
+
+def _with_tags(rows: list[list[Span]]) -> tuple[Sequence[Column], list[list[Span]]]:
+    """The columns, and what is in them: the last one, of tags, only where a sweep has some."""
+    if any(row[-1].text for row in rows):
+        return _COLUMNS, rows
+    return _COLUMNS[:-1], [row[:-1] for row in rows]
+
+
+def _sizes(session: Session, sweeps: Sequence[Sweep]) -> dict[str, int]:
+    taken = about_bytes(session.redis, session.keys, sweeps)
+    return dict(zip((s.id for s in sweeps), taken, strict=True))
+
+
+def _size(one: Sweep | Unreadable, took: Mapping[str, int] | None) -> str:
+    return size(took[one.id]) if took and one.id in took else ""
+
+
+def _waits(view: View, sweeps: Sequence[Sweep], *, in_cluster: bool) -> dict[str, Notice]:
+    """Why no worker takes a sweep, or will soon, of those that get nowhere without one."""
+    idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
+    workers = view.workers() if idle else []
+    full = why_full(view.room()) if any(s.counts.waits for s in sweeps) else None
+    if full:  # also for those of which some run
+        idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
+    found = {s.id: full or why_not_taken(s, workers, SHIPPED, in_cluster=in_cluster) for s in idle}
+    free = [s for s in idle if not found[s.id] and not s.counts.running]
+    if any(w.state == "busy" for w in workers):
+        ahead = view.ahead_of(free)
+        found |= {s.id: why_behind(s, ahead[s.id], workers, SHIPPED) for s in free}
+    return {sid: why for sid, why in found.items() if why}
+
+
+def _reasons(waits: Mapping[str, Notice]) -> Iterator[str]:
+    """A line for each reason, whatever the number of sweeps that have it."""
+    alike: dict[str, list[str]] = {}
+    for sid, why in waits.items():
+        text = str(why).replace(f"hpq set {sid} ", "hpq set SWEEP ")
+        alike.setdefault(text, []).append(sid)
+    for text, those in alike.items():
+        if those[1:]:
+            yield f"! {clean(those[0])} and {len(those) - 1} more: {text}"
+        else:
+            yield f"! {clean(those[0])}: {waits[those[0]]}"
+
+
+def _doubts(
+    view: View, sweeps: Sequence[Sweep], best: Mapping[str, float | None]
+) -> dict[str, str]:
+    """Which sweeps' trials seem not to report the metric; those with a result do."""
+    unsure = [s for s in sweeps if s.metric and s.counts.running and best[s.id] is None]
+    eldest = view.eldest([s.id for s in unsure])
+    told = {s.id: doubt(s, [eldest[s.id]]) for s in unsure if s.id in eldest}
+    return {sid: words for sid, words in told.items() if words}
+
+
+def _record(
+    one: Sweep | Unreadable,
+    best: Mapping[str, float | None],
+    waits: Mapping[str, Notice],
+    took: Mapping[str, int] | None,
+) -> dict[str, Any]:
+    if isinstance(one, Unreadable):
+        return {"id": one.id, "sweep": one.id, "state": "unreadable", "why": one.why}
+    why = waits.get(one.id)
+    record = sweep_record(one, best[one.id]) | {"not_taken": why.record() if why else None}
+    return record if took is None else record | {"about_bytes": took[one.id]}
+
+
+def _row(
+    one: Sweep | Unreadable,
+    best: Mapping[str, float | None],
+    waits: Mapping[str, Notice],
+    now_ms: int,
+) -> list[Span]:
+    if isinstance(one, Unreadable):
+        blanks = [Span("")] * (len(_COLUMNS) - 2)
+        return [Span(clean(one.id)), Span("unreadable", Style.RED), *blanks]
+    leader = best[one.id]
+    state = Span(one.state.value, STATE_STYLE[one.state])
+    return [
+        Span(one.id),
+        Span("waiting !", Style.YELLOW) if one.id in waits else state,
+        Span(f"{one.counts.ended}/{planned(one.counts)}"),
+        Span(str(one.counts.failed or "")),
+        Span("" if leader is None else measure(leader)),
+        Span(clean(one.metric.name) if one.metric else ""),
+        Span(duration(now_ms - one.created_ms)),
+        Span(clean(one.owner)),
+        Span(clean(one.worker_class)),
+        Span(clean(" ".join(one.tags))),
+    ]

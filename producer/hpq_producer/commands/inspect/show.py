@@ -1,0 +1,134 @@
+"""`hpq show`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hpq.code.signing import fingerprint, is_signed, key_of, keys_apart
+from hpq.domain.metric_check import doubt
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import TrialId
+from hpq.errors import UserError
+from hpq.settings import Settings
+from hpq.store.reader import View
+from hpq_producer.analysis.records import finite, iso, sweep_record, trial_record
+from hpq_producer.commands.options import AsJson
+from hpq_producer.diagnosis.waiting import why_full
+from hpq_producer.reports.attempts import attempt_record, attempts_of
+from hpq_producer.reports.export import by_hand
+from hpq_producer.reports.logs import read_log
+from hpq_producer.reports.provenance import give_back, origin_of
+from hpq_producer.reports.show import sweep_lines, trial_lines
+from hpq_producer.session import Session, open_session
+from hpq_producer.targets import find, sweep_ids
+from hpq_producer.terminal.console import show_json, show_lines, stdout_look
+
+app = typer.Typer()
+_TAIL = 10  # lines of the log
+
+
+@app.command()
+def show(
+    what: Annotated[
+        str | None,
+        typer.Argument(help="SWEEP, SWEEP/7, or 7 of my last.", autocompletion=sweep_ids),
+    ] = None,
+    as_json: AsJson = False,
+    as_command: Annotated[
+        bool, typer.Option("--command", help="How to run the trial by hand.")
+    ] = False,
+    as_origin: Annotated[
+        bool, typer.Option("--provenance", help="Where it came from and what it ran on: JSON.")
+    ] = False,
+    code: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write its code, as enqueued, there.")
+    ] = None,
+) -> None:
+    """A sweep or a trial in full."""
+    with open_session() as session:
+        found = find(session.view, what, session.settings.user)
+        if code is not None:
+            sid = found if isinstance(found, str) else found.sweep
+            count = give_back(session.view, sid, code)
+            print(f"{code}: {count} {'file' if count == 1 else 'files'}", file=sys.stderr)
+        elif as_origin:
+            show_json(origin_of(session.view, found))
+        elif as_command:
+            ours = session.settings
+            print(by_hand(session.view, found, ours.python, ours.gpus_per_trial))
+        elif isinstance(found, TrialId):
+            _show_trial(session.view, found, as_json)
+        else:
+            _show_sweep(session, found, as_json)
+
+
+def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
+    view = session.view
+    sweep = view.sweep(sid)
+    if not as_json:
+        full = why_full(view.room()) if sweep.counts.waits else None
+        signed = _signed(session.settings, sweep)
+        eldest = view.eldest([sid]).values()
+        unmet = doubt(sweep, [*eldest], view.best(sweep, 1))
+        lines = sweep_lines(sweep, signed, waits=full.text if full else "", unmet=unmet)
+        return show_lines(lines, whole=True)
+    launch = sweep.launch
+    more: dict[str, Any] = {
+        "launch": {name: getattr(launch, name) for name in launch.__slots__},
+        "signed": _signed(session.settings, sweep),
+        "varying": list(sweep.varying),
+        "method": sweep.method,
+        "seed": sweep.seed,
+        "digest": sweep.digest,
+        "spec": dict(sweep.spec),
+        "provenance": dict(sweep.provenance),
+        "files": [
+            {
+                "at": iso(file.at_ms),
+                "added": file.added,
+                "digest": file.digest,
+                "spec": dict(file.spec),
+                "provenance": dict(file.origin),
+            }
+            for file in sweep.files
+        ],
+    }
+    show_json(sweep_record(sweep, view.leaders([sweep])[0]) | more)
+
+
+def _signed(settings: Settings, sweep: Sweep) -> str:
+    """Whether the launch record is as its owner signed it, as far as the key here can tell."""
+    if not sweep.signature:
+        return "no"
+    try:
+        key = key_of(settings, make=False)
+    except UserError as error:
+        return f"unknown: {error}"
+    if key is None:
+        return f"unknown: there is no key here{keys_apart(sweep, 'none')}"
+    if is_signed(key, settings.prefix, sweep.id, sweep.launch, sweep.signature):
+        return "yes"
+    which = keys_apart(sweep, fingerprint(key))
+    return f"not by your key{which}: by another, or the record was changed since"
+
+
+def _show_trial(view: View, found: TrialId, as_json: bool) -> None:
+    trial, sweep = view.trial(found), view.sweep(found.sweep)
+    curves = {name: view.history(found, name) for name in trial.metrics}
+    ran_on = view.provenance(trial.provenance)
+    attempts = attempts_of(view.story(found), trial)
+    if not as_json:
+        log, _ = read_log(view, found, _TAIL)
+        text = log.decode("utf-8", "replace")
+        columns = stdout_look().columns
+        lines = trial_lines(trial, sweep, curves, ran_on, text, attempts=attempts, columns=columns)
+        return show_lines(lines, whole=True)
+    history = {n: [[p.step, finite(p.value)] for p in points] for n, points in curves.items()}
+    told = [attempt_record(one) for one in attempts]
+    more: dict[str, Any] = {"attempts": told, "history": history, "provenance": dict(ran_on)}
+    more |= {"files_gone": trial.gone or None, "log_dropped": trial.thinned}
+    show_json(trial_record(trial, sweep) | more)

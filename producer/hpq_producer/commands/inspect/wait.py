@@ -1,0 +1,69 @@
+"""`hpq wait`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from hpq.codes import Notice
+from hpq.domain.snapshot import Snapshot
+from hpq.errors import Held
+from hpq_producer.analysis.records import sweep_record
+from hpq_producer.cluster.pods import Pods
+from hpq_producer.diagnosis.verdict import exit_code
+from hpq_producer.diagnosis.waiting import gist
+from hpq_producer.query.follow import follow, stands
+from hpq_producer.session import open_session
+from hpq_producer.targets import sweep_ids
+from hpq_producer.terminal.console import show_json, talk
+from hpq_producer.terminal.text import planned
+from hpq_producer.watch.event_log import say_verdict, why_waits
+
+app = typer.Typer()
+
+
+@app.command()
+def wait(
+    sweep: Annotated[
+        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(min=0, help="Give up after seconds.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,
+) -> None:
+    """Block until a sweep is over: exit code 0 all well, 1 some failed, 5 held or timed out."""
+    with open_session() as session, closing(Pods(session)) as seen:
+        sid = session.view.resolve(sweep, session.settings.user)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        told: set[str] = set()
+        for change in follow(session.view, sid):
+            why = _tell(change.snapshot, seen, told)
+            is_late = deadline is not None and time.monotonic() > deadline
+            if not is_late and not stands(change.snapshot):
+                continue
+            found, best = change.snapshot.sweep, change.snapshot.best
+            record = sweep_record(found, best[0].objective if best else None)
+            if stands(change.snapshot):
+                if as_json:
+                    show_json(record)
+                say_verdict(change.snapshot, sys.stderr, why)
+                raise typer.Exit(exit_code(found))
+            done = f"{found.counts.ended}/{planned(found.counts)}"
+            late = Held(f"{sid} is not over after {timeout:g}s: {done}", code="timed-out")
+            if not as_json:
+                raise late
+            show_json(record | {"error": late.record()})
+            talk(f"hpq: {late.notice}")
+            raise typer.Exit(int(late.exit_code))
+
+
+def _tell(shot: Snapshot, seen: Pods, told: set[str]) -> Notice | None:
+    """Say once why nobody takes the sweep."""
+    why = why_waits(shot, seen)
+    if why and gist(why.text) not in told:
+        talk(f"hpq: {why}")
+        told.add(gist(why.text))
+    return why

@@ -1,0 +1,70 @@
+"""`hpq watch`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from hpq.errors import UserError
+from hpq_producer.analysis.records import snapshot_record
+from hpq_producer.cluster.pods import Pods
+from hpq_producer.diagnosis.pods import crew_record
+from hpq_producer.diagnosis.verdict import estimate, exit_code, needs_you
+from hpq_producer.session import Session, open_session
+from hpq_producer.targets import sweep_ids
+from hpq_producer.terminal.console import look_of, show_json
+from hpq_producer.terminal.style import paint
+from hpq_producer.watch.app import read_scene, watch_sweep
+from hpq_producer.watch.event_log import not_taken, print_lines
+from hpq_producer.watch.frame import frame
+
+app = typer.Typer()
+_MOST = 500  # running trials in --json
+
+
+@app.command()
+def watch(
+    sweep: Annotated[
+        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+    ] = None,
+    until_done: Annotated[bool, typer.Option(help="Leave when the sweep is over.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame and leave.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (with --once).")] = False,
+    lines: Annotated[bool, typer.Option(help="A line an event, also on a terminal.")] = False,
+) -> None:
+    """A sweep, live: q quits, arrows scroll."""
+    if as_json and not once:
+        raise UserError("--json goes with --once: a watch without end is no JSON")
+    with open_session() as session:
+        sid = session.view.resolve(sweep, session.settings.user)
+        if as_json:
+            return _data(session, sid)
+        if once:
+            return _frame(session, sid)
+        if lines:
+            print_lines(session, sid, sys.stdout)
+        else:
+            watch_sweep(session, sid, until_done=until_done)
+        if until_done or lines or not sys.stdout.isatty():
+            raise typer.Exit(exit_code(session.view.sweep(sid)))
+
+
+def _frame(session: Session, sid: str) -> None:
+    look = look_of(sys.stdout, os.environ)
+    with closing(Pods(session)) as seen:
+        scene = read_scene(session.view, sid, look, seen=seen, is_live=False)
+    for line in frame(scene, look.columns, look.rows):
+        print(paint(line, look))
+
+
+def _data(session: Session, sid: str) -> None:
+    shot = session.view.snapshot(sid, _MOST, top=20, recent=20)
+    seen = Pods(session)
+    crew = seen.crew_now(shot.workers)
+    why = not_taken(shot, crew, seen)
+    record = snapshot_record(shot, needs_you(shot, why), estimate(shot))
+    show_json({**record, "cluster": crew_record(crew) if crew else None})

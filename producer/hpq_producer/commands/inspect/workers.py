@@ -1,0 +1,99 @@
+"""`hpq workers`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import typer
+
+from hpq.codes import Notice
+from hpq.domain.snapshot import Worker
+from hpq.domain.sweep import Sweep
+from hpq_producer.analysis.records import worker_record
+from hpq_producer.cluster.pods import Crew, Pods
+from hpq_producer.commands.options import AsJson
+from hpq_producer.diagnosis.notices import of_a_cluster
+from hpq_producer.diagnosis.pods import pages
+from hpq_producer.diagnosis.waiting import how_to_start, scale_up
+from hpq_producer.session import Session, open_session
+from hpq_producer.terminal.console import show_json, show_table, talk
+from hpq_producer.terminal.style import Span, Style
+from hpq_producer.terminal.tables import Column
+from hpq_producer.terminal.text import clean, duration
+
+app = typer.Typer()
+
+
+@app.command()
+def workers(
+    as_json: AsJson = False,
+) -> None:
+    """Live workers: what they are at, and which unfinished sweeps they leave alone."""
+    with open_session() as session:
+        found = session.view.workers()
+        seen = Pods(session)
+        crew = seen.crew_now(found)
+        if as_json:
+            show_json([_record(w, crew) for w in found])
+            return
+        if found:
+            show_table(_COLUMNS, _rows(found, session.view.now_ms()))
+            for line in _left_alone(session, found):
+                talk(line)
+        elif crew is None:
+            start = scale_up() if session.tunnel else how_to_start()
+            talk(f"no worker is alive; {start}{of_a_cluster(session)}")
+        for line in pages(crew, found) if crew else ():
+            talk(line)
+        if seen.why:
+            talk(f"pods: not known: {clean(seen.why)}")
+
+
+def _record(worker: Worker, crew: Crew | None) -> dict[str, Any]:
+    """A worker, with its pod as the cluster has it."""
+    pod = next((p for p in crew.pods if p.name == worker.pod), None) if crew else None
+    seen = {"phase": pod.phase, "ready": pod.is_ready, "reason": pod.reason or None} if pod else {}
+    return {**worker_record(worker), "pod": {"name": worker.pod, **seen} if worker.pod else None}
+
+
+def _left_alone(session: Session, found: Sequence[Worker]) -> Iterator[str]:
+    """A line for each unfinished sweep that workers leave, whatever their number."""
+    who: dict[tuple[str, Notice], list[str]] = {}
+    for w in found:
+        for sweep, reason in w.refuses.items():
+            who.setdefault((sweep, reason), []).append(w.name)
+    wanted = session.view.sweeps_or_why(sorted({sweep for sweep, _ in who}))
+    waiting = {s.id for s in wanted if isinstance(s, Sweep) and not s.state.is_over}
+    for (sweep, reason), names in who.items():
+        if sweep in waiting:
+            them = f"{clean(names[0])} leaves" if len(names) == 1 else f"{len(names)} workers leave"
+            yield f"{them} {clean(sweep)}: {clean(str(reason))}"
+
+
+_COLUMNS = (
+    Column(title="worker", keep=100, least=8),
+    Column(title="class", keep=60),
+    Column(title="state", keep=90),
+    Column(title="trial", keep=80, least=10),
+    Column(title="seen", keep=70, right=True),
+    Column(title="device", keep=50, least=8),
+    Column(title="host", keep=40, least=6),
+    Column(title="version", keep=30),
+)
+
+
+def _rows(found: Sequence[Worker], now_ms: int) -> list[list[Span]]:
+    return [
+        [
+            Span(clean(w.name)),
+            Span(clean(w.worker_class)),
+            Span(clean(w.state), Style.RED if w.state == "faulty" else Style.PLAIN),
+            Span(clean(w.trial)),
+            Span(f"{duration(now_ms - w.seen_ms)} ago"),
+            Span(clean(w.device)),
+            Span(clean(w.host)),
+            Span(clean(w.version)),
+        ]
+        for w in found
+    ]

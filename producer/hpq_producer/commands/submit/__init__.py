@@ -1,0 +1,1 @@
+"""Commands that make a sweep: init, enqueue, run, plan."""

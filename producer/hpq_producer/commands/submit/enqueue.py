@@ -1,0 +1,176 @@
+"""`hpq enqueue`, and `submit`, which `hpq run` shares."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+
+import typer
+
+from hpq.domain.sweep import Sweep, SweepState
+from hpq_producer.analysis.early_termination import target_words
+from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.submit.append import Appended, append, say_added
+from hpq_producer.commands.submit.options import SubmitOptions, submit_options
+from hpq_producer.diagnosis.notices import say_if_not_kept, say_if_not_taken
+from hpq_producer.enqueue import preflight
+from hpq_producer.enqueue import submit as enqueuing
+from hpq_producer.enqueue.submission import Submission
+from hpq_producer.enqueue.submit import Enqueued
+from hpq_producer.session import Session, open_session
+from hpq_producer.terminal.console import warn
+from hpq_producer.terminal.progress import progress_bar
+from hpq_producer.terminal.text import clean, size, trials_of
+
+app = typer.Typer()
+_NO_METRIC = (
+    "it names no metric, so nothing will be ranked; metric: {name: val_loss, goal: minimize} in the"
+    " file does, where trials print val_loss=0.3 or call hpq.report({...})"
+)
+
+
+@app.command()
+@submit_options()
+def enqueue(options: SubmitOptions, json: AsJson = False) -> None:
+    """Put a sweep file's trials on the queue."""
+    submission = options.submission()
+    for warning in submission.warnings:
+        warn(warning)
+    with open_session() as session:
+        if session.tunnel is None:  # pods have an image of their own
+            _warn_of_samplers(submission)
+        done = submit(session, submission, options)
+        _report(session, done, submission, options, as_json=json)
+
+
+def submit(session: Session, submission: Submission, options: SubmitOptions) -> Enqueued | Appended:
+    """Enqueue a sweep unless an identical one exists, or with --into append to one.
+
+    Raises:
+        Forbidden: the sweep of --into has another owner.
+        UserError: the file is not filled in, or does not fit the sweep of --into.
+        OutOfReach: the server has no room for the trials.
+    """
+    if options.into is not None:
+        return append(session, submission, options.into, force=options.force)
+    with progress_bar(submission.trials, "writing sets") as progress:
+        return enqueuing.enqueue(
+            session,
+            submission,
+            again=options.new,
+            canary=options.canary,
+            tags=tuple(dict.fromkeys(options.tags or ())),
+            reuse=options.reused_sweeps,
+            progress=progress,
+            warn=warn,
+        )
+
+
+def _warn_of_samplers(submission: Submission) -> None:
+    """What lacks here lacks in workers, most often, which make the sets."""
+    if lacks := preflight.lacks(submission):
+        warn(f"{lacks}; it is not installed here, and workers need it")
+    elif lacks := preflight.is_unaided(submission):
+        warn(f"{lacks}; it is not installed here, and workers may want it")
+
+
+def _size(sweep: Sweep) -> str:
+    counts = sweep.counts
+    if counts.is_open_ended:
+        return f"open-ended, {trials_of(counts.total)} so far"
+    return trials_of(int(counts.planned))
+
+
+def _queued(sweep: Sweep, count: int, reused: int) -> str:
+    """What was enqueued; where sets are made while the sweep runs, by whom."""
+    if sweep.reached:
+        return f"nothing to train; {target_words(sweep)}"
+    if not sweep.sampler:
+        return f"{trials_of(count - reused)} queued"
+    if sweep.counts.is_open_ended:
+        return f"open-ended, sets by {sweep.sampler} as workers ask; `hpq stop {sweep.id}` ends it"
+    left = trials_of(int(sweep.counts.planned) - reused)
+    return f"{left}, sets by {sweep.sampler} as workers ask"
+
+
+def _where(session: Session, sweep: Sweep) -> str:
+    """Where the user's code runs; "" for what is installed where workers are."""
+    if not sweep.launch.bundled:
+        return f"in {sweep.launch.code_dir}" if sweep.launch.code_dir else ""
+    files = len(session.view.manifest(sweep.launch.code))
+    packed = len(session.view.bundle(sweep.bundle) or b"")
+    return f"from the code sent: {files} file{'' if files == 1 else 's'}, {size(packed)} packed"
+
+
+def say_whose(session: Session, sweep: Sweep, name: str) -> None:
+    """Say what may surprise of a sweep that was there: another's, or of another name."""
+    if sweep.owner != session.settings.user:
+        print(f"{sweep.id} is {clean(sweep.owner)}'s sweep", file=sys.stderr)
+    if name != sweep.name:
+        print(
+            f"its name is {clean(sweep.name)}: the name is not part of what a sweep is;"
+            f" --new makes another one, {clean(name)}",
+            file=sys.stderr,
+        )
+
+
+def _say_there(sweep: Sweep, reuse: bool) -> None:
+    """Say that nothing was done, and what makes another sweep."""
+    remedy = "--new makes another sweep of them"
+    if reuse:
+        remedy = "--new --reuse begins another one with the older results"
+    print(
+        f"{sweep.id}: the same file, seed and code are there ({sweep.state},"
+        f" {_size(sweep)}); nothing was added. {remedy}",
+        file=sys.stderr,
+    )
+
+
+def say_new(session: Session, done: Enqueued, sweep: Sweep) -> None:
+    """Say what was enqueued, on stderr."""
+    print(f"{sweep.id}: {_queued(sweep, done.trials, done.reused)}", file=sys.stderr)
+    for note in done.notes:
+        print(note, file=sys.stderr)
+    if sweep.metric is None:
+        print(_NO_METRIC, file=sys.stderr)
+    if where := _where(session, sweep):
+        print(f"runs {sweep.launch.what} {where}", file=sys.stderr)
+
+
+def _report(
+    session: Session,
+    done: Enqueued | Appended,
+    submission: Submission,
+    options: SubmitOptions,
+    *,
+    as_json: bool,
+) -> None:
+    """Say what was enqueued or added: data on stdout, the rest on stderr."""
+    sweep = session.view.sweep(done.sid)
+    if as_json:
+        print(jsonlib.dumps(_record(done, sweep)))
+        return
+    if isinstance(done, Appended):
+        say_added(done, sweep)
+    elif done.is_new:
+        say_new(session, done, sweep)
+        say_if_not_kept(session, sweep)
+    else:
+        _say_there(sweep, options.reuse)
+        say_whose(session, sweep, submission.spec.name)
+    if isinstance(done, Appended) and sweep.state in (SweepState.PAUSED, SweepState.HELD):
+        print(
+            f"{sweep.id} is {sweep.state}; `hpq resume {sweep.id}` lets it go on", file=sys.stderr
+        )
+    elif isinstance(done, Enqueued) or done.added:
+        say_if_not_taken(session, sweep.id, code_is_read=True)
+    print(sweep.id)
+
+
+def _record(done: Enqueued | Appended, sweep: Sweep) -> dict[str, object]:
+    """The result of a command as data, for --json."""
+    if isinstance(done, Appended):
+        counts = {"added": done.added, "there": done.existing, "trials": sweep.counts.total}
+        return {"sweep": sweep.id, **counts, "state": sweep.state}
+    counts = {"new": done.is_new, "trials": done.trials, "reused": done.reused}
+    return {"sweep": sweep.id, **counts, "state": sweep.state}

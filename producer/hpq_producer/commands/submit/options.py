@@ -1,0 +1,142 @@
+"""The options of `enqueue` and `run`, most of which `plan` takes too: declared here, once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, dataclass, fields
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+from typer import Argument, Option
+
+from hpq.errors import UserError
+from hpq.search.samplers import LIMIT
+from hpq_producer.enqueue.reuse import Reuse
+from hpq_producer.enqueue.submission import Submission, prepare
+from hpq_producer.sweep_limits import TAG
+from hpq_producer.sweepfile.load import load
+from hpq_producer.targets import sweep_ids
+
+Command = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitOptions:
+    """The options of a command that takes a sweep file.
+
+    Each field is one option: its type, its help text in `Annotated`, and its default.
+
+    Raises:
+        UserError: options exclude each other, or a --tag is malformed.
+    """
+
+    file: Annotated[Path, Argument(help="The sweep file.", show_default=False)]
+    sets: Annotated[
+        list[str] | None, Option("--set", help="Change a key of the file: --set run_cap=8.")
+    ] = None
+    count: Annotated[int | None, Option(help="How many trials at most (run_cap).")] = None
+    seed: Annotated[int | None, Option(help="The seed of the search.")] = None
+    name: Annotated[str | None, Option(help="The sweep's name.")] = None
+    trainer: Annotated[str | None, Option(help="The trainer, for a file that names none.")] = None
+    code: Annotated[
+        str | None,
+        Option(help="The directory of the code; it is sent along and runs from a copy."),
+    ] = None
+    force: Annotated[
+        bool, Option(help="Take more than 100,000 trials; --into also another owner's sweep.")
+    ] = False
+    canary: Annotated[
+        int, Option(min=0, help="So many trials must finish before the rest may start.")
+    ] = 0
+    new: Annotated[bool, Option(help="A new sweep even where the same is there.")] = False
+    tags: Annotated[
+        list[str] | None, Option("--tag", help="A word to find it by in ls; may come again.")
+    ] = None
+    reuse: Annotated[
+        bool, Option(help="Take results of older sweeps of the same code; train the rest.")
+    ] = False
+    any_code: Annotated[bool, Option(help="With --reuse: of the same program, edited or not.")] = (
+        False
+    )
+    into: Annotated[
+        str | None,
+        Option(
+            metavar="SWEEP",
+            help="Add the trials that SWEEP lacks; plan only lists them.",
+            autocompletion=sweep_ids,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        for tag in self.tags or ():
+            if not TAG.fullmatch(tag):
+                raise UserError(f"--tag {tag}: use 1 to 40 of A-Z a-z 0-9 _ . : -")
+        if self.any_code and not self.reuse:
+            raise UserError("--any-code goes with --reuse")
+        makes_new = self.new or self.canary or self.tags or self.reuse or self.name is not None
+        if self.into is not None and makes_new:
+            raise UserError("--into: --new, --canary, --tag, --reuse and --name are a new sweep's")
+
+    @property
+    def reused_sweeps(self) -> Reuse | None:
+        """The older sweeps whose results --reuse takes."""
+        if not self.reuse:
+            return None
+        return Reuse.ANY_CODE if self.any_code else Reuse.SAME_CODE
+
+    def submission(self) -> Submission:
+        """Read the sweep file with the options over it, and find its code.
+
+        Raises:
+            UserError: a --set has no '=', the code is missing, or the file is invalid.
+        """
+        overrides: dict[str, str] = {}
+        for text in self.sets or ():
+            key, equals, value = text.partition("=")
+            if not equals or not key:
+                raise UserError(f"--set {text}: write KEY=VALUE, such as --set run_cap=8")
+            overrides[key] = value
+        spec = load(
+            self.file,
+            overrides=overrides,
+            count=self.count,
+            seed=self.seed,
+            name=self.name,
+            trainer=self.trainer,
+            limit=None if self.force else LIMIT,
+        )
+        return prepare(spec, self.file, self.code)
+
+
+def submit_options(*, without: Collection[str] = ()) -> Callable[[Command], Command]:
+    """Make the fields of SubmitOptions options of a command, but for those named in `without`.
+
+    The command's first parameter receives them as one SubmitOptions; its other parameters are
+    options of its own. typer reads the options from a function's signature. So it gets a function
+    whose signature has a parameter for each field, then the command's own.
+    """
+    types = get_type_hints(SubmitOptions, include_extras=True)
+    shared = [
+        Parameter(
+            field.name,
+            Parameter.POSITIONAL_OR_KEYWORD,
+            default=Parameter.empty if field.default is MISSING else field.default,
+            annotation=types[field.name],
+        )
+        for field in fields(SubmitOptions)
+        if field.name not in without
+    ]
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_options(**values: Any) -> None:
+            options = SubmitOptions(**{option.name: values.pop(option.name) for option in shared})
+            command(options, **values)
+
+        _, *own = signature(command, eval_str=True).parameters.values()
+        with_options.__signature__ = Signature([*shared, *own])  # type: ignore[attr-defined]
+        return with_options
+
+    return decorate

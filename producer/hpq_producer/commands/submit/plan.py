@@ -1,0 +1,115 @@
+"""`hpq plan`."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from hpq.domain.sweep import Launch
+from hpq_producer.analysis.early_termination import rule_words
+from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.submit.append import show_plan
+from hpq_producer.commands.submit.options import SubmitOptions, submit_options
+from hpq_producer.commands.submit.plan_page import hours_line, past_record, rest_words, set_words
+from hpq_producer.enqueue import estimate
+from hpq_producer.enqueue.append import plan_append
+from hpq_producer.enqueue.submission import Submission
+from hpq_producer.scaffold.template import unfilled
+from hpq_producer.session import open_session
+from hpq_producer.sweepfile.spec import SweepSpec
+from hpq_producer.sweepfile.spec import sets as make_sets
+from hpq_producer.terminal.console import show_lines, warn
+from hpq_producer.terminal.style import Span
+from hpq_producer.terminal.text import trials_of
+
+app = typer.Typer()
+
+
+@app.command()
+@submit_options(without=("canary", "new", "tags", "reuse", "any_code"))
+def plan(
+    options: SubmitOptions,
+    first: Annotated[int, typer.Option(help="How many sets to show.")] = 5,
+    json: AsJson = False,
+) -> None:
+    """Show what a sweep file would run, and write nothing."""
+    submission = options.submission()
+    if options.into is not None:
+        _plan_append(submission, options.into, as_json=json)
+        return
+    spec, total = submission.spec, submission.trials
+    some = list(islice(make_sets(spec), first))
+    known = estimate.past(submission)
+    if json:
+        took = known if isinstance(known, estimate.Past) else None
+        fact = {
+            "name": spec.name,
+            "method": spec.method,
+            "trials": total,
+            "sets": some,
+            "replicates": spec.replicates,
+            "early_terminate": asdict(spec.early) if spec.early else None,
+            "past": past_record(took, total) if took else None,
+            "code": submission.code.launch.code,
+            "warnings": [warning.record() for warning in spec.warnings],
+        }
+        print(jsonlib.dumps(fact))
+        return
+    for warning in submission.warnings:
+        warn(warning)
+    for line in _head(spec, submission.code.launch, total):
+        print(line)
+    _say_known(spec, known, total)
+    rows = enumerate(some, 1)
+    show_lines(([Span(f"{n:>6}  "), Span(set_words(params))] for n, params in rows), whole=True)
+    rest = rest_words(spec, len(some), total)
+    if rest is not None:
+        print(f"   ... {rest}".rstrip())
+
+
+def _plan_append(submission: Submission, ref: str, *, as_json: bool) -> None:
+    """Show what `enqueue --into` would add."""
+    with open_session() as session:
+        sweep = session.view.sweep(session.view.resolve(ref, session.settings.user))
+        appended = plan_append(session, sweep, submission)
+    if as_json:
+        added = [dict(trial.params) for trial in appended.new]
+        print(jsonlib.dumps({"sweep": sweep.id, "there": appended.existing, "add": added}))
+    else:
+        show_plan(sweep, appended)
+
+
+def _say_known(spec: SweepSpec, known: estimate.Past | str | None, total: int | None) -> None:
+    """What it will take, and what stands in its way."""
+    if isinstance(known, estimate.Past):
+        print(hours_line(known, total, at_most=spec.early is not None))
+    elif known:
+        print(f"past trials: {known}", file=sys.stderr)
+    for place in unfilled(spec.source):
+        print(f"! {place} is to be filled in before it can be enqueued", file=sys.stderr)
+
+
+def _where(launch: Launch) -> str:
+    if launch.bundled:
+        return " from a copy of the code"
+    return f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})"
+
+
+def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:
+    """What the sweep is, but for its sets."""
+    how_many = "open-ended (--count ends it)" if total is None else trials_of(total)
+    if spec.replicates > 1:
+        how_many += f" ({spec.replicates} replicates of each set)"
+    yield f"{spec.name}: {spec.method}, {how_many}, class {spec.queue}, seed {spec.seed}"
+    what = spec.trainer or spec.program or " ".join(spec.command)
+    yield f"runs {what}" + _where(launch)
+    if spec.metric:
+        yield f"metric {spec.metric.name}, {spec.metric.goal}"
+    if spec.early:
+        yield f"stops early by {rule_words(spec.early)}"

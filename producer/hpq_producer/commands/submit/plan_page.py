@@ -1,0 +1,74 @@
+"""What `hpq plan` says of the sets, and the hours it expects from older trials. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpq.domain.trial import Json, Params
+from hpq_producer.analysis.scores import flat
+from hpq_producer.enqueue.estimate import Past
+from hpq_producer.enqueue.preflight import sampler_of
+from hpq_producer.sweepfile.spec import SweepSpec, sets
+from hpq_producer.sweepfile.yaml_reader import DOUBTFUL, resolve
+from hpq_producer.terminal.text import clean, duration, trials_of, value
+
+
+def hours_line(past: Past, count: int | None, *, at_most: bool) -> str:
+    """What the sweep will take, and from what that is known."""
+    sweep = past.sweep
+    whose = "same code"
+    if not past.same_code:
+        whose = f"same program, edited since: {sweep.id} of {clean(sweep.owner)}, and older"
+    known = f"(median of {past.trials} finished, {whose})"
+    each = duration(past.median_ms)
+    if count is None:
+        return f"about {each} a trial {known}"
+    about = "at most" if at_most else "about"
+    if past.gpus:
+        total = f"{past.hours(count):.2g} GPU-hours"
+    else:
+        total = f"{duration(past.hours(count) * 3_600_000)} of one worker"
+    return f"{about} {total}: {trials_of(count)} of {each} {known}"
+
+
+def set_words(params: Params) -> str:
+    """A set as people read it: `lr=0.03 optimizer.name=adam`."""
+    return " ".join(f"{clean(name)}={said(v)}" for name, v in flat(params).items())
+
+
+def said(param: Json) -> str:
+    """A value, in quotes where it is a text that looks like a number or another word."""
+    if not isinstance(param, str):
+        return value(param)
+    try:
+        is_text = resolve(param) == param and not DOUBTFUL.match(param)
+    except ValueError:
+        is_text = False
+    return clean(param) if is_text else f"'{clean(param)}'"
+
+
+def rest_words(spec: SweepSpec, shown: int, total: int | None) -> str | None:
+    """What comes after the sets that are shown; None for nothing, "" for more of the same."""
+    if spec.method != "bayes":
+        return "" if total is None or total > shown * spec.replicates else None
+    known = sum(1 for _ in sets(spec))  # a few, which follow from no result
+    parts = []
+    if known > shown:
+        how = "drawn at random" if shown >= len(spec.points) else "before any result"
+        parts.append(f"{known - shown} more {how} (--first {known})")
+    if total is None or total > known * spec.replicates:
+        parts.append(f"then by {sampler_of(spec)}, from the results")
+    return ", ".join(parts) or None
+
+
+def past_record(past: Past, count: int | None) -> dict[str, Any]:
+    """The same as data."""
+    return {
+        "trials": past.trials,
+        "same_code": past.same_code,
+        "newest": past.sweep.id,
+        "owner": past.sweep.owner,
+        "median_s": past.median_ms / 1000,
+        "gpus": past.gpus,
+        "hours": None if count is None else past.hours(count),
+    }

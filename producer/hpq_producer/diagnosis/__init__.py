@@ -1,0 +1,1 @@
+"""Explain why a sweep is not running, and what the user should do."""

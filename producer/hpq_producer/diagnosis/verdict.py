@@ -1,0 +1,187 @@
+"""The verdict on a sweep in a line or two, and what needs the user. Pure.
+
+Watch draws it first, prints it last, and the other commands borrow its words.
+
+What the end of a sweep means to a shell.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+from hpq.codes import Notice
+from hpq.domain.metric_check import doubt
+from hpq.domain.snapshot import Snapshot
+from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.trial import Trial, TrialState
+from hpq.errors import ExitCode
+from hpq_producer.analysis.early_termination import target_words
+from hpq_producer.analysis.eta import Estimate, sweep_eta
+from hpq_producer.analysis.scores import pairs, score
+from hpq_producer.terminal.style import Line, Span, Style, flow
+from hpq_producer.terminal.text import clean, duration, fit, planned
+
+STATE_STYLE = {
+    SweepState.RUNNING: Style.GREEN,
+    SweepState.PAUSED: Style.YELLOW,
+    SweepState.HELD: Style.RED,
+    SweepState.STOPPING: Style.YELLOW,
+    SweepState.FINISHED: Style.BOLD,
+    SweepState.CANCELLED: Style.YELLOW,
+}
+_BAR = 12
+_BAR_FROM = 60  # columns of the terminal; below, the figures have to do
+
+
+def verdict(snapshot: Snapshot, columns: int, best_rows: int = 2) -> list[Line]:
+    """Name, state, counts, time and what is left; then the best trial so far."""
+    sweep, counts = snapshot.sweep, snapshot.sweep.counts
+    has_bar = columns >= _BAR_FROM and not counts.is_open_ended
+    filled = Span(bar(counts.ended, int(counts.planned), _BAR), Style.GREEN) if has_bar else None
+    progress = [filled, Span(" ")] if filled else []
+    items: list[Line] = [
+        [Span(sweep.id, Style.BOLD)],
+        [Span(sweep.state.value, STATE_STYLE[sweep.state])],
+        [*progress, Span(f"{counts.ended}/{planned(counts)}")],
+        *([Span(text)] for text in count_words(sweep)),
+        [Span(duration(elapsed_ms(snapshot)))],
+    ]
+    if left := estimate(snapshot):
+        items.append([Span(f"{left} left")])
+    elif counts.is_open_ended:
+        items.append([Span("open-ended")])
+    lines = flow(items, columns)
+    if snapshot.best and sweep.metric:
+        lines += flow(best_items(snapshot.best[0], sweep), columns)[:best_rows]
+    if words := target_words(sweep):
+        lines += flow([[Span(words, Style.BOLD)]], columns)[:1]
+    return lines
+
+
+def count_words(sweep: Sweep) -> list[str]:
+    """`6 queued`, `2 running`, …: the states in which there are trials."""
+    counts, out = sweep.counts, []
+    for state in TrialState:
+        if n := counts.of(state):
+            diverged = f" ({counts.diverged} diverged)" if counts.diverged else ""
+            out.append(f"{n} {state}" + (diverged if state is TrialState.FAILED else ""))
+    return out
+
+
+def best_items(trial: Trial, sweep: Sweep) -> list[Line]:
+    """`best test/acc 0.9426`, `#7`, `lr=0.4`, … for `flow`."""
+    name = clean(sweep.metric.name) if sweep.metric else "objective"
+    shown = score(trial) or "-"
+    return [
+        [Span(f"best {name} "), Span(shown, Style.BOLD)],
+        [Span(f"#{trial.id.number}", Style.BOLD)],
+        *([Span(pairs(trial.params, [varying]))] for varying in sweep.varying),
+    ]
+
+
+def bar(done: int, total: int, columns: int) -> str:
+    """How much is done, as a bar of fixed length; full only when all is."""
+    filled = columns * done // total if total else columns
+    return "━" * filled + "·" * (columns - filled)
+
+
+def elapsed_ms(snapshot: Snapshot) -> int:
+    """From the sweep's creation to its end, or to now."""
+    over = snapshot.sweep.state.is_over and snapshot.recent
+    end = snapshot.recent[0].ended_ms if over else snapshot.at_ms
+    return max(0, end - snapshot.sweep.created_ms)
+
+
+def estimate(snapshot: Snapshot) -> Estimate | None:
+    """What is left of the sweep; None where it does not move or nothing has ended yet."""
+    sweep, counts = snapshot.sweep, snapshot.sweep.counts
+    if sweep.state in (SweepState.PAUSED, SweepState.HELD) or sweep.state.is_over:
+        return None
+    if counts.is_open_ended or snapshot.is_old:
+        return None
+    live = [t for t in snapshot.running if not snapshot.silence_ms(t)]
+    lost = len(snapshot.running) - len(live)  # they will be queued again
+    ages = [float(max(0, snapshot.at_ms - t.claimed_ms)) for t in live]
+    unseen = max(
+        0, counts.running - len(snapshot.running)
+    )  # a frame reads only the trials that it shows
+    ages += [snapshot.pace.mean_ms / 2] * min(unseen, 1000)
+    ours = [
+        w for w in snapshot.workers
+        if w.state in ("idle", "busy") and (not w.trial or w.trial.startswith(f"{sweep.id}/"))
+    ]  # fmt: skip
+    if not ours:
+        return None
+    slots = min(len(ours), sweep.max_parallel or len(ours))
+    return sweep_eta(snapshot.pace, counts.queued + lost + int(counts.to_come), ages, slots)
+
+
+def needs_you(snapshot: Snapshot, not_taken: Notice | None) -> list[Notice]:
+    """What the user has to do or know, most urgent first; each says what helps."""
+    sweep = snapshot.sweep
+    out: list[Notice] = []
+    state, counts = sweep.state, sweep.counts
+    if state is SweepState.HELD:
+        out.append(Notice("sweep-held", f"held: {clean(sweep.held)}"))
+        out.append(Notice("sweep-held-remedy", _way_on(sweep)))
+        if sweep.canary:
+            text = f"or let the others run: hpq resume {sweep.id}"
+            out.append(Notice("canary-failed", text))
+    elif state is SweepState.PAUSED:
+        out.append(Notice("sweep-paused", f"paused; hpq resume {sweep.id} goes on"))
+    elif counts.waits and not_taken and not state.is_over:
+        out.append(not_taken)
+    if sweep.canary and state is SweepState.RUNNING:
+        passed = f"{counts.finished + counts.pruned} of {sweep.canary} canary trials passed"
+        text = f"{passed}; the rest waits (or runs now: hpq resume {sweep.id})"
+        out.append(Notice("canary-runs", text))
+    if unmet := doubtful(snapshot):
+        out.append(unmet)
+    if failed := counts.failed - counts.diverged:
+        seen = [t for t in snapshot.recent if t.failure and t.failure.kind.counts_as_failure]
+        if seen and seen[0].failure:
+            reason = f"{seen[0].failure.kind}: {clean(seen[0].failure.message)}"
+            text = f"{failed} failed; hpq logs {seen[0].id}  {reason}"
+        else:
+            text = f"{failed} failed; hpq results {sweep.id} --state failed"
+        out.append(Notice("trials-failed", text))
+    return out
+
+
+def doubtful(snapshot: Snapshot) -> Notice | None:
+    """The trial that reports other metrics than the sweep's, if one does."""
+    words = doubt(snapshot.sweep, snapshot.running, snapshot.best)
+    return Notice("metric-unreported", clean(words)) if words else None
+
+
+def _way_on(sweep: Sweep) -> str:
+    """What to do about a sweep that is held: edited code is another sweep, and leaves this one."""
+    again = f"hpq retry --failed {sweep.id}"
+    if not (sweep.launch.code_dir or sweep.launch.bundled):
+        return f"fix it, then {again}"
+    return f"mend the code and enqueue it anew; if the fault lies elsewhere: {again}"
+
+
+def note(text: str, columns: int, most: int | None = None) -> list[Line]:
+    """Something that the user has to know, in as many lines as it needs, or in at most so many."""
+    room = max(10, columns - 2)
+    parts = textwrap.wrap(clean(text), room)
+    if most is not None and len(parts) > most:
+        parts = [*parts[: most - 1], fit(" ".join(parts[most - 1 :]), room)] if most else []
+    return [
+        [Span("! " if i == 0 else "  ", Style.YELLOW), Span(part, Style.YELLOW)]
+        for i, part in enumerate(parts)
+    ]
+
+
+def exit_code(sweep: Sweep) -> ExitCode:
+    """0 where all is well, 1 where trials failed or the sweep was cancelled, 5 where it is held.
+
+    Trials that diverged are bad points of the space, not failures.
+    """
+    if sweep.state is SweepState.HELD:
+        return ExitCode.HELD
+    failed = sweep.counts.failed - sweep.counts.diverged
+    if failed > 0 or sweep.flag == "cancelled":
+        return ExitCode.SOME_FAILED
+    return ExitCode.DONE

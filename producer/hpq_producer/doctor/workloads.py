@@ -1,0 +1,234 @@
+"""What `hpq doctor --cluster` says of Redis's StatefulSet, its pod and its volume.
+
+What `hpq doctor --cluster` says of the workers: their Deployments, ConfigMaps, pods and GPUs.
+
+What the checkup of a cluster says most often.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from hpq.codes import Code
+from hpq.errors import HpqError, NotFound
+from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.objects import GPU, WORKERS, Pod, Workers, container_of, pod_of
+from hpq_producer.cluster.pods import Crew, autoscaler_of, warnings
+from hpq_producer.cluster.redis_access import SERVICE, anew, kubectl_of
+from hpq_producer.doctor.local import Finding
+
+
+def good(code: Code, what: str) -> Finding:
+    """All is well."""
+    return Finding(level="good", code=code, what=what)
+
+
+_NAMED = f"app.kubernetes.io/name={SERVICE}"
+_REVISION = "controller-revision-hash"
+
+
+def redis_checkup(api: Api) -> Iterator[Finding]:
+    """Look at each StatefulSet that is Redis's, and at the claims of the namespace."""
+    try:
+        raws = api.get(api.of("apps/v1/statefulsets"), labelSelector=_NAMED)["items"]
+        pods = api.get(api.of("pods"), labelSelector=_NAMED)["items"]
+        claims = api.get(api.of("persistentvolumeclaims"))["items"]
+    except HpqError as error:
+        yield Finding(
+            level="note", code="volume-unknown", what=f"Redis's data volume is not known: {error}"
+        )
+        return
+    for raw in raws:
+        name = raw["metadata"]["name"]
+        if not raw.get("status", {}).get("readyReplicas", 0):
+            yield _not_ready(api, raw, pods)
+        if not raw["spec"].get("volumeClaimTemplates"):
+            yield Finding(
+                level="poor",
+                code="volume-missing",
+                what=f"StatefulSet {name} has no volume: a pod that goes takes all sweeps with it",
+                remedy="give it a volumeClaimTemplate named data",
+            )
+    for claim in claims:
+        yield _claim(api, claim)
+
+
+def _not_ready(api: Api, raw: Any, pods: list[Any]) -> Finding:
+    name = raw["metadata"]["name"]
+    what, kubectl = f"StatefulSet {name}: no pod is ready", kubectl_of(api)
+    pod = next((one for one in pods if one["metadata"]["name"] == f"{name}-0"), None)
+    if pod is None:
+        why = f"{kubectl} describe statefulset {name}"
+        return Finding(
+            level="wrong", code="redis-pod-missing", what=f"{what}: none is there", remedy=why
+        )
+    seen = pod_of(pod, warnings(api, f"{name}-0"))
+    reason = seen.reason
+    what += f": {name}-0: {reason or seen.phase}"
+    wanted = raw.get("status", {}).get("updateRevision")
+    is_old = wanted not in (None, pod["metadata"].get("labels", {}).get(_REVISION))
+    if is_old and seen.phase != "Terminating":
+        what += "; it is as it was before the newest change, which waits for it to become ready"
+        remedy = f"{kubectl} delete pod {name}-0"
+    elif reason.startswith("secret ") and reason.endswith(" not found"):
+        remedy = anew(api)
+    else:
+        remedy = f"{kubectl} describe pod {name}-0"
+    return Finding(level="wrong", code="redis-pod-not-ready", what=what, remedy=remedy)
+
+
+def _claim(api: Api, claim: dict[str, dict[str, object]]) -> Finding:
+    name, phase = claim["metadata"]["name"], claim["status"].get("phase")
+    if phase == "Bound":
+        return good("volume", f"PersistentVolumeClaim {name} is bound")
+    return Finding(
+        level="wrong",
+        code="volume-unbound",
+        what=f"PersistentVolumeClaim {name} is {phase}",
+        remedy=f"{kubectl_of(api)} describe pvc {name}; without a default StorageClass, set"
+        " storageClassName",
+    )
+
+
+_QUOTA = re.compile(r"quota (\S+) is used up")
+_RANGE = re.compile(r"(maximum|minimum) \S+ usage per|limit to request ratio per")
+
+
+def workers_checkup(api: Api, crew: Crew) -> Iterator[Finding]:
+    """Look at each class of workers, and whether a node has what they want."""
+    for workers in crew.workers:
+        yield from _workers(api, crew, workers)
+    yield from _gpus(api, crew)
+
+
+def _workers(api: Api, crew: Crew, workers: Workers) -> Iterator[Finding]:
+    called = f"Deployment {workers.name} (class {workers.queue})"
+    if workers.reason:
+        yield Finding(
+            level="wrong",
+            code="pods-refused",
+            what=f"{called}: {workers.reason}",
+            remedy=_of_refusal(api, workers),
+        )
+    counts = f"{called}: {workers.wanted} pods wanted, {workers.ready} ready"
+    if workers.ready >= workers.wanted:
+        yield good("pods", counts)
+    else:
+        yield Finding(
+            level="note",
+            code="pods-not-ready",
+            what=counts,
+            remedy=f"{kubectl_of(api)} logs deployment/{workers.name} says why",
+        )
+    if name := autoscaler_of(api, workers.name):
+        yield good("autoscaled", f"{name} decides how many pods {workers.name} has")
+    for name in workers.settings:
+        yield from _settings(api, workers, name)
+    for pod in crew.pods:
+        if pod.queue == workers.queue and pod.reason:
+            yield Finding(
+                level="wrong",
+                code="pod-trouble",
+                what=f"pod {pod.name}, {pod.phase}: {pod.reason}",
+                remedy=_of_pod(api, workers, pod),
+            )
+
+
+def _of_refusal(api: Api, workers: Workers) -> str:
+    """What to do where the API server refuses to make a pod."""
+    kubectl = kubectl_of(api)
+    if quota := _QUOTA.search(workers.reason):
+        fewer = f"hpq scale {workers.there}{workers.flag}{api.flags}"
+        return f"raise the quota: {kubectl} edit resourcequota {quota[1]}, or {fewer}"
+    if _RANGE.search(workers.reason):
+        return f"{kubectl} describe limitrange; change it, or what {workers.name} asks for"
+    return f"{kubectl} describe replicaset -l {workers.selector}"
+
+
+def _settings(api: Api, workers: Workers, name: str) -> Iterator[Finding]:
+    """A ConfigMap that was edited in place: pods that run do not hear of it."""
+    try:
+        meta = api.get(api.of(f"configmaps/{name}"))["metadata"]
+        pods = api.get(api.of("pods"), labelSelector=WORKERS)["items"]
+    except NotFound:
+        yield Finding(
+            level="wrong",
+            code="settings-missing",
+            what=f"ConfigMap {name} of Deployment {workers.name} is not there: no pod can start",
+            remedy="apply the manifests again, with the flags of before: hpq manifests --namespace"
+            f" {api.namespace} … | {kubectl_of(api)} apply -f -",
+        )
+        return
+    except HpqError:
+        return
+    edited = max((str(one.get("time", "")) for one in meta.get("managedFields", ())), default="")
+    older = [
+        pod["metadata"]["name"]
+        for pod in pods
+        if str(pod["metadata"].get("creationTimestamp", "")) < edited and _reads(pod, name)
+    ]
+    if older:
+        yield Finding(
+            level="poor",
+            code="settings-stale",
+            what=f"ConfigMap {name} was edited after {', '.join(older[:3])} began, which still have"
+            " the settings of before",
+            remedy=f"{kubectl_of(api)} rollout restart deployment/{workers.name}",
+        )
+
+
+def _reads(pod: dict[str, dict[str, object]], name: str) -> bool:
+    """Whether it is that ConfigMap's; one of before an apply has another."""
+    told = container_of(pod["spec"]).get("envFrom", ())
+    return any(one.get("configMapRef", {}).get("name") == name for one in told)
+
+
+def _of_pod(api: Api, workers: Workers, pod: Pod) -> str:
+    see = f"{kubectl_of(api)} describe pod {pod.name}"
+    if "Image" in pod.reason:
+        return (
+            f"the node cannot pull {workers.image}: push it, or correct it"
+            f" (hpq manifests --namespace {api.namespace} --image …); a private registry wants"
+            f" imagePullSecrets; {see}"
+        )
+    if f"Insufficient {GPU}" in pod.reason:
+        return (
+            f"no node has {workers.gpus} free {GPU}: fewer pods"
+            f" (hpq scale N{workers.flag}{api.flags}), more nodes, or the GPU operator's device"
+            f" plugin is missing; without GPUs: hpq manifests --namespace {api.namespace}"
+            + (f" --with class={workers.queue}:0" if workers.flag else " --gpus 0")
+        )
+    if pod.reason.startswith("OOMKilled"):
+        return f"raise the memory limit of Deployment {workers.name}, or train with smaller batches"
+    if pod.reason.startswith("CrashLoopBackOff"):
+        return f"{kubectl_of(api)} logs {pod.name} --previous"
+    return see
+
+
+def _gpus(api: Api, crew: Crew) -> Iterator[Finding]:
+    if not any(workers.gpus for workers in crew.workers):
+        yield Finding(level="note", code="no-gpu", what="no Deployment of workers asks for a GPU")
+        return
+    try:
+        nodes = api.get("/api/v1/nodes")["items"]
+    except HpqError:  # nodes are the cluster's; most users may not list them
+        yield Finding(
+            level="note",
+            code="gpus-unknown",
+            what="which nodes have GPUs is not known: you may not list nodes",
+        )
+        return
+    has = {n["metadata"]["name"]: int(n["status"]["allocatable"].get(GPU, 0)) for n in nodes}
+    total = sum(has.values())
+    if total:
+        yield good("gpus", f"{GPU}: {total} on {sum(map(bool, has.values()))} of {len(has)} nodes")
+        return
+    yield Finding(
+        level="wrong",
+        code="gpus-missing",
+        what=f"none of {len(has)} nodes has {GPU}, and the workers want some",
+        remedy="install the NVIDIA GPU operator; workers without GPUs: hpq manifests --namespace"
+        f" {api.namespace} --gpus 0",
+    )

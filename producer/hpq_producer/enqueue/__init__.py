@@ -1,0 +1,1 @@
+"""From a sweep's spec to trials on the queue."""

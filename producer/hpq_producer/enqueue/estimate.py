@@ -1,0 +1,76 @@
+"""What trials of the same code took before, for `hpq plan`. Reads only; makes no new server."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Trial, TrialState
+from hpq.errors import HpqError
+from hpq.store.reader import View
+from hpq_producer.embedded_redis.attach import status
+from hpq_producer.enqueue import provenance
+from hpq_producer.enqueue.reuse import Reuse, Wanted, same_code
+from hpq_producer.enqueue.submission import Submission
+from hpq_producer.session import open_session, settings_here
+
+_MOST = 2_000  # trials that are looked at, of the newest sweeps first
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """How long finished trials took: the median of `trials` of them, in milliseconds.
+
+    `gpus` is how many each had; 0 where they ran on a CPU.
+    """
+
+    median_ms: float
+    trials: int
+    same_code: bool  # or of the same program or trainer in its place, edited since
+    gpus: int
+    sweep: Sweep  # the newest that they are of
+
+    def hours(self, count: int) -> float:
+        """The hours of a GPU, or of a worker without one, that so many trials take."""
+        return count * self.median_ms * max(1, self.gpus) / _HOUR_MS
+
+
+def past(submission: Submission) -> Past | str | None:
+    """What is known; None where nothing is, and a line where the server is out of reach."""
+    try:
+        settings = settings_here()
+        if not settings.redis_url and not status(settings.home).data_bytes:
+            return None
+        launch, owner = submission.code.launch, submission.spec.owner or settings.user
+        place = provenance.where(launch, owner, submission.code.folder)
+        wanted = Wanted(launch=launch, place=place)
+        with open_session() as session:
+            for which in Reuse:
+                took = list(islice(_finished(session.view, wanted, which), _MOST))
+                if took:
+                    return _of(session.view, took, which, settings.gpus_per_trial)
+    except HpqError as error:
+        return str(error)
+    return None
+
+
+def _finished(view: View, wanted: Wanted, which: Reuse) -> Iterator[Trial]:
+    for sweep in same_code(view, wanted, which):
+        for trial in view.all_trials(sweep.id) if sweep.counts.finished else ():
+            if trial.state is TrialState.FINISHED and not trial.reused:
+                yield trial
+
+
+def _of(view: View, took: list[Trial], which: Reuse, gpus: int) -> Past:
+    ran_on = view.provenance(took[0].provenance)
+    return Past(
+        median_ms=statistics.median(trial.total_ms for trial in took),
+        trials=len(took),
+        same_code=which is Reuse.SAME_CODE,
+        gpus=gpus if ran_on.get("gpus") else 0,
+        sweep=view.sweep(took[0].id.sweep),
+    )

@@ -1,0 +1,145 @@
+"""Where a sweep came from: the file as given, the git state of its code, who enqueued it where.
+
+Where code lies: what tells one train.py from another of the same name. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpq import __version__
+from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.trial import Json
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_SCP = re.compile(r"(?:[^@/]+@)?([^/:]+):(?!/?/)(.+)")  # git@host:path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The directory of a sweep's code; `remote` and `below` are git's, where it has a remote."""
+
+    folder: str
+    host: str
+    owner: str
+    remote: str = ""
+    below: str = ""  # the directory as the repository's root has it
+
+    def is_that_of(self, other: Place) -> bool:
+        """True for the same directory, or the same one of two checkouts of one repository.
+
+        /app in two people's containers is not the same one.
+        """
+        if self.remote and other.remote:
+            return (self.remote, self.below) == (other.remote, other.below)
+        if self.folder != other.folder:
+            return False
+        return not self.folder or self.host == other.host or self.owner == other.owner
+
+
+def place_of(launch: Launch, origin: Mapping[str, Json], owner: str) -> Place:
+    """Where the code of a launch lies, by what was noted of its origin."""
+    git, host = origin.get("git"), origin.get("host")
+    folder = launch.code_dir or str(origin.get("folder") or "")  # of code that was sent
+    facts = git if isinstance(git, dict) and folder else {}
+    return Place(
+        folder=folder,
+        host=str(host or ""),
+        owner=owner,
+        remote=str(facts.get("remote") or ""),
+        below=str(facts.get("below") or ""),
+    )
+
+
+def place_of_sweep(sweep: Sweep) -> Place:
+    """As `place_of`."""
+    return place_of(sweep.launch, sweep.provenance, sweep.owner)
+
+
+def remote_name(url: str) -> str:
+    """A remote as host/path, whichever way it is reached; without a user or a password."""
+    url = url.strip()
+    if scheme := _SCHEME.match(url):
+        host, slash, path = url[scheme.end() :].partition("/")
+        url = re.sub(r":\d+\Z", "", host.rpartition("@")[2]).lower() + slash + path
+        url = re.split(r"[?#]", url)[0]
+    elif found := _SCP.fullmatch(url):
+        url = f"{found[1].lower()}/{found[2]}"
+    elif not url.startswith("/"):
+        return ""  # relative to where it was cloned: no name
+    return url.rstrip("/").removesuffix(".git")
+
+
+MOST_DIFF_BYTES = 1024 * 1024  # of changes that are not committed; the rest is cut, and told
+
+
+def collect(file: Path, launch: Launch, code: Path | None = None) -> tuple[dict[str, Json], str]:
+    """What `hpq show` tells of a sweep's origin, and the diff of its code; never fails for git.
+
+    `code` is the directory of the code, where it is the user's.
+    """
+    data = file.read_bytes()
+    folder = code or (Path(launch.code_dir) if launch.code_dir else file.resolve().parent)
+    diff = _git(folder, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD") or b""
+    told: dict[str, Json] = {
+        "file": str(file.resolve()),
+        "text": data.decode("utf-8", "replace"),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "argv": list(sys.argv[1:]),
+        "host": platform.node(),
+        "python": platform.python_version(),
+        "hpq": __version__,
+        "git": _git_state(folder, diff),
+    }
+    if launch.bundled:
+        told["folder"] = str(folder)
+    return told, diff[:MOST_DIFF_BYTES].decode("utf-8", "replace")
+
+
+def _git_state(folder: Path, diff: bytes) -> Json:
+    commit = _text(_git(folder, "rev-parse", "HEAD"))
+    if commit is None:
+        return None
+    return {
+        "commit": commit,
+        "branch": _text(_git(folder, "rev-parse", "--abbrev-ref", "HEAD")),
+        "dirty": bool(diff),
+        "diff_sha256": hashlib.sha256(diff).hexdigest() if diff else "",
+        "diff_bytes": len(diff),
+        **_repository(folder),
+    }
+
+
+def where(launch: Launch, owner: str, folder: Path) -> Place:
+    """Where the code of a launch lies on this machine."""
+    facts: dict[str, Json] = {"host": platform.node()}
+    if launch.code_dir or launch.bundled:
+        facts |= {"git": _repository(folder), "folder": str(folder)}
+    return place_of(launch, facts, owner)
+
+
+def _repository(folder: Path) -> dict[str, Json]:
+    """Which repository, as its remote names it, and the directory as its root has it."""
+    remote = remote_name(_text(_git(folder, "config", "--get", "remote.origin.url")) or "")
+    below = _git(folder, "rev-parse", "--show-prefix") if remote else None
+    return {"remote": remote, "below": _text(below) or ""}
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace").strip()
+
+
+def _git(folder: Path, *args: str) -> bytes | None:
+    command = ["git", "-C", str(folder), *args]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

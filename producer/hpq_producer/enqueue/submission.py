@@ -1,0 +1,59 @@
+"""A checked sweep file with its code, trial count and digest, each computed once.
+
+`enqueue`, `run`, `plan` and `manifests --jobs` make one Submission and pass it on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpq.codes import Notice
+from hpq.domain.identity import digest
+from hpq.domain.sweep import Launch
+from hpq_producer.enqueue import code_discovery as launching
+from hpq_producer.enqueue.code_discovery import Code
+from hpq_producer.sweepfile.spec import SweepSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What is enqueued: a sweep file and the code that it runs."""
+
+    spec: SweepSpec
+    file: Path
+    code: Code
+    digest: str  # of the sweep: file, seed and code
+
+    @property
+    def trials(self) -> int | None:
+        """How many trials the sweep has at most; None = open-ended."""
+        return self.spec.trials
+
+    @property
+    def is_late(self) -> bool:
+        """True if workers choose the parameters while the sweep runs."""
+        return self.spec.is_late
+
+    @property
+    def warnings(self) -> tuple[Notice, ...]:
+        """What the user should know before the sweep runs."""
+        twin = self.code.twin
+        more = (Notice("program-ambiguous", twin),) if twin else ()
+        return (*self.spec.warnings, *more)
+
+
+def prepare(spec: SweepSpec, file: Path, code_dir: str | None = None) -> Submission:
+    """Find the code of a sweep file, and compute what identifies the sweep; `code_dir` is --code.
+
+    Raises:
+        UserError: the code is missing, or too large.
+    """
+    code = launching.find(spec, file, Path.cwd(), code_dir)
+    mark = digest(spec.source, spec.seed, _code_mark(code.launch))
+    return Submission(spec=spec, file=file, code=code, digest=mark)
+
+
+def _code_mark(launch: Launch) -> str:
+    """The code as identity has it: what runs in its directory is other code in another one."""
+    return f"{launch.code} in {launch.code_dir}" if launch.code_dir else launch.code

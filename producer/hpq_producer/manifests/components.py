@@ -1,0 +1,198 @@
+"""What `--with NAME[=VALUE]` may say, and what a value changes in its component's manifests."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from hpq.domain.sweep import NAME_RULE
+from hpq.errors import UserError
+from hpq.settings import LAST_WORDS_S
+
+CLASS = "class"
+_WORKERS = {"kind": "Deployment", "labelSelector": "app.kubernetes.io/name=hpq-worker"}
+# What others build on comes first: tls also changes how keda reaches Redis.
+_FIRST, _LAST = ("cpu", "keda"), ("tls",)
+_COMMIT = re.compile("[0-9a-f]{40}")
+# Of a pod for each GPU, as k8s/worker/deployment.yaml has them for one: CPUs, and GiB of memory
+# asked for, of memory at most, and of /dev/shm, which is part of that memory.
+_CPUS, _ASKED_GI, _MOST_GI, _SHM_GI = 2, 8, 16, 2
+_CLASS_NAME = 52  # the label hpq-worker-NAME has 63
+Patch = dict[str, Any]
+
+
+def turn(component: str) -> tuple[int, str]:
+    """Where a component comes among others."""
+    return (component not in _FIRST) + (component in _LAST), component
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerClass:
+    """A further class of workers: its queue's name and the GPUs of each of its pods."""
+
+    name: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A component that is wanted, and its value; "" leaves it as its files have it."""
+
+    name: str
+    value: str = ""
+
+    def worker_class(self) -> WorkerClass:
+        """The class that `class=NAME:GPUS` names."""
+        name, _, gpus = self.value.partition(":")
+        return WorkerClass(name=name, gpus=int(gpus))
+
+    def patches(self) -> list[Patch]:
+        """What the value changes."""
+        make = _PATCHES.get(self.name)
+        return [make(self.value)] if make and self.value else []
+
+
+def parse(text: str) -> Part:
+    """`NAME` or `NAME=VALUE`.
+
+    Raises:
+        UserError: the value is not what its component takes.
+    """
+    name, is_given, value = text.partition("=")
+    rule, wanted = _VALUES.get(name, (None, ""))
+    if not is_given:
+        if name in _NEEDS_VALUE:  # what its files have is an example, and nobody's
+            raise UserError(f"--with {name}: write {name}={wanted}")
+        return Part(name=name)
+    if rule is None:
+        raise UserError(f"--with {text}: {name} takes no value")
+    if not rule(value):
+        raise UserError(f"--with {text}: write {name}={wanted}")
+    return Part(name=name, value=value)
+
+
+def class_patch(
+    deployment: str,
+    queue: str,
+    gpus: int | None,
+    *,
+    is_split: bool = False,
+    cpu: str = "",
+    memory: str = "",
+) -> Patch:
+    """A class's queue and its GPUs (None: as they are), all of a pod's for one trial.
+
+    Unless they are split: then the settings say how many a trial has. CPUs, memory and /dev/shm
+    grow with the GPUs; `cpu` and `memory` are a pod's own instead.
+    """
+    env = [{"name": "HPQ_QUEUE", "value": queue}]
+    if gpus and not is_split:
+        env.append({"name": "HPQ_GPUS_PER_TRIAL", "value": str(gpus)})
+    requests, limits = _resources(gpus)
+    if cpu:
+        requests["cpu"] = cpu
+    if memory:
+        requests["memory"] = limits["memory"] = memory
+    container: dict[str, Any] = {"name": "worker", "env": env}
+    if requests:
+        container["resources"] = {"requests": requests, "limits": limits}
+    pod: dict[str, Any] = {"containers": [container]}
+    if gpus:
+        shm = {"medium": "Memory", "sizeLimit": f"{_SHM_GI * gpus}Gi"}
+        pod["volumes"] = [{"name": "shm", "emptyDir": shm}]
+    return _merge(deployment, pod)
+
+
+def _resources(gpus: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a pod asks for, and its limits; nothing of what is as it was."""
+    requests: dict[str, Any]
+    if gpus is None:
+        return {}, {}
+    if gpus == 0:
+        requests = {"cpu": "250m", "memory": "512Mi", "nvidia.com/gpu": None}
+        return requests, {"memory": "2Gi", "nvidia.com/gpu": None}
+    many = {"nvidia.com/gpu": gpus}
+    requests = {"cpu": str(_CPUS * gpus), "memory": f"{_ASKED_GI * gpus}Gi", **many}
+    return requests, {"memory": f"{_MOST_GI * gpus}Gi", **many}
+
+
+def grace_patch(grace_s: float) -> Patch:
+    """A pod's grace, of all classes, that leaves trials so long to end."""
+    return _replace(_WORKERS, spec_template_spec_terminationGracePeriodSeconds=pod_grace(grace_s))
+
+
+def pod_grace(grace_s: float) -> int:
+    """The terminationGracePeriodSeconds of a pod whose trials have `grace_s` seconds to end."""
+    return math.ceil(grace_s + LAST_WORDS_S)
+
+
+def _merge(deployment: str, pod: Mapping[str, Any]) -> Patch:
+    patch = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": deployment},
+        "spec": {"template": {"spec": pod}},
+    }
+    return {"patch": yaml.safe_dump(patch, sort_keys=False)}
+
+
+def _replace(target: Mapping[str, str], **changes: Any) -> Patch:
+    ops = [
+        {"op": "replace", "path": f"/{path.replace('_', '/')}", "value": value}
+        for path, value in changes.items()
+    ]
+    return {"target": dict(target), "patch": json.dumps(ops)}
+
+
+def _is_class(text: str) -> bool:
+    name, _, gpus = text.partition(":")
+    is_name = NAME_RULE.match(name) and len(name) <= _CLASS_NAME
+    return bool(is_name) and gpus.isdecimal() and int(gpus) <= 64
+
+
+def _at_most(most: str) -> Patch:
+    return _replace({"kind": "ScaledObject"}, spec_maxReplicaCount=int(most))
+
+
+def _local_queue(name: str) -> Patch:
+    op = {"op": "replace", "path": "/metadata/labels/kueue.x-k8s.io~1queue-name", "value": name}
+    return {"target": dict(_WORKERS), "patch": json.dumps([op])}
+
+
+def _export(place: str) -> Patch:
+    server, _, path = place.partition(":")
+    target = {"kind": "PersistentVolume", "name": "hpq-nfs-hpq"}
+    return _replace(target, spec_nfs_server=server, spec_nfs_path=path)
+
+
+def _tree(place: str) -> Patch:
+    url, _, commit = place.rpartition("@")
+    env = [{"name": "URL", "value": url}, {"name": "COMMIT", "value": commit}]
+    init = {"initContainers": [{"name": "fetch-code", "env": env}]}
+    return {"target": dict(_WORKERS), **_merge("any", init)}
+
+
+_PATCHES: Mapping[str, Callable[[str], Patch]] = {
+    "keda": _at_most,
+    "kueue": _local_queue,
+    "nfs": _export,
+    "git-code": _tree,
+}
+_NEEDS_VALUE = (CLASS, "kueue", "nfs", "git-code")
+# component → what its value must be, and how that is written
+_VALUES: Mapping[str, tuple[Callable[[str], object], str]] = {
+    CLASS: (_is_class, f"QUEUE:GPUS, such as a100x4:4; of {_CLASS_NAME} characters at most"),
+    "keda": (lambda t: t.isdecimal() and 0 < int(t) < 10_000, "MAX, the most pods of a class"),
+    "kueue": (NAME_RULE.match, "QUEUE, the LocalQueue's name"),
+    "nfs": (re.compile(r"[^:/\s]+:/\S*").fullmatch, "SERVER:/PATH"),
+    "git-code": (
+        lambda t: t.startswith("https://") and _COMMIT.fullmatch(t.rpartition("@")[2]),
+        "https://HOST/REPOSITORY@COMMIT, with all 40 digits of the commit",
+    ),
+}

@@ -1,0 +1,1 @@
+"""Select trials: filters, order, the event stream."""

@@ -1,0 +1,220 @@
+"""`--where 'lr > 0.1 and state == queued'`: a small expression, read by Python's parser, never run.
+
+Names are those of parameters, metrics and a few of every trial; they may hold dots, and '/' or '-'
+as in val/loss and batch-size, since there is no arithmetic. What is not there is unknown: neither
+a comparison with it nor its negation holds.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpq.domain.trial import Json
+from hpq.errors import UserError
+
+Lookup = Callable[[str], Json]  # the value of a name; None where there is none
+_Truth = bool | None
+
+_SIGNS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+_WORDS: Mapping[str, Json] = {"true": True, "false": False, "null": None, "none": None}
+_JOINS: Mapping[type[ast.operator], str] = {ast.Div: "/", ast.Sub: "-"}
+_MOST = 2_000  # characters, so that Python's parser stays within its depth
+_DEEPEST = 200
+_HELP = "write such as 'lr > 0.1 and optimizer in [adam, sgd]'"
+
+
+@dataclass(slots=True)
+class Where:
+    """An expression, and which of its names were met so far."""
+
+    text: str
+    tree: ast.expr
+    names: frozenset[str]
+    met: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, text: str) -> Where:
+        """The expression that a text is.
+
+        Raises:
+            UserError: it is none (says what is not understood).
+        """
+        if len(text) > _MOST:
+            raise UserError(f"--where: longer than {_MOST:,} characters", code="filter-invalid")
+        try:
+            tree = ast.parse(text.strip(), mode="eval").body
+            if _depth(tree) > _DEEPEST:  # `holds` goes as deep for every trial
+                raise UserError(f"--where: nested more than {_DEEPEST} deep", code="filter-invalid")
+            names: set[str] = set()
+            _check(tree, text, names)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise UserError(
+                f"--where {text!r}: not an expression; {_HELP}", code="filter-invalid"
+            ) from None
+        return cls(text, tree, frozenset(names))
+
+    def holds(self, lookup: Lookup) -> bool:
+        """True where it holds of what the lookup tells."""
+
+        def noting(name: str) -> Json:
+            value = lookup(name)
+            if value is not None:
+                self.met.add(name)
+            return value
+
+        return _truth(self.tree, noting) is True
+
+    def check_met(self, known: Iterable[str]) -> None:
+        """Call it after all were looked at.
+
+        Raises:
+            UserError: nothing has one of the names (tells some that there are).
+        """
+        lacking = sorted(self.names - self.met - set(known))
+        if lacking:
+            some = ", ".join(list(dict.fromkeys(known))[:12])
+            raise UserError(
+                f"--where: nothing has {lacking[0]!r}; there are {some}", code="filter-name-unknown"
+            )
+
+
+def _depth(tree: ast.expr) -> int:
+    depth, level = 0, list[ast.AST]([tree])
+    while level:
+        depth += 1
+        level = [below for node in level for below in ast.iter_child_nodes(node)]
+    return depth
+
+
+def _check(node: ast.expr, text: str, names: set[str]) -> None:
+    """Only what `_truth` and `_value` know; collects the names that must be there."""
+    if isinstance(node, ast.BoolOp):
+        for part in node.values:
+            _check(part, text, names)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        _check(node.operand, text, names)
+    elif isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        for sign, side in zip(node.ops, sides[1:], strict=True):
+            is_many = isinstance(side, ast.List | ast.Tuple | ast.Set)
+            if type(sign) not in _SIGNS or isinstance(sign, ast.In | ast.NotIn) != is_many:
+                raise _not_known(node, text)
+        named = [name for side in sides if (name := _name(side)) and name not in _WORDS]
+        if not named or any(not _is_value(side) for side in sides):
+            raise _not_known(node, text)
+        # Only the first has to be a name: the adam of `optimizer == adam` is a word.
+        names.update(named[:1] if _name(node.left) else named)
+    elif name := _name(node):
+        names.update({name} - set(_WORDS))
+    else:
+        raise _not_known(node, text)
+
+
+def _not_known(node: ast.expr, text: str) -> UserError:
+    part = ast.get_source_segment(text.strip(), node) or text
+    return UserError(
+        f"--where {text!r}: {part!r} is not understood; {_HELP}", code="filter-invalid"
+    )
+
+
+def _is_value(node: ast.expr) -> bool:
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        return all(_is_value(item) and not isinstance(item, ast.List) for item in node.elts)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        return isinstance(node.operand, ast.Constant)
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str | int | float | None)
+    return bool(_name(node))
+
+
+def _name(node: ast.expr) -> str:
+    """The name that an expression is; "" where it is none. `params["lambda"]` names any."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        above = _name(node.value)
+        return f"{above}.{node.attr}" if above else ""
+    if isinstance(node, ast.BinOp) and type(node.op) in _JOINS:
+        left, right = _name(node.left), _name(node.right)
+        return f"{left}{_JOINS[type(node.op)]}{right}" if left and right else ""
+    if isinstance(node, ast.Subscript) and _name(node.value) in ("params", "metrics"):
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else ""
+        return key if isinstance(key, str) else ""
+    return ""
+
+
+def _truth(node: ast.expr, lookup: Lookup) -> _Truth:
+    if isinstance(node, ast.BoolOp):
+        parts = [_truth(part, lookup) for part in node.values]
+        decides = isinstance(node.op, ast.Or)
+        if decides in parts:
+            return decides
+        return None if None in parts else not decides
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        inner = _truth(node.operand, lookup)
+        return None if inner is None else not inner
+    if isinstance(node, ast.Compare):
+        return _compared(node, lookup)
+    value = _value(node, lookup)
+    return None if value is None else bool(value)
+
+
+def _compared(node: ast.Compare, lookup: Lookup) -> _Truth:
+    left: Any = _value(node.left, lookup)
+    # Sweeps have counts that are called as states are: `state == running` means the word.
+    named = _no_names if _name(node.left) == "state" else lookup
+    for sign, side in zip(node.ops, node.comparators, strict=True):
+        right: Any = _value(side, named, or_word=True)
+        about_nothing = isinstance(sign, ast.Eq | ast.NotEq) and _says_nothing(side)
+        if (left is None or right is None or left != left) and not about_nothing:
+            return None
+        try:
+            if not _SIGNS[type(sign)](left, right):
+                return False
+        except TypeError:  # a number and a word have no order
+            return None
+        left = right
+    return True
+
+
+def _no_names(_: str) -> Json:
+    return None
+
+
+def _says_nothing(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return node.value is None
+    return _WORDS.get(_name(node).lower(), "") is None
+
+
+def _value(node: ast.expr, lookup: Lookup, *, or_word: bool = False) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
+        number: Any = node.operand.value
+        if not isinstance(number, int | float):
+            return None
+        return -number if isinstance(node.op, ast.USub) else number
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        return [_value(item, lookup, or_word=True) for item in node.elts]
+    name = _name(node)
+    found = lookup(name)
+    if found is None and name.lower() in _WORDS:
+        return _WORDS[name.lower()]
+    if found is None and name.lower() in ("nan", "inf"):
+        return math.nan if name.lower() == "nan" else math.inf
+    return name if found is None and or_word else found

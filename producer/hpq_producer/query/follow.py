@@ -1,0 +1,61 @@
+"""Waiting for a sweep without asking all the time: blocks on its event stream.
+
+Redis may go away for a while; whoever follows says so once and goes on when it is back.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hpq.connection.client import TRANSIENT
+from hpq.domain.snapshot import Event, Snapshot
+from hpq.domain.sweep import SweepState
+from hpq.store.reader import View
+
+BLOCK_MS = 1000  # below the client's socket timeout
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What happened since the last one, and the sweep after it."""
+
+    snapshot: Snapshot
+    events: list[Event]
+
+
+def follow(view: View, sid: str, *, rows: int = 0) -> Iterator[Change]:
+    """The sweep now, then again after each batch of events and at least every second.
+
+    Events before the first snapshot are not told; all later ones are, once and in order.
+
+    Raises:
+        NotFound: the sweep is not there, or was removed meanwhile.
+    """
+    shot = view.snapshot(sid, rows, top=1, recent=3)
+    after, away = shot.last_event, False
+    yield Change(snapshot=shot, events=[])
+    while True:
+        try:
+            events = view.events(sid, after, block_ms=BLOCK_MS, count=BATCH)
+            shot = view.snapshot(sid, rows, top=1, recent=3)
+            if stands(shot):  # nothing more will come: all that came before it, at once
+                events += view.events(sid, events[-1].id if events else after)
+        except TRANSIENT:
+            if not away:
+                print("hpq: Redis does not answer; waiting for it", file=sys.stderr)
+            away = True
+            time.sleep(1)
+            continue
+        away = False
+        if events:
+            after = events[-1].id
+        yield Change(snapshot=shot, events=events)
+
+
+def stands(shot: Snapshot) -> bool:
+    """True where the sweep is over, or is held and waits for its owner."""
+    return shot.sweep.state.is_over or shot.sweep.state is SweepState.HELD

@@ -1,0 +1,225 @@
+"""Trials as CSV and as parameters to use elsewhere: YAML, command-line flags. Pure.
+
+Numbers stay numbers; text that a spreadsheet would run as a formula gets a leading apostrophe.
+
+A trial as one line of shell, for running it by hand.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import yaml
+
+import hpq
+from hpq.code import bundle as packing
+from hpq.code.command import arguments, argv, interpreter
+from hpq.domain.sweep import Sweep, Wandb
+from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trial import Json, Params, Trial, TrialId
+from hpq.errors import UserError
+from hpq.sanitize import CONTROL
+from hpq.search.samplers import SEED, replicate_of, seed_of_result
+from hpq.store.reader import View
+from hpq_producer.analysis.records import iso
+from hpq_producer.analysis.scores import pick
+from hpq_producer.terminal.text import clean_block
+
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+_FIXED = (
+    "step",
+    "attempt",
+    "worker",
+    "host",
+    "started",
+    "ended",
+    "duration_s",
+    "failure",
+    "error",
+    "total_s",
+    "reused",
+)
+_REPLICATES = ("replicate", "seed")
+
+
+def write_csv(
+    file: TextIO,
+    trials: Iterable[Trial],
+    sweep: Sweep,
+    params: Sequence[str],
+    metrics: Sequence[str],
+) -> None:
+    """Write trials of a sweep as CSV (RFC 4180), a row each, as they come.
+
+    `params` and `metrics` are the columns of that kind, `metrics` beside the objective. Where sets
+    have replicates, there are columns for which one it is and what it was seeded with.
+    """
+    writer = csv.writer(file, lineterminator="\r\n")
+    more = _REPLICATES if sweep.replicates > 1 else ()
+    writer.writerow([guarded(name) for name in _header(params, metrics, more)])
+    for trial in trials:
+        failure = trial.failure
+        row = [
+            trial.id.number,
+            trial.state.value,
+            *(cell(pick(trial.params, name)) for name in params),
+            trial.objective,
+            *(trial.metrics.get(name) for name in metrics),
+            trial.step,
+            trial.attempt,
+            guarded(trial.worker),
+            guarded(trial.host),
+            iso(trial.claimed_ms),
+            iso(trial.ended_ms),
+            trial.duration_ms / 1000,
+            failure.kind.value if failure else None,
+            guarded(failure.message) if failure else None,
+            trial.total_ms / 1000,
+            trial.reused or None,
+        ]
+        if more:
+            row += [replicate_of(sweep, trial.id.number), seed_of_result(sweep, trial)]
+        writer.writerow(row)
+
+
+def _header(params: Sequence[str], metrics: Sequence[str], more: Sequence[str]) -> list[str]:
+    taken = {"trial", "state", "objective", *_FIXED, *more}
+    out = ["trial", "state"]
+    out += [f"params.{name}" if name in taken else name for name in params]
+    taken.update(params)
+    out += ["objective", *(f"metrics.{name}" if name in taken else name for name in metrics)]
+    return [*out, *_FIXED, *more]
+
+
+def cell(param: Json) -> Any:
+    """A parameter as a cell: numbers and truth as they are, text guarded, the rest as JSON text."""
+    if param is None or isinstance(param, bool | int | float):
+        return param
+    return guarded(param if isinstance(param, str) else json.dumps(param, ensure_ascii=False))
+
+
+def guarded(text: str) -> str:
+    """The text without control characters, and no formula to a spreadsheet."""
+    text = clean_block(text)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes all text that some YAML reads as something else: 1e-3 is text to PyYAML only."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None if _PLAIN.match(text) else "'" if text.isprintable() else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def to_yaml(value: Any) -> str:
+    """YAML that reads back the same under YAML 1.1 and 1.2."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=10**9)
+
+
+def to_args(params: Params, command: tuple[str, ...] = ()) -> str:
+    """`--lr=0.1 --opt=adam`, or the form that the sweep's command asks for, quoted for a shell."""
+    return shell_line(arguments(command, params))
+
+
+def shell_line(words: Iterable[str]) -> str:
+    """Words as a shell reads them; what could act on a terminal stands in bash's $'\\x1b'."""
+    return " ".join(_ansi_c(word) if CONTROL.search(word) else _quoted(word) for word in words)
+
+
+def _quoted(word: str) -> str:
+    """In double quotes where that reads better: "--model={'width': 16}"."""
+    # What means something between them, to an interactive shell too, stays in single quotes.
+    return f'"{word}"' if "'" in word and not re.search(r'["$`\\!]', word) else shlex.quote(word)
+
+
+def _ansi_c(word: str) -> str:
+    plain = word.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + CONTROL.sub(lambda found: _bytes(found[0]), plain) + "'"
+
+
+def _bytes(char: str) -> str:
+    # Bytes, since what \u means to a shell depends on its locale.
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "replace"))
+
+
+_WANDB_SHIM = Path(hpq.__file__).parent / "wandb_shim" / "stub"
+
+
+def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str:
+    """The shell command that a trial's worker starts, with the interpreter of workers here.
+
+    `python` is HPQ_PYTHON.
+
+    What wants its parameters in a file gets one under /tmp, written first.
+
+    Raises:
+        UserError: a sweep was named.
+    """
+    if isinstance(found, str):
+        raise UserError(
+            f"{found} is a sweep; name one of its trials, {found}/1", code="trial-missing"
+        )
+    sweep, trial = view.sweep(found.sweep), view.trial(found)
+    params, launch = trial.params, sweep.launch
+    file = f"/tmp/hpq-{found.sweep}-{found.number}.json"
+    env: list[str] = []
+    if launch.program or launch.command:
+        words = list(
+            argv(
+                launch.command,
+                launch.program,
+                params,
+                environ=os.environ,
+                params_file=file,
+                interpreter=interpreter(os.environ, python),
+                gpus=gpus,
+            )
+        )
+        if launch.wandb is Wandb.STAND_IN and _imports_wandb(view, sweep):
+            env = [f"PYTHONPATH={shell_line([str(_WANDB_SHIM)])}:$PYTHONPATH", f"HPQ_PARAMS={file}"]
+    else:
+        words = _trainer(launch.trainer, params)
+    seed = seed_of_result(sweep, trial)
+    if launch.trainer in SHIPPED:
+        words += ["--set", f"seed={seed}"] if seed and SEED not in params else []
+    steps = [f"cd {shell_line([launch.code_dir])}"] if launch.code_dir else []
+    if launch.bundled:
+        folder = f"/tmp/hpq-{found.sweep}"
+        steps = [f"test -d {folder} || hpq show {found.sweep} --code {folder}", f"cd {folder}"]
+    if file in words or env:
+        steps.append(f"printf %s {shell_line([json.dumps(dict(params))])} > {file}")
+    if (seed or sweep.replicates > 1) and launch.trainer not in SHIPPED:
+        env.append(f"HPQ_SEED={seed}")
+    return " && ".join([*steps, " ".join([*env, shell_line(words)])])
+
+
+def _trainer(trainer: str, params: Params) -> list[str]:
+    sets = [w for n, v in params.items() for w in ("--set", f"{n}={json.dumps(v)}")]
+    if trainer in SHIPPED:
+        return [sys.executable, "-m", SHIPPED[trainer].module, *sets]
+    return [sys.executable, "-P", "-m", "hpq_worker.train", trainer, *sets]
+
+
+def _imports_wandb(view: View, sweep: Sweep) -> bool:
+    data = view.bundle(sweep.bundle)
+    try:
+        files = packing.unpack(data, view.manifest(sweep.launch.code)) if data else {}
+    except ValueError:
+        return False
+    return any(b"wandb" in content for name, (content, _) in files.items() if name.endswith(".py"))

@@ -1,0 +1,126 @@
+"""`hpq show --provenance`: all that is known of where a sweep, or a trial's attempts, came from.
+
+`hpq show --code DIR`: the code of a sweep, as it was enqueued, into a directory.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from hpq.code import bundle as packing
+from hpq.code import manifest as code_manifest
+from hpq.domain.trial import TrialId
+from hpq.errors import UserError
+from hpq.store.reader import View
+
+Origin = dict[str, Any]
+
+
+def origin_of(view: View, found: TrialId | str) -> Origin:
+    """The file as given, git's state with the diff, the code; of a trial also its attempts."""
+    sid = found if isinstance(found, str) else found.sweep
+    sweep = view.sweep(sid)
+    manifest = view.manifest(sweep.launch.code)
+    told = dict(sweep.provenance)
+    git = told.get("git")
+    diff = view.origin(sid, "diff")
+    if isinstance(git, dict):
+        kept = len(diff.encode())
+        whole = git.get("diff_bytes")
+        is_cut = isinstance(whole, int) and kept < whole
+        told["git"] = {**git, "diff": diff, "diff_is_cut": is_cut}
+    answer: Origin = {
+        "sweep": sid,
+        "seed": sweep.seed,
+        "owner": sweep.owner,
+        **told,
+        "code": {
+            "digest": sweep.launch.code,
+            "directory": sweep.launch.code_dir,
+            "kept": bool(sweep.bundle),
+            "sent": sweep.launch.bundled,
+            "files": dict(manifest),
+        },
+    }
+    if isinstance(found, TrialId):
+        answer |= {"trial": str(found), "params": dict(view.trial(found).params)}
+        answer["attempts"] = _attempts(view, found)
+    return answer
+
+
+def _attempts(view: View, trial: TrialId) -> list[Origin]:
+    """Each attempt with what it ran on; the last one's is in the trial itself, too."""
+    row = view.trial(trial)
+    found: list[Origin] = []
+    for event in view.story(trial):
+        if event.what not in ("claimed", "reused"):
+            continue
+        fields, number = event.fields, event.attempt
+        digest = fields.get("provenance") or (row.provenance if number == row.attempt else "")
+        told = {"attempt": number, "worker": fields.get("worker"), "host": fields.get("host")}
+        if event.what == "reused":
+            told = {"attempt": number, "from": fields.get("from")}
+        found.append({**told, "ran_on": dict(view.provenance(digest))})
+    return found
+
+
+def code_of(view: View, sid: str) -> dict[str, tuple[bytes, int]]:
+    """The files of a sweep's code, compared with its signed digest.
+
+    Raises:
+        UserError: it is not kept, or what Redis holds is not what was enqueued.
+    """
+    sweep = view.sweep(sid)
+    data, manifest = view.bundle(sweep.bundle), dict(view.manifest(sweep.launch.code))
+    if not sweep.bundle:
+        what = sweep.launch.trainer or sweep.launch.program
+        raise UserError(
+            f"{sid}: its code is not kept: {what} is installed where workers run"
+            f" ({sweep.launch.code}), or an older hpq enqueued it",
+            code="code-not-kept",
+        )
+    if data is None or code_manifest.digest_of(manifest) != sweep.launch.code:
+        raise UserError(
+            f"{sid}: its code is gone from Redis, or is not what was enqueued", code="code-altered"
+        )
+    try:
+        return packing.unpack(data, manifest)
+    except ValueError as error:
+        raise UserError(
+            f"{sid}: its code in Redis is not what was enqueued: {error}", code="code-altered"
+        ) from None
+
+
+def give_back(view: View, sid: str, folder: Path) -> int:
+    """Write a sweep's code into a directory that is not there, or is empty; how many files.
+
+    Raises:
+        UserError: it is not kept, or the directory holds something or cannot be written.
+    """
+    files = code_of(view, sid)
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UserError(
+                f"{folder}: is there and not empty; name another directory", code="file-exists"
+            )
+        # A directory that is there may be somebody's current one: it stays that one.
+        is_there, folder = folder.exists(), folder.resolve()
+        draft = (folder if is_there else folder.parent) / f".{folder.name}.hpq-code"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        try:
+            packing.write(files, draft)
+            if is_there:
+                for part in list(draft.iterdir()):
+                    part.rename(folder / part.name)
+            else:
+                draft.rename(folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or folder}: {error.strerror}", code="file-unwritable"
+        ) from None
+    return len(files)

@@ -1,0 +1,223 @@
+"""`hpq show`: a sweep or a trial in full, as lines. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hpq.domain.metric_check import doubt
+from hpq.domain.sweep import GivenFile, Sweep
+from hpq.domain.trial import Params, Point, Trial, TrialState
+from hpq.search.samplers import replicate_of, seed_of_result
+from hpq_producer.analysis.early_termination import rule_words, target_words, why_ended
+from hpq_producer.analysis.records import iso, result_of
+from hpq_producer.analysis.scores import flat
+from hpq_producer.diagnosis.verdict import count_words
+from hpq_producer.reports.attempts import Attempt, attempt_lines
+from hpq_producer.reports.trial_rows import STATE_STYLE
+from hpq_producer.terminal.charts import sparkline
+from hpq_producer.terminal.style import Line, Span, Style
+from hpq_producer.terminal.text import (
+    WHY_THINNED,
+    clean,
+    clean_block,
+    duration,
+    measure,
+    planned,
+    size,
+    value,
+    width,
+)
+
+_CURVE, _LEAST_CURVE = 60, 8  # columns
+_INDENT = "  "
+_GONE = {
+    "keep": "let go, as the sweep's `keep` says",
+    "rm": "deleted with the sweep, before it was restored",
+}
+
+
+def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") -> Iterator[Line]:
+    """Everything that is known of a sweep beside its trials; `signed` says whether, and by whom."""
+    launch, metric, counts = sweep.launch, sweep.metric, sweep.counts
+    yield from _pairs(
+        {
+            "sweep": sweep.id,
+            "name": sweep.name,
+            "state": sweep.state.value + (f": {sweep.held}" if sweep.held else ""),
+            "trials": f"{counts.total}: {', '.join(count_words(sweep))}",
+            "waits": waits,
+            "!": clean(unmet),
+            "metric": f"{metric.name}, {metric.goal}, {metric.take} value" if metric else "none",
+            "trainer": launch.trainer,
+            "program": launch.program,
+            "command": " ".join(launch.command),
+            "code": launch.code,
+            "code directory": "a copy of what was sent" if launch.bundled else launch.code_dir,
+            "environment": " ".join(launch.pass_env),
+            "wandb": launch.wandb.value if launch.wandb else "",
+            "signed": signed,
+            "class": sweep.worker_class,
+            "owner": sweep.owner,
+            "replicates": str(sweep.replicates) if sweep.replicates > 1 else "",
+            "tags": " ".join(sweep.tags),
+            "priority": str(sweep.priority or ""),
+            "max parallel": str(sweep.max_parallel or ""),
+            "retries": str(sweep.retries or ""),
+            "timeout": duration(sweep.timeout_s * 1000) if sweep.timeout_s else "",
+            "early terminate": rule_words(sweep.early) if sweep.early else "",
+            "target": target_words(sweep)
+            or (f"{metric.target:g}" if metric and metric.target is not None else ""),
+            "keep": f"best {sweep.keep.best}, last {sweep.keep.last}" if sweep.keep else "",
+            "method": f"{sweep.method}, seed {sweep.seed}" + _sampling(sweep),
+            "varying": " ".join(sweep.varying),
+            "created": iso(sweep.created_ms) or "",
+            "digest": sweep.digest,
+        }
+    )
+    origin = dict(sweep.provenance)
+    text = origin.pop("text", None)  # the file as it was given, with its comments
+    if isinstance(text, str):
+        yield from _section("file", ([Span(line)] for line in clean_block(text).splitlines()))
+    else:
+        yield from _block("file", sweep.spec)
+    for file in sweep.files:
+        yield from _section(_grown(file), _file(file))
+    yield from _block("provenance", origin)
+
+
+def _grown(file: GivenFile) -> str:
+    return f"file of {iso(file.at_ms)}: {file.added} added"
+
+
+def _file(file: GivenFile) -> Iterator[Line]:
+    text = file.origin.get("text")
+    shown = clean_block(text) if isinstance(text, str) else json.dumps(dict(file.spec), indent=2)
+    return ([Span(line)] for line in shown.splitlines())
+
+
+def _sampling(sweep: Sweep) -> str:
+    if not sweep.sampler:
+        return ""
+    end = "open-ended" if sweep.counts.is_open_ended else f"to {planned(sweep.counts)} trials"
+    most = sorted(sweep.made.items(), key=lambda made: (-made[1], made[0]))
+    by = ", ".join(f"{count} by {name}" for name, count in most)
+    told = f" ({by})" if by else ""
+    return f"; sets by {sweep.sampler} as workers ask{told}, {sweep.no_more or end}"
+
+
+def trial_lines(
+    trial: Trial,
+    sweep: Sweep,
+    curves: Mapping[str, Sequence[Point]],
+    provenance: Params,
+    log: str,
+    *,
+    attempts: Sequence[Attempt] = (),
+    columns: int = 80,
+) -> Iterator[Line]:
+    """Everything that is known of a trial; `curves` by metric, `log` its last lines."""
+    yield [Span("trial   "), Span(str(trial.id), Style.BOLD)]
+    yield [Span("state   "), Span(trial.state.value, STATE_STYLE[trial.state])]
+    if trial.failure:
+        yield [Span("failed  "), Span(str(trial.failure.kind), Style.RED)]
+        yield [Span(f"        {clean(trial.failure.message)}")]
+    if trial.state is TrialState.RUNNING and (words := doubt(sweep, [trial])):
+        yield [Span("!       "), Span(clean(words), Style.YELLOW)]
+    if ended := why_ended(trial, sweep):
+        yield [Span("why     "), Span(ended)]
+    yield from _pairs(
+        {
+            "attempt": str(trial.attempt),
+            "worker": f"{trial.worker} on {trial.host}" if trial.worker else "",
+            "started": iso(trial.claimed_ms) or "",
+            "ended": iso(trial.ended_ms) or "",
+            "time": _time(trial),
+            "step": str(trial.step or ""),
+            "phase": trial.phase,
+            "replicate": _replicate(trial, sweep),
+            "started again": trial.restarted,
+            "result of": f"{result_of(trial, sweep)}: it never ran here" if trial.reused else "",
+            "checkpoint": _checkpoint(trial),
+            "files": _GONE.get(trial.gone, ""),
+            "log and curves": WHY_THINNED if trial.thinned else "",
+        }
+    )
+    yield from _section("attempts", attempt_lines(attempts))
+    yield from _section("parameters", _pairs({k: value(v) for k, v in flat(trial.params).items()}))
+    yield from _section("metrics", _metrics(trial, sweep, curves, columns))
+    yield from _section("artifacts", artifact_lines(trial))
+    # The versions of all packages are for --json: they would push the log off the screen.
+    yield from _block("provenance", _without_packages(provenance))
+    lines = clean_block(log).splitlines()
+    yield from _section(f"last of hpq logs {trial.id}", ([Span(line)] for line in lines))
+
+
+def _without_packages(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_packages(value) if isinstance(value, Mapping) else value
+        for name, value in provenance.items()
+        if name != "packages"
+    }
+
+
+def _replicate(trial: Trial, sweep: Sweep) -> str:
+    if sweep.replicates < 2:
+        return ""
+    place, seed = replicate_of(sweep, trial.id.number), seed_of_result(sweep, trial)
+    return f"{place} of {sweep.replicates}, seed {seed}"
+
+
+def _time(trial: Trial) -> str:
+    """How long the latest attempt ran, and how long all of them where there were others."""
+    if not trial.before_ms:
+        return duration(trial.duration_ms) if trial.duration_ms else ""
+    last = f"{duration(trial.duration_ms)} in attempt {trial.attempt}, "
+    return (last if trial.duration_ms else "") + f"{duration(trial.total_ms)} in all"
+
+
+def _metrics(
+    trial: Trial, sweep: Sweep, curves: Mapping[str, Sequence[Point]], columns: int
+) -> Iterator[Line]:
+    objective = sweep.metric.name if sweep.metric else ""
+    wide = max((width(clean(name)) for name in trial.metrics), default=0)
+    for name, last in sorted(trial.metrics.items(), key=lambda kv: (kv[0] != objective, kv[0])):
+        room = max(_LEAST_CURVE, min(_CURVE, columns - wide - 2 - 9 - 2 - len(_INDENT)))
+        curve = sparkline([p.value for p in curves.get(name, ())], room)
+        style = Style.BOLD if name == objective else Style.PLAIN
+        shown = clean(name)
+        blanks = " " * (wide - width(shown))
+        yield [Span(f"{shown}{blanks}  "), Span(f"{measure(last):>9}", style), Span(f"  {curve}")]
+
+
+def _checkpoint(trial: Trial) -> str:
+    kept = trial.checkpoint
+    return f"of step {kept.step}, in store {kept.store}: {kept.path}" if kept else ""
+
+
+def artifact_lines(trial: Trial) -> Iterator[Line]:
+    """The files that a trial left, with their sizes."""
+    files = trial.artifacts.files if trial.artifacts else {}
+    yield from _pairs({name: size(files[name]) for name in sorted(files)})
+
+
+def _pairs(rows: Mapping[str, str]) -> Iterator[Line]:
+    shown = {clean(k): clean(v) for k, v in rows.items() if v}
+    wide = max((width(k) for k in shown), default=0)
+    for k, v in shown.items():
+        yield [Span(k + " " * (wide - width(k)) + "  ", Style.DIM), Span(v)]
+
+
+def _block(title: str, data: Mapping[str, Any]) -> Iterator[Line]:
+    if data:
+        text = json.dumps(data, indent=2)
+        yield from _section(title, ([Span(line)] for line in text.splitlines()))
+
+
+def _section(title: str, lines: Iterator[Line]) -> Iterator[Line]:
+    for i, line in enumerate(lines):
+        if i == 0:
+            yield []
+            yield [Span(title, Style.DIM)]
+        yield [Span(_INDENT), *line]

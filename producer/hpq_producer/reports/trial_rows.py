@@ -1,0 +1,110 @@
+"""A trial as one row of watch: number, what varies, how far, how good, how long. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hpq.domain.snapshot import Snapshot
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Trial, TrialState
+from hpq_producer.analysis.eta import trial_left_ms
+from hpq_producer.analysis.scores import cell, newest_value, spread
+from hpq_producer.terminal.charts import sparkline
+from hpq_producer.terminal.style import Span, Style
+from hpq_producer.terminal.tables import Column
+from hpq_producer.terminal.text import clean, duration, measure
+
+STATE_STYLE = {
+    TrialState.QUEUED: Style.DIM,
+    TrialState.RUNNING: Style.PLAIN,
+    TrialState.FINISHED: Style.GREEN,
+    TrialState.FAILED: Style.RED,
+    TrialState.PRUNED: Style.CYAN,
+    TrialState.CANCELLED: Style.YELLOW,
+}
+_FIRST_TO_STAY = (75, 70, 55)  # the first varying parameters outlive the curve and the step
+_CURVES, _CURVES_WIDE = (12, 9, 6), (24, 18, 12, 9, 6)  # columns, the widest that fits
+_ROOMY = 80  # columns, from which a state may be three words
+MOST_CURVE = _CURVES_WIDE[0]
+WIDE = 120  # columns of a terminal that has room for wide curves
+
+
+def trial_columns(sweep: Sweep, columns: int) -> list[Column]:
+    """The columns of `trial_row`."""
+    metric = clean(sweep.metric.name) if sweep.metric else "objective"
+    keeps = [*_FIRST_TO_STAY, *range(40, 0, -1)]
+    return [
+        Column(title="#", keep=100, right=True),
+        *(
+            Column(title=clean(name), keep=keeps[min(i, len(keeps) - 1)], least=6)
+            for i, name in enumerate(sweep.varying)
+        ),
+        Column(title="step", keep=60, right=True),
+        Column(title=metric, keep=95, right=True),
+        Column(title="curve" if columns >= 60 else "", keep=50),
+        Column(title="time", keep=80, right=True),
+        Column(title="state", keep=90, least=10),
+    ]
+
+
+def curve_rooms(columns: int) -> tuple[int, ...]:
+    """How wide curves may be in a terminal, from the widest: they give room before values do."""
+    return _CURVES_WIDE if columns >= WIDE else _CURVES
+
+
+def column_names(sweep: Sweep, metrics: Sequence[str] = ()) -> set[str]:
+    """The titles that are names of the user's: parameters and metrics."""
+    metric = {clean(sweep.metric.name)} if sweep.metric else set[str]()
+    return {*metric, *map(clean, sweep.varying), *map(clean, metrics)}
+
+
+def trial_row(
+    trial: Trial,
+    snapshot: Snapshot,
+    curves: Mapping[int, Sequence[float]],
+    columns: int,
+    curve_room: int,
+) -> list[Span]:
+    """The cells of one trial in a terminal of so many columns."""
+    sweep = snapshot.sweep
+    running = trial.state is TrialState.RUNNING
+    taken = max(0, snapshot.at_ms - trial.claimed_ms) if running else trial.duration_ms
+    shown = newest_value(sweep, trial)
+    curve = curves.get(trial.id.number, ())
+    return [
+        Span(str(trial.id.number)),
+        *(Span(cell(trial.params, name)) for name in sweep.varying),
+        Span(str(trial.step) if trial.step else ""),
+        Span("" if shown is None else measure(shown) + spread(trial.group), Style.BOLD),
+        Span(sparkline(curve, curve_room), Style.CYAN),
+        Span(duration(taken) if taken or running else ""),
+        _state(trial, snapshot, taken, columns),
+    ]
+
+
+def _state(trial: Trial, snapshot: Snapshot, taken_ms: float, columns: int) -> Span:
+    if silence := snapshot.silence_ms(trial):
+        words = f"silent {duration(silence)}"
+        return Span(f"worker {words}" if columns >= _ROOMY else words, Style.YELLOW)
+    return Span(_words(trial, snapshot, taken_ms), STATE_STYLE[trial.state])
+
+
+def _words(trial: Trial, snapshot: Snapshot, taken_ms: float) -> str:
+    if trial.failure is not None and trial.state is TrialState.FAILED:
+        return trial.failure.kind.value
+    if trial.state is not TrialState.RUNNING:
+        return "reused" if trial.reused else trial.state.value
+    if not trial.step and trial.phase:
+        return clean(trial.phase)
+    if snapshot.is_old:
+        return "running"
+    mean = snapshot.pace.mean_ms if snapshot.pace.ended else None
+    left = trial_left_ms(taken_ms, trial.step, last_step(snapshot), mean)
+    return "running" if left is None else f"{duration(left)} left"
+
+
+def last_step(snapshot: Snapshot) -> int | None:
+    """The step at which trials of this sweep end, where all that are known ended at the same."""
+    ended = (*snapshot.recent, *snapshot.best)
+    steps = {t.step for t in ended if t.state is TrialState.FINISHED}
+    return steps.pop() if len(steps) == 1 else None

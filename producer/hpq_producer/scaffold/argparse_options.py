@@ -1,0 +1,99 @@
+"""The options of an argparse parser, from the calls of add_argument in a script. Pure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from hpq_producer.scaffold.options import UNKNOWN, Kind, Literals, Option, Value, called, keywords
+
+_TYPES = {"float": Kind.FLOAT, "int": Kind.INT, "str": Kind.TEXT, "Path": Kind.TEXT}
+_ONE = frozenset({None, "?"})  # nargs of an option that takes one value
+_IGNORED = frozenset({"help", "version"})
+
+
+def read(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[str]]:
+    """The options that have a flag, and the names of the arguments that have none."""
+    options: dict[str, Option] = {}
+    bare: list[str] = []
+    for node in _calls(tree):
+        given = keywords(node)
+        flags = [f for f in map(literals.value, node.args) if isinstance(f, str)]
+        if not flags or literals.value(given.get("action")) in _IGNORED:
+            continue
+        if not flags[0].startswith("-"):
+            if literals.value(given.get("nargs")) not in ("?", "*"):
+                bare.append(flags[0])
+            continue
+        option = _option(node, flags, given, literals)
+        options[option.name] = option
+    return list(options.values()), bare
+
+
+def _calls(tree: ast.Module) -> Iterator[ast.Call]:
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _is_add(n)]
+    yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+def _is_add(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
+
+
+def _option(
+    node: ast.Call, flags: list[str], given: dict[str, ast.expr], literals: Literals
+) -> Option:
+    long = [flag for flag in flags if flag.startswith("--")]
+    name = (long or flags)[0].lstrip("-")
+    default = literals.value(given["default"]) if "default" in given else None
+    action = literals.value(given.get("action"))
+    kind, why_not = _kind(given, action, default, literals)
+    if not long:
+        why_not = f"only -{name} names it, and a sweep writes --{name}=…; give it a long name"
+    if action == "store_false":
+        default = False  # not given
+    choices = literals.value(given.get("choices"))
+    off = f"no-{name}" if "BooleanOptionalAction" in called(given.get("action") or node) else ""
+    return Option(
+        name=name,
+        line=node.lineno,
+        kind=kind,
+        default=None if default is UNKNOWN else default,
+        choices=tuple(c for c in choices if isinstance(c, Value))
+        if isinstance(choices, list)
+        else (),
+        required=literals.value(given.get("required")) is True,
+        off=off,
+        why_not=why_not,
+    )
+
+
+def _kind(
+    given: dict[str, ast.expr], action: object, default: object, literals: Literals
+) -> tuple[Kind, str]:
+    """What it takes, and why a sweep cannot set it, if it cannot."""
+    if action in ("store_true", "store_false"):
+        return Kind.FLAG, ""
+    if "action" in given and "BooleanOptionalAction" in called(given["action"]):
+        return Kind.FLAG, ""
+    if action not in (UNKNOWN, None, "store"):
+        return Kind.OTHER, f"action={action} takes no single value"
+    if "nargs" in given and literals.value(given["nargs"]) not in _ONE:
+        return Kind.OTHER, "it takes several values"
+    if "type" not in given:
+        # argparse hands over text: a number as default without a type is a slip, but known.
+        return Kind.TEXT, ""
+    told = called(given["type"]).rpartition(".")[2]
+    if told == "bool":
+        return Kind.OTHER, "type=bool takes any text for true; argparse.BooleanOptionalAction works"
+    if told in _TYPES:
+        return _TYPES[told], ""
+    if "bool" in told.lower():
+        return Kind.WORDS_OF_TRUTH, ""
+    return _like(default), ""
+
+
+def _like(default: object) -> Kind:
+    """What an option takes whose type is a function: what its default is."""
+    if isinstance(default, bool):
+        return Kind.WORDS_OF_TRUTH
+    return {int: Kind.INT, float: Kind.FLOAT}.get(type(default), Kind.TEXT)

@@ -1,0 +1,196 @@
+"""Values that stand written in a script: constants, signs, arithmetic of them, names of them. Pure.
+
+Nothing of a script is run; what is not written down has no value here.
+
+What was found in a script: its options, and what it reports. Frozen, nothing but data.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from hpq.domain.trial import Json
+
+UNKNOWN = object()  # not None, which is a default as any other
+_MOST = 1e18
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
+}
+
+
+class Literals:
+    """Knows the constants of a module by name."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._named: dict[str, ast.expr] = {}
+        self._enums: dict[str, dict[str, Any]] = {}
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                self._named[node.targets[0].id] = node.value
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                if node.value is not None:
+                    self._named[node.target.id] = node.value
+            elif isinstance(node, ast.ClassDef) and _is_enum(node):
+                self._enums[node.name] = {
+                    member.targets[0].id: self.value(member.value)
+                    for member in node.body
+                    if isinstance(member, ast.Assign) and isinstance(member.targets[0], ast.Name)
+                }
+
+    def value(self, node: ast.expr | None, depth: int = 0) -> Any:
+        """The value that an expression has as it stands there, or UNKNOWN."""
+        if node is None or depth > 20:
+            return UNKNOWN
+        if isinstance(node, ast.Constant):
+            return node.value if isinstance(node.value, str | int | float | None) else UNKNOWN
+        if isinstance(node, ast.Name) and node.id in self._named:
+            return self.value(self._named[node.id], depth + 1)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return self._arithmetic(lambda _, b: -b, 0, self.value(node.operand, depth + 1))
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+            return self._arithmetic(_OPERATORS[type(node.op)], left, right)
+        if isinstance(node, ast.List | ast.Tuple):
+            items = [self.value(item, depth + 1) for item in node.elts]
+            return UNKNOWN if any(item is UNKNOWN for item in items) else items
+        if isinstance(node, ast.Attribute):  # a member of an enum: Opt.adam, Opt.adam.value
+            return self._member(node)
+        return UNKNOWN
+
+    @staticmethod
+    def _arithmetic(what: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+        numbers = all(isinstance(x, int | float) and not isinstance(x, bool) for x in (a, b))
+        if not numbers or max(abs(a), abs(b)) > _MOST:
+            return UNKNOWN
+        if what is operator.pow and abs(b) > 64:
+            return UNKNOWN
+        try:
+            return what(a, b)
+        except (ArithmeticError, ValueError):
+            return UNKNOWN
+
+    def _member(self, node: ast.Attribute) -> Any:
+        if node.attr == "value" and isinstance(node.value, ast.Attribute):
+            node = node.value
+        above = node.value.id if isinstance(node.value, ast.Name) else ""
+        return self._enums.get(above, {}).get(node.attr, UNKNOWN)
+
+    def words_of(self, name: str) -> tuple[Any, ...]:
+        """The values of an enum that the module defines; none where it defines none so."""
+        return tuple(v for v in self._enums.get(name, {}).values() if v is not UNKNOWN)
+
+    def mapping(self, node: ast.expr | None) -> dict[str, tuple[Any, int]]:
+        """Names with values and lines, of a dict written as {…}, dict(…) or a name of one."""
+        pairs = self.entries(node).items()
+        return {name: (self.value(value), value.lineno) for name, value in pairs}
+
+    def entries(self, node: ast.expr | None) -> dict[str, ast.expr]:
+        """As `mapping`, with the expressions as they stand."""
+        if isinstance(node, ast.Name) and node.id in self._named:
+            node = self._named[node.id]
+        if isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            return {k.value: v for k, v in pairs
+                    if isinstance(k, ast.Constant) and isinstance(k.value, str)}  # fmt: skip
+        if isinstance(node, ast.Call) and called(node) == "dict":
+            return keywords(node)
+        return {}
+
+
+def _is_enum(node: ast.ClassDef) -> bool:
+    return any(called(base).endswith("Enum") for base in node.bases)
+
+
+def called(node: ast.AST) -> str:
+    """The dotted name of what is called or named: `wandb.log`; "" where it is none."""
+    if isinstance(node, ast.Call):
+        return called(node.func)
+    if isinstance(node, ast.Attribute):
+        above = called(node.value)
+        return f"{above}.{node.attr}" if above else ""
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def keywords(node: ast.Call) -> dict[str, ast.expr]:
+    """The keyword arguments of a call, by name."""
+    return {k.arg: k.value for k in node.keywords if k.arg}
+
+
+Value = str | int | float | bool
+
+
+class Kind(StrEnum):
+    """What an option takes."""
+
+    FLOAT = "float"
+    INT = "int"
+    TEXT = "text"
+    FLAG = "flag"  # given or not: --amp
+    TRUTH = "truth"  # true or false, in wandb.config
+    WORDS_OF_TRUTH = "words of truth"  # --amp=true, read by a function of the script's
+    OTHER = "other"  # several values, or a type that nothing is known of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option as a user gives it: `--name=value`, or for a flag `--name` alone.
+
+    `off` is the flag that says no, where there is one (--no-amp). `why_not` says why a sweep
+    cannot set it. A default of wandb.config is an option, too; its value comes through that.
+    """
+
+    name: str
+    line: int
+    kind: Kind = Kind.TEXT
+    default: Json = None
+    choices: tuple[Value, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    required: bool = False
+    off: str = ""
+    why_not: str = ""
+    nested: tuple[Option, ...] = ()  # of a default that is a mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """A metric that a script reports: its name, where, and by which call."""
+
+    name: str
+    line: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What a first sweep file needs to know of a script.
+
+    `args` is the macro that hands parameters over, where it is not W&B's. `before` are words that
+    its command line must have before the options: the name of a subcommand, then its arguments,
+    each as the file shows them. `sweep` is what the script itself hands to wandb.sweep, and
+    `takes_any` is false where its parser refuses options that it does not know.
+    """
+
+    options: tuple[Option, ...]
+    reported: tuple[Reported, ...]
+    args: str = ""
+    before: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    sweep: Mapping[str, Json] | None = None
+    takes_any: bool = True
+
+
+def spelt(name: str) -> str:
+    """A name as two spellings of it agree: batch-size and batch_size are one option."""
+    return name.replace("-", "_").lower()

@@ -1,0 +1,191 @@
+"""A training script as text, read for what a sweep file needs. Nothing of it is run or imported.
+
+The metrics that a script reports, by the calls that hpq understands. Pure.
+
+wandb.log({...}), hpq.report({...}), trial.report({...}), Lightning's self.log("name", …),
+monitor="val_loss" of a callback, and prints of whole lines `name=number`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from hpq.domain.sweep import Goal
+from hpq.errors import UserError
+from hpq.report import METRIC_NAME
+from hpq_producer.scaffold import argparse_options, click_options, hydra_config, wandb_options
+from hpq_producer.scaffold.options import (
+    Literals,
+    Option,
+    Reported,
+    Script,
+    called,
+    keywords,
+    spelt,
+)
+
+_ONLY_WANDB = "through wandb.config only, and the script's parser would refuse it"
+_MAX_BYTES = 4 * 2**20
+
+
+def read_script(path: Path) -> Script:
+    """The options and metrics of a script.
+
+    Raises:
+        UserError: it is no file, no Python, or too large.
+    """
+    tree = _parse(path)
+    literals = Literals(tree)
+    options, arguments = argparse_options.read(tree, literals)
+    notes: list[str] = []
+    before: list[str] = []
+    commands = click_options.read(tree, literals)
+    if commands:
+        first, others = commands[0], commands[1:]
+        options += first.options
+        arguments += first.arguments
+        if others:
+            before.append(first.name)
+            names = ", ".join(c.name for c in others)
+            notes.append(f"the options are those of command {first.name}; there are also {names}")
+    takes_any = not options or _takes_any(tree)
+    defaults, reads = wandb_options.read_config(tree, literals)
+    known = {spelt(option.name) for option in options}
+    # What is read from wandb.config without a default has to come from the sweep.
+    defaults += [Option(name=name, line=line, required=True) for name, line in reads]
+    alone = [one for one in defaults if spelt(one.name) not in known]
+    if not takes_any:
+        alone = [replace(one, why_not=_ONLY_WANDB) for one in alone]
+    options += alone
+    hydra = hydra_config.read(tree, literals, path)
+    if hydra is not None:
+        options += hydra
+        notes.append("from Hydra's config; what its groups hold goes here by dotted names, too")
+    return Script(
+        options=_once(options),
+        reported=tuple(read_metrics(tree, literals)),
+        args="" if hydra is None else hydra_config.ARGS,
+        before=(*before, *(f"<{name}>" for name in arguments)),
+        notes=tuple(notes),
+        sweep=wandb_options.read_sweep(tree, literals),
+        takes_any=takes_any,
+    )
+
+
+def _takes_any(tree: ast.Module) -> bool:
+    """True where the script's parser leaves options alone that it does not know."""
+    names = (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return "parse_known_args" in names
+
+
+def _once(options: list[Option]) -> tuple[Option, ...]:
+    return tuple({option.name: option for option in options}.values())
+
+
+def _parse(path: Path) -> ast.Module:
+    try:
+        raw = path.read_bytes()[:_MAX_BYTES]
+        return ast.parse(raw, str(path))
+    except FileNotFoundError:
+        raise UserError(
+            f"{path}: no such file; give the path of a training script", code="file-not-found"
+        ) from None
+    except IsADirectoryError:
+        raise UserError(
+            f"{path}: a directory; give the path of a training script", code="file-not-found"
+        ) from None
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read: {error.strerror}", code="file-unreadable"
+        ) from None
+    except SyntaxError as error:
+        where = f"{path}:{error.lineno or 1}:{error.offset or 1}"
+        raise UserError(f"{where}: not Python: {error.msg}", code="script-invalid") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UserError(f"{path}: not Python: {error}", code="script-invalid") from None
+
+
+_LOGS = ("wandb.log", ".report", "run.log", "report", ".log_dict", ".log_metrics")
+_LINE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_./ -]{0,63}?)\s*=\s*\Z")
+_UP = re.compile(r"acc|f1|auc|score|reward|return|iou|bleu|rouge|map\b|r2|precision|recall", re.I)
+_DOWN = re.compile(r"loss|err|perplexity|ppl|mse|mae|rmse|nll|fid|wer|cer|time|entropy", re.I)
+_OF_VALIDATION = re.compile(r"(^|[^a-z])(val|valid|validation|dev|eval)([^a-z]|$)", re.I)
+_OF_TEST = re.compile(r"(^|[^a-z])test([^a-z]|$)", re.I)
+_OF_TRAINING = re.compile(r"(^|[^a-z])train(ing)?([^a-z]|$)", re.I)
+_NO_METRIC = frozenset({"epoch", "step", "lr", "learning_rate", "iteration", "batch", "seed"})
+
+
+def read_metrics(tree: ast.Module, literals: Literals) -> list[Reported]:
+    """What is reported, each name once, in the order of the lines."""
+    found: dict[str, Reported] = {}
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    for node in sorted(calls, key=lambda n: n.lineno):
+        for name in _names(node, literals):
+            if METRIC_NAME.match(name) and name.lower() not in _NO_METRIC:
+                by = called(node)
+                found.setdefault(name, Reported(name=name, line=node.lineno, by=by))
+    return list(found.values())
+
+
+def _names(node: ast.Call, literals: Literals) -> Iterator[str]:
+    told = called(node)
+    if told == "print":
+        yield from _printed(node)
+    elif told == "self.log" and node.args:
+        name = literals.value(node.args[0])
+        if isinstance(name, str):
+            yield name
+    elif told.endswith(_LOGS) and node.args:
+        yield from (n for n, v in literals.entries(node.args[0]).items() if _may_be_number(v))
+    elif "monitor" in keywords(node):  # a callback that stops or saves by it
+        name = literals.value(keywords(node)["monitor"])
+        if isinstance(name, str):
+            yield name
+
+
+def _may_be_number(node: ast.expr) -> bool:
+    """False for lists, texts and what wandb makes of pictures and tables."""
+    if isinstance(node, ast.List | ast.ListComp | ast.Dict | ast.Tuple | ast.JoinedStr):
+        return False
+    return not called(node).startswith("wandb.")
+
+
+def _printed(node: ast.Call) -> Iterator[str]:
+    """The name of a line `name=number` that a print writes, if it writes one."""
+    if len(node.args) != 1:
+        return
+    text = node.args[0]
+    if isinstance(text, ast.JoinedStr) and len(text.values) == 2:
+        first, second = text.values
+        line = first.value if isinstance(first, ast.Constant) else ""
+        if isinstance(second, ast.FormattedValue) and (said := _LINE.match(str(line))):
+            yield said[1]
+    elif isinstance(text, ast.BinOp) and isinstance(text.op, ast.Mod | ast.Add):
+        left = text.left.value if isinstance(text.left, ast.Constant) else ""
+        if said := _LINE.match(re.sub(r"%[-+.\d]*[dfgers]\Z", "", str(left))):
+            yield said[1]
+
+
+def choose(found: Sequence[Reported]) -> tuple[Reported, Goal, bool] | None:
+    """The metric to search by, its goal, and whether the goal is known; None without any."""
+    if not found:
+        return None
+    best = min(found, key=lambda m: (_place(m.name), not _DOWN.search(m.name)))
+    if _UP.search(best.name) and not _DOWN.search(best.name):
+        return best, Goal.MAXIMIZE, True
+    return best, Goal.MINIMIZE, bool(_DOWN.search(best.name))
+
+
+def _place(name: str) -> int:
+    """Validation before test before what is neither; training last."""
+    if not (_UP.search(name) or _DOWN.search(name)):
+        return 4
+    if _OF_VALIDATION.search(name):
+        return 0
+    if _OF_TEST.search(name):
+        return 1
+    return 3 if _OF_TRAINING.search(name) else 2

@@ -1,0 +1,297 @@
+"""From an option to a range worth searching: around its default, on a scale that fits it. Pure.
+
+The text of a first sweep file. Pure; it says which lines are to be edited.
+
+Values that `hpq init` left for a person to fill in: the plan warns, enqueue refuses. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from hpq.domain.trial import Json
+from hpq.errors import UserError
+from hpq_producer.scaffold import script as script_reader
+from hpq_producer.scaffold.options import Kind, Option, Script, spelt
+
+# Options of a run rather than of a model: they stay at the script's default until a person says
+# otherwise.
+_OF_THE_RUN = re.compile(
+    r"seed|epoch|niter|eval($|uate)|render|dummy|world|distributed|dist_|accel|verbos|notes|"
+    r"job|group|wait|(^|_)outf?($|_)|(^|_)steps?($|_)|iters?($|_)|iterations|worker|interval|every|freq|verbose|debug|"
+    r"device|cuda|gpu|mps|rank|port|host|path|dir($|_)|file|folder|root|name|project|entity|wandb|"
+    r"resume|save|load|dry_run|log($|_)|print|patience|threads|precision|amp|fp16|bf16|compile|"
+    r"num_classes|n_classes|_id($|_)|test_|eval_|val_|_split",
+    re.IGNORECASE,
+)
+_SHARE = re.compile(r"drop|prob|(^|_)p($|_)|ratio|fraction|smoothing|mixup|cutmix", re.IGNORECASE)
+_NEAR_ONE = re.compile(r"momentum|beta|gamma|ema|rho|discount", re.IGNORECASE)
+_POWERS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+FILL_IN = "<fill in>"  # a value that a person must write before the sweep can start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line under `parameters` in YAML's flow style; commented out where not `active`."""
+
+    name: str
+    space: str
+    active: bool = True
+    comment: str = ""
+
+
+def entry(option: Option) -> Entry:
+    """The line for an option."""
+    name, default = option.name, option.default
+    if option.nested:
+        return _nested(option)
+    if option.why_not:
+        return _left(name, default, option.why_not)
+    if _is_of_the_run(option) and not option.required:
+        if option.kind is Kind.FLAG and default is None:
+            default = False
+        return _left(name, default, "the script's default; without the # it is set")
+    if option.choices:
+        return Entry(name=name, space=values(*option.choices), comment=_was(default))
+    if option.kind in (Kind.FLAG, Kind.TRUTH, Kind.WORDS_OF_TRUTH):
+        return _true_or_not(option)
+    number = default if isinstance(default, int | float) else _number(default, option.kind)
+    if number is not None and not isinstance(default, bool):
+        is_whole = option.kind is Kind.INT or (isinstance(number, int) and option.kind is Kind.TEXT)
+        space = _whole(int(number)) if is_whole else _real(name, float(number))
+        return Entry(name=name, space=_within(space, option), comment=_was(default))
+    if option.low is not None and option.high is not None:
+        return Entry(name=name, space=_range(option.low, option.high))
+    if option.required:
+        return Entry(
+            name=name, space=f"{{value: {word(FILL_IN)}}}", comment="required: write values"
+        )
+    return _left(name, default, "nothing to step by: write values: [...]")
+
+
+def _nested(option: Option) -> Entry:
+    """A default that is a mapping: its entries, those that are not searched at their values."""
+    inner = ", ".join(f"{one.name}: {one.space}" for one in map(entry, option.nested))
+    space = f"{{parameters: {{{inner}}}}}"
+    return Entry(name=option.name, space=space, active=not option.why_not, comment=option.why_not)
+
+
+def _is_of_the_run(option: Option) -> bool:
+    if option.choices and not re.search(r"device|cuda", option.name):
+        return False
+    return bool(_OF_THE_RUN.search(_plain(option.name)))
+
+
+def _plain(name: str) -> str:
+    """batchSize and batch-size as batch_size."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
+
+
+def _left(name: str, default: Json, why: str) -> Entry:
+    return Entry(name=name, space=f"{{value: {word(default)}}}", active=False, comment=why)
+
+
+def _true_or_not(option: Option) -> Entry:
+    if option.kind is Kind.FLAG:
+        return _flag(option)
+    both = (True, False) if option.kind is Kind.TRUTH else ("true", "false")
+    return Entry(name=option.name, space=values(*both), comment=_was(option.default))
+
+
+def _flag(option: Option) -> Entry:
+    """A flag that is given or not; one that is on by default is turned off by its other name."""
+    if option.default is True and option.off:
+        return Entry(name=option.off, space=values(True, False), comment="true turns it off")
+    return Entry(name=option.name, space=values(True, False), comment="true: the flag is given")
+
+
+def _number(default: Json, kind: Kind) -> float | int | None:
+    """A default that is written as text: argparse turns it into a number itself."""
+    try:
+        if kind is Kind.INT:
+            return int(str(default))
+        return float(str(default)) if kind is Kind.FLOAT else None
+    except ValueError:
+        return None
+
+
+def _whole(default: int) -> tuple[str, float, float] | str:
+    if default in _POWERS or (default > 8 and default & (default - 1) == 0):
+        return values(default // 2, default, default * 2)
+    if abs(default) <= 1:
+        return values(0, 1, 2) if default >= 0 else values(default, 0, 1)
+    low, high = sorted((default // 2, default * 2))
+    return "int_uniform", low, high
+
+
+def _real(name: str, default: float) -> tuple[str, float, float] | str:
+    plain = _plain(name)
+    if not math.isfinite(default):
+        return values(default)
+    if _SHARE.search(plain) and 0 <= default <= 1:
+        low, high = (0.0, 0.5) if default <= 0.5 else (0.3, 0.9 if "drop" in plain else 1.0)
+        return "uniform", low, high
+    if _NEAR_ONE.search(plain) and (0.5 <= default < 1 or default == 0):
+        return values(*sorted({_short(default), 0.8, 0.9, 0.95, 0.99}))
+    if default > 0:
+        return "log_uniform_values", _short(default / 10), _short(default * 10)
+    if default < 0:
+        return "uniform", _short(default * 2), _short(default / 2)
+    return values(0.0, 0.0001, 0.001, 0.01)
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def _within(space: tuple[str, float, float] | str, option: Option) -> str:
+    """The range, cut to the limits that the script sets."""
+    if isinstance(space, str):
+        return space
+    kind, low, high = space
+    low = low if option.low is None else max(low, option.low)
+    high = high if option.high is None else min(high, option.high)
+    if low >= high:
+        return values(option.default)
+    if kind == "log_uniform_values" and low <= 0:
+        kind = "uniform"
+    return _range(low, high, kind)
+
+
+def _range(low: float, high: float, kind: str = "") -> str:
+    kind = kind or ("int_uniform" if isinstance(low, int) and isinstance(high, int) else "uniform")
+    if kind == "int_uniform":
+        low, high = int(low), int(high)
+    return f"{{distribution: {kind}, min: {word(low)}, max: {word(high)}}}"
+
+
+def values(*some: Json) -> str:
+    """`{values: [a, b]}`."""
+    return f"{{values: [{', '.join(map(word, some))}]}}"
+
+
+def word(value: Json) -> str:
+    """A value as YAML reads it back: text in quotes, which JSON's are."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(str(value))
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _was(default: Json) -> str:
+    return "" if default is None else f"the script's default: {word(default)}"
+
+
+_TRIALS = 20
+
+
+def sweep_file(script: Script, program: str) -> str:
+    """The sweep file for a script, which is `program` seen from the file's directory."""
+    if script.sweep is not None:
+        return "\n".join(_own(script, script.sweep, program)) + "\n"
+    entries = [entry(option) for option in script.options]
+    return "\n".join(_lines(script, program, entries)) + "\n"
+
+
+def _own(script: Script, sweep: Mapping[str, Json], program: str) -> Iterator[str]:
+    """The sweep that the script hands to wandb.sweep, as it stands there."""
+    yield f"# Written by `hpq init` from what {program} hands to wandb.sweep. From now on this file"
+    yield "# decides. `hpq plan` shows what it would run, `hpq run` runs it here."
+    rest = {key: value for key, value in sweep.items() if key != "program"}
+    yield f"program: {word(sweep.get('program') or program)}"
+    known = {spelt(option.name) for option in script.options if not option.why_not}
+    names = sweep.get("parameters")
+    told = {spelt(name) for name in names} if isinstance(names, dict) else set()
+    if "command" not in sweep and not script.takes_any and not told <= known:
+        yield "# Its parser would refuse them as options: they come through wandb.config."
+        yield 'command: ["${env}", "${interpreter}", "${program}"]'
+    yield yaml.safe_dump(rest, sort_keys=False, default_flow_style=None, width=100).rstrip()
+
+
+def _lines(script: Script, program: str, entries: Sequence[Entry]) -> Iterator[str]:
+    yield f"# Written by `hpq init` from {program}. `hpq plan` shows what it would run,"
+    yield "# `hpq run` runs it here, `hpq enqueue` puts it on the queue."
+    yield f"program: {word(program)}"
+    command = _command(script)
+    if command:
+        yield f"command: [{', '.join(map(word, command))}]"
+    yield "method: random  # or grid (values only), or bayes (learns from the trials before)"
+    yield f"run_cap: {_TRIALS}  # how many trials"
+    yield from _metric(script)
+    for note in script.notes:
+        yield f"# {note}"
+    yield "parameters:"
+    yield from _table([e for e in entries if e.active], "  ")
+    left = [e for e in entries if not e.active]
+    if left:
+        yield "  # not searched:"
+        yield from _table(left, "  # ")
+
+
+def _command(script: Script) -> list[str]:
+    """The command, where W&B's default one would not do."""
+    args = script.args or "${args}"
+    if not script.args and any(_is_given_or_not(option) for option in script.options):
+        args = "${args_no_boolean_flags}"  # --amp, or nothing
+    before = [FILL_IN.replace(">", f": {w[1:-1]}>") if w[:1] == "<" else w for w in script.before]
+    if args == "${args}" and not before:
+        return []
+    return ["${env}", "${interpreter}", "${program}", *before, args]
+
+
+def _is_given_or_not(option: Option) -> bool:
+    return option.kind is Kind.FLAG and not option.why_not
+
+
+def _metric(script: Script) -> Iterator[str]:
+    chosen = script_reader.choose(script.reported)
+    if chosen is None:
+        yield "# No metric was found. Print whole lines `val_loss=0.31`, or call hpq.report({...}),"
+        yield "# and name it here; without it nothing is ranked:"
+        yield "# metric: {name: val_loss, goal: minimize}"
+        return
+    metric, goal, is_known = chosen
+    others = [m.name for m in script.reported if m.name != metric.name]
+    said = f"{metric.by}, line {metric.line}" if metric.by else f"line {metric.line}"
+    said += "" if is_known else "; or maximize, where more is better"
+    yield f"metric: {{name: {word(metric.name)}, goal: {goal.value}}}  # {said}"
+    if others:
+        yield f"# also reported: {', '.join(others)}"
+
+
+def _table(entries: Sequence[Entry], before: str) -> Iterator[str]:
+    for one in entries:
+        comment = f"  # {one.comment}" if one.comment else ""
+        yield f"{before}{one.name}: {one.space}{comment}"
+
+
+def unfilled(data: Json | Mapping[str, Json], path: str = "") -> Iterator[str]:
+    """The dotted places of a sweep file's data that still hold a placeholder."""
+    if isinstance(data, str):
+        if data.startswith("<fill in") and data.endswith(">"):
+            yield f"{path}: {data}"
+    elif isinstance(data, Mapping):
+        for key, inner in data.items():
+            yield from unfilled(inner, f"{path}.{key}" if path else key)
+    elif isinstance(data, list):
+        for item in data:
+            yield from unfilled(item, path)
+
+
+def refuse_unfilled(data: Mapping[str, Json], file: Path) -> None:
+    """Nothing where every placeholder was filled in.
+
+    Raises:
+        UserError: one was not (names the first and its place).
+    """
+    for place in unfilled(data):
+        raise UserError(
+            f"{file}: {place} is to be filled in before the sweep can start",
+            code="value-to-fill-in",
+        )

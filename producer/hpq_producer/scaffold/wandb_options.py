@@ -1,0 +1,187 @@
+"""The parameters of a script that reads wandb.config: its defaults, and bare reads. Pure.
+
+The sweep that a script hands to wandb.sweep, where it stands written in it. Pure.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpq.domain.trial import Json
+from hpq_producer.scaffold.options import UNKNOWN, Kind, Literals, Option, called, keywords
+
+_METHODS = frozenset({"get", "update", "setdefaults", "items", "keys", "values", "as_dict"})
+
+
+def read_config(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[tuple[str, int]]]:
+    """Options from defaults that are written down, and names that are read without one (lines)."""
+    found: dict[str, tuple[Any, int]] = {}
+    reads: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            pairs = literals.entries(_defaults(node)).items()
+            found = {**{k: (_value(v, literals), v.lineno) for k, v in pairs}, **found}
+    aliases = _aliases(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and (name := _read(node.targets[0], aliases)):
+            found.setdefault(name, (literals.value(node.value), node.lineno))
+        elif isinstance(node, ast.expr) and (name := _read(node, aliases)):
+            reads.setdefault(name, node.lineno)
+    options = [_option(name, value, line) for name, (value, line) in found.items()]
+    return options, [(name, line) for name, line in reads.items() if name not in found]
+
+
+def _value(node: ast.expr, literals: Literals) -> Any:
+    """A default; a dict of them where one is written there."""
+    inner = literals.entries(node)
+    return {k: _value(v, literals) for k, v in inner.items()} or literals.value(node)
+
+
+def _defaults(node: ast.Call) -> ast.expr | None:
+    """Where a call says what wandb.config is by default."""
+    told = called(node)
+    if told.endswith("wandb.init") or told == "init":
+        return keywords(node).get("config")
+    if told.endswith(("config.setdefaults", "wandb.config.update")) and node.args:
+        return node.args[0]
+    return None
+
+
+def _aliases(tree: ast.Module) -> set[str]:
+    """The names under which the script has wandb.config."""
+    out = {"wandb.config", "run.config"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and called(node.value) in out:
+            out |= {called(target) for target in node.targets} - {""}
+    return out
+
+
+def _read(node: ast.AST, aliases: set[str]) -> str:
+    """The name that an expression means in wandb.config; "" where it means none."""
+    if isinstance(node, ast.Attribute) and called(node.value) in aliases:
+        return "" if node.attr in _METHODS or node.attr.startswith("_") else node.attr
+    if isinstance(node, ast.Subscript) and called(node.value) in aliases:
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else ""
+        return key if isinstance(key, str) else ""
+    return ""
+
+
+def _option(name: str, value: Any, line: int) -> Option:
+    kinds = {bool: Kind.TRUTH, int: Kind.INT, float: Kind.FLOAT}
+    if isinstance(value, dict):
+        nested = tuple(_option(inner, one, line) for inner, one in value.items())
+        return Option(name=name, line=line, nested=nested)
+    is_plain = value is None or isinstance(value, str | int | float)
+    return Option(
+        name=name,
+        line=line,
+        kind=kinds.get(type(value), Kind.TEXT),
+        default=value if is_plain else None,
+        why_not="" if is_plain else "its default is no single value",
+    )
+
+
+_DEEPEST = 20
+
+
+def read_sweep(tree: ast.Module, literals: Literals) -> dict[str, Json] | None:
+    """The mapping that wandb.sweep is given, with wandb.agent's count as run_cap.
+
+    None where the script calls neither, or where a part of the mapping is not written down.
+    """
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    given = [_given(call) for call in calls if _is(call, "sweep")]
+    if len(given) != 1 or given[0] is None:
+        return None
+    sweep = _Names(literals, _written(tree)).value(given[0])
+    if not isinstance(sweep, dict) or not isinstance(sweep.get("parameters"), dict):
+        return None
+    counts = [literals.value(keywords(c).get("count")) for c in calls if _is(c, "agent")]
+    if "run_cap" not in sweep and len(counts) == 1 and type(counts[0]) is int and counts[0] > 0:
+        sweep["run_cap"] = counts[0]
+    return sweep
+
+
+def _is(call: ast.Call, name: str) -> bool:
+    return called(call) in (name, f"wandb.{name}")
+
+
+def _given(call: ast.Call) -> ast.expr | None:
+    return call.args[0] if call.args else keywords(call).get("sweep")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One line that puts something into a name: all of it, one key, or what is merged."""
+
+    value: ast.expr
+    key: str | None = None
+    is_all: bool = False
+
+
+def _written(tree: ast.Module) -> dict[str, list[Write]]:
+    """What is put into each name, in the order of the lines; functions share their names."""
+    out: dict[str, list[Write]] = {}
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.Expr))
+    for node in sorted(nodes, key=lambda n: n.lineno):
+        for name, write in _writes(node):
+            out.setdefault(name, []).append(write)
+    return out
+
+
+def _writes(node: ast.Assign | ast.Expr) -> Iterator[tuple[str, Write]]:
+    if isinstance(node, ast.Assign):
+        target = node.targets[0]
+        if isinstance(target, ast.Name):
+            yield target.id, Write(value=node.value, is_all=True)
+        elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+            key = str(target.slice.value)
+            yield called(target.value), Write(value=node.value, key=key)
+    elif isinstance(node.value, ast.Call):
+        name, _, method = called(node.value).rpartition(".")
+        if method == "update" and node.value.args:
+            yield name, Write(value=node.value.args[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Knows what is put into each name."""
+
+    literals: Literals
+    written: dict[str, list[Write]] = field(default_factory=dict)
+
+    def value(self, node: ast.expr, depth: int = 0) -> Any:
+        """The value of an expression as it stands there, mappings and lists too, or UNKNOWN."""
+        if depth > _DEEPEST:
+            return UNKNOWN
+        if isinstance(node, ast.Name) and node.id in self.written:
+            return self._named(self.written[node.id], depth)
+        if isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and called(node) == "dict"):
+            return self._mapping(node, depth)
+        if isinstance(node, ast.List | ast.Tuple):
+            items = [self.value(item, depth + 1) for item in node.elts]
+            return UNKNOWN if any(item is UNKNOWN for item in items) else items
+        return self.literals.value(node)
+
+    def _mapping(self, node: ast.Dict | ast.Call, depth: int) -> Any:
+        entries = self.literals.entries(node)
+        there = len(node.keys) if isinstance(node, ast.Dict) else len(node.keywords + node.args)
+        pairs = {name: self.value(value, depth + 1) for name, value in entries.items()}
+        whole = len(pairs) == there and not any(v is UNKNOWN for v in pairs.values())
+        return pairs if whole else UNKNOWN
+
+    def _named(self, writes: list[Write], depth: int) -> Any:
+        first, *others = writes
+        value = self.value(first.value, depth + 1) if first.is_all else UNKNOWN
+        for one in others:
+            more = self.value(one.value, depth + 1)
+            more = more if one.key is None else {one.key: more}
+            if one.is_all or not isinstance(value, dict) or not isinstance(more, dict):
+                return UNKNOWN
+            if UNKNOWN in more.values():
+                return UNKNOWN
+            value = {**value, **more}
+        return value

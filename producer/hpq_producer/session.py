@@ -1,0 +1,125 @@
+"""What one command works with: settings, a client, the keys, and the two ways to the store.
+
+`open_session` is the only place where the command line decides which server it talks to: the one
+that HPQ_REDIS_URL names, or the private one under HPQ_HOME.
+
+The settings of a command: the environment, and the connection that `hpq connect` keeps.
+
+The store as a session writes to it. Apart from session, so that readers do not import rq.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from redis import Redis
+
+from hpq.connection.client import FIRST_S, check_server, connect, guard
+from hpq.errors import Forbidden, OutOfReach
+from hpq.settings import Settings, read
+from hpq.store.growing import Growing
+from hpq.store.keys import Keys
+from hpq.store.reader import View
+from hpq.store.tickets import Tickets
+from hpq.store.trials import Store
+from hpq_producer import connection_record
+from hpq_producer.connection_record import Tunnel
+from hpq_producer.embedded_redis.attach import Attached, attach
+
+
+def settings_here() -> Settings:
+    """What is in force for this command.
+
+    Raises:
+        SettingsError: as `hpq.settings.read`.
+        OutOfReach: the connection in the background was cut, or that of this shell.
+    """
+    told = read(os.environ)
+    if told.redis_url:
+        connection_record.see_shell(os.environ, told.home, told.redis_url)
+        return told
+    seen = connection_record.overlay(os.environ, told.home)
+    return told if seen is os.environ else read(seen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """An open connection and everything that reads through it; `attached` on the private server."""
+
+    settings: Settings
+    url: str
+    redis: Redis
+    keys: Keys
+    view: View
+    attached: Attached | None = None
+    tunnel: Tunnel | None = None  # what `hpq connect` keeps, where the URL goes through it
+
+    def trouble(self) -> str:
+        """What `hpq connect` knows of why Redis is out of reach; "" where it knows nothing."""
+        return connection_record.trouble_of(self.settings.home, self.tunnel)
+
+    @property
+    def is_private(self) -> bool:
+        """True on the embedded server, which only this user can reach."""
+        return self.attached is not None
+
+
+@contextmanager
+def open_session(settings: Settings | None = None) -> Iterator[Session]:
+    """A session for the length of a command; Redis's errors inside it come out as one line.
+
+    Raises:
+        SettingsError, OutOfReach, Forbidden: as settings, connection and embedded say.
+    """
+    settings = settings or settings_here()
+    attached = None if settings.redis_url else attach(settings.home)
+    url = settings.redis_url or (attached.url if attached else "")
+    through = connection_record.of_url(settings.home, url)
+    with tells_of(through, settings):
+        check_server(connect(url, patience_s=FIRST_S), url)
+        redis = connect(url)
+        keys = Keys(settings.prefix)
+        view = View(redis, keys, settings.lease_ms)
+        with guard(url):
+            yield Session(
+                settings=settings,
+                url=url,
+                redis=redis,
+                keys=keys,
+                view=view,
+                attached=attached,
+                tunnel=through,
+            )
+
+
+@contextmanager
+def tells_of(through: Tunnel | None, settings: Settings) -> Iterator[None]:
+    """What a tunnel knows of why Redis is out of reach, where it knows something."""
+    try:
+        yield
+    except Forbidden as error:
+        if through is None or error.code != "redis-password-refused":
+            raise
+        raise Forbidden(
+            f"{through.where}: Redis refuses the password of {through.user}; if its Secret was made"
+            " anew, the connection reads it now: try again in 30 s",
+            code="redis-password-refused",
+        ) from None
+    except OutOfReach:
+        why = connection_record.trouble_of(settings.home, through)
+        if through is None or not why:
+            raise
+        raise OutOfReach(f"{through.where}: {why}", code="connection-lost") from None
+
+
+def store_of(session: Session) -> Store:
+    """A store that mints tickets."""
+    return Store(session.redis, session.keys, Tickets(session.redis, session.keys).top_up)
+
+
+def growing_of(session: Session) -> Growing:
+    """What adds trials to sweeps; it mints tickets, too."""
+    return Growing(session.redis, session.keys, Tickets(session.redis, session.keys).top_up)

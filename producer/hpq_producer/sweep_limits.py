@@ -1,0 +1,115 @@
+"""What `hpq set` may change of a sweep, and how it is written."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+
+from hpq.errors import UserError
+from hpq.store.wire import sweep as sweep_codec
+from hpq_producer.sweepfile.schema import MOST_PARALLEL, MOST_PRIORITY, MOST_RETRIES, TOP
+from hpq_producer.sweepfile.values import MOST_SECONDS
+
+TAG = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
+_DURATION = re.compile(r"(?P<n>\d+(?:\.\d+)?)(?P<unit>[smhd]?)\Z")
+_UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def _whole(low: int, high: int) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if not re.fullmatch(r"-?\d+", text) or not low <= int(text) <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return text
+
+    return check
+
+
+def _seconds(text: str) -> str:
+    found = _DURATION.match(text)
+    length = float(found["n"]) * _UNIT_S[found["unit"]] if found else math.inf
+    if length > MOST_SECONDS:
+        raise ValueError("a duration such as 90s, 15m or 2h (0: none; at most a year)")
+    return sweep_codec.number(length)
+
+
+def _tags(text: str) -> str:
+    words = [word for word in text.split(",") if word]
+    if not all(TAG.fullmatch(word) for word in words):
+        raise ValueError("words of A-Z a-z 0-9 _ . : - with commas between (none: no tags)")
+    return sweep_codec.dumps(list(dict.fromkeys(words)))
+
+
+_KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {
+    "run_cap": ("run_cap", _whole(0, 2**31)),
+    "max_parallel": ("max_parallel", _whole(0, MOST_PARALLEL)),
+    "priority": ("priority", _whole(-MOST_PRIORITY, MOST_PRIORITY)),
+    "retries": ("retries", _whole(0, MOST_RETRIES)),
+    "timeout": ("timeout_s", _seconds),
+    "stall": ("stall_s", _seconds),
+    "tags": ("tags", _tags),
+    "canary": ("canary", _whole(0, 1_000_000)),
+}
+
+_CLOSE = 0.75  # of a word misspelt; metric is nearer to retries than difflib's 0.6
+_METRIC = frozenset({"metric", "goal"})
+_DURATIONS = frozenset({"timeout_s", "stall_s"})
+
+
+def limits(changes: Sequence[str]) -> dict[str, str]:
+    """KEY=VALUE words as fields of a sweep.
+
+    Raises:
+        UserError: a key is unknown or a value is not allowed (names what is).
+    """
+    fields: dict[str, str] = {}
+    for text in changes:
+        key, equals, value = text.partition("=")
+        if not equals or key not in _KEYS:
+            raise _no_limit(text, key)
+        name, check = _KEYS[key]
+        try:
+            fields[name] = check(value)
+        except ValueError as error:
+            raise UserError(f"{key}={value}: use {error}") from None
+    if not fields:
+        raise UserError(f"say what to change: KEY=VALUE, KEY one of {', '.join(_KEYS)}")
+    return fields
+
+
+def _no_limit(text: str, key: str) -> UserError:
+    if key.partition(".")[0] in _METRIC:
+        return UserError(
+            f"{text}: a sweep's metric stays as it is; set it in the file and"
+            " `hpq enqueue FILE --reuse`: what was trained is taken, not trained again",
+            code="limit-fixed",
+        )
+    if key in TOP and key not in _KEYS and key != "name":
+        return UserError(
+            f"{text}: {key} is part of what the sweep is; edit the file and enqueue it",
+            code="limit-fixed",
+        )
+    close = get_close_matches(key, _KEYS, n=1, cutoff=_CLOSE)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return UserError(f"{text}: write KEY=VALUE, KEY one of {', '.join(_KEYS)}{hint}")
+
+
+def in_words(fields: Mapping[str, str]) -> str:
+    """Fields of a sweep as KEY=VALUE words, durations as people write them: `stall=2h canary=0`."""
+    keys = {field: key for key, (field, _) in _KEYS.items()}
+    return " ".join(
+        f"{keys.get(name, name)}={_duration(text) if name in _DURATIONS else text}"
+        for name, text in fields.items()
+    )
+
+
+def _duration(text: str) -> str:
+    try:
+        seconds = float(text)
+    except ValueError:  # a newer version's
+        return text
+    for unit in "dhm":
+        if seconds and seconds % _UNIT_S[unit] == 0:
+            return f"{seconds / _UNIT_S[unit]:g}{unit}"
+    return f"{seconds:.12g}s"

@@ -1,0 +1,91 @@
+"""An explicit list of sets: the `- hyperparam_set: {…}` entries of the CIFAR10 article's file.
+
+Imported by spec. Each entry is one trial, in the file's order; a set that is there twice is run
+once, with a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hpq.domain.identity import canonical
+from hpq.domain.trainer_specs import TrainerSpec
+from hpq.domain.trial import Json
+from hpq_producer.sweepfile import schema, values
+from hpq_producer.sweepfile.compatibility import check_known
+from hpq_producer.sweepfile.errors import KeyPath, Problems, shown
+from hpq_producer.sweepfile.parameters import check_value
+
+KEY = "hyperparam_set"
+Sets = tuple[dict[str, Json], ...]
+
+
+def read(data: Sequence[Json], trainer: TrainerSpec | None, out: Problems) -> Sets:
+    """The different sets of a root list, checked against a shipped trainer if one is to run them.
+
+    What is wrong is noted and left out.
+    """
+    first: dict[bytes, int] = {}
+    sets: list[dict[str, Json]] = []
+    for index, item in enumerate(data):
+        before = len(out.errors)
+        params = _set(item, trainer, (index,), out)
+        if params is None or len(out.errors) > before:
+            continue
+        try:
+            key = canonical(params)
+        except ValueError as error:
+            out.add((index,), str(error))
+            continue
+        if key in first:
+            out.warn((index,), f"the same set as [{first[key]}]; run once", code="duplicate-set")
+        else:
+            first[key] = index
+            sets.append(params)
+    if not data:
+        out.add((), f"an empty list; write entries such as - {KEY}: {{batch_size: 128}}")
+    return tuple(sets)
+
+
+def _set(
+    item: Json, trainer: TrainerSpec | None, path: KeyPath, out: Problems
+) -> dict[str, Json] | None:
+    params = item.get(KEY) if isinstance(item, dict) else None
+    if not isinstance(item, dict) or not isinstance(params, dict) or not params:
+        out.add(path, f"{shown(item)} is not an entry; write - {KEY}: {{batch_size: 128}}")
+        return None
+    for key in item.keys() - {KEY}:
+        out.add(
+            (*path, key),
+            f"unknown key{values.nearest(key, (KEY,))}; an entry has {KEY} alone",
+            code="unknown-key",
+        )
+    for name, value in params.items():
+        here = (*path, KEY, name)
+        if not schema.PARAMETER_NAME.match(name):
+            out.add(here, schema.NOT_A_NAME)
+        elif check_value(value, here, out) and trainer is not None:
+            check_known(trainer, name, [(here, value)], out)
+    return params
+
+
+def varying(sets: Sets) -> tuple[str, ...]:
+    """The names whose value differs between sets, or is missing in some, in the file's order.
+
+    Those of nested sets have dots between them.
+    """
+    leaves = [dict(_leaves(params)) for params in sets]
+    names = dict.fromkeys(name for params in leaves for name in params)
+    return tuple(
+        name
+        for name in names
+        if len({canonical({k: v for k, v in p.items() if k == name}) for p in leaves}) > 1
+    )
+
+
+def _leaves(params: dict[str, Json], above: str = "") -> Iterator[tuple[str, Json]]:
+    for name, value in params.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{above}{name}.")
+        else:
+            yield above + name, value

@@ -1,0 +1,313 @@
+"""From a sweep file and the flags over it to a SweepSpec: the one way in.
+
+Imported by the commands that take a sweep file. Nothing is expanded or written; everything that is
+wrong is found in one reading, one line each.
+
+The checks of a sweep file's top level: its keys one by one, and those that belong together.
+
+Imported by sweepfile only. What is wrong is noted; nothing is returned or changed.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path as FilePath
+
+from hpq.code import command
+from hpq.domain import trainer_specs
+from hpq.domain.identity import MAX_SET_BYTES, canonical
+from hpq.domain.sweep import DEFAULT_CLASS, EarlyTerminate, Goal, Impute, Keep, Metric, Take, Wandb
+from hpq.domain.trainer_specs import SHIPPED, TrainerSpec
+from hpq.domain.trial import Json
+from hpq.errors import SweepFileError
+from hpq.search.conditions import Partial
+from hpq.search.samplers import LIMIT
+from hpq.search.space import Space
+from hpq_producer.sweepfile import (
+    compatibility,
+    conditions,
+    early_termination,
+    explicit_sets,
+    parameters,
+    schema,
+    set_counts,
+    values,
+    yaml_reader,
+)
+from hpq_producer.sweepfile import conditions as condition_reader
+from hpq_producer.sweepfile import source as sweep_source
+from hpq_producer.sweepfile.errors import Problems, shown
+from hpq_producer.sweepfile.source import Flag, apply, flag, from_set
+from hpq_producer.sweepfile.spec import LIST, SweepSpec
+from hpq_producer.sweepfile.values import Check
+
+_LIST_TRAINER = "cifar10"  # the article's list has no place to name its code
+
+Keys = Mapping[str, Json]
+
+
+def load(
+    path: FilePath,
+    *,
+    overrides: Mapping[str, str] | None = None,
+    count: int | None = None,
+    seed: int | None = None,
+    name: str | None = None,
+    trainer: str | None = None,
+    limit: int | None = LIMIT,
+) -> SweepSpec:
+    """The spec of a sweep file.
+
+    `overrides` are the --set flags (dotted key: text as the file would have it), the others the
+    flags of those names; `limit` is the most sets that are taken (None = any, for --force).
+
+    Raises:
+        SweepFileError: something is wrong with the file or a flag; one line for each thing.
+    """
+    text = sweep_source.read(path)
+    if path.suffix == ".py":
+        raise SweepFileError(
+            f"{path}: a script; `hpq init {shlex.quote(str(path))}` writes its sweep file",
+            code="sweep-file-is-script",
+        )
+    document = yaml_reader.parse(text, str(path))
+    root = document.data
+    if not isinstance(root, dict | list):
+        place = document.places.find(())[1]
+        raise SweepFileError(
+            f"{place}: {shown(root)} is not a sweep; write method and parameters",
+            code="sweep-file-empty",
+        )
+    top = replace(document, data={} if isinstance(root, list) else root)
+    flags = _flags(run_cap=("count", count), seed=("seed", seed), name=("name", name),
+                   trainer=("trainer", trainer))  # fmt: skip
+    top = apply(top, [*from_set(overrides or {}, top.data), *flags])
+    data = top.data
+    assert isinstance(data, dict)
+    out = Problems(top.places)
+    if isinstance(root, list) and not {"program", "command"} & data.keys():
+        data.setdefault("trainer", _LIST_TRAINER)
+    check_keys(data, isinstance(root, list), out)
+    shipped = None if "program" in data else trainer_specs.SHIPPED.get(str(data.get("trainer")))
+    if shipped is None:
+        compatibility.warn_of_words(top.words, out)
+    if isinstance(root, list):
+        sets = explicit_sets.read(root, shipped, out)
+        spec = _spec(data, path.stem, shipped, out, source={**data, LIST: root})
+        spec = replace(spec, method=LIST, listed=sets, varying=explicit_sets.varying(sets))
+    else:
+        space = _space(data, shipped, out)
+        spec = _spec(data, path.stem, shipped, out, source=data)
+        spec = replace(spec, space=space, varying=space.varying)
+        if "points" in data and not out.errors:
+            is_grid = spec.method == "grid"
+            spec = replace(spec, points=condition_reader.read(data["points"], space, is_grid, out))
+    set_counts.check_count(spec, limit, out)
+    if shipped is not None:
+        set_counts.check_misfits(shipped, spec, out)
+    out.check()
+    return replace(spec, warnings=out.warned())
+
+
+def _flags(**given: tuple[str, Json]) -> list[Flag]:
+    """The flags that were given, each with the key that it sets."""
+    return [
+        flag(f"--{word} {value}", (key,), value)
+        for key, (word, value) in given.items()
+        if value is not None
+    ]
+
+
+def _space(data: Keys, shipped: TrainerSpec | None, out: Problems) -> Space:
+    """The search space, checked against the method and, for a shipped trainer, its limits."""
+    if "parameters" not in data:
+        return Space.of({})
+    leaves = parameters.read_leaves(data["parameters"], ("parameters",), out)
+    space = _conditioned(data, leaves, out)
+    if shipped is not None:
+        compatibility.check_space(shipped, space, out)
+    largest = 0
+    for names, leaf in space.leaves:
+        largest += max((len(canonical({"": value})) for _, value in leaf.known()), default=0)
+        if data.get("method") == "grid" and leaf.size is None:
+            what = "a grid cannot step through it; give values, or write method: random"
+            out.add(parameters.place(names), what, code="not-a-grid")
+    if largest > MAX_SET_BYTES:
+        out.add(
+            ("parameters",),
+            f"a set of up to {largest:,} bytes; at most {MAX_SET_BYTES:,}",
+            code="set-too-large",
+        )
+    return space
+
+
+def _conditioned(data: Keys, leaves: conditions.Leaves, out: Problems) -> Space:
+    """The space with what `when` and `exclude` say of it."""
+    if out.errors:
+        return Space.of(leaves)
+    is_grid = data.get("method") == "grid"
+    when = conditions.read_when(data["when"], leaves, is_grid, out) if "when" in data else ()
+    none: tuple[Partial, ...] = ()
+    rest = data.get("exclude")
+    exclude = conditions.read_exclude(rest, leaves, is_grid, out) if "exclude" in data else none
+    return Space.of(leaves, when, exclude)
+
+
+def _spec(
+    data: Keys, stem: str, shipped: TrainerSpec | None, out: Problems, *, source: Keys
+) -> SweepSpec:
+    """The spec without its sets. Where something is wrong it holds nonsense, and `load` raises."""
+
+    def text(key: str, default: str = "") -> str:
+        return str(data.get(key, default))
+
+    def whole(key: str) -> int:
+        value = data.get(key, 0)
+        return value if isinstance(value, int) else 0
+
+    def words(key: str) -> tuple[str, ...]:
+        value = data.get(key)
+        return tuple(map(str, value)) if isinstance(value, list) else ()
+
+    return SweepSpec(
+        name=text("name", "sweep" if schema.NAME(stem) else stem),
+        method=text("method"),
+        metric=None if out.errors else _metric(data.get("metric"), shipped),
+        trainer=text("trainer"),
+        program=text("program"),
+        command=words("command") or (command.DEFAULT if "program" in data else ()),
+        code=text("code"),
+        pass_env=words("pass_env"),
+        resident=data.get("resident") is True,
+        wandb=Wandb.STAND_IN if out.errors else Wandb(text("wandb", Wandb.STAND_IN)),
+        description=text("description"),
+        project=text("project"),
+        entity=text("entity"),
+        queue=text("queue", DEFAULT_CLASS),
+        owner=text("owner"),
+        seed=whole("seed"),
+        replicates=whole("replicates") or 1,
+        order=text("order", "grid"),
+        sampler=text("sampler"),
+        priority=whole("priority"),
+        max_parallel=whole("max_parallel"),
+        retries=whole("retries"),
+        timeout_s=values.seconds(data.get("timeout")) if not out.errors else 0.0,
+        stall_s=values.seconds(data.get("stall")) if not out.errors else 0.0,
+        keep=None if out.errors else _keep(data.get("keep")),
+        early=None if out.errors else _early(data.get("early_terminate")),
+        run_cap=whole("run_cap") or None,
+        source=source,
+    )
+
+
+def _keep(data: Json) -> Keep | None:
+    return Keep(**data) if isinstance(data, dict) else None  # type: ignore[arg-type]
+
+
+def _early(data: Json) -> EarlyTerminate | None:
+    return early_termination.read(data) if isinstance(data, dict) else None
+
+
+def _metric(data: Json, shipped: TrainerSpec | None) -> Metric | None:
+    """The file's metric; a shipped trainer's own stands in for it, and for the goal it leaves out.
+
+    W&B's default goal is minimize, which would name the worst accuracy the best.
+    """
+    own = shipped.metric if shipped else None
+    if not isinstance(data, dict):
+        return own
+    name, target = str(data["name"]), data.get("target")
+    running = data.get("impute_while_running", False)
+    goal = own.goal if own and own.name == name else Goal.MINIMIZE
+    return Metric(
+        name=name,
+        goal=Goal(str(data.get("goal", goal))),
+        take=Take(str(data.get("value", Take.LAST))),
+        target=float(target) if isinstance(target, int | float) else None,
+        impute=Impute(str(data.get("impute", Impute.WORST))),
+        impute_while_running=None if running in (False, "false") else Impute(str(running)),
+    )
+
+
+_NOT_BESIDE_A_LIST = frozenset({"method", "parameters", "order", "when", "exclude", "points"})
+
+
+def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
+    """Note what is wrong with the top-level keys; `is_list` where the file lists its sets."""
+    schema.check(data, schema.TOP, (), out)
+    meant = _meant(data)
+    if "metric" in data:
+        _check_mapping(data, "metric", schema.METRIC, "name", out)
+    if "early_terminate" in data:
+        early_termination.check(data, out)
+    if "keep" in data:
+        _check_keep(data, out)
+    compatibility.check_code(data, out)
+    if is_list:
+        for key in _NOT_BESIDE_A_LIST & data.keys():
+            out.add(
+                (key,), "means nothing beside a list of sets; remove it", code="conflicting-keys"
+            )
+        return
+    if "parameters" not in data and "parameters" not in meant:
+        out.add(
+            ("parameters",),
+            "missing; write at least one, such as lr: {values: [0.1, 0.01]}",
+            code="missing-key",
+        )
+    _check_method(data, meant, out)
+
+
+def _meant(data: Mapping[str, Json]) -> frozenset[str]:
+    """The keys that unknown ones are near to: they are not missing as well."""
+    unknown = data.keys() - schema.TOP.keys()
+    return frozenset(k for word in unknown for k in get_close_matches(word, schema.TOP, n=1))
+
+
+def _check_method(data: Mapping[str, Json], meant: frozenset[str], out: Problems) -> None:
+    method = data.get("method")
+    if "method" not in data and "method" not in meant:
+        out.add(("method",), "missing; write grid, random or bayes", code="missing-key")
+    if method == "bayes":
+        if "metric" not in data and str(data.get("trainer")) not in SHIPPED:
+            out.add(
+                ("metric",),
+                "missing; bayes needs {name: …, goal: minimize or maximize}",
+                code="missing-key",
+            )
+    elif "sampler" in data:
+        out.add(("sampler",), "goes with method: bayes; remove it", code="conflicting-keys")
+    if method in ("random", "bayes") and data.get("order") == "shuffle":
+        out.warn(("order",), f"shuffle changes nothing for method {method}", code="order-ignored")
+
+
+def _check_keep(data: Mapping[str, Json], out: Problems) -> None:
+    value = data["keep"]
+    if not isinstance(value, dict) or not value:
+        out.add(("keep",), f"{shown(value)} is not a mapping; write {{best: 3, last: 1}}")
+        return
+    schema.check(value, schema.KEEP, ("keep",), out)
+    if value.get("best") and "metric" not in data and str(data.get("trainer")) not in SHIPPED:
+        out.add(
+            ("keep", "best"), "needs a metric; write metric: {name: …, goal: …}", code="missing-key"
+        )
+
+
+def _check_mapping(
+    data: Mapping[str, Json],
+    key: str,
+    table: Mapping[str, Check],
+    needs: str,
+    out: Problems,
+) -> None:
+    value = data[key]
+    if not isinstance(value, dict):
+        out.add((key,), f"{shown(value)} is not a mapping; write {{{needs}: …}}")
+        return
+    schema.check(value, table, (key,), out)
+    if needs not in value:
+        out.add((key,), f"needs {needs}", code="missing-key")

@@ -1,0 +1,258 @@
+"""Read a sweep file's YAML strictly: text -> data, and the position of each part.
+
+The reader takes PyYAML's events, which carry positions, and builds plain data. It bounds depth, the
+number of values and what aliases unfold to while it reads. It accepts no key twice, and no tag but
+`!!float`, which W&B's pages recommend. An unquoted word means what YAML 1.2's core schema says
+(`1e-3` is a number, `010` is ten; `1_000`, `1:30` and dates are text), but on, off, yes and no are
+booleans as in W&B's loader.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+import yaml
+
+from hpq.domain.trial import Json, JsonScalar
+from hpq.errors import SweepFileError
+from hpq_producer.sweepfile.errors import KeyPath, Places, Position, printable
+
+MAX_DEPTH = 20
+MAX_NODES = 150_000  # values in a file; a megabyte of the article's sets has about 70,000
+MAX_ALIASED = 10_000  # values that aliases may unfold to
+MAX_DIGITS = 300
+
+_FLOAT_TAG = "tag:yaml.org,2002:float"
+_MACRO = re.compile(r"""(?<!["'])\$\{""")
+_TAB = re.compile(r" *\t")
+_Loader: type = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+_NULL = frozenset(("", "~", "null", "Null", "NULL"))
+_TRUE = frozenset("true True TRUE on On ON yes Yes YES".split())
+_FALSE = frozenset("false False FALSE off Off OFF no No NO".split())
+_NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
+_INTEGER = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+
+_OLD_BOOLEANS = re.compile(r"(?:on|off|yes|no)\Z", re.IGNORECASE)
+_GROUPED = re.compile(r"[-+]?[0-9]+(?:_[0-9]+)+(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?\Z")
+_BY_SIXTY = re.compile(r"[-+]?[1-9][0-9]*(?::[0-5]?[0-9])+\Z")
+_OCTAL = re.compile(r"[-+]?0+[1-9][0-9]*\Z")
+# Words that YAML 1.1 (W&B's loader), or a reader, takes for another value.
+DOUBTFUL = re.compile(
+    "|".join(p.pattern for p in (_GROUPED, _BY_SIXTY, _OCTAL, _OLD_BOOLEANS)), re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A file's data, the positions of its parts, and its `DOUBTFUL` words as they are written."""
+
+    data: Json
+    places: Places
+    words: dict[KeyPath, str]
+
+
+def parse(text: str, file: str) -> Document:
+    """Return the only document of a text.
+
+    Raises:
+        SweepFileError: the text is not YAML, or holds what no sweep file may (with its position).
+    """
+    try:
+        return _Reader(text, file).document()
+    except yaml.MarkedYAMLError as error:
+        raise _not_yaml(error, file, text.splitlines()) from None
+
+
+def resolve(text: str) -> JsonScalar:
+    """Return the value of an unquoted scalar.
+
+    Raises:
+        ValueError: the text is a number that is too large for a float or has too many digits.
+    """
+    if text in _NULL:
+        return None
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    if _INTEGER.match(text):
+        if len(text) > MAX_DIGITS:
+            raise ValueError(f"a number of {len(text)} digits; write at most {MAX_DIGITS}")
+        return int(text, 0 if text[1:2] in ("o", "x") else 10)
+    if _FLOAT.match(text):
+        value = float(text)
+        if math.isinf(value):
+            raise ValueError(f"{text} is too large; numbers go up to 1.8e308")
+        return value
+    return float(text.replace(".", "")) if _NOT_FINITE.match(text) else text
+
+
+def reading(text: str) -> str:
+    """Explain which value a `DOUBTFUL` word has, and what to write instead."""
+    if _OLD_BOOLEANS.match(text):
+        value = "true" if text.lower() in ("on", "yes") else "false"
+        return f"{text} without quotes is the boolean {value}; write '{text}' for the word"
+    if _GROUPED.match(text):
+        return f"{text} is text here; write {text.replace('_', '')}, or '{text}' for the text"
+    if _BY_SIXTY.match(text):
+        sign, digits = ("-" if text[0] == "-" else ""), text.lstrip("+-")
+        seconds = reduce(lambda all_, part: 60 * all_ + int(part), digits.split(":"), 0)
+        return f"{text} is text here (W&B reads the number {sign}{seconds});" \
+               f" write '{text}' for the text"  # fmt: skip
+    ten = int(text)
+    other = "" if set(text) & {"8", "9"} else f" (W&B reads {int(text, 8)})"
+    return f"{text} is the number {ten}{other}; write {ten}, or '{text}' for the text"
+
+
+class _Reader:
+    """Builds the data and the positions from PyYAML's events, within the limits.
+
+    The recursion is as deep as the file: at most MAX_DEPTH.
+    """
+
+    def __init__(self, text: str, file: str) -> None:
+        self.file, self.lines = file, text.splitlines()
+        self.events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=_Loader))
+        self.nodes = self.aliased = 0
+        self.anchors: dict[str, tuple[Json, int]] = {}  # the value, and how many values are in it
+        self.positions: dict[KeyPath, Position] = {}
+        self.words: dict[KeyPath, str] = {}
+
+    def document(self) -> Document:
+        next(self.events)  # the stream's start
+        if isinstance(next(self.events), yaml.StreamEndEvent):
+            raise SweepFileError(f"{self.file}:1:1: empty; write a method and parameters")
+        data = self.node(next(self.events), ())
+        next(self.events)  # the document's end
+        event = next(self.events)
+        if not isinstance(event, yaml.StreamEndEvent):
+            raise self.error(event, "a second document begins here; a sweep file holds one")
+        places = Places(file=self.file, positions=self.positions)
+        return Document(data=data, places=places, words=self.words)
+
+    def node(self, event: yaml.Event, path: KeyPath, position: Position | None = None) -> Json:
+        """Build the value that begins with an event; `position` is that of its key, if any."""
+        self.positions[path] = position or _position(event)
+        if isinstance(event, yaml.AliasEvent):
+            return self.alias(event)
+        assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise self.error(event, f"more than {MAX_NODES:,} values; make the file smaller")
+        if len(path) >= MAX_DEPTH:
+            raise self.error(event, f"nested deeper than {MAX_DEPTH} levels")
+        if event.tag and not (isinstance(event, yaml.ScalarEvent) and event.tag == _FLOAT_TAG):
+            raise self.error(event, f"tag {event.tag} is not taken; remove it")
+        first = self.nodes
+        value: Json
+        if isinstance(event, yaml.ScalarEvent):
+            value = self.scalar(event, path)
+        elif isinstance(event, yaml.MappingStartEvent):
+            value = self.mapping(path)
+        else:
+            value = []
+            while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
+                value.append(self.node(item, (*path, len(value))))
+        if event.anchor:
+            self.anchors[event.anchor] = value, self.nodes - first + 1
+        return value
+
+    def alias(self, event: yaml.AliasEvent) -> Json:
+        """Copy the value of an anchor."""
+        if event.anchor not in self.anchors:
+            raise self.error(event, f"alias *{event.anchor} names nothing that ended above it")
+        value, nodes = self.anchors[event.anchor]
+        self.aliased += nodes
+        self.nodes += nodes
+        if self.aliased > MAX_ALIASED:
+            raise self.error(event, f"aliases unfold to more than {MAX_ALIASED:,} values")
+        return copy.deepcopy(value)
+
+    def mapping(self, path: KeyPath) -> dict[str, Json]:
+        out: dict[str, Json] = {}
+        merged: list[tuple[Position, dict[str, Json]]] = []
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            if not isinstance(event, yaml.ScalarEvent) or event.tag:
+                raise self.error(event, "a key has to be a plain word")
+            key, here = event.value, (*path, event.value)  # `on:` is 'on'
+            if key == "<<" and not event.style:
+                merged += [(_position(event), one) for one in self.merged(event, here)]
+                continue
+            if not key:
+                raise self.error(event, "a key is empty; write a word before the colon")
+            if key in out:
+                what = f"key {key!r} is there twice, first in line {self.positions[here][0]}"
+                raise self.error(event, f"{what}; remove one")
+            out[key] = self.node(next(self.events), here, _position(event))
+        for position, more in merged:  # the mapping's own keys win, then the first that is merged
+            for key in more.keys() - out.keys():
+                self.positions[(*path, key)] = position
+            out = more | out
+        return out
+
+    def merged(self, key: yaml.Event, path: KeyPath) -> Iterator[dict[str, Json]]:
+        """Yield the mappings that a merge key names: one, or a list of them."""
+        value = self.node(next(self.events), path)
+        for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, dict):
+                raise self.error(key, "<< merges mappings; write an alias of one, such as *name")
+            yield one
+
+    def scalar(self, event: yaml.ScalarEvent, path: KeyPath) -> JsonScalar:
+        text = event.value
+        if event.style and not event.tag:
+            return text
+        assert event.start_mark is not None and event.end_mark is not None
+        for number in range(event.start_mark.line + 1, event.end_mark.line + 1):
+            if number < len(self.lines) and _TAB.match(self.lines[number]):
+                raise _tab(self.file, self.lines, number)
+        try:
+            value = resolve(text)
+        except ValueError as error:
+            raise self.error(event, str(error)) from None
+        if event.tag:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise self.error(event, f"{text!r} is not a number, as its tag says")
+            return float(value)
+        if DOUBTFUL.match(text):
+            self.words[path] = text
+        return value
+
+    def error(self, event: yaml.Event, text: str) -> SweepFileError:
+        line, col = _position(event)
+        return SweepFileError(printable(f"{self.file}:{line}:{col}: {text}"))
+
+
+def _position(event: yaml.Event) -> Position:
+    assert event.start_mark is not None
+    return event.start_mark.line + 1, event.start_mark.column + 1
+
+
+def _tab(file: str, lines: list[str], number: int) -> SweepFileError:
+    """The error of a line (counted from 0) that is indented with a tab."""
+    col = lines[number].index("\t") + 1
+    return SweepFileError(f"{file}:{number + 1}:{col}: indented with a tab; YAML wants spaces")
+
+
+def _not_yaml(error: yaml.MarkedYAMLError, file: str, lines: list[str]) -> SweepFileError:
+    """The parser's error as one line, with a hint."""
+    mark, above = error.problem_mark or error.context_mark, error.context_mark
+    if mark is None:
+        return SweepFileError(f"{file}:1:1: not YAML: {error.problem}")
+    for number in range(max(0, mark.line - 1), min(mark.line + 1, len(lines))):
+        if _TAB.match(lines[number]):
+            return _tab(file, lines, number)
+    what = f"not YAML: {error.problem}"
+    if error.context and above is not None:
+        what += f" {error.context} of line {above.line + 1}"
+    near = "\n".join(lines[(above or mark).line : mark.line + 1])
+    hint = "look at the indentation, brackets and quotes"
+    if _MACRO.search(near):
+        hint = 'inside [ ] write "${…}" with quotes'
+    where = f"{file}:{mark.line + 1}:{mark.column + 1}"
+    return SweepFileError(printable(f"{where}: {what}; {hint}"))

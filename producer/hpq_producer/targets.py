@@ -1,0 +1,146 @@
+"""How people name trials on the command line: SWEEP/7, #7 or 7 of my last sweep.
+
+What a reader's argument means in the store: a sweep, or one trial of it.
+
+Whose a sweep is, and whether they mean it: what is asked before something is changed.
+
+What a shell completes after TAB: ids of sweeps. Quick, and silent where there is no answer.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Annotated
+
+import typer
+from redis import Redis
+from redis.exceptions import RedisError
+
+from hpq.connection.client import connect
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import TrialId, TrialState
+from hpq.errors import Forbidden, HpqError, NotFound, UserError
+from hpq.store.keys import Keys
+from hpq.store.reader import View
+from hpq_producer.embedded_redis.attach import status
+from hpq_producer.session import Session, settings_here
+
+_TRIAL = re.compile(r"(?:(?P<sweep>[a-z0-9-]+)/|#)?(?P<number>[1-9][0-9]*)\Z")
+
+
+def parse(targets: list[str] | None) -> tuple[str | None, list[int]]:
+    """The sweep that is meant (None: my last one) and the trials of it (none: the sweep itself).
+
+    Raises:
+        UserError: the targets are of several sweeps.
+    """
+    sweeps: list[str] = []
+    numbers: list[int] = []
+    for text in targets or []:
+        found = _TRIAL.match(text)
+        if found is None:
+            sweeps.append(text)
+            continue
+        numbers.append(int(found["number"]))
+        if found["sweep"]:
+            sweeps.append(found["sweep"])
+    distinct = list(dict.fromkeys(sweeps))
+    if len(distinct) > 1:
+        raise UserError(f"{', '.join(distinct)}: one sweep at a time", code="one-sweep-only")
+    return (distinct[0] if distinct else None), numbers
+
+
+_RECENT = 200  # ended trials among which a failed one is looked for
+
+
+def find(view: View, ref: str | None, owner: str) -> str | TrialId:
+    """The sweep's id, or the trial, that a reference means (see `refs`).
+
+    Raises:
+        NotFound: nothing or more than one sweep fits.
+    """
+    sweep, numbers = parse([ref] if ref else None)
+    sid = view.resolve(sweep, owner)
+    return TrialId(sweep=sid, number=numbers[0]) if numbers else sid
+
+
+def find_trial(view: View, ref: str | None, owner: str) -> TrialId:
+    """As `find`, where a trial is wanted: of a sweep, one that runs, else one that ended.
+
+    Of those the one that failed last, since it has something to say, else the one that ended last.
+
+    Raises:
+        NotFound: nothing fits, or no trial of the sweep has begun.
+    """
+    found = find(view, ref, owner)
+    if isinstance(found, TrialId):
+        return found
+    shot = view.snapshot(found, rows=1, top=0, recent=_RECENT)
+    failed = [t for t in shot.recent if t.state is TrialState.FAILED]
+    for trial in (*shot.running, *failed, *shot.recent):
+        return trial.id
+    raise NotFound(
+        f"no trial of {found} has begun; `hpq watch {found}` shows what it waits for",
+        code="trial-not-begun",
+    )
+
+
+def mine(session: Session, ref: str | None, force: bool) -> Sweep:
+    """The sweep that is meant, if I may touch it.
+
+    Raises:
+        Forbidden: it is another owner's, and `force` was not said.
+    """
+    sweep = session.view.sweep(session.view.resolve(ref, session.settings.user))
+    if sweep.owner != session.settings.user and not force:
+        raise Forbidden(
+            f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same",
+            code="sweep-of-another",
+        )
+    return sweep
+
+
+def ask(question: str, yes: bool) -> None:
+    """Ask for a yes, unless it was said.
+
+    Raises:
+        UserError: there is nobody to ask.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UserError(
+            f"{question} There is no terminal to answer at; say --yes", code="confirmation-missing"
+        )
+    if not typer.confirm(question):
+        raise typer.Abort
+
+
+_PATIENCE_S = 0.5
+_MOST = 500  # the newest sweeps
+
+
+def sweep_ids(incomplete: str) -> list[str]:
+    """The ids that begin so, newest first; none where Redis is away. Starts no server."""
+    try:
+        settings = settings_here()
+        url = settings.redis_url
+        if not url:
+            private = status(settings.home)
+            if not (private.running and private.record):
+                return []
+            url = f"unix://{private.record.socket}"
+        redis: Redis = connect(url, retries=0, timeout_s=_PATIENCE_S)
+        ids = View(redis, Keys(settings.prefix), settings.lease_ms).sweep_ids(_MOST)
+    except (HpqError, RedisError, OSError, ValueError):
+        return []
+    return [sid for sid in ids if sid.startswith(incomplete)]
+
+
+SweepRef = Annotated[
+    str | None,
+    typer.Argument(
+        help="A sweep's id or its beginning; without: my last one.", autocompletion=sweep_ids
+    ),
+]

@@ -1,0 +1,1 @@
+"""Draw text, tables and charts on a terminal."""

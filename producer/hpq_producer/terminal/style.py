@@ -1,0 +1,112 @@
+"""Styled text: lines of spans that know how to become plain or coloured strings. Pure.
+
+Colour only ever adds to what the words say. A line is cut to its width before it is coloured, so
+no escape sequence is ever cut through.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from rich.cells import chop_cells
+
+from hpq_producer.terminal.text import fit, to_ascii, width
+
+_WORD = re.compile(r"\s+|\S+")
+
+
+class Style(StrEnum):
+    """What a span is; the value is its SGR code."""
+
+    PLAIN = ""
+    BOLD = "1"
+    DIM = "2"
+    RED = "31"
+    GREEN = "32"
+    YELLOW = "33"
+    CYAN = "36"
+
+
+class Span(NamedTuple):
+    """A piece of a line; the text is clean already."""
+
+    text: str
+    style: Style = Style.PLAIN
+
+
+Line = Sequence[Span]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What the place that text goes to can show, and how wide and tall it is."""
+
+    columns: int = 80
+    rows: int = 24
+    tty: bool = False
+    colour: bool = False
+    unicode: bool = True
+
+
+def plain(line: Line) -> str:
+    """The words of a line."""
+    return "".join(span.text for span in line)
+
+
+def paint(line: Line, look: Look) -> str:
+    """The line as it is written: at most `look.columns` wide, coloured where that is wanted."""
+    out, left = [], look.columns
+    for span in line:
+        text = fit(span.text, left)
+        left -= width(text)
+        if not look.unicode:
+            text = to_ascii(text)
+        if look.colour and span.style and text.strip():
+            text = f"\x1b[{span.style}m{text}\x1b[0m"
+        out.append(text)
+        if left <= 0:
+            break
+    return "".join(out).rstrip(" ")
+
+
+def flow(items: Sequence[Line], columns: int, gap: str = "  ") -> list[Line]:
+    """Items set one after another, in as many lines as they need; no item is broken."""
+    lines: list[list[Span]] = []
+    used = 0
+    for item in items:
+        size = width(plain(item))
+        if lines and used + len(gap) + size <= columns:
+            lines[-1] += [Span(gap), *item]
+            used += len(gap) + size
+        else:
+            lines.append(list(item))
+            used = size
+    return list(lines)
+
+
+def fold(line: Line, columns: int) -> list[Line]:
+    """The line in as many as it needs: broken between words, else within; nothing is left out.
+
+    What follows stands below where the last span, the value behind a label, began.
+    """
+    if width(plain(line)) <= columns:
+        return [line]
+    begin = width(plain(line[:-1]))
+    blanks = " " * (begin if begin <= columns // 2 else 4)
+    lines: list[list[Span]] = [[]]
+    used = 0
+    for span in line:
+        for word in _WORD.findall(span.text):
+            for piece in chop_cells(word, columns - len(blanks)):
+                if used + width(piece) > columns and not piece.isspace():
+                    lines.append([Span(blanks)])
+                    used = len(blanks)
+                elif used + width(piece) > columns:
+                    continue
+                lines[-1].append(Span(piece, span.style))
+                used += width(piece)
+    return list(lines)

@@ -1,0 +1,133 @@
+"""Tables that fit: columns shrink, then the least needed ones go, before a line grows too wide.
+
+Pure. Watch, ls, results, workers and summary lay their rows with it; the caller has cleaned every
+text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from hpq_producer.terminal.style import Line, Span, Style
+from hpq_producer.terminal.text import abbreviate, is_number, narrowest, pad, rounded, width
+
+GAP = 2
+_WORD = 6  # columns of a title that says as much as the whole: state, time, step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column: `keep` decides who goes first (low) where the width does not do for all.
+
+    `least` is what its words may be cut to, numbers among them are rounded instead; None = its
+    cells stay as they are.
+    """
+
+    title: str
+    keep: int = 100
+    right: bool = False
+    least: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Which columns are shown and how wide; fits any row of the table."""
+
+    columns: Sequence[Column]
+    widths: Sequence[int | None]  # None = left out
+    is_whole: bool  # nothing is left out, and every value stands as it is
+
+    def left_out(self, names: Collection[str]) -> int:
+        """How many columns with these titles did not fit."""
+        sizes = zip(self.columns, self.widths, strict=True)
+        return sum(size is None and column.title in names for column, size in sizes)
+
+    def header(self) -> Line:
+        """The titles, shortened to their columns."""
+        sizes = zip(self.columns, self.widths, strict=True)
+        return self.row([Span(abbreviate(c.title, size or 0), Style.DIM) for c, size in sizes])
+
+    def legend(self, names: Collection[str]) -> str:
+        """What those names are in the titles that had to be shortened: `v_loss = val_loss`.
+
+        Those of the columns that are kept longest come first, the metric before parameters.
+        """
+        sizes = [(c, n) for c, n in zip(self.columns, self.widths, strict=True) if n]
+        sizes.sort(key=lambda pair: -pair[0].keep)
+        short = [(abbreviate(column.title, size), column.title) for column, size in sizes]
+        return ", ".join(f"{shown} = {title}" for shown, title in short if shown != title in names)
+
+    def row(self, cells: Sequence[Span]) -> Line:
+        """One row as a line."""
+        out: list[Span] = []
+        for column, size, cell in zip(self.columns, self.widths, cells, strict=True):
+            if size is None:
+                continue
+            if out:
+                out.append(Span(" " * GAP))
+            out.append(Span(pad(_fitted(cell.text, size), size, right=column.right), cell.style))
+        return out
+
+
+def _fitted(text: str, columns: int) -> str:
+    """The text, or the number rounded to its column: one that is cut would be another number."""
+    if width(text) <= columns or not is_number(text):
+        return text
+    short = rounded(text, columns)
+    return short if len(short) <= columns else "…"
+
+
+def _floor(text: str, least: int | None) -> int:
+    """How narrow a cell may get."""
+    if least is None:
+        return width(text)
+    return narrowest(text) if is_number(text) else min(width(text), least)
+
+
+def lay(columns: Sequence[Column], rows: Sequence[Sequence[Span]], total: int) -> Layout:
+    """The layout that fits these rows into `total` columns of a terminal."""
+    titles = [width(column.title) for column in columns]
+    cells = [max((width(row[i].text) for row in rows), default=0) for i in range(len(columns))]
+    floors = [
+        max([1, min(title, 3), *(_floor(row[i].text, column.least) for row in rows)])
+        for i, (column, title) in enumerate(zip(columns, titles, strict=True))
+    ]
+    shown = list(range(len(columns)))
+    while len(shown) > 1 and _size([floors[i] for i in shown]) > total:
+        shown.remove(min(shown, key=lambda i: (columns[i].keep, -i)))
+    widths = {i: max(titles[i], cells[i]) for i in shown}
+    # Long titles give first, then long values, and short titles only where nothing else is left.
+    words = {i: max(floors[i], min(titles[i], _WORD)) for i in shown}
+    _squeeze(widths, {i: max(cells[i], words[i]) for i in shown}, total)
+    _squeeze(widths, words, total)
+    _squeeze(widths, {i: floors[i] for i in shown}, total)
+    is_whole = len(widths) == len(columns) and all(widths[i] >= cells[i] for i in widths)
+    _lengthen(widths, columns, cells, total)
+    sizes = [widths.get(i) for i in range(len(columns))]
+    return Layout(columns=columns, widths=sizes, is_whole=is_whole)
+
+
+def _size(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * max(0, len(widths) - 1)
+
+
+def _squeeze(widths: dict[int, int], floors: Mapping[int, int], total: int) -> None:
+    """Takes from whatever column is widest above its floor until the table fits."""
+    while _size(list(widths.values())) > total:
+        spare = [i for i in widths if widths[i] > floors[i]]
+        if not spare:
+            return
+        widths[max(spare, key=lambda i: widths[i])] -= 1
+
+
+def _lengthen(
+    widths: dict[int, int], columns: Sequence[Column], cells: Sequence[int], total: int
+) -> None:
+    """Gives what shortened titles leave blank to those that say more with it."""
+    short = [i for i in widths if width(columns[i].title) > widths[i]]
+    for i in short:
+        widths[i] = max(min(cells[i], widths[i]), width(abbreviate(columns[i].title, widths[i])))
+    for i in sorted(short, key=lambda i: -columns[i].keep):
+        most = widths[i] + total - _size(list(widths.values()))
+        widths[i] = max(widths[i], width(abbreviate(columns[i].title, most)))

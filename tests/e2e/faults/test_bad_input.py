@@ -1,0 +1,224 @@
+"""Bad input of shipped trainers and of the loop they share: one line each, the worker goes on.
+
+On a real worker. What is refused before anything is queued: tests/unit/sweepfile/test_errors.py.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hpq.domain.trial import TrialState
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+DIGITS = """
+    trainer: digits
+    method: grid
+    parameters: {epochs: {value: 1}, hidden: {values: [4, 8]}}
+"""
+MNIST = """
+    trainer: mnist
+    method: grid
+    parameters:
+      epochs: {value: 1}
+      batch_size: {values: [8, 16]}
+      width: {value: 3}
+      train_images: {values: [10, 20]}
+      test_images: {value: 20}
+"""
+CIFAR10 = "trainer: cifar10\nmethod: grid\nparameters: {epochs: {value: 1}}\n"
+# A trainer on the loop of the shipped ones, which asks of it what cannot be.
+ON_THE_LOOP = """
+    import os
+    import torch
+    from torch import nn
+    from hpq_worker.trainers.training import device
+    from hpq_worker.trainers.data.batches import augmented, in_order
+    from hpq_worker.trainers.data.datasets import Split
+    from hpq_worker.trainers.training.loop import Recipe, Task, fit
+
+    ASKED = {
+        "no epoch": {"epochs": 0},
+        "too large a batch": {"batch_size": 21},
+        "too large a hole": {"cutout": 9},
+        "as it should be": {},
+    }
+
+    def memory():
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+    def train(params, trial):
+        print(f"pid {os.getpid()}", flush=True)
+        mode = params["mode"]
+        asked = {"epochs": 1, "batch_size": 4, "cutout": 2, **ASKED.get(mode, {})}
+        cutout = asked.pop("cutout")
+        recipe = Recipe(seed=0, momentum=0.9, max_learning_rate=0.1, weight_decay=0.0, **asked)
+        images = torch.zeros(20, 8, 8, 3, dtype=torch.uint8)
+        split = Split(images=images, labels=torch.arange(20) % 10)
+        plan, order = device.Plan(), torch.Generator()
+
+        def epoch():
+            if mode == "memory of a GPU":
+                memory()
+            if mode == "memory of the machine":
+                torch.empty(2**60)
+            return augmented(split, recipe.batch_size, cutout, plan, order)
+
+        task = Task(
+            model=nn.Sequential(nn.Flatten(), nn.Linear(192, 10)),
+            train=epoch,
+            test=lambda: in_order(split, lambda images: images.permute(0, 3, 1, 2).float()),
+            train_images=20,
+            generator=order,
+            key="mine",
+        )
+        fit(task, recipe, trial, plan)
+"""
+
+
+@pytest.fixture
+def lab(lab):
+    lab.env["OMP_NUM_THREADS"] = "1"  # so small a network only waits for further threads
+    return lab
+
+
+def mine(lab, *modes: str) -> str:
+    lab.write("mine.py", ON_THE_LOOP)
+    return lab.enqueue(
+        "trainer: mine:train\nresident: true\nmethod: grid\nmetric: {name: test/acc}\n"
+        f"parameters: {{mode: {{values: {list(modes)}}}}}\n"
+    )
+
+
+def failures(lab, sid: str) -> dict[str, tuple[str, str]]:
+    """By the trial's last parameter."""
+    return {
+        str(list(trial.params.values())[-1]): (trial.failure.kind.value, trial.failure.message)
+        for trial in lab.view.all_trials(sid)
+        if trial.failure
+    }
+
+
+def process(lab, sid: str, number: int) -> set[str]:
+    return set(re.findall(r"pid (\d+)", lab.printed(sid, number)))
+
+
+def idx(path: Path, shape: tuple[int, ...]) -> None:
+    head = bytes([0, 0, 8, len(shape)]) + b"".join(n.to_bytes(4, "big") for n in shape)
+    count = 1 if len(shape) == 1 else 28 * 28
+    path.write_bytes(head + bytes(i % 10 for i in range(shape[0] * count)))
+
+
+def mnist(folder: Path) -> Path:
+    """Twenty digits to train on and twenty to test."""
+    raw = folder / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for name in ("train", "t10k"):
+        idx(raw / f"{name}-images-idx3-ubyte", (20, 28, 28))
+        idx(raw / f"{name}-labels-idx1-ubyte", (20,))
+    return raw
+
+
+def test_a_gpu_that_cannot_be_used_is_said_and_the_trial_goes_back_uncharged(lab) -> None:
+    import torch  # noqa: PLC0415
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine's GPU can be used")
+    sid, other = lab.enqueue(DIGITS), lab.steered(1)
+    lab.go()
+    lab.worker(CUDA_VISIBLE_DEVICES="0")
+    lab.wait_over(other)  # it goes on with what needs no GPU
+    why = "GPU 0: torch [^;]* cannot use it .*; install a torch that fits its driver, or set"
+    lab.wait_until(lambda: re.search(f"{sid}/1: {why}.*; given back", lab.log()), "its line")
+    said = lab.ok("watch", sid, "--once", COLUMNS="300")
+    assert re.search(f"leaves it: {why} CUDA_VISIBLE_DEVICES= to train on the CPU", said)
+    lab.worker()  # another machine
+    lab.wait_over(sid)
+    assert [t.state for t in lab.view.all_trials(sid)] == [TrialState.FINISHED] * 2
+    assert failures(lab, sid) == {}
+
+
+def test_data_that_is_damaged_or_of_another_shape_is_said_and_other_sweeps_go_on(lab) -> None:
+    from PIL import Image  # noqa: PLC0415
+
+    data = lab.folder / "data"
+    raw = mnist(data)
+    torn = raw / "train-images-idx3-ubyte"
+    torn.write_bytes(torn.read_bytes()[:-1])
+    for split in ("train", "test"):
+        folder = data / "cifar10" / split / "airplane"
+        folder.mkdir(parents=True)
+        Image.new("RGB", (16, 16)).save(folder / "0.png")
+    damaged, misshapen = lab.enqueue(MNIST), lab.enqueue(CIFAR10)
+    other = lab.enqueue(DIGITS)
+    lab.worker(HPQ_DATA=str(data))
+    lab.wait_over(other)
+    said = "data set mnist: {} is damaged: train-images-idx3-ubyte has 15679 values, not the"
+    for sid, line in (
+        (damaged, f"{said.format(data / 'MNIST')} 20x28x28 that its head says; fetch it anew"),
+        (
+            misshapen,
+            f"data set cifar10: {data / 'cifar10'} is damaged: train/airplane/0.png is 16x16"
+            " pixels, not 32x32; fetch it anew",
+        ),
+    ):
+        assert lab.log().count(f"{sid}/1: {line}; given back\n") == 1
+        assert line in " ".join(lab.ok("watch", sid, "--once", COLUMNS="400").split())
+    counts = lab.view.sweep(damaged).counts
+    assert (counts.queued, counts.failed) == (4, 0)
+
+
+def test_a_batch_larger_than_the_images_is_told_early_and_fails_alone(lab) -> None:
+    mnist(lab.folder / "data")
+    path = lab.write("sweep.yaml", MNIST)
+    done = lab.hpq("enqueue", path)
+    said = "batch_size.values[1]: 16 is more than the 10 training images: 1 of 4 sets will fail"
+    assert done.returncode == 0 and said in done.stderr
+    sid = done.stdout.strip()
+    lab.worker(HPQ_DATA=str(lab.folder / "data"))
+    lab.wait_over(sid)
+    line = "batch_size: 16 is more than the 10 training images"
+    trials = {tuple(t.params[n] for n in ("batch_size", "train_images")): t
+              for t in lab.view.all_trials(sid)}  # fmt: skip
+    bad = trials.pop((16, 10))
+    assert (bad.failure.kind, bad.failure.message, bad.attempt) == ("bad_params", line, 1)
+    assert [t.state for t in trials.values()] == [TrialState.FINISHED] * 3
+    assert line in lab.ok("show", str(bad.id))
+    sweep = path.read_text("utf-8").replace("[10, 20]", "[10]").replace("[8, 16]", "[16, 512]")
+    refused = lab.hpq("enqueue", lab.write("refused.yaml", sweep))
+    assert refused.returncode == 2 and "no set of this sweep can be trained" in refused.stderr
+
+
+def test_what_the_loop_cannot_do_is_the_trials_line_and_the_same_process_goes_on(lab) -> None:
+    sid = mine(lab, "no epoch", "too large a batch", "too large a hole", "as it should be")
+    lab.worker()
+    lab.wait_over(sid)
+    assert failures(lab, sid) == {
+        "no epoch": ("bad_params", "epochs: 0 is not a whole number (int) of at least 1"),
+        "too large a batch": ("bad_params", "batch_size: 21 is more than the 20 training images"),
+        "too large a hole": ("bad_params", "cutout: 9 is not from 0 to 8, the side of an image"),
+    }
+    assert lab.trial(sid, 4).state is TrialState.FINISHED
+    assert len({*process(lab, sid, 1), *process(lab, sid, 4)}) == 1
+
+
+def test_memory_that_does_not_suffice_is_typed_and_the_next_trial_has_a_new_process(lab) -> None:
+    sid = mine(lab, "memory of a GPU", "memory of the machine", "as it should be")
+    lab.worker()
+    lab.wait_over(sid)
+    got = failures(lab, sid)
+    line_of_gpu = "OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB."
+    assert got["memory of a GPU"] == ("out_of_memory", line_of_gpu)
+    kind, line = got["memory of the machine"]
+    assert kind == "out_of_memory" and "allocate" in line
+    assert lab.trial(sid, 3).state is TrialState.FINISHED
+    pids = [process(lab, sid, number) for number in (1, 2, 3)]
+    assert len(set.union(*pids)) == sum(map(len, pids))  # none is used again
+    shown = lab.ok("show", f"{sid}/1").split("\n")
+    assert shown[2:4] == ["failed  out_of_memory", f"        {line_of_gpu}"]

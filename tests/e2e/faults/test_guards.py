@@ -1,0 +1,162 @@
+"""The guards on real processes: stalls, canaries, the breaker, and the worker that fails alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpq.domain.sweep import SweepState
+from tests.ids import ids
+
+HEAD = "method: grid\nmetric: {name: loss, goal: minimize}\n"
+
+STALLS = """
+    import os, subprocess, threading, time
+    from pathlib import Path
+
+    def waits_for_ever():
+        threading.Lock().acquire() or never
+        lock = threading.Lock()
+        lock.acquire()
+        lock.acquire()
+
+    def train(params, trial):
+        if os.environ.get("HPQ_NODE") == params["only"]:
+            return {"loss": 0.25}
+        while not (Path(__file__).parent / "still").exists():
+            print("still training", flush=True)
+            time.sleep(0.05)
+        subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        waits_for_ever()
+"""
+STALLED_PROGRAM = """
+    import subprocess, sys, time
+
+    def waits_for_ever():
+        subprocess.Popen([sys.executable, __file__, "child"], start_new_session=True)
+        time.sleep(1000)
+
+    if "child" in sys.argv:
+        time.sleep(1000)
+    waits_for_ever()
+"""
+BREAKS = """
+    import os, pathlib
+
+    if os.environ.get("HPQ_NODE") in pathlib.Path("broken").read_text().split():
+        raise KeyError("gpu")
+    print("loss=1")
+"""
+
+
+def test_a_stalled_trainer_leaves_its_stacks_and_is_tried_on_another_host(lab) -> None:
+    """Guards: a trainer waits for ever for a lock, on one of two hosts."""
+    lab.write("stalls.py", STALLS)
+    sid = lab.enqueue(
+        f"trainer: stalls:train\nstall: 1\n{HEAD}parameters: {{only: {{value: two}}}}\n"
+    )
+    lab.worker(HPQ_NODE="one")
+    lab.wait_until(lambda: lab.has_claimed(sid), "the first attempt")
+    lab.worker(HPQ_NODE="two")
+    lab.wait_until(lambda: len(lab.view.workers()) == 2, "the other host")
+    lab.write("still", "")
+    lab.wait_over(sid)
+    trial = lab.trial(sid)
+    assert (trial.state.value, trial.attempt, trial.host) == ("finished", 2, "two")
+    assert "in waits_for_ever" in lab.printed(sid) and "stalls.py" in lab.printed(sid)
+    assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
+    assert not lab.processes("sleep")
+
+
+@pytest.mark.parametrize("launch", ["trainer: stalls:train", "program: stalled.py"])
+def test_what_stalls_twice_has_failed_and_nothing_of_it_is_left(lab, launch) -> None:
+    """Guards: a trial hangs wherever it runs, with children in sessions of their own."""
+    lab.write("stalls.py", STALLS)
+    lab.write("stalled.py", STALLED_PROGRAM)
+    lab.write("still", "")
+    sid = lab.enqueue(f"{launch}\nstall: 1\n{HEAD}parameters: {{only: {{value: nowhere}}}}\n")
+    lab.worker()
+    lab.wait_over(sid)
+    failure = lab.trial(sid).failure
+    assert (failure.kind.value, lab.trial(sid).attempt) == ("stalled", 2)
+    assert all(f"hpq {verb} {sid}" in failure.message for verb in ("set", "retry --failed"))
+    assert "in waits_for_ever" in lab.printed(sid)
+    lab.wait_until(lambda: not lab.processes(r"sleep|stalled\.py"), "the end of all below it")
+
+
+def test_the_rest_of_a_sweep_waits_for_its_canary(lab) -> None:
+    """Guards: `--canary 1`, and the first trial fails."""
+    lab.write("train.py", BREAKS)
+    lab.write("broken", "one")
+    sid = lab.enqueue(f"program: train.py\n{HEAD}parameters: {{x: {{values: [1, 2, 3, 4]}}}}\n",
+                      "--canary", "1")  # fmt: skip
+    lab.worker(2, HPQ_NODE="one")
+    lab.wait_until(lambda: lab.view.sweep(sid).state is SweepState.HELD, "the hold")
+    assert lab.view.sweep(sid).counts.queued == 3
+    waited = lab.hpq("wait", sid)
+    assert waited.returncode == 5
+    said = " ".join(waited.stderr.split())
+    assert ids(waited.stderr) == ["sweep-held", "sweep-held-remedy", "canary-failed"]
+    assert "user_error: exit status 1: KeyError: 'gpu'" in said
+    assert f"hpq retry --failed {sid}" in said and f"hpq resume {sid}" in said
+    lab.write("broken", "")
+    lab.ok("retry", sid, "--failed")
+    lab.wait_over(sid)
+    assert lab.view.sweep(sid).counts.finished == 4
+    claims = [e.trial for e in lab.view.events(sid) if e.what == "claimed"]
+    first = [e.what for e in lab.view.events(sid) if e.what in ("claimed", "finished")]
+    assert claims[:2] == [1, 1] and first[:3] == ["claimed", "claimed", "finished"]
+
+
+def test_a_worker_that_fails_what_passes_elsewhere_steps_back_and_says_why(lab) -> None:
+    """F24: one of two hosts fails every trial."""
+    lab.write("train.py", BREAKS)
+    lab.write("broken", "sick")
+    values = list(range(40))
+    lab.worker(HPQ_NODE="sick")
+    lab.worker(HPQ_NODE="sound")
+    lab.wait_until(lambda: len(lab.view.workers()) == 2, "both workers")
+    sid = lab.enqueue(f"program: train.py\n{HEAD}parameters: {{x: {{values: {values}}}}}\n")
+    lab.wait_over(sid)
+    trials = lab.view.all_trials(sid)
+    failed = [t for t in trials if t.failure]
+    assert all(t.host == "sick" for t in failed) and len(failed) < 5
+    assert lab.view.sweep(sid).held == ""
+    assert "worker-suspect" in ids(lab.log(0)) and "KeyError: 'gpu'" in lab.log(0)
+
+
+BREAKS_LATER = """
+    import sys
+
+    if int(sys.argv[1].partition("=")[2]) > 2:
+        raise KeyError("lr")
+    print("loss=1")
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2], ids=["the only worker", "two workers"])
+@pytest.mark.parametrize("rule", ["first five", "eight of ten"])
+def test_a_sweep_that_fails_alike_is_held_and_one_line_says_what_to_do(lab, rule, workers) -> None:
+    """Guards: five of the first five, or eight of ten trials, fail alike."""
+    lab.write("train.py", BREAKS_LATER)
+    lab.worker(workers)
+    lab.wait_until(lambda: len(lab.view.workers()) == workers, "the workers")
+    # The two that pass are canaries: they end before the others begin.
+    values, canary = ((3, 40), 0) if rule == "first five" else ((1, 40), 2)
+    sid = lab.enqueue(
+        f"program: train.py\n{HEAD}parameters: {{x: {{values: {list(range(*values))}}}}}\n",
+        "--canary", str(canary),
+    )  # fmt: skip
+    lab.wait_until(lambda: lab.view.sweep(sid).held, "the hold")
+    lab.wait_until(lambda: not lab.view.sweep(sid).counts.running, "the end of what ran")
+    counts, held = lab.view.sweep(sid).counts, lab.view.sweep(sid).held
+    same, of = (int(word) for word in held.split(" KeyError")[0].split(" of "))
+    assert held.endswith(" KeyError train.py:5") and (same == of or (same == 8 and of == 10)), held
+    assert counts.failed < 10 and counts.queued > 25  # not burnt
+    assert workers == 2 or held.startswith("5 of 5" if rule == "first five" else "8 of 10")
+    waited = lab.hpq("wait", sid)
+    said = " ".join(waited.stderr.split())
+    assert waited.returncode == 5
+    remedy = "mend the code and enqueue it anew; if the fault lies elsewhere: hpq retry --failed"
+    assert f"! held: {held} ! {remedy} {sid}" in said
+    lab.ok("cancel", sid, "--yes")
+    lab.wait_over(sid)

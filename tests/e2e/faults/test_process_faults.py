@@ -1,0 +1,269 @@
+"""What processes do to themselves and their machine: deaf, hungry, forking, out of disk."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hpq.domain.trial import FailureKind, TrialState
+
+SWEEP = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1, 2]}}\n"
+
+
+def test_a_deaf_trial_is_killed_at_the_end_of_the_grace_and_given_back(lab) -> None:
+    """F8: one SIGTERM; the program and all it started ignore it, so SIGKILL comes before the end
+    of HPQ_GRACE_S and the trial still goes back."""
+    lab.write(
+        "train.py",
+        """
+        import signal, subprocess, sys, time
+        from pathlib import Path
+        signal.signal(signal.SIGTERM, lambda *_: Path("told").touch())
+        deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(1000)"
+        subprocess.Popen([sys.executable, "-c", deaf], start_new_session=True)
+        Path("began").touch()
+        while True:
+            time.sleep(0.01)
+        """,
+    )
+    sid = lab.enqueue(SWEEP)
+    fleet = lab.worker()
+    lab.wait_for("began")
+    fleet.terminate()
+    assert fleet.wait() == 0
+    assert (lab.code / "told").exists() and not lab.processes()
+    assert lab.events(sid) == ["claimed", "requeued"]
+    lab.ok("cancel", sid, "--yes")
+    lab.audit(sid)
+
+
+def test_a_trial_without_memory_fails_as_such_and_the_next_one_on_its_worker_is_clean(lab) -> None:
+    """F21: a resident trainer runs into RLIMIT_AS; tried once more, then failed; others go on."""
+    lab.write(
+        "hungry.py",
+        """
+        import resource
+        def train(params, trial):
+            if params["x"] == 1:
+                resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+                bytearray(1 << 31)
+            assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+            return {"loss": 1}
+        """,
+    )
+    sid = lab.enqueue(
+        "trainer: hungry:train\nresident: true\nmethod: grid\nmetric: {name: loss}\n"
+        "parameters: {x: {values: [1, 2]}}\n"
+    )
+    lab.worker()
+    lab.wait_over(sid)
+    trial = lab.trial(sid)
+    assert trial.failure.kind is FailureKind.OUT_OF_MEMORY and trial.attempt == 2
+    assert lab.trial(sid, 2).state is TrialState.FINISHED
+
+
+def test_a_resident_runner_whose_cuda_context_is_lost_is_not_trained_in_again(lab) -> None:
+    lab.write(
+        "lost.py",
+        """
+        context = []
+        def train(params, trial):
+            if params["x"] == 1:
+                context.append("lost")
+            if context:
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+            return {"loss": 1}
+        """,
+    )
+    sid = lab.enqueue(
+        "trainer: lost:train\nresident: true\nmethod: grid\nmetric: {name: loss}\n"
+        "parameters: {x: {values: [1, 2]}}\n"
+    )
+    lab.worker()
+    lab.wait_over(sid)
+    assert lab.trial(sid).failure.kind is FailureKind.USER_ERROR
+    assert lab.trial(sid, 2).state is TrialState.FINISHED
+
+
+def test_no_daemon_of_a_trial_outlives_it(lab) -> None:
+    """F2: a program forks twice, starts a session and lets its parent end; then it ends itself."""
+    lab.write(
+        "train.py",
+        """
+        import os, time
+        from pathlib import Path
+        for child in range(3):
+            if os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    Path(f"daemon-{child}").touch()
+                    time.sleep(1000)
+                os._exit(0)
+        while len(list(Path().glob("daemon-*"))) < 3:
+            time.sleep(0.01)
+        print("loss=1")
+        """,
+    )
+    sid = lab.enqueue(SWEEP)
+    fleet = lab.worker()
+    lab.wait_over(sid)
+    assert lab.processes(r"train\.py") == {} and fleet.poll() is None
+    assert {t.state for t in lab.view.all_trials(sid)} == {TrialState.FINISHED}
+
+
+@pytest.mark.slow
+def test_a_trial_that_takes_its_worker_along_each_time_is_poison(lab, short_lease) -> None:
+    """F22: the trial kills the parent and its runner; the sweep's other trial is not harmed."""
+    lab.write(
+        "evil.py",
+        """
+        import os
+        def train(params, trial):
+            if params["x"] == 1:
+                os.kill(os.getppid(), 9)
+                os.kill(os.getpid(), 9)
+            return {"loss": 1}
+        """,
+    )
+    sid = lab.enqueue(
+        "trainer: evil:train\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1, 2]}}"
+    )
+    lab.worker(HPQ_LOST_MAX="2")
+    lab.wait_over(sid)
+    trial = lab.trial(sid)
+    assert trial.failure.kind is FailureKind.POISON and trial.attempt == 2
+    assert lab.trial(sid, 2).state is TrialState.FINISHED
+
+
+@pytest.mark.parametrize("shift_s", [3600, -3600], ids=["ahead", "behind"])
+def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(lab, shift_s, short_lease) -> None:
+    """F20: one of two workers lives an hour later or earlier; leases are Redis's."""
+    skew = lab.folder / "skew"
+    skew.mkdir()
+    (skew / "sitecustomize.py").write_text(
+        f"import time\nreal = time.time\ntime.time = lambda: real() + {shift_s}\n"
+        f"real_ns = time.time_ns\ntime.time_ns = lambda: real_ns() + {shift_s} * 10**9\n",
+        "utf-8",
+    )
+    sid = lab.steered(2)
+    lab.worker(PYTHONPATH=str(skew))
+    lab.worker()
+    lab.wait_for("began-1-1")
+    lab.wait_for("began-2-1")
+    began = [lab.trial(sid, n).claimed_ms for n in (1, 2)]
+    beats = [lab.trial(sid, n).beat_ms for n in (1, 2)]
+    lab.wait_until(
+        lambda: all(lab.trial(sid, n).beat_ms > beats[n - 1] + 1000 * short_lease for n in (1, 2)),
+        "beats for longer than a lease",
+    )
+    assert abs(began[0] - began[1]) < 60_000 and len(lab.view.workers()) == 2
+    lab.go()
+    lab.wait_over(sid)
+    assert lab.events(sid) == lab.events(sid, 2) == ["claimed", "finished"]
+
+
+def test_a_frozen_runner_of_a_living_worker_is_no_lost_trial(lab, short_lease) -> None:
+    """F4: SIGSTOP of the runner alone for longer than a lease; its parent beats on."""
+    sid = lab.steered(1)
+    lab.worker()
+    runner = lab.wait_for("began-1-1")
+    os.kill(runner, signal.SIGSTOP)
+    beat = lab.trial(sid).beat_ms
+    lab.wait_until(
+        lambda: lab.trial(sid).beat_ms > beat + 1000 * short_lease, "beats for longer than a lease"
+    )
+    os.kill(runner, signal.SIGCONT)
+    lab.go()
+    lab.wait_over(sid)
+    assert lab.events(sid) == ["claimed", "finished"]
+
+
+@pytest.fixture
+def full_disk(lab):
+    """A disk of 256 KiB under HPQ_HOME, and how to fill it."""
+    lab.home.mkdir(parents=True)
+    options = ["-t", "tmpfs", "-o", "size=256k", "none", str(lab.home)]
+    done = subprocess.run(["mount", *options], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
+    yield lambda: fill(lab.home / "ballast")
+    subprocess.run(["umount", "--lazy", str(lab.home)], check=True)
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 512):
+                pass
+        except OSError:
+            return
+
+
+def test_a_full_disk_keeps_no_result_from_a_redis_that_is_away(lab, full_disk) -> None:
+    """F11: Redis is gone, the spool cannot be written; the worker holds the result until it can."""
+    sid = lab.steered(1)
+    lab.worker(HPQ_LEASE_S="30")
+    lab.wait_for("began-1-1")
+    next(lab.home.glob("work/*/out")).joinpath("kept").touch()  # so that its directory stays
+    for path in [p for p in (lab.home / "work").rglob("*") if p.is_file()]:
+        os.link(path, lab.home / f"page-{path.name}")  # what goes at the end frees no page
+    full_disk()
+    lab.server.kill()
+    lab.go()
+    lab.wait_until(lambda: "cannot be kept on disk" in lab.log(), "the spool that is full")
+    assert not [p for p in (lab.home / "spool").rglob("*") if p.is_file()]  # nothing half-written
+    lab.server.start()
+    lab.wait_over(sid)
+    assert lab.events(sid) == ["claimed", "finished"] and lab.trial(sid).objective == 0.1
+
+
+def test_a_worker_without_disk_hands_its_trials_back_and_one_with_disk_runs_them(
+    lab, full_disk
+) -> None:
+    """F24: work directories cannot be made; the trial is not charged and the reason is shown."""
+    sid = lab.steered(2)
+    lab.go()
+    full_disk()
+    lab.worker()
+    lab.wait_until(lambda: "cannot start anything here" in lab.log(), "the trial handed back")
+
+    def why() -> str:
+        return "\n".join(str(w.refuses[sid]) for w in lab.view.workers() if sid in w.refuses)
+
+    lab.wait_until(lambda: "No space left" in why(), "the reason")
+    key = lab.home / "code.key"
+    lab.worker(HPQ_HOME=str(lab.folder / "elsewhere"), HPQ_CODE_KEY=key.read_text("utf-8").strip())
+    lab.wait_over(sid)
+    assert {t.state for t in lab.view.all_trials(sid)} == {TrialState.FINISHED}
+    reasons = {e.fields["reason"] for e in lab.view.events(sid) if e.what == "requeued"}
+    assert reasons == {"worker_fault"}
+
+
+def test_a_trial_that_fills_the_disk_fails_with_its_own_error(lab, full_disk) -> None:
+    """Files: a program writes to HPQ_OUT until the disk is full; the next one has room."""
+    lab.write(
+        "train.py",
+        """
+        import os, sys
+        path = os.path.join(os.environ["HPQ_OUT"], "big")
+        if sys.argv[1] == "--x=1":
+            try:
+                with open(path, "wb") as file:
+                    while True:
+                        file.write(b"x" * 4096)
+            except OSError:
+                os.truncate(path, 0)
+                raise
+        print("loss=1")
+        """,
+    )
+    sid = lab.enqueue(SWEEP)
+    lab.worker()
+    lab.wait_over(sid)
+    trial = lab.trial(sid)
+    assert trial.state is TrialState.FAILED and "No space left" in trial.failure.message
+    assert lab.trial(sid, 2).state is TrialState.FINISHED

@@ -1,0 +1,178 @@
+"""Two versions of hpq on one server: the older one leaves what is newer, and says so."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+
+from hpq import __version__
+from hpq.domain.sweep import EARLY_SCHEMA, SCHEMA
+from tests.constants import ROOT
+from tests.ids import ids
+
+NEWER = "99.0.0"
+
+
+def copy_of(lab, name: str, *, version: str, schema: int) -> dict[str, str]:
+    """Another version of hpq, as the environment that runs it: this one with another face."""
+    folder = lab.folder / name
+    for package in ("hpq", "producer", "worker"):
+        shutil.copytree(
+            ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    for path, rule, text in (
+        ("hpq/__init__.py", r'__version__ = ".*"', f'__version__ = "{version}"'),
+        ("hpq/domain/sweep.py", r"\nSCHEMA = \d+", f"\nSCHEMA = {schema}"),
+        ("hpq/domain/sweep.py", r"\nEARLY_SCHEMA = \d+", f"\nEARLY_SCHEMA = {schema}"),
+    ):
+        file = folder / path
+        new, count = re.subn(rule, text, file.read_text("utf-8"))
+        assert count == 1, path
+        file.write_text(new, "utf-8")
+    return {"PYTHONPATH": str(folder)}
+
+
+@pytest.fixture
+def newer(lab) -> dict[str, str]:
+    """The next version, whose sweeps this one cannot read."""
+    env = copy_of(lab, "newer", version=NEWER, schema=SCHEMA + 1)
+    assert lab.ok("--version", **env).strip() == f"hpq {NEWER}"
+    return env
+
+
+def versions(lab) -> set[str]:
+    return {w.version for w in lab.view.workers()}
+
+
+def who_ran(lab, sid: str) -> set[str]:
+    return {e.fields["worker"] for e in lab.view.events(sid) if e.what == "claimed"}
+
+
+@pytest.mark.slow
+def test_workers_of_two_versions_finish_one_sweep_together(lab, newer) -> None:
+    """B10: one worker of this version and one of the next on one sweep."""
+    sid = lab.steered(6)
+    lab.worker()
+    lab.worker(**newer)
+    lab.wait_until(lambda: versions(lab) == {__version__, NEWER}, "both workers")
+    lab.wait_until(lambda: lab.view.sweep(sid).counts.running == 2, "a trial of each")
+    lab.go()
+    lab.wait_over(sid)
+    assert len(who_ran(lab, sid)) == 2 and lab.view.sweep(sid).counts.finished == 6
+    assert "Traceback" not in lab.log()
+
+
+@pytest.mark.slow
+def test_a_trial_whose_newer_worker_is_lost_is_finished_by_an_older_one(lab, newer) -> None:
+    """B10, F1: kill -9 of a worker of the next version; one of this version takes its trial."""
+    sid = lab.steered(1)
+    fleet = lab.worker(**newer)
+    lab.wait_for("began-1-1")
+    lab.worker()
+    lab.wait_until(lambda: versions(lab) == {__version__, NEWER}, "both workers")
+    fleet.kill()
+    lab.wait_for("began-1-2")
+    lab.go()
+    lab.wait_over(sid)
+    assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
+
+
+@pytest.mark.slow
+def test_an_older_worker_leaves_a_newer_sweep_and_everybody_is_told_why(lab, newer) -> None:
+    """B10: a sweep of a newer schema, and only an older worker."""
+    lab.steered(1)  # makes the trainer
+    lab.worker()
+    lab.wait_until(lambda: versions(lab) == {__version__}, "the older worker")
+    file = lab.code / "sweep-1.yaml"
+    done = lab.hpq("enqueue", file, "--new", **newer)
+    assert done.returncode == 0 and "hpq-too-old" in ids(done.stderr)
+    sid = done.stdout.strip()
+    lab.go()
+    lab.wait_until(
+        lambda: any(sid in w.refuses for w in lab.view.workers()), "the older worker's reason"
+    )
+    assert "hpq-too-old" in ids(lab.log())
+    for words in (("watch", sid, "--once"), ("show", sid), ("show", f"{sid}/1"), ("audit", sid)):
+        for env in ({}, newer):
+            done = lab.hpq(*words, **env)
+            assert done.returncode == 0, (words, done)
+    shown = json.loads(lab.ok("watch", sid, "--once", "--json"))
+    assert [one["code"] for one in shown["needs_you"]] == ["hpq-too-old"]
+    refuses = json.loads(lab.ok("workers", "--json"))[0]["refuses"]
+    assert refuses[sid]["code"] == "hpq-too-old"
+    # It went on with what it can read, and a newer worker takes the rest.
+    (other,) = (s for s in lab.view.sweep_ids() if s != sid)
+    lab.wait_over(other)
+    assert lab.view.sweep(sid).counts.queued == 1 and not who_ran(lab, sid)
+    assert lab.log().count("is left alone") == 1
+    lab.worker(**newer)
+    lab.wait_over(sid)
+    assert "Traceback" not in lab.log()
+
+
+NEWER_WORDS = {
+    "early": "early_terminate: {type: hyperband, min_iter: 1}",
+    "replicates": "replicates: 2",
+    "target": "metric: {name: loss, goal: minimize, target: 0.1}",
+    "late": "method: random\nparameters: {x: {min: 0.0, max: 1.0}}",
+    "program": "program: train.py",  # with the stand-in for wandb
+}
+
+
+@pytest.mark.slow
+def test_a_sweep_that_the_first_version_would_run_wrong_is_kept_from_it(lab) -> None:
+    """B10: what came with schema 2, and a worker that reads schema 1 alone."""
+    old = copy_of(lab, "older", version="0.1.0a1", schema=EARLY_SCHEMA)
+    lab.write("train.py", "print('loss=1')\n\ndef train(params, trial):\n    return {'loss': 1}\n")
+    plain = "trainer: train:train\nmethod: grid\nmetric: {name: loss, goal: minimize}\n"
+    plain += "parameters: {x: {values: [1, 2]}}\n"
+    made = {}
+    for name, line in NEWER_WORDS.items():
+        keys = {one.split(":")[0] for one in line.splitlines()}
+        keys |= {"trainer"} if name == "program" else set()
+        kept = [one for one in plain.splitlines() if one.split(":")[0] not in keys]
+        made[name] = lab.enqueue("\n".join([*kept, line, ""]))
+    sid = lab.enqueue(plain)
+    assert lab.view.sweep(sid).schema == EARLY_SCHEMA
+    schemas = {name: lab.view.sweep(one).schema for name, one in made.items()}
+    assert schemas == dict.fromkeys(NEWER_WORDS, SCHEMA)
+    lab.worker(**old)
+    lab.wait_over(sid)
+    lab.wait_until(
+        lambda: all(one in lab.view.workers()[0].refuses for one in made.values()), "its reasons"
+    )
+    for name, one in made.items():
+        assert not who_ran(lab, one), name
+        assert lab.view.workers()[0].refuses[one].code == "hpq-too-old"
+
+
+@pytest.mark.slow
+def test_an_older_hpq_reads_fields_and_words_that_it_does_not_know(lab) -> None:
+    """B10: fields, states, failure kinds and events of a newer version in Redis."""
+    sid = lab.steered(3)
+    lab.go()
+    lab.worker()
+    lab.wait_over(sid)
+    sweep, keys, redis = lab.keys.sweep(sid), lab.keys, lab.redis
+    launch = json.loads(redis.hget(sweep, "launch")) | {"sandbox": "gvisor"}
+    redis.hset(sweep, mapping={"launch": json.dumps(launch), "colour": "blue"})
+    first, second, third = (keys.trial(lab.trial(sid, n).id) for n in (1, 2, 3))
+    redis.hset(first, mapping={"state": "suspended", "colour": "blue"})
+    redis.hset(second, mapping={"state": "failed", "kind": "evicted", "error": "by the cluster"})
+    redis.hset(third, "shade", b"\xff\xfe")
+    events = keys.sweep(sid, "events")
+    redis.xadd(events, {"e": "suspended", "n": 1, "a": 1, "colour": "blue"})
+    redis.xadd(events, {"e": "repainted {0}", "colour": b"\xff"})
+    assert "suspended (a newer hpq's word)" in lab.trial(sid).phase
+    for words in (
+        ("show", sid), ("show", f"{sid}/1"), ("show", f"{sid}/2", "--json"), ("ls",), ("best",),
+        ("results", sid), ("results", sid, "--json"), ("summary", sid), ("watch", sid, "--once"),
+        ("logs", f"{sid}/3"), ("workers",),
+    ):  # fmt: skip
+        assert lab.hpq(*words).returncode == 0, lab.hpq(*words)
+    assert "evicted: by the cluster" in lab.ok("show", f"{sid}/2")
+    found = json.loads(lab.hpq("audit", sid, "--json").stdout)
+    assert found["unknown_events"] == {"suspended": 1, "repainted {0}": 1}

@@ -1,0 +1,165 @@
+"""What training code cannot see of its worker, and what the log does not show of what it sees."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+HEAD = "method: grid\nmetric: {name: loss}\nparameters: {x: {value: 1}}\n"
+PASSWORD, KEY = "s3cr3t-Passw0rd", "c0de-key-0f-ours"
+
+# Looks wherever a program may: its variables, and those of every process that it can read.
+SPY = """
+    import json, os
+    from pathlib import Path
+
+    def look():
+        seen = {}
+        ours = os.environ.get("LAB_ID", "")
+        for entry in Path("/proc").iterdir():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\\0", b" ").decode()
+                environ = (entry / "environ").read_bytes().decode("latin-1")
+                if ours in environ if ours else "worker" in line:
+                    seen[line] = environ
+            except (OSError, ValueError):
+                pass
+        (Path(__file__).parent / "draft").write_text(json.dumps([dict(os.environ), seen]))
+        (Path(__file__).parent / "draft").rename(Path(__file__).parent / "seen")
+
+    def train(params, trial):
+        look()
+        return {"loss": 1}
+
+    if __name__ == "__main__":
+        look()
+        print("loss=1")
+"""
+TALKS = """
+    import os, pathlib, time
+
+    def half(text):
+        os.write(1, text.encode())
+
+    token = os.environ["MY_TOKEN"]
+    half("the token is " + token[:5])
+    pathlib.Path("said-half").touch()
+    while not pathlib.Path("go").exists():
+        time.sleep(0.01)
+    half(token[5:] + ", so it is\\n")
+    raise KeyError(token)
+"""
+
+
+@pytest.fixture
+def spied(make_lab):
+    def run(launch: str, flags: str = "", **env: str):
+        lab = make_lab("--requirepass", PASSWORD, url=f"unix://:{PASSWORD}@{{socket}}")
+        lab.env |= {"HPQ_CODE_KEY": KEY}
+        lab.write("spy.py", SPY)
+        sid = lab.enqueue(f"{launch}\n{flags}{HEAD}")
+        lab.worker(**env)
+        lab.wait_over(sid)
+        return json.loads((lab.code / "seen").read_text("utf-8"))
+
+    return run
+
+
+@pytest.mark.parametrize("launch", ["program: spy.py", "trainer: spy:train"])
+def test_training_code_reads_no_secret_from_the_processes_above_it(spied, launch) -> None:
+    """Security: training code reads its variables and /proc/PID/environ of its worker and fleet."""
+    own, others = spied(launch)
+    assert any("hpq_worker.consumer" in line for line in others)  # it could look
+    text = json.dumps([own, others])
+    assert PASSWORD not in text and KEY not in text
+    assert "HPQ_HOME" in own  # the rest is inherited
+
+
+@pytest.mark.parametrize("launch", ["program: spy.py", "trainer: spy:train"])
+def test_in_a_pod_only_what_is_allowed_and_passed_is_seen(spied, launch) -> None:
+    """Security: the same in a pod, whose other variables are secrets, too."""
+    own, others = spied(
+        launch, "pass_env: [MY_TOKEN, CLUSTER_TOKEN]\n",
+        KUBERNETES_SERVICE_HOST="10.0.0.1", HPQ_PASS_ENV="MY_TOKEN",
+        MY_TOKEN="for-the-trial", CLUSTER_TOKEN="for-nobody", OTHER="als0-n0t",
+    )  # fmt: skip
+    assert own["MY_TOKEN"] == "for-the-trial" and own["PATH"]
+    assert not {"CLUSTER_TOKEN", "OTHER", "LAB_ID", "KUBERNETES_SERVICE_HOST"} & set(own)
+    text = json.dumps([own, others])
+    for secret in (PASSWORD, KEY, "for-nobody", "als0-n0t"):
+        assert secret not in text
+
+
+@pytest.mark.parametrize("is_private", [True, False], ids=["private server", "shared server"])
+def test_training_code_of_a_run_reads_no_secret_from_any_process(make_lab, is_private) -> None:
+    """B8: a program of `hpq run` looks into /proc/PID/environ of all processes it can read."""
+    lab = make_lab("--requirepass", PASSWORD, url=f"unix://:{PASSWORD}@{{socket}}")
+    lab.env |= {"HPQ_CODE_KEY": KEY}
+    lab.write("spy.py", SPY)
+    path = lab.write("sweep.yaml", f"program: spy.py\n{HEAD}")
+    lab.ok("run", path, "--workers", "1", **({"HPQ_REDIS_URL": ""} if is_private else {}))
+    own, others = json.loads((lab.code / "seen").read_text("utf-8"))
+    assert any("hpq run" in line for line in others), others.keys()
+    assert not is_private or any("keeper.py" in line for line in others)
+    for text in (json.dumps(own), *(line + environ for line, environ in others.items())):
+        assert PASSWORD not in text and KEY not in text, text
+
+
+def test_the_value_of_a_passed_secret_is_masked_also_where_it_comes_in_halves(lab) -> None:
+    """Security: a program prints a secret in two halves and raises it."""
+    lab.write("talks.py", TALKS)
+    sid = lab.enqueue(f"program: talks.py\n{HEAD}")
+    lab.worker(MY_TOKEN="t0ken-of-mine")
+    lab.wait_for("said-half")
+    lab.wait_until(lambda: "the token is " in lab.printed(sid), "the first half")
+    lab.go()
+    lab.wait_over(sid)
+    shown = lab.printed(sid) + lab.trial(sid).failure.message + lab.ok("show", f"{sid}/1")
+    assert "the token is ***, so it is\n" in shown and "KeyError: '***'" in shown
+    assert "t0ken" not in shown + lab.log()
+
+
+LEAVES = (
+    SPY
+    + """
+        print("the key of the store is " + "-".join(["st0re", "k3y"]))
+        (Path(os.environ["HPQ_OUT"]) / "model").write_text("m")
+"""
+)
+
+
+def test_the_key_in_the_url_of_a_store_is_used_and_seen_nowhere(lab) -> None:
+    """Security: HPQ_STORE with a key in its query; all that hpq says and keeps is searched."""
+    pytest.importorskip("fsspec")
+    key = "st0re-k3y"
+    place = lab.folder / f"store?secret={key}"  # to fsspec's local files the query is of the path
+    lab.env["HPQ_STORE"] = f"file://{place}"
+    lab.write("spy.py", LEAVES)
+    sid = lab.enqueue(f"program: spy.py\n{HEAD}")
+    lab.worker(HPQ_LOG="debug")
+    lab.wait_over(sid)
+    assert "the key of the store is ***" in lab.printed(sid)
+    said = [(lab.code / "seen").read_text("utf-8"), lab.printed(sid)]
+    assert "model" in lab.ok("get", f"{sid}/1")
+    for words in ("config --json", "workers --json", "doctor", f"show {sid}/1 --json"):
+        done = lab.hpq(*words.split())
+        said += [done.stdout, done.stderr]
+    assert "?secret=***" in "".join(said)
+    for name in lab.redis.scan_iter():
+        kind = lab.redis.type(name)
+        said.append(repr(lab.redis.hgetall(name) if kind == b"hash" else lab.redis.dump(name)))
+
+    away = place.rename(lab.folder / "away")
+    place.write_text("no directory")
+    for words in (f"get {sid}/1 model", "doctor", f"rm {sid} --yes"):
+        for debug in ([], ["--debug"]):
+            done = lab.hpq(*debug, *words.split())
+            said += [done.stdout, done.stderr]
+    assert "files may stay in file://" in "".join(said)
+    lab.worker()
+    lab.wait_until(lambda: "it is tried again at each trial" in lab.log(1), "a worker without it")
+    place.unlink()
+    away.rename(place)
+    found = [text for text in [*said, lab.log()] if key in text]
+    assert not found, found

@@ -1,0 +1,475 @@
+"""Checkpoints: published when written, found by the next attempt, moved by the latest one only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hpq.domain.trial import Checkpoint, TrialState
+
+# Counts to 8, one step a file `step-N` of the test's; resumes from what it finds.
+COUNTS = """
+    import json, os, signal, sys, time
+    from pathlib import Path
+
+    HERE = Path.cwd()
+    KEPT = Path(os.environ["HPQ_CHECKPOINT_DIR"]) / "state.json"
+
+    def mark(name):
+        draft = HERE / f".{name}.{os.getpid()}"
+        draft.write_text(str(os.getpid()))
+        draft.rename(HERE / name)
+
+    def save(step):
+        draft = KEPT.with_suffix(".tmp")
+        draft.write_text(json.dumps(step))
+        draft.replace(KEPT)
+
+    def told(*_):
+        if not (HERE / "careless").exists():
+            save(step)
+        sys.exit(0)
+
+    import hpq
+    step = json.loads(KEPT.read_text()) if KEPT.exists() else 0
+    print("starts after", step, flush=True)
+    signal.signal(signal.SIGTERM, told)
+    mark(f"began-{os.environ['HPQ_ATTEMPT']}")
+    while step < 8:
+        while not any((HERE / name).exists() for name in (f"step-{step + 1}", "go")):
+            time.sleep(0.01)
+        step += 1
+        hpq.report({"loss": 10 - step}, step=step)
+        print(f"seen={step}", flush=True)
+        if (HERE / f"save-{step}").exists():
+            save(step)
+    Path(os.environ["HPQ_OUT"], "model.txt").write_text(f"model {step}")
+"""
+SWEEP = "program: counts.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1]}}\n"
+
+
+@pytest.fixture
+def shelf(lab) -> Path:
+    """A store of files that all workers of the lab use."""
+    folder = lab.folder / "store"
+    lab.env |= {"HPQ_STORE": str(folder), "HPQ_CODE_KEY": "of all machines of this test"}
+    return folder
+
+
+def begin(lab, upto: int, saved: int, more: str = "", code: str = COUNTS) -> str:
+    """A sweep of the counting program that has gone `upto` steps and saved at one of them."""
+    lab.write("counts.py", code)
+    for step in range(1, upto + 1):
+        (lab.code / f"step-{step}").touch()
+    if saved:
+        (lab.code / f"save-{saved}").touch()
+    return lab.enqueue(SWEEP + more)
+
+
+def wait_step(lab, sid: str, step: int) -> None:
+    lab.wait_until(lambda: lab.trial(sid).metrics.get("loss") == 10 - step, f"step {step}")
+
+
+def wait_pointer(lab, sid: str) -> Checkpoint:
+    lab.wait_until(lambda: lab.trial(sid).checkpoint, "a published checkpoint")
+    return lab.trial(sid).checkpoint
+
+
+def steps(lab, sid: str, metric: str = "loss") -> list[int]:
+    return [p.step for p in lab.view.history(lab.trial(sid).id, metric)]
+
+
+def kill_worker(lab) -> None:
+    """The machine is gone: the worker has no time to say anything."""
+    runners = lab.processes(r"-m hpq_worker\.runner")
+    os.kill(lab.parent(), signal.SIGKILL)
+    lab.workers[0].kill()  # or it would start another
+    for runner in runners:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(runner, signal.SIGCONT)  # a stopped one would not see that it is alone
+    lab.wait_until(lambda: not lab.processes(), "the end of the first worker")
+
+
+def files_of(shelf: Path, sid: str) -> list[str]:
+    """What lies there, without what a claim adds to its attempt's number."""
+    root = shelf / "hpq" / sid
+    return sorted(bare(str(p.relative_to(root))) for p in root.rglob("*") if p.is_file())
+
+
+def bare(path: str) -> str:
+    return re.sub(r"(/\d+)-[a-z0-9]{6}/", r"\1/", path)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_s_trial_goes_on_from_its_checkpoint_without_doubled_steps(
+    lab, shelf
+) -> None:
+    """F1: kill -9 of a worker two steps beyond its checkpoint; the next is on another machine."""
+    sid = begin(lab, upto=3, saved=3)
+    lab.worker()
+    pointer = wait_pointer(lab, sid)
+    for step in (4, 5):  # seen by everybody, and lost with the machine
+        (lab.code / f"step-{step}").touch()
+    wait_step(lab, sid, 5)
+    assert pointer.step == 3 and pointer.store == (shelf / ".hpq-store").read_text().strip()
+    assert bare(pointer.path) == f"hpq/{sid}/1/1/checkpoint-1"
+    assert files_of(shelf, sid) == ["1/1/checkpoint-1/state.json"]
+    kill_worker(lab)
+    lab.worker(HPQ_HOME=str(lab.folder / "another-machine"))
+    lab.end_lease(sid)
+    lab.wait_until(lambda: "starts after 3" in lab.printed(sid), "the second attempt")
+    lab.go()
+    lab.wait_over(sid)
+    assert steps(lab, sid) == [1, 2, 3, 4, 5, 6, 7, 8]
+    trial = lab.trial(sid)
+    assert trial.state is TrialState.FINISHED and trial.objective == 2 and trial.attempt == 2
+    assert lab.trial(sid).checkpoint is None
+    want = ["1/2/artifacts/model.txt"]
+    lab.wait_until(lambda: files_of(shelf, sid) == want, "the checkpoint to go")
+    assert "goes on from the checkpoint" in lab.ok("logs", sid)
+
+
+def test_sigterm_publishes_what_the_program_saves_before_the_trial_is_given_back(
+    lab, shelf
+) -> None:
+    """F6: SIGTERM; the program saves as it ends."""
+    sid = begin(lab, upto=2, saved=1)
+    fleet = lab.worker()
+    wait_step(lab, sid, 2)
+    first = wait_pointer(lab, sid)
+    fleet.terminate()
+    assert fleet.wait() == 0
+    assert lab.events(sid) == ["claimed", "requeued"]
+    pointer = lab.trial(sid).checkpoint
+    assert pointer.step == 2 and pointer.path != first.path
+    assert files_of(shelf, sid) == ["1/1/checkpoint-2/state.json"]  # the one before it is gone
+    assert f"{sid}/1: told to stop; given back" in lab.log()
+    lab.go()
+    lab.worker()
+    lab.wait_over(sid)
+    assert "starts after 2" in lab.printed(sid)
+    assert steps(lab, sid) == list(range(1, 9))
+
+
+@contextlib.contextmanager
+def hanging(path: Path) -> Iterator[int]:
+    """A file of the store whose writer gets no further: a pipe; its end for reading."""
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        yield end
+    finally:
+        os.close(end)
+
+
+def has_begun(end: int) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        return bool(os.read(end, 1))
+    return False
+
+
+LARGE = COUNTS.replace("json.dumps(step)", 'json.dumps(step) + " " * 1_000_000').replace(
+    'f"model {step}"', '"m" * 1_000_000'
+)
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_copy_that_hangs_holds_no_worker_that_is_told_to_go(lab, shelf, signals) -> None:
+    sid = begin(lab, upto=2, saved=1, code=LARGE)
+    fleet = lab.worker(HPQ_GRACE_S="3" if signals == 1 else "3600")
+    first = wait_pointer(lab, sid)
+    wait_step(lab, sid, 2)
+    with hanging(shelf / Path(first.path).with_name("checkpoint-2") / "state.json") as end:
+        fleet.terminate()
+        lab.wait_until(lambda: has_begun(end), "the copy of the last checkpoint")
+        if signals == 2:
+            fleet.terminate()
+        assert fleet.wait() == 0
+    assert lab.events(sid) == ["claimed", "requeued"]
+    assert lab.trial(sid).checkpoint == first  # valid, and nothing half is published
+    lab.go()
+    lab.worker()
+    lab.wait_over(sid)
+    assert "starts after 1" in lab.printed(sid) and steps(lab, sid) == list(range(1, 9))
+
+
+def test_artifacts_that_hang_hold_no_result_of_a_worker_that_is_told_to_go(lab, shelf) -> None:
+    sid = begin(lab, upto=7, saved=1, code=LARGE)
+    fleet = lab.worker()
+    here = shelf / Path(wait_pointer(lab, sid).path).with_name("artifacts")
+    with hanging(here / "model.txt") as end:
+        lab.go()
+        lab.wait_until(lambda: has_begun(end), "the copy of the model")
+        fleet.terminate()
+        assert fleet.wait() == 0
+    lab.audit(sid)
+    trial = lab.trial(sid)
+    assert (trial.state, trial.artifacts) == (TrialState.FINISHED, None)
+    assert "its files could not be kept: the store hangs; they are in" in lab.printed(sid)
+    (left,) = lab.home.glob(f"work/{sid}.1.1-*/out/model.txt")
+    assert left.stat().st_size == 1_000_000
+
+
+@pytest.mark.slow
+def test_a_worker_frozen_past_its_lease_publishes_no_checkpoint(lab, shelf) -> None:
+    """F4: SIGSTOP past the lease, another attempt begins, SIGCONT, and the first saves."""
+    sid = begin(lab, upto=2, saved=1)
+    lab.worker()
+    wait_step(lab, sid, 2)
+    first = wait_pointer(lab, sid)
+    frozen = lab.parent()
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        lab.worker(HPQ_HOME=str(lab.folder / "another-machine"))
+        lab.end_lease(sid)
+        lab.wait_for("began-2")
+        # The first attempt's program lives on, and saves once more.
+        (lab.code / "save-3").touch()
+        (lab.code / "step-3").touch()
+        lab.wait_until(lambda: (lab.trial(sid).checkpoint or first).path != first.path, "a pointer")
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    lab.wait_until(lambda: "is another worker's now" in lab.log(0), "the first worker to hear")
+    assert bare(lab.trial(sid).checkpoint.path) == f"hpq/{sid}/1/2/checkpoint-1"
+    lab.go()
+    lab.wait_over(sid)
+    assert steps(lab, sid) == list(range(1, 9))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_store", [True, False])
+def test_a_worker_with_another_store_or_none_starts_again_and_says_so(
+    lab, shelf, has_store
+) -> None:
+    """Files: the next worker has no HPQ_STORE, or another one."""
+    sid = begin(lab, upto=5, saved=3)
+    lab.worker()
+    wait_step(lab, sid, 5)
+    old = wait_pointer(lab, sid)
+    kill_worker(lab)
+    for step in range(3, 6):
+        (lab.code / f"step-{step}").unlink()
+    lab.worker(HPQ_STORE=str(lab.folder / "other") if has_store else "")
+    lab.end_lease(sid)
+    lab.wait_for("began-2")
+    lab.wait_until(lambda: steps(lab, sid) == [1, 2], "the history to begin anew")
+    assert lab.trial(sid).checkpoint == old  # until this attempt has its own
+    lab.wait_until(lambda: "again" in lab.printed(sid), "the second attempt's first words")
+    if has_store:
+        assert f"and the files of the sweeps here are in {old.store}: is that a mount?" in lab.log(
+            1
+        )
+    why = "this worker's is another" if has_store else "this worker has no HPQ_STORE"
+    assert "training starts again: its checkpoint is in store" in lab.log(1)
+    assert why in lab.log(1) and why in lab.ok("show", f"{sid}/1")
+    lab.go()
+    lab.wait_over(sid)
+    assert lab.events(sid) == ["claimed", "requeued", "claimed", "restarted", "finished"]
+    assert steps(lab, sid) == list(range(1, 9))
+
+
+def test_a_checkpoint_whose_files_are_gone_starts_the_trial_again(lab, shelf) -> None:
+    """Files: the files of a published checkpoint are deleted."""
+    sid = begin(lab, upto=2, saved=1)
+    (lab.code / "careless").touch()
+    fleet = lab.worker()
+    wait_pointer(lab, sid)
+    fleet.terminate()
+    assert fleet.wait() == 0
+    for path in (shelf / "hpq" / sid).rglob("state.json"):
+        path.unlink()
+    lab.go()
+    lab.worker()
+    lab.wait_over(sid)
+    assert "are gone from the store" in lab.trial(sid).restarted
+    assert steps(lab, sid) == list(range(1, 9))
+
+
+def test_a_printed_metric_goes_on_counting_where_the_checkpoint_was_made(lab, shelf) -> None:
+    sid = begin(lab, upto=3, saved=3)
+    fleet = lab.worker()
+    wait_pointer(lab, sid)
+    fleet.terminate()
+    assert fleet.wait() == 0
+    lab.go()
+    lab.worker()
+    lab.wait_over(sid)
+    history = lab.view.history(lab.trial(sid).id, "seen")
+    assert [(p.step, p.value) for p in history] == [(n, n) for n in range(1, 9)]
+
+
+def test_a_store_that_cannot_be_written_fails_no_trial_and_is_tried_again(lab, shelf) -> None:
+    """Files: the store cannot be written, can be, and cannot again."""
+    sid = begin(lab, upto=2, saved=1)
+    shelf.mkdir()
+    (shelf / ".hpq-store").write_text("abcd1234\n")
+    (shelf / "hpq").write_text("a file where a folder has to be")
+    lab.worker()
+    lab.wait_until(lambda: "a checkpoint could not be kept" in lab.log(), "the complaint")
+    assert lab.trial(sid).checkpoint is None and lab.trial(sid).state is TrialState.RUNNING
+    (shelf / "hpq").unlink()
+    assert wait_pointer(lab, sid).store == "abcd1234"
+    (shelf / "hpq").rename(shelf / "away")
+    (shelf / "hpq").write_text("again")
+    lab.go()
+    lab.wait_over(sid)
+    trial = lab.trial(sid)
+    assert trial.state is TrialState.FINISHED and trial.artifacts is None
+    assert "its files could not be kept" in lab.printed(sid)
+    (kept,) = lab.home.glob("work/*/out/model.txt")
+    assert kept.read_text() == "model 8"
+
+
+def test_a_trial_that_came_to_its_end_but_could_not_say_so_needs_no_further_report(
+    lab, shelf
+) -> None:
+    """F6: SIGTERM after the checkpoint of the last step; nothing is left to report."""
+    waits = "while not Path('end').exists(): time.sleep(0.01)\n    "
+    last = 'Path(os.environ["HPQ_OUT'
+    sid = begin(lab, upto=8, saved=8, code=COUNTS.replace(last, waits + last))
+    fleet = lab.worker()
+    lab.wait_until(lambda: (p := lab.trial(sid).checkpoint) and p.step == 8, "the last checkpoint")
+    fleet.terminate()
+    assert fleet.wait() == 0
+    (lab.code / "end").touch()
+    lab.worker()
+    lab.wait_over(sid)
+    trial = lab.trial(sid)
+    assert (trial.state, trial.objective) == (TrialState.FINISHED, 2)
+    assert steps(lab, sid) == list(range(1, 9))
+
+
+def test_a_checkpoint_that_is_replaced_all_the_time_is_published_all_the_same(lab, shelf) -> None:
+    """Files: a program replaces its checkpoint without a pause."""
+    lab.write(
+        "train.py",
+        """
+        import os, time
+        from pathlib import Path
+        kept = Path(os.environ["HPQ_CHECKPOINT_DIR"], "state")
+        n = 0
+        while not Path("go").exists():
+            n += 1
+            kept.with_suffix(".tmp").write_text(f"{n:09}")
+            kept.with_suffix(".tmp").replace(kept)
+            time.sleep(0.01)
+        print("loss=1")
+        """,
+    )
+    sid = lab.enqueue(SWEEP.replace("counts", "train"))
+    lab.worker()
+    pointer = wait_pointer(lab, sid)
+    lab.wait_until(lambda: lab.trial(sid).checkpoint != pointer, "the next one")
+    (state,) = (shelf / lab.trial(sid).checkpoint.path).iterdir()
+    assert len(state.read_text()) == 9
+    lab.go()
+    lab.wait_over(sid)
+
+
+def idx(path: Path, shape: tuple[int, ...], data: bytes) -> None:
+    head = bytes([0, 0, 8, len(shape)]) + b"".join(n.to_bytes(4, "big") for n in shape)
+    path.write_bytes(head + data)
+
+
+CNN = """
+    trainer: mnist
+    method: grid
+    metric: {name: train/loss, goal: minimize}
+    parameters:
+      epochs: {value: 40}
+      batch_size: {value: 64}
+      width: {value: 2}
+      dropout: {value: 0.3}
+      train_images: {value: 256}
+      test_images: {value: 64}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_real_network_goes_on_elsewhere_to_the_figures_of_one_that_never_stopped(
+    lab, shelf, how
+) -> None:
+    """F1, F6: SIGKILL or SIGTERM in the midst of a real training; another machine goes on."""
+    pytest.importorskip("torch")
+    data = lab.folder / "data" / "MNIST" / "raw"
+    data.mkdir(parents=True)
+    noise = random.Random(1)
+    for name, count in (("train", 256), ("t10k", 64)):
+        idx(data / f"{name}-images-idx3-ubyte", (count, 28, 28), noise.randbytes(count * 784))
+        idx(data / f"{name}-labels-idx1-ubyte", (count,), bytes(i % 10 for i in range(count)))
+    lab.env |= {"HPQ_DATA": str(lab.folder / "data"), "HPQ_CHECKPOINT_S": "0.001"}
+    lab.env["OMP_NUM_THREADS"] = "1"  # so small a network only waits for further threads
+    sid = lab.enqueue(CNN)
+    fleet = lab.worker()
+    lab.wait_until(lambda: list(lab.home.glob("work/*/checkpoint/*.pt")), "the first epoch")
+    (runner,) = lab.processes(r"-m hpq_worker\.runner")
+    os.kill(runner, signal.SIGSTOP)  # so that it is mid-way, however fast the machine
+    pointer = wait_pointer(lab, sid)
+    if how == signal.SIGKILL:
+        kill_worker(lab)
+    else:
+        fleet.terminate()
+        os.kill(runner, signal.SIGCONT)
+        assert fleet.wait() == 0
+        assert lab.trial(sid).checkpoint != pointer
+    assert not lab.trial(sid).state.is_terminal
+    whole = lab.enqueue(CNN, "--new")
+    lab.worker(HPQ_HOME=str(lab.folder / "another-machine"))
+    if how == signal.SIGKILL:
+        lab.end_lease(sid)
+    lab.wait_over(sid)
+    lab.wait_over(whole)
+    assert "training goes on from the checkpoint" in lab.printed(sid)
+    trial, straight = lab.trial(sid), lab.trial(whole)
+    assert (trial.attempt, straight.attempt) == (2, 1)
+    for metric in ("train/loss", "test/acc"):
+        one, other = (lab.view.history(t.id, metric) for t in (trial, straight))
+        assert [p.step for p in one] == list(range(1, 41))
+        assert [p.value for p in one] == [p.value for p in other]
+
+
+def test_a_full_store_fails_no_trial(lab, shelf) -> None:
+    """Files: the store's disk is full."""
+    shelf.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(shelf)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no small file system can be mounted here")
+    try:
+        lab.write(
+            "train.py",
+            """
+            import os, time
+            from pathlib import Path
+            Path(os.environ["HPQ_CHECKPOINT_DIR"], "state").write_bytes(bytes(300_000))
+            Path(os.environ["HPQ_OUT"], "model").write_bytes(bytes(300_000))
+            while not Path("go").exists():
+                time.sleep(0.01)
+            print("loss=1")
+            """,
+        )
+        sid = lab.enqueue(SWEEP.replace("counts", "train"))
+        fleet = lab.worker()
+        lab.wait_until(lambda: "No space left" in lab.log(), "the complaint")
+        assert lab.trial(sid).state is TrialState.RUNNING
+        assert files_of(shelf, sid) == []  # nor a part of it
+        lab.go()
+        lab.wait_over(sid)
+        trial = lab.trial(sid)
+        assert (trial.state, trial.objective) == (TrialState.FINISHED, 1)
+        assert trial.artifacts is None and files_of(shelf, sid) == []
+        assert "its files could not be kept" in lab.ok("logs", sid)
+        fleet.terminate()
+        assert fleet.wait() == 0
+    finally:
+        subprocess.run(["umount", "-l", str(shelf)], check=False)

@@ -1,0 +1,132 @@
+"""Libraries that look for wandb find hpq's stand-in: Lightning, Hugging Face's Trainer, Keras.
+
+They need a Python that has them; the variable ML_PYTHON names one, else these tests skip.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hpq.domain.trial import TrialState
+
+PYTHON = os.environ.get("ML_PYTHON", sys.executable)
+SECONDS = 170.0  # importing these libraries alone takes a busy machine long
+
+LIGHTNING = """
+    import lightning as L, torch
+    from lightning.pytorch.loggers import WandbLogger
+    from torch.utils.data import DataLoader, TensorDataset
+    import wandb
+
+    class Model(L.LightningModule):
+        def __init__(self, lr):
+            super().__init__()
+            self.save_hyperparameters()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def step(self, batch):
+            return torch.nn.functional.mse_loss(self.layer(batch[0]), batch[1])
+
+        def training_step(self, batch, i):
+            loss = self.step(batch)
+            self.log("train/loss", loss)
+            return loss
+
+        def validation_step(self, batch, i):
+            self.log("val/loss", self.step(batch))
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=self.hparams.lr)
+
+    torch.manual_seed(0)
+    x = torch.randn(64, 4)
+    data = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=16)
+    logger = WandbLogger(project="p", log_model=True)
+    model = Model(logger.experiment.config.x)
+    logger.watch(model)
+    trainer = L.Trainer(max_epochs=2, logger=logger, accelerator="cpu", log_every_n_steps=1,
+                        enable_progress_bar=False)
+    trainer.fit(model, data, data)
+"""
+TRANSFORMERS = """
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+    import wandb
+
+    wandb.init()
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+                        intermediate_size=8, num_labels=2)
+    inputs = torch.randint(5, 20, (16, 4))
+    data = [{"input_ids": row, "labels": row[0] % 2} for row in inputs]
+    args = TrainingArguments(output_dir="out", num_train_epochs=2, logging_steps=1, use_cpu=True,
+                             eval_strategy="epoch", report_to=["wandb"], save_strategy="no",
+                             per_device_train_batch_size=4, learning_rate=wandb.config.x)
+    model = BertForSequenceClassification(config)
+    Trainer(model=model, args=args, train_dataset=data, eval_dataset=data).train()
+"""
+KERAS = """
+    import os
+    os.environ["KERAS_BACKEND"] = "torch"
+    import keras, numpy as np, wandb
+    from wandb.keras import WandbCallback, WandbMetricsLogger
+
+    wandb.init(config={"x": 5.0, "epochs": 2})
+    x = np.random.default_rng(0).normal(size=(32, 4))
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile(loss="mse", optimizer=keras.optimizers.SGD(learning_rate=wandb.config.x))
+    model.fit(x, x.sum(1), validation_data=(x, x.sum(1)), epochs=wandb.config.epochs, verbose=0,
+              callbacks=[WandbMetricsLogger(), WandbCallback()])
+"""
+LIGHTGBM = """
+    import lightgbm as lgb, numpy as np, wandb
+    from wandb.integration.lightgbm import log_summary, wandb_callback
+
+    wandb.init(config={"x": 0.1})
+    x = np.random.default_rng(0).normal(size=(200, 4))
+    data = lgb.Dataset(x, x.sum(1))
+    params = {"learning_rate": wandb.config.x, "metric": "l2", "verbose": -1, "num_threads": 1}
+    model = lgb.train(params, data, 5, valid_sets=[data], callbacks=[wandb_callback()])
+    log_summary(model)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("library", "script", "metric", "step"),
+    [
+        ("lightning", LIGHTNING, "val/loss", 7),  # trainer/global_step
+        ("transformers", TRANSFORMERS, "eval/loss", 8),  # train/global_step
+        ("keras", KERAS, "val_loss", 3),
+        ("lightgbm", LIGHTGBM, "training_l2", 4),
+    ],
+)
+def test_a_librarys_integration_reports_to_hpq(
+    lab, library: str, script: str, metric: str, step: int
+) -> None:
+    done = subprocess.run(
+        [PYTHON, "-c", f"import importlib.util as u; u.find_spec('{library}').origin"],
+        capture_output=True,
+    )
+    if done.returncode:
+        pytest.skip(f"{library} is not installed (ML_PYTHON names a Python that has it)")
+    lab.write("train.py", script)
+    sid = lab.enqueue(
+        f"program: train.py\ncommand: ['{PYTHON}', '${{program}}']\nmethod: grid\n"
+        f"metric: {{name: {metric}}}\nparameters: {{x: {{values: [0.01]}}}}\n"
+    )
+    lab.worker(HPQ_STORE=str(lab.folder / "store"), HF_HUB_OFFLINE="1")
+    lab.wait_over(sid, SECONDS)
+    trial = lab.trial(sid)
+    assert trial.state == TrialState.FINISHED, lab.printed(sid)
+    assert trial.objective is not None and trial.step == step, (trial, lab.printed(sid))
+    if library == "lightning":
+        assert trial.artifacts is not None
+        assert any(name.endswith("model.ckpt") for name in trial.artifacts.files)
+    if library == "keras":
+        assert {"epoch/val_loss", "best_val_loss"} <= set(trial.metrics)

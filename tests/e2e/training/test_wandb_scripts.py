@@ -1,0 +1,293 @@
+"""Scripts written for W&B run unchanged: no wandb package, no account, no network."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpq.domain.trial import TrialState
+
+SWEEP = """
+    program: train.py
+    method: grid
+    metric: {name: val_loss, goal: minimize}
+    parameters:
+      lr: {values: [0.5]}
+      model:
+        parameters:
+          layers: {value: 2}
+"""
+USUAL = """
+    import argparse, wandb
+
+    p = argparse.ArgumentParser()
+    p.add_argument("--lr", type=float, default=9)
+    p.add_argument("--model")
+    args = p.parse_args()
+    with wandb.init(project="p", config={"lr": 1.0, "epochs": 3, "model": {"layers": 7}}) as run:
+        config = wandb.config
+        assert (config.lr, config["epochs"], config.get("none", 4)) == (0.5, 3, 4)
+        assert config.model == {"layers": 2} and run.config.as_dict() == dict(config)
+        config.lr = 8.0                                    # the sweep's stay as they are
+        config.update({"lr": 8.0, "extra": 1}, allow_val_change=True)
+        assert (config.lr, config.extra) == (0.5, 1)
+        wandb.watch(object())
+        for epoch in range(config.epochs):
+            wandb.log({"train": {"loss": 2.0}}, commit=False)
+            wandb.log({"val_loss": config.lr * (3 - epoch), "mAP@0.5": 0.1, "note": "text"})
+            print(f"val_loss={config.lr * (3 - epoch)}")
+        run.summary["best"] = 0.125
+        run.summary["a[b]"] = 2
+        open("weights.bin", "wb").write(b"12345")
+        wandb.save("weights.bin")
+        artifact = wandb.Artifact("model", type="model")
+        with artifact.new_file("a/b.txt") as file:
+            file.write("in an artifact")
+        run.log_artifact(artifact)
+        wandb.log({"table": wandb.Table(columns=["a", "b"], data=[[1, "x"]]),
+                   "picture": wandb.Image([[1]])})
+        wandb.alert("done", "all of it")
+    print("noise=0.5")                                     # no report: the script has wandb
+"""
+
+
+def test_a_script_for_wandb_runs_unchanged_and_its_numbers_and_files_are_the_trials(lab) -> None:
+    lab.write("train.py", USUAL)
+    sid = lab.enqueue(SWEEP)
+    lab.worker(HPQ_STORE=str(lab.folder / "store"))
+    lab.wait_over(sid)
+    trial, log = lab.trial(sid), lab.printed(sid)
+    assert (trial.state, trial.objective) == (TrialState.FINISHED, 0.5), log
+    assert dict(trial.metrics) == {
+        "val_loss": 0.5, "train.loss": 2.0, "mAP@0.5": 0.1, "a_b_": 2.0, "best": 0.125,
+    }  # fmt: skip
+    points = [(p.step, p.value) for p in lab.view.history(trial.id, "val_loss")]
+    assert points[-3:] == [(0, 1.5), (1, 1.0), (2, 0.5)]
+    assert log.count("'lr' was locked by 'sweep'") == 1
+    assert "'a[b]' is kept as 'a_b_'" in log and "alert: done: all of it" in log
+    assert "Image under 'picture' is not kept" in log and log.count("watch:") == 1
+    told = json.loads(lab.ok("show", f"{sid}/1", "--provenance"))["attempts"]
+    assert [a["attempt"] for a in told] == [1] and "redis" in told[0]["ran_on"]["packages"]
+    assert trial.artifacts is not None
+    assert set(trial.artifacts.files) == {
+        "weights.bin", "artifacts/model/a/b.txt", "media/table.table.csv",
+    }  # fmt: skip
+
+
+FUNCTION = """
+    import wandb
+    from importlib.metadata import version
+
+    def train():
+        run = wandb.init()
+        run.define_metric("acc", summary="max")
+        run.define_metric("val/*", step_metric="epoch")
+        for epoch, acc in enumerate((0.5, 0.75, 0.625)):
+            run.log({"acc": acc, "epoch": 10 * epoch, "val/loss": wandb.config.x}, step=2 * epoch)
+        run.log({"acc": 0.1}, step=1)                      # steps must rise
+        run.summary["val/loss"] = 0.25                     # the summary is what counts
+        run.log({"acc": 0.6}, commit=False)
+
+    assert int(version("wandb").split(".")[1]) >= 20
+    sweep_id = wandb.sweep({"method": "random", "parameters": {"x": {"min": 0, "max": 1}}})
+    wandb.agent(sweep_id, function=train, count=5)
+    assert wandb.run is None
+"""
+
+
+def test_an_agent_with_a_function_calls_it_once_with_the_trials_set(lab) -> None:
+    lab.write("train.py", FUNCTION)
+    sid = lab.enqueue(
+        "program: train.py\nmethod: grid\nmetric: {name: acc.max, goal: maximize}\n"
+        "parameters: {x: {values: [1, 2]}}\n"
+    )
+    lab.worker(2)
+    lab.wait_over(sid)
+    for number in (1, 2):
+        trial = lab.trial(sid, number)
+        assert (trial.state, trial.objective) == (TrialState.FINISHED, 0.75), lab.printed(sid)
+        assert dict(trial.metrics) == {
+            "acc": 0.6, "acc.max": 0.75, "epoch": 20, "val/loss": 0.25,
+        }  # fmt: skip
+    history = lab.view.history(lab.trial(sid, 2).id, "val/loss")
+    assert [(p.step, p.value) for p in history][:3] == [(0, 2), (10, 2), (20, 2)]
+    log = lab.printed(sid)
+    assert "hpq's sweep file decides" in log and "the function runs once a trial" in log
+    assert "step 1 is below 4" in log
+
+
+FAULTS = {
+    "wandb.init(); wandb.finish(exit_code=3)": "exit status 3",
+    "wandb.init(); wandb.config.lrr": "the sweep's set has line",
+    "wandb.log({'loss': 1})": "You must call wandb.init() before wandb.log()",
+    "wandb.init(); wandb.nonsense": "write `wandb: real` (or `wandb: tee`)",
+    "wandb.Api().sweep('a/b/c')": "see `hpq results --json`",
+}
+
+
+def test_what_goes_wrong_in_such_a_script_fails_its_trial_and_says_why(lab) -> None:
+    lab.write("train.py", "import json, os, wandb\n"
+              "exec(json.load(open(os.environ['HPQ_PARAMS']))['line'])\n")  # fmt: skip
+    lines = json.dumps(list(FAULTS))
+    sid = lab.enqueue(
+        f"program: train.py\ncommand: ['{sys.executable}', train.py]\n"
+        f"method: grid\nparameters: {{line: {{values: {lines}}}}}\n"
+    )
+    lab.worker()
+    lab.wait_over(sid)
+    for trial in lab.view.all_trials(sid):
+        assert trial.state == TrialState.FAILED and trial.failure is not None
+        said = trial.failure.message + lab.printed(sid, trial.id.number)
+        assert FAULTS[str(trial.params["line"])] in said
+
+
+ENDS = [
+    "with wandb.init() as run: run.log({'loss': 1}); sys.exit(0)",
+    "try:\n  with wandb.init(reinit=True): raise ValueError\nexcept ValueError: pass\n"
+    "with wandb.init() as run: run.log({'loss': 1})",
+    "wandb.init().finish(exit_code=3); run = wandb.init(reinit=True); run.log({'loss': 1})",
+    "wandb.init().log({'loss': 1}); wandb.finish(exit_code=3)",
+]
+
+
+def test_a_script_ends_as_it_says_itself_and_what_it_does_at_exit_is_done(lab) -> None:
+    lab.write("train.py", "import atexit, json, os, sys\n"
+              "atexit.register(print, 'the last word', flush=True)\nimport wandb\n"
+              "exec(json.load(open(os.environ['HPQ_PARAMS']))['line'])\n")  # fmt: skip
+    sid = lab.enqueue(
+        f"program: train.py\ncommand: ['{sys.executable}', train.py]\nmethod: grid\n"
+        f"metric: {{name: loss, goal: minimize}}\n"
+        f"parameters: {{line: {{values: {json.dumps(ENDS)}}}}}\n"
+    )
+    lab.worker()
+    lab.wait_over(sid)
+    for trial in lab.view.all_trials(sid):
+        log = lab.printed(sid, trial.id.number)
+        is_last = trial.params["line"] == ENDS[-1]
+        assert trial.state == (TrialState.FAILED if is_last else TrialState.FINISHED), log
+        assert log.count("the last word") == 1
+
+
+def test_any_python_without_hpq_can_import_it_and_wandb(lab) -> None:
+    """-I would hide PYTHONPATH, -S hides what is installed: as another environment has it."""
+    lab.write("train.py", "import hpq, wandb\nwandb.init()\nhpq.report({'loss': wandb.config.x})\n")
+    sid = lab.enqueue(
+        f"program: train.py\ncommand: ['{sys.executable}', -S, train.py]\nmethod: grid\n"
+        "metric: {name: loss}\nparameters: {x: {value: 3}}\n"
+    )
+    lab.worker(PYTHONPATH="")
+    lab.wait_over(sid)
+    assert lab.trial(sid).objective == 3, lab.printed(sid)
+
+
+REAL = """
+    class Run:
+        def log(self, data, step=None, commit=None):
+            print("real", data)
+        def define_metric(self, name, step_metric=None, **kwargs):
+            pass
+        def _summary_update_callback(self, record):
+            pass
+"""
+
+
+@pytest.mark.parametrize(("kind", "metrics"), [("tee", {"loss": 2.0}), ("real", {})])
+def test_the_real_wandb_is_fed_as_well_or_alone(lab, kind: str, metrics: dict) -> None:
+    """A package with the names that `tee` takes hold of; the real one is tried by hand."""
+    package = lab.folder / "site" / "wandb"
+    for folder in (package, package / "sdk"):
+        folder.mkdir(parents=True)
+    (package / "__init__.py").write_text("from . import sdk\nfrom .sdk.wandb_run import Run\n")
+    (package / "sdk" / "__init__.py").write_text("from . import wandb_run\n")
+    lab.write("run.py", REAL).rename(package / "sdk" / "wandb_run.py")
+    lab.write(
+        "train.py",
+        "import os, wandb\nwandb.Run().log({'loss': 2})\n"
+        "print(open(os.environ['WANDB_SWEEP_PARAM_PATH']).read())\n",
+    )
+    sid = lab.enqueue(
+        f"program: train.py\nmethod: grid\nwandb: {kind}\nparameters: {{x: {{value: 1.0e-5}}}}\n"
+    )
+    lab.worker(PYTHONPATH=str(package.parent))
+    lab.wait_over(sid)
+    trial = lab.trial(sid)
+    assert (trial.state, dict(trial.metrics)) == (TrialState.FINISHED, metrics), lab.printed(sid)
+    assert "real {'loss': 2}" in lab.printed(sid)
+    assert "wandb_version: 1\nx:\n  value: 1.0e-05" in lab.printed(sid)
+
+
+def test_which_wandb_is_signed_and_what_an_older_hpq_has_signed_still_runs(lab) -> None:
+    lab.write("train.py", "print('loss=1')\n")
+    sid = lab.enqueue("program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n")
+    key = lab.keys.sweep(sid)
+    launch = json.loads(lab.redis.hget(key, "launch"))
+    assert launch["wandb"] == "stand-in"
+    lab.redis.hset(key, "launch", json.dumps(launch | {"wandb": "real"}))
+    lab.worker()
+    lab.wait_until(lambda: "not signed" in lab.log(), "the refusal")
+    launch.pop("wandb")
+    probe = [sys.executable, "-c", OLDER, str(lab.home), sid, json.dumps(launch)]
+    signed = subprocess.run(probe, capture_output=True, text=True, check=True).stdout.strip()
+    lab.redis.hset(key, mapping={"launch": json.dumps(launch), "signature": signed})
+    lab.wait_over(sid)
+    assert lab.view.sweep(sid).counts.finished == 2
+
+
+OLDER = """
+import hashlib, hmac, json, pathlib, sys
+home, sid, launch = sys.argv[1:]
+key = pathlib.Path(home, "code.key").read_bytes().strip()
+launch = json.dumps(json.loads(launch), sort_keys=True, separators=(",", ":"))
+text = {"prefix": "hpq", "sweep": sid, "launch": launch}
+text = json.dumps(text, sort_keys=True, separators=(",", ":"))
+print(hmac.new(key, text.encode(), hashlib.sha256).hexdigest())
+"""
+
+
+HYDRA = """
+    import hydra, os
+    from omegaconf import DictConfig
+
+    @hydra.main(version_base=None, config_path=".", config_name="conf")
+    def main(cfg: DictConfig) -> None:
+        made = hydra.core.hydra_config.HydraConfig.get().runtime.output_dir
+        open(os.path.join(made, "w.pt"), "w").close()
+        print(f"loss={cfg.db.lr * cfg.opt.layers[1]}")
+        assert cfg.opt.name == "a b" and cfg.none is None and cfg.new == "x"
+
+    main()
+"""
+
+
+def test_a_hydra_script_gets_overrides_and_writes_into_the_trials_artifacts(lab) -> None:
+    python = os.environ.get("ML_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import hydra"], capture_output=True).returncode:
+        pytest.skip("hydra-core is not installed (ML_PYTHON names a Python that has it)")
+    lab.write("train.py", HYDRA)
+    lab.write("conf.yaml", "db: {lr: 1}\nopt: {layers: [], name: z}\nnone: 1\n")
+    sid = lab.enqueue(
+        f"""
+        program: train.py
+        command: ["{python}", "${{program}}", "${{args_override_hydra}}"]
+        method: grid
+        metric: {{name: loss}}
+        parameters:
+          db.lr: {{values: [0.5]}}
+          opt.layers: {{value: [3, 4]}}
+          opt.name: {{value: a b}}
+          none: {{value: null}}
+          new: {{value: x}}
+        """
+    )
+    lab.worker(HPQ_STORE=str(lab.folder / "store"))
+    lab.wait_over(sid)
+    trial = lab.trial(sid)
+    assert (trial.state, trial.objective) == (TrialState.FINISHED, 2.0), lab.printed(sid)
+    assert trial.artifacts is not None
+    assert {"w.pt", ".hydra/overrides.yaml"} <= set(trial.artifacts.files)
+    assert not (Path(lab.code) / "outputs").exists()

@@ -1,0 +1,307 @@
+"""A sweep as one file, and back: every key as it was, or nothing at all."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from hpq.domain.attempt import Batch, Outcome, Reason
+from hpq.domain.sweep import EarlyTerminate, Launch, Metric, Rule
+from hpq.domain.trial import Failure, FailureKind, Point, TrialState
+from hpq.errors import UserError
+from hpq.settings import read
+from hpq.store import restore as archive_restore
+from hpq.store.restore import Restoring
+from hpq_producer.archive.restore import restore
+from hpq_producer.archive.write import write
+from hpq_producer.audit.reader import hold_audit
+from hpq_producer.session import Session
+
+LEASE = 30_000
+SID = "demo-00000"
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def session(redis: Redis, redis_url: str, keys, view, tmp_path: Path) -> Session:
+    settings = read({"HPQ_REDIS_URL": redis_url, "HPQ_HOME": str(tmp_path / "home"), "USER": "me"})
+    return Session(settings=settings, url=redis_url, redis=redis, keys=keys, view=view)
+
+
+def dump(redis: Redis) -> dict[bytes, object]:
+    """What every key of the sweep holds, by type, and what the others say of it."""
+    found: dict[bytes, object] = {}
+    readers = {
+        b"hash": redis.hgetall,
+        b"zset": lambda k: redis.zrange(k, 0, -1, withscores=True),
+        b"set": redis.smembers,
+        b"stream": redis.xrange,
+    }
+    for key in redis.keys("hpq:[st]:*"):
+        if not key.endswith(b":restoring"):
+            found[key] = readers[redis.type(key)](key)
+            assert redis.ttl(key) == -1, key
+    for name in ("digests", "last", "provenance", "code", "sweeps", "c:default:open"):
+        key = f"hpq:{name}".encode()
+        if redis.exists(key):
+            found[key] = readers[redis.type(key)](key)
+    found[b"demand"] = redis.llen("hpq:demand:default")
+    return found
+
+
+@pytest.fixture
+def lived(store, sweep_of, who, redis, keys) -> str:
+    """A sweep with everything in it: ends of all kinds, requeues, binary logs, waiting trials."""
+    sweep_of(
+        40,
+        SID,
+        launch=Launch(program="a b.py", command=("${env}", "x"), code="d1"),
+        metric=Metric(name="a/b c"),
+        early=EarlyTerminate(rule=Rule.HYPERBAND, bands=(1, 30, 900, 2700)),
+        spec={"a": [1, {"b": None}], "text": "\x1b[31mé"},
+    )
+    redis.hset(keys.code, "d1", '{"a b.py":"00"}')
+    store.keep_provenance("ran-on", '{"gpu":"none"}')
+    nonces = iter(range(100))
+
+    def take():
+        return store.claim(who, nonce=f"n{next(nonces)}", lease_ms=LEASE, provenance="ran-on")
+
+    for value in (0.5, 1 / 3, -2e-300):
+        claim = take()
+        points = tuple(Point(step=s, name="a/b c", value=s / 7) for s in range(900))
+        more = (*points, Point(step=1, name="émile", value=float("nan")))
+        log = b"\xff\x00 not text\n" + os.urandom(2000)
+        store.beat(claim, who, Batch(seq=1, step=3, log=log, points=more), lease_ms=LEASE)
+        store.beat(claim, who, Batch(seq=2, step=4, log=b"end\n"), lease_ms=LEASE)
+        store.commit(claim, Outcome(state=TrialState.FINISHED, objective=value, step=4), 0)
+    failure = Failure(kind=FailureKind.USER_ERROR, message="no", fingerprint="f")
+    store.commit(take(), Outcome(state=TrialState.FAILED, failure=failure), 0)
+    store.release(take(), Reason.STOPPING)
+    store.control(SID, "cancel", 7, 8)
+    store.control(SID, "pause")
+    return SID
+
+
+def test_a_sweep_comes_back_as_it_was_to_every_key(
+    hpq: Hpq, lived, redis, view, tmp_path, monkeypatch
+) -> None:
+    before = dump(redis)
+    assert before[b"demand"] == 0 and len(before) > 20
+    done = hpq("archive", lived, "s.hpq")
+    assert done.returncode == 0 and f"{lived}: 40 trials written to s.hpq" in done.stderr
+    assert dump(redis) == before
+    assert hpq("rm", lived, "--yes").returncode == 0
+    redis.delete("hpq:code", "hpq:provenance")
+    assert not view.sweep_ids()
+    done = hpq("archive", "--restore", "s.hpq", "--json")
+    assert json.loads(done.stdout) == {
+        "sweep": lived, "trials": 40, "file": "s.hpq", "restored": True,
+    }, done.stderr  # fmt: skip
+    assert dump(redis) == before
+    assert hold_audit(view, lived).violations == ()
+
+
+def test_a_restored_sweep_goes_on(hpq: Hpq, lived, redis, store, view, who) -> None:
+    assert hpq("archive", lived, "s.hpq").returncode == 0
+    assert hpq("rm", lived, "--yes").returncode == 0
+    assert hpq("archive", "--restore", "s.hpq").returncode == 0
+    store.control(lived, "resume")
+    assert redis.llen("hpq:demand:default") == view.sweep(lived).counts.queued == 34
+    assert redis.llen("rq:queue:hpq:hpq:default") > 0
+    ran = 0
+    while (claim := store.claim(who, nonce=f"later-{ran}", lease_ms=LEASE)) is not None:
+        assert ran or (claim.trial.number, claim.attempt) == (5, 2)  # what was requeued goes first
+        store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0), 0)
+        ran += 1
+    found = hold_audit(view, lived)
+    assert ran == 34 and found.violations == () and found.open == 0
+
+
+def test_an_archive_is_written_whole_and_over_nothing(hpq: Hpq, lived, tmp_path) -> None:
+    (tmp_path / "s.hpq").write_text("mine")
+    done = hpq("archive", lived, "s.hpq")
+    assert done.returncode == 2 and "--force" in done.stderr
+    assert (tmp_path / "s.hpq").read_text() == "mine"
+    assert hpq("archive", lived, "s.hpq", "--force").returncode == 0
+    first = (tmp_path / "s.hpq").read_bytes()
+    assert hpq("archive", lived, "t.hpq").returncode == 0
+    assert (tmp_path / "t.hpq").read_bytes() == first  # the same sweep, the same file
+    assert hpq("archive", lived, "no/such/folder.hpq").returncode == 2
+    assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == ["s.hpq", "t.hpq"]
+
+
+def test_an_archive_holds_no_secret(hpq: Hpq, lived, redis_url, tmp_path) -> None:
+    key = "very-secret-code-key"
+    assert hpq("archive", lived, "s.hpq", HPQ_CODE_KEY=key).returncode == 0
+    text = gzip.decompress((tmp_path / "s.hpq").read_bytes())
+    assert key.encode() not in text and redis_url.removeprefix("unix://").encode() not in text
+
+
+def test_a_sweep_that_runs_or_moves_is_not_archived(
+    hpq: Hpq, sweep_of, store, who, tmp_path
+) -> None:
+    sweep_of(2, SID)
+    assert store.claim(who, nonce="a", lease_ms=LEASE) is not None
+    done = hpq("archive", SID, "s.hpq")
+    assert done.returncode == 2 and "1 trials run; `hpq pause" in done.stderr
+    assert not (tmp_path / "s.hpq").exists()
+
+
+def test_an_archive_too_large_for_what_is_left_is_refused_before_it_begins(
+    hpq: Hpq, lived, redis, tmp_path
+) -> None:
+    file = tmp_path / "a.gz"
+    assert hpq("archive", SID, file).returncode == 0
+    assert hpq("rm", SID, "--yes").returncode == 0
+    used = int(redis.info("memory")["used_memory"])
+    try:
+        redis.config_set("maxmemory", int(used / 0.9))  # more than hpq fills is used already
+        done = hpq("archive", "--restore", file)
+        assert done.returncode == 3
+        takes = re.search(r"40 trials would take about ([\d.]+) (KiB|MiB) more", done.stderr)
+        assert not redis.keys("hpq:[st]:*")
+        more = int(float(takes[1]) * {"KiB": 1 << 10, "MiB": 1 << 20}[takes[2]])
+        assert 40 * 450 <= more < 8 << 20
+        redis.config_set("maxmemory", int((used + more + (8 << 20)) / 0.8))
+        assert hpq("archive", "--restore", file).returncode == 0
+    finally:
+        redis.config_set("maxmemory", 0)
+
+
+def test_a_sweep_whose_id_is_there_is_not_restored_over_it(hpq: Hpq, lived, redis) -> None:
+    assert hpq("archive", lived, "s.hpq").returncode == 0
+    before = dump(redis)
+    done = hpq("archive", "--restore", "s.hpq")
+    assert done.returncode == 2 and f"hpq rm {lived}" in done.stderr
+    assert dump(redis) == before
+
+
+def lines_of(path: Path) -> list[str]:
+    return gzip.decompress(path.read_bytes()).decode().splitlines()
+
+
+def packed(lines: list[str]) -> bytes:
+    return gzip.compress(("\n".join(lines) + "\n").encode())
+
+
+def edited(lines: list[str], number: int, **changes: object) -> bytes:
+    data = json.loads(lines[number]) | changes
+    return packed([*lines[:number], json.dumps(data), *lines[number + 1 :]])
+
+
+DAMAGES: dict[str, tuple[Callable[[bytes, list[str]], bytes], str]] = {
+    "cut in the middle": (lambda raw, _: raw[: len(raw) // 2], "torn"),
+    "without its last line": (lambda _, lines: packed(lines[:-1]), "its last line is missing"),
+    "without a line of items": (lambda _, lines: packed(lines[:3] + lines[4:]), "torn"),
+    "with a flipped byte": (
+        lambda raw, _: raw[:200] + bytes([raw[200] ^ 255]) + raw[201:],
+        "",
+    ),
+    "not gzipped": (lambda _, lines: "\n".join(lines).encode(), "not an archive"),
+    "empty": (lambda *_: b"", "not an archive"),
+    "another JSON": (lambda *_: packed(['{"a": 1}']), "not an archive"),
+    "of a newer format": (
+        lambda _, lines: edited(lines, 0, **{"hpq-archive": 2}),
+        "written by a newer hpq (format 2",
+    ),
+    "of a newer schema": (lambda _, lines: edited(lines, 0, schema=99), "upgrade hpq"),
+    "of a sweep with another's name": (lambda _, lines: edited(lines, 0, sweep="../x"), "no sweep"),
+    "with a key that is none": (lambda _, lines: edited(lines, 2, part="a:b"), "line 3"),
+    "with a trial beyond the last": (lambda _, lines: edited(lines, 2, trial=41), "line 3"),
+    "with items of another kind": (lambda _, lines: edited(lines, 2, items=[["1"]]), "line 3"),
+    "with an item that is no text": (lambda _, lines: edited(lines, 2, items=[[1, 2]]), "line 3"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_nothing_is_restored_of_a_file_that_is(
+    session: Session, lived, store, redis, tmp_path, damage: str
+) -> None:
+    """Archive: a file is cut, flipped, edited, newer, or of something else."""
+    path = tmp_path / "s.hpq"
+    write(session, lived, path, force=False)
+    store.remove(lived)
+    before = set(redis.keys("*"))
+    spoil, what = DAMAGES[damage]
+    path.write_bytes(spoil(path.read_bytes(), lines_of(path)))
+    with pytest.raises(UserError) as caught:
+        restore(session, path)
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(f"{path}: ") and what in line
+    assert set(redis.keys("*")) == before
+
+
+def test_a_damaged_file_is_one_line_and_exit_code_2(hpq: Hpq, tmp_path) -> None:
+    (tmp_path / "s.hpq").write_text("not an archive")
+    for name in ("s.hpq", "none.hpq"):
+        done = hpq("archive", "--restore", name)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert hpq("archive", "demo").returncode == 2
+
+
+def test_a_restoring_that_dies_is_invisible_and_expires_and_can_be_done_again(
+    hpq: Hpq, lived, redis, view, store, who, tmp_path, monkeypatch
+) -> None:
+    """Archive: a restore dies in its midst."""
+    before = dump(redis)
+    assert hpq("archive", lived, "s.hpq").returncode == 0
+    assert hpq("rm", lived, "--yes").returncode == 0
+    half = Restoring(redis, store._keys, lived, 40)
+    half.write(0, "params", "hash", [b"1", b'{"x":1}'])
+    half.write(0, "waiting", "zset", [b"1", b"1"])
+    half.write(3, "", "hash", [b"state", b"finished", b"attempt", b"1"])
+    assert not view.sweep_ids() and store.claim(who, nonce="a", lease_ms=LEASE) is None
+    mine = [k for k in redis.keys("hpq:[st]:*")]
+    assert len(mine) == 4 and all(0 < redis.ttl(key) <= 3600 for key in mine)
+    done = hpq("archive", "--restore", "s.hpq")
+    assert done.returncode == 2 and "restored by somebody else" in done.stderr
+    half.discard()
+    assert not redis.keys("hpq:[st]:*")
+    assert hpq("archive", "--restore", "s.hpq").returncode == 0
+    assert dump(redis) == before
+
+
+def test_rows_sent_twice_are_there_once(redis, keys, store, lived, monkeypatch) -> None:
+    """As a client does where the reply is lost."""
+    run = archive_restore.Scripts.run
+
+    def twice(self, *args):
+        run(self, *args)
+        return run(self, *args)
+
+    monkeypatch.setattr(archive_restore.Scripts, "run", twice)
+    fields = redis.hgetall(keys.sweep(lived))
+    store.remove(lived)
+    one = Restoring(redis, keys, lived, 1)
+    one.write(0, "params", "hash", [b"1", b'{"x":1}'])
+    one.write(0, "waiting", "zset", [b"1", b"1"])
+    stream = [b"5-1", b"4", b"e", b"created", b"count", b"1", b"9-0", b"2", b"e", b"pause"]
+    one.write(0, "events", "stream", stream)
+    one.write(0, "events", "stream", [b"9-1", b"2", b"e", b"resume"])
+    one.reveal(fields, lambda *_: None)
+    assert [eid for eid, _ in redis.xrange(keys.sweep(lived, "events"))] == [b"5-1", b"9-0", b"9-1"]
+    assert store.sweep(lived).id == lived
+    assert all(redis.ttl(keys.sweep(lived, p)) == -1 for p in ("", "params", "waiting", "events"))
+
+
+def test_a_restoring_whose_rows_have_expired_leaves_nothing(
+    redis, keys, store, lived, view
+) -> None:
+    fields = redis.hgetall(keys.sweep(lived))
+    store.remove(lived)
+    one = Restoring(redis, keys, lived, 1)
+    one.write(0, "params", "hash", [b"1", b'{"x":1}'])
+    one.write(0, "waiting", "zset", [b"1", b"1"])
+    redis.delete(keys.sweep(lived, "params"))
+    with pytest.raises(Exception, match="expired"):
+        one.reveal(fields, lambda *_: None)
+    assert not view.sweep_ids() and redis.ttl(keys.sweep(lived, "waiting")) > 0

@@ -1,0 +1,110 @@
+"""Files in a store, over `archive`, `rm` and `archive --restore`: what is listed is there."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpq.domain.attempt import Reason
+from hpq.store.restore import Restoring
+from tests.store_calls import Shelf, beat, end, take
+
+SID = "demo-00000"
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, redis, keys) -> Shelf:
+    return Shelf(tmp_path / "store", redis, keys)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> dict[str, str]:
+    return {"HPQ_STORE": str(tmp_path / "store")}
+
+
+@pytest.fixture
+def archived(hpq: Hpq, store, sweep_of, who, shelf, here) -> str:
+    """A sweep with the artifacts of one trial and the checkpoint of another, in a file."""
+    sweep_of(2)
+    first = take(store, who, "a")
+    end(store, first, 1.0, artifacts=shelf.artifacts(first))
+    second = take(store, who, "b")
+    beat(store, who, second, 1, 1, checkpoint=shelf.put(second, "checkpoint-1"))
+    store.release(second, Reason.STOPPING)
+    store.control(SID, "pause")
+    done = hpq("archive", SID, "s.hpq", **here)
+    assert done.returncode == 0, done.stderr
+    assert f"the files of 2 trials are in store {shelf.files.id} only" in done.stderr
+    assert f"hpq rm --keep-files {SID}" in done.stderr
+    return SID
+
+
+def test_a_restored_sweep_lists_no_file_that_rm_has_deleted(
+    hpq: Hpq, archived, view, shelf, here
+) -> None:
+    said = hpq("rm", archived, "--yes", **here).stderr
+    assert "the files of 2 trials" in said and shelf.files.names("hpq") == []
+    said = hpq("archive", "--restore", "s.hpq", **here).stderr
+    assert f"the files of 2 trials are gone from store {shelf.files.id}" in said, said
+    one, two = view.trials(archived, [1, 2])
+    assert (one.artifacts, one.objective, two.checkpoint) == (None, 1.0, None)
+    done = hpq("get", f"{archived}/1", "file", **here)
+    assert done.returncode == 4
+    assert "its files were deleted with the sweep, before it was restored" in done.stderr
+    assert "checkpoint" not in hpq("show", f"{archived}/2", **here).stdout
+
+
+def test_files_that_rm_is_to_keep_are_there_after_a_restore(
+    hpq: Hpq, archived, redis, keys, shelf, here, tmp_path
+) -> None:
+    redis.xadd(shelf.stream, {"s": archived, "n": 1})  # what an earlier attempt left
+    redis.xadd(shelf.stream, {"s": archived, "n": ""})  # an earlier rm, before it was restored
+    said = hpq("rm", archived, "--yes", "--keep-files", **here).stderr
+    assert f"its files stay in store {shelf.files.id}, at hpq/{archived}" in said, said
+    assert len(shelf.left()) == 2
+    assert "gone" not in hpq("archive", "--restore", "s.hpq", **here).stderr
+    assert len(shelf.left()) == 2
+    assert hpq("get", f"{archived}/1", "file", "-o", "got", **here).returncode == 0
+    assert (tmp_path / "got").read_text() == "x"
+
+
+def test_a_restore_without_the_store_says_that_nobody_looked(
+    hpq: Hpq, archived, view, shelf, here
+) -> None:
+    assert hpq("rm", archived, "--yes").returncode == 0
+    assert len(shelf.files.names("hpq")) == 2  # it waits for who has that store
+    said = hpq("archive", "--restore", "s.hpq").stderr
+    assert f"store {shelf.files.id} is not at hand here" in said, said
+    assert len(shelf.left()) == 2, "a restored sweep keeps what is still there"
+    shelf.files.remove("hpq")
+    done = hpq("get", f"{archived}/1", "file", **here)
+    assert done.returncode == 4 and "store" in done.stderr and "no longer has" in done.stderr
+
+
+def test_files_of_a_sweep_that_is_being_restored_stay_and_those_that_go_bar_the_restoring(
+    hpq: Hpq, archived, redis, keys, shelf, here
+) -> None:
+    assert hpq("rm", archived, "--yes").returncode == 0
+    under_way = Restoring(redis, keys, archived, 2)
+    under_way.write(0, "params", "hash", [b"1", b"{}"])
+    assert len(shelf.left()) == 2
+    under_way.discard()
+    said = []
+
+    class Slow:
+        id = shelf.files.id
+
+        def __getattr__(self, name):
+            return getattr(shelf.files, name)
+
+        def remove(self, folder: str) -> None:
+            said.append(hpq("archive", "--restore", "s.hpq", **here))
+            shelf.files.remove(folder)
+
+    shelf.doomed.work_off(Slow())
+    assert said[0].returncode == 2 and "its files are being removed" in said[0].stderr
+    assert hpq("archive", "--restore", "s.hpq", **here).returncode == 0

@@ -1,0 +1,181 @@
+"""`hpq audit` on what the real scripts have written, whole and broken by hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from hpq.domain.attempt import Batch, Outcome, Reason
+from hpq.domain.trial import Artifacts, Failure, FailureKind, TrialState
+from hpq_producer.audit.reader import hold_audit
+
+LEASE = 30_000
+FINISHED = Outcome(state=TrialState.FINISHED, objective=1.0, step=1)
+KILLED = Outcome(
+    state=TrialState.FAILED, failure=Failure(kind=FailureKind.KILLED, message="signal 9")
+)
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def eventful(store, sweep_of, take, who, redis, keys) -> str:
+    """A sweep to which everything has happened that can happen to one, and that is not over."""
+    sid = sweep_of(10).id
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+
+    def lose() -> None:
+        for name in redis.zrange(keys.leases, 0, -1):
+            redis.zadd(keys.leases, {name: 0})
+        store.reap("default", lease_ms=LEASE, lost_max=3)
+
+    store.commit(take(), FINISHED, 0)
+    back = take()
+    store.release(back, Reason.STOPPING)
+    again = take()
+    store.commit(again, KILLED, 0)
+    again = take()
+    lose()
+    store.commit(again, FINISHED, 0)  # late, and taken
+    late = take()
+    lose()
+    store.beat(late, who, Batch(seq=1), lease_ms=LEASE)
+    store.commit(late, KILLED, 0)
+    late = take()
+    lose()
+    store.commit(late, KILLED, 0)  # late and final
+    store.control(sid, "cancel", 9)
+    store.retry(sid, [late.trial.number, 9])
+    store.commit(take(), FINISHED, 0)
+    store.control(sid, "pause")
+    store.control(sid, "resume")
+    store.set(sid, {"max_parallel": "3"})
+    take()
+    return sid
+
+
+def test_whatever_the_scripts_do_the_audit_holds(store, view, eventful) -> None:
+    found = hold_audit(view, eventful)
+    assert found.violations == () and not found.unknown
+    assert (found.trials, found.open, found.ends["finished"]) == (10, 7, 3)
+    assert found.late == 3 and len(found.latencies_ms) == 3
+    assert found.requeues == {"killed": 2, "lost": 3, "stopping": 1}
+    store.control(eventful, "stop")
+    store.retry(eventful, [10])
+    store.control(eventful, "cancel")
+    found = hold_audit(view, eventful)
+    assert found.violations == () and found.open == 1
+
+
+def test_the_audit_is_told_in_text_and_as_data(hpq: Hpq, eventful) -> None:
+    done = hpq("audit", eventful)
+    assert done.returncode == 0, done.stderr
+    verdict, trials, requeues, latency = done.stdout.splitlines()
+    assert "so far (7 are still open): nothing lost" in verdict and "3 finished" in trials
+    assert "3 lost" in requeues and latency.startswith("from the last beat to the requeue: p50 ")
+    data = json.loads(hpq("audit", "--json").stdout)
+    assert data["holds"] and data["violations"] == [] and data["requeue_ms"]["n"] == 3
+
+
+def test_the_verdict_is_whole_however_narrow_the_terminal(hpq: Hpq, eventful) -> None:
+    done = hpq("audit", COLUMNS="44")
+    assert all(len(line) <= 44 for line in done.stdout.splitlines())
+    assert "by the latest attempt" in " ".join(done.stdout.split())
+
+
+def test_a_lost_trial_a_wrong_counter_and_a_second_end_are_told_with_exit_code_1(
+    hpq: Hpq, eventful, redis, keys
+) -> None:
+    redis.hdel(keys.sweep(eventful, "params"), "8")
+    redis.zrem(keys.sweep(eventful, "waiting"), "7")
+    redis.xadd(keys.sweep(eventful, "events"), {"e": "finished", "n": 1, "a": 1})
+    redis.hincrby(keys.sweep(eventful), "n_failed", 1)
+    done = hpq("audit", eventful)
+    assert done.returncode == 1
+    assert "#1: it ended twice: finished, then finished  [claimed 1, finished 1, finished 1]" in (
+        done.stdout
+    )
+    assert "#7: it is queued and lies in nowhere" in done.stdout
+    assert "the sweep: trials: 9, its events say 10" in done.stdout
+    assert "the sweep: n_failed: 1, its events say 0" in done.stdout
+    data = json.loads(hpq("audit", eventful, "--json").stdout)
+    assert not data["holds"] and {1, 7, 8} <= {v["trial"] for v in data["violations"]}
+
+
+def test_a_sweep_that_moves_while_it_is_audited_is_not_wrong(
+    view, sweep_of, store, take, monkeypatch
+) -> None:
+    """The trial is claimed or given back before and after each reading, a dozen times."""
+    sid = sweep_of(1).id
+    read, held = view.standings, []
+
+    def move() -> None:
+        if len(held) % 2:
+            store.release(held[-1], Reason.STOPPING)
+            held.append(None)
+        elif len(held) < 12:
+            held.append(take())
+
+    def moving(*args):
+        move()
+        page = read(*args)
+        move()
+        return page
+
+    monkeypatch.setattr(view, "standings", moving)
+    found = hold_audit(view, sid)
+    assert found.violations == () and found.requeues == {"stopping": 6}
+
+
+def test_no_sweep_of_that_name_is_one_line(hpq: Hpq, redis) -> None:
+    done = hpq("audit", "none-00000")
+    assert done.returncode == 4 and len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def kept(store, take, sweep_of, who) -> str:
+    """A sweep of two sets with two replicates each, all finished, with artifacts."""
+    sid = sweep_of(4, replicates=2).id
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    for n in range(4):
+        left = Artifacts(store="abcd", path=f"hpq/{sid}/{n + 1}/1/artifacts", files={"m": 1})
+        outcome = Outcome(state=TrialState.FINISHED, objective=0.1 * n, step=1, artifacts=left)
+        store.commit(take(), outcome, 0)
+    return sid
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("hdel", "t:{}/2", "objective"), "its result is gone, its end says 0.1"),
+        (("hset", "t:{}/2", "objective", "9.9"), "its result is 9.9, its end says 0.1"),
+        (("zrem", "s:{}:rank", "2"), "it is not ranked, and its end says 0.1"),
+        (("zadd", "s:{}:rank", 99, "2"), "it is ranked by 99.0, and its end says 0.1"),
+        (("hdel", "t:{}/2", "artifacts"), "its files are lost"),
+        (("srem", "s:{}:files", "2"), "its files are not listed"),
+        (("hset", "s:{}:params", "2", '{{"x":77}}'), "its parameters are others"),
+        (("zrem", "s:{}:means", "1"), "the mean of its set is None, its events say 0.05"),
+        (("zadd", "s:{}:means", 7, "3"), "the mean of its set is 7.0, its events say 0.25"),
+        (("del", "s:{}:ids"), "its parameters are others"),
+        (("sadd", "s:{}:ids", "more"), "identities: 5, its events say 4"),
+    ],
+)
+def test_a_result_that_was_lost_or_altered_is_told(view, kept, redis, command, said) -> None:
+    assert hold_audit(view, kept).violations == ()
+    name, key, *rest = (str(word).format(kept) for word in command)
+    redis.execute_command(name, f"hpq:{key}", *rest)
+    told = [violation.what for violation in hold_audit(view, kept).violations]
+    assert any(said in what for what in told), told
+
+
+def test_what_was_taken_back_is_neither_ranked_nor_in_a_mean(view, store, kept, take, redis):
+    store.retry(kept, [1, 2, 3])
+    assert hold_audit(view, kept).violations == ()
+    store.commit(take(), KILLED, 0)
+    assert hold_audit(view, kept).violations == ()
+    redis.zadd(f"hpq:s:{kept}:rank", {"1": 0.5})
+    (wrong,) = hold_audit(view, kept).violations
+    assert wrong.what == "it is queued, and in the ranking with 0.5"

@@ -1,0 +1,75 @@
+"""What the command line says of itself: help, completion, and words that it does not know."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from hpq.domain.sweep import Sweep
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.mark.parametrize("words", ["ls --nope", "enqueue", "best -n x", "--nope", "nope"])
+def test_words_that_are_not_understood_are_one_line_and_exit_2(hpq: Hpq, words: str) -> None:
+    answer = hpq(*words.split())
+    (line,) = answer.stderr.splitlines()
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert line.startswith("hpq: ") and "--help` " in line
+
+
+def test_only_hpq_itself_installs_completion_and_no_flag_has_a_negation(hpq: Hpq) -> None:
+    assert "hpq --install-completion" in hpq("--help").stdout
+    for command in ("watch", "ls", "retry", "enqueue"):
+        shown = hpq(command, "--help").stdout
+        assert "-completion" not in shown and "--no-" not in shown
+
+
+def test_plan_takes_the_options_of_enqueue_but_for_those_of_a_new_sweep(hpq: Hpq) -> None:
+    def options(command: str) -> set[str]:
+        return set(re.findall(r"(?m)^\W*(--[a-z-]+)", hpq(command, "--help").stdout))
+
+    of_a_new_sweep = {"--canary", "--new", "--tag", "--reuse", "--any-code"}
+    shared = options("enqueue") - {"--json"}
+    assert options("run") == shared | {"--workers"}
+    assert options("plan") == (shared - of_a_new_sweep) | {"--first", "--json"}
+    assert of_a_new_sweep < shared
+
+
+def test_a_disk_that_is_full_is_no_fault_of_hpq_s(environ: dict[str, str]) -> None:
+    with open("/dev/full", "w") as full:
+        answer = subprocess.run(
+            [sys.executable, "-m", "hpq_producer", "schema"],
+            env=environ,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert answer.returncode == 2
+    assert answer.stderr == "hpq: cannot write: No space left on device; make room\n"
+
+
+def test_a_default_stands_in_the_help_where_it_is_worked_out(hpq: Hpq) -> None:
+    assert "(default: hpq)" in " ".join(hpq("manifests", "--help").stdout.split())
+    shown = " ".join(hpq("ls", "--help").stdout.replace("│", " ").split())
+    assert "'state == held'" in shown and "'lr > 0.1'" not in shown
+
+
+def test_a_shell_completes_the_ids_of_sweeps(
+    hpq: Hpq, sweep_of: Callable[..., Sweep], tmp_path: object
+) -> None:
+    for sid in ("grid-00000", "grid-11111", "other-00000"):
+        sweep_of(1, sid)
+
+    def complete(**env: str) -> subprocess.CompletedProcess[str]:
+        return hpq(_HPQ_COMPLETE="complete_bash", COMP_WORDS="hpq show gr", COMP_CWORD="2", **env)
+
+    assert sorted(complete().stdout.split()) == ["grid-00000", "grid-11111"]
+    for away in ("redis://127.0.0.1:1/0", "nonsense", ""):
+        answer = complete(HPQ_REDIS_URL=away, HPQ_HOME=f"{tmp_path}/none")
+        assert (answer.stdout.strip(), answer.stderr) == ("", "")

@@ -1,0 +1,331 @@
+"""A connection in the background, as every other command meets it (its process is this one)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from redis import Redis
+
+from hpq.domain.attempt import Outcome
+from hpq.domain.trial import TrialState
+from hpq_producer import connection_record
+from hpq_producer.connection_record import BACKGROUND, Tunnel
+from tests.ids import refused
+
+
+@pytest.fixture
+def away(environ: dict[str, str], redis_url: str) -> dict[str, str]:
+    """Without HPQ_REDIS_URL."""
+    return {"HPQ_REDIS_URL": ""}
+
+
+@pytest.fixture
+def connection(environ: dict[str, str], tmp_path: Path) -> Iterator[Tunnel]:
+    """A record whose process lives."""
+    home = Path(environ["HPQ_HOME"])
+    (tmp_path / "password").write_text("secret")
+    lock = connection_record.hold(home, BACKGROUND)
+    assert lock is not None and connection_record.hold(home, BACKGROUND) is None
+    found = Tunnel(
+        name=BACKGROUND, pid=os.getpid(), port=1, context="moon", namespace="apollo",
+        service="hpq-redis", user="hpq-producer", prefix="team",
+        password_file=str(tmp_path / "password"),
+    )  # fmt: skip
+    connection_record.write(home, found)
+    yield found
+    os.close(lock)
+
+
+def test_a_connection_stands_for_the_settings_that_are_not_set(hpq, away, connection) -> None:
+    told = json.loads(hpq("config", "--json", **away).stdout)
+    assert told["connection"] == connection.where and told["HPQ_PREFIX"] == "team"
+    assert told["HPQ_REDIS_URL"].startswith("redis://hpq-producer@127.0.0.1:1/0")
+    assert "Service hpq-redis" in hpq("config", COLUMNS="300", **away).stdout
+    assert connection.url in hpq("connect", "--status", **away).stderr
+
+
+@pytest.mark.parametrize("words", [["--role", "viewer"], ["--port", "2"], ["--namespace", "b"]])
+def test_another_connection_is_not_taken_for_the_one_that_is_asked_for(
+    hpq, away, words: list[str], connection
+) -> None:
+    assert hpq("connect", "--background", "--port", 1, **away).returncode == 0
+    done = hpq("connect", "--background", *words, **away)
+    refused(done, "connected-already", "hpq connect --stop")
+
+
+def test_a_connection_by_tls_names_the_ca_that_it_brought(connection) -> None:
+    secure = replace(connection, scheme="rediss", ca_file="/proc/7/fd/8")
+    url = "rediss://hpq-producer@127.0.0.1:1/0?ssl_ca_certs=/proc/7/fd/8"
+    assert secure.environ()["HPQ_REDIS_URL"] == url
+
+
+@pytest.fixture
+def port(redis_url: str) -> Iterator[int]:
+    """A port of the server, as the local end of a connection is one."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        found = int(free.getsockname()[1])
+    with Redis.from_url(redis_url) as admin:
+        admin.config_set("port", found)
+        yield found
+        admin.config_set("port", 0)
+
+
+def test_a_password_that_was_changed_is_told_with_the_connection(
+    hpq, environ, away, connection, port: int
+) -> None:
+    connection_record.write(
+        Path(environ["HPQ_HOME"]), replace(connection, port=port, user="t-viewer")
+    )
+    done = hpq("ls", **away)
+    refused(done, "redis-password-refused", "t-viewer", exit=4)
+    assert "HPQ_REDIS_URL" not in done.stderr
+
+
+def test_hpq_redis_url_goes_before_a_connection(hpq, redis_url: str, connection) -> None:
+    told = json.loads(hpq("config", "--json").stdout)
+    assert told["connection"] is None and told["HPQ_PREFIX"] == "hpq"
+    assert urlsplit(told["HPQ_REDIS_URL"]).path == urlsplit(redis_url).path
+
+
+def test_what_a_connection_knows_of_its_trouble_is_what_a_command_says(
+    hpq, environ, away, connection
+) -> None:
+    trouble = "no ready pod behind Service hpq-redis"
+    connection_record.write(Path(environ["HPQ_HOME"]), _troubled(connection, trouble))
+    done = hpq("ls", **away)
+    refused(done, "connection-lost", f"{connection.where}: {trouble}", exit=3)
+    status = hpq("connect", "--status", **away)
+    assert status.returncode == 3 and trouble in status.stderr
+
+
+@pytest.mark.parametrize("words", [["worker"], ["run", "sweep.yaml"]])
+def test_what_trains_on_this_machine_refuses_beside_a_connection(
+    hpq, away, tmp_path: Path, words: list[str], connection
+) -> None:
+    (tmp_path / "sweep.yaml").write_text(
+        "trainer: digits\nmetric: {name: loss, goal: minimize}\nmethod: grid\n"
+        "parameters: {epochs: {value: 1}}\n"
+    )
+    done = hpq(*words, **away)
+    assert done.returncode != 0 and "hpq connect --stop" in done.stderr, done.stderr
+
+
+def test_a_connected_shell_says_so_when_it_is_asked(hpq, environ, away, connection) -> None:
+    lock = connection_record.hold(Path(environ["HPQ_HOME"]), "7")
+    assert lock is not None
+    shell = replace(connection, name="7", port=2, namespace="gemini")
+    connection_record.write(Path(environ["HPQ_HOME"]), shell)
+    inside = shell.environ()
+    status = hpq("connect", "--status", **inside)
+    assert status.returncode == 0 and status.stderr.startswith(f"this shell: {shell.where}: ")
+    told = json.loads(hpq("connect", "--status", "--json", **inside).stdout)
+    assert told["namespace"] == "gemini"
+    assert json.loads(hpq("config", "--json", **inside).stdout)["connection"] == shell.where
+    assert hpq("connect", "--status", **away).stderr.startswith(connection.where)
+    os.close(lock)
+    ended = hpq("connect", "--status", **inside)
+    assert ended.returncode == 3 and "`hpq connect --context moon" in ended.stderr
+
+
+def test_pods_have_samplers_of_their_own(
+    hpq_process, environ, connection, port: int, tmp_path: Path
+) -> None:
+    connection_record.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    _no_module(tmp_path / "without", "optuna")
+    (tmp_path / "sweep.yaml").write_text(
+        "trainer: digits\nmetric: {name: loss, goal: minimize}\nmethod: bayes\n"
+        "parameters: {max_learning_rate: {min: 0.1, max: 1.0}}\n"
+    )
+    lacking = {"PYTHONPATH": f"{tmp_path / 'without'}:{environ.get('PYTHONPATH', '')}"}
+    here = hpq_process("enqueue", "sweep.yaml", **lacking)
+    assert "optuna" in here.stderr and "workers need it" in here.stderr, here.stderr
+    there = hpq_process(
+        "enqueue", "sweep.yaml", "--new", HPQ_REDIS_URL=f"redis://127.0.0.1:{port}/0", **lacking
+    )
+    assert there.returncode == 0 and "optuna" not in there.stderr, there.stderr
+
+
+def _no_module(folder: Path, name: str) -> None:
+    """A folder for PYTHONPATH with which a module looks as if it was not installed."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules[{name!r}] = None\n")
+
+
+@pytest.mark.parametrize("words", [["worker"], ["worker", "--sweep", "demo-00000"]])
+def test_no_worker_starts_with_the_rights_that_a_connected_shell_has(
+    hpq, environ, connection, port: int, words: list[str]
+) -> None:
+    shell = replace(connection, port=port)
+    connection_record.write(Path(environ["HPQ_HOME"]), shell)
+    done = hpq(*words, **shell.environ())
+    refused(done, "workers-are-pods", shell.where)
+    assert done.stderr.count("\n") == 1
+
+
+def test_one_that_was_killed_is_never_replaced_by_another_server(
+    hpq, environ, away, connection
+) -> None:
+    home = Path(environ["HPQ_HOME"])
+    connection_record.write(home, connection)
+    other = {**away, "HPQ_HOME": str(home.with_name("other"))}
+    record = connection_record.folder(Path(other["HPQ_HOME"]))
+    record.mkdir(parents=True)
+    (record / "background.json").write_text(
+        (connection_record.folder(home) / "background.json").read_text()
+    )
+    done = hpq("ls", **other)
+    command = "hpq connect --background --context moon --namespace apollo"
+    refused(done, "connection-ended", command, exit=3)
+    assert hpq("connect", "--stop", **other).returncode == 0
+    assert list(record.glob("*.json")) == []
+
+
+@pytest.mark.parametrize("words", [["ls"], ["scale", "1"], ["worker"]])
+def test_in_a_shell_whose_connection_has_ended_no_command_goes_elsewhere(
+    hpq, environ, connection, redis_url: str, words: list[str]
+) -> None:
+    of_shell = {**connection.environ(), "HPQ_HOME": str(Path(environ["HPQ_HOME"]) / "other")}
+    done = hpq(*words, **of_shell)
+    command = "`hpq connect --context moon --namespace apollo`"
+    refused(done, "connection-ended", command, exit=3)
+    if words == ["ls"]:
+        own = {**of_shell, "HPQ_REDIS_URL": redis_url, "HPQ_REDIS_PASSWORD_FILE": ""}
+        assert hpq(*words, **own).returncode == 0
+
+
+def test_a_stop_ends_the_process_that_holds_the_lock_and_no_other(
+    hpq, environ, away, connection
+) -> None:
+    home = Path(environ["HPQ_HOME"]).with_name("other")
+    other = {**away, "HPQ_HOME": str(home)}
+    connection_record.folder(home).mkdir(parents=True)
+    stranger = subprocess.Popen(["sleep", "600"])
+    connection_record.write(
+        home, replace(connection, pid=stranger.pid)
+    )  # killed, and its pid given anew
+    words = [sys.executable, "-c", _HOLDS, str(home)]
+    starting = subprocess.Popen(words, stdout=subprocess.PIPE)
+    try:
+        assert starting.stdout is not None and starting.stdout.readline() == b"held\n"
+        seen = hpq("ls", **other)
+        done = hpq("connect", "--stop", **other)
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+        assert stranger.poll() is None
+        assert starting.wait() == -signal.SIGTERM
+        refused(seen, "connection-changing", exit=3)
+    finally:
+        for one in (stranger, starting):
+            one.kill()
+            one.communicate()
+
+
+_HOLDS = """
+import sys, time
+from pathlib import Path
+from hpq.domain.attempt import Outcome
+from hpq.domain.trial import TrialState
+from hpq_producer import connection_record as tunnel
+
+held = tunnel.hold(Path(sys.argv[1]), tunnel.BACKGROUND)
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+def _troubled(found: Tunnel, trouble: str) -> Tunnel:
+    return replace(found, trouble=trouble)
+
+
+@pytest.mark.parametrize("words", [["watch", "--lines"], ["watch", "--once"], ["wait"]])
+def test_where_redis_is_a_clusters_nobody_is_told_to_start_a_worker_here(
+    environ: dict[str, str], connection, port: int, sweep_of, tmp_path: Path, words: list[str]
+) -> None:
+    connection_record.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    sweep_of(1)
+    own = {"HPQ_REDIS_URL": f"redis://127.0.0.1:{port}/0", "PYTHONUNBUFFERED": "1"}
+    own |= {"KUBECONFIG": str(tmp_path / "none"), "COLUMNS": "300"}  # its pods are not to be seen
+    with subprocess.Popen(
+        [sys.executable, "-m", "hpq_producer", *words, "demo-00000"],
+        env={**environ, **own},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        said = next(line for line in process.stdout if "'default'" in line)
+        process.kill()
+    assert "`hpq scale N`" in said and "hpq worker\n" not in said.replace(" [no-worker]", "")
+
+
+def test_where_a_trial_in_a_cluster_left_no_files_it_is_told_how_pods_get_a_store(
+    hpq, environ: dict[str, str], connection, port: int, sweep_of, store, take
+) -> None:
+    connection_record.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    sweep_of(1)
+    store.commit(take(), Outcome(state=TrialState.FINISHED, objective=1.0, step=1), 0)
+    done = hpq("get", "demo-00000/1", HPQ_REDIS_URL=f"redis://127.0.0.1:{port}/0")
+    assert done.returncode == 4 and "`hpq manifests … --with store`" in done.stderr, done.stderr
+    assert "manifests" not in hpq("get", "demo-00000/1").stderr
+
+
+def test_what_is_to_be_typed_quotes_the_name_of_a_context_that_needs_it(
+    hpq, environ: dict[str, str], away
+) -> None:
+    of = {"service": "hpq-redis", "user": "hpq-producer", "prefix": "hpq", "password_file": "p"}
+    there = Tunnel(name=BACKGROUND, pid=1, port=1, context="my moon", namespace="apollo", **of)
+    connection_record.folder(Path(environ["HPQ_HOME"])).mkdir(parents=True)
+    connection_record.write(Path(environ["HPQ_HOME"]), there)  # of a process that has ended
+    done = hpq("ls", **away)
+    words = "hpq connect --background --context 'my moon' --namespace apollo)"
+    refused(done, "connection-ended", words, exit=3)
+    assert (
+        connection_record.kubectl_in("my moon", "apollo") == "kubectl --context 'my moon' -n apollo"
+    )
+    plain = "arn:aws:eks:eu-west-1:123456789012:cluster/moon"
+    assert connection_record.kubectl_in(plain, "apollo") == f"kubectl --context {plain} -n apollo"
+
+
+def test_a_namespace_that_is_named_goes_before_the_one_that_is_connected(
+    hpq_process, environ, away, connection, port: int, keys, store, redis, who, tmp_path: Path
+) -> None:
+    (tmp_path / "kubeconfig").write_text(
+        "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: []\n"
+        "contexts: [{name: moon, context: {cluster: c}}]\ncurrent-context: moon\n"
+    )
+    here = replace(connection, port=port, user="default", prefix=keys.prefix)
+    connection_record.write(Path(environ["HPQ_HOME"]), here)
+    store.present(who, idle=True, lifetime_ms=600_000)
+    own = {**away, "KUBECONFIG": str(tmp_path / "kubeconfig")}
+    for words in (["--namespace", "gemini"], ["--context", "moon"]):
+        done = hpq_process("drain", "--all", "--stay", *words, **own)
+        assert done.returncode == 3 and "127.0.0.1:1" in done.stderr, done.stderr
+        assert redis.hget(keys.worker(who.name), "drain") is None
+    assert hpq_process("drain", "--all", "--stay", "--namespace", "apollo", **own).returncode == 0
+    assert redis.hget(keys.worker(who.name), "drain") is not None
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
+def test_jobs_go_where_the_redis_is_that_has_their_sweep(
+    hpq, environ: dict[str, str], connection, port: int, sweep_of
+) -> None:
+    connection_record.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    sweep_of(1)
+    own = {"HPQ_REDIS_URL": f"redis://127.0.0.1:{port}/0"}
+    words = ("manifests", "--image", "ours:1", "--jobs", "demo-00000")
+    done = hpq(*words, **own)
+    assert {o["metadata"]["namespace"] for o in yaml.safe_load_all(done.stdout)} == {"apollo"}
+    assert "kubectl delete jobs -n apollo" in done.stderr
+    other = hpq(*words, "--namespace", "gemini", **own)
+    refused(other, "namespace-mismatch", "gemini", "apollo")
+    assert other.stdout == ""

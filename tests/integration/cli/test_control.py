@@ -1,0 +1,120 @@
+"""pause, stop, cancel, retry and rm as a user runs them, off a terminal and on one."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpq.domain.attempt import Outcome, Presence
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import TrialState
+from hpq.store.reader import View
+from hpq.store.trials import Store
+from tests.constants import DEADLINE_S
+from tests.ids import ids, refused
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+MakeSweep = Callable[..., Sweep]
+
+
+def finish_one(store: Store, who: Presence) -> None:
+    got = store.claim(who, nonce=os.urandom(8).hex(), lease_ms=30_000)
+    assert got is not None
+    store.commit(got, Outcome(state=TrialState.FINISHED, objective=0.5, step=2), 0)
+
+
+@pytest.mark.parametrize("verb", ["rm", "cancel", "stop"])
+def test_off_a_terminal_nothing_is_ended_without_a_yes_and_a_name(
+    hpq: Hpq, sweep_of: MakeSweep, verb: str
+) -> None:
+    sweep_of(2)
+    silent = hpq(verb, "demo-00000")
+    refused(silent, "confirmation-missing", "--yes")
+    unnamed = hpq(verb, "--yes")
+    refused(unnamed, "sweep-missing")
+    assert "2 queued" in hpq("show", "demo-00000").stdout
+    assert hpq(verb, "demo-00000", "--yes").returncode == 0
+
+
+def test_a_sweep_of_the_private_server_has_to_be_named_off_a_terminal(
+    environ: dict[str, str], hpq: Hpq, sweep_of: MakeSweep, tmp_path: os.PathLike[str]
+) -> None:
+    private = {"HPQ_REDIS_URL": "", "HPQ_HOME": str(tmp_path)}
+    answer = hpq("rm", "--yes", **private)
+    refused(answer, "sweep-missing")
+
+
+def test_cancel_asks_for_what_is_left(
+    environ: dict[str, str], store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(3)
+    finish_one(store, who)
+    finish_one(store, who)
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hpq_producer", "cancel", "demo-00000"],
+        env=environ, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+    )  # fmt: skip
+    os.close(slave)
+    os.write(master, b"n\n")
+    drawn = b""
+    try:
+        while part := os.read(master, 4096):
+            drawn += part
+    except OSError:  # the other side is closed
+        pass
+    assert process.wait(DEADLINE_S) == 1
+    os.close(master)
+    assert b"Cancel 1 trial of demo-00000 (2 have ended)?" in drawn
+
+
+def test_retry_says_why_nobody_takes_the_trials(
+    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1)
+    store.control("demo-00000", "cancel")
+    answer = hpq("retry", "--cancelled")
+    assert "demo-00000: 1 trial " in answer.stderr and ids(answer.stderr) == ["no-worker"]
+
+
+def test_retry_and_resume_say_at_once_that_the_code_was_edited(
+    hpq: Hpq, tmp_path: Path, store: Store
+) -> None:
+    code, file = tmp_path / "train.py", tmp_path / "sweep.yaml"
+    code.write_text("print('loss=1')\n", "utf-8")
+    file.write_text("program: train.py\nmethod: grid\nparameters: {x: {value: 1}}\n", "utf-8")
+    sid = hpq("enqueue", file).stdout.strip()
+    assert hpq("cancel", sid, "--yes").returncode == 0
+    code.write_text("print('loss=2')\n", "utf-8")
+    said = hpq("retry", "--cancelled", sid).stderr
+    assert ids(said) == ["code-edited"] and str(code) in said and sid in said
+    assert hpq("pause", sid).returncode == 0
+    assert "code-edited" in ids(hpq("resume", sid).stderr)
+    code.write_text("print('loss=1')\n", "utf-8")
+    assert "code-edited" not in ids(hpq("resume", sid).stderr)
+
+
+def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
+    hpq: Hpq, store: Store, view: View, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(2)
+    finish_one(store, who)
+    finish_one(store, who)
+    silent = hpq("retry", "demo-00000/1", "demo-00000/2")
+    refused(silent, "confirmation-missing", "2 finished trials", "demo-00000", "--yes")
+    assert view.sweep("demo-00000").counts.finished == 2
+    assert hpq("retry", "demo-00000/1", "--yes").returncode == 0
+    assert view.sweep("demo-00000").counts.finished == 1
+    store.control("demo-00000", "cancel")
+    assert hpq("retry", "demo-00000/1").returncode == 0  # without a result nobody asks
+
+
+def test_a_drain_of_nobody_is_not_undone_and_says_how_a_worker_starts(hpq: Hpq) -> None:
+    done = hpq("drain", "--all", "--undo")
+    assert done.returncode == 4 and "hpq scale" in done.stderr and "hpq worker" in done.stderr

@@ -1,0 +1,114 @@
+"""`hpq doctor` on the store of files: whether there is one, and whether it can be written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from hpq.domain.attempt import Presence
+from hpq.settings import read
+from hpq.store.trials import Store
+from hpq_producer.doctor.local import checkup
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+Found = dict[str, dict[str, str]]
+
+
+def findings(done: subprocess.CompletedProcess[str]) -> Found:
+    """The findings of `hpq doctor --json` by their ids."""
+    return {one["code"]: one for one in json.loads(done.stdout)}
+
+
+def test_doctor_says_whether_there_is_a_store(hpq: Hpq, redis: Redis) -> None:
+    done = hpq("doctor", "--json")
+    found = findings(done)["no-store"]
+    assert done.returncode == 0 and found["level"] == "note"
+    assert "HPQ_STORE=/a/directory/that/all/workers/see" in found["remedy"]
+
+
+def test_doctor_writes_to_the_store_and_leaves_nothing(
+    hpq: Hpq, redis: Redis, tmp_path: Path
+) -> None:
+    shelf = tmp_path / "shelf"
+    found = findings(hpq("doctor", "--json", HPQ_STORE=str(shelf)))["store-works"]
+    mark = (shelf / ".hpq-store").read_text().strip()
+    assert found["level"] == "good" and str(shelf) in found["what"] and mark in found["what"]
+    assert [p.name for p in shelf.rglob("*") if p.is_file()] == [".hpq-store"]
+    # A file stands where the folder of the prefix would: root may write any directory.
+    (shelf / "hpq").rmdir()
+    (shelf / "hpq").touch()
+    done = hpq("doctor", "--json", HPQ_STORE=str(shelf))
+    found = findings(done)["store-unwritable"]
+    assert (done.returncode, found["level"]) == (2, "wrong") and found["remedy"]
+    assert "Not a directory" in found["what"]
+
+
+def test_doctor_breaks_no_word_on_a_narrow_terminal(hpq: Hpq, redis: Redis) -> None:
+    lines = hpq("doctor", COLUMNS="44").stdout.splitlines()
+    assert all(len(line) <= 44 for line in lines)
+    said = "".join("".join(lines).split())
+    for found in findings(hpq("doctor", "--json")).values():
+        assert "".join(found["what"].split()) in said
+
+
+def test_doctor_names_workers_without_a_store(hpq: Hpq, store: Store) -> None:
+    for name, has in (("w1", "yes"), ("w2", "no")):
+        fields = {"state": "idle", "store": has}
+        who = Presence(name=name, host="h", worker_class="default", fields=fields)
+        store.present(who, idle=True, lifetime_ms=600_000)
+    found = findings(hpq("doctor", "--json"))["workers-without-store"]
+    assert found["what"].startswith("1 ") and "w2" in found["what"]
+    assert "hpq manifests" not in found["remedy"]
+    fields = {"state": "idle", "store": "no", "pod": "hpq-worker-1"}
+    who = Presence(name="w3", host="h", worker_class="default", fields=fields)
+    store.present(who, idle=True, lifetime_ms=600_000)
+    found = findings(hpq("doctor", "--json"))["workers-without-store"]
+    assert found["what"].startswith("2 ") and "`hpq manifests … --with store`" in found["remedy"]
+
+
+def test_doctor_names_acl_users_that_a_restart_would_lose(
+    hpq: Hpq, redis: Redis, redis_url: str
+) -> None:
+    rules = ("on", ">x", "~*", "+@all", "-acl", "-config")
+    redis.execute_command("ACL", "SETUSER", "hpq-worker", *rules)
+    try:
+        ours = findings(hpq("doctor", "--json"))
+        theirs = hpq("doctor", "--json", HPQ_REDIS_URL=redis_url.replace("://", "://hpq-worker:x@"))
+    finally:
+        redis.execute_command("ACL", "DELUSER", "hpq-worker")
+    assert ours["acl-unsaved"]["level"] == "poor"
+    assert "`hpq redis-acl --aclfile`" in ours["acl-unsaved"]["remedy"]
+    found = findings(theirs)
+    assert "redis-answers" in found and "acl-unsaved" not in found  # it may not ask
+    assert "acl-unsaved" not in findings(hpq("doctor", "--json"))
+
+
+def test_of_a_cluster_without_workers_it_is_told_which_scale_starts_some(
+    redis: Redis, redis_url: str
+) -> None:
+    settings = read({"HPQ_REDIS_URL": redis_url, "HPQ_PREFIX": "nobody"})
+    found = checkup(settings, in_cluster=" --namespace lab")
+    (remedy,) = (one.remedy for one in found if one.code == "no-worker")
+    assert "`hpq scale N --namespace lab`" in remedy
+    assert not any("HPQ_STORE" in one.what for one in found)
+
+
+@pytest.mark.torch
+def test_doctor_compares_the_driver_with_torch(hpq: Hpq, redis: Redis, tmp_path: Path) -> None:
+    """On a machine with GPUs, by an nvidia-smi of the test's own; the tests' torch is for CPUs."""
+    import torch  # noqa: PLC0415
+
+    told = tmp_path / "nvidia-smi"
+    told.write_text("""#!/bin/sh
+case "$*" in *query-gpu*) echo "NVIDIA A100, 470.57.02";; *) echo "| CUDA Version: 11.4 |";; esac
+""")
+    told.chmod(0o755)
+    said = " ".join(hpq("doctor", PATH=f"{tmp_path}:/usr/bin:/bin").stdout.split())
+    built = torch.version.cuda
+    assert ("built for CUDA" if built else "torch is a build without CUDA") in said
+    assert "NVIDIA A100" in said

@@ -1,0 +1,160 @@
+"""Enqueue on a real server: all or nothing, twice is once, edited code is another sweep."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from hpq.code.signing import is_signed, key_of
+from hpq.domain.trial import Claim
+from hpq.settings import read
+from hpq.store.keys import Keys
+from hpq.store.reader import View
+from hpq.store.trials import Store
+from hpq_producer.commands.submit.enqueue import say_new
+from hpq_producer.enqueue import code_discovery
+from hpq_producer.enqueue.submission import prepare
+from hpq_producer.enqueue.submit import Enqueued, enqueue
+from hpq_producer.session import Session
+from hpq_producer.sweepfile.load import load
+from tests.ids import raises
+
+SWEEP = "program: train.py\nmethod: grid\nparameters:\n  a: {values: [3, 1, 2]}\n  b: {value: x}\n"
+
+Take = Callable[[], Claim | None]
+
+
+@pytest.fixture
+def session(
+    redis: Redis, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Session:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print('loss=1')\n")
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    settings = read({"HPQ_REDIS_URL": redis_url, "HPQ_HOME": str(tmp_path / "home"), "USER": "me"})
+    keys = Keys("hpq")
+    return Session(
+        settings=settings, url=redis_url, redis=redis, keys=keys, view=View(redis, keys, 30_000)
+    )
+
+
+def put(session: Session, **more: object) -> Enqueued:
+    file = Path("sweep.yaml")
+    return enqueue(session, prepare(load(file), file), **more)  # type: ignore[arg-type]
+
+
+def test_the_same_file_twice_is_one_sweep(session: Session) -> None:
+    first, second = put(session), put(session)
+    assert first.is_new and not second.is_new and first.sid == second.sid
+    assert put(session, again=True).sid != first.sid
+
+
+def test_trials_keep_the_order_of_the_file_and_their_parameters(session: Session) -> None:
+    trials = list(session.view.all_trials(put(session).sid))
+    assert [dict(t.params) for t in trials] == [{"a": a, "b": "x"} for a in (3, 1, 2)]
+    assert [list(t.params) for t in trials] == [["a", "b"]] * 3
+
+
+def test_what_was_enqueued_is_told_also_when_workers_have_it_already(
+    session: Session, store: Store, take: Take, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = put(session)
+    for _ in range(3):
+        assert take() is not None
+    say_new(session, done, session.view.sweep(done.sid))
+    assert f"{done.sid}: 3 trials queued" in capsys.readouterr().err
+
+
+def test_edited_code_is_another_sweep(session: Session, tmp_path: Path) -> None:
+    first = put(session)
+    (tmp_path / "train.py").write_text("print('loss=2')\n")
+    assert put(session).sid != first.sid
+
+
+def test_a_copy_of_a_project_is_a_sweep_of_its_own(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = put(session)
+    copy = tmp_path.with_name(f"{tmp_path.name}-copy")
+    shutil.copytree(tmp_path, copy)
+    (tmp_path / "train.py").unlink()
+    monkeypatch.chdir(copy)
+    second = put(session)
+    assert second.is_new and second.sid != first.sid
+    assert session.view.sweep(second.sid).launch.code_dir == str(copy)
+    assert put(session).sid == second.sid
+
+
+def test_an_output_beside_the_program_is_not_its_code(session: Session, tmp_path: Path) -> None:
+    first = put(session)
+    (tmp_path / "results.json").write_text("{}")
+    assert put(session).sid == first.sid
+
+
+def test_a_comment_in_the_file_is_the_same_sweep(session: Session, tmp_path: Path) -> None:
+    first = put(session)
+    (tmp_path / "sweep.yaml").write_text("# a comment\n" + SWEEP)
+    assert put(session).sid == first.sid
+
+
+def test_the_launch_record_is_signed_for_this_sweep_alone(session: Session) -> None:
+    sweep = session.view.sweep(put(session).sid)
+    key = key_of(session.settings, make=False)
+    assert key is not None
+    assert is_signed(key, "hpq", sweep.id, sweep.launch, sweep.signature)
+    assert not is_signed(key, "hpq", "another-00000", sweep.launch, sweep.signature)
+    assert not is_signed(key, "other", sweep.id, sweep.launch, sweep.signature)
+    assert not is_signed(b"other", "hpq", sweep.id, sweep.launch, sweep.signature)
+
+
+def test_a_sweep_without_an_end_is_open_ended(session: Session, tmp_path: Path) -> None:
+    text = "program: train.py\nmethod: random\nparameters:\n  a: {min: 0.0, max: 1.0}\n"
+    (tmp_path / "sweep.yaml").write_text(text)
+    sweep = session.view.sweep(put(session).sid)
+    assert (sweep.state, sweep.counts.total, sweep.counts.is_open_ended) == ("running", 0, True)
+    assert put(session).sid == sweep.id  # the same file again
+
+
+def test_a_program_that_is_nowhere_names_the_places(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "train.py").unlink()
+    with raises("code-invalid", "sweep.yaml:1:1: program: 'train.py'", "--code"):
+        put(session)
+
+
+def test_a_misspelt_program_is_told_with_its_place_and_the_name_that_was_meant(
+    session: Session, tmp_path: Path
+) -> None:
+    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("train.py", "trian.py"))
+    with raises("code-invalid", "sweep.yaml:1:1: ", "'train.py'"):
+        put(session)
+    (tmp_path / "sweep.yaml").write_text(
+        "# x\n" + SWEEP.replace("program: train.py", "trainer: no_such:f")
+    )
+    with raises("code-invalid", "sweep.yaml:2:1: trainer: 'no_such:f'"):
+        put(session)
+
+
+def test_a_program_is_found_beside_the_file_where_it_is_not_in_the_working_directory(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    file = tmp_path / "sweep.yaml"
+    assert code_discovery.find(load(file), file, elsewhere).launch.code_dir == str(
+        tmp_path.resolve()
+    )
+
+
+def test_a_failed_enqueue_leaves_no_rows(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(count: int) -> None:
+        raise KeyboardInterrupt
+
+    before = set(session.redis.keys("*"))
+    with pytest.raises(KeyboardInterrupt):
+        put(session, progress=broken)
+    assert {k for k in session.redis.keys("*") if b":s:" in k} == {k for k in before if b":s:" in k}

@@ -1,0 +1,106 @@
+"""--where as a user gives it: what is shown, what is asked, what is cancelled."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from hpq.domain.attempt import Batch, Outcome, Presence
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Claim, Point, TrialState
+from hpq.store.reader import View
+from hpq.store.trials import Store
+from hpq_producer.audit.reader import hold_audit
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+SID = "demo-00000"
+
+
+@pytest.fixture
+def started(
+    store: Store, who: Presence, sweep_of: Callable[..., Sweep], take: Callable[[], Claim]
+) -> list[Claim]:
+    """x = 1 … 6: the first finished, three run and report, the others wait."""
+    sweep_of(6, SID)
+    claims = [take() for _ in range(4)]
+    store.commit(claims[0], Outcome(state=TrialState.FINISHED, objective=0.9, step=2), 0)
+    for seq, (claim, value) in enumerate(zip(claims[1:], (0.5, 0.2, 0.7), strict=True), 1):
+        points = (Point(step=1, name="acc", value=value),)
+        store.beat(claim, who, Batch(seq=seq, points=points), lease_ms=30_000)
+    return claims
+
+
+def states(view: View) -> str:
+    return " ".join(t.state.value[0] for t in view.all_trials(SID))
+
+
+def test_cancel_where_shows_what_is_meant_and_takes_only_what_is_left(
+    hpq: Hpq, view: View, store: Store, started: list[Claim]
+) -> None:
+    before = states(view)
+    asked = hpq("cancel", SID, "--where", "x in [1, 2, 6] or lacking > 3")
+    assert asked.returncode == 2 and "nothing has 'lacking'" in asked.stderr
+    asked = hpq("cancel", SID, "--where", "x in [1, 2, 6]")
+    assert asked.returncode == 2 and asked.stderr.endswith("say --yes\n")
+    shown = [line.split()[:3] for line in asked.stdout.splitlines()[1:]]
+    assert shown == [["2", "running", "2"], ["6", "queued", "6"]]
+    assert "Cancel 2 trials" in asked.stderr and states(view) == before
+    done = hpq("cancel", SID, "--where", "x in [1, 2, 6]", "--yes")
+    assert done.returncode == 0 and "2 trials are" in done.stderr
+    assert states(view) == "f r r r q c"
+    assert store.beat(started[1], Presence(name="w1", host="h1", worker_class="default"),
+                      Batch(seq=9), lease_ms=30_000).value == "stop"  # fmt: skip
+    assert hold_audit(view, SID).violations == ()
+
+
+def test_a_cancel_into_a_pipe_that_nobody_reads_is_done_all_the_same(
+    environ: dict[str, str], view: View, started: list[Claim]
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)  # `hpq cancel … --yes | head`, which has read enough
+    words = ["cancel", SID, "--where", "x in [1, 2, 6]", "--yes"]
+    done = subprocess.run(
+        [sys.executable, "-m", "hpq_producer", *words],
+        env=environ,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == 0 and "2 trials are" in done.stderr
+    assert states(view) == "f r r r q c"
+
+
+def test_what_matches_nothing_cancels_nothing(hpq: Hpq, view: View, started: list[Claim]) -> None:
+    before = states(view)
+    done = hpq("cancel", SID, "--where", "x > 6", "--yes")
+    assert done.returncode == 0 and "nothing is cancelled" in done.stderr
+    assert states(view) == before
+    both = hpq("cancel", f"{SID}/5", "--where", "x > 1", "--yes")
+    assert both.returncode == 2 and states(view) == before
+
+
+def test_retry_takes_an_expression(
+    hpq: Hpq, view: View, store: Store, started: list[Claim]
+) -> None:
+    store.control(SID, "cancel", 5, 6)
+    assert hpq("retry", SID, "--cancelled", "--where", "x > 5").returncode == 0
+    assert states(view) == "f r r r c q"
+    assert hpq("retry", f"{SID}/5", "--where", "x > 5").returncode == 2
+
+
+def test_results_and_best_take_an_expression(hpq: Hpq, started: list[Claim]) -> None:
+    rows = json.loads(hpq("results", SID, "--where", "acc > 0.3 and x < 4", "--json").stdout)
+    assert [row["trial"] for row in rows] == [2]
+    best = json.loads(hpq("best", SID, "--where", "x < 3", "--json").stdout)
+    assert best["trial"] == 1
+    none = hpq("best", SID, "--where", "x > 3")
+    assert none.returncode == 4 and len(none.stderr.splitlines()) == 1
+    wrong = hpq("results", SID, "--where", "x >")
+    assert wrong.returncode == 2 and "not an expression" in wrong.stderr

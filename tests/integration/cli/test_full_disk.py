@@ -1,0 +1,76 @@
+"""Redis's disk is full, so that it refuses every change: it is told where people look."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis, ResponseError
+from redis.exceptions import ConnectionError as NoServer
+
+from hpq.store.memory import room_of
+from hpq_producer.diagnosis.waiting import why_full
+from hpq_producer.embedded_redis.launch import answers
+from tests.ids import refused
+from tests.server import find_server
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+SWEEP = "program: train.py\nmethod: grid\nparameters: {a: {values: [1, 2, 3]}}\n"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[Path, int]]:
+    """A server with an append-only file: its socket and its process."""
+    socket = tmp_path / "redis.sock"
+    words = ["--port", "0", "--unixsocket", socket, "--appendonly", "yes", "--dir", tmp_path]
+    process = subprocess.Popen(
+        [find_server(), *map(str, words)],
+        stdout=subprocess.DEVNULL,
+        restore_signals=False,  # SIGXFSZ stays ignored: a write fails, as on a full disk
+    )
+    with Redis(unix_socket_path=str(socket)) as redis:
+        while True:
+            try:
+                redis.ping()
+                break
+            except NoServer:
+                assert process.poll() is None
+    yield socket, process.pid
+    process.kill()
+    process.wait()
+
+
+def test_a_disk_that_is_full_is_told_where_people_look(
+    hpq: Hpq, server: tuple[Path, int], tmp_path: Path
+) -> None:
+    socket, pid = server
+    (tmp_path / "train.py").write_text("print('loss=1')\n")
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    here = {"HPQ_REDIS_URL": f"unix://{socket}"}
+    assert hpq("enqueue", "sweep.yaml", **here).returncode == 0
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (100, hard))  # of the file that is there
+    with Redis(unix_socket_path=str(socket)) as redis:
+        with pytest.raises(ResponseError, match="MISCONF"):
+            while True:
+                redis.set("x", "y")
+        assert answers(socket)  # though PING says MISCONF, too
+        why = why_full(room_of(redis))  # as a watch that was open before says
+        assert why and why.code == "redis-disk-full"
+    for words in (["ls"], ["pause"], ["watch", "--once"]):
+        told = hpq(*words, **here)
+        refused(told, "redis-disk-full", "File too large", exit=3)
+        assert told.stderr.count("\n") == 1
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+    with Redis(unix_socket_path=str(socket)) as redis:
+        while True:
+            try:
+                redis.set("x", "y")
+                break
+            except ResponseError:
+                continue
+        assert why_full(room_of(redis)) is None
+    assert hpq("pause", **here).returncode == 0

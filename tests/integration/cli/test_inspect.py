@@ -1,0 +1,628 @@
+"""The commands that look, as a user runs them: subprocesses against a real Redis."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from redis import Redis
+
+from hpq.code.signing import sign
+from hpq.domain.attempt import Batch, Outcome, Presence
+from hpq.domain.sweep import Goal, Launch, Metric, Sweep
+from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
+from hpq.store.reader import View
+from hpq.store.trials import Store
+from hpq.store.wire import sweep as sweep_codec
+from tests.constants import DEADLINE_S, ROOT
+from tests.ids import ids, refused
+
+LEASE_MS = 30_000
+ESCAPES = "\x1b[31mred\x1b[0m =cmd() [bold]x[/bold]"
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+MakeSweep = Callable[..., Sweep]
+
+
+def claim(store: Store, who: Presence) -> Claim:
+    got = store.claim(who, nonce=os.urandom(8).hex(), lease_ms=LEASE_MS)
+    assert got is not None
+    return got
+
+
+def report(store: Store, who: Presence, got: Claim, *values: float, log: bytes = b"") -> None:
+    for step, value in enumerate(values, start=1):
+        points = (Point(step=step, name="acc", value=value),)
+        batch = Batch(seq=step, step=step, objective=value, points=points, log=log)
+        store.beat(got, who, batch, lease_ms=LEASE_MS)
+
+
+def finish(store: Store, got: Claim, objective: float, step: int = 2) -> None:
+    store.commit(got, Outcome(state=TrialState.FINISHED, objective=objective, step=step), 0)
+
+
+def fail(store: Store, got: Claim, message: str = ESCAPES) -> None:
+    failure = Failure(kind=FailureKind.USER_ERROR, message=message, fingerprint="f")
+    store.commit(got, Outcome(state=TrialState.FAILED, failure=failure), 0)
+
+
+@pytest.fixture
+def done(store: Store, who: Presence, sweep_of: MakeSweep) -> Sweep:
+    """Three trials: finished at 0.5 and 0.9, failed with an ugly message."""
+    sweep = sweep_of(3)
+    for value in (0.5, 0.9):
+        got = claim(store, who)
+        report(store, who, got, value / 2, value, log=f"at {value} {ESCAPES}\n".encode())
+        finish(store, got, value)
+    fail(store, claim(store, who))
+    return sweep
+
+
+def inert(text: str) -> bool:
+    return "\x1b" not in text and "\x9b" not in text
+
+
+def test_ls_names_sweeps_newest_first(hpq: Hpq, done: Sweep, sweep_of: MakeSweep) -> None:
+    sweep_of(2, "later-00000")
+    answer = hpq("ls")
+    rows = [line.split() for line in answer.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["sweep", "later-00000", "demo-00000"]
+    assert rows[2][1:5] == ["finished", "3/3", "1", "0.9000"]
+    (first,) = json.loads(hpq("ls", "-n", "1", "--json").stdout)
+    assert (first["id"], first["queued"], first["best"]) == ("later-00000", 2, None)
+    assert first["sweep"] == first["id"]  # as trials and `enqueue --json` call it
+
+
+def test_ls_has_a_column_of_tags_where_there_is_one(hpq: Hpq, done: Sweep) -> None:
+    assert hpq("ls").stdout.splitlines()[0].endswith("  class")
+    assert len({len(line) for line in hpq("ls", "--size").stdout.splitlines()}) == 1
+    assert hpq("set", done.id, "tags=a,b").returncode == 0
+    titles, row = hpq("ls").stdout.splitlines()
+    assert titles.endswith("  tags") and row.endswith("  a b")
+
+
+def test_ls_of_nothing_says_what_makes_a_sweep_and_prints_no_data(hpq: Hpq, redis: object) -> None:
+    answer = hpq("ls")
+    assert (answer.returncode, answer.stdout) == (0, "")
+    assert "hpq enqueue FILE" in answer.stderr
+    assert json.loads(hpq("ls", "--json").stdout) == []
+
+
+def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
+    assert yaml.safe_load(hpq("best", "--yaml").stdout) == {"x": 2}
+    assert hpq("best", "--args").stdout == "--x=2\n"
+    record = json.loads(hpq("best", "demo", "--json").stdout)
+    assert (record["trial"], record["objective"], record["params"]) == (2, 0.9, {"x": 2})
+    assert hpq("best").stdout.splitlines() == ["trial  demo-00000/2", "acc    0.9000", "x      2"]
+    ranks = [line.split()[:2] for line in hpq("best", "-n", "5").stdout.splitlines()[1:]]
+    assert ranks == [["1", "2"], ["2", "1"]]
+
+
+def test_best_of_a_sweep_without_results_is_one_line_and_exit_1(
+    hpq: Hpq, sweep_of: MakeSweep
+) -> None:
+    sweep_of(2)
+    answer = hpq("best", "--yaml")
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert "demo-00000" in answer.stderr and "2 queued" in answer.stderr
+
+
+def test_results_as_csv_are_read_back_by_a_csv_reader(hpq: Hpq, done: Sweep) -> None:
+    rows = list(csv.DictReader(io.StringIO(hpq("results", "--csv").stdout)))
+    assert [(r["trial"], r["state"], r["x"], r["objective"]) for r in rows] == [
+        ("1", "finished", "1", "0.5"),
+        ("2", "finished", "2", "0.9"),
+        ("3", "failed", "3", ""),
+    ]
+    assert inert(rows[2]["error"])
+
+
+def test_results_are_sorted_cut_and_filtered(hpq: Hpq, done: Sweep) -> None:
+    def numbers(*args: str) -> list[int]:
+        return [row["trial"] for row in json.loads(hpq("results", "--json", *args).stdout)]
+
+    assert numbers() == [1, 2, 3]
+    assert numbers("--sort", "objective") == [2, 1, 3]
+    assert numbers("--sort", "-x") == [3, 2, 1]
+    assert numbers("--top", "1") == [2]
+    assert numbers("--state", "failed") == [3]
+    wrong = hpq("results", "--sort", "nope")
+    refused(wrong, "column-unknown", "nope")
+
+
+def test_no_reader_lets_an_escape_sequence_through(hpq: Hpq, done: Sweep) -> None:
+    for command in (
+        ["results"],
+        ["results", "--json"],
+        ["summary"],
+        ["summary", "--json"],
+        ["show"],
+        ["show", "3"],
+        ["show", "1", "--json"],
+        ["logs", "1"],
+        ["watch", "--once"],
+        ["watch"],
+    ):
+        answer = hpq(*command)
+        assert answer.returncode in (0, 1), (command, answer.stderr)
+        assert inert(answer.stdout), command
+    assert "[bold]x[/bold]" in hpq("show", "3").stdout
+
+
+def test_show_tells_all_of_a_sweep_and_of_a_trial(hpq: Hpq, done: Sweep) -> None:
+    sweep = hpq("show").stdout
+    assert "digits" in sweep and "3: 2 finished, 1 failed" in sweep
+    trial = hpq("show", "#2").stdout
+    assert "demo-00000/2" in trial and "0.9000" in trial and "at 0.9" in trial
+    record = json.loads(hpq("show", "demo/2", "--json").stdout)
+    assert record["history"] == {"acc": [[1, 0.45], [2, 0.9]]}
+
+
+def test_the_command_of_a_trial_runs_its_program_by_hand(
+    hpq: Hpq, sweep_of: MakeSweep, tmp_path: Path
+) -> None:
+    odd = "it's \x1b[31m"
+    code = ("import sys; print(sys.argv[1:])", odd, "${x}")
+    sweep_of(2, launch=Launch(command=("${interpreter}", "-c", *code, "${args}"), code_dir="/tmp"))
+    line = hpq("show", "2", "--command", HPQ_PYTHON=sys.executable).stdout
+    assert line.startswith(f"cd /tmp && {sys.executable} -c ") and inert(line)
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    assert ran.stdout == f"{[odd, '2', '--x=2']!r}\n"
+
+
+def test_a_trial_has_a_command_and_a_sweep_has_none(hpq: Hpq, done: Sweep) -> None:
+    answer = hpq("show", "demo", "--command")
+    refused(answer, "trial-missing", "demo-00000/1")
+    line = hpq("show", "1", "--command").stdout
+    assert line == f"{sys.executable} -m hpq_worker.trainers.digits --set x=1\n"
+
+
+def test_unknown_sweeps_and_trials_are_one_line_and_exit_4(hpq: Hpq, done: Sweep) -> None:
+    for args in (
+        ["show", "nope"],
+        ["show", "99"],
+        ["logs", "99"],
+        ["watch", "nope"],
+        ["wait", "x"],
+    ):
+        answer = hpq(*args)
+        assert (answer.returncode, len(answer.stderr.splitlines())) == (4, 1), args
+
+
+def test_logs_gives_the_last_lines(hpq: Hpq, done: Sweep) -> None:
+    assert hpq("logs", "2", "--tail", "1").stdout == "at 0.9 red =cmd() [bold]x[/bold]\n"
+    assert hpq("logs", "2", "--raw", "--tail", "1").stdout == f"at 0.9 {ESCAPES}\n"
+
+
+def test_logs_of_a_sweep_are_those_of_the_trial_that_ended_last(hpq: Hpq, done: Sweep) -> None:
+    answer = hpq("logs")
+    assert (answer.returncode, answer.stderr) == (0, "trial demo-00000/3\n")
+
+
+def test_a_table_in_a_pipe_is_cut_only_where_columns_says_so(
+    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1)
+    fail(store, claim(store, who), "long " * 40 + "end")
+    assert "end" in hpq("results").stdout
+    cut = hpq("results", COLUMNS="30").stdout.splitlines()
+    assert len(cut) == 2 and max(map(len, cut)) <= 30
+
+
+def test_summary_ranks_draws_bars_and_groups_failures(
+    hpq: Hpq, hpq_process: Hpq, done: Sweep
+) -> None:
+    lines = hpq("summary").stdout.splitlines()
+    ranked = [line for line in lines if "█" in line]
+    assert [line.split()[1] for line in ranked] == ["2", "1"]
+    assert ranked[0].count("█") > ranked[1].count("█")
+    assert any(line.startswith("1 user_error  demo-00000/3: red") for line in lines)
+    plain = hpq_process("summary", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    assert plain.stdout.isascii() and "####" in plain.stdout
+
+
+def test_workers_lists_who_is_alive(hpq: Hpq, store: Store) -> None:
+    assert "hpq worker" in hpq("workers").stderr
+    fields = {"state": "idle", "device": f"GPU {ESCAPES}", "takes": sweep_codec.dumps(["digits"])}
+    there = Presence(name="w9", host="h", worker_class="default", fields=fields)
+    store.present(there, idle=True, lifetime_ms=600_000)
+    answer = hpq("workers")
+    assert "w9" in answer.stdout and inert(answer.stdout)
+    (record,) = json.loads(hpq("workers", "--json").stdout)
+    assert (record["name"], record["takes"]) == ("w9", ["digits"])
+
+
+def test_wait_answers_how_the_sweep_ended(hpq: Hpq, done: Sweep) -> None:
+    assert hpq("wait").returncode == 1
+
+
+def test_wait_gives_up_in_time_and_says_what_it_waits_for(hpq: Hpq, sweep_of: MakeSweep) -> None:
+    sweep_of(2)
+    answer = hpq("wait", "--timeout", "0.1")
+    assert answer.returncode == 5 and ids(answer.stderr) == ["no-worker", "timed-out"]
+    assert "0/2" in answer.stderr
+
+
+@contextmanager
+def running(environ: dict[str, str], *args: str) -> Iterator[subprocess.Popen[bytes]]:
+    """hpq in the background, its stdout a pipe."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hpq_producer", *args],
+        env=environ,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        bufsize=0,  # so that select tells of every line
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def next_line(process: subprocess.Popen[bytes]) -> str:
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], DEADLINE_S)
+    assert ready, "nothing printed"
+    return process.stdout.readline().decode().rstrip("\n")
+
+
+def test_watch_off_a_terminal_prints_a_line_an_event_and_ends_with_the_sweep(
+    environ: dict[str, str], store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1)
+    with running(environ, "watch") as process:
+        assert next_line(process).startswith("demo-00000  running")
+        assert ids(next_line(process)) == ["no-worker"]
+        got = claim(store, who)
+        assert next_line(process) == "#1 started on w1  x=1"
+        finish(store, got, 0.75)
+        assert next_line(process).startswith("#1 finished acc=0.75 in ")
+        assert next_line(process).startswith("demo-00000  finished")
+        assert process.wait(DEADLINE_S) == 0
+
+
+def test_logs_follow_until_the_trial_ends(
+    environ: dict[str, str], store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1)
+    got = claim(store, who)
+    report(store, who, got, 0.1, log=b"first\n")
+    with running(environ, "logs", "-f", "1") as process:
+        assert next_line(process) == "first"
+        store.beat(got, who, Batch(seq=2, log=b"sec\x1b[3"), lease_ms=LEASE_MS)
+        store.beat(got, who, Batch(seq=3, log=b"1mond \xc3"), lease_ms=LEASE_MS)
+        store.beat(got, who, Batch(seq=4, log=b"\xa9\n"), lease_ms=LEASE_MS)
+        assert next_line(process) == "second é"
+        finish(store, got, 0.5)
+        assert process.wait(DEADLINE_S) == 0
+
+
+class Terminal:
+    """hpq on a terminal of its own: what it draws, and keys for it."""
+
+    def __init__(self, environ: dict[str, str], *args: str) -> None:
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "hpq_producer", *args],
+            env={**environ, "TERM": "xterm-256color"},
+            cwd=ROOT,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+        self.drawn = ""
+
+    def until(self, text: str) -> str:
+        """Reads until this text was drawn; answers all that was drawn so far."""
+        end = time.monotonic() + DEADLINE_S
+        while text not in self.drawn and time.monotonic() < end and self._read():
+            pass
+        assert text in self.drawn, self.drawn[-2000:]
+        return self.drawn
+
+    def to_the_end(self) -> str:
+        """Reads until hpq is gone; answers all that was drawn."""
+        while self._read():
+            pass
+        return self.drawn
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._master], [], [], DEADLINE_S)
+        try:
+            part = os.read(self._master, 65536) if ready else b""
+        except OSError:  # the other side is closed
+            return False
+        self.drawn += part.decode("utf-8", "replace")
+        return bool(part)
+
+    def press(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+
+@pytest.fixture
+def terminal(environ: dict[str, str]) -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def open_one(*args: str) -> Terminal:
+        opened.append(Terminal(environ, *args))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+LEAVES = "\x1b[?1049l"
+
+
+def test_watch_draws_on_another_screen_and_q_gives_the_first_one_back(
+    terminal: Callable[..., Terminal], store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(3)
+    got = claim(store, who)
+    shown = terminal("watch")
+    assert shown.until("1 running").startswith("\x1b[?1049h")
+    finish(store, got, 0.8125)
+    shown.until("0.8125")
+    shown.press("q")
+    shown.until(LEAVES)
+    assert shown.process.wait(DEADLINE_S) == 0
+
+
+def test_watch_until_done_leaves_by_itself_with_the_verdict_on_the_screen(
+    terminal: Callable[..., Terminal], store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1)
+    got = claim(store, who)
+    shown = terminal("watch", "--until-done")
+    shown.until("1 running")
+    finish(store, got, 0.8125)
+    verdict = re.sub(r"\x1b\[[0-9;]*m", "", shown.to_the_end().rpartition(LEAVES)[2])
+    assert shown.process.wait(DEADLINE_S) == 0
+    assert verdict.startswith("demo-00000  finished") and "1 finished" in verdict
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_restores_the_terminal(
+    terminal: Callable[..., Terminal], sweep_of: MakeSweep, sent: signal.Signals, code: int
+) -> None:
+    sweep_of(1)
+    shown = terminal("watch")
+    shown.until("1 queued")
+    shown.process.send_signal(sent)
+    shown.until(LEAVES)
+    assert shown.process.wait(DEADLINE_S) == code
+
+
+def test_a_broken_sweep_does_not_hide_the_others(
+    hpq: Hpq, redis: Redis, sweep_of: MakeSweep
+) -> None:
+    for i, field in enumerate(("metric", "launch", "varying", "n_failed")):
+        sweep_of(1, f"broken-{i}")
+        redis.hset(f"hpq:s:broken-{i}", field, "5 garbage")
+    sweep_of(1, "another-type")
+    redis.delete("hpq:s:another-type:waiting")
+    redis.set("hpq:s:another-type:waiting", "x")
+    sweep_of(1, "whole-00000")
+    answer = hpq("ls")
+    assert answer.returncode == 0
+    rows = {line.split()[0]: line.split()[1] for line in answer.stdout.splitlines()[1:]}
+    assert rows.pop("whole-00000") == "waiting"
+    assert len(rows) == 5 and set(rows.values()) == {"unreadable"}
+    assert "hpq:s:broken-0: field metric: " in answer.stderr
+    records = {row["id"]: row for row in json.loads(hpq("ls", "--json").stdout)}
+    assert records["whole-00000"]["queued"] == 1
+    assert "field varying" in records["broken-2"]["why"]
+    one = hpq("show", "broken-0")
+    assert (one.returncode, len(one.stderr.splitlines())) == (3, 1)
+
+
+def test_after_rm_of_my_last_sweep_the_one_before_is_meant(
+    hpq: Hpq, store: Store, view: View, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1, "mine-00000")
+    sweep_of(1, "hers-00000", owner="her")
+    store.remove(sweep_of(1, "mine-11111").id)
+    assert "mine-00000" in hpq("show").stdout
+    store.remove("mine-00000")
+    refused(hpq("show"), "no-sweep", exit=4)
+
+
+def test_show_says_whether_the_launch_record_is_signed_by_this_users_key(
+    hpq: Hpq, redis: Redis, store: Store, sweep_of: MakeSweep
+) -> None:
+    launch = Launch(program="train.py", code_dir="/tmp")
+    sweep_of(1, launch=launch)
+
+    def signed() -> str:
+        mine = {"HPQ_CODE_KEY": "k3y-of-16-letters"}
+        (line,) = [x for x in hpq("show", **mine).stdout.splitlines() if x.startswith("signed")]
+        assert json.loads(hpq("show", "--json", **mine).stdout)["signed"] == line[6:].strip()
+        return line[6:].strip()
+
+    assert signed() == "no"
+    redis.hset(
+        "hpq:s:demo-00000", "signature", sign(b"k3y-of-16-letters", "hpq", "demo-00000", launch)
+    )
+    assert signed() == "yes"
+    redis.hset("hpq:s:demo-00000", "signature", sign(b"other", "hpq", "demo-00000", launch))
+    assert signed().startswith("not by your key")
+    redis.hset("hpq:s:demo-00000", "signature", "no hex: \u00e9")
+    assert signed().startswith("not by your key")
+
+
+def test_show_prints_the_file_as_it_was_written(hpq: Hpq, sweep_of: MakeSweep) -> None:
+    text = "# mine\nmethod: grid  # all of it\n"
+    sweep_of(1, provenance={"text": text, "host": "h"}, spec={"method": "grid"})
+    shown = hpq("show").stdout
+    assert "  # mine\n  method: grid  # all of it\n" in shown and '"host": "h"' in shown
+    assert '"method"' not in shown and r"\n" not in shown
+
+
+def test_show_of_a_trial_leaves_package_versions_to_json(
+    hpq: Hpq, store: Store, redis: Redis, done: Sweep
+) -> None:
+    redis.hset("hpq:t:demo-00000/2", "provenance", "d1")
+    store.keep_provenance("d1", sweep_codec.dumps({"host": "h", "packages": {"numpy": "2.0"}}))
+    shown = hpq("show", "2").stdout
+    assert '"host": "h"' in shown and "numpy" not in shown
+    assert json.loads(hpq("show", "2", "--json").stdout)["provenance"]["packages"]
+
+
+@pytest.fixture
+def nested(store: Store, who: Presence) -> Sweep:
+    """Two finished trials whose optimizer has a name and a learning rate."""
+    sweep = Sweep(
+        id="demo-00000", name="demo", digest="d", launch=Launch(program="t.py"), owner="me",
+        metric=Metric(name="acc", goal=Goal.MAXIMIZE), varying=("opt.lr", "opt.name"),
+    )  # fmt: skip
+    sets = [{"opt": {"lr": 0.03106791910697813, "name": n}, "mix": [1, {"a": 2}]} for n in "ab"]
+    sets[1]["opt"] = {"lr": 0.5, "name": "b"}
+    rows = [(sweep_codec.dumps(s), bytes([i]) * 16) for i, s in enumerate(sets)]
+    store.add_rows(sweep.id, 1, rows)
+    store.seal(sweep)
+    for objective in (0.5, 0.9):
+        finish(store, claim(store, who), objective)
+    return sweep
+
+
+def test_nested_parameters_are_shown_by_their_dotted_names(hpq: Hpq, nested: Sweep) -> None:
+    header, first, _ = hpq("results").stdout.splitlines()
+    assert header.split()[2:4] == ["opt.lr", "opt.name"]
+    assert first.split()[2:4] == ["0.03107", "a"]
+    assert "opt.lr=0.5  opt.name=b" in hpq("watch", "--once").stdout
+    assert "opt.lr    0.5\n" in hpq("best").stdout and "opt.name" in hpq("summary").stdout
+    sorted_ = json.loads(hpq("results", "--sort", "-opt.lr", "--json").stdout)
+    assert [row["trial"] for row in sorted_] == [2, 1]
+    assert json.loads(hpq("best", "--json").stdout)["params"]["opt"] == {"lr": 0.5, "name": "b"}
+
+
+def test_csv_has_a_column_for_each_nested_parameter_and_lists_as_json(
+    hpq: Hpq, nested: Sweep
+) -> None:
+    row = next(csv.DictReader(io.StringIO(hpq("results", "--csv").stdout)))
+    assert (row["opt.lr"], row["opt.name"]) == ("0.03106791910697813", "a")
+    assert json.loads(row["mix"]) == [1, {"a": 2}]
+
+
+def test_the_command_of_a_trial_writes_the_file_of_parameters_that_it_names(
+    hpq: Hpq, sweep_of: MakeSweep
+) -> None:
+    show = "import sys; print(open(sys.argv[1]).read())"
+    sweep_of(2, launch=Launch(command=("${interpreter}", "-c", show, "${args_json_file}")))
+    line = hpq("show", "2", "--command").stdout
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    Path("/tmp/hpq-demo-00000-2.json").unlink()
+    assert json.loads(ran.stdout) == {"x": 2}
+
+
+def test_logs_of_a_sweep_are_rather_those_of_a_failed_trial(
+    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(2)
+    fail(store, claim(store, who))
+    finish(store, claim(store, who), 0.5)
+    assert hpq("logs").stderr == "trial demo-00000/1\n"
+
+
+def test_a_page_in_a_pipe_ends_with_its_last_line(hpq: Hpq, done: Sweep) -> None:
+    lines = hpq("watch", "--once").stdout.splitlines()
+    assert lines[-1] and "q quits" not in lines[-1] and len(lines) < 20
+
+
+def test_watch_once_and_wait_give_the_sweep_as_data(
+    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(3)
+    finish(store, claim(store, who), 0.5)
+    claim(store, who)
+    shot = json.loads(hpq("watch", "--once", "--json").stdout)
+    assert (shot["sweep"]["id"], shot["sweep"]["best"]) == ("demo-00000", 0.5)
+    assert [[t["trial"] for t in shot[part]] for part in ("running", "recent", "best")] == [
+        [2], [1], [1],
+    ]  # fmt: skip
+    assert [one["code"] for one in shot["needs_you"]][:1] == ["no-worker"]
+    assert hpq("watch", "--json").returncode == 2
+    late = hpq("wait", "--json", "--timeout", "0.1")
+    assert (late.returncode, json.loads(late.stdout)["running"]) == (5, 1)
+    store.control("demo-00000", "cancel", 3)
+    got = store.claim(who, nonce="again", lease_ms=LEASE_MS)
+    assert got is None
+
+
+def test_lines_begin_with_what_runs_already_and_are_never_wrapped(
+    environ: dict[str, str], store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(2)
+    long = "word " * 60 + "end"
+    fail(store, claim(store, who), long)
+    got = claim(store, who)
+    with running(environ, "watch") as process:
+        assert next_line(process).startswith("demo-00000  running")
+        assert re.fullmatch(r"#2 started on w1 \S+ ago  x=2", next_line(process))
+        finish(store, got, 0.75)
+        assert process.stdout is not None
+        rest = process.stdout.read().decode().splitlines()
+    assert [line for line in rest if line.startswith("! 1 failed") and line.endswith(" end")]
+
+
+def test_ls_marks_what_no_live_worker_takes(
+    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1)
+    answer = hpq("ls")
+    assert answer.stdout.splitlines()[1].split()[1:3] == ["waiting", "!"]
+    assert answer.stderr.startswith("! demo-00000: ") and ids(answer.stderr) == ["no-worker"]
+    assert json.loads(hpq("ls", "--json").stdout)[0]["not_taken"]["code"] == "no-worker"
+    claim(store, who)
+    assert hpq("ls").stderr == ""
+
+
+def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
+    hpq: Hpq, store: Store, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1, "wanted-00000")
+    sweep_of(1, "over-00000")
+    store.control("over-00000", "cancel")
+    why = {"code": "data-missing", "text": "no data"}
+    refuses = dict.fromkeys(("wanted-00000", "over-00000", "gone-0"), why)
+    for name in ("w1", "w2"):
+        fields = {"state": "idle", "refuses": sweep_codec.dumps(refuses)}
+        there = Presence(name=name, host="h", worker_class="default", fields=fields)
+        store.present(there, idle=True, lifetime_ms=600_000)
+    said = hpq("workers").stderr
+    assert ids(said) == ["data-missing"] and said.startswith("2 ") and "wanted-00000" in said
+
+
+def test_a_worker_that_misses_beats_is_silent(
+    hpq: Hpq, store: Store, redis: Redis, view: View
+) -> None:
+    there = Presence(name="w1", host="h", worker_class="default", fields={"state": "busy"})
+    store.present(there, idle=False, lifetime_ms=600_000)
+    assert [w.state for w in view.workers()] == ["busy"]
+    redis.zincrby("hpq:workers", -20_000, "w1")
+    assert [w.state for w in view.workers()] == ["silent"]
+    redis.zincrby("hpq:workers", -20_000, "w1")
+    assert view.workers() == []

@@ -1,0 +1,277 @@
+"""A server at its maxmemory: results are taken, histories go first, enqueue says what to remove."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from redis.exceptions import OutOfMemoryError
+
+from hpq.domain.attempt import Batch, Committed, Outcome, Reason, Verdict
+from hpq.domain.trial import Failure, FailureKind, Point, TrialId, TrialState
+from hpq.store.memory import about_bytes
+from hpq_producer.audit.reader import hold_audit
+from tests.ids import refused
+
+LEASE = 30_000
+FINISHED = Outcome(state=TrialState.FINISHED, objective=1.0, step=1)
+SWEEP = "program: train.py\nmethod: grid\nparameters: {a: {values: [1, 2, 3]}}\n"
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def limit(redis: Redis) -> Iterator[Callable[[int], None]]:
+    """Sets the server's maxmemory to what it uses now and so many bytes more."""
+
+    def set_to(more: int) -> None:
+        used = int(redis.info("memory")["used_memory"])
+        redis.config_set("maxmemory", max(1, used + more))
+
+    yield set_to
+    redis.config_set("maxmemory", 0)
+    redis.config_set("maxmemory-policy", "noeviction")
+
+
+@pytest.fixture
+def hpq(hpq: Hpq, tmp_path: Path) -> Hpq:
+    """As of the other tests, where a sweep lies."""
+    (tmp_path / "train.py").write_text("print('loss=1')\n")
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    return hpq
+
+
+@pytest.fixture
+def run_one(store, who, take):
+    """Runs the next trial to its end, with a log and points."""
+
+    def run(points: int = 50, log: bytes = b"x" * 8000) -> TrialId:
+        claim = take()
+        some = tuple(Point(step=i, name="acc", value=i / 7) for i in range(points))
+        store.beat(claim, who, Batch(seq=1, step=1, log=log, points=some), lease_ms=LEASE)
+        store.commit(claim, FINISHED, 0)
+        return claim.trial
+
+    return run
+
+
+def has_history(view, trial: TrialId) -> bool:
+    return bool(view.history(trial, "acc")) and bool(view.log(trial)[0])
+
+
+def test_a_full_server_takes_results_beats_and_what_people_say(
+    store, view, redis, keys, sweep_of, who, take, limit
+) -> None:
+    """F15: maxmemory is reached; beats, commits, releases, reaps and commands go on."""
+    sid = sweep_of(6).id
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    claims = [take() for _ in range(4)]
+    limit(-100_000)
+    with pytest.raises(OutOfMemoryError):
+        redis.set("more", "x")
+    store.present(who, idle=False, lifetime_ms=LEASE)
+    batch = Batch(
+        seq=1, step=3, log=b"hello\n", points=(Point(step=3, name="acc", value=0.5),), phase="p"
+    )
+    before = redis.zscore(keys.leases, str(claims[0].trial))
+    assert store.beat(claims[0], who, batch, lease_ms=2 * LEASE) is Verdict.OK
+    assert redis.zscore(keys.leases, str(claims[0].trial)) > before
+    assert not view.history(claims[0].trial, "acc") and not view.log(claims[0].trial)[0]
+    assert store.commit(claims[0], FINISHED, 0) is Committed.DONE
+    assert store.commit(claims[0], FINISHED, 0) is Committed.ALREADY
+    assert store.release(claims[1], Reason.STOPPING) == "released"
+    killed = Failure(kind=FailureKind.KILLED, message="signal 9")
+    again = Outcome(state=TrialState.FAILED, failure=killed)
+    assert store.commit(claims[2], again, 0) is Committed.REQUEUED
+    assert store.reap("default", lease_ms=LEASE, lost_max=3) == 0
+    assert store.control(sid, "pause") == 0
+    store.control(sid, "cancel")
+    assert store.commit(claims[3], Outcome(state=TrialState.CANCELLED), 0) is Committed.DONE
+    trial = view.trial(claims[0].trial)
+    assert (trial.state, trial.objective, trial.metrics) == ("finished", 1.0, {"acc": 0.5})
+    assert redis.hget(keys.counters, "reports_dropped") == b"1"
+    found = hold_audit(view, sid)
+    assert found.violations == () and found.open == 0
+
+
+def test_a_full_server_starts_no_further_trial(store, view, sweep_of, take, limit) -> None:
+    """F15: maxmemory is reached; a worker claims."""
+    sid = sweep_of(2).id
+    limit(-100_000)
+    with pytest.raises(OutOfMemoryError, match="no further trial"):
+        take()
+    assert view.sweep(sid).counts.queued == 2 and hold_audit(view, sid).violations == ()
+    limit(10**7)
+    assert take().attempt == 1
+
+
+def test_histories_of_the_trials_that_ended_first_make_room_for_the_next(
+    store, view, redis, keys, sweep_of, take, run_one, limit
+) -> None:
+    sweep_of(20)
+    first = [run_one() for _ in range(12)]
+    limit(-20_000)  # what other clients free meanwhile is less
+    claim = take()
+    assert claim is not None
+    left = [has_history(view, trial) for trial in first]
+    dropped = left.index(True)
+    assert 0 < dropped < 12 and left == [False] * dropped + [True] * (12 - dropped)
+    assert int(redis.hget(keys.counters, "histories_dropped")) == dropped
+    assert view.trial(first[0]).objective == 1.0 and view.trial(first[0]).metrics
+    assert [view.trial(trial).thinned for trial in first] == [i < dropped for i in range(12)]
+
+
+def test_what_a_full_server_dropped_is_told_wherever_it_is_missed(
+    hpq: Hpq, redis, keys, store, sweep_of, take, run_one, limit
+) -> None:
+    sid = sweep_of(13).id
+    trial, *_ = [run_one() for _ in range(12)]
+    limit(-20_000)
+    store.release(take(), Reason.STOPPING)
+    limit(10**8)
+    why = "dropped to make room, as the server was full"
+    logs = hpq("logs", trial)
+    assert (logs.returncode, logs.stdout) == (0, "") and f"its log was {why}" in logs.stderr
+    assert f"log and curves  {why}" in hpq("show", trial).stdout
+    count = int(redis.hget(keys.counters, "histories_dropped"))
+    assert f"of {count} trials are not in it: {why}" in hpq("archive", sid, "s.hpq").stderr
+    doctor = {one["code"]: one["what"] for one in json.loads(hpq("doctor", "--json").stdout)}
+    assert f" {count} trials" in doctor["histories-dropped"]
+    store.retry(sid, [trial.number])
+    assert run_one() == trial and why not in hpq("show", trial).stdout
+
+
+def test_points_and_logs_stay_below_30_percent_of_maxmemory(
+    store, view, redis, keys, sweep_of, run_one, limit
+) -> None:
+    """Memory: 48 trials report and print more than 30 % of maxmemory, over three sweeps."""
+    for i in range(3):
+        sweep_of(16, f"s{i}-00000")
+    # Half of what the server uses, since a busy one has used more in a moment than in the next.
+    done = [run_one(points=900, log=b"y" * 16_000) for _ in range(48)]
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    assert all(has_history(view, trial) for trial in done)  # no maxmemory, no bound
+    limit(100_000)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    limit_now = int(redis.config_get("maxmemory")["maxmemory"])
+    left = [has_history(view, trial) for trial in done]
+    kept = left.count(True)
+    assert 0 < kept < 48 and left == [False] * (48 - kept) + [True] * kept
+    weights = [int(redis.hget(keys.sweep(f"s{i}-00000"), "bulk")) for i in range(3)]
+    assert 0.2 * limit_now < sum(weights) <= 0.3 * limit_now
+    before = kept
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    assert sum(has_history(view, trial) for trial in done) == before
+
+
+def test_a_trials_weight_is_about_what_its_keys_take(redis, keys, sweep_of, run_one) -> None:
+    sweep_of(3)
+    for points, log in ((1000, b"z" * 16_000), (300, b"line\n" * 100), (20, b"z" * 9000)):
+        trial = run_one(points=points, log=log)
+        names = (keys.trial(trial, "log"), keys.points(trial, "acc"))
+        real = sum(redis.memory_usage(name, samples=0) for name in names)
+        weight = int(redis.hget(keys.trial(trial), "bulk"))
+        assert 0.5 * real < weight < 2 * real
+
+
+def test_a_retried_or_removed_sweep_weighs_nothing(
+    store, view, redis, keys, sweep_of, run_one
+) -> None:
+    sweep = sweep_of(2)
+    trial, _ = run_one(), run_one()
+    one = int(redis.hget(keys.sweep(sweep.id), "bulk")) // 2
+    store.retry(sweep.id, [trial.number])
+    assert int(redis.hget(keys.sweep(sweep.id), "bulk")) == one
+    run_one()
+    # The log of the first attempt is still there, above that of the second.
+    assert int(redis.hget(keys.sweep(sweep.id), "bulk")) == 2 * one + 8000
+    store.remove(sweep.id)
+    assert redis.zcard(keys.bulk) == 0
+
+
+def test_enqueue_is_refused_at_80_percent_with_what_to_remove(
+    hpq: Hpq, redis, sweep_of, run_one, limit
+) -> None:
+    """F15: 80 % of maxmemory is used."""
+    sweep_of(1, "small-00000")
+    sweep_of(400, "large-00000")
+    sweep_of(10, "other-00000", worker_class="small")
+    used = int(redis.info("memory")["used_memory"])
+    limit(24 * used // 100)  # 80 % of it are about 1 % less than what is used
+    before = {k for k in redis.keys("*") if b":s:" in k}
+    done = hpq("enqueue", "sweep.yaml")
+    refused(done, "redis-memory", "`hpq rm large-00000`", exit=3)
+    assert done.stdout == "" and done.stderr.count("\n") == 1
+    assert {k for k in redis.keys("*") if b":s:" in k} == before
+    assert '"redis-memory"' in hpq("doctor", "--json").stdout
+    assert hpq("rm", "large-00000", "--yes", "--force").returncode == 0
+    redis.config_set("maxmemory", 0)
+    assert hpq("enqueue", "sweep.yaml").returncode == 0
+
+
+def test_sweeps_that_hold_less_than_is_needed_are_not_named(hpq: Hpq, redis, sweep_of, limit):
+    sweep_of(3, "small-00000")
+    limit(0)
+    used = int(redis.info("memory")["used_memory"])
+    done = hpq("enqueue", "sweep.yaml")
+    assert done.returncode == 3 and "small-00000" not in done.stderr
+    assert "hpq rm" not in done.stderr and "KiB" in done.stderr
+    at_least = float(done.stderr.rsplit("at least ", 1)[1].split()[0])
+    assert at_least * 2**20 >= used / 0.8
+
+
+def test_a_full_server_is_told_where_people_look(hpq: Hpq, view, redis, sweep_of, limit) -> None:
+    sid = sweep_of(2).id
+    limit(-100_000)
+    why = "the server is full"
+    assert why in hpq("ls").stderr and why in hpq("show", sid).stdout
+    assert why in hpq("watch", sid, "--once", "--json").stdout
+    waited = hpq("wait", sid, "--timeout", "0")
+    assert waited.returncode == 5 and why in waited.stderr
+
+
+def test_an_enqueue_too_large_for_what_is_left_is_refused_before_it_begins(
+    hpq: Hpq, redis, tmp_path, limit
+) -> None:
+    """F15: 3,000 sets that would not fit."""
+    values = list(range(3000))
+    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("[1, 2, 3]", str(values)))
+    used = int(redis.info("memory")["used_memory"])
+    limit(used // 4 + 1_000_000)  # 80 % of it are about 800 kB more than what is used
+    done = hpq("enqueue", "sweep.yaml")
+    refused(done, "redis-memory", "3000 trials", "1.3 MiB", exit=3)
+    assert not [k for k in redis.keys("*") if b":s:" in k]
+
+
+def test_an_evicting_server_is_told_by_enqueue_and_by_doctor(hpq: Hpq, redis, limit) -> None:
+    """F16: `maxmemory-policy allkeys-lru`."""
+    limit(10**9)
+    redis.config_set("maxmemory-policy", "allkeys-lru")
+    done = hpq("enqueue", "sweep.yaml")
+    assert done.returncode == 0 and "allkeys-lru" in done.stderr
+    assert '"redis-evicts"' in hpq("doctor", "--json").stdout
+
+
+def test_ls_tells_about_how_much_each_sweep_takes(
+    hpq: Hpq, redis, keys, view, sweep_of, run_one
+) -> None:
+    sizes = {}
+    for sid, count, ran in (("some-00000", 500, 60), ("more-00000", 3000, 0)):
+        before = int(redis.info("memory")["used_memory"])
+        sweep_of(count, sid)
+        for _ in range(ran):
+            run_one()
+        sizes[sid] = int(redis.info("memory")["used_memory"]) - before
+    told = dict(zip(sizes, about_bytes(redis, keys, view.sweeps(list(sizes))), strict=True))
+    for sid, real in sizes.items():
+        assert 0.6 * real < told[sid] < 1.5 * real, (sid, real, told)
+    data = {
+        row["id"]: row["about_bytes"] for row in json.loads(hpq("ls", "--size", "--json").stdout)
+    }
+    assert data == told
+    header, *rows = hpq("ls", "--size").stdout.splitlines()
+    assert header.split()[-1] == "about" and all(row.endswith(("KiB", "MiB")) for row in rows)

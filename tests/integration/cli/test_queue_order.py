@@ -1,0 +1,172 @@
+"""A sweep that waits since others go before it: which, and what changes that."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from redis import Redis
+
+from hpq.domain.attempt import Outcome, Presence
+from hpq.domain.sweep import SCHEMA, Sweep
+from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trial import Claim, TrialState
+from hpq.store.reader import View
+from hpq.store.trials import Store
+from hpq.store.wire import sweep as sweep_codec
+from hpq_producer.diagnosis.waiting import why_behind
+from tests.desk import Desk
+from tests.ids import ids
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+MakeSweep = Callable[..., Sweep]
+LINE = (
+    "waits behind old-00000 (open-ended): `hpq stop old-00000`, or `hpq set new-00000 priority=1`"
+)
+
+
+@pytest.fixture
+def work(store: Store) -> Callable[..., Claim | None]:
+    """Lets a worker claim a trial, if it can have one, and say so."""
+
+    def begin(name: str = "w1") -> Claim | None:
+        fields = {
+            "takes": sweep_codec.dumps(sorted(SHIPPED)),
+            "schema": str(SCHEMA),
+            "state": "idle",
+        }
+        who = Presence(name=name, host="h1", worker_class="default", fields=fields)
+        store.present(who, idle=True, lifetime_ms=600_000)
+        return store.claim(who, nonce=name, lease_ms=30_000)
+
+    return begin
+
+
+def _open_ended(sweep_of: MakeSweep, sid: str, **fields: object) -> Sweep:
+    return sweep_of(2, sid, sampler="random", schema=SCHEMA, **fields)
+
+
+def _why(view: View, sid: str) -> str | None:
+    shot = view.snapshot(sid, 3)
+    why = why_behind(shot.sweep, shot.ahead, shot.workers, SHIPPED)
+    return why.text if why else None
+
+
+def test_an_open_ended_sweep_that_keeps_another_waiting_is_named_with_what_ends_it(
+    hpq: Hpq, environ: dict[str, str], work, sweep_of: MakeSweep
+) -> None:
+    _open_ended(sweep_of, "old-00000")
+    sweep_of(2, "new-00000")
+    work()
+    assert f"! {LINE}" in hpq("watch", "--once", "new-00000", COLUMNS="200").stdout
+    needs = json.loads(hpq("watch", "--once", "--json", "new-00000").stdout)["needs_you"]
+    assert {"code": "behind", "message": LINE} in needs
+    late = hpq("wait", "--timeout", "0", "new-00000")
+    assert late.stderr.startswith(f"hpq: {LINE} [behind]\n") and late.returncode == 5
+    listed = hpq("ls")
+    assert (
+        listed.stderr == f"! new-00000: {LINE} [behind]\n" and listed.stdout.count("waiting !") == 1
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "hpq_producer", "watch", "new-00000"],
+        env=environ, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)][1] == f"! {LINE} [behind]\n"
+        process.kill()
+    hpq("set", "new-00000", "priority=1")
+    assert hpq("ls").stderr == ""
+
+
+def test_enqueue_says_which_sweep_of_mine_goes_first(desk: Desk, work, sweep_of: MakeSweep) -> None:
+    sweep_of(4, "old-00000")
+    work()
+    text = (
+        "trainer: digits\nmetric: {name: loss, goal: minimize}\nmethod: grid\n"
+        "parameters: {epochs: {values: [1, 2]}}\n"
+    )
+    done = desk.put(text)
+    sid = done.stdout.strip()
+    assert ids(done.stderr)[-1:] == ["behind"] and f"`hpq set {sid} priority=1`" in done.stderr
+    assert "behind" not in ids(desk.hpq("resume", "old-00000").stderr)
+
+
+def test_many_that_wait_behind_one_are_a_single_line_of_ls(
+    hpq: Hpq, work, sweep_of: MakeSweep
+) -> None:
+    _open_ended(sweep_of, "old-00000")
+    for name in "abc":
+        sweep_of(2, f"{name}-00000")
+    work()
+    (line,) = hpq("ls").stderr.splitlines()
+    assert ids(line) == ["behind"] and " 2 more" in line
+    assert "`hpq stop old-00000`" in line and "`hpq set SWEEP priority=1`" in line
+
+
+def test_who_gets_the_next_free_worker_waits_behind_nobody(
+    view: View, store: Store, redis: Redis, work, sweep_of: MakeSweep
+) -> None:
+    """Another owner, a paused sweep, one at its max_parallel, an idle worker, no worker."""
+    _open_ended(sweep_of, "old-00000", max_parallel=1)
+    sweep_of(2, "new-00000")
+    assert _why(view, "new-00000") is None  # no worker: another line says so
+    claim = work()
+    assert claim is not None and claim.trial.sweep == "old-00000"
+    assert _why(view, "new-00000") == LINE  # at its max_parallel, and so until that trial ends
+    sweep_of(2, "anas-00000", owner="ana")
+    assert _why(view, "anas-00000") is None
+    store.control("old-00000", "pause")
+    assert _why(view, "new-00000") is None
+    store.control("old-00000", "resume")
+    assert _why(view, "new-00000") == LINE
+    store.present(Presence(name="w2", host="h", worker_class="default", fields={
+        "takes": sweep_codec.dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "idle"
+    }), idle=True, lifetime_ms=600_000)  # fmt: skip
+    assert _why(view, "new-00000") is None
+    redis.delete("hpq:w:w2")
+    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0), 0)
+    other = work("w3")
+    assert other is not None and other.trial.sweep != "new-00000"
+
+
+def test_a_worker_that_may_not_run_the_older_sweep_comes_to_the_newer(
+    view: View, store: Store, work, sweep_of: MakeSweep
+) -> None:
+    _open_ended(sweep_of, "old-00000")
+    sweep_of(2, "new-00000")
+    work()
+    refuses = {"old-00000": {"code": "data-missing", "text": "no data"}}
+    there = Presence(name="w2", host="h", worker_class="default", fields={
+        "takes": sweep_codec.dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "busy",
+        "trial": "else-00000/1", "refuses": sweep_codec.dumps(refuses),
+    })  # fmt: skip
+    store.present(there, idle=False, lifetime_ms=600_000)
+    assert _why(view, "new-00000") is None
+
+
+def test_a_sweep_of_somebody_else_goes_first_by_its_priority_only(
+    view: View, work, sweep_of: MakeSweep
+) -> None:
+    _open_ended(sweep_of, "anas-00000", owner="ana", priority=2)
+    sweep_of(2, "new-00000")
+    work()
+    why = _why(view, "new-00000")
+    assert why and "anas-00000" in why and "`hpq set new-00000 priority=3`" in why
+
+
+def test_what_goes_first_is_read_in_so_many_commands_however_many_sweeps_there_are(
+    view: View, redis: Redis, work, sweep_of: MakeSweep
+) -> None:
+    _open_ended(sweep_of, "a-00000")
+    work()
+    spent = []
+    for count in (40, 80):
+        for n in range(count):
+            sweep_of(1, f"b{count}-{n:05}")
+        redis.config_resetstat()
+        assert "behind a-00000" in str(_why(view, f"b{count}-{count - 1:05}"))
+        spent.append(redis.info("stats")["total_commands_processed"])
+    assert spent[0] == spent[1] < 150, spent

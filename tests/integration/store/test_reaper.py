@@ -1,0 +1,83 @@
+"""What a worker's housekeeper says of the trials that it takes from lost workers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from redis import Redis
+
+from hpq.domain.attempt import Outcome, Presence
+from hpq.domain.trial import TrialState
+from hpq.settings import read
+from hpq.store.trials import Store
+from hpq_worker.health.telemetry import Vitals
+from hpq_worker.lease.reaper import Housekeeper
+from hpq_worker.lease.redis_outage import Outage
+
+LEASE = 30_000
+
+
+def test_the_housekeeper_tells_what_is_queued_again_from_what_is_over(
+    store: Store,
+    sweep_of,
+    take,
+    who: Presence,
+    redis: Redis,
+    keys,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sid = sweep_of(3).id
+    store.reap("default", lease_ms=LEASE, lost_max=2)
+    busy = replace(who, fields={"state": "busy", "fault": ""})
+    settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_LOST_MAX": "2"})
+
+    def said() -> list[str]:
+        caplog.clear()
+        redis.zadd(keys.leases, {name: 0 for name in redis.zrange(keys.leases, 0, -1)})
+        keeper = Housekeeper(settings, store, lambda: (busy, False), Vitals(None), Outage())
+        keeper.start()
+        keeper.stop()
+        return caplog.messages
+
+    take()
+    assert said() == ["1 trial is queued again: the worker was lost"]
+    told, *_ = take(), take(), take()
+    store.control(sid, "cancel", told.trial.number + 1)
+    assert said() == [
+        "1 trial is queued again: the worker was lost",
+        "2 trials are over: the worker was lost; poison, or told to stop before",
+    ]
+
+
+def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
+    store: Store, sweep_of, who: Presence, redis: Redis, keys
+) -> None:
+    """A worker is stopped for longer than it counts as live, and the last sweep is removed."""
+    settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_REAP_S": "0.05"})
+    it = replace(who, fields={"state": "idle", "fault": "", "ran_on": "d1"})
+    sent: list[str] = []
+
+    def send() -> None:
+        sent.append("d1")
+        store.keep_provenance("d1", '{"host":"h"}')
+
+    def alive() -> bool:
+        return bool(redis.exists(keys.worker(it.name)))
+
+    old = sweep_of(1).id
+    store.keep_provenance("d1", '{"host":"h"}')
+    keeper = Housekeeper(settings, store, lambda: (it, True), Vitals(None), Outage(), send)
+    keeper.look()
+    assert not sent and alive()
+    claim = store.claim(it, nonce="n", lease_ms=LEASE, provenance="d1")
+    assert claim is not None
+    store.commit(claim, Outcome(state=TrialState.FINISHED), 0)
+    redis.delete(keys.worker(it.name))  # as it expires
+    redis.zrem(keys.workers, it.name)
+    store.remove(old)
+    assert not redis.hexists(keys.provenance, "d1")
+    keeper.look()
+    assert sent == ["d1"] and redis.hexists(keys.provenance, "d1")
+    keeper.look()
+    assert sent == ["d1"]

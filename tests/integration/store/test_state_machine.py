@@ -1,0 +1,115 @@
+"""Any order of claims, beats, commits, releases, reaps and commands keeps the books in order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule
+
+from hpq.domain.sweep import SCHEMA, Sweep
+from hpq.domain.trial import Trial, TrialId, TrialState
+from hpq.errors import UserError
+from hpq.store.growing import Growing
+from hpq.store.suggest_lease import Lead
+from hpq_producer.audit.reader import hold_audit
+from tests.store_machine import LEASE, SID, TRIALS, Machine, row
+
+
+class LateMachine(Machine):
+    """The same of a sweep whose sets are made meanwhile, by any of the three workers."""
+
+    def enqueue(self, sweep: Sweep) -> None:
+        self.store.seal(replace(sweep, schema=SCHEMA, sampler="tpe", search="{}", run_cap=TRIALS))
+        self.leads = [
+            Lead(self.redis, self.keys, lambda *_: None, SID, who.name, LEASE)
+            for who in self.workers
+        ]
+        self.rows = dict[int, int]()  # what each maker believes to be there
+
+    @rule(who=st.integers(0, 2))
+    def lead(self, who: int) -> None:
+        answer = self.leads[who].take()
+        if answer.is_ok:
+            self.rows[who] = answer.rows
+        else:
+            assert answer.word in ("held", "over")
+
+    @precondition(lambda self: self.rows)
+    @rule(data=st.data(), twice=st.booleans(), count=st.integers(1, 2))
+    def make(self, data: st.DataObject, twice: bool, count: int) -> None:
+        who = data.draw(st.sampled_from(sorted(self.rows)))
+        first, before = self.rows[who] + 1, self.view.sweep(SID)
+        rows = [row(number) for number in range(first, first + count)]
+        answers = [self.leads[who].append(first, rows) for _ in range(1 + twice)]
+        after = self.view.sweep(SID).counts.total
+        if answers[0].is_ok:
+            assert after == before.counts.total + count == answers[0].rows
+            assert answers[-1] == answers[0]
+            self.rows[who] = after
+        elif answers[0].word != "over":  # another has the lease, or had it meanwhile
+            assert answers[0].word in ("lost", "behind", "held") and after == before.counts.total
+        assert after <= TRIALS and (after == before.counts.total or not before.no_more)
+
+    @rule()
+    def lapse(self) -> None:
+        self.redis.hset(self.keys.sweep(SID), "suggest_until", 1)
+
+
+class GrowingMachine(Machine):
+    """The same of a sweep that begins with an older result, and is capped and grown meanwhile."""
+
+    def enqueue(self, sweep: Sweep) -> None:
+        self.growing = Growing(self.redis, self.keys, lambda *_: None)
+        old = TrialId(sweep="old-00000", number=3)
+        done = Trial(id=old, state=TrialState.FINISHED, params={}, attempt=1, objective=0.3)
+        self.growing.stage_results(SID, [(1, done)])
+        super().enqueue(sweep)
+
+    @rule(most=st.integers(0, 7))
+    def run_cap(self, most: int) -> None:
+        try:
+            self.growing.cap(SID, most)
+        except UserError:
+            assert self.view.sweep(SID).flag in ("stopped", "cancelled")
+            return
+        before = self.books()
+        assert self.growing.cap(SID, most).dropped == 0
+        assert self.books() == before
+        states = [state for state, attempt in before if attempt == 0]
+        if most and states.count(TrialState.QUEUED):
+            dropped = self.redis.zcard(self.keys.sweep(SID, "dropped"))
+            assert self.total - dropped <= most
+
+    @precondition(lambda self: self.total < 8)
+    @rule(first=st.integers(3, 8))
+    def grow(self, first: int) -> None:
+        rows = [row(number) for number in range(first, first + 2)]
+        known = {t.params["x"] for t in self.view.all_trials(SID)}
+        file = '{"digest":"d","spec":{},"origin":{}}'
+        try:
+            added = self.growing.grow(SID, rows, file, varying=["x"], digest="e")
+        except UserError:
+            assert self.view.sweep(SID).flag in ("stopped", "cancelled")
+            return
+        assert added == len({first, first + 1} - known)
+        self.total += added
+
+    @invariant()
+    def the_audit_holds(self) -> None:
+        assert hold_audit(self.view, SID).violations == ()
+
+
+@pytest.mark.parametrize("kind", [Machine, LateMachine, GrowingMachine])
+def test_any_order_of_calls_keeps_the_books_in_order(redis_url: str, kind: type[Machine]) -> None:
+    kind.url = redis_url
+    machine = kind.TestCase
+    machine.settings = settings(
+        max_examples=25,
+        stateful_step_count=30,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    machine("runTest").runTest()

@@ -1,0 +1,315 @@
+"""Late-bound sweeps in the store: who makes their sets, how many, and what everybody sees of it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from redis import Redis
+
+from hpq.connection.client import connect
+from hpq.domain.attempt import Outcome, Presence
+from hpq.domain.identity import identity
+from hpq.domain.sweep import SCHEMA, Launch, Metric, Sweep, SweepState
+from hpq.domain.trial import Claim, TrialState
+from hpq.settings import read
+from hpq.store.event_reader import History
+from hpq.store.keys import Keys
+from hpq.store.reader import View
+from hpq.store.suggest_lease import Lead
+from hpq.store.trials import Store
+from hpq.store.wire import sweep as sweep_codec
+from hpq_producer.archive.restore import restore
+from hpq_producer.archive.write import write
+from hpq_producer.audit.reader import hold_audit
+from hpq_producer.session import Session
+from hpq_worker.suggest import processes
+from tests.constants import DEADLINE_S
+
+LEASE = 30_000
+SID = "late-00000"
+MakeLead = Callable[..., Lead]
+
+
+@pytest.fixture
+def late(store: Store) -> Callable[..., Sweep]:
+    """Seals a late-bound sweep."""
+
+    def make(run_cap: int = 0, **more: object) -> Sweep:
+        fields = {"launch": Launch(trainer="digits"), "metric": Metric(name="loss"), **more}
+        sweep = Sweep(
+            id=SID, name="late", digest="d", schema=SCHEMA, sampler="tpe", search="{}",
+            run_cap=run_cap, **fields,  # type: ignore[arg-type]
+        )  # fmt: skip
+        assert store.seal(sweep) is None
+        return sweep
+
+    return make
+
+
+@pytest.fixture
+def lead_of(redis: Redis) -> MakeLead:
+    """Makes the lease for a worker."""
+
+    def make(who: str = "w1", lease_ms: int = LEASE, client: Redis = redis) -> Lead:
+        return Lead(client, Keys("hpq"), lambda *_: None, SID, who, lease_ms)
+
+    return make
+
+
+def rows(first: int, last: int) -> list[tuple[str, bytes]]:
+    return [(sweep_codec.dumps({"x": n}), identity({"x": n})) for n in range(first, last + 1)]
+
+
+def take(store: Store, who: Presence, told: list[str] | None = None) -> Claim | None:
+    feed = [] if told is None else told
+    return store.claim(who, nonce=secrets.token_hex(4), lease_ms=LEASE, feed=feed.append)
+
+
+def finish(store: Store, claim: Claim) -> None:
+    outcome = Outcome(state=TrialState.FINISHED, objective=1.0, best=0.5, step=1)
+    assert store.commit(claim, outcome, 0) == "done"
+
+
+def demand(redis: Redis) -> int:
+    return int(redis.llen(Keys("hpq").demand("default")))
+
+
+def test_a_sweep_without_sets_runs_and_calls_for_workers(redis, store, view, late, who) -> None:
+    late(5)
+    sweep = view.sweep(SID)
+    assert sweep.state is SweepState.RUNNING
+    assert (sweep.counts.total, sweep.counts.to_come, sweep.counts.planned) == (0, 5, 5)
+    assert demand(redis) == 5
+    told: list[str] = []
+    assert take(store, who, told) is None
+    assert told == [SID]  # so this worker sees to it that sets are made
+
+
+def test_an_open_ended_sweep_is_never_finished_by_itself(redis, store, view, late, lead_of, who):
+    late()
+    lead = lead_of()
+    lead.take()
+    for n in range(1, 4):
+        assert lead.append(n, rows(n, n)).is_ok
+        finish(store, take(store, who))
+    sweep = view.sweep(SID)
+    assert sweep.state is SweepState.RUNNING and sweep.counts.is_open_ended
+    assert demand(redis) == 1000
+    store.control(SID, "stop")
+    sweep = view.sweep(SID)
+    assert (sweep.state, sweep.no_more, demand(redis)) == (SweepState.FINISHED, "stopped", 0)
+    assert lead.extend().word == "over"
+    assert not hold_audit(view, SID).violations
+
+
+def test_one_makes_sets_at_a_time(store, late, lead_of, redis) -> None:
+    late(5)
+    first, second = lead_of("w1"), lead_of("w2")
+    assert first.take().is_ok
+    assert second.take().word == "held"
+    assert first.take().is_ok  # its process was started again
+    redis.hset(Keys("hpq").sweep(SID), "suggest_until", 1)  # it hangs
+    assert second.take().is_ok
+    assert first.append(1, rows(1, 1)).word == "lost"
+    assert first.extend().word == "lost"
+    assert redis.hlen(Keys("hpq").sweep(SID, "params")) == 0
+    second.give_back()
+    assert lead_of("w3").take().is_ok
+
+
+def test_sets_sent_twice_are_there_once(view, late, lead_of) -> None:
+    late(5)
+    lead = lead_of()
+    lead.take()
+    for _ in range(2):
+        answer = lead.append(1, rows(1, 2))
+        assert answer.is_ok and answer.rows == 2
+    assert lead.append(3, rows(2, 2)).word == "behind"  # the same set under another number
+    assert lead.append(2, rows(7, 7)).word == "behind"  # another set under the same number
+    assert lead.append(5, rows(5, 5)).word == "behind"  # a gap
+    assert view.sweep(SID).counts.total == 2
+    suggested = [e for e in view.events(SID) if e.what == "suggested"]
+    assert [(e.trial, e.fields["count"]) for e in suggested] == [(1, "2")]
+
+
+def test_the_cap_holds_whoever_makes_sets(redis_url, redis, store, view, late, lead_of) -> None:
+    """Eight at once take the lease from one another and make as many sets as they can."""
+    late(50)
+    clients = [connect(redis_url) for _ in range(8)]
+
+    def work(number: int) -> None:
+        lead = lead_of(f"w{number}", 3_000, clients[number])
+        who = Presence(name=f"w{number}", host="h", worker_class="default")
+        other = Store(clients[number], Keys("hpq"), lambda *_: None)
+        while view.sweep(SID).counts.planned > view.sweep(SID).counts.ended:
+            answer = lead.take()
+            if answer.is_ok:
+                clients[number].hset(Keys("hpq").sweep(SID), "suggest_until", 1)
+                lead.append(answer.rows + 1, rows(answer.rows + 1, answer.rows + 1))
+            if (claim := take(other, who)) is not None:
+                finish(other, claim)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    for client in clients:
+        client.close()
+    counts = view.sweep(SID).counts
+    assert (counts.finished, counts.total, view.sweep(SID).state) == (50, 50, "finished")
+    found = hold_audit(view, SID)
+    assert not found.violations and not found.open
+
+
+def test_as_many_sets_wait_as_workers_may_take_them(store, late, lead_of, who) -> None:
+    late(50, max_parallel=3)
+    lead = lead_of()
+    assert lead.take().ahead == 0
+    names = ["a", "b", "c", "d"]
+    for count, name in enumerate(names, 1):
+        fields = {"state": "idle", "refuses": "{}", "only": ""}
+        one = Presence(name=name, host="h", worker_class="default", fields=fields)
+        store.present(one, idle=True, lifetime_ms=LEASE)
+        assert lead.extend().ahead == min(count, 3)
+    refusing = {"state": "idle", "refuses": f'{{"{SID}": "no"}}', "only": ""}
+    for name in names[1:]:
+        one = Presence(name=name, host="h", worker_class="default", fields=refusing)
+        store.present(one, idle=True, lifetime_ms=LEASE)
+    assert lead.extend().ahead == 1
+    store.control(SID, "pause")
+    assert lead.extend().ahead == 0
+    assert lead.extend().word == "ok"  # it may go on yet
+
+
+def test_a_space_that_is_used_up_ends_the_sweep(store, view, late, lead_of, who) -> None:
+    late()
+    lead = lead_of()
+    lead.take()
+    lead.append(1, rows(1, 1))
+    assert lead.append(2, (), no_more="exhausted").word == "over"
+    finish(store, take(store, who))
+    assert (view.sweep(SID).state, view.sweep(SID).no_more) == ("finished", "exhausted")
+
+
+def test_retrying_a_trial_of_a_stopped_sweep_makes_no_further_sets(store, view, late, lead_of, who):
+    late(5)
+    lead = lead_of()
+    lead.take()
+    lead.append(1, rows(1, 1))
+    claim = take(store, who)
+    store.control(SID, "stop")
+    finish(store, claim)
+    assert view.sweep(SID).state is SweepState.FINISHED
+    store.retry(SID, [1])
+    assert view.sweep(SID).counts.planned == 1
+    finish(store, take(store, who))
+    assert view.sweep(SID).state is SweepState.FINISHED
+    assert not hold_audit(view, SID).violations
+
+
+def test_a_higher_cap_lets_more_come(redis, store, view, late, lead_of, who) -> None:
+    late(1)
+    lead = lead_of()
+    lead.take()
+    assert lead.append(1, rows(1, 1)).word == "over"
+    finish(store, take(store, who))
+    assert view.sweep(SID).state is SweepState.FINISHED and demand(redis) == 0
+    store.set(SID, {"run_cap": "3"})
+    assert view.sweep(SID).counts.to_come == 2 and demand(redis) == 2
+    told: list[str] = []
+    assert take(store, who, told) is None and told == [SID]
+
+
+def test_an_archived_sweep_goes_on_where_it_comes_back(
+    redis, redis_url, store, view, late, lead_of, who, tmp_path
+) -> None:
+    late(5)
+    lead = lead_of()
+    lead.take()
+    lead.append(1, rows(1, 2))
+    finish(store, take(store, who))
+    before = view.sweep(SID)
+    settings = read({"HPQ_REDIS_URL": redis_url, "HPQ_HOME": str(tmp_path), "USER": "me"})
+    session = Session(settings=settings, url=redis_url, redis=redis, keys=Keys("hpq"), view=view)
+    file = tmp_path / "late.hpq"
+    write(session, SID, file, force=False)
+    store.remove(SID)
+    assert demand(redis) == 0
+    restore(session, file)
+    assert view.sweep(SID) == before and demand(redis) == 4
+    redis.hset(Keys("hpq").sweep(SID), "suggest_until", 1)  # of a worker that was there then
+    again = lead_of("w9")
+    assert again.take().rows == 2
+    assert again.append(3, rows(3, 5)).word == "over"
+    assert view.sweep(SID).counts.planned == 5 and not hold_audit(view, SID).violations
+
+
+def test_a_set_that_cannot_be_read_is_passed_over(redis, late, lead_of) -> None:
+    late(5)
+    lead = lead_of()
+    lead.take()
+    lead.append(1, [("{torn", bytes(16)), *rows(2, 2)])
+    history = History(redis, Keys("hpq"), SID)
+    assert list(history.sets(1, 2)) == [(2, {"x": 2})]
+
+
+def test_a_removed_sweep_is_unknown(redis, store, late, lead_of) -> None:
+    late(5)
+    lead = lead_of()
+    lead.take()
+    lead.append(1, rows(1, 1))
+    store.remove(SID)
+    assert lead.append(2, rows(2, 2)).word == "unknown"
+    assert not redis.keys(f"hpq:s:{SID}*") and demand(redis) == 0
+
+
+def test_the_best_value_stands_beside_the_objective(store, view, late, lead_of, who) -> None:
+    late(5)
+    lead = lead_of()
+    lead.take()
+    lead.append(1, rows(1, 1))
+    finish(store, take(store, who))
+    (end,) = [e for e in view.events(SID) if e.what == "finished"]
+    assert (float(end.fields["objective"]), float(end.fields["best"])) == (1.0, 0.5)
+
+
+def test_a_live_maker_is_left_alone(redis, store, late, lead_of, who, view: View) -> None:
+    late(5)
+    lead = lead_of()
+    lead.take()
+    told: list[str] = []
+    assert take(store, who, told) is None and told == []
+    lead.append(1, rows(1, 1))
+    assert take(store, who, told) is not None and told == []
+    redis.hset(Keys("hpq").sweep(SID), "suggest_until", 1)
+    assert take(store, who, told) is None and told == [SID]
+
+
+def test_no_more_sets_are_taken_than_the_cap_of_the_sweep(view, late, lead_of) -> None:
+    late(3)
+    lead = lead_of()
+    lead.take()
+    assert lead.append(1, rows(1, 5)).word == "over"  # the cap was lowered meanwhile
+    assert view.sweep(SID).counts.total == 3 and not hold_audit(view, SID).violations
+
+
+def test_what_fails_to_make_sets_again_and_again_is_said_and_tried_more_rarely(
+    environ, late, lead_of, monkeypatch
+) -> None:
+    pytest.importorskip("optuna")
+    monkeypatch.setattr(processes, "_AGAIN_S", 0.0)
+    sweep = late(3)  # its search is none that anybody can read
+    makers = processes.Suggesters({**os.environ, **environ}, "w1", lambda _: lead_of())
+    try:
+        reason, deadline = None, time.monotonic() + DEADLINE_S
+        while reason is None:
+            assert time.monotonic() < deadline
+            reason = makers.feed(sweep)
+            time.sleep(0.05)
+        assert reason.startswith("what makes its sets failed 3 times in a row: ")
+        assert "hpq:" in reason and reason == makers.feed(sweep)
+    finally:
+        makers.close()

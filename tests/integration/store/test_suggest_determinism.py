@@ -1,0 +1,93 @@
+"""With one worker the same events lead to the same sets, whoever makes them, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from redis import Redis
+
+pytest.importorskip("optuna")
+
+from hpq.domain.attempt import Presence
+from hpq.domain.sweep import SCHEMA, Impute, Launch, Metric, Sweep
+from hpq.domain.trial import Params, TrialId
+from hpq.search.continuous import Uniform
+from hpq.search.search_spec import Sampler, Search
+from hpq.search.space import Space
+from hpq.store.event_reader import History
+from hpq.store.keys import Keys
+from hpq.store.suggest_lease import Lead
+from hpq.store.trials import Store
+from hpq.store.wire.search import encode_search
+from hpq_worker.suggest.loop import Suggester
+
+SPACE = Space.of({("x",): Uniform(low=0.0, high=1.0)})
+COUNT = 15
+Between = Callable[[int, Callable[[], None], str], None]
+
+
+@pytest.fixture
+def sets_of(redis: Redis, store: Store) -> Callable[..., list[Params]]:
+    """Runs a sweep's trials one by one; `between` is called in each, and may have a set made."""
+    keys = Keys("hpq")
+    who = Presence(
+        name="w", host="h", worker_class="default",
+        fields={"state": "idle", "refuses": "{}", "only": ""},
+    )  # fmt: skip
+    store.present(who, idle=True, lifetime_ms=600_000)
+
+    def run(sid: str, between: Between, **more: object) -> list[Params]:
+        search = Search(space=SPACE, sampler=Sampler.TPE, **more)  # type: ignore[arg-type]
+        late = {"sampler": "tpe", "search": encode_search(search), "metric": Metric(name="loss")}
+        launch = Launch(trainer="digits")
+        store.seal(Sweep(id=sid, name=sid, digest=sid, schema=SCHEMA, launch=launch, **late))  # type: ignore[arg-type]
+
+        def begin() -> Suggester:
+            lead = Lead(redis, keys, lambda *_: None, sid, "w", 600_000)
+            one = Suggester(search, History(redis, keys, sid), lead)
+            assert one.take()
+            one.begin()
+            return one
+
+        def tell(what: str, number: int) -> None:
+            told = {"e": what, "n": number, "a": 1, "objective": (number * 7 % 11) / 10}
+            redis.xadd(keys.sweep(sid, "events"), told)
+
+        maker = begin()
+
+        def make(*, anew: bool = False) -> None:
+            nonlocal maker
+            maker = begin() if anew else maker
+            maker.step()
+
+        for number in range(1, COUNT + 1):
+            tell("claimed", number)
+            between(number, make, sid)
+            tell("finished", number)
+            if int(redis.hlen(keys.sweep(sid, "params"))) <= number:
+                make(anew=True)
+        history = History(redis, keys, sid)
+        return [params for _, params in history.sets(1, COUNT + 1)]
+
+    return run
+
+
+def test_a_set_that_is_made_late_or_by_another_is_the_same(sets_of) -> None:
+    """The process was killed between a claim and its set: trials have ended before another came."""
+    plain = sets_of("plain-00000", lambda _number, make, _sid: make())
+    late = sets_of("late-00000", lambda n, make, _sid: make() if n not in (11, 13) else None)
+    assert len(plain) == COUNT + 1 and plain == late
+
+
+def test_what_one_workers_trial_reports_while_its_next_set_is_made_leads_to_none(
+    sets_of, redis: Redis
+) -> None:
+    def report(number: int, make: Callable[[], None], sid: str) -> None:
+        key = Keys("hpq").trial(TrialId(sweep=sid, number=number))
+        redis.hset(key, "objective", "-5.0")
+        make()
+
+    plain = sets_of("plain-00000", lambda _number, make, _sid: make())
+    latest = sets_of("latest-00000", report, impute_while_running=Impute.LATEST)
+    assert plain == latest

@@ -1,0 +1,112 @@
+"""Which sampler keeps up: a Gaussian process only where no worker would wait for its sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+from redis import Redis
+
+pytest.importorskip("optuna")
+pytest.importorskip("scipy")
+pytest.importorskip("torch")
+
+from hpq.domain.attempt import Presence
+from hpq.domain.sweep import SCHEMA, Launch, Metric, Sweep
+from hpq.search.continuous import Uniform
+from hpq.search.search_spec import Sampler, Search
+from hpq.search.space import Space
+from hpq.store.event_reader import History
+from hpq.store.keys import Keys
+from hpq.store.reader import View
+from hpq.store.suggest_lease import Lead
+from hpq.store.trials import Store
+from hpq.store.wire.search import encode_search
+from hpq_worker.suggest.loop import Suggester
+
+pytestmark = pytest.mark.torch
+SID = "paced-00000"
+SEARCH = Search(space=Space.of({("x",): Uniform(low=0.0, high=1.0)}), sampler=Sampler.AUTO)
+Trials = Callable[[int, int], set[str]]
+
+
+@pytest.fixture
+def suggester(redis: Redis, store: Store, request: pytest.FixtureRequest) -> Suggester:
+    """Who makes sets for so many workers."""
+    keys = Keys("hpq")
+    late = {"sampler": "auto", "search": encode_search(SEARCH), "metric": Metric(name="loss")}
+    launch = Launch(trainer="digits")
+    store.seal(Sweep(id=SID, name="p", digest="d", schema=SCHEMA, launch=launch, **late))  # type: ignore[arg-type]
+    for number in range(request.param):
+        who = Presence(
+            name=f"w{number}", host="h", worker_class="default",
+            fields={"state": "idle", "refuses": "{}", "only": ""},
+        )  # fmt: skip
+        store.present(who, idle=True, lifetime_ms=600_000)
+    lead = Lead(redis, keys, lambda *_: None, SID, "w0", 600_000)
+    suggester = Suggester(SEARCH, History(redis, keys, SID), lead)
+    assert suggester.take()
+    suggester.begin()
+    suggester.get_ready()
+    return suggester
+
+
+@pytest.fixture
+def trials(redis: Redis, view: View, suggester: Suggester) -> Trials:
+    """So many trials, each ended so many ms after the one before; answers who made sets of them."""
+    keys = Keys("hpq")
+    ran, at_ms = 0, 10**13
+
+    def run(count: int, gap_ms: int) -> set[str]:
+        nonlocal ran, at_ms
+        before = view.sweep(SID).made
+        for _ in range(count):
+            ran, at_ms = ran + 1, at_ms + gap_ms
+            for at, what in enumerate(("claimed", "finished")):
+                told = {"e": what, "n": ran, "a": 1, "objective": ran / 100}
+                redis.xadd(keys.sweep(SID, "events"), told, id=f"{at_ms + at}-0")
+            suggester.step()
+        made = view.sweep(SID).made
+        return {by for by in made if made[by] > before.get(by, 0)} - {"random"}
+
+    return run
+
+
+@pytest.mark.parametrize("suggester", [2], indirect=True)
+def test_of_several_workers_nobody_waits_for_a_gaussian_process(trials: Trials) -> None:
+    assert trials(16, 10) == {"tpe"}
+    assert trials(2, 10**8) == {"gp"}
+
+
+@pytest.mark.parametrize("suggester", [1], indirect=True)
+def test_one_workers_sets_follow_from_the_events_and_not_from_their_times(trials: Trials) -> None:
+    assert trials(13, 10) == {"gp"}
+
+
+@pytest.mark.parametrize("suggester", [4], indirect=True)
+def test_one_slow_set_does_not_switch_the_gaussian_process_off(
+    trials: Trials, suggester: Suggester
+) -> None:
+    """It is tried again now and then, and what it takes then counts."""
+    assert trials(12, 700_000) == {"gp"}
+    suggester._make_s[Sampler.GP] = 400.0
+    assert trials(8, 700_000) == {"tpe"}
+    assert trials(8, 700_000) == {"tpe", "gp"}
+    assert trials(4, 700_000) == {"gp"}
+
+
+@pytest.mark.parametrize("suggester", [1], indirect=True)
+def test_no_import_is_part_of_what_a_set_takes(
+    trials: Trials, suggester: Suggester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def get_ready() -> None:
+        nonlocal now
+        now += 100.0
+
+    monkeypatch.setattr("hpq_worker.suggest.loop.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(suggester, "get_ready", get_ready)
+    assert trials(12, 10) == {"gp"}
+    assert now > 0 and suggester._make_s[Sampler.GP] == 0.0

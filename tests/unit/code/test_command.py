@@ -1,0 +1,59 @@
+"""The words of a trial's command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpq.code.command import argv
+
+PARAMS = {"lr": 0.1, "opt": "a b", "nest": {"x": 1}, "flag": True, "off": False, "none": None}
+
+
+def words(*command: str, params: dict[str, object] | None = None) -> list[str]:
+    made = argv(
+        tuple(command),
+        "train.py",
+        PARAMS if params is None else params,  # type: ignore[arg-type]
+        environ={"HOME": "/h"},
+        params_file="/p.json",
+        interpreter="python3",
+    )
+    return list(made)
+
+
+def test_the_default_command_is_wandbs() -> None:
+    assert words(params={"lr": 0.1}) == ["/usr/bin/env", "python3", "train.py", "--lr=0.1"]
+
+
+@pytest.mark.parametrize(
+    ("macro", "expected"),
+    [
+        ("${args_no_equals}", ["--a", "1", "--b", "x y"]),
+        ("${args_no_hyphens}", ["a=1", "b=x y"]),
+        ("${args_json}", ['{"a": 1, "b": "x y"}']),
+        ("${args_json_file}", ["/p.json"]),
+        ("${args_append_hydra}", ["+a=1", "+b=x y"]),
+        ("${args_override_hydra}", ["++a=1", "++b=x y"]),
+        ("${envvar:HOME}/run", ["/h/run"]),
+        ("${envvar:NOWHERE}", ["NOWHERE"]),
+        ("--size=${a}", ["--size=1"]),
+        ("--size=${unknown}", ["--size=${unknown}"]),
+        ("$(id); rm -rf /", ["$(id); rm -rf /"]),
+    ],
+)
+def test_a_macro_becomes_words_and_never_a_shell(macro: str, expected: list[str]) -> None:
+    """B6: `$(id); rm -rf /`, spaces and quotes in a command's parameters."""
+    assert words(macro, params={"a": 1, "b": "x y"}) == expected
+
+
+def test_booleans_become_flags_where_the_macro_says_so() -> None:
+    assert words("${args_no_boolean_flags}", params={"x": True, "y": False, "z": 2}) == [
+        "--x",
+        "--z=2",
+    ]
+
+
+def test_values_are_written_as_python_prints_them() -> None:
+    assert words("${args}") == [
+        "--lr=0.1", "--opt=a b", "--nest={'x': 1}", "--flag=True", "--off=False", "--none=None",
+    ]  # fmt: skip

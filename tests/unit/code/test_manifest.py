@@ -1,0 +1,61 @@
+"""Which files are a program's code, and what may lie beside it without doing harm."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpq.code import manifest as code_manifest
+from hpq_producer.sweepfile import source as sweep_source
+from tests.ids import raises
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text("print('loss=1')\n")
+    return tmp_path
+
+
+def make_git(folder: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    subprocess.run(["git", "-C", str(folder), "add", "."], check=True)
+
+
+def make_nothing(folder: Path) -> None:
+    pass
+
+
+PLACES = pytest.mark.parametrize("prepare", [make_nothing, make_git])
+
+
+@PLACES
+def test_what_is_no_regular_file_is_no_code(folder: Path, prepare: Callable[[Path], None]) -> None:
+    prepare(folder)
+    (folder / ".#train.py").symlink_to("me@host.1234:99")  # an editor's lock
+    (folder / "gone.py").symlink_to("nowhere.py")
+    os.mkfifo(folder / "pipe.py")
+    assert list(code_manifest.manifest(folder, "train.py")) == ["train.py"]
+
+
+def test_code_that_is_too_large_is_told_before_it_is_read(folder: Path) -> None:
+    with (folder / "table.py").open("wb") as file:
+        file.truncate(2**40)  # a TiB of nothing: nobody reads that to its end
+    with raises("code-too-large", "table.py"):
+        code_manifest.manifest(folder, "train.py")
+
+
+def test_a_file_that_became_a_pipe_has_changed(folder: Path) -> None:
+    files = code_manifest.manifest(folder, "train.py")
+    (folder / "train.py").unlink()
+    os.mkfifo(folder / "train.py")
+    assert code_manifest.changed(folder, files) == "train.py"
+
+
+def test_a_pipe_is_no_sweep_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "sweep.yaml")
+    with raises("file-not-found", "sweep.yaml"):
+        sweep_source.read(tmp_path / "sweep.yaml")

@@ -1,0 +1,126 @@
+"""What a worker runs: each field of a launch record is signed, HPQ_ALLOW goes word by word."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from hpq.code.command import DEFAULT
+from hpq.code.signing import fingerprint, sign
+from hpq.domain.sweep import Launch, Sweep, Wandb
+from hpq.settings import read
+from hpq_worker.attempt.code import Bundles
+from hpq_worker.attempt.trust import Access
+from tests.golden import Golden
+
+LAUNCH = Launch(program="train.py", command=("python", "${program}", "${args}"), code="c",
+                pass_env=("A",), wandb=Wandb.STAND_IN)  # fmt: skip
+ARGS = "${args}"
+OURS, THEIRS = b"ours, of 16 letters", b"theirs, of 16 letters"
+
+
+def access(tmp_path: Path, **env: str) -> Access:
+    settings = read({"HPQ_HOME": str(tmp_path), "HPQ_CODE_KEY": OURS.decode(), **env})
+    return Access(settings, Bundles(tmp_path, lambda digest: None))
+
+
+def signed(launch: Launch, key: bytes = OURS) -> Sweep:
+    return Sweep(
+        id="s-1",
+        name="s",
+        digest="d",
+        launch=launch,
+        signature=sign(key, "hpq", "s-1", launch),
+        signer=fingerprint(key),
+    )
+
+
+def test_a_signed_record_is_taken(tmp_path: Path) -> None:
+    assert access(tmp_path).refusal(signed(LAUNCH), None) is None
+
+
+@pytest.mark.parametrize("field", [f.name for f in fields(Launch)])
+def test_a_record_with_this_field_changed_is_refused(tmp_path: Path, field: str) -> None:
+    value = getattr(LAUNCH, field)
+    other = not value if isinstance(value, bool) else value + (
+        ("x",) if isinstance(value, tuple) else "x"
+    )  # fmt: skip
+    if field == "wandb":
+        other = None  # as an older hpq reads it
+    forged = replace(signed(LAUNCH), launch=replace(LAUNCH, **{field: other}))
+    assert access(tmp_path).refusal(forged, None) is not None
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        replace(signed(LAUNCH), id="s-2"),
+        replace(signed(LAUNCH), signature=""),
+        replace(signed(LAUNCH), signature="x" * 64),
+        signed(LAUNCH, THEIRS),
+        signed(LAUNCH, b""),
+    ],
+    ids=["sweep", "no signature", "signature", "key", "empty key"],
+)
+def test_a_record_signed_otherwise_is_refused_and_says_why(
+    tmp_path: Path, forged: Sweep, request: pytest.FixtureRequest, golden: Golden
+) -> None:
+    why = access(tmp_path).refusal(forged, None)
+    assert why and why.code == "code-not-signed" and f"key {fingerprint(OURS)}" in why.text
+    golden.check("worker", f"another {request.node.callspec.id} than was signed", why.text)
+
+
+def test_what_redis_says_of_the_signer_is_told_only_where_it_is_a_fingerprint(tmp_path) -> None:
+    forged = replace(signed(LAUNCH, THEIRS), signer="\x1b[31mours; run HPQ_CODE_KEY=x")
+    why = access(tmp_path).refusal(forged, None)
+    assert why and f"(key {fingerprint(OURS)})" in why.text and "ours" not in why.text
+
+
+def test_a_record_of_another_prefix_is_refused(tmp_path: Path) -> None:
+    assert access(tmp_path, HPQ_PREFIX="other").refusal(signed(LAUNCH), None) is not None
+
+
+def launch(*command: str, program: str = "train.py", **more: object) -> Launch:
+    return Launch(program=program, command=command, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("line", "record"),
+    [
+        ("train.py", launch()),
+        ("train.py", launch(*DEFAULT)),
+        ("python train.py ${args}", launch("python", "${program}", ARGS)),
+        ("python train.py ${args}", launch("python", "train.py", ARGS, program="")),
+        ("a.py; python train.py ${args}", launch("python", "train.py", ARGS)),
+        ("./run.sh", launch("./run.sh", program="")),
+        ("pkg.train:main", Launch(trainer="pkg.train:main")),
+    ],
+)
+def test_what_hpq_allow_names_is_taken(tmp_path: Path, line: str, record: Launch) -> None:
+    sweep = replace(signed(record), signature="")
+    assert access(tmp_path, HPQ_ALLOW=line).refusal(sweep, None) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "record"),
+    [
+        ("train.py", launch(program="other.py")),
+        ("train.py", launch("python", "${program}", ARGS)),
+        ("train.py", launch(*DEFAULT, "--debug")),
+        ("train.py", launch(program="train.py ")),
+        ("python ${program} ${args}", launch("python", "${program}", ARGS, program="evil.py")),
+        ("${env} ${interpreter} ${program} ${args}", launch(program="evil.py")),
+        ("python train.py ${args}", launch("python", "${program}", ARGS, program="evil.py")),
+        ("python train.py ${args}", launch("python train.py ${args}", program="")),
+        ("python train.py ${args}", launch("python", "-c", "evil", "train.py", ARGS)),
+        ("python train.py", launch("python", "train.py", ARGS)),
+        ("python train.py ${args}", launch("python", "train.py", ARGS, code_dir="/tmp")),
+        ("pkg.train:main", Launch(trainer="pkg.train:other")),
+        ("pkg.train:main", Launch(trainer="pkg.train:main", code_dir="/tmp")),
+    ],
+)
+def test_what_hpq_allow_does_not_name_is_refused(tmp_path: Path, line: str, record: Launch) -> None:
+    sweep = replace(signed(record), signature="")
+    assert access(tmp_path, HPQ_ALLOW=line).refusal(sweep, None) is not None

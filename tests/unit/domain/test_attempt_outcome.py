@@ -1,0 +1,105 @@
+"""What the end of an attempt means, and what a trial that never reported its metric is told."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from hpq.domain.sweep import Launch, Metric, Sweep
+from hpq.domain.trial import Failure, FailureKind
+from hpq_worker.attempt.outcome import Ending, Halt, judge
+from hpq_worker.lease.report_buffer import Collector
+from hpq_worker.process.protocol import End
+
+METRIC = Metric(name="val_loss")
+
+
+def _failure(tail: str, launch: Launch, *, is_wandb: bool = False, reported: str = "") -> Failure:
+    sweep = Sweep(id="s-00000", name="s", digest="", launch=launch, metric=METRIC)
+    got = Collector(METRIC)
+    if reported:
+        got.report({reported: 0.5}, None)
+    ending = Ending(halt=None, end=End(), status=0, tail=tail, ran_ms=1, is_wandb=is_wandb)
+    outcome = judge(ending, sweep, got)
+    assert outcome is not None and outcome.failure is not None
+    return outcome.failure
+
+
+@pytest.mark.parametrize(
+    ("line", "is_near"),
+    [
+        ("Epoch 1 val_loss=0.3 done", True),
+        ("val_loss: 0.3", True),
+        ("my_val_loss=0.3", False),
+        ("val_loss is fine", False),
+    ],
+)
+def test_a_program_that_nearly_reported_is_shown_its_line(line: str, is_near: bool) -> None:
+    failure = _failure(f"hello\n{line}\nbye\n", Launch(program="train.py"))
+    assert failure.kind is FailureKind.UNREPORTED
+    assert "val_loss=0.31" in failure.message and "hpq.report" in failure.message
+    assert (repr(line) in failure.message) == is_near
+    # The breaker knows trials that fail alike by this; the line differs from trial to trial.
+    assert failure.fingerprint and line not in failure.fingerprint
+
+
+def test_a_trainer_is_told_its_own_ways_to_report() -> None:
+    failure = _failure("", Launch(trainer="mine:train"))
+    assert failure.kind is FailureKind.UNREPORTED and "trial.report" in failure.message
+
+
+def test_a_wandb_script_is_told_to_log_and_not_that_its_printed_line_is_no_such_line() -> None:
+    failure = _failure("val_loss=0.3\n", Launch(program="train.py"), is_wandb=True)
+    assert failure.kind is FailureKind.UNREPORTED and "wandb.log" in failure.message
+    assert "val_loss=0.3" not in failure.message
+
+
+@pytest.mark.parametrize(
+    ("python", "named"),
+    [
+        (sys.executable, [sys.executable, "HPQ_PYTHON"]),
+        ("/other/python3", ["/other/python3", sys.executable, "HPQ_PYTHON"]),
+        ("/some/tool", []),
+    ],
+)
+def test_a_missing_module_is_told_with_whose_python_it_was_and_the_way_to_another(
+    python: str, named: list[str]
+) -> None:
+    ending = Ending(
+        halt=None,
+        end=End(status=1),
+        status=1,
+        tail="ModuleNotFoundError: No module named 'torch'\n",
+        ran_ms=1,
+        argv=("/usr/bin/env", python, "train.py"),
+    )
+    sweep = Sweep(id="s-00000", name="s", digest="", launch=Launch(program="train.py"))
+    outcome = judge(ending, sweep, Collector(None))
+    assert outcome is not None and outcome.failure is not None
+    said = outcome.failure.message
+    assert "ModuleNotFoundError" in said and "'torch'" in said
+    assert all(name in said for name in named) and ("HPQ_PYTHON" in said) == bool(named)
+
+
+def test_a_name_that_is_close_to_the_metrics_is_named() -> None:
+    for launch in (Launch(program="train.py"), Launch(trainer="mine:train")):
+        failure = _failure("", launch, is_wandb=bool(launch.program), reported="valid_loss")
+        assert failure.kind is FailureKind.UNREPORTED
+        assert "'valid_loss'" in failure.message and "--reuse" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [(End(), "finished"), (End(stopped=True), "pruned"), (End(status=143), "pruned"),
+     (None, "pruned")],
+)  # fmt: skip
+def test_what_was_told_to_stop_is_pruned_unless_it_came_to_its_end(
+    end: End | None, state: str
+) -> None:
+    got = Collector(METRIC)
+    got.report({"val_loss": 0.5}, None)
+    sweep = Sweep(id="s-00000", name="s", digest="", launch=Launch(trainer="digits"), metric=METRIC)
+    ending = Ending(halt=Halt.PRUNED, end=end, status=0, tail="", ran_ms=1)
+    outcome = judge(ending, sweep, got)
+    assert outcome is not None and (outcome.state.value, outcome.objective) == (state, 0.5)

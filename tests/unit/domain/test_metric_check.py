@@ -1,0 +1,41 @@
+"""A metric that is misspelt in the sweep file is noticed while its first trial runs."""
+
+from __future__ import annotations
+
+from hpq.domain.metric_check import doubt
+from hpq.domain.sweep import Launch, Metric, Sweep
+from hpq.domain.trial import Trial, TrialId, TrialState
+from hpq_producer.reports.show import sweep_lines, trial_lines
+from hpq_producer.terminal.style import plain
+from hpq_worker.lease.report_buffer import Collector
+
+SWEEP = Sweep(id="s-00000", name="s", digest="", metric=Metric(name="val_loss"), launch=Launch())
+SAID = "#1 has not reported val_loss so far; it reports val/loss, val/acc; did you mean 'val/loss'?"
+
+
+def _trial(step: int, **metrics: float) -> Trial:
+    names = {name.replace("__", "/"): value for name, value in metrics.items()}
+    trial = TrialId(sweep="s-00000", number=1)
+    return Trial(id=trial, state=TrialState.RUNNING, params={}, step=step, metrics=names)
+
+
+def test_other_names_are_told_once_there_were_some_reports_and_the_right_one_ends_it() -> None:
+    strange = _trial(5, val__loss=0.3, val__acc=0.5)
+    assert doubt(SWEEP, [strange]) == SAID
+    assert not doubt(SWEEP, [_trial(4, val__loss=0.3)])
+    assert not doubt(SWEEP, [strange, _trial(1, val_loss=0.2)]), "another trial knows the name"
+    assert not doubt(SWEEP, [strange], best=[strange])
+    lines = [plain(line) for line in trial_lines(strange, SWEEP, {}, {}, "")]
+    assert any(line.startswith("!") and SAID in line for line in lines)
+    assert any(SAID in plain(line) for line in sweep_lines(SWEEP, "no", unmet=SAID))
+
+
+def test_a_worker_hears_of_strange_names_after_five_reports_unless_the_metric_is_among_them() -> (
+    None
+):
+    strange, right = Collector(Metric(name="val_loss")), Collector(Metric(name="val_loss"))
+    for _ in range(5):
+        assert not strange.strangers
+        strange.report({"val/loss": 0.5}, None)
+        right.report({"val/loss": 0.5, "val_loss": 1.0}, None)
+    assert strange.strangers == ("val/loss",) and not right.strangers

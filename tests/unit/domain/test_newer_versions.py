@@ -1,0 +1,113 @@
+"""Records of a newer version: its words and fields are passed over, rubbish is still refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hpq.domain.attempt import Outcome
+from hpq.domain.sweep import Goal, Launch, Metric, Take
+from hpq.domain.trial import Artifacts, Claim, Failure, FailureKind, TrialId, TrialState
+from hpq.errors import DecodeError
+from hpq.store.keys import Keys
+from hpq.store.reader import View
+from hpq.store.trials import Store
+from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire import trial as trial_codec
+from hpq_worker.lease.spool import Spool
+
+TRIAL = TrialId(sweep="s", number=1)
+
+
+def trial_of(**fields: str):
+    row = {name.encode(): text.encode() for name, text in fields.items()}
+    return trial_codec.decode_trial("key", TRIAL, row, {}, dropped=False)
+
+
+def test_a_state_of_a_newer_version_is_open_and_shown_by_its_word() -> None:
+    trial = trial_of(state="suspended", attempt="2", paint="blue")
+    assert trial.state is TrialState.QUEUED and trial.attempt == 2
+    assert trial.phase == "suspended (a newer hpq's word)"
+
+
+def test_a_failure_kind_of_a_newer_version_is_told_in_the_message() -> None:
+    failure = trial_of(state="failed", kind="evicted", error="by the cluster").failure
+    assert failure is not None and failure.kind is FailureKind.USER_ERROR
+    assert failure.message == "evicted: by the cluster"
+
+
+@pytest.mark.parametrize("field", ["state", "kind"])
+def test_what_is_no_word_at_all_names_key_and_field(field: str) -> None:
+    with pytest.raises(DecodeError, match=f"key: field {field}"):
+        trial_of(**{field: "{\x1b"})
+
+
+def test_a_launch_record_loses_the_fields_that_are_not_known() -> None:
+    launch = Launch(program="train.py", command=("a",))
+    text = json.dumps(json.loads(sweep_codec.encode_launch(launch)) | {"sandbox": "x"})
+    assert sweep_codec.decode_launch(text) == launch
+
+
+def test_a_metric_with_a_goal_of_a_newer_version_ranks_nothing() -> None:
+    text = json.loads(sweep_codec.encode_metric(Metric(name="loss")))
+    assert sweep_codec.decode_metric(json.dumps(text | {"goal": "pareto"})) is None
+    metric = sweep_codec.decode_metric(json.dumps(text | {"take": "median", "unit": "%"}))
+    assert metric == Metric(name="loss", goal=Goal.MINIMIZE, take=Take.LAST)
+
+
+def test_what_a_sweep_keeps_loses_the_fields_that_are_not_known() -> None:
+    row = {b"keep": b'{"best": 3, "last": 1, "median": 2}'}
+    keep = sweep_codec.decode_sweep("key", "s", row, 0, 0, 0).keep
+    assert keep is not None and (keep.best, keep.last) == (3, 1)
+
+
+class Spooled:
+    """A result on disk as a newer version would have written it."""
+
+    def __init__(self, home: Path, store: Store, claim: Claim, outcome: Outcome) -> None:
+        self.spool, self.store = Spool(home, "hpq"), store
+        gone = Spool(home, "hpq")
+        gone.put(claim, outcome, 0)
+        gone.close()
+        (self.path,) = (home / "spool" / "hpq").iterdir()
+        self.data = json.loads(self.path.read_text("utf-8"))
+
+    def flush(self) -> int:
+        """An older worker starts."""
+        self.path.write_text(json.dumps(self.data), "utf-8")
+        return self.spool.flush(self.store)
+
+
+def test_a_result_on_disk_loses_the_fields_that_are_not_known(
+    tmp_path: Path, store: Store, view: View, keys: Keys, sweep_of, take
+) -> None:
+    """B10: an older worker finds what a newer one of its machine left in the spool."""
+    sweep_of(2)
+    failure = Failure(kind=FailureKind.USER_ERROR, message="no", fingerprint="f")
+    outcome = Outcome(
+        state=TrialState.FAILED, failure=failure, artifacts=Artifacts(store="s", path="p")
+    )
+    it = Spooled(tmp_path, store, claim := take(), outcome)
+    it.data["colour"] = it.data["outcome"]["colour"] = "blue"
+    it.data["outcome"]["failure"]["where"] = "train.py"
+    it.data["outcome"]["artifacts"]["bytes"] = 7
+    assert it.flush() == 1 and not it.path.exists()
+    trial = view.trial(claim.trial)
+    assert trial.failure == failure and trial.artifacts == outcome.artifacts
+    it = Spooled(tmp_path, store, claim := take(), outcome)
+    it.data["outcome"]["failure"]["kind"] = "evicted"
+    assert it.flush() == 1
+    assert view.trial(claim.trial).failure.message == "evicted: no"  # type: ignore[union-attr]
+
+
+def test_a_result_on_disk_with_a_state_of_a_newer_version_waits_for_a_newer_worker(
+    tmp_path: Path, store: Store, view: View, sweep_of, take
+) -> None:
+    """B10: an older worker finds what it cannot commit, and leaves it as it is."""
+    sweep_of(1)
+    it = Spooled(tmp_path, store, claim := take(), Outcome(state=TrialState.FINISHED))
+    it.data["outcome"]["state"] = "suspended"
+    assert it.flush() == 0 and it.path.exists()
+    assert view.trial(claim.trial).state is TrialState.RUNNING

@@ -1,0 +1,133 @@
+"""Words and numbers for the terminal: inert, short, never wider than told."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpq_producer.reports.logs import Cleaner
+from hpq_producer.terminal.charts import sparkline
+from hpq_producer.terminal.text import (
+    abbreviate,
+    clean,
+    clean_block,
+    duration,
+    fit,
+    measure,
+    number,
+    pad,
+    to_ascii,
+    width,
+)
+
+
+@given(st.text())
+def test_clean_text_holds_nothing_that_acts_on_a_terminal(text: str) -> None:
+    """B6: any text, with escape sequences and control characters, on a terminal."""
+    for char in clean(text):
+        assert unicodedata.category(char) != "Cc"
+    assert all(unicodedata.category(c) != "Cc" or c in "\n\t" for c in clean_block(text))
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x9b31mred", "red"),
+        ("\x1b]0;title\x07after", "after"),
+        ("\x1b]8;;http://x\x1b\\link", "link"),
+        ("\x1bPq#0\x1b\\sixel", "sixel"),
+        ("a\x00b\nc", "a b c"),
+        ("[red]not markup[/red]", "[red]not markup[/red]"),
+        ("gnp.\u202efdp", "gnp. fdp"),
+        ("an unfinished \x1b[31", "an unfinished "),
+    ],
+)
+def test_escape_sequences_go_as_a_whole(raw: str, shown: str) -> None:
+    assert clean(raw) == shown
+
+
+def test_a_progress_bar_in_a_log_becomes_lines() -> None:
+    assert clean_block("10%\r20%\r\ndone\n") == "10%\n20%\ndone\n"
+
+
+@given(st.text(), st.integers(0, 40))
+def test_padded_text_has_exactly_its_columns_unless_it_is_too_wide_to_cut(
+    text: str, columns: int
+) -> None:
+    text = clean(text)
+    assert width(fit(text, columns)) <= columns
+    assert width(pad(text, columns)) == columns
+
+
+def test_wide_characters_count_twice() -> None:
+    assert width("学習") == 4
+    assert fit("学習率", 5) == "学習…"
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_numbers_are_short(value: float) -> None:
+    assert len(number(value)) <= 11
+    assert len(measure(value)) <= 11
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.94261, "0.9426"), (1.2e-05, "1.2e-5"), (1200.0, "1200"), (0.5, "0.5")]
+)
+def test_numbers_read_as_people_write_them(value: float, shown: str) -> None:
+    assert number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("ms", "shown"),
+    [
+        (0, "0s"),
+        (400, "0.4s"),
+        (13_200, "13s"),
+        (83_000, "1m23s"),
+        (59_600, "1m00s"),
+        (3_599_700, "1h00m"),
+        (7_500_000, "2h05m"),
+        (86_399_000, "1d00h"),
+        (273_600_000, "3d04h"),
+    ],
+)
+def test_durations_have_two_units_at_most(ms: int, shown: str) -> None:
+    assert duration(ms) == shown
+
+
+def test_names_are_shortened_word_by_word() -> None:
+    assert abbreviate("max_learning_rate", 20) == "max_learning_rate"
+    assert abbreviate("max_learning_rate", 8) == "m_l_rate"
+    assert abbreviate("max_learning_rate", 4) == "mlr"
+    assert abbreviate("momentum", 5) == "mome…"
+
+
+def test_ascii_keeps_the_width_and_the_shape() -> None:
+    curve = sparkline([1, 2, 3], 3)
+    assert to_ascii(curve) == "_=#"
+    assert len(to_ascii("é…▁")) == 3
+
+
+def test_a_curve_shows_rise_gaps_and_rest() -> None:
+    assert sparkline([0, 1], 8) == "▁█"
+    assert sparkline([5, 5, 5], 8) == "▄▄▄"
+    assert sparkline([0.1] * 1003, 8) == "▄" * 8
+    assert sparkline([0, float("nan"), 1], 8) == "▁ █"
+    assert sparkline([], 8) == ""
+    assert len(sparkline(range(1000), 12)) == 12
+
+
+@pytest.mark.parametrize("cut", range(1, 19))
+def test_a_log_that_comes_in_pieces_is_cleaned_as_if_it_came_whole(cut: int) -> None:
+    data = "one\x1b[31mtwo é\r\n3".encode()
+    cleaner = Cleaner()
+    pieces = cleaner.take(data[:cut]) + cleaner.take(data[cut:]) + cleaner.take(b"", final=True)
+    assert pieces == "onetwo é\n3"
+
+
+def test_a_finished_sequence_at_the_end_of_a_piece_holds_nothing_back() -> None:
+    assert Cleaner().take(b"\x1b[32mok\x1b[0m\n") == "ok\n"

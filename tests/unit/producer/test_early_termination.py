@@ -1,0 +1,102 @@
+"""Early termination in words: rules, reasons, and what was saved."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpq.domain.snapshot import Event
+from hpq.domain.sweep import Goal, Launch, Metric, Reached, Sweep
+from hpq.domain.trial import Pruning, Trial, TrialId, TrialState
+from hpq_producer.analysis.early_termination import (
+    rule_words,
+    saved_lines,
+    target_words,
+    why,
+    why_ended,
+)
+from hpq_producer.analysis.summary import Tally
+from hpq_producer.sweepfile.early_termination import read
+from hpq_producer.terminal.style import plain
+from hpq_producer.watch.event_log import event_line
+
+SWEEP = Sweep(
+    id="demo-00000",
+    name="demo",
+    digest="",
+    launch=Launch(trainer="digits"),
+    metric=Metric(name="acc", goal=Goal.MAXIMIZE, target=0.9),
+    reached=Reached(trial=7, value=0.95, target=0.9),
+)
+TOLD = Pruning(rule="asha", band=4, rank=8, n=12, threshold=0.50001, value=0.5)
+
+
+def trial(state: TrialState, minutes: float = 0, **fields: object) -> Trial:
+    made = {"id": TrialId(sweep="demo-00000", number=7), "state": state, "params": {}}
+    return Trial(**made, ran_ms=round(60_000 * minutes), **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ({"type": "hyperband", "min_iter": 3},
+         "hyperband, eta 3, strict, at values 3, 9, 27, 81, …"),
+        ({"type": "hyperband", "max_iter": 27, "s": 2, "eta": 2, "strict": False},
+         "hyperband, eta 2, not strict, at values 6, 13"),
+        ({"type": "asha", "max_iter": 16}, "asha, eta 4, at values 1, 4"),
+        ({"type": "median"}, "median, of 5 others or more, at values 1, 2, 3, 4, …"),
+    ],
+)  # fmt: skip
+def test_a_rule_is_told_with_its_first_bands(file: dict[str, object], words: str) -> None:
+    assert rule_words(read(file)) == words  # type: ignore[arg-type]
+
+
+def test_numbers_that_are_compared_are_told_apart() -> None:
+    line = "asha at its 4th value: acc 0.5 is number 8 of 12, and worse than 0.50001"
+    assert why(TOLD, SWEEP) == why_ended(trial(TrialState.PRUNED, pruning=TOLD), SWEEP) == line
+    finished = trial(TrialState.FINISHED, pruning=TOLD)
+    assert why_ended(finished, SWEEP) == f"{line}; it ended before it heard"
+
+
+def test_what_a_target_ended_says_so() -> None:
+    assert target_words(SWEEP) == "target reached: #7 has acc 0.95 >= 0.9"
+    cancelled = why_ended(trial(TrialState.CANCELLED), SWEEP)
+    assert cancelled == "the sweep's target had been reached by #7"
+    event = Event(id="1-0", what="target", trial=7, attempt=1, fields={"touched": "24"})
+    line = event_line(event, trial(TrialState.RUNNING), SWEEP)
+    assert line == "#7 has reached the target; waiting trials cancelled: 24"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('{"rule":"asha","band":1,"rank":2,"n":3,"threshold":0.5,"value":0.25}',
+         "#7 told to stop: asha at its 1st value: acc 0.25 is number 2 of 3, and worse than 0.5"),
+        ('{"rule":"asha"}', "#7 told to stop"),
+        ("[", "#7 told to stop"),
+    ],
+)  # fmt: skip
+def test_the_order_to_stop_is_a_line_with_its_reason(text: str, line: str) -> None:
+    event = Event(id="1-0", what="prune", trial=7, attempt=1, fields={"why": text})
+    assert event_line(event, trial(TrialState.RUNNING), SWEEP) == line
+
+
+@pytest.mark.parametrize(
+    ("finished", "stopped", "line"),
+    [
+        ([], [], None),
+        ([10], [], None),
+        ([], [1],
+         "1 trial stopped early; what that saved is not known before a trial has finished"),
+        ([9, 10, 30], [1, 4, 20],
+         "3 trials stopped early: about 15m of workers' time saved (17%), if each had taken 10m,"
+         " the median of 3 finished"),
+        ([10], [5], "1 trial stopped early: about 5m of workers' time saved (25%), if each had"
+         " taken 10m, the median of 1 finished; few, so this is a guess"),
+    ],
+)  # fmt: skip
+def test_what_was_saved_is_told_with_what_it_is_measured_against(
+    finished: list[float], stopped: list[float], line: str | None
+) -> None:
+    tally = Tally(SWEEP).add(trial(TrialState.FINISHED, minutes) for minutes in finished)
+    tally.add(trial(TrialState.PRUNED, minutes) for minutes in stopped)
+    assert [plain(text) for text in saved_lines(tally)] == ([] if line is None else ["", line])

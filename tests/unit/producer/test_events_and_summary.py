@@ -1,0 +1,215 @@
+"""Events as lines, bars, and what a summary says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hpq.domain.snapshot import Event
+from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
+from hpq.domain.trial import Failure, FailureKind, Json, Trial, TrialId, TrialState
+from hpq.errors import ExitCode
+from hpq_producer.analysis.summary import Tally, effect
+from hpq_producer.diagnosis.verdict import exit_code
+from hpq_producer.reports.summary_page import effect_lines, failure_lines
+from hpq_producer.terminal.charts import bar, scale_of
+from hpq_producer.terminal.style import Span, fold, plain
+from hpq_producer.terminal.tables import Column, lay
+from hpq_producer.watch.event_log import event_line
+
+SWEEP = Sweep(
+    id="demo-00000",
+    name="demo",
+    digest="",
+    launch=Launch(trainer="digits"),
+    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
+    varying=("lr",),
+)
+
+
+def _trial(number: int, lr: float, objective: float | None, **fields: object) -> Trial:
+    base: dict[str, object] = {
+        "id": TrialId(sweep=SWEEP.id, number=number),
+        "state": TrialState.FINISHED,
+        "params": {"lr": lr, "seed": 1},
+        "attempt": 1,
+        "claimed_ms": 1_000,
+        "ran_ms": 13_000,
+        "objective": objective,
+    }
+    return Trial(**{**base, **fields})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("what", "fields", "line"),
+    [
+        ("finished", {"objective": "0.94"}, "#7 finished test/acc=0.94 in 13s  lr=0.4"),
+        ("claimed", {"worker": "w1"}, "#7 started on w1  lr=0.4"),
+        (
+            "failed",
+            {"kind": "user_error", "error": "KeyError\x1b[31m: x"},
+            "#7 failed (user_error: KeyError: x) in 13s  lr=0.4",
+        ),
+        ("requeued", {"reason": "lost"}, "#7 back in the queue: lost  lr=0.4"),
+        ("something newer", {}, "#7 something newer  lr=0.4"),
+    ],
+)
+def test_an_event_of_a_trial_is_one_line(what: str, fields: dict[str, str], line: str) -> None:
+    event = Event(id="14000-0", what=what, trial=7, attempt=1, fields=fields)
+    assert event_line(event, _trial(7, 0.4, 0.94), SWEEP) == line
+
+
+def test_an_event_of_the_sweep_is_one_line() -> None:
+    assert event_line(Event(id="1-0", what="held", fields={"why": "5 of 5"}), None, SWEEP) == (
+        "held: 5 of 5"
+    )
+    created = Event(id="1-0", what="created", fields={"count": "16"})
+    assert event_line(created, None, SWEEP) == "demo-00000: 16 trials queued"
+
+
+def test_a_bar_is_as_long_as_its_value() -> None:
+    scale = scale_of([0.0, 5.0, 10.0])
+    assert [len(bar(v, scale, 10)) for v in (0.0, 5.0, 10.0)] == [0, 5, 10]
+
+
+def test_bars_of_values_that_are_alike_begin_near_the_smallest() -> None:
+    scale = scale_of([0.90, 0.95])
+    assert not scale.is_from_zero
+    assert 0 < len(bar(0.90, scale, 20)) < len(bar(0.95, scale, 20))
+
+
+def test_bars_of_what_is_not_finite_are_empty() -> None:
+    scale = scale_of([float("nan"), 1.0, float("inf")])
+    assert bar(float("nan"), scale, 10) == ""
+    assert bar(1.0, scale, 10) == "█" * 10
+
+
+def test_the_mean_effect_of_each_value_is_told() -> None:
+    tally = Tally(SWEEP).add(_trial(i, [0.1, 0.4][i % 2], [0.5, 0.9][i % 2]) for i in range(6))
+    (found,) = tally.effects
+    assert [(x.label, x.count, round(x.mean, 3)) for x in found.levels] == [
+        ("0.1", 3, 0.5),
+        ("0.4", 3, 0.9),
+    ]
+    assert any("0.9000" in plain(line) for line in effect_lines(tally))
+
+
+def test_few_trials_tell_nothing_of_effects() -> None:
+    assert Tally(SWEEP).add(_trial(i, 0.1 * i, 0.5) for i in range(3)).effects == []
+
+
+def test_many_numbers_are_put_into_quarters() -> None:
+    found = effect("lr", list(range(100)), [v / 100 for v in range(100)])
+    assert found is not None
+    assert [level.label for level in found.levels] == [
+        "0 to 24",
+        "25 to 49",
+        "50 to 74",
+        "75 to 99",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([96] * 5 + [192] * 6 + list(range(200, 256, 8)), ["96", "192", "200 to 216"]),
+        ([1, 2, 3, 4] + [5] * 20 + [6, 7, 8, 9], ["1 to 5", "6 to 9"]),
+        ([0.12341, 0.12342, 0.12343, 0.12344, 1, 2, 3, 4], ["0.1234", "1 to 2", "3 to 4"]),
+    ],
+)
+def test_equal_values_are_never_in_two_bars(values: list[float], labels: list[str]) -> None:
+    found = effect("units", values, [0.5] * len(values))
+    assert found is not None
+    shown = [level.label for level in found.levels]
+    assert [label for label in labels if label not in shown] == []
+    assert sum(level.count for level in found.levels) == len(values)
+
+
+def test_a_parameter_with_few_values_has_a_bar_for_each() -> None:
+    found = effect("batch", [96, 192, 192, 192, 208, 96, 208, 256], [0.5] * 8)
+    assert found is not None
+    assert [level.label for level in found.levels] == ["96", "192", "208", "256"]
+
+
+def test_nested_parameters_have_effects_of_their_own() -> None:
+    sweep = replace(SWEEP, varying=("optimizer.lr", "optimizer.name"))
+    trials = [
+        _trial(i, 0, i / 10, params={"optimizer": {"lr": i % 2, "name": "ab"[i // 4]}})
+        for i in range(8)
+    ]
+    effects = Tally(sweep).add(trials).effects
+    assert [(e.param, [level.label for level in e.levels]) for e in effects] == [
+        ("optimizer.name", ["a", "b"]),
+        ("optimizer.lr", ["0", "1"]),
+    ]
+
+
+def test_a_parameter_that_a_condition_leaves_out_of_a_set_has_no_level_there() -> None:
+    sweep = replace(SWEEP, varying=("momentum",))
+    some: list[dict[str, Json]] = [{"momentum": 0.5}, {"momentum": 0.9}, {}]
+    trials = [_trial(i, 0, float(i % 3), params=some[i % 3]) for i in range(9)]
+    (found,) = Tally(sweep).add(trials).effects
+    levels = [(level.label, level.count, level.mean) for level in found.levels]
+    assert levels == [("0.5", 3, 0.0), ("0.9", 3, 1.0)]
+
+
+def test_failures_are_counted_by_kind_with_an_example() -> None:
+    failure = Failure(kind=FailureKind.OUT_OF_MEMORY, message="CUDA out of memory")
+    failed = [_trial(i, 0.1, None, state=TrialState.FAILED, failure=failure) for i in (3, 4)]
+    lines = [plain(line) for line in failure_lines(Tally(SWEEP).add(failed))]
+    assert lines[-1] == "2 out_of_memory  demo-00000/3: CUDA out of memory"
+
+
+@pytest.mark.parametrize(
+    ("counts", "fields", "code"),
+    [
+        (Counts(finished=3), {}, ExitCode.DONE),
+        (Counts(finished=3, failed=2, diverged=2), {}, ExitCode.DONE),
+        (Counts(finished=3, failed=1), {}, ExitCode.SOME_FAILED),
+        (Counts(finished=3, cancelled=1), {"flag": "cancelled"}, ExitCode.SOME_FAILED),
+        (Counts(finished=3, cancelled=1), {"flag": "stopped"}, ExitCode.DONE),
+        (Counts(queued=3, failed=5), {"held": "5 of 5"}, ExitCode.HELD),
+    ],
+)
+def test_the_exit_code_tells_how_a_sweep_ended(
+    counts: Counts, fields: dict[str, str], code: ExitCode
+) -> None:
+    sweep = Sweep(
+        id="s",
+        name="s",
+        digest="",
+        launch=Launch(trainer="digits"),
+        counts=counts,
+        flag=fields.get("flag", ""),
+        held=fields.get("held", ""),
+    )
+    assert exit_code(sweep) is code
+
+
+def test_a_table_drops_what_is_least_needed_and_never_a_number_in_half() -> None:
+    columns = [Column(title="#", right=True), Column(title="note", keep=1), Column(title="acc")]
+    rows = [[Span("12"), Span("a long note"), Span("0.9426")]]
+    layout = lay(columns, rows, 12)
+    assert plain(layout.row(rows[0])) == "12  0.9426"
+    assert plain(lay(columns, rows, 80).row(rows[0])) == "12  a long note  0.9426"
+
+
+def test_an_event_of_a_newer_version_is_a_line_whatever_its_name() -> None:
+    event = Event(id="1-0", what="repainted {0} {colour}")
+    assert event_line(event, None, SWEEP) == "repainted {0} {colour}"
+
+
+def test_a_line_ends_with_its_last_word_where_nothing_varies() -> None:
+    event = Event(id="14000-0", what="claimed", trial=7, attempt=1, fields={"worker": "w1"})
+    assert event_line(event, _trial(7, 0.4, 0.94), replace(SWEEP, varying=())) == "#7 started on w1"
+
+
+def test_a_long_value_goes_on_below_where_it_began_and_nothing_of_it_is_lost() -> None:
+    words = " ".join(f"word{i}" for i in range(12)) + " " + "x" * 50
+    line = [Span("failed  "), Span(words)]
+    folded = [plain(part) for part in fold(line, 30)]
+    assert folded[:2] == ["failed  word0 word1 word2 ", "        word3 word4 word5 "]
+    assert all(len(part) <= 30 and part[:8].isspace() for part in folded[1:])
+    assert "".join(folded).replace(" ", "") == "failed" + words.replace(" ", "")
+    assert fold(line, 500) == [line]

@@ -1,0 +1,90 @@
+"""A ranking and its effects in a narrow terminal: numbers are whole, bars keep their proportion."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hpq.domain.sweep import Launch, Metric, Sweep
+from hpq.domain.trial import Pruning, Trial, TrialId, TrialState
+from hpq_producer.analysis.summary import Tally
+from hpq_producer.reports.ranking import result_row, show_ranking
+from hpq_producer.reports.summary_page import effect_lines
+from hpq_producer.terminal.charts import scale_of
+from hpq_producer.terminal.style import plain
+
+SWEEP = Sweep(
+    id="demo-00000",
+    name="demo",
+    digest="",
+    launch=Launch(program="train.py"),
+    metric=Metric(name="val_loss"),
+    varying=("learning_rate", "max_depth"),
+)
+LOSSES = (0.2, 0.4, 0.8)
+TRIALS = [
+    Trial(
+        id=TrialId(sweep=SWEEP.id, number=number),
+        state=TrialState.FINISHED,
+        params={"learning_rate": 0.008123 + number / 1e6, "max_depth": number},
+        attempt=1,
+        claimed_ms=1_000,
+        ran_ms=13_000,
+        objective=loss,
+    )
+    for number, loss in enumerate(LOSSES, 1)
+]
+
+
+@pytest.mark.parametrize("columns", [30, 36, 44, 60, 80, 200])
+def test_a_ranking_shows_numbers_whole_and_bars_in_proportion(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    show_ranking(SWEEP, TRIALS, scale_of(LOSSES))
+    said = capsys.readouterr().out
+    header, *lines = said.splitlines()
+    assert all(len(line) <= columns for line in lines)
+    assert "0.008124" in said and "0.008126" in said and "…" not in "".join(lines[:3])
+    assert columns < 80 or header.split()[:5] == ["rank", "#", *SWEEP.varying, "time"]
+    bars = [line.count("█") for line in lines[:3]]
+    assert abs(bars[2] - 4 * bars[0]) <= 4 and bool(bars[2]) == (columns >= 44)
+    shortened = "learning_rate" not in header
+    assert ("= learning_rate" in " ".join(said.split())) == shortened
+
+
+@pytest.mark.parametrize(("columns", "has_bars"), [(41, False), (48, True), (80, True)])
+def test_effects_scale_their_bars_to_the_room_or_leave_them_out(
+    columns: int, has_bars: bool
+) -> None:
+    lines = [plain(line) for line in effect_lines(Tally(SWEEP).add(TRIALS * 2), columns)]
+    rows = [line for line in lines if "trial" in line]
+    assert rows and all(len(line) <= columns for line in rows)
+    assert any("█" in line for line in rows) == has_bars
+
+
+def test_effects_say_that_pruned_trials_count_and_their_columns_align() -> None:
+    pruned = [replace(t, state=TrialState.PRUNED, objective=1234.0) for t in TRIALS[1:]]
+    _, title, *rows = [plain(line) for line in effect_lines(Tally(SWEEP).add([*TRIALS, *pruned]))]
+    assert title == "mean val_loss by value, 2 pruned trials among them, the widest spread first"
+    assert len({row.index("trial") for row in rows if "trial" in row}) == 1
+
+
+def test_results_say_why_a_trial_was_pruned() -> None:
+    why = Pruning(rule="median", band=3, rank=5, n=6, threshold=0.5, value=0.9)
+    one = replace(TRIALS[0], state=TrialState.PRUNED, pruning=why)
+    assert result_row(one, SWEEP)[-1].text.startswith("median at its 3rd value: val_loss 0.9 is")
+
+
+def test_columns_that_do_not_fit_are_counted_below_the_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = tuple(f"p{n}" for n in range(9))
+    wide = replace(SWEEP, varying=names)
+    trials = [replace(t, params=dict.fromkeys(names, 0.0123456)) for t in TRIALS]
+    monkeypatch.setenv("COLUMNS", "50")
+    show_ranking(wide, trials)
+    header, *_, last = capsys.readouterr().out.splitlines()
+    shown = sum(name in header.split() for name in names)
+    assert 0 < shown < 9 and last == f"(+{9 - shown} columns)"

@@ -1,0 +1,268 @@
+"""Which sets are chosen: each once, the same for the same seed, better ones with results."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("optuna")
+
+from hpq.domain.identity import identity
+from hpq.search import conditions, samplers
+from hpq.search.continuous import LogUniform, Uniform
+from hpq.search.discrete import Categorical, IntUniform
+from hpq.search.search_spec import Sampler, Search, missing, unaided
+from hpq.search.space import Space
+from hpq_worker.suggest.chooser import Chooser
+from tests.spaces import SPACE
+
+PLAIN = Space.of({("x",): Uniform(low=-5.0, high=10.0), ("y",): LogUniform(low=1e-4, high=1.0)})
+FEW = Space.of({("a",): Categorical((1, 2, 3)), ("b",): IntUniform(1, 4)})
+FAR = conditions.Partial((conditions.Test(path=("x",), low=3.0),))
+CONDITIONAL = Space(PLAIN.leaves, PLAIN.varying, (conditions.Condition(("y",), FAR),))
+MODELS = [Sampler.TPE, Sampler.CMAES, Sampler.QMC]
+
+
+def value(params: dict) -> float:
+    return (params["x"] - 3) ** 2 + abs(params.get("y", 0.0) - 0.01)
+
+
+def course(chooser: Chooser, count: int, first: int = 1) -> list[dict]:
+    out = []
+    for number in range(first, first + count):
+        params = chooser.ask(number, {})
+        out.append(params)
+        chooser.ends(number, value(params))
+    return out
+
+
+@pytest.mark.parametrize("sampler", [*MODELS, Sampler.RANDOM])
+def test_the_same_seed_gives_the_same_sets(sampler: Sampler) -> None:
+    one, other = (course(Chooser(Search(space=PLAIN, sampler=sampler)), 25) for _ in range(2))
+    assert one == other
+    another = course(Chooser(Search(space=PLAIN, sampler=sampler, seed=1)), 25)
+    assert all(params not in one for params in another)
+
+
+def test_it_begins_with_what_random_draws() -> None:
+    """So `hpq plan` can show them, and open-ended random is random with a count, without it."""
+    drawn = samplers.random(PLAIN, None, 0)
+    expected = [next(drawn) for _ in range(30)]
+    assert course(Chooser(Search(space=PLAIN, sampler=Sampler.RANDOM)), 30) == expected
+    assert course(Chooser(Search(space=PLAIN)), 10) == expected[:10]
+
+
+def test_results_lead_to_better_sets() -> None:
+    values = [value(p) for p in course(Chooser(Search(space=PLAIN)), 60)]
+    assert sum(values[-20:]) / 20 < sum(values[:20]) / 20 / 3
+
+
+def test_eight_that_ask_at_once_get_eight_sets() -> None:
+    chooser = Chooser(Search(space=PLAIN))
+    course(chooser, 15)
+    asked = [chooser.ask(16 + i, {}) for i in range(8)]
+    assert len({identity(params) for params in asked}) == 8
+    assert max(p["x"] for p in asked) - min(p["x"] for p in asked) > 0.01
+
+
+@pytest.mark.parametrize("sampler", [*MODELS, Sampler.RANDOM])
+def test_every_set_of_a_small_space_comes_once_and_then_no_more(sampler: Sampler) -> None:
+    chooser, seen = Chooser(Search(space=FEW, sampler=sampler)), set()
+    for number in range(1, 13):
+        params = chooser.ask(number, {})
+        assert params is not None
+        seen.add(identity(params))
+        chooser.ends(number, float(number))
+    assert len(seen) == FEW.size == 12
+    assert chooser.ask(13, {}) is None
+
+
+def test_every_distribution_can_be_searched() -> None:
+    chooser = Chooser(Search(space=SPACE))
+    for number in range(1, 20):
+        params = chooser.ask(number, {})
+        assert params is not None and params["constant"] is None and params["fixed"] == 1.0
+        assert 0 <= params["nested"]["deep"]["lr"] <= 1
+        chooser.ends(number, params["uniform"])
+
+
+@pytest.mark.parametrize(
+    ("sampler", "space"),
+    [
+        (Sampler.TPE, PLAIN),
+        (Sampler.TPE, SPACE),
+        (Sampler.TPE, CONDITIONAL),
+        (Sampler.TPE, FEW),
+        (Sampler.QMC, FEW),
+        (Sampler.QMC, PLAIN),
+        pytest.param(Sampler.GP, PLAIN, marks=pytest.mark.torch),
+    ],
+)
+def test_whoever_takes_over_makes_the_same_sets(sampler: Sampler, space: Space) -> None:
+    """A set follows from the seed, its number and what is known, whoever makes it."""
+    if sampler is Sampler.GP:
+        pytest.importorskip("torch")
+    search = Search(space=space, sampler=sampler)
+
+    def told(params: dict) -> float:
+        return (
+            params.get("uniform", params.get("a", 0.0)) if space in (SPACE, FEW) else value(params)
+        )
+
+    def go_on(chooser: Chooser, first: int, last: int) -> list[dict]:
+        out = []
+        for number in range(first, last + 1):
+            out.append(chooser.ask(number, {}))
+            if number > 1:  # one is always a set ahead
+                chooser.ends(number - 1, told((known + out)[number - 2]))
+        return out
+
+    known: list[dict] = []
+    is_short = space is FEW or sampler is Sampler.GP
+    sets = go_on(Chooser(search), 1, 12 if is_short else 18)
+    for cut in [11] if is_short else [11, 14]:
+        second, known = Chooser(search), sets[:cut]
+        for number, params in enumerate(known, 1):
+            second.add(number, json.loads(json.dumps(params)))
+            if number < cut:
+                second.ends(number, told(params))
+        assert go_on(second, cut + 1, len(sets)) == sets[cut:]
+
+
+def test_results_that_a_sweep_begins_with_are_learnt_from_at_once() -> None:
+    chooser = Chooser(Search(space=PLAIN))
+    for number, params in enumerate(course(Chooser(Search(space=PLAIN)), 12), 1):
+        chooser.add(number, params)
+        chooser.ends(number, value(params))
+    assert chooser.ask(13, {}) is not None and chooser.by is Sampler.TPE
+
+
+def test_cmaes_begins_where_others_found_the_best(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever takes over has none of its state, but the results."""
+    sets = course(Chooser(Search(space=PLAIN, sampler=Sampler.RANDOM)), 40)
+    near = []
+    for known in (sets, sets[:1]):
+        found = []
+        for seed in range(8):
+            chooser = Chooser(Search(space=PLAIN, sampler=Sampler.CMAES, seed=seed))
+            for number, params in enumerate(known, 1):
+                chooser.add(number, params)
+                chooser.ends(number, value(params))
+            found += map(value, course(chooser, 6, len(known) + 1))
+        near.append(sum(found))
+    assert near[0] < 0.75 * near[1] and not caplog.records
+
+
+def test_a_set_of_another_space_is_passed_over() -> None:
+    chooser = Chooser(Search(space=FEW))
+    chooser.add(1, {"a": 9, "b": "text"})
+    chooser.ends(1, 0.0)
+    chooser.runs(1)
+    assert chooser.ask(2, {}) is not None
+
+
+def test_what_runs_counts_as_its_stand_in_while_a_set_is_made() -> None:
+    """And as running again after it: the next results are not mixed with it."""
+    chooser = Chooser(Search(space=PLAIN))
+    course(chooser, 12)
+    running = chooser.ask(13, {})
+    plain = chooser.ask(14, {13: -100.0})
+    assert plain not in (None, running)
+    chooser.ends(13, 5.0)
+    assert chooser.ask(15, {}) is not None
+
+
+def test_a_sampler_that_fails_is_said_once_and_sets_are_drawn_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*args: object) -> None:
+        raise MemoryError("7 TiB")
+
+    chooser = Chooser(Search(space=PLAIN))
+    course(chooser, 12)
+    with monkeypatch.context() as patch:
+        patch.setattr("optuna.samplers.TPESampler.sample_relative", fail)
+        drawn = course(chooser, 5, first=13)
+    assert len({identity(params) for params in drawn}) == 5
+    assert [r.getMessage() for r in caplog.records] == [
+        "tpe fails (MemoryError: 7 TiB); sets are drawn instead"
+    ]
+    assert course(chooser, 3, first=18)
+
+
+@pytest.mark.torch
+def test_the_gaussian_process_needs_few_results() -> None:
+    pytest.importorskip("torch")
+    values = [value(p) for p in course(Chooser(Search(space=PLAIN, sampler=Sampler.GP)), 18)]
+    assert min(values[10:]) < min(values[:10]) / 2
+
+
+def makers(
+    chooser: Chooser, count: int, made: list[dict] | None = None, **how: bool
+) -> list[Sampler]:
+    """Who makes each of so many sets, one after the other."""
+    out = []
+    for number in range(1, count + 1):
+        params = chooser.ask(number, {}, **how)
+        assert params is not None
+        out.append(chooser.by)
+        if made is not None:
+            made.append(params)
+        chooser.ends(number, value(params))
+    return out
+
+
+@pytest.mark.torch
+def test_by_default_a_gaussian_process_makes_sets_while_results_are_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr("hpq_worker.suggest.chooser._MOST_GP", 12)
+    one: list[dict] = []
+    other: list[dict] = []
+    search = Search(space=PLAIN, sampler=Sampler.AUTO)
+    by = makers(Chooser(search), 16, one)
+    assert by == makers(Chooser(search), 16, other) and one == other
+    assert by == [Sampler.RANDOM] * 10 + [Sampler.GP] * 3 + [Sampler.TPE] * 3
+
+
+@pytest.mark.parametrize("why", ["no torch", "conditions", "hurry"])
+def test_by_default_tpe_makes_the_sets_where_a_gaussian_process_cannot(why: str) -> None:
+    space = CONDITIONAL if why == "conditions" else PLAIN
+    has = {"optuna"} if why == "no torch" else {"optuna", "scipy", "torch"}
+    chooser = Chooser(Search(space=space, sampler=Sampler.AUTO), is_there=has.__contains__)
+    by = makers(chooser, 12, is_hurried=why == "hurry")
+    assert by == [Sampler.RANDOM] * 10 + [Sampler.TPE] * 2
+
+
+@pytest.mark.torch
+def test_where_the_gaussian_process_fails_tpe_makes_the_set(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("torch")
+
+    def fail(*args: object) -> None:
+        raise RuntimeError("no optimum")
+
+    monkeypatch.setattr("optuna.samplers.GPSampler.sample_relative", fail)
+    by = makers(Chooser(Search(space=PLAIN, sampler=Sampler.AUTO)), 13)
+    assert by == [Sampler.RANDOM] * 10 + [Sampler.TPE] * 3
+    line = "gp fails (RuntimeError: no optimum); sets are made by tpe instead"
+    assert [r.getMessage() for r in caplog.records] == [line]
+
+
+def test_what_a_sampler_lacks_is_one_line() -> None:
+    assert missing(Sampler.RANDOM, lambda _: False) is None
+    assert missing(Sampler.TPE, lambda _: True) is None
+    line = missing(Sampler.GP, lambda name: name == "optuna")
+    assert line == "sampler gp needs scipy, torch: pip install 'hpq[bayes]' torch"
+
+
+def test_what_the_default_would_do_better_with_is_one_line() -> None:
+    assert missing(Sampler.AUTO, lambda name: name == "optuna") is None
+    line = "sampler auto is tpe alone without torch: pip install 'hpq[bayes]' torch"
+    assert unaided(Sampler.AUTO, lambda name: name != "torch") == line
+    assert unaided(Sampler.AUTO, lambda _: True) is None
+    assert unaided(Sampler.AUTO, lambda _: False) is None  # `missing` says it
+    assert unaided(Sampler.TPE, lambda name: name == "optuna") is None

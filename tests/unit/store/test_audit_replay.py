@@ -1,0 +1,247 @@
+"""The audit, from hand-made events: what holds, and each kind of violation by its name."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from hpq.domain.snapshot import Event
+from hpq.domain.trial import TRANSITIONS, TrialState
+from hpq_producer.audit.replay import STEPS, Audit, Books, Standing, audit
+
+RUNNING = frozenset({"running", "leases"})
+ENDED, WAITING, DROPPED = frozenset({"ended"}), frozenset({"waiting"}), frozenset({"dropped"})
+
+
+def events(*told: str, total: int = 1) -> list[Event]:
+    """`claimed 1`, `requeued 1 reason=lost` of trial 1; `stop` and the like of the sweep.
+
+    A number before the word names another trial: `2 claimed 1`.
+    """
+    out = [Event(id="1-0", what="created", fields={"count": str(total)})]
+    for i, text in enumerate(told, start=2):
+        words = text.split()
+        number = int(words.pop(0)) if words[0].isdigit() else 1
+        what, *rest = words
+        pairs = dict(word.split("=") for word in rest if "=" in word)
+        attempt = int(rest[0]) if rest and rest[0].isdigit() else None
+        trial = 0 if attempt is None else number
+        out.append(
+            Event(id=f"{i}000-0", what=what, trial=trial, attempt=attempt or 0, fields=pairs)
+        )
+    return out
+
+
+def standing(state: str, attempt: int, places: frozenset[str], number: int = 1) -> Standing:
+    return Standing(number=number, state=state, attempt=attempt, places=places)
+
+
+def books_of(standings: list[Standing], total: int | None = None) -> Books:
+    """The counters that fit these trials."""
+    places = Counter(place for s in standings for place in s.places)
+    ends = Counter(s.state for s in standings if "ended" in s.places)
+    return Books(
+        total=len(standings) if total is None else total,
+        waiting=places["waiting"],
+        running=places["running"],
+        dropped=places["dropped"],
+        ended=places["ended"],
+        counters={state: ends[state] for state in TrialState if state.is_terminal},
+    )
+
+
+def held(told: list[str], *standings: Standing) -> Audit:
+    """The verdict where the counters fit the trials."""
+    some = list(standings)
+    return audit(events(*told, total=len(some)), books_of(some), some)
+
+
+FINISHED = standing("finished", 1, ENDED)
+SECOND = standing("finished", 2, ENDED)
+HOLDS: dict[str, tuple[list[str], Standing]] = {
+    "waits": ([], standing("queued", 0, WAITING)),
+    "runs": (["claimed 1"], standing("running", 1, RUNNING)),
+    "ends": (["claimed 1", "finished 1"], FINISHED),
+    "is given back": (
+        ["claimed 1", "requeued 1 reason=stopping", "claimed 2", "finished 2"],
+        SECOND,
+    ),
+    "is lost": (
+        ["claimed 1", "requeued 1 reason=lost beat_ms=2500", "claimed 2", "finished 2"],
+        SECOND,
+    ),
+    "is lost and comes back late": (
+        ["claimed 1", "requeued 1 reason=lost", "finished 1"],
+        FINISHED,
+    ),
+    "is lost and goes on": (
+        ["claimed 1", "requeued 1 reason=lost", "resumed 1", "finished 1"],
+        FINISHED,
+    ),
+    "is lost and fails late": (
+        ["claimed 1", "requeued 1 reason=lost", "requeued 1 reason=killed", "claimed 2",
+         "finished 2"],
+        SECOND,
+    ),
+    "is retried": (["claimed 1", "failed 1", "retried 1", "claimed 2", "finished 2"], SECOND),
+    "is dropped": (["stop"], standing("queued", 0, DROPPED)),
+    "is cancelled by itself": (["cancelled 0", "cancel"], standing("queued", 0, DROPPED)),
+    "is dropped and retried": (["cancel", "retried 0"], standing("queued", 0, WAITING)),
+    "is cancelled while it waits again": (
+        ["claimed 1", "requeued 1 reason=killed", "cancelled 1", "cancel"],
+        standing("cancelled", 1, ENDED),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOLDS)
+def test_a_trial_that(case: str) -> None:
+    told, there = HOLDS[case]
+    assert held(told, there).violations == ()
+
+
+VIOLATIONS: dict[str, tuple[list[str], Standing, str]] = {
+    "ends twice": (["claimed 1", "finished 1", "finished 1"], FINISHED, "it ended twice"),
+    "ends by an old attempt": (
+        ["claimed 1", "requeued 1 reason=lost", "claimed 2", "finished 1"],
+        SECOND,
+        "finished by attempt 1, and the latest is 2",
+    ),
+    "has an attempt that does not rise": (
+        ["claimed 1", "requeued 1 reason=lost", "claimed 1", "finished 1"],
+        FINISHED,
+        "attempt 1 follows attempt 1",
+    ),
+    "misses an attempt": (["claimed 2", "finished 2"], SECOND, "attempt 2 follows attempt 0"),
+    "is claimed while it runs": (
+        ["claimed 1", "claimed 2", "finished 2"],
+        SECOND,
+        "claimed while it was running",
+    ),
+    "is claimed after its end": (
+        ["claimed 1", "finished 1", "claimed 2", "finished 2"],
+        SECOND,
+        "claimed while it was finished",
+    ),
+    "is requeued after its end": (
+        ["claimed 1", "finished 1", "requeued 1 reason=lost"],
+        standing("queued", 1, WAITING),
+        "requeued while it was finished",
+    ),
+    "is retried while it runs": (
+        ["claimed 1", "retried 1", "claimed 2", "finished 2"],
+        SECOND,
+        "retried while it was running",
+    ),
+    "ends after it was given back": (
+        ["claimed 1", "requeued 1 reason=stopping", "finished 1"],
+        FINISHED,
+        "finished while it was queued, and its lease had not been lost",
+    ),
+    "ends without a claim": (["finished 0"], standing("finished", 0, ENDED), "while it was queued"),
+    "is retried from nowhere": (
+        ["retried 0"],
+        standing("queued", 0, WAITING),
+        "retried while it was queued",
+    ),
+    "is in no set": (
+        ["claimed 1", "requeued 1 reason=lost"],
+        standing("queued", 1, frozenset()),
+        "it is queued and lies in nowhere, not in waiting",
+    ),
+    "is in two sets": (
+        ["claimed 1", "finished 1"],
+        standing("finished", 1, ENDED | WAITING),
+        "it is finished and lies in ended, waiting",
+    ),
+    "runs without a lease": (
+        ["claimed 1"],
+        standing("running", 1, frozenset({"running"})),
+        "it is running and lies in running, not in leases, running",
+    ),
+    "has lost its end": (
+        ["claimed 1", "finished 1"],
+        standing("running", 1, RUNNING),
+        "the store has it running in attempt 1, its events say finished in attempt 1",
+    ),
+    "was dropped by nobody": ([], standing("queued", 0, DROPPED), "no event says so"),
+    "has lost its parameters": (
+        [],
+        Standing(number=1, has_params=False),
+        "it is lost: its parameters are gone",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", VIOLATIONS)
+def test_a_violation_names_the_trial_its_events_and_what_is_wrong_where_it(case: str) -> None:
+    told, there, what = VIOLATIONS[case]
+    violations = [v for v in held(told, there).violations if v.trial]
+    assert len(violations) == 1 and violations[0].trial == 1
+    assert what in violations[0].what
+    assert [text.split(" (")[0] for text in violations[0].events] == [
+        " ".join(word for word in text.split() if "=" not in word) for text in told
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "what"),
+    [("total", "trials: 2, its events say 1"), ("running", "running: 1, its events say 0"),
+     ("waiting", "waiting and dropped: 1, its events say 0"), ("ended", "ended: 2")],
+)  # fmt: skip
+def test_a_set_whose_size_is_not_what_the_events_say(field: str, what: str) -> None:
+    right = books_of([FINISHED])
+    fields = {f: getattr(right, f) for f in right.__slots__} | {field: getattr(right, field) + 1}
+    found = audit(events("claimed 1", "finished 1"), Books(**fields), [FINISHED])
+    assert any(what in v.what and not v.trial for v in found.violations), found.violations
+
+
+def test_a_counter_that_is_not_what_the_events_say() -> None:
+    right = books_of([FINISHED])
+    wrong = Books(total=1, ended=1, counters={**right.counters, TrialState.FINISHED: 2})
+    found = audit(events("claimed 1", "finished 1"), wrong, [FINISHED])
+    assert [v.what for v in found.violations] == ["n_finished: 2, its events say 1"]
+
+
+def test_events_of_a_trial_that_the_sweep_does_not_have() -> None:
+    found = held(["claimed 1", "finished 1", "9 claimed 1"], FINISHED)
+    assert "events of trial 9, and there are 1" in [v.what for v in found.violations]
+
+
+def test_a_sweep_that_still_runs_is_judged_so_far() -> None:
+    waits = standing("queued", 0, WAITING, 2)
+    runs = standing("running", 1, RUNNING, 3)
+    found = held(["claimed 1", "finished 1", "3 claimed 1"], FINISHED, waits, runs)
+    assert found.violations == () and found.open == 2 and found.ends["finished"] == 1
+
+
+def test_sets_that_were_made_later_count_as_those_that_were_there() -> None:
+    told = events("suggested 0 count=1", "claimed 1", "finished 1", total=0)
+    assert not audit(told, books_of([FINISHED]), [FINISHED]).violations
+    lost = audit([*told, *events("suggested 0 count=1", total=0)], books_of([FINISHED]), [FINISHED])
+    assert "trials: 1, its events say 2" in {v.what for v in lost.violations}
+
+
+def test_latencies_are_from_the_last_beat_to_the_requeue() -> None:
+    told = []
+    for attempt in range(1, 101):  # claimed at 2 s, 4 s, …; requeued a second later
+        at = (2 * attempt + 1) * 1000
+        told += [f"claimed {attempt}", f"requeued {attempt} reason=lost beat_ms={at - attempt}"]
+    found = held(told, standing("queued", 100, WAITING))
+    assert found.violations == ()
+    quantiles = [found.quantile_ms(share) for share in (0.5, 0.99, 1.0)]
+    assert quantiles == [50, 99, 100] and found.requeues == {"lost": 100}
+    assert held([], standing("queued", 0, WAITING)).quantile_ms(0.5) is None
+
+
+def test_a_newer_versions_events_are_counted_and_passed_over() -> None:
+    found = held(["claimed 1", "photographed 1", "finished 1"], FINISHED)
+    assert found.violations == () and found.unknown == {"photographed": 1}
+
+
+def test_every_step_of_an_event_is_in_the_table_of_transitions() -> None:
+    for sources, target in STEPS.values():
+        assert all(target in TRANSITIONS[source] for source in sources)
+    steps = {(source, target) for sources, target in STEPS.values() for source in sources}
+    assert steps == {(a, b) for a, targets in TRANSITIONS.items() for b in targets}

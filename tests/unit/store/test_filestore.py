@@ -1,0 +1,106 @@
+"""The store of files: its id, names that stay inside, copies that are whole or not there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from hpq.filestore.local import copy_in, copy_out, is_inert, open_files, regular
+
+PLACES = ["{tmp}/store", "file://{tmp}/store", "memory://{random}/store"]
+
+
+@pytest.fixture(params=PLACES)
+def place(request, tmp_path) -> str:
+    if "://" in request.param:
+        pytest.importorskip("fsspec")
+    return request.param.format(tmp=tmp_path, random=secrets.token_hex(4))
+
+
+def local(tmp_path: Path) -> Path:
+    folder = tmp_path / "local"
+    (folder / "a").mkdir(parents=True)
+    (folder / "a" / "b").write_bytes(os.urandom(3_000_000))
+    (folder / "c").write_bytes(b"")
+    return folder
+
+
+def test_files_come_back_as_they_went_in_and_go_when_they_are_removed(place, tmp_path) -> None:
+    files, folder = open_files(place), local(tmp_path)
+    assert copy_in(folder, ["a/b", "c"], files, "p/s/1/1/checkpoint-1", lambda: True)
+    assert files.names("p/s/1") == ["1/checkpoint-1/a/b", "1/checkpoint-1/c"]
+    for name in ("a/b", "c"):
+        copy_out(files, f"p/s/1/1/checkpoint-1/{name}", tmp_path / "back" / name)
+        assert (tmp_path / "back" / name).read_bytes() == (folder / name).read_bytes()
+    files.remove("p/s/1")
+    assert files.names("p/s") == []
+    files.remove("p/s/1")  # once more does no harm
+    with pytest.raises(FileNotFoundError):
+        copy_out(files, "p/s/1/1/checkpoint-1/c", tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_store_keeps_its_id_and_another_has_another(place, tmp_path) -> None:
+    assert open_files(place).id == open_files(place).id
+    assert open_files(place).id != open_files(str(tmp_path / "other")).id
+
+
+def test_all_who_make_a_store_in_the_same_moment_take_the_same_id(tmp_path) -> None:
+    start = Barrier(8)
+
+    def make(round_: int) -> str:
+        start.wait()
+        return open_files(str(tmp_path / str(round_ // 8))).id
+
+    with ThreadPoolExecutor(8) as pool:
+        ids = list(pool.map(make, range(8 * 40)))
+    assert [len(set(ids[i : i + 8])) for i in range(0, len(ids), 8)] == [1] * 40
+    assert {p.name for p in tmp_path.glob("*/*")} == {".hpq-store"}
+
+
+def test_a_store_whose_id_is_no_id_is_named(tmp_path) -> None:
+    (tmp_path / ".hpq-store").write_text("<html>not found</html>")
+    with pytest.raises(OSError, match="not the id of a store"):
+        open_files(str(tmp_path))
+
+
+def test_a_copy_that_is_given_up_or_fails_leaves_nothing(place, tmp_path) -> None:
+    files, folder = open_files(place), local(tmp_path)
+    asked = iter([True, True, False])
+    assert not copy_in(folder, ["c", "a/b"], files, "p/x", lambda: next(asked))
+    assert files.names("p") == []
+    with pytest.raises(FileNotFoundError):
+        copy_in(folder, ["c", "no-such"], files, "p/y", lambda: True)
+    assert files.names("p") == []
+
+
+BAD = ["", ".", "..", "/", "/a", "a/", "a//b", "a/../b", "../a", "a\\b", "a\x1b[2J", "x" * 513]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_name_that_could_lead_elsewhere_touches_nothing(place, tmp_path, name) -> None:
+    assert not is_inert(name)
+    files = open_files(place)
+    for act in (files.read, files.write, files.names, files.remove):
+        with pytest.raises(OSError, match="is no name in a store"):
+            act(name)
+
+
+def test_links_are_not_followed(tmp_path) -> None:
+    (tmp_path / "real").write_text("x")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    (tmp_path / "folder").symlink_to("/etc")
+    os.mkfifo(tmp_path / "pipe")
+    assert [name for name, _ in regular(tmp_path)] == ["real"]
+
+
+def test_what_was_copied_is_on_the_disk_before_anything_points_to_it(tmp_path, monkeypatch) -> None:
+    files, folder, synced = open_files(str(tmp_path / "store")), local(tmp_path), []
+    monkeypatch.setattr("os.fsync", lambda fd: synced.append(os.fstat(fd).st_size))
+    assert copy_in(folder, ["a/b", "c"], files, "p/x", lambda: True)
+    assert synced == [3_000_000, 0]

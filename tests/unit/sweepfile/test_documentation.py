@@ -1,0 +1,76 @@
+"""docs/sweep-file.md: every example is taken or refused as it says; all words are there."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from hpq.code.command import MACROS
+from hpq.domain.sweep import Rule, Wandb
+from hpq.errors import SweepFileError
+from hpq.search.search_spec import Sampler
+from hpq_producer.sweepfile import distributions, schema, yaml_reader
+from hpq_producer.sweepfile.json_schema import json_schema
+from hpq_producer.sweepfile.load import load
+from hpq_producer.sweepfile.spec import sets
+from tests.constants import ROOT
+
+PAGE = (ROOT / "docs" / "sweep-file.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```yaml( refused)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+# What an example leaves out.
+REST = {
+    "method": "method: random\n",
+    "parameters": "parameters: {a: {min: 0.0, max: 1.0}}\n",
+    "program": "program: train.py\n",
+}
+
+
+def whole(block: str) -> str:
+    data = yaml_reader.parse(block, "s.yaml").data
+    if isinstance(data, list):
+        return block
+    return block + "".join(text for key, text in REST.items() if key not in data)
+
+
+@pytest.mark.parametrize("block", [text for kind, text in BLOCKS if not kind])
+def test_an_example_is_taken(tmp_path: Path, block: str) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    file = tmp_path / "s.yaml"
+    file.write_text(whole(block))
+    assert list(islice(sets(load(file)), 3))
+    jsonschema.validate(yaml_reader.parse(whole(block), "s.yaml").data, json_schema())
+
+
+@pytest.mark.parametrize("block", [text for kind, text in BLOCKS if kind])
+def test_a_wrong_example_is_refused_with_its_line(tmp_path: Path, block: str) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(whole(block))
+    line = block.strip().rpartition("\n# ")[2]
+    with pytest.raises(SweepFileError) as caught:
+        load(file)
+    assert re.fullmatch(rf"{re.escape(str(file))}:\d+:\d+: {re.escape(line)}", str(caught.value))
+
+
+def test_every_word_of_the_language_is_on_the_page() -> None:
+    words = {
+        *schema.TOP, *schema.METRIC, *schema.PARAMETER, *schema.KEEP, *schema.REFUSED,
+        *distributions.LISTED, *distributions.NUMERIC, *Rule, *Wandb,
+        *(set(Sampler) - {Sampler.RANDOM}),
+    }  # fmt: skip
+    assert not {word for word in words if not re.search(rf"(?<![\w-]){re.escape(word)}\b", PAGE)}
+    assert not [macro for macro in MACROS if f"`{macro}`" not in PAGE]
+    assert len(BLOCKS) >= 18
+
+
+def test_the_example_with_conditions_comes_to_what_it_should(tmp_path: Path) -> None:
+    (block,) = [text for kind, text in BLOCKS if "nesterov" in text]
+    file = tmp_path / "s.yaml"
+    file.write_text(whole(block))
+    found = list(sets(load(file)))
+    assert found[0] == {"lr": 0.01, "optimizer": "adam"}
+    # adam: 0.1 with 3 schedules, 0.01 without one; sgd: 3 of momentum and nesterov, 2 rates with
+    # 3 schedules and one without.
+    assert len(found) == 3 + 1 + 3 * (2 * 3 + 1)

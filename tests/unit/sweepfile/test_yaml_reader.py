@@ -1,0 +1,219 @@
+"""The strict YAML reader: what a text means, where things stand, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hpq.errors import SweepFileError
+from hpq_producer.sweepfile import source as sweep_source
+from hpq_producer.sweepfile import yaml_reader
+
+
+def data(text: str) -> object:
+    return yaml_reader.parse(text, "s.yaml").data
+
+
+def complaint(raw: bytes) -> str:
+    with pytest.raises(SweepFileError) as caught:
+        yaml_reader.parse(sweep_source.decode(raw, "s.yaml"), "s.yaml")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 0.001),
+        ("1e3", 1000.0),
+        ("-.5", -0.5),
+        ("+1.", 1.0),
+        ("010", 10),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("-7", -7),
+        ("9223372036854775808", 2**63),
+        ("1_000", "1_000"),
+        ("1:30", "1:30"),
+        ("2026-01-01", "2026-01-01"),
+        ("1e", "1e"),
+        (".", "."),
+        ("~", None),
+        ("", None),
+        ("null", None),
+        ("on", True),
+        ("Off", False),
+        ("YES", True),
+        ("no", False),
+        ("y", "y"),
+        ("'off'", "off"),
+        ('"1e-3"', "1e-3"),
+        ("!!float 1e-5", 1e-5),
+        ("!!float 3", 3.0),
+        (".inf", math.inf),
+        ("[1, a]", [1, "a"]),
+    ],
+)
+def test_a_word_means_what_yaml_1_2_says_but_for_the_old_booleans(text: str, value: object) -> None:
+    """B3: 1e-3, 010, 1:30, dates, on and off."""
+    got = data(f"a: {text}\n")
+    assert got == {"a": value}
+    assert isinstance(got, dict) and type(got["a"]) is type(value)
+
+
+def test_nan_is_read_and_left_to_the_schema() -> None:
+    got = data("a: .nan")
+    assert isinstance(got, dict) and math.isnan(got["a"])
+
+
+def test_a_key_is_the_text_that_stands_there() -> None:
+    assert data("on: 1\n010: 2\n") == {"on": 1, "010": 2}
+
+
+def test_each_part_stands_where_its_key_or_item_begins() -> None:
+    text = "parameters:\n  lr: {min: 1,\n    max: 2}\n  b: [x, yé]\n"
+    document = yaml_reader.parse(text, "s.yaml")
+    assert document.places.positions == {
+        (): (1, 1),
+        ("parameters",): (1, 1),
+        ("parameters", "lr"): (2, 3),
+        ("parameters", "lr", "min"): (2, 8),
+        ("parameters", "lr", "max"): (3, 5),
+        ("parameters", "b"): (4, 3),
+        ("parameters", "b", 0): (4, 7),
+        ("parameters", "b", 1): (4, 10),
+    }
+
+
+def test_the_old_booleans_are_remembered_as_they_were_written() -> None:
+    document = yaml_reader.parse("a: [on, 'off', true]\nb: No\n", "s.yaml")
+    assert document.words == {("a", 0): "on", ("b",): "No"}
+
+
+def test_a_byte_order_mark_and_crlf_are_taken() -> None:
+    text = sweep_source.decode(b"\xef\xbb\xbfa: 1\r\nb:\r\n  c: x\r\n", "s.yaml")
+    assert data(text) == {"a": 1, "b": {"c": "x"}}
+
+
+def test_an_alias_is_a_copy_of_what_it_names() -> None:
+    got = data("a: &x {k: [1]}\nb: *x\n")
+    assert got == {"a": {"k": [1]}, "b": {"k": [1]}}
+    assert isinstance(got, dict) and got["a"] is not got["b"]
+
+
+def test_a_tab_inside_a_block_of_text_is_text() -> None:
+    assert data("a: |\n  x\n  \ty\n") == {"a": "x\n\ty\n"}
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10)
+)
+REFUSED = {
+    "empty": (b"", "1:1: empty; write a method and parameters"),
+    "comments": (b"# one\n# two\n", "1:1: empty; write a method and parameters"),
+    "tab": (b"a:\n\tb: 1\n", "2:1: indented with a tab; YAML wants spaces"),
+    "tab after spaces": (b"a:\n  \tb: 1\n", "2:3: indented with a tab; YAML wants spaces"),
+    "tab below a value": (b"a:\n  - x\n\t- y\n", "3:1: indented with a tab; YAML wants spaces"),
+    "utf-16": ("a: 1".encode("utf-16"), "1:1: the file is UTF-16; save it as UTF-8"),
+    "latin-1": (
+        "a: 1\nb: é".encode("latin-1"),
+        "2:4: byte 0xe9 is not UTF-8; save the file as UTF-8",
+    ),
+    "binary": (
+        b"a: 1\n\x00\x01",
+        "2:1: a binary file? character U+0000 cannot stand in YAML; give a text file in UTF-8",
+    ),
+    "huge": (b"#" * (2**20 + 1), "1:1: larger than 1 MiB; a sweep file is a few kilobytes"),
+    "duplicate": (b"a: 1\nb: 2\na: 3\n", "3:1: key 'a' is there twice, "
+                  "first in line 1; remove one"),
+    "brackets": (b"[" * 3000, "1:21: nested deeper than 20 levels"),
+    "more brackets": (b"[" * 1_000_000, "1:21: nested deeper than 20 levels"),
+    "values": (b"[" + b"1," * 200_000 + b"1]", "1:300000: more than 150,000 values; "
+               "make the file smaller"),
+    "bomb": (BOMB.encode(), "5:10: aliases unfold to more than 10,000 values"),
+    "itself": (b"a: &a [*a]", "1:8: alias *a names nothing that ended above it"),
+    "merge": (b"a: &a [b]\nc:\n  <<: *a\n", "3:3: << merges mappings; "
+              "write an alias of one, such as *name"),
+    "python": (
+        b"a: !!python/object/apply:os.system [id]",
+        "1:4: tag tag:yaml.org,2002:python/object/apply:os.system is not taken; remove it",
+    ),
+    "tag": (b"a: !!str 1", "1:4: tag tag:yaml.org,2002:str is not taken; remove it"),
+    "float tag": (b"a: !!float x", "1:4: 'x' is not a number, as its tag says"),
+    "documents": (b"a: 1\n---\nb: 2\n", "2:1: a second document begins here; "
+                  "a sweep file holds one"),
+    "overflow": (b"a: 1e400", "1:4: 1e400 is too large; numbers go up to 1.8e308"),
+    "digits": (b"a: " + b"9" * 5000, "1:4: a number of 5000 digits; write at most 300"),
+    "a list as key": (b"? [1]\n: 2", "1:3: a key has to be a plain word"),
+    "no key": (b"'': 1", "1:1: a key is empty; write a word before the colon"),
+    "escape": (b"'a\\x1b': 1\n'a\\x1b': 2", "2:1: key 'a\\\\x1b' is there twice, "
+               "first in line 1; remove one"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_no_sweep_file_needs_is_refused_in_one_line(case: str) -> None:
+    """B1, B2, B3: empty, tabs, UTF-16, binary, tags, merge keys, doubled keys, 1e400, …"""
+    raw, line = REFUSED[case]
+    assert complaint(raw) == f"s.yaml:{line}"
+
+
+def test_what_is_not_yaml_is_one_line_with_its_place() -> None:
+    line = complaint(b"a: 1\nb: [1, 2\nc: 3\n")
+    assert line.startswith("s.yaml:3:2: not YAML: ")
+    assert line.endswith("of line 2; look at the indentation, brackets and quotes")
+
+
+@pytest.mark.parametrize("case", ["bomb", "brackets", "more brackets", "itself"])
+def test_bombs_cost_no_time(case: str) -> None:
+    """B2: alias bombs and a million brackets."""
+    start = time.process_time()
+    complaint(REFUSED[case][0])
+    assert time.process_time() - start < 0.5
+
+
+def test_the_parser_without_libyaml_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_reader, "_Loader", yaml.BaseLoader)
+    for case, (raw, line) in REFUSED.items():
+        if case != "values":  # slow there
+            assert complaint(raw) == f"s.yaml:{line}"
+
+
+def test_a_path_that_is_no_file_is_one_line(tmp_path: Path) -> None:
+    for path, reason in (
+        (tmp_path / "none.yaml", "no such file; give the path of a sweep file"),
+        (tmp_path, "a directory; give the path of a sweep file"),
+    ):
+        with pytest.raises(SweepFileError) as caught:
+            sweep_source.read(path)
+        assert str(caught.value) == f"{path}: {reason}"
+
+
+@pytest.mark.parametrize("command", ["[python, ${program}]", "[\n  python, ${program}]"])
+def test_a_macro_without_quotes_in_brackets_gets_a_hint(command: str) -> None:
+    with pytest.raises(SweepFileError) as caught:
+        yaml_reader.parse(f"program: x.py\ncommand: {command}\n", "s.yaml")
+    assert str(caught.value).endswith('inside [ ] write "${…}" with quotes')
+    with pytest.raises(SweepFileError, match="look at the indentation"):
+        yaml_reader.parse('command: ["${program}", [x}\n', "s.yaml")
+
+
+def test_merge_keys_give_what_the_mapping_itself_does_not() -> None:
+    text = """
+base: &base {min: 0, max: 1}
+more: &more {max: 2, q: 3}
+one:
+  max: 5
+  <<: *base
+two: {<<: [*base, *more], distribution: q_uniform}
+quoted: {"<<": 1}
+"""
+    document = yaml_reader.parse(text, "s.yaml")
+    assert isinstance(document.data, dict)
+    assert document.data["one"] == {"min": 0, "max": 5}
+    assert document.data["two"] == {"min": 0, "max": 1, "q": 3, "distribution": "q_uniform"}
+    assert document.data["quoted"] == {"<<": 1}
+    assert document.places.find(("one", "min"))[0] == (6, 3)

@@ -1,0 +1,217 @@
+"""The rules of the house that a reader relies on: who imports whom, how long things are, one home
+for each idea."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from hpq.domain.trial import TrialId
+from hpq.store.keys import Keys
+from hpq.store.scripts import PRELUDE, SHARED, source
+from hpq_producer.audit.replay import NO_STEPS, STEPS
+from tests.constants import ROOT
+
+PACKAGES = ("hpq", "hpq_producer", "hpq_worker")
+FOLDERS = ("hpq", "producer/hpq_producer", "worker/hpq_worker")
+MODULES = sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py"))
+PARTS = {*PRELUDE, *chain(*SHARED.values())}  # of scripts, no scripts themselves
+SCRIPTS = sorted(
+    p.stem for p in (ROOT / "hpq" / "store" / "lua").glob("*.lua") if p.stem not in PARTS
+)
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] != "hpq":
+        parts = parts[1:]
+    return ".".join(parts).removesuffix(".__init__")
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def imports(path: Path, *, top_only: bool = False) -> Iterator[tuple[str, ast.stmt]]:
+    tree = tree_of(path)
+    nodes = tree.body if top_only else ast.walk(tree)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module, node
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node
+
+
+def top_levels(path: Path) -> set[str]:
+    return {name.split(".")[0] for name, _ in imports(path)}
+
+
+def test_producer_and_worker_meet_only_in_hpq() -> None:
+    allowed = {"hpq": {"hpq"}, "producer": {"hpq", "producer"}, "worker": {"hpq", "worker"}}
+    for path in MODULES:
+        package = path.relative_to(ROOT).parts[0]
+        assert top_levels(path) & set(PACKAGES) <= allowed[package], path
+
+
+def test_heavy_libraries_stay_in_their_rooms() -> None:
+    """R10, R16, R22: every module's imports: torch in trainers only, rq in two files only."""
+    for path in MODULES:
+        where = str(path.relative_to(ROOT))
+        used = top_levels(path)
+        if not where.startswith("worker/hpq_worker/trainers/"):
+            assert not used & {"torch", "torchvision", "sklearn", "numpy", "PIL"}, where
+        if where not in ("hpq/store/tickets.py", "worker/hpq_worker/consumer/rq_worker.py"):
+            assert "rq" not in used, where
+        if where != "producer/hpq_producer/cluster/api.py":
+            assert not used & {"kubernetes", "urllib3", "websocket"}, where
+        if not where.startswith("worker/hpq_worker/suggest/"):
+            assert "optuna" not in used, where
+
+
+def test_no_file_and_no_function_outgrows_a_reader() -> None:
+    for path in MODULES:
+        assert len(path.read_text("utf-8").splitlines()) <= 400, f"split {path} by idea"
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.FunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno
+                assert lines < 70, f"{node.name} of {path} does not fit a screen"
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    assert [path for path in MODULES if not ast.get_docstring(tree_of(path))] == []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    names = {name_of(path): path for path in MODULES}
+    edges = {
+        name: {n for n, _ in imports(path, top_only=True) if n in names and n != name}
+        for name, path in names.items()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, " → ".join((*above, name))
+        if name not in done:
+            for other in edges[name]:
+                visit(other, (*above, name))
+            done.add(name)
+
+    for name in names:
+        visit(name, ())
+
+
+def test_what_training_code_imports_needs_the_standard_library_only() -> None:
+    for name in ("hpq/__init__.py", "hpq/report.py"):
+        assert top_levels(ROOT / name) <= {
+            "__future__", "collections", "hpq", "json", "os", "re", "socket", "sys", "typing",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_scripts_head_names_the_words_that_it_answers(script: str) -> None:
+    text = (ROOT / "hpq" / "store" / "lua" / f"{script}.lua").read_text("utf-8")
+    head = "\n".join(line for line in text.splitlines() if line.startswith("--"))
+    assert "-- KEYS prefix" in head and "-- ARGV" in head and "-- Replies:" in head
+    replies = head.partition("-- Replies:")[2]
+    said = set(re.findall(r"return \{'(\w+)'", text)) | set(re.findall(r"reply = '(\w+)'", text))
+    assert said and all(re.search(rf"\b{word}\b", replies) for word in said), said
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_uses_as_many_arguments_as_its_head_lists(script: str) -> None:
+    text = (ROOT / "hpq" / "store" / "lua" / f"{script}.lua").read_text("utf-8")
+    used = {int(n) for n in re.findall(r"ARGV\[(\d+)\]", text)}
+    used |= {int(n) for n in re.findall(r"unpack\(ARGV, (\d+)\)", text)}
+    used |= {int(n) for n in re.findall(r"for i = (\d+), #ARGV", text)}
+    listed = re.search(r"-- ARGV (.*?)-- Replies", text, re.DOTALL)
+    assert listed is not None
+    flat = re.sub(r"\([^)]*\)", "", listed[1].replace("--", " "))
+    assert len(re.split(r",", flat)) >= len(used) - 2
+    assert used == set(range(1, max(used) + 1)), "an argument is passed and not used"
+
+
+def test_python_and_lua_build_the_same_names() -> None:
+    prelude = source("claim")
+    keys, trial = Keys("hpq"), TrialId(sweep="s", number=7)
+    assert "{P, ...}, ':'" in prelude
+    assert keys.sweep("s", "waiting") == "hpq:s:s:waiting"
+    assert (
+        keys.trial(trial, "log") == "hpq:t:s/7:log"
+        and keys.points(trial, "a b") == "hpq:t:s/7:p:a b"
+    )
+    parts = set(re.findall(r"sweep_key\(sid, '(\w+)'\)", "".join(map(source, SCRIPTS))))
+    documented = set(
+        re.findall(r"^P:s:S:(\w+)", (ROOT / "hpq/store/keys.py").read_text(), re.MULTILINE)
+    )
+    assert parts <= documented
+
+
+def test_the_audit_knows_every_event_that_a_script_appends() -> None:
+    folder = ROOT / "hpq" / "store" / "lua"
+    text = "\n".join(path.read_text("utf-8") for path in folder.rglob("*.lua"))
+    words = set(re.findall(r"\bevent\(sid, '(\w+)'", text))
+    words |= set(re.findall(r"function verbs\.(\w+)", text))
+    assert len(words) > 10 and words <= NO_STEPS | set(STEPS)
+
+
+def test_no_key_is_spelt_outside_keys() -> None:
+    spelt = re.compile(r"""["'](?:hpq|rq):(?:[a-z]+:|\{)""")
+    homes = {"hpq/store/keys.py", "hpq/store/tickets.py"}
+    for path in MODULES:
+        if str(path.relative_to(ROOT)) not in homes:
+            assert not spelt.search(path.read_text("utf-8")), path
+
+
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").glob("*.md")]
+)
+
+
+def test_every_link_to_a_file_leads_somewhere() -> None:
+    for path in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
+            if not target.startswith(("http:", "https:")):
+                assert (path.parent / target).exists(), f"{path} links to {target}"
+
+
+def test_the_readme_is_short_and_names_only_commands_that_exist() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    table = (ROOT / "producer" / "hpq_producer" / "cli.py").read_text("utf-8")
+    for command in set(re.findall(r"`hpq ([a-z][a-z-]*)\b", text)):
+        assert f'"{command}":' in table, command
+
+
+NEVER = {
+    "pickle", "_pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib",
+}  # fmt: skip
+CALLS = {
+    "os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput",
+    "yaml.load", "yaml.unsafe_load", "yaml.full_load",
+}  # fmt: skip
+
+
+def test_no_shell_no_pickle_and_no_eval() -> None:
+    for path in MODULES:
+        if (
+            path != ROOT / "worker/hpq_worker/trainers/data/formats.py"
+        ):  # its unpickler knows numpy's arrays only
+            assert not top_levels(path) & NEVER, path
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call):
+                called, where = ast.unparse(node.func), f"{path}, line {node.lineno}"
+                assert called not in CALLS | {"eval", "exec"}, where
+                said = {k.arg: ast.unparse(k.value) for k in node.keywords}
+                assert said.get("shell", "False") == "False", f"a shell, {where}"
+                if called == "torch.load":
+                    assert said.get("weights_only") == "True", where

@@ -1,0 +1,36 @@
+"""How GPUs and cores are divided among slots."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from hpq.errors import UserError
+from hpq_worker.process import devices
+
+
+def test_gpus_are_dealt_out_to_slots() -> None:
+    assert devices.slots(["0", "1", "2", "3"], 2, 1) == ["0,1", "2,3"]
+    assert devices.slots(["0", "1"], 1, 2) == ["0", "0", "1", "1"]
+    assert devices.slots([], 1, 1) == [""]
+
+
+@pytest.mark.parametrize(("gpus", "per", "share"), [(["0"], 2, 1), (["0", "1"], 2, 2)])
+def test_gpus_that_cannot_be_dealt_out_are_refused(gpus: list[str], per: int, share: int) -> None:
+    with pytest.raises(UserError, match="HPQ_GPUS_PER_TRIAL"):
+        devices.slots(gpus, per, share)
+
+
+def test_hidden_gpus_are_not_counted() -> None:
+    assert devices.visible({"CUDA_VISIBLE_DEVICES": ""}) == []
+    assert devices.visible({"CUDA_VISIBLE_DEVICES": "2, 3"}) == ["2", "3"]
+
+
+def test_cores_are_shared_by_slots_unless_the_user_has_said() -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert devices.threads(1000, {}) == "1"
+    assert devices.threads(1, {}) == str(cores)
+    assert devices.threads(1, {"OMP_NUM_THREADS": "7"}) == "7"
+    assert devices.threads(1, {}, cpus=1) == "1"  # a pod's request, not the node's cores
+    assert devices.threads(1, {}, cpus=10_000) == str(cores)

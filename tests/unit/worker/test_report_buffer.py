@@ -1,0 +1,87 @@
+"""Reports and printed lines between two heartbeats."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpq.domain.sweep import Goal, Metric, Take
+from hpq_worker.lease.report_buffer import Collector, parse_printed
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("val_loss=0.5", ("val_loss", 0.5)),
+        ("  val/loss = 1e-3 ", ("val/loss", 1e-3)),
+        ("acc=-.5", ("acc", -0.5)),
+        ("loss=nan", ("loss", None)),
+        ("lr=0.1", None),
+        ("epoch 3: loss=0.5 acc=0.2", None),
+        ("x=1.2.3", None),
+        ("x=1 2", None),
+        ("=3", None),
+        ("url=http://1", None),
+    ],
+)
+def test_a_whole_printed_line_is_a_metric_unless_it_names_a_parameter(
+    line: str, expected: tuple[str, float | None] | None
+) -> None:
+    found = parse_printed(line, {"lr": 0.1})
+    if expected is None or found is None:
+        assert found == expected
+    elif expected[1] is None:
+        assert found[0] == expected[0] and found[1] != found[1]
+    else:
+        assert found == expected
+
+
+def test_steps_are_counted_for_each_metric_where_none_is_given() -> None:
+    collector = Collector(None)
+    for _ in range(2):
+        collector.report({"a": 1.0}, None)
+    collector.report({"b": 2.0}, None)
+    assert [(p.name, p.step) for p in collector.batch().points] == [("a", 1), ("a", 2), ("b", 1)]
+
+
+def test_a_batch_stays_the_same_until_it_is_acknowledged() -> None:
+    collector = Collector(None)
+    collector.report({"a": 1.0}, 1)
+    first = collector.batch()
+    collector.report({"a": 2.0}, 2)
+    assert collector.batch() is first
+    collector.acknowledge()
+    assert [p.step for p in collector.batch().points] == [2] and collector.batch().seq == 2
+
+
+def test_the_fifty_first_metric_is_dropped() -> None:
+    collector = Collector(None)
+    collector.report({f"m{i}": 1.0 for i in range(60)}, 1)
+    assert len(collector.names) == 50
+
+
+@pytest.mark.parametrize(("take", "expected"), [(Take.LAST, 0.7), (Take.BEST, 0.9)])
+def test_the_objective_is_the_last_value_or_the_best(take: Take, expected: float) -> None:
+    collector = Collector(Metric(name="acc", goal=Goal.MAXIMIZE, take=take))
+    for value in (0.5, 0.9, 0.7):
+        collector.report({"acc": value}, None)
+    assert collector.objective == expected
+
+
+def test_a_last_value_that_is_not_finite_is_no_objective() -> None:
+    collector = Collector(Metric(name="loss"))
+    collector.report({"loss": 1.0}, None)
+    collector.report({"loss": float("nan")}, None)
+    assert collector.objective is None
+
+
+def test_a_checkpoint_says_how_many_finite_values_of_the_metric_it_has_behind_it() -> None:
+    got = Collector(Metric(name="loss"))
+    for value in (0.5, float("nan"), float("inf"), 0.25):
+        got.report({"loss": value, "other": 1.0}, None)
+    got.report({"loss": 0.25}, 4)  # at the step of the one before: it takes its place
+    mark = got.mark()
+    assert (mark.logged, mark.counts["loss"], mark.best) == (2, 5, 0.25)
+    again = Collector(Metric(name="loss"))
+    again.resume(mark)
+    again.report({"loss": 0.1}, None)
+    assert again.mark().logged == 3

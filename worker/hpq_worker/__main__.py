@@ -1,0 +1,78 @@
+"""`python -m hpq_worker [--workers N]`: what `hpq worker` and the container image start."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+
+from hpq.errors import HpqError, UserError
+from hpq.settings import Settings, read
+from hpq_worker.consumer.run_limit import MOST_RUNS, Runs
+from hpq_worker.health.monitor import Monitor
+from hpq_worker.process import devices, secrets
+from hpq_worker.process.logs import configure
+from hpq_worker.supervisor import Fleet
+
+log = logging.getLogger("hpq.fleet")
+
+
+def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
+    gpus = devices.visible(os.environ)
+    found = devices.slots(gpus, settings.gpus_per_trial, settings.trials_per_gpu)
+    if line := devices.idle(gpus, settings.gpus_per_trial):
+        log.warning("%s", line)
+    if settings.is_for_one:
+        return found[:1]
+    if workers is None:
+        return found if gpus else found * on_cpu
+    # More workers than slots share what is there, in turn.
+    return [found[i % len(found)] for i in range(workers)]
+
+
+def main() -> None:
+    """Serve until told to stop."""
+    parser = argparse.ArgumentParser(prog="hpq worker")
+    parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--workers-on-cpu", type=int, default=1)
+    parser.add_argument("--end-with", type=int, metavar="PID", help="end when this parent does")
+    parser.add_argument("--until-over", action="store_true", help="end with HPQ_SWEEP's sweep")
+    parser.add_argument("--count", type=int, metavar="N", help="end after N trials")
+    args = parser.parse_args()
+    try:
+        settings = read(os.environ)
+        if not settings.redis_url:
+            where = "in a pod " if settings.in_pod else ""
+            raise UserError(
+                f"{where}HPQ_REDIS_URL must say which Redis to work for", code="setting-missing"
+            )
+        if args.workers is not None and not 1 <= args.workers <= 1000:
+            raise UserError(f"--workers {args.workers}: use 1 to 1000")
+        if args.count is not None and not 1 <= args.count <= MOST_RUNS:
+            raise UserError(f"--count {args.count}: use 1 to {MOST_RUNS}")
+        configure(settings)
+        found = _slots(settings, args.workers, args.workers_on_cpu)[: args.count]
+        hidden = secrets.take(settings.in_pod)
+        monitor = Monitor(settings.port, settings.queue, len(found), settings.reap_s)
+        threads = devices.threads(len(found) * settings.gpus_per_trial, os.environ, settings.cpus)
+        fleet = Fleet(
+            found,
+            os.environ,
+            hidden,
+            monitor,
+            threads,
+            is_once=settings.is_for_one,
+            is_until_over=args.until_over,
+            runs=Runs.of(args.count) if args.count else None,
+            parent=args.end_with,
+        )
+        code = fleet.run()
+    except HpqError as error:
+        print(f"hpq worker: {error.notice}", file=sys.stderr)
+        code = int(error.exit_code)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Execute one attempt of a trial."""

@@ -1,0 +1,71 @@
+"""What an attempt ran on: versions, host, device. Kept once in Redis under its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib import metadata
+
+from hpq import __version__
+from hpq import process as hpq_process
+from hpq.code.command import interpreter, is_own
+from hpq.domain.trial import Json
+from hpq.gpus import gpu_names
+from hpq.settings import Settings
+from hpq.store.wire.sweep import dumps
+
+_ASK = "import json, sys; print(json.dumps([sys.version.split()[0], sys.path[1:]]))"
+_PATIENCE_S = 20.0
+
+
+def record(
+    settings: Settings, host: str, device: str, environ: Mapping[str, str]
+) -> tuple[str, str]:
+    """The digest and the JSON of what this worker's attempts run on.
+
+    `programs` is the Python that programs get, where it is not the worker's own.
+
+    Raises:
+        SettingsError: HPQ_PYTHON names nothing that can be run.
+    """
+    python = interpreter(environ, settings.python)
+    text = dumps(
+        {
+            "hpq": __version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "host": host,
+            "image": settings.image,
+            "device": device,
+            "gpus": list(gpu_names()),
+            "packages": _packages(),
+            **({} if is_own(python) else {"programs": _of_another(python, environ)}),
+        }
+    )
+    return hashlib.sha256(text.encode()).hexdigest()[:16], text
+
+
+def _packages(path: list[str] | None = None) -> dict[str, Json]:
+    found = metadata.distributions() if path is None else metadata.distributions(path=path)
+    return {d.name: d.version for d in found if d.name}
+
+
+def _of_another(python: str, environ: Mapping[str, str]) -> dict[str, Json]:
+    """Another Python's version and packages. It is only asked where they lie: that is quick."""
+    ours = hpq_process.ours(environ)
+    try:
+        done = subprocess.run(
+            [python, "-c", _ASK],
+            env={n: v for n, v in environ.items() if n not in ours},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PATIENCE_S,
+            check=True,
+        )
+        version, path = json.loads(done.stdout)
+        return {"interpreter": python, "python": version, "packages": _packages(path)}
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return {"interpreter": python, "unknown": f"it did not answer: {error}"[:200]}

@@ -1,0 +1,125 @@
+"""What this worker runs: shipped trainers, what HPQ_ALLOW names, and records signed by our key.
+
+Answers a reason, never an error, so that a sweep which this worker must leave alone is shown to
+people with the remedy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+from collections.abc import Collection
+from pathlib import Path
+
+from hpq import __version__
+from hpq.code import manifest as code_manifest
+from hpq.code.command import template
+from hpq.code.signing import fingerprint, is_signed, key_of, keys_apart
+from hpq.codes import Code, Notice
+from hpq.domain.sweep import SCHEMA, Launch, Sweep
+from hpq.domain.trainer_specs import SHIPPED
+from hpq.errors import UserError
+from hpq.settings import Settings
+from hpq_worker.attempt.code import Bundles
+
+# Reasons of trust: the sweep is not signed, or not what was signed. They are counted.
+DISTRUST: Collection[Code] = ("code-key-missing", "code-not-signed", "code-altered")
+
+
+class Access:
+    """Decides about sweeps, by HPQ_CODE_KEY or the key under HPQ_HOME."""
+
+    def __init__(self, settings: Settings, bundles: Bundles) -> None:
+        self._settings, self._bundles = settings, bundles
+        self._key = key_of(settings, make=False)
+
+    @property
+    def key(self) -> bytes | None:
+        """The key; the first enqueue of this user may make it after this worker has started."""
+        if self._key is None:
+            with contextlib.suppress(UserError):  # it was told at the start, if it is still so
+                self._key = key_of(self._settings, make=False)
+        return self._key
+
+    def refusal(self, sweep: Sweep, manifest: str | None) -> Notice | None:
+        """Why this worker leaves a sweep alone, with the remedy; None where it takes it."""
+        launch = sweep.launch
+        if sweep.schema > SCHEMA:
+            return Notice(
+                "hpq-too-old",
+                f"a newer hpq made it (schema {sweep.schema}; this worker, hpq {__version__}, reads"
+                f" {SCHEMA}); upgrade this worker",
+            )
+        if launch.trainer and (launch.program or launch.command):
+            text = "its launch record names a trainer and a command; enqueue it again"
+            return Notice("launch-invalid", text)
+        if launch.trainer in SHIPPED and not (launch.code_dir or launch.bundled):
+            return _cannot_import_trainers()
+        if not self._is_allowed(sweep):
+            what = launch.what
+            if self.key is None:
+                text = f"{what} is not in HPQ_ALLOW, and this worker has no HPQ_CODE_KEY"
+                return Notice("code-key-missing", text)
+            keys = keys_apart(sweep, fingerprint(self.key))
+            why = "is not in HPQ_ALLOW and not signed with this worker's HPQ_CODE_KEY"
+            return Notice("code-not-signed", f"{what} {why}{keys}")
+        if launch.bundled:
+            return self._bundles.refusal(launch)
+        if launch.code_dir:
+            return _stale(launch, manifest)
+        return None
+
+    def _is_allowed(self, sweep: Sweep) -> bool:
+        if any(_matches(line, sweep.launch) for line in self._settings.allow):
+            return True
+        key, prefix = self.key, self._settings.prefix
+        return key is not None and is_signed(key, prefix, sweep.id, sweep.launch, sweep.signature)
+
+
+def _matches(line: str, launch: Launch) -> bool:
+    # HPQ_ALLOW names what lies in the worker's own image; code from elsewhere needs a signature.
+    if launch.code_dir or launch.bundled:
+        return False
+    if launch.trainer:
+        return line == launch.trainer
+    words = tuple(line.split())
+    asked = template(launch.command, launch.program)
+    # One word is a program under W&B's default command, or a command without arguments.
+    by_default = len(words) == 1 and asked == template((), words[0])
+    return by_default or asked == template(words, None)
+
+
+def _cannot_import_trainers() -> Notice | None:
+    if importlib.util.find_spec("torch") is None:
+        text = "torch is not installed where this worker runs; `pip install 'hpq[trainers]'`"
+        return Notice("extra-missing", text)
+    return None
+
+
+def _stale(launch: Launch, manifest: str | None) -> Notice | None:
+    folder = Path(launch.code_dir)
+    if not folder.is_dir():
+        return Notice(
+            "code-missing",
+            f"its code directory {folder} is not on this machine; to send the code along, enqueue"
+            f" with --code {folder}",
+        )
+    if manifest is None:
+        text = "its code manifest is gone from Redis; enqueue it again"
+        return Notice("code-manifest-missing", text)
+    try:
+        files = json.loads(manifest)
+    except ValueError:
+        files = {}
+    if code_manifest.digest_of(files) != launch.code:
+        text = "its code manifest in Redis is not the one that was enqueued"
+        return Notice("code-manifest-altered", text)
+    edited = code_manifest.changed(folder, files)
+    if edited:
+        return Notice(
+            "code-edited",
+            f"{folder / edited} was edited after enqueue; enqueue again to run the new code,"
+            " or take the edit back",
+        )
+    return None

@@ -1,0 +1,1 @@
+"""One worker process: wake on a ticket, claim, run, repeat."""

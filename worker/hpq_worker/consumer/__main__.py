@@ -1,0 +1,233 @@
+"""`python -m hpq_worker.consumer`: one worker process, one slot. Started by the fleet.
+
+How a worker introduces itself to people and to the reaper: what it is, takes and leaves.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+
+from redis.exceptions import RedisError
+
+from hpq import __version__
+from hpq.code.signing import fingerprint
+from hpq.connection.client import check_server, connect, explain
+from hpq.domain.attempt import Presence
+from hpq.domain.sweep import SCHEMA
+from hpq.domain.trainer_specs import SHIPPED
+from hpq.errors import HpqError, UserError
+from hpq.filestore.garbage import DoomedFiles
+from hpq.settings import Settings, read
+from hpq.store.keys import Keys
+from hpq.store.reader import View
+from hpq.store.suggest_lease import Lead
+from hpq.store.tickets import Tickets
+from hpq.store.trials import Store
+from hpq.store.wire import sweep as sweep_codec
+from hpq_worker.attempt import provenance
+from hpq_worker.attempt.attempt import Attempts
+from hpq_worker.attempt.code import Bundles
+from hpq_worker.attempt.execution import Signals
+from hpq_worker.attempt.trust import Access
+from hpq_worker.consumer.claim_loop import Slot
+from hpq_worker.consumer.rq_worker import TicketWorker
+from hpq_worker.consumer.run_limit import UNTIL_OVER, Errand, Runs
+from hpq_worker.consumer.single_trial import Single, trial_of
+from hpq_worker.files.garbage import Shelf, Tidy
+from hpq_worker.health.telemetry import Vitals
+from hpq_worker.lease.heartbeat import Beats
+from hpq_worker.lease.reaper import Housekeeper
+from hpq_worker.lease.redis_outage import Outage
+from hpq_worker.process import devices, exit_report
+from hpq_worker.process import secrets as hidden
+from hpq_worker.process.logs import configure
+from hpq_worker.process.process_tree import adopt_orphans, end_with_parent
+from hpq_worker.process.signals import Stopping
+from hpq_worker.suggest.processes import Suggesters
+
+
+class Introduction:
+    """One worker, as it is at each call."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        who: Presence,
+        device: str,
+        access: Access,
+        slot: Slot,
+        shelf: Shelf,
+        ran_on: str,
+    ) -> None:
+        self._who, self._slot, self._access, self._shelf = who, slot, access, shelf
+        self._fixed = {
+            "pid": str(os.getpid()),
+            "device": device,
+            "version": __version__,
+            "only": settings.sweep,
+            "pod": settings.pod,
+            "schema": str(SCHEMA),
+            "ran_on": ran_on,
+            "store": "yes" if settings.store else "no",
+            "code": str(settings.code or ""),
+            "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
+        }
+
+    def now(self, stopping: Stopping) -> tuple[Presence, bool]:
+        """What to say, and whether the worker is idle."""
+        busy = self._slot.trial
+        fields = {
+            "state": "stopping" if stopping.level else "busy" if busy else "idle",
+            "trial": busy,
+            "fault": "" if busy else self._slot.refusals.fault,
+            "key": fingerprint(self._access.key),  # the first enqueue here may make it later
+            "store_id": self._shelf.id,
+            "refuses": sweep_codec.dumps(
+                {s: asdict(r) for s, r in self._slot.refusals.reasons.items()}
+            ),
+        }
+        return replace(self._who, fields={**self._fixed, **fields}), not busy
+
+
+log = logging.getLogger("hpq.worker")
+
+
+def _store(settings: Settings, *, retries: int, timeout_s: float) -> Store:
+    redis = connect(settings.redis_url, retries=retries, timeout_s=timeout_s)
+    keys = Keys(settings.prefix)
+    return Store(redis, keys, Tickets(redis, keys).top_up)
+
+
+def _leads(settings: Settings, who: str) -> Callable[[str], Lead]:
+    """Makes this worker's lease for the sets of a sweep."""
+    redis, keys = connect(settings.redis_url, retries=1, timeout_s=5.0), Keys(settings.prefix)
+    top_up = Tickets(redis, keys).top_up
+    return lambda sid: Lead(redis, keys, top_up, sid, who, settings.lease_ms)
+
+
+def _signals(settings: Settings, stopping: Stopping) -> Signals:
+    return Signals(
+        wake=stopping.read_end,
+        level=lambda: stopping.level,
+        is_late=lambda: stopping.is_late(settings.grace_s),
+    )
+
+
+def _beats(settings: Settings, who: Presence, stopping: Stopping, outage: Outage) -> Beats:
+    store = _store(settings, retries=0, timeout_s=3.0)
+    return Beats(store, who, settings.lease_ms, stopping.write_end, outage)
+
+
+def _worker(
+    settings: Settings, name: str, slot: Slot, outage: Outage, errand: Errand
+) -> TicketWorker | Single:
+    redis, keys = connect(settings.redis_url, retries=1), Keys(settings.prefix)
+    if settings.is_for_one:
+        return Single(trial_of(settings), slot, View(redis, keys, settings.lease_ms))
+    return TicketWorker(redis, Tickets(redis, keys), settings.queue, name, slot, outage, errand)
+
+
+def _errand(words: Sequence[str], settings: Settings, view: View) -> Errand:
+    is_until_over = UNTIL_OVER in words and settings.sweep and not settings.is_for_one
+    look = (lambda: view.sweep(settings.sweep)) if is_until_over else None
+    return Errand(Runs.given(words), look)
+
+
+def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) -> None:
+    """Work until told to stop, or until what the command line came for is done.
+
+    Raises:
+        HpqError: the server cannot be used, or HPQ_HOME cannot be written.
+    """
+    stopping = Stopping()
+    stopping.install()
+    end_with_parent()  # no worker that nobody sees goes on after its fleet was killed
+    adopt_orphans()
+    url = settings.redis_url
+    check_server(connect(url), url, in_pod=settings.in_pod)
+    host = settings.node or socket.gethostname()
+    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+    reads = View(connect(settings.redis_url, retries=1), Keys(settings.prefix), settings.lease_ms)
+    bundles = Bundles(settings.home, reads.bundle)
+    access = Access(settings, bundles)
+    device = devices.describe(environ.get("CUDA_VISIBLE_DEVICES", ""))
+
+    # Tried again once, for a connection that was cut; the slot decides what waits for how long.
+    store = _store(settings, retries=1, timeout_s=5.0)
+    digest, record = provenance.record(settings, host, device, environ)
+    store.keep_provenance(digest, record)
+    who = Presence(name=name, host=host, worker_class=settings.queue)
+    outage = Outage()
+    beats = _beats(settings, who, stopping, outage)
+    signals, shelf = _signals(settings, stopping), Shelf(settings)
+    vitals, errand = Vitals.given(words), _errand(words, settings, reads)
+    attempts = Attempts(settings, environ, access, beats, signals, shelf, bundles)
+    doomed = DoomedFiles(connect(settings.redis_url, retries=1), Keys(settings.prefix))
+    tidy = Tidy(settings, shelf, doomed)
+    suggesters = Suggesters(environ, name, _leads(settings, name))
+    slot = Slot(
+        settings,
+        store,
+        who,
+        access=access,
+        attempts=attempts,
+        beats=beats,
+        stopping=stopping,
+        tidy=tidy,
+        outage=outage,
+        suggesters=suggesters,
+        provenance=digest,
+        vitals=vitals,
+        errand=errand,
+    )
+
+    introduction = Introduction(settings, who, device, access, slot, shelf, digest)
+    keeps = _store(settings, retries=1, timeout_s=5.0)
+    send = partial(keeps.keep_provenance, digest, record)
+    housekeeper = Housekeeper(
+        settings, keeps, lambda: introduction.now(stopping), vitals, outage, send
+    )
+    worker = _worker(settings, name, slot, outage, errand)
+    shelf.say_if_another(doomed.stores())
+    tidy.start()
+    housekeeper.start()
+    log.info("%s takes %s on %s", name, settings.sweep or settings.queue, device)
+    try:
+        worker.serve(stopping)
+    finally:
+        suggesters.close()
+        attempts.close()
+        tidy.close(signals.is_late)
+        housekeeper.stop()
+
+
+def main() -> None:
+    """Read the environment and work; an error that hpq knows is one line and an exit code."""
+    try:
+        environ = {**os.environ, **hidden.receive()}
+        settings = read(environ)
+        if not settings.redis_url:
+            raise UserError(
+                "HPQ_REDIS_URL is not set; start workers with `hpq worker`", code="setting-missing"
+            )
+        configure(settings)
+        try:
+            serve(settings, environ, sys.argv)
+        except RedisError as error:
+            raise explain(error, settings.redis_url, in_pod=settings.in_pod) from None
+    except HpqError as error:
+        if not exit_report.leave(error, sys.argv):
+            print(f"hpq worker: {error.notice}", file=sys.stderr)
+        sys.exit(int(error.exit_code))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Files of an attempt: work directory, checkpoints, artifacts."""

@@ -1,0 +1,73 @@
+"""What an attempt left in its output directory goes to the store, and is named with the commit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+from hpq.domain.trial import Artifacts
+from hpq.filestore.local import Files, GoOn, copy_in, is_inert, regular
+from hpq.settings import IN_POD
+
+TRIES_S = (0.0, 0.5, 2.0)  # pauses before each try to copy
+IN_PODS = "`hpq manifests … --with store`"  # what gives pods a store
+_MOST_FILES = 1_000
+Say = Callable[[str], None]
+
+
+def keep(out: Path, files: Files | None, to: str, go_on: GoOn, say: Say) -> Artifacts | None:
+    """Copy what lies in `out`; None where there is nothing to name.
+
+    What cannot be copied stays where it is, and the log says where.
+    """
+    sizes = {name: stat.st_size for name, stat in regular(out)}
+    if sizes and files is None:
+        say(f"HPQ_STORE is not set: its files {_stay(out)}")
+    odd = sorted(name for name in sizes if not is_inert(name))
+    names = sorted(sizes.keys() - set(odd))[:_MOST_FILES]
+    if files is None or not names:
+        return None
+    if odd or len(names) < len(sizes) - len(odd):
+        say(f"some files are not kept: odd names, or more than {_MOST_FILES}; see {out}")
+    complaint = _copy(out, names, files, to, go_on)
+    if complaint:
+        say(f"its files could not be kept: {complaint}; they {_stay(out)}")
+        return None
+    if len(names) == len(sizes):
+        shutil.rmtree(out, ignore_errors=True)
+    return Artifacts(store=files.id, path=to, files={name: sizes[name] for name in names})
+
+
+def _stay(out: Path) -> str:
+    """Where files are that no store has, and for how long."""
+    if _is_in_pod():
+        return f"stay at {out}, in this pod, and go with it; {IN_PODS} keeps them"
+    return f"stay at {out} on this machine"
+
+
+def no_store() -> str:
+    """What an attempt is told that could have gone on, had its worker a store."""
+    gives = f": {IN_PODS} gives pods one" if _is_in_pod() else ""
+    return f"there is no HPQ_STORE here{gives}"
+
+
+def _is_in_pod() -> bool:
+    return bool(os.environ.get(IN_POD))
+
+
+def _copy(out: Path, names: list[str], files: Files, to: str, go_on: GoOn) -> str:
+    """Why they are not in the store; empty where they are."""
+    complaint = ""
+    for pause_s in TRIES_S:
+        if not go_on():
+            break
+        Event().wait(pause_s)
+        try:
+            if copy_in(out, names, files, to, go_on):
+                return ""
+        except OSError as error:
+            complaint = str(error)
+    return complaint or "the worker has to go"

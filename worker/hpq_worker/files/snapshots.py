@@ -1,0 +1,91 @@
+"""What lies in a directory that training code writes as it likes: looked at, held still, judged.
+
+Work on a disk or a store that may hang: done beside, so that nobody has to wait for its end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import TypeVar
+
+from hpq.filestore.local import is_inert, regular
+from hpq_worker.process.process_tree import descendants
+
+Signature = tuple[tuple[str, int, int], ...]  # name, bytes and mtime in ns of each file
+
+
+def look(folder: Path) -> Signature:
+    """What lies in a folder; drafts (.name, name.tmp) and what cannot be stored do not count."""
+    found = (
+        (name, stat.st_size, stat.st_mtime_ns)
+        for name, stat in regular(folder)
+        if is_inert(name) and not name.endswith(".tmp") and os.path.basename(name)[0] != "."
+    )
+    return tuple(sorted(found))
+
+
+def freeze(folder: Path, found: Signature, to: Path) -> None:
+    """Links to the files that were found: what is replaced meanwhile stays as it was."""
+    shutil.rmtree(to, ignore_errors=True)
+    for name, *_ in found:
+        path = to / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            try:
+                os.link(folder / name, path)
+            except PermissionError:  # a file system without links
+                shutil.copy2(folder / name, path)
+
+
+def is_being_written(folder: Path, found: Signature) -> bool:
+    """True where a process below this one has one of these files open for writing (Linux)."""
+    files = set()
+    for name, *_ in found:
+        with suppress(OSError):
+            stat = os.stat(folder / name)
+            files.add((stat.st_dev, stat.st_ino))
+    return any(inode in files for inode in _written())
+
+
+def _written() -> Iterator[tuple[int, int]]:
+    for pid in descendants(os.getpid()) if sys.platform == "linux" else []:
+        fds: list[str] = []
+        with suppress(OSError):  # it has ended
+            fds = os.listdir(f"/proc/{pid}/fd")
+        for fd in fds:
+            with suppress(OSError, ValueError, IndexError):
+                stat = os.stat(f"/proc/{pid}/fd/{fd}")
+                lines = Path(f"/proc/{pid}/fdinfo/{fd}").read_text("ascii").split()
+                if int(lines[lines.index("flags:") + 1], 8) & os.O_ACCMODE != os.O_RDONLY:
+                    yield stat.st_dev, stat.st_ino
+
+
+_TICK_S = 0.05
+_GIVE_UP_S = 0.5  # for what was told to give up to clear away what it has begun
+T = TypeVar("T")
+
+
+def in_time(act: Callable[[], T], is_late: Callable[[], bool]) -> T | None:
+    """What `act` answers, or raises; None where it is late before that.
+
+    Then `act` may still run, in a thread that does not keep the process from ending.
+    """
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(act())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=work, name="aside", daemon=True).start()
+    while not wait({future}, _TICK_S).done and not is_late():
+        pass
+    return future.result() if wait({future}, _GIVE_UP_S).done else None

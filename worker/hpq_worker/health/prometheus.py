@@ -1,0 +1,108 @@
+"""The figures of a fleet in Prometheus's words. Needs prometheus_client (`hpq[worker]`).
+
+No label names a trial, a sweep or a parameter: their number has no bound. What Redis counts for
+all is said by every fleet alike: take max() of it, not sum().
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, make_wsgi_app
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from hpq import __version__
+from hpq.domain.sweep import SCHEMA
+from hpq_worker.health.health import Health
+from hpq_worker.health.telemetry import Vital
+
+_SECONDS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
+_WORDS = ("starting", "idle", "busy", "stopping", "down")
+_COUNTED = {
+    "leases_expired": "Leases that ended without a beat.",
+    "stale_commits": "Results refused because a later attempt has the trial.",
+    "set_aside": "What lay on a ticket queue and was no ticket.",
+    "code_refused": "Sweeps that a worker left alone: unsigned, of another key, or altered since.",
+}
+_DEMAND = "Trials of the queue that run or could be claimed now."
+_GAUGES = {
+    "redis_memory_ratio": "used_memory over maxmemory; 0 where there is no limit.",
+    "redis_aof_ok": "1 where Redis keeps an append-only file and its last write was good.",
+}
+
+
+class Figures:
+    """Counts what workers say."""
+
+    def __init__(self, health: Health, queue: str) -> None:
+        self._health, self._queue = health, queue
+        self._registry = CollectorRegistry()
+        self._attempts = Counter(
+            "hpq_trial_attempts",
+            "Attempts that ended here, by outcome and, for failures, their kind.",
+            ["outcome", "kind"],
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "hpq_trial_duration_seconds",
+            "How long the attempts that ended here ran.",
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._errors = Counter(
+            "hpq_redis_errors", "Looks at Redis that failed.", registry=self._registry
+        )
+        self._starts = Counter(
+            "hpq_worker_starts", "Worker processes started.", registry=self._registry
+        )
+        self._registry.register(self)
+        self.page = make_wsgi_app(self._registry)
+
+    def hear(self, vital: Vital) -> None:
+        """A worker said something."""
+        if vital.kind == "end":
+            self._attempts.labels(outcome=vital.word, kind=vital.why).inc()
+            self._seconds.observe(vital.seconds)
+        elif vital.kind == "error":
+            self._errors.inc()
+
+    def started(self) -> None:
+        """A worker process was started."""
+        self._starts.inc()
+
+    def collect(self) -> Iterator[Metric]:
+        """What is looked up when somebody asks (prometheus_client's protocol)."""
+        build = GaugeMetricFamily(
+            "hpq_build_info", "The version that runs here.", labels=["version", "schema", "queue"]
+        )
+        build.add_metric([__version__, str(SCHEMA), self._queue], 1)
+        yield build
+        workers = GaugeMetricFamily(
+            "hpq_workers", "Workers of this pod by what they do.", labels=["queue", "state"]
+        )
+        slots = list(self._health.slots.values())
+        for word in _WORDS:
+            workers.add_metric([self._queue, word], sum(slot.word == word for slot in slots))
+        yield workers
+        yield GaugeMetricFamily(
+            "hpq_worker_last_beat_timestamp_seconds",
+            "When Redis last answered a worker of this pod; 0 for never.",
+            value=max((slot.beat_s for slot in slots), default=0.0),
+        )
+        yield GaugeMetricFamily(
+            "hpq_ready", "1 where /readyz says yes.", value=float(not self._health.not_ready())
+        )
+        yield from self._of_redis()
+
+    def _of_redis(self) -> Iterator[Metric]:
+        said = self._health.figures()
+        if "demand" in said:
+            demand = GaugeMetricFamily("hpq_demand", _DEMAND, labels=["queue"])
+            demand.add_metric([self._queue], said["demand"])
+            yield demand
+        for name, about in _GAUGES.items():
+            if name in said:
+                yield GaugeMetricFamily(f"hpq_{name}", about, value=said[name])
+        for name, about in _COUNTED.items():
+            if name in said:
+                yield CounterMetricFamily(f"hpq_{name}", about, value=said[name])

@@ -1,0 +1,1 @@
+"""Keep a claim alive, report, reap, and survive a Redis outage."""

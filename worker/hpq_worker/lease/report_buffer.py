@@ -1,0 +1,212 @@
+"""Gathers what a trial reports and prints, until the store has taken it. Used by two threads.
+
+Batches are numbered; a batch is handed out again, unchanged, until it is acknowledged. While Redis
+is away the newest points and log bytes are kept, a bounded number, and training goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from threading import Lock
+
+from hpq.domain.attempt import Batch
+from hpq.domain.metric_check import ENOUGH
+from hpq.domain.sweep import Metric, Take
+from hpq.domain.trial import Checkpoint, Point
+from hpq.report import MAX_NAMES, METRIC_NAME
+from hpq_worker.runner import failures
+
+_BACKLOG_POINTS = 20_000
+_BACKLOG_LOG_BYTES = 1_048_576
+_BATCH_POINTS = 1_000  # 3 arguments each in one script call
+_BATCH_LOG_BYTES = 65_536
+_PRINTED = re.compile(
+    r"\s*(?P<name>[A-Za-z_][A-Za-z0-9_./ -]{0,63}?)\s*=\s*"
+    r"(?P<value>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf))\s*\Z",
+    re.IGNORECASE,
+)
+
+
+def parse_printed(line: str, params: Mapping[str, object]) -> tuple[str, float] | None:
+    """The metric that a printed line `name=number` is; None for a parameter or any other line.
+
+    Of several ranks rank 0 speaks for the trial.
+    """
+    rank, line = failures.split(line)
+    found = _PRINTED.match(line)
+    if rank or found is None or found["name"] in params:
+        return None
+    return found["name"], float(found["value"])
+
+
+class Collector:
+    """The reports and the output of one attempt."""
+
+    def __init__(self, metric: Metric | None) -> None:
+        self._metric = metric
+        self._lock = Lock()
+        self._points: deque[Point] = deque(maxlen=_BACKLOG_POINTS)
+        self._log = bytearray()
+        self._counts: dict[str, int] = {}
+        self._sent: Batch | None = None  # handed out, not yet acknowledged
+        self._seq = 0
+        self._phase = ""
+        self._is_new = False
+        self.has_dropped = False  # names, as there were too many
+        self._checkpoint: Checkpoint | None = None  # to be published
+        self._restarted = ""
+        self.published: Checkpoint | None = None  # by this attempt: Redis points to it
+        self.step = 0
+        self.last = math.nan
+        self._best = math.nan
+        self._logged = 0  # finite values of the sweep's metric, one a step
+        self._logged_at: int | None = None  # the step of the last one
+
+    def report(self, metrics: Mapping[str, float], step: int | None) -> None:
+        """Take one report; names beyond the fiftieth (but the sweep's own) are dropped."""
+        with self._lock:
+            for name, value in metrics.items():
+                if not METRIC_NAME.match(name):
+                    continue
+                if self._is_one_too_many(name):
+                    self.has_dropped = True
+                    continue
+                self._counts[name] = self._counts.get(name, 0) + 1
+                at = self._counts[name] if step is None else int(step)
+                self._points.append(Point(step=at, name=name, value=float(value)))
+                self.step = max(self.step, at)
+                if self._metric is not None and name == self._metric.name:
+                    self.last = float(value)
+                    if math.isfinite(self.last):
+                        self._logged += at != self._logged_at
+                        self._logged_at = at
+                    if self._metric.better(self.last, self._best):
+                        self._best = self.last
+            self._phase = ""
+            self._is_new = True
+
+    def _is_one_too_many(self, name: str) -> bool:
+        if name in self._counts or (self._metric is not None and name == self._metric.name):
+            return False
+        return len(self._counts) >= MAX_NAMES
+
+    def phase(self, text: str) -> None:
+        """Take what slow thing begins; the next report ends it."""
+        with self._lock:
+            # Half a surrogate pair cannot be stored.
+            self._phase = text[:80].encode("utf-8", "replace").decode()
+            self._is_new = True
+
+    def log(self, data: bytes) -> None:
+        """Take printed bytes."""
+        with self._lock:
+            self._log += data
+            del self._log[:-_BACKLOG_LOG_BYTES]
+            self._is_new = True
+
+    def resume(self, at: Checkpoint) -> None:
+        """Go on counting where a checkpoint was made."""
+        with self._lock:
+            self.step, self._counts, self._logged = at.step, dict(at.counts), at.logged
+            self.last = math.nan if at.last is None else at.last
+            self._best = math.nan if at.best is None else at.best
+
+    def restart(self, why: str) -> None:
+        """Training begins anew although there was a checkpoint: what was reported is to go."""
+        with self._lock:
+            self._restarted, self._is_new = why, True
+
+    def mark(self) -> Checkpoint:
+        """Where training stands now, as a pointer that points nowhere yet."""
+        with self._lock:
+            return Checkpoint(
+                store="",
+                path="",
+                step=self.step,
+                last=self.last if math.isfinite(self.last) else None,
+                best=self._best if math.isfinite(self._best) else None,
+                counts=dict(self._counts),
+                logged=self._logged,
+            )
+
+    def publish(self, checkpoint: Checkpoint) -> None:
+        """Take the pointer to a checkpoint that lies in the store."""
+        with self._lock:
+            self._checkpoint, self._is_new = checkpoint, True
+
+    @property
+    def is_publishing(self) -> bool:
+        """True where the store has not taken a pointer yet."""
+        with self._lock:
+            sent = self._sent.checkpoint if self._sent else None
+            return self._checkpoint is not None or sent is not None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The metrics reported so far."""
+        with self._lock:
+            return tuple(self._counts)
+
+    @property
+    def strangers(self) -> tuple[str, ...]:
+        """The metrics reported so far where some came often, and the sweep's never."""
+        with self._lock:
+            named = self._metric is None or self._metric.name in self._counts
+            often = not named and max(self._counts.values(), default=0) >= ENOUGH
+            return tuple(self._counts) if often else ()
+
+    @property
+    def objective(self) -> float | None:
+        """The trial's value so far; None where the metric was never reported or is not finite."""
+        if self._metric is None:
+            return None
+        value = self._best if self._metric.take is Take.BEST else self.last
+        return value if math.isfinite(value) else None
+
+    @property
+    def best(self) -> float | None:
+        """The best value of the metric so far, whatever the sweep ranks by."""
+        return self._best if math.isfinite(self._best) else None
+
+    @property
+    def is_empty(self) -> bool:
+        """True where there is nothing that the store has not taken."""
+        with self._lock:
+            return self._sent is None and not self._is_new
+
+    def batch(self) -> Batch:
+        """What to send now: the batch that was not acknowledged, else a new one."""
+        with self._lock:
+            if self._sent is None:
+                self._seq += 1
+                few = min(_BATCH_POINTS, len(self._points))
+                self._sent = Batch(
+                    seq=self._seq,
+                    step=self.step,
+                    objective=self.objective,
+                    phase=self._phase,
+                    log=bytes(self._log[:_BATCH_LOG_BYTES]),
+                    points=tuple(self._points.popleft() for _ in range(few)),
+                    checkpoint=self._checkpoint,
+                    restarted=self._restarted,
+                )
+                self._checkpoint, self._restarted = None, ""
+                del self._log[:_BATCH_LOG_BYTES]
+                self._is_new = bool(self._points or self._log)
+            return self._sent
+
+    def idle_batch(self) -> Batch:
+        """A batch that only extends the lease: its number was seen already."""
+        with self._lock:
+            return replace(Batch(seq=self._seq), step=self.step)
+
+    def acknowledge(self, taken: bool = True) -> None:
+        """The store has answered for the batch handed out last: taken, or refused for good."""
+        with self._lock:
+            if taken and self._sent is not None and self._sent.checkpoint is not None:
+                self.published = self._sent.checkpoint
+            self._sent = None

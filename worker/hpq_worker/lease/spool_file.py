@@ -1,0 +1,123 @@
+"""One result as the text of a file, and back. What a file says is believed only where it is sound:
+its types are right and its numbers finite, so that no half of it reaches the store.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from hpq.domain.attempt import Outcome
+from hpq.domain.trial import Artifacts, Claim, Failure, FailureKind, TrialId, TrialState
+from hpq.store.wire.fields import known, word
+
+_SWEEP = re.compile(r"[a-z0-9-]{1,100}\Z")
+_LARGEST = 2**53
+
+
+class Newer(Exception):
+    """The file says what only a newer version can commit."""
+
+
+def encode(claim: Claim, outcome: Outcome, retries: int) -> str:
+    """The text of a result."""
+    told = {
+        "sweep": claim.trial.sweep,
+        "number": claim.trial.number,
+        "attempt": claim.attempt,
+        "nonce": claim.nonce,
+        "retries": retries,
+        "outcome": asdict(outcome),
+    }
+    return json.dumps(told)
+
+
+def decode(text: bytes) -> tuple[Claim, Outcome, int]:
+    """The result that a text holds: whose it is, what it is and the retries of its sweep.
+
+    Raises:
+        ValueError, KeyError, TypeError, RecursionError: it holds none.
+        Newer: its state is of a newer version.
+    """
+    data = _mapping(json.loads(text), "the file")
+    sweep = _text(data["sweep"], "sweep")
+    if not _SWEEP.match(sweep):
+        raise ValueError(f"sweep: {sweep[:80]!r} is no id")
+    claim = Claim(
+        trial=TrialId(sweep=sweep, number=_whole(data["number"], "number", least=1)),
+        attempt=_whole(data["attempt"], "attempt", least=1),
+        params={},
+        nonce=_text(data.get("nonce", ""), "nonce"),  # an older worker's file has none
+    )
+    return claim, _outcome(_mapping(data["outcome"], "outcome")), _whole(data["retries"], "retries")
+
+
+def _outcome(raw: Mapping[str, Any]) -> Outcome:
+    state = word(TrialState, _text(raw["state"], "state"))
+    if state is None:
+        raise Newer(f"it knows no state {raw['state']!r}")
+    if not state.is_terminal:
+        raise ValueError(f"state: {state} is no end")
+    ran_ms, left = raw.get("ran_ms"), raw.get("artifacts")  # older workers' files lack them
+    return Outcome(
+        state=state,
+        objective=_real(raw["objective"], "objective"),
+        best=_real(raw.get("best"), "best"),
+        step=_whole(raw["step"], "step"),
+        failure=_failure(raw["failure"]),
+        ran_ms=None if ran_ms is None else _whole(ran_ms, "ran_ms"),
+        artifacts=None if left is None else _artifacts(_mapping(left, "artifacts")),
+    )
+
+
+def _failure(told: object) -> Failure | None:
+    if told is None:
+        return None
+    told = _mapping(told, "failure")
+    for name in ("kind", "message", "fingerprint"):
+        _text(told.get(name, ""), name)
+    kind = word(FailureKind, told["kind"])
+    if kind is not None:
+        return known(Failure, {**told, "kind": kind})
+    message = f"{told['kind']}: {told['message']}"  # as readers show a kind that they do not know
+    return known(Failure, {**told, "kind": FailureKind.USER_ERROR, "message": message})
+
+
+def _artifacts(told: Mapping[str, Any]) -> Artifacts:
+    made = known(Artifacts, told)
+    _text(made.store, "store")
+    _text(made.path, "path")
+    for name, size in _mapping(made.files, "files").items():
+        _whole(size, f"size of {name[:80]!r}")
+    return made
+
+
+def _mapping(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{what} is not a mapping")
+    return value
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{what}: {str(value)[:80]} is no text")
+    return value
+
+
+def _whole(value: object, what: str, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
+        raise ValueError(f"{what}: {str(value)[:80]} is no number from {least}")
+    return value
+
+
+def _real(value: object, what: str) -> float | None:
+    if value is None:
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value):  # type: ignore[arg-type]
+        raise ValueError(f"{what}: {str(value)[:80]} is no finite number")
+    return float(value)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Processes of a worker: signals, logs, secrets, devices, messages."""

@@ -1,0 +1,159 @@
+"""The child that runs training code: `python -P -m hpq_worker.runner IN OUT` (file descriptors).
+
+It is started by exec, never by fork, since a forked child cannot use CUDA. It adopts every orphan
+below it; when the parent's pipe closes it kills its descendants and itself. A trainer runs in the
+main thread; a second thread hears the parent, so that a stop arrives while a step computes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+
+from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trial import Failure
+from hpq.report import set_sink
+from hpq_worker.process.process_tree import adopt_orphans, kill_descendants
+from hpq_worker.process.protocol import End, Lines, Run, encode, end_message, read_run
+from hpq_worker.runner.failures import of_exception
+from hpq_worker.runner.program import Program
+from hpq_worker.runner.stall import dump_on_signal
+from hpq_worker.runner.trial_api import Send, Trial
+
+
+class Surroundings:
+    """The working directory and the output of this process, which training code may change."""
+
+    def __init__(self) -> None:
+        self._cwd = os.getcwd()
+        self._outputs = {number: os.dup(number) for number in (1, 2)}
+
+    def restore(self) -> None:
+        """Bring back what the next attempt counts on; flushes what was printed."""
+        for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+            with suppress(AttributeError, OSError, ValueError):
+                stream.flush()
+            os.dup2(self._outputs[number], number)
+        if getattr(sys.stdout, "closed", True):
+            sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+        if getattr(sys.stderr, "closed", True):
+            sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+        with suppress(OSError):
+            os.chdir(self._cwd)
+
+
+class Runner:
+    """Runs one attempt after another, as the parent says."""
+
+    def __init__(self, commands: int, answers: int) -> None:
+        self._commands, self._answers = commands, answers
+        self._runs: queue.Queue[Run] = queue.Queue()
+        self._stop = threading.Event()
+        self._why = ""
+        self._writing = threading.Lock()
+        self._program: Program | None = None
+
+    def main(self) -> None:
+        """Serve until the parent goes."""
+        threading.Thread(target=self._hear, daemon=True).start()
+        place = Surroundings()
+        while True:
+            run = self._runs.get()
+            end = self._one(run)
+            place.restore()
+            self._write(end_message(run.id, end))
+
+    def _hear(self) -> None:
+        lines = Lines()
+        while data := os.read(self._commands, 65_536):
+            for line in lines.feed(data):
+                message = json.loads(line)
+                if "run" in message:
+                    self._stop.clear()
+                    self._runs.put(read_run(message["run"]))
+                else:
+                    self._why = message["stop"]
+                    self._stop.set()
+                    if (program := self._program) is not None:
+                        program.stop(message["stop"])
+        kill_descendants()
+        os._exit(1)
+
+    def _one(self, run: Run) -> End:
+        if not run.argv:
+            return self._train(run)
+        self._program = program = Program(run, self._sender(run))
+        if self._stop.is_set():
+            program.stop(self._why)
+        try:
+            return program.run()
+        finally:
+            self._program = None
+
+    def _train(self, run: Run) -> End:
+        trial, me = Trial(run, self._sender(run), self._stop.is_set), os.getpid()
+        set_sink(trial.report)
+        os.environ.update(run.env or {})
+        try:
+            if run.code_dir and run.code_dir not in sys.path:
+                sys.path.insert(0, run.code_dir)
+            module, function = _split(run.trainer)
+            if module not in sys.modules:
+                trial.phase(f"importing {run.trainer}")
+            train = getattr(importlib.import_module(module), function)
+            returned = train(dict(run.params), trial)
+            if os.getpid() == me and isinstance(returned, Mapping):
+                trial.report(returned)
+        except BaseException as error:  # a trainer may also call sys.exit
+            traceback.print_exc()
+            return End(failure=_failure_of(error), stopped=self._stop.is_set())
+        finally:
+            if os.getpid() != me:  # a child that training code forked and let come back here
+                os._exit(0)
+            set_sink(None)
+        # Who was told and did not hear has come to its own end.
+        return End(stopped=trial.has_heard)
+
+    def _sender(self, run: Run) -> Send:
+        return lambda message: self._write(encode({"of": run.id, **message}))
+
+    def _write(self, data: bytes) -> None:
+        with self._writing:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._answers, view) :]
+
+
+def _split(trainer: str) -> tuple[str, str]:
+    if trainer in SHIPPED:
+        return SHIPPED[trainer].module, "train"
+    module, _, function = trainer.partition(":")
+    return module, function
+
+
+def _failure_of(error: BaseException) -> Failure | None:
+    if isinstance(error, SystemExit) and error.code in (None, 0):
+        return None
+    return of_exception(error)
+
+
+def main() -> None:
+    """Serve on the two file descriptors given."""
+    commands, answers = int(sys.argv[1]), int(sys.argv[2])
+    os.set_inheritable(commands, False)
+    os.set_inheritable(answers, False)
+    adopt_orphans()
+    dump_on_signal()
+    with suppress(KeyboardInterrupt, BrokenPipeError):
+        Runner(commands, answers).main()
+
+
+if __name__ == "__main__":
+    main()

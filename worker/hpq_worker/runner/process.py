@@ -1,0 +1,112 @@
+"""The parent's end of a runner: start it, talk to it, hear it, end it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import hpq
+import hpq_worker
+from hpq_worker.process.process_tree import kill_descendants
+from hpq_worker.process.protocol import Lines, Run, encode, run_message
+from hpq_worker.runner.stall import DUMP
+
+# Where `hpq` and `hpq_worker` are imported from; in a checkout these are two directories.
+_ROOTS = dict.fromkeys(
+    str(Path(file).resolve().parents[1]) for file in (hpq.__file__, hpq_worker.__file__)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerKey:
+    """Runs with equal keys may share a runner; `attempt` sets apart what wants a fresh one."""
+
+    trainer: str
+    code: str
+    code_dir: str
+    pass_env: tuple[str, ...] = ()
+    attempt: str = ""
+
+
+class Child:
+    """A runner process: two pipes for messages, one for what it prints."""
+
+    def __init__(self, key: RunnerKey, env: Mapping[str, str], cwd: str) -> None:
+        self.key = key
+        self.lines = Lines()
+        commands, self._to_child = os.pipe()
+        self.answers, answers = os.pipe()
+        self.output, output = os.pipe()
+        for fd in (self.answers, self.output):
+            os.set_blocking(fd, False)
+        # -P: the working directory is the user's; a worker.py of theirs must not be taken for ours.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-u", "-m", "hpq_worker.runner", str(commands), str(answers)],
+            env={**env, "PYTHONPATH": _with_roots(env)},
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(commands, answers),
+            start_new_session=True,
+        )
+        for fd in (commands, answers, output):
+            os.close(fd)
+
+    def run(self, run: Run) -> None:
+        """Start an attempt."""
+        self._tell(run_message(run))
+
+    def stop(self, why: str) -> None:
+        """Ask the attempt to end."""
+        self._tell(encode({"stop": why}))
+
+    def dump(self) -> None:
+        """Let the runner write its Python stacks into what it prints."""
+        self._process.send_signal(DUMP)
+
+    def _tell(self, data: bytes) -> None:
+        with suppress(BrokenPipeError):  # it has died; its end of the answers says so
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._to_child, view) :]
+
+    def end(self, patience_s: float = 2.0) -> int:
+        """End the runner with all below it; answers its exit status (negative: a signal).
+
+        What it printed can still be read.
+        """
+        self._to_child = _close(self._to_child)
+        try:
+            status = self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGKILL)
+            status = self._process.wait()
+        kill_descendants()  # this process adopts what a killed runner left behind
+        return status
+
+    def close(self) -> None:
+        """End the runner, if it still runs, and hear no more of it."""
+        self.end()
+        self.answers, self.output = _close(self.answers), _close(self.output)
+
+    def status(self) -> int | None:
+        """The exit status, or None while it runs."""
+        return self._process.poll()
+
+
+def _close(fd: int) -> int:
+    # Once only: by the second time the number may be that of another thread's connection.
+    if fd >= 0:
+        os.close(fd)
+    return -1
+
+
+def _with_roots(env: Mapping[str, str]) -> str:
+    return os.pathsep.join(p for p in (*_ROOTS, env.get("PYTHONPATH", "")) if p)

@@ -1,0 +1,250 @@
+"""Optuna's samplers over a sweep's space, told of its trials one by one. Optuna is imported here.
+
+The study holds every set by its coordinates: what waits or runs as running, what has ended with its
+value, what counts for nothing as failed. Samplers share it, so one can go on where another left
+off.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+from importlib import import_module
+from math import isfinite
+from random import Random
+from statistics import fmean, pstdev
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, QMCSampler, TPESampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from hpq.domain.trial import Json, Params
+from hpq.search.conditions import MISSING, find
+from hpq.search.search_spec import Sampler, Search
+from hpq_worker.suggest.optuna_space import axis_of
+from hpq_worker.suggest.optuna_storage import Memory
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+_SOURCE = 10  # results, of which CMA-ES can begin at the best
+_WITH_A_COURSE = (Sampler.CMAES, Sampler.QMC)
+_WIDEST = 10_000  # values of a whole number, before it is searched as a float
+_HUGE = 1e150  # the square of a larger value is infinite
+
+
+class Model:
+    """Learns from results where sets are good.
+
+    A set follows from the seed, its number and what was known when it was made (of CMA-ES also
+    from when the model was), so that whoever takes over makes the same ones.
+    """
+
+    def __init__(self, search: Search) -> None:
+        self._space = search.space
+        # Of a whole number the Gaussian process looks at every value there is.
+        widest = _WIDEST if search.sampler in (Sampler.AUTO, Sampler.GP) else None
+        axes = {".".join(path): (path, axis_of(leaf, widest)) for path, leaf in search.space.leaves}
+        # What has a single value has it in every set, and no axis.
+        self._axes = {name: (path, axis) for name, (path, axis) in axes.items() if axis}
+        self._distributions = {name: axis.distribution for name, (_, axis) in self._axes.items()}
+        conditional = {condition.path for condition in search.space.when}
+        self._conditional = {p: leaf for p, leaf in search.space.leaves if p in conditional}
+        self._asked, self._by = -1, Sampler.TPE  # the trial of the study that `ask` made; and who
+        self._memory, self._at = Memory(), dict[int, int]()
+        self._seed = search.seed
+        self._studies: dict[Sampler, tuple[int, Study]] = {}  # and the number of a set made with it
+
+    def add(self, number: int, params: Params) -> None:
+        """A set that waits or runs."""
+        try:
+            place = {
+                name: axis.find(self._value(number, params, path))
+                for name, (path, axis) in self._axes.items()
+            }
+        except (KeyError, ValueError, TypeError):  # of another space: a file that was edited since
+            return
+        self._at[number] = self._memory.add(place, self._distributions)
+
+    def _value(self, number: int, params: Params, path: tuple[str, ...]) -> Json:
+        """A parameter's value; any, the same each time, where it does not exist in the set."""
+        if path in self._conditional and find(params, path) is MISSING:
+            return self._conditional[path].draw(Random(f"{number}/{path}"))
+        return self._space.value(params, path)
+
+    def runs(self, number: int) -> None:
+        """An ended trial was queued again."""
+        if number in self._at:
+            self._memory.put(self._at[number], TrialState.RUNNING)
+
+    def ends(self, number: int, value: float | None) -> None:
+        """A trial has ended with a value, of which less is better; None: it counts for nothing."""
+        if number in self._at:
+            state = TrialState.FAIL if value is None else TrialState.COMPLETE
+            self._memory.put(self._at[number], state, value)
+
+    def ask(self, by: Sampler, number: int, stand_ins: Mapping[int, float]) -> dict[str, Json]:
+        """A set of this sampler's for this number, before it is known whether it is new: `keep` or
+        `drop` follows.
+
+        `stand_ins` are values of running trials that count as results for now.
+        """
+        study = self._study(by, number)
+        count = self._memory.count
+        try:
+            with self._standing_in(stand_ins), self._told_to(by):
+                trial = study.ask(self._distributions)
+        except Exception:
+            if self._memory.count > count:
+                self._memory.take_back()
+            raise
+        self._asked, self._by = trial.number, by
+        values: list[Json] = []
+        for path, leaf in self._space.leaves:
+            name = ".".join(path)
+            if name in self._axes:
+                values.append(self._axes[name][1].value(trial.params[name]))
+            else:
+                values.append(leaf.draw(Random(0)))
+        return self._space.assemble(values)
+
+    def warm_up(self) -> None:
+        """Import what a Gaussian process computes with; also beside a thread that asks others."""
+        for name in ("scipy.stats", "torch", "optuna._gp.gp"):
+            import_module(name)
+
+    def _study(self, by: Sampler, number: int) -> Study:
+        """The trials, with a sampler that has made no other set than those of this number: it may
+        remember nothing that whoever takes over cannot know. But for two that follow a course."""
+        last, study = self._studies.get(by, (0, None))
+        if study is None or (last != number and by not in _WITH_A_COURSE):
+            if by is Sampler.GP:  # more threads take thrice the time to add up so little
+                import_module("torch").set_num_threads(1)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                sampler = self._sampler(by, number)
+            study = optuna.create_study(storage=self._memory, sampler=sampler)
+        self._studies[by] = number, study
+        return study
+
+    def _sampler(self, by: Sampler, number: int) -> BaseSampler:
+        # Who asks has drawn the first sets (see Chooser), so none of them does so again.
+        if by is Sampler.QMC:  # begins its one sequence anew: what is there already is dropped
+            return QMCSampler(
+                seed=_seed(self._seed, 0), scramble=True, warn_independent_sampling=False,
+                warn_asynchronous_seeding=False,
+            )  # fmt: skip
+        seed = _seed(self._seed, number)
+        if by is Sampler.CMAES:
+            return CmaEsSampler(
+                seed=seed, n_startup_trials=1, warn_independent_sampling=False,
+                source_trials=self._source() or None,
+            )  # fmt: skip
+        names = sorted(n for n, d in self._distributions.items() if not d.single())
+        known = {name: self._distributions[name] for name in names}
+        return _Gp(seed, known) if by is Sampler.GP else _Tpe(seed, known)
+
+    def _source(self) -> list[FrozenTrial]:
+        """Results that CMA-ES begins with, for whoever takes over or begins with older ones. Its
+        first step is at the best tenth, and it takes numbers alone."""
+        if any(map(_is_choice, self._distributions.values())):
+            return []
+        ended = self._memory.ended()
+        return ended if len(ended) >= _SOURCE else []
+
+    @contextmanager
+    def _standing_in(self, stand_ins: Mapping[int, float]) -> Iterator[None]:
+        there = [number for number in stand_ins if number in self._at]
+        for number in there:
+            self._memory.put(self._at[number], TrialState.COMPLETE, stand_ins[number])
+        try:
+            yield
+        finally:
+            for number in there:
+                self._memory.put(self._at[number], TrialState.RUNNING)
+
+    @contextmanager
+    def _told_to(self, by: Sampler) -> Iterator[None]:
+        """The results as the sampler is told them: a Gaussian process gets them warped."""
+        if by is not Sampler.GP:
+            yield
+            return
+        ended = self._memory.ended()
+        numbers, values = [t.number for t in ended], [float(t.values[0]) for t in ended]
+        self._memory.value(numbers, warped(values))
+        try:
+            yield
+        finally:
+            self._memory.value(numbers, values)
+
+    def keep(self, number: int, params: Params) -> None:
+        """The set that was asked for is the sweep's number so and so."""
+        if self._by is Sampler.CMAES:  # its state hangs on the trial
+            self._at[number] = self._asked
+        else:  # at the place where whoever takes over will find it, by its rounded values
+            self._memory.take_back()
+            self.add(number, params)
+
+    def drop(self) -> None:
+        """The set that was asked for is there already."""
+        self._memory.take_back()
+
+
+def warped(values: Sequence[float]) -> list[float]:
+    """Bring the bad values nearer to the good ones by Yeo and Johnson's transformation.
+
+    A loss that is 5 near the bottom and 5,000 elsewhere hides the bottom from a Gaussian process.
+    Less stays better and the order stays; an infinite value counts as the worst finite one. The
+    values stay as they are if the transformation would flatten a valley instead of the walls.
+    """
+    finite = [min(max(value, -_HUGE), _HUGE) for value in values if isfinite(value)]
+    worst = max(finite, default=0.0)
+    level = [min(max(value, -_HUGE), worst) if isfinite(value) else worst for value in values]
+    if len(set(finite)) < 3:
+        return level
+    stats = import_module("scipy.stats")  # imported late: it takes 0.5 s
+    middle, spread = fmean(level), pstdev(level)
+    try:
+        even, exponent = stats.yeojohnson([(value - middle) / spread for value in level])
+    except (ArithmeticError, ValueError, RuntimeError):  # no exponent fits
+        return level
+    ranks = [stats.rankdata(each, "dense").tolist() for each in (level, even)]
+    keeps_order = ranks[0] == ranks[1] and all(map(isfinite, even))
+    return even.tolist() if exponent < 1 and keeps_order else level
+
+
+def _is_choice(distribution: BaseDistribution) -> bool:
+    return isinstance(distribution, CategoricalDistribution)
+
+
+class _Gp(GPSampler):
+    """All trials have these parameters: there is nothing to find out, which takes long anew."""
+
+    def __init__(self, seed: int, known: dict[str, BaseDistribution]) -> None:
+        super().__init__(seed=seed, n_startup_trials=1)
+        self._known = known
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return self._known
+
+
+class _Tpe(TPESampler):
+    """As `_Gp`."""
+
+    def __init__(self, seed: int, known: dict[str, BaseDistribution]) -> None:
+        super().__init__(seed=seed, n_startup_trials=1, multivariate=True, constant_liar=True)
+        self._known = known
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return self._known
+
+
+def _seed(seed: int, number: int) -> int:
+    """Another one for each set."""
+    return int.from_bytes(blake2b(f"{seed}/{number}".encode(), digest_size=4).digest(), "big")

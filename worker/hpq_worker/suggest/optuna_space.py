@@ -1,0 +1,142 @@
+"""A sweep's distributions as Optuna's, and values there and back.
+
+Optuna works on coordinates: a number within limits, its logarithm, or the index of a value. Normal
+parameters are searched by their quantile, so that the file's mean and spread are the prior;
+rounded ones by the count of their q, or rounded at the end where their logarithm is searched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from hpq.domain.identity import canonical
+from hpq.domain.trial import Json
+from hpq.search.continuous import Beta, LogUniform, Normal, Quantised, Uniform
+from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
+
+Coordinate = float | int
+_TAIL = 1e-6  # quantiles within it of 0 and 1 are not searched
+_MOST = 2**53  # integers that a float still tells apart
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One parameter: Optuna's distribution, from a coordinate to the value, and back.
+
+    `find` raises ValueError or TypeError for a value that is none of the parameter's.
+    """
+
+    distribution: BaseDistribution
+    value: Callable[[Coordinate], Json]
+    find: Callable[[Json], Coordinate]
+
+
+def axis_of(leaf: Distribution, widest: int | None = None) -> Axis | None:
+    """A parameter's axis; None for one that has a single value.
+
+    A whole number of more than `widest` values is searched as a float, and rounded at the end.
+    """
+    if isinstance(leaf, Categorical):
+        return _choice(leaf.values) if len(leaf.values) > 1 else None
+    if isinstance(leaf, Weighted):
+        chances = zip(leaf.values, leaf.probabilities, strict=True)
+        values = tuple(value for value, chance in chances if chance > 0)
+        return _choice(values) if len(values) > 1 else None
+    if isinstance(leaf, IntUniform):
+        return _whole(leaf.low, leaf.high, widest, int, _number)
+    if isinstance(leaf, Normal):
+        return _normal(leaf) if leaf.sigma > 0 else None
+    if isinstance(leaf, Beta):
+        return _float(leaf, 0.0, 1.0)
+    if isinstance(leaf, Uniform) and leaf.q is not None:
+        return _counted(leaf, leaf.q, widest)
+    if isinstance(leaf, Uniform | LogUniform):
+        return _float(leaf, leaf.low, leaf.high, log=isinstance(leaf, LogUniform))
+    raise TypeError(f"{type(leaf).__name__} has no axis")
+
+
+def _choice(values: tuple[Json, ...]) -> Axis:
+    places = {canonical({"": value}): index for index, value in reversed([*enumerate(values)])}
+
+    def find(value: Json) -> int:
+        place = places.get(canonical({"": value}))
+        if place is None:
+            raise ValueError(value)
+        return place
+
+    indices = CategoricalDistribution(tuple(range(len(values))))
+    return Axis(indices, lambda index: values[int(index)], find)
+
+
+def _whole(
+    low: int,
+    high: int,
+    widest: int | None,
+    value: Callable[[int], Json],
+    count: Callable[[Json], float],
+) -> Axis:
+    held = _within(low, high, int)
+    if widest is None or high - low < widest:
+        return Axis(IntDistribution(low, high), lambda n: value(int(n)), lambda v: held(count(v)))
+    ends = FloatDistribution(low - 0.5, high + 0.5)
+    return Axis(ends, lambda at: value(int(held(at))), lambda v: held(count(v)))
+
+
+def _counted(leaf: Uniform, q: float, widest: int | None) -> Axis | None:
+    """A uniform one by its multiple of q, from the lowest to the highest that is drawn."""
+    outcomes = leaf.outcomes or 1
+    if outcomes == 1:
+        return None
+    low = round(_number(leaf.outcome(0)) / q)
+    high = low + outcomes - 1
+    if max(abs(low), abs(high)) > _MOST:
+        return _float(leaf, leaf.low, leaf.high)
+    return _whole(low, high, widest, lambda n: leaf.quantise(n * q), lambda v: _number(v) / q)
+
+
+def _float(leaf: Quantised, low: float, high: float, *, log: bool = False) -> Axis:
+    distribution = FloatDistribution(low, high, log=log)
+    return Axis(distribution, leaf.quantise, _within(low, high, float))
+
+
+def _normal(leaf: Normal) -> Axis:
+    curve = NormalDist(leaf.mu, leaf.sigma)
+    held = _within(_TAIL, 1 - _TAIL, float)
+
+    def value(quantile: Coordinate) -> Json:
+        drawn = curve.inv_cdf(quantile)
+        return leaf.quantise(math.exp(drawn) if leaf.log else drawn)
+
+    def find(value: Json) -> Coordinate:
+        number = _number(value)
+        if leaf.log:  # rounded down to 0, it is the least there is
+            number = math.log(number) if number > 0 else -math.inf
+        return held(curve.cdf(number))
+
+    return Axis(FloatDistribution(_TAIL, 1 - _TAIL), value, find)
+
+
+def _within(
+    low: float, high: float, kind: Callable[[float], Coordinate]
+) -> Callable[[Json], Coordinate]:
+    def held(value: Json) -> Coordinate:
+        number = _number(value)
+        return kind(min(max(round(number) if kind is int else number, low), high))
+
+    return held
+
+
+def _number(value: Json) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(value)
+    return value

@@ -1,0 +1,1 @@
+"""Read, cache, batch and augment the data sets of the trainers."""
