@@ -14,7 +14,7 @@ from benchmarks.figures import Figure, percentile
 from benchmarks.processes import WORKER, running
 from benchmarks.server import Server, private_server
 from benchmarks.sweeps import TRAINING, put, wait_over
-from hpq.domain.attempt import Presence
+from hpq.domain.attempt import WorkerPresence
 from hpq.domain.identity import identity
 from hpq.domain.sweep import SCHEMA, Launch, Metric, Sweep
 from hpq.search.continuous import LogUniform, Uniform
@@ -22,7 +22,7 @@ from hpq.search.discrete import Categorical, IntUniform
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.event_reader import History
-from hpq.store.suggest_lease import Lead
+from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import Store
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.search import encode_search
@@ -86,7 +86,7 @@ class Ours:
         )  # fmt: skip
         store = Store(server.redis, keys, lambda *_: None)
         store.seal(sweep)
-        lead = Lead(server.redis, keys, lambda *_: None, "s", "w", _LEASE_MS)
+        lead = SuggestLease(server.redis, keys, lambda *_: None, "s", "w", _LEASE_MS)
         lead.take()
         draws = (_SPACE.draw(Random(f"0/{i}")) for i in range(size))
         rows = [(sweep_codec.dumps_in_order(params), identity(params)) for params in draws]
@@ -107,7 +107,7 @@ class Ours:
     def _is_there(self) -> None:
         """One live worker, for whom sets are made."""
         fields = {"state": "idle", "refuses": "{}", "only": ""}
-        who = Presence(name="w", host="h", worker_class="default", fields=fields)
+        who = WorkerPresence(name="w", host="h", worker_class="default", fields=fields)
         self._store.present(who, idle=True, lifetime_ms=_LEASE_MS)
 
     def _claim(self) -> int:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from benchmarks.figures import Figure, in_turn
 from benchmarks.server import Server, private_server
-from hpq.domain.attempt import Batch, Outcome, Presence
+from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.identity import identity
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Point, TrialState
@@ -105,7 +105,9 @@ def _fill(server: Server, sid: str, count: int) -> None:
 
 
 def _claim(store: Store, sid: str, worker: int, *, ended: bool, points: int) -> None:
-    who = Presence(name=f"{sid}-{worker}", host="bench", worker_class=sid, fields={"pid": "1"})
+    who = WorkerPresence(
+        name=f"{sid}-{worker}", host="bench", worker_class=sid, fields={"pid": "1"}
+    )
     if not ended:
         store.present(who, idle=False, lifetime_ms=_LEASE_MS)
     claim = store.claim(who, nonce=str(time.monotonic_ns()), lease_ms=_LEASE_MS)
@@ -113,7 +115,7 @@ def _claim(store: Store, sid: str, worker: int, *, ended: bool, points: int) -> 
     value = claim.trial.number % 9973 / 10_000
     if points:
         curve = [Point(step=s, name="acc", value=value * s / points) for s in range(1, points + 1)]
-        batch = Batch(seq=1, step=points, objective=value, points=tuple(curve))
+        batch = ReportBatch(seq=1, step=points, objective=value, points=tuple(curve))
         store.beat(claim, who, batch, lease_ms=_LEASE_MS)
     if ended:
         outcome = Outcome(state=TrialState.FINISHED, objective=value, step=points)

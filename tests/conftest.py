@@ -13,7 +13,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as NoServer
 
 from hpq.connection.client import connect
-from hpq.domain.attempt import Presence
+from hpq.domain.attempt import WorkerPresence
 from hpq.domain.identity import identity
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim
@@ -111,12 +111,12 @@ def view(redis: Redis, keys: Keys) -> View:
 
 
 @pytest.fixture
-def who() -> Presence:
-    return Presence(name="w1", host="h1", worker_class="default")
+def who() -> WorkerPresence:
+    return WorkerPresence(name="w1", host="h1", worker_class="default")
 
 
 @pytest.fixture
-def take(store: Store, who: Presence) -> Callable[[], Claim | None]:
+def take(store: Store, who: WorkerPresence) -> Callable[[], Claim | None]:
     """Claims the next trial, each time with a nonce of its own."""
     nonces = iter(range(10**6))
     return lambda: store.claim(who, nonce=f"n{next(nonces)}", lease_ms=30_000)

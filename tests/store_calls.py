@@ -6,7 +6,7 @@ from pathlib import Path
 
 from redis import Redis
 
-from hpq.domain.attempt import Batch, Committed, Outcome, Presence, Verdict
+from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.trial import Artifacts, Checkpoint, Claim, Point, TrialState
 from hpq.filestore.garbage import DoomedFiles
 from hpq.filestore.local import folder_of, open_files
@@ -16,7 +16,7 @@ from hpq.store.trials import Store
 LEASE = 30_000
 
 
-def take(store: Store, who: Presence, nonce: str) -> Claim:
+def take(store: Store, who: WorkerPresence, nonce: str) -> Claim:
     claim = store.claim(who, nonce=nonce, lease_ms=LEASE)
     assert claim is not None
     return claim
@@ -26,12 +26,14 @@ def points(*steps: int) -> tuple[Point, ...]:
     return tuple(Point(step=step, name="acc", value=float(step)) for step in steps)
 
 
-def beat(store: Store, who: Presence, claim: Claim, seq: int, *steps: int, **more) -> Verdict:
-    batch = Batch(seq=seq, step=max(steps, default=0), points=points(*steps), **more)
+def beat(
+    store: Store, who: WorkerPresence, claim: Claim, seq: int, *steps: int, **more
+) -> HeartbeatReply:
+    batch = ReportBatch(seq=seq, step=max(steps, default=0), points=points(*steps), **more)
     return store.beat(claim, who, batch, lease_ms=LEASE)
 
 
-def end(store: Store, claim: Claim, value: float, **more) -> Committed:
+def end(store: Store, claim: Claim, value: float, **more) -> CommitReply:
     outcome = Outcome(state=TrialState.FINISHED, objective=value, step=1, **more)
     return store.commit(claim, outcome, 0)
 

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from hpq.connection.client import connect
-from hpq.domain.attempt import Batch, Committed, Outcome, Presence, Reason, Verdict
+from hpq.domain.attempt import (
+    CommitReply,
+    HeartbeatReply,
+    Outcome,
+    Reason,
+    ReportBatch,
+    WorkerPresence,
+)
 from hpq.domain.identity import identity
 from hpq.domain.sweep import EarlyTerminate, Goal, Launch, Metric, Rule, Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
@@ -47,13 +54,13 @@ class Machine(RuleBasedStateMachine):
         self.store = Store(self.redis, self.keys, lambda *_: None)
         self.view = View(self.redis, self.keys, LEASE)
         self.workers = [
-            Presence(name=f"w{i}", host=f"h{i % 2}", worker_class="default") for i in range(3)
+            WorkerPresence(name=f"w{i}", host=f"h{i % 2}", worker_class="default") for i in range(3)
         ]
         metric = Metric(name="acc", goal=Goal.MAXIMIZE)
         launch, early = Launch(trainer="digits"), EarlyTerminate(rule=Rule.ASHA, bands=BANDS, eta=2)
         self.enqueue(Sweep(id=SID, name="m", digest="d", launch=launch, metric=metric, early=early))
         self.store.reap("default", lease_ms=LEASE, lost_max=3)
-        self.held: list[tuple[Presence, Claim]] = []  # every claim ever answered
+        self.held: list[tuple[WorkerPresence, Claim]] = []  # every claim ever answered
         self.asked: dict[int, tuple[str, Claim | None]] = {}  # the last claim of each worker
         self.seq = 0
         self.taken: Counter[str] = Counter()  # commits that the store took, by trial
@@ -93,7 +100,7 @@ class Machine(RuleBasedStateMachine):
             self.held.append((self.workers[who], again))
         self.asked[who] = (nonce, again)
 
-    def pick(self, data: st.DataObject) -> tuple[Presence, Claim]:
+    def pick(self, data: st.DataObject) -> tuple[WorkerPresence, Claim]:
         return data.draw(st.sampled_from(self.held))
 
     @precondition(lambda self: self.held)
@@ -102,14 +109,14 @@ class Machine(RuleBasedStateMachine):
         worker, claim = self.pick(data)
         self.seq += 1
         points = (Point(step=step, name="acc", value=value),)
-        batch = Batch(seq=self.seq, step=step, objective=0.5, points=points, log=b"x")
+        batch = ReportBatch(seq=self.seq, step=step, objective=0.5, points=points, log=b"x")
         answers = {self.store.beat(claim, worker, batch, lease_ms=LEASE) for _ in range(2)}
         assert len(answers) == 1
         now = self.view.trial(claim.trial)
-        if answers != {Verdict.LOST}:
+        if answers != {HeartbeatReply.LOST}:
             assert now.state is TrialState.RUNNING and now.attempt == claim.attempt
             told = self.redis.hget(self.keys.trial(claim.trial), "stop")
-            assert answers == {Verdict((told or b"ok").decode())}
+            assert answers == {HeartbeatReply((told or b"ok").decode())}
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), value=st.floats(-1, 1), kind=st.sampled_from([*GOOD, *KINDS]))
@@ -122,13 +129,13 @@ class Machine(RuleBasedStateMachine):
         outcome = Outcome(state=state, objective=value, step=1, failure=failure)
         before = self.view.trial(claim.trial)
         first = self.store.commit(claim, outcome, 0)
-        assert self.store.commit(claim, outcome, 0) in (Committed.ALREADY, Committed.STALE)
-        if first is Committed.DONE:
+        assert self.store.commit(claim, outcome, 0) in (CommitReply.ALREADY, CommitReply.STALE)
+        if first is CommitReply.DONE:
             assert not before.state.is_terminal and before.attempt == claim.attempt
             assert self.view.trial(claim.trial).state is state
             self.taken[str(claim.trial)] += 1
         if before.attempt > claim.attempt:
-            assert first is Committed.STALE
+            assert first is CommitReply.STALE
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())

@@ -18,7 +18,7 @@ from benchmarks.gpu.trials import Clock, Lab, OutOfTime
 from hpq.domain.trial import FailureKind, Json
 from hpq_worker.process import devices
 from hpq_worker.process.protocol import Lines, Run, read_message
-from hpq_worker.runner.process import Child, RunnerKey
+from hpq_worker.runner.process import RunnerKey, RunnerProcess
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -64,7 +64,9 @@ class Warm:
             "PYTHONUNBUFFERED": "1",
         }
         self.started = time.perf_counter()
-        self._child = Child(RunnerKey(trainer="cifar10", code="", code_dir=""), env, str(ROOT))
+        self._child = RunnerProcess(
+            RunnerKey(trainer="cifar10", code="", code_dir=""), env, str(ROOT)
+        )
         self.now = Ran(sent=0.0)
 
     @property

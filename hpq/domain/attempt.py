@@ -8,7 +8,7 @@ from enum import StrEnum
 from hpq.domain.trial import Artifacts, Checkpoint, Failure, Point, TrialState
 
 
-class Verdict(StrEnum):
+class HeartbeatReply(StrEnum):
     """What a beat answers: go on, stop (cancelled), stop (pruned), or why this attempt is over."""
 
     OK = "ok"
@@ -18,7 +18,7 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"  # the store does not know the trial: its data was lost or removed
 
 
-class Committed(StrEnum):
+class CommitReply(StrEnum):
     """What became of a commit."""
 
     DONE = "done"
@@ -39,7 +39,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class ReportBatch:
     """What a trial reported and printed since the last batch that the store took.
 
     `seq` rises by one a batch; a batch is sent until it is acknowledged, unchanged.
@@ -86,7 +86,7 @@ class Reaped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Presence:
+class WorkerPresence:
     """How a worker describes itself to people and to the reaper (see snapshot.Worker)."""
 
     name: str

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hpq.codes import Notice
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Trial, TrialState
-from hpq.store.memory import Room
+from hpq.store.memory import ServerMemory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Snapshot:
     workers: tuple[Worker, ...]  # live workers of the sweep's class
     pace: Pace
     ahead: tuple[Sweep, ...] = ()  # that go before it, where it waits for workers that are busy
-    room: Room | None = None  # the server's; None where it does not say
+    room: ServerMemory | None = None  # the server's; None where it does not say
     silent_ms: float = math.inf  # without a beat for so long, a running trial's worker is silent
     is_old: bool = False  # Redis has not answered since; `at_ms` goes on by a clock here
     last_event: str  # id of the newest event seen; XREAD goes on from here

@@ -15,7 +15,7 @@ from hpq.domain.trial import Json, TrialState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenFile:
+class AppendedFile:
     """A further file that was enqueued into a sweep: when, how many trials it added, its data.
 
     `origin` is what `provenance` says of it, its text among it; `spec` its data after the flags.
@@ -67,7 +67,7 @@ class Wandb(StrEnum):
     REAL = "real"  # the installed one
 
 
-class Take(StrEnum):
+class ObjectiveValue(StrEnum):
     """Which of a trial's values is its objective (`metric: {value: …}`)."""
 
     LAST = "last"
@@ -92,7 +92,7 @@ class Metric:
 
     name: str
     goal: Goal = Goal.MINIMIZE
-    take: Take = Take.LAST
+    take: ObjectiveValue = ObjectiveValue.LAST
     target: float | None = None
     impute: Impute = Impute.WORST
     impute_while_running: Impute | None = None
@@ -128,7 +128,7 @@ class EarlyTerminate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
+class TargetReached:
     """The trial whose value ended the sweep, as it was at least as good as the metric's target."""
 
     trial: int
@@ -252,13 +252,13 @@ class Sweep:
     spec: Mapping[str, Json] = field(default_factory=dict)
     provenance: Mapping[str, Json] = field(default_factory=dict)
     bundle: str = ""  # the code digest under which the code itself is kept; "": it is not
-    files: tuple[GivenFile, ...] = ()  # that it grew by, after its own
+    files: tuple[AppendedFile, ...] = ()  # that it grew by, after its own
     tags: tuple[str, ...] = ()
     created_ms: int = 0
     schema: int = EARLY_SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled
     held: str = ""  # why the breaker holds it, one line
-    reached: Reached | None = None
+    reached: TargetReached | None = None
     bands: tuple[int, ...] = ()  # of early termination, those that some trial has reached
     counts: Counts = field(default_factory=Counts)
 

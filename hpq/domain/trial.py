@@ -181,7 +181,7 @@ class Pruning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class ReplicateGroup:
     """What the replicates of a set came to: how many of them, their mean and spread."""
 
     first: int  # the number of the first
@@ -231,7 +231,7 @@ class Trial:
     thinned: bool = False  # its log and points were dropped: the server was full
     reused: str = ""  # the trial of an older sweep whose result this is; it never ran here
     seed: int | None = None  # what that result was seeded with; None: as its place here says
-    group: Group | None = None  # in a ranking of sets with replicates: what they came to
+    group: ReplicateGroup | None = None  # in a ranking of sets with replicates: what they came to
     pruning: Pruning | None = None  # also of a trial that came to its end before it heard
 
     @property

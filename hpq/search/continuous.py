@@ -20,7 +20,7 @@ _SMALLEST = 2.0**-54  # half of rng.random()'s step: for its 0, which has no qua
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quantised(Distribution):
+class QuantizedDistribution(Distribution):
     """A continuous one; with q, every draw is rounded to a multiple of it (q 2 gives integers)."""
 
     q: float | int | None = None
@@ -82,7 +82,7 @@ class Quantised(Distribution):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Uniform(Quantised):
+class Uniform(QuantizedDistribution):
     """A number between low and high; with q a grid steps from low by q, high excluded."""
 
     low: float
@@ -119,7 +119,7 @@ class Uniform(Quantised):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogUniform(Quantised):
+class LogUniform(QuantizedDistribution):
     """A number between low and high (both above 0) whose logarithm is uniform.
 
     W&B's inv_log_uniform says that of 1/x, which is the same distribution.
@@ -145,7 +145,7 @@ class LogUniform(Quantised):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Normal(Quantised):
+class Normal(QuantizedDistribution):
     """A normal number, or (log) e to the power of one."""
 
     mu: float = 0.0
@@ -163,7 +163,7 @@ class Normal(Quantised):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beta(Quantised):
+class Beta(QuantizedDistribution):
     """A number from 0 to 1 with density ~ x^(a-1) (1-x)^(b-1)."""
 
     a: float = 1.0

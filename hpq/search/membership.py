@@ -6,7 +6,7 @@ import math
 
 from hpq.domain.trial import Json, Params
 from hpq.search.conditions import MISSING, Names, find, nest
-from hpq.search.continuous import Quantised
+from hpq.search.continuous import QuantizedDistribution
 from hpq.search.discrete import Distribution
 from hpq.search.space import Space
 
@@ -38,7 +38,7 @@ def _fits(params: Params, space: Space) -> bool:
 
 
 def _gives(leaf: Distribution, value: Json) -> bool:
-    if not isinstance(leaf, Quantised):
+    if not isinstance(leaf, QuantizedDistribution):
         return leaf.has(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
 
-from hpq.domain.sweep import Impute, Take
+from hpq.domain.sweep import Impute, ObjectiveValue
 from hpq.search.space import Space
 
 OPTUNA = "pip install 'hpq[bayes]'"
@@ -67,7 +67,7 @@ class Search:
     replicates: int = 1  # trials of each set
     maximize: bool = False
     metric: str = ""
-    take: Take = Take.BEST
+    take: ObjectiveValue = ObjectiveValue.BEST
     impute: Impute = Impute.WORST
     impute_while_running: Impute | None = None
 

@@ -11,7 +11,7 @@ from redis import Redis
 from hpq.domain.identity import identity
 from hpq.domain.trial import TrialId, TrialState
 from hpq.store.keys import Keys
-from hpq_producer.audit.replay import Books, Standing
+from hpq_producer.audit.replay import SweepCounters, TrialRecord
 from hpq_producer.audit.results import Held
 
 _PLACES = ("waiting", "running", "dropped", "ended")
@@ -25,7 +25,7 @@ class BooksView:
     _redis: Redis
     _keys: Keys
 
-    def books(self, sid: str) -> Books:
+    def books(self, sid: str) -> SweepCounters:
         """The sizes of a sweep's sets and its counters."""
         pipe = self._redis.pipeline(transaction=False)
         pipe.hlen(self._keys.sweep(sid, "params"))
@@ -34,7 +34,7 @@ class BooksView:
         pipe.scard(self._keys.sweep(sid, "ids"))
         pipe.hmget(self._keys.sweep(sid), [f"n_{end}" for end in _ENDS])
         total, waiting, running, dropped, ended, identities, counters = pipe.execute()
-        return Books(
+        return SweepCounters(
             total=total,
             waiting=waiting,
             running=running,
@@ -44,7 +44,7 @@ class BooksView:
             counters={end: int(n or 0) for end, n in zip(_ENDS, counters, strict=True)},
         )
 
-    def standings(self, sid: str, numbers: Sequence[int], replicates: int = 1) -> list[Standing]:
+    def standings(self, sid: str, numbers: Sequence[int], replicates: int = 1) -> list[TrialRecord]:
         """What the store holds of these trials, in this order."""
         if not numbers:
             return []
@@ -62,7 +62,7 @@ class BooksView:
         found = dict(zip(parts, answers, strict=False))
         known = self._known(sid, found["params"], replicates)
         return [
-            Standing(
+            TrialRecord(
                 number=n,
                 state=(row[0] or b"queued").decode("utf-8", "replace"),
                 attempt=int(row[1] or 0),

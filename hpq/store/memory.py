@@ -23,7 +23,7 @@ FULL = 0.8  # of maxmemory; what is above it is for reports and results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class ServerMemory:
     """What the server uses and may use, in bytes (0: no limit), and what it does at the limit."""
 
     used: int
@@ -46,14 +46,14 @@ class Room:
         return not self.limit or self.used + more <= FULL * self.limit
 
 
-def room_of(redis: Redis) -> Room:
+def room_of(redis: Redis) -> ServerMemory:
     """The server's memory as it is now, and whether its last write to the disk was good."""
     pipe = redis.pipeline(transaction=False)
     pipe.info("memory")
     pipe.info("persistence")
     answers: list[Any] = pipe.execute()
     memory, persistence = answers
-    return Room(
+    return ServerMemory(
         used=int(memory["used_memory"]) - int(memory.get("mem_not_counted_for_evict", 0)),
         limit=int(memory.get("maxmemory", 0)),
         policy=str(memory.get("maxmemory_policy", "noeviction")),

@@ -21,7 +21,7 @@ from hpq.errors import DecodeError, NotFound
 from hpq.store.books import BooksView
 from hpq.store.event_reader import event_of
 from hpq.store.keys import Keys
-from hpq.store.memory import Room, room_of
+from hpq.store.memory import ServerMemory, room_of
 from hpq.store.sweep_reader import TurnsView
 from hpq.store.trial_reader import TrialsView
 from hpq.store.wire import sweep as sweep_codec
@@ -222,7 +222,7 @@ class View(TrialsView, BooksView, TurnsView):
             last_event=events[0][0].decode() if events else "0",
         )
 
-    def room(self) -> Room | None:
+    def room(self) -> ServerMemory | None:
         """How full the server is; None where it does not say."""
         try:
             return room_of(self._redis)

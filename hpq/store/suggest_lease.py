@@ -37,7 +37,7 @@ class Answer:
         return self.word == "ok"
 
 
-class Lead:
+class SuggestLease:
     """The lease for one sweep, as one process asks for it under its worker's name.
 
     It is a third of a trial's lease: whoever takes over has but to read, and workers wait.

@@ -15,7 +15,7 @@ from redis import Redis
 
 from hpq.domain.snapshot import Event
 from hpq.domain.sweep import Goal, Sweep
-from hpq.domain.trial import Group, Params, Point, Trial, TrialId
+from hpq.domain.trial import Params, Point, ReplicateGroup, Trial, TrialId
 from hpq.errors import NotFound
 from hpq.store.event_reader import event_of
 from hpq.store.keys import Keys
@@ -114,7 +114,7 @@ class TrialsView:
             members = [str(first + i) for i in range(sweep.replicates)]
             pipe.zmscore(self._keys.sweep(sweep.id, "rank"), members)
         groups = [
-            Group(
+            ReplicateGroup(
                 first=first,
                 of=sweep.replicates,
                 objectives=tuple(s for s in scores if s is not None),

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from hpq.domain.attempt import Batch, Committed, Outcome, Presence, Reaped, Reason, Verdict
+from hpq.domain.attempt import (
+    CommitReply,
+    HeartbeatReply,
+    Outcome,
+    Reaped,
+    Reason,
+    ReportBatch,
+    WorkerPresence,
+)
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import Claim
 from hpq.errors import DecodeError, NotFound
@@ -59,7 +67,7 @@ class Store(ControlStore):
 
     def claim(
         self,
-        who: Presence,
+        who: WorkerPresence,
         *,
         nonce: str,
         lease_ms: int,
@@ -118,7 +126,9 @@ class Store(ControlStore):
             sid for sid, is_there in zip(sids, pipe.execute(), strict=True) if is_there
         )
 
-    def beat(self, claim: Claim, who: Presence, batch: Batch, *, lease_ms: int) -> Verdict:
+    def beat(
+        self, claim: Claim, who: WorkerPresence, batch: ReportBatch, *, lease_ms: int
+    ) -> HeartbeatReply:
         """Extend the lease and hand over a batch (again, if it is the one sent last)."""
         word, _ = self._scripts.run(
             "beat",
@@ -130,9 +140,9 @@ class Store(ControlStore):
             lease_ms,
             *attempt.batch_args(batch, claim.nonce),
         )
-        return Verdict(word)
+        return HeartbeatReply(word)
 
-    def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> Committed:
+    def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> CommitReply:
         """Record the end of an attempt, once."""
         word, rest = self._scripts.run(
             "commit",
@@ -143,7 +153,7 @@ class Store(ControlStore):
             claim.nonce,
         )
         self._tickets(rest[0], rest[1])
-        return Committed(word)
+        return CommitReply(word)
 
     def release(self, claim: Claim, reason: Reason) -> str:
         """Give a running trial back uncharged; answers released, already, stale or unknown."""
@@ -189,7 +199,7 @@ class Store(ControlStore):
 
     def present(
         self,
-        who: Presence,
+        who: WorkerPresence,
         *,
         idle: bool,
         lifetime_ms: int,
@@ -211,7 +221,7 @@ class Store(ControlStore):
         """Figures of the server and of a class, for graphs."""
         return pulse(self._redis, self._keys, worker_class)
 
-    def absent(self, who: Presence) -> None:
+    def absent(self, who: WorkerPresence) -> None:
         """Say that a worker is leaving."""
         pipe = self._redis.pipeline(transaction=False)
         pipe.zrem(self._keys.workers, who.name)

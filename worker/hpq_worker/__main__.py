@@ -9,11 +9,11 @@ import sys
 
 from hpq.errors import HpqError, UserError
 from hpq.settings import Settings, read
-from hpq_worker.consumer.run_limit import MOST_RUNS, Runs
+from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget
 from hpq_worker.health.monitor import Monitor
 from hpq_worker.process import devices, secrets
 from hpq_worker.process.logs import configure
-from hpq_worker.supervisor import Fleet
+from hpq_worker.supervisor import Supervisor
 
 log = logging.getLogger("hpq.fleet")
 
@@ -56,7 +56,7 @@ def main() -> None:
         hidden = secrets.take(settings.in_pod)
         monitor = Monitor(settings.port, settings.queue, len(found), settings.reap_s)
         threads = devices.threads(len(found) * settings.gpus_per_trial, os.environ, settings.cpus)
-        fleet = Fleet(
+        fleet = Supervisor(
             found,
             os.environ,
             hidden,
@@ -64,7 +64,7 @@ def main() -> None:
             threads,
             is_once=settings.is_for_one,
             is_until_over=args.until_over,
-            runs=Runs.of(args.count) if args.count else None,
+            runs=RunBudget.of(args.count) if args.count else None,
             parent=args.end_with,
         )
         code = fleet.run()

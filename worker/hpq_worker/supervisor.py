@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from hpq.errors import ExitCode
-from hpq_worker.consumer.run_limit import UNTIL_OVER, Runs
+from hpq_worker.consumer.run_limit import UNTIL_OVER, RunBudget
 from hpq_worker.health import telemetry
 from hpq_worker.health.monitor import Monitor
 from hpq_worker.process import exit_report, secrets
@@ -27,7 +27,7 @@ _SLOWEST_S = 30.0
 _HEALTHY_S = 20.0  # a worker that lived so long was no false start
 
 
-class Fleet:
+class Supervisor:
     """The worker processes of one machine or pod; `/proc` must not show the `hidden` variables."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Fleet:
         *,
         is_once: bool = False,
         is_until_over: bool = False,
-        runs: Runs | None = None,
+        runs: RunBudget | None = None,
         parent: int | None = None,
     ) -> None:
         self._slots, self._environ, self._hidden = slots, environ, hidden

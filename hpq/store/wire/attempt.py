@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from hpq.domain.attempt import Batch, Outcome
+from hpq.domain.attempt import Outcome, ReportBatch
 from hpq.domain.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys
@@ -62,7 +62,7 @@ def _files(record: Checkpoint | Artifacts | None) -> str:
     return sweep_codec.dumps(asdict(record)) if record else ""
 
 
-def batch_args(batch: Batch, nonce: str) -> list[str | bytes | int]:
+def batch_args(batch: ReportBatch, nonce: str) -> list[str | bytes | int]:
     """What `beat` takes of a batch, and of the claim."""
     points = [
         part for p in batch.points for part in (str(p.step), p.name, sweep_codec.number(p.value))

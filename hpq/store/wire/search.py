@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from hpq.domain.sweep import Impute, Take
+from hpq.domain.sweep import Impute, ObjectiveValue
 from hpq.domain.trial import Json
 from hpq.errors import DecodeError
 from hpq.search.conditions import Condition, Partial, Test
@@ -82,7 +82,7 @@ def decode_search(key: str, text: str) -> Search:
             seed=int(data["seed"]),
             maximize=bool(data["maximize"]),
             metric=str(data["metric"]),
-            take=Take(data["take"]),
+            take=ObjectiveValue(data["take"]),
             impute=Impute(data["impute"]),
             impute_while_running=None if running is None else Impute(running),
         )

@@ -21,17 +21,17 @@ from typing import Any
 
 from hpq.domain.sweep import (
     SCHEMA,
+    AppendedFile,
     EarlyTerminate,
-    GivenFile,
     Goal,
     Impute,
     Keep,
     Launch,
     Metric,
-    Reached,
+    ObjectiveValue,
     Rule,
     Sweep,
-    Take,
+    TargetReached,
     Wandb,
 )
 from hpq.domain.trial import Json, Pruning, Trial
@@ -57,14 +57,14 @@ def decode_metric(text: str) -> Metric | None:
     target = data.get("target")
     if not isinstance(data["name"], str) or not isinstance(target, int | float | None):
         raise ValueError("not a metric")
-    goal, take = word(Goal, str(data["goal"])), word(Take, str(data["take"]))
+    goal, take = word(Goal, str(data["goal"])), word(ObjectiveValue, str(data["take"]))
     if goal is None:
         return None
     running = data.get("impute_while_running")
     return Metric(
         name=data["name"],
         goal=goal,
-        take=take or Take.LAST,
+        take=take or ObjectiveValue.LAST,
         target=target,
         impute=word(Impute, str(data.get("impute", Impute.WORST))) or Impute.WORST,
         impute_while_running=word(Impute, running) if isinstance(running, str) else None,
@@ -99,9 +99,9 @@ def bands(text: str) -> tuple[int, ...]:
     return tuple(sorted(map(int, text.split())))
 
 
-def reached(text: str) -> Reached:
+def reached(text: str) -> TargetReached:
     """Which value reached the target."""
-    return known(Reached, text)
+    return known(TargetReached, text)
 
 
 def pruning(text: str) -> Pruning:
@@ -118,7 +118,7 @@ def encode_file(digest: str, spec: Mapping[str, Json], origin: Mapping[str, Json
     return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def decode_files(key: str, row: Row) -> tuple[GivenFile, ...]:
+def decode_files(key: str, row: Row) -> tuple[AppendedFile, ...]:
     """The files that grew a sweep, in the order in which they did.
 
     Raises:
@@ -127,13 +127,13 @@ def decode_files(key: str, row: Row) -> tuple[GivenFile, ...]:
     return tuple(sorted(_files(key, row), key=lambda file: file.at_ms))
 
 
-def _files(key: str, row: Row) -> Iterator[GivenFile]:
+def _files(key: str, row: Row) -> Iterator[AppendedFile]:
     for field, raw in row.items():
         if field.startswith(_FIELD):
             try:
                 at_ms, added, text = raw.decode().split(" ", 2)
                 data = json.loads(text)
-                yield GivenFile(
+                yield AppendedFile(
                     at_ms=int(at_ms),
                     added=int(added),
                     digest=str(data["digest"]),

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Group, Json, Params, Trial
+from hpq.domain.trial import Json, Params, ReplicateGroup, Trial
 from hpq_producer.terminal.text import clean, measure, value
 
 
@@ -29,7 +29,7 @@ def newest_value(sweep: Sweep, trial: Trial) -> float | None:
     return trial.metrics.get(sweep.metric.name)
 
 
-def spread(group: Group | None) -> str:
+def spread(group: ReplicateGroup | None) -> str:
     """` ± 0.0013 (3 of 3)`, to stand after the mean; nothing where sets have no replicates."""
     if group is None:
         return ""
@@ -38,7 +38,7 @@ def spread(group: Group | None) -> str:
     return f"{sign} ({done} of {group.of})"
 
 
-def group_record(group: Group | None) -> dict[str, Any] | None:
+def group_record(group: ReplicateGroup | None) -> dict[str, Any] | None:
     """The group as data for `--json`."""
     if group is None:
         return None

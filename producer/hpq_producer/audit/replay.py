@@ -42,7 +42,7 @@ DROPPED = frozenset({"dropped"})  # cancelled before anyone claimed it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class TrialRecord:
     """What the store holds of one trial; `places` are the sets that its number lies in."""
 
     number: int
@@ -54,7 +54,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Books:
+class SweepCounters:
     """What the store holds of the sweep as a whole: sizes of its sets and its counters."""
 
     total: int
@@ -182,14 +182,14 @@ class Replay:
         events = tuple(life.told.split("\n")) if life else ()
         return Violation(trial=number, what=what, events=events)
 
-    def judge(self, standing: Standing) -> bool:
+    def judge(self, standing: TrialRecord) -> bool:
         """Compare one trial of the store with its events; a difference is a violation."""
         wrong = self.differs(standing)
         if wrong:
             self._wrongs.append((standing.number, wrong))
         return wrong is None
 
-    def differs(self, standing: Standing) -> str | None:
+    def differs(self, standing: TrialRecord) -> str | None:
         """What is different between the store and the events; None where nothing is."""
         life = self._lives.get(standing.number) or _Life()
         if not standing.has_params:
@@ -211,7 +211,7 @@ class Replay:
         held = standing.held
         return self._results.differs(standing.number, life.state, held) if held else None
 
-    def books_differ(self, books: Books) -> list[str]:
+    def books_differ(self, books: SweepCounters) -> list[str]:
         """What is different between the sweep's counters and the events."""
         lives = [life for life in self._lives.values() if life.attempt]
         tally = Counter(life.state for life in lives)
@@ -229,7 +229,7 @@ class Replay:
         beyond = [n for n in self._lives if not 1 <= n <= max(books.total, self._created)]
         return out + [f"events of trial {n}, and there are {books.total}" for n in beyond[:5]]
 
-    def verdict(self, books: Books) -> Audit:
+    def verdict(self, books: SweepCounters) -> Audit:
         """All that was found; the sweep's books are judged with it."""
         whole = [Violation(trial=0, what=what) for what in self.books_differ(books)]
         return Audit(
@@ -247,7 +247,7 @@ class Replay:
         )
 
 
-def audit(events: Iterable[Event], books: Books, standings: Sequence[Standing]) -> Audit:
+def audit(events: Iterable[Event], books: SweepCounters, standings: Sequence[TrialRecord]) -> Audit:
     """The verdict on a sweep whose events, counters and trials are all at hand."""
     replay = Replay()
     for event in events:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import DEFAULT_CLASS, Sweep, SweepState
-from hpq.store.memory import Room
+from hpq.store.memory import ServerMemory
 from hpq_producer.sweepfile.schema import MOST_PRIORITY
 from hpq_producer.terminal.text import clean, size
 
@@ -26,7 +26,7 @@ DISK_FULL = Notice(
 )
 
 
-def why_full(room: Room | None) -> Notice | None:
+def why_full(room: ServerMemory | None) -> Notice | None:
     """One line with the remedy where the server or its disk is full, so that no trial starts."""
     if room is not None and not room.is_kept:
         return DISK_FULL

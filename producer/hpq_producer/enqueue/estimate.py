@@ -22,7 +22,7 @@ _HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class DurationEstimate:
     """How long finished trials took: the median of `trials` of them, in milliseconds.
 
     `gpus` is how many each had; 0 where they ran on a CPU.
@@ -39,7 +39,7 @@ class Past:
         return count * self.median_ms * max(1, self.gpus) / _HOUR_MS
 
 
-def past(submission: Submission) -> Past | str | None:
+def past(submission: Submission) -> DurationEstimate | str | None:
     """What is known; None where nothing is, and a line where the server is out of reach."""
     try:
         settings = settings_here()
@@ -65,9 +65,9 @@ def _finished(view: View, wanted: Wanted, which: Reuse) -> Iterator[Trial]:
                 yield trial
 
 
-def _of(view: View, took: list[Trial], which: Reuse, gpus: int) -> Past:
+def _of(view: View, took: list[Trial], which: Reuse, gpus: int) -> DurationEstimate:
     ran_on = view.provenance(took[0].provenance)
-    return Past(
+    return DurationEstimate(
         median_ms=statistics.median(trial.total_ms for trial in took),
         trials=len(took),
         same_code=which is Reuse.SAME_CODE,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from hpq.domain.sweep import SCHEMA, Goal, Impute, Sweep, Take
+from hpq.domain.sweep import SCHEMA, Goal, Impute, ObjectiveValue, Sweep
 from hpq.errors import UserError
 from hpq.search.search_spec import BY_DEFAULT, Sampler, Search, is_installed, missing, unaided
 from hpq.store.wire.search import encode_search
@@ -65,7 +65,7 @@ def search_of(submission: Submission) -> Search | None:
         replicates=spec.replicates,
         maximize=metric is not None and metric.goal is Goal.MAXIMIZE,
         metric=metric.name if metric else "",
-        take=Take(str(told.get("value", Take.BEST))),
+        take=ObjectiveValue(str(told.get("value", ObjectiveValue.BEST))),
         impute=metric.impute if metric else Impute.WORST,
         impute_while_running=metric.impute_while_running if metric else None,
     )

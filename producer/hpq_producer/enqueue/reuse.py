@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from hpq.domain.identity import identity
-from hpq.domain.sweep import Launch, Metric, Sweep, Take
+from hpq.domain.sweep import Launch, Metric, ObjectiveValue, Sweep
 from hpq.domain.trial import FailureKind, Json, Params, Trial, TrialState
 from hpq.search.membership import is_inside
 from hpq.search.samplers import SEED, replicated, seed_at, seed_of_result
@@ -153,7 +153,7 @@ def compares(sweep: Sweep, metric: Metric | None) -> bool:
     """
     if means_the_same(sweep.metric, metric):
         return True
-    return metric is not None and metric.take is Take.LAST and not sweep.counts.pruned
+    return metric is not None and metric.take is ObjectiveValue.LAST and not sweep.counts.pruned
 
 
 def means_the_same(one: Metric | None, other: Metric | None) -> bool:
@@ -241,7 +241,7 @@ def _other_metric(sweep: Sweep, now: Metric | None) -> str:
         return f"the metric is {clean(was.name) if was else 'none'} there, and another here"
     facts = ((was.name, now.name), (was.goal, now.goal), (f"{was.take} value", f"{now.take} value"))
     there, here = (", ".join(clean(f[i]) for f in facts if f[0] != f[1]) for i in (0, 1))
-    pruned = sweep.counts.pruned and now.take is Take.LAST
+    pruned = sweep.counts.pruned and now.take is ObjectiveValue.LAST
     more = f", and by that {trials_of(sweep.counts.pruned)} were pruned" if pruned else ""
     return f"the metric is another ({there} there, {here} here){more}"
 

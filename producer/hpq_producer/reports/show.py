@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hpq.domain.metric_check import doubt
-from hpq.domain.sweep import GivenFile, Sweep
+from hpq.domain.sweep import AppendedFile, Sweep
 from hpq.domain.trial import Params, Point, Trial, TrialState
 from hpq.search.samplers import replicate_of, seed_of_result
 from hpq_producer.analysis.early_termination import rule_words, target_words, why_ended
@@ -87,11 +87,11 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
     yield from _block("provenance", origin)
 
 
-def _grown(file: GivenFile) -> str:
+def _grown(file: AppendedFile) -> str:
     return f"file of {iso(file.at_ms)}: {file.added} added"
 
 
-def _file(file: GivenFile) -> Iterator[Line]:
+def _file(file: AppendedFile) -> Iterator[Line]:
     text = file.origin.get("text")
     shown = clean_block(text) if isinstance(text, str) else json.dumps(dict(file.spec), indent=2)
     return ([Span(line)] for line in shown.splitlines())

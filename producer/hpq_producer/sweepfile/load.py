@@ -19,7 +19,16 @@ from pathlib import Path as FilePath
 from hpq.code import command
 from hpq.domain import trainer_specs
 from hpq.domain.identity import MAX_SET_BYTES, canonical
-from hpq.domain.sweep import DEFAULT_CLASS, EarlyTerminate, Goal, Impute, Keep, Metric, Take, Wandb
+from hpq.domain.sweep import (
+    DEFAULT_CLASS,
+    EarlyTerminate,
+    Goal,
+    Impute,
+    Keep,
+    Metric,
+    ObjectiveValue,
+    Wandb,
+)
 from hpq.domain.trainer_specs import SHIPPED, TrainerSpec
 from hpq.domain.trial import Json
 from hpq.errors import SweepFileError
@@ -226,7 +235,7 @@ def _metric(data: Json, shipped: TrainerSpec | None) -> Metric | None:
     return Metric(
         name=name,
         goal=Goal(str(data.get("goal", goal))),
-        take=Take(str(data.get("value", Take.LAST))),
+        take=ObjectiveValue(str(data.get("value", ObjectiveValue.LAST))),
         target=float(target) if isinstance(target, int | float) else None,
         impute=Impute(str(data.get("impute", Impute.WORST))),
         impute_while_running=None if running in (False, "false") else Impute(str(running)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from hpq.domain.sweep import NAME_RULE, Goal, Impute, Take, Wandb
+from hpq.domain.sweep import NAME_RULE, Goal, Impute, ObjectiveValue, Wandb
 from hpq.domain.trial import Json
 from hpq.report import METRIC_NAME, METRIC_RULE
 from hpq.search.search_spec import Sampler
@@ -102,7 +102,7 @@ METRIC: Mapping[str, Check] = {
     "target": number(),
     "impute": word(*IMPUTES),
     "impute_while_running": Check(_while_running, {"enum": [*IMPUTES, "false", False]}),
-    "value": word(*(take.value for take in Take)),
+    "value": word(*(take.value for take in ObjectiveValue)),
 }
 RANGE: Mapping[str, Check] = {"min": number(), "max": number()}
 KEEP: Mapping[str, Check] = {"best": whole(0, 10_000), "last": whole(0, 10_000)}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Batch, Outcome, Reason
+from hpq.domain.attempt import Outcome, Reason, ReportBatch
 from hpq.domain.sweep import EarlyTerminate, Launch, Metric, Rule
 from hpq.domain.trial import Failure, FailureKind, Point, TrialState
 from hpq.errors import UserError
@@ -80,8 +80,8 @@ def lived(store, sweep_of, who, redis, keys) -> str:
         points = tuple(Point(step=s, name="a/b c", value=s / 7) for s in range(900))
         more = (*points, Point(step=1, name="émile", value=float("nan")))
         log = b"\xff\x00 not text\n" + os.urandom(2000)
-        store.beat(claim, who, Batch(seq=1, step=3, log=log, points=more), lease_ms=LEASE)
-        store.beat(claim, who, Batch(seq=2, step=4, log=b"end\n"), lease_ms=LEASE)
+        store.beat(claim, who, ReportBatch(seq=1, step=3, log=log, points=more), lease_ms=LEASE)
+        store.beat(claim, who, ReportBatch(seq=2, step=4, log=b"end\n"), lease_ms=LEASE)
         store.commit(claim, Outcome(state=TrialState.FINISHED, objective=value, step=4), 0)
     failure = Failure(kind=FailureKind.USER_ERROR, message="no", fingerprint="f")
     store.commit(take(), Outcome(state=TrialState.FAILED, failure=failure), 0)

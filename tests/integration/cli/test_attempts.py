@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Batch, Outcome, Presence, Reason
+from hpq.domain.attempt import Outcome, Reason, ReportBatch, WorkerPresence
 from hpq.domain.trial import Checkpoint, Failure, FailureKind, TrialId, TrialState
 from hpq.store.reader import View
 from hpq.store.trials import Store
@@ -21,7 +21,7 @@ Hpq = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def tried(store: Store, sweep_of, take, who: Presence, redis: Redis, keys) -> TrialId:
+def tried(store: Store, sweep_of, take, who: WorkerPresence, redis: Redis, keys) -> TrialId:
     """Trial 1 of two: lost, released with a checkpoint of step 7, killed, lost and back, done."""
     sweep_of(2)
     store.reap("default", lease_ms=LEASE, lost_max=9)
@@ -34,14 +34,14 @@ def tried(store: Store, sweep_of, take, who: Presence, redis: Redis, keys) -> Tr
     lose()
     second = take()
     kept = Checkpoint(store="abc123", path="hpq/demo-00000/1/2/checkpoint-1", step=7)
-    store.beat(second, who, Batch(seq=1, step=7, checkpoint=kept), lease_ms=LEASE)
+    store.beat(second, who, ReportBatch(seq=1, step=7, checkpoint=kept), lease_ms=LEASE)
     store.release(second, Reason.STOPPING)
     third = take()
     killed = Failure(kind=FailureKind.KILLED, message="signal 9")
     store.commit(third, Outcome(state=TrialState.FAILED, failure=killed, ran_ms=60_000), 0)
     fourth = take()
     lose()
-    store.beat(fourth, who, Batch(seq=1, restarted="it is gone"), lease_ms=LEASE)
+    store.beat(fourth, who, ReportBatch(seq=1, restarted="it is gone"), lease_ms=LEASE)
     done = Outcome(state=TrialState.FINISHED, objective=0.5, ran_ms=30_000)
     store.commit(fourth, done, 0)
     return first.trial

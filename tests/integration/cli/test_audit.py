@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hpq.domain.attempt import Batch, Outcome, Reason
+from hpq.domain.attempt import Outcome, Reason, ReportBatch
 from hpq.domain.trial import Artifacts, Failure, FailureKind, TrialState
 from hpq_producer.audit.reader import hold_audit
 
@@ -42,7 +42,7 @@ def eventful(store, sweep_of, take, who, redis, keys) -> str:
     store.commit(again, FINISHED, 0)  # late, and taken
     late = take()
     lose()
-    store.beat(late, who, Batch(seq=1), lease_ms=LEASE)
+    store.beat(late, who, ReportBatch(seq=1), lease_ms=LEASE)
     store.commit(late, KILLED, 0)
     late = take()
     lose()

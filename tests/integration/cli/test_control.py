@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hpq.domain.attempt import Outcome, Presence
+from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialState
 from hpq.store.reader import View
@@ -23,7 +23,7 @@ Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
 
 
-def finish_one(store: Store, who: Presence) -> None:
+def finish_one(store: Store, who: WorkerPresence) -> None:
     got = store.claim(who, nonce=os.urandom(8).hex(), lease_ms=30_000)
     assert got is not None
     store.commit(got, Outcome(state=TrialState.FINISHED, objective=0.5, step=2), 0)
@@ -51,7 +51,7 @@ def test_a_sweep_of_the_private_server_has_to_be_named_off_a_terminal(
 
 
 def test_cancel_asks_for_what_is_left(
-    environ: dict[str, str], store: Store, who: Presence, sweep_of: MakeSweep
+    environ: dict[str, str], store: Store, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(3)
     finish_one(store, who)
@@ -75,7 +75,7 @@ def test_cancel_asks_for_what_is_left(
 
 
 def test_retry_says_why_nobody_takes_the_trials(
-    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+    hpq: Hpq, store: Store, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1)
     store.control("demo-00000", "cancel")
@@ -101,7 +101,7 @@ def test_retry_and_resume_say_at_once_that_the_code_was_edited(
 
 
 def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
-    hpq: Hpq, store: Store, view: View, who: Presence, sweep_of: MakeSweep
+    hpq: Hpq, store: Store, view: View, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(2)
     finish_one(store, who)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hpq.domain.attempt import Batch, Outcome, Presence
+from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, Point, TrialState
 from hpq.store.reader import View
@@ -23,7 +23,7 @@ SID = "demo-00000"
 
 @pytest.fixture
 def started(
-    store: Store, who: Presence, sweep_of: Callable[..., Sweep], take: Callable[[], Claim]
+    store: Store, who: WorkerPresence, sweep_of: Callable[..., Sweep], take: Callable[[], Claim]
 ) -> list[Claim]:
     """x = 1 … 6: the first finished, three run and report, the others wait."""
     sweep_of(6, SID)
@@ -31,7 +31,7 @@ def started(
     store.commit(claims[0], Outcome(state=TrialState.FINISHED, objective=0.9, step=2), 0)
     for seq, (claim, value) in enumerate(zip(claims[1:], (0.5, 0.2, 0.7), strict=True), 1):
         points = (Point(step=1, name="acc", value=value),)
-        store.beat(claim, who, Batch(seq=seq, points=points), lease_ms=30_000)
+        store.beat(claim, who, ReportBatch(seq=seq, points=points), lease_ms=30_000)
     return claims
 
 
@@ -53,8 +53,8 @@ def test_cancel_where_shows_what_is_meant_and_takes_only_what_is_left(
     done = hpq("cancel", SID, "--where", "x in [1, 2, 6]", "--yes")
     assert done.returncode == 0 and "2 trials are" in done.stderr
     assert states(view) == "f r r r q c"
-    assert store.beat(started[1], Presence(name="w1", host="h1", worker_class="default"),
-                      Batch(seq=9), lease_ms=30_000).value == "stop"  # fmt: skip
+    assert store.beat(started[1], WorkerPresence(name="w1", host="h1", worker_class="default"),
+                      ReportBatch(seq=9), lease_ms=30_000).value == "stop"  # fmt: skip
     assert hold_audit(view, SID).violations == ()
 
 

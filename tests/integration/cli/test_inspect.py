@@ -22,7 +22,7 @@ import yaml
 from redis import Redis
 
 from hpq.code.signing import sign
-from hpq.domain.attempt import Batch, Outcome, Presence
+from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.store.reader import View
@@ -38,16 +38,16 @@ Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
 
 
-def claim(store: Store, who: Presence) -> Claim:
+def claim(store: Store, who: WorkerPresence) -> Claim:
     got = store.claim(who, nonce=os.urandom(8).hex(), lease_ms=LEASE_MS)
     assert got is not None
     return got
 
 
-def report(store: Store, who: Presence, got: Claim, *values: float, log: bytes = b"") -> None:
+def report(store: Store, who: WorkerPresence, got: Claim, *values: float, log: bytes = b"") -> None:
     for step, value in enumerate(values, start=1):
         points = (Point(step=step, name="acc", value=value),)
-        batch = Batch(seq=step, step=step, objective=value, points=points, log=log)
+        batch = ReportBatch(seq=step, step=step, objective=value, points=points, log=log)
         store.beat(got, who, batch, lease_ms=LEASE_MS)
 
 
@@ -61,7 +61,7 @@ def fail(store: Store, got: Claim, message: str = ESCAPES) -> None:
 
 
 @pytest.fixture
-def done(store: Store, who: Presence, sweep_of: MakeSweep) -> Sweep:
+def done(store: Store, who: WorkerPresence, sweep_of: MakeSweep) -> Sweep:
     """Three trials: finished at 0.5 and 0.9, failed with an ugly message."""
     sweep = sweep_of(3)
     for value in (0.5, 0.9):
@@ -214,7 +214,7 @@ def test_logs_of_a_sweep_are_those_of_the_trial_that_ended_last(hpq: Hpq, done: 
 
 
 def test_a_table_in_a_pipe_is_cut_only_where_columns_says_so(
-    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+    hpq: Hpq, store: Store, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1)
     fail(store, claim(store, who), "long " * 40 + "end")
@@ -238,7 +238,7 @@ def test_summary_ranks_draws_bars_and_groups_failures(
 def test_workers_lists_who_is_alive(hpq: Hpq, store: Store) -> None:
     assert "hpq worker" in hpq("workers").stderr
     fields = {"state": "idle", "device": f"GPU {ESCAPES}", "takes": sweep_codec.dumps(["digits"])}
-    there = Presence(name="w9", host="h", worker_class="default", fields=fields)
+    there = WorkerPresence(name="w9", host="h", worker_class="default", fields=fields)
     store.present(there, idle=True, lifetime_ms=600_000)
     answer = hpq("workers")
     assert "w9" in answer.stdout and inert(answer.stdout)
@@ -282,7 +282,7 @@ def next_line(process: subprocess.Popen[bytes]) -> str:
 
 
 def test_watch_off_a_terminal_prints_a_line_an_event_and_ends_with_the_sweep(
-    environ: dict[str, str], store: Store, who: Presence, sweep_of: MakeSweep
+    environ: dict[str, str], store: Store, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1)
     with running(environ, "watch") as process:
@@ -297,16 +297,16 @@ def test_watch_off_a_terminal_prints_a_line_an_event_and_ends_with_the_sweep(
 
 
 def test_logs_follow_until_the_trial_ends(
-    environ: dict[str, str], store: Store, who: Presence, sweep_of: MakeSweep
+    environ: dict[str, str], store: Store, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1)
     got = claim(store, who)
     report(store, who, got, 0.1, log=b"first\n")
     with running(environ, "logs", "-f", "1") as process:
         assert next_line(process) == "first"
-        store.beat(got, who, Batch(seq=2, log=b"sec\x1b[3"), lease_ms=LEASE_MS)
-        store.beat(got, who, Batch(seq=3, log=b"1mond \xc3"), lease_ms=LEASE_MS)
-        store.beat(got, who, Batch(seq=4, log=b"\xa9\n"), lease_ms=LEASE_MS)
+        store.beat(got, who, ReportBatch(seq=2, log=b"sec\x1b[3"), lease_ms=LEASE_MS)
+        store.beat(got, who, ReportBatch(seq=3, log=b"1mond \xc3"), lease_ms=LEASE_MS)
+        store.beat(got, who, ReportBatch(seq=4, log=b"\xa9\n"), lease_ms=LEASE_MS)
         assert next_line(process) == "second é"
         finish(store, got, 0.5)
         assert process.wait(DEADLINE_S) == 0
@@ -378,7 +378,7 @@ LEAVES = "\x1b[?1049l"
 
 
 def test_watch_draws_on_another_screen_and_q_gives_the_first_one_back(
-    terminal: Callable[..., Terminal], store: Store, who: Presence, sweep_of: MakeSweep
+    terminal: Callable[..., Terminal], store: Store, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(3)
     got = claim(store, who)
@@ -392,7 +392,7 @@ def test_watch_draws_on_another_screen_and_q_gives_the_first_one_back(
 
 
 def test_watch_until_done_leaves_by_itself_with_the_verdict_on_the_screen(
-    terminal: Callable[..., Terminal], store: Store, who: Presence, sweep_of: MakeSweep
+    terminal: Callable[..., Terminal], store: Store, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1)
     got = claim(store, who)
@@ -492,7 +492,7 @@ def test_show_of_a_trial_leaves_package_versions_to_json(
 
 
 @pytest.fixture
-def nested(store: Store, who: Presence) -> Sweep:
+def nested(store: Store, who: WorkerPresence) -> Sweep:
     """Two finished trials whose optimizer has a name and a learning rate."""
     sweep = Sweep(
         id="demo-00000", name="demo", digest="d", launch=Launch(program="t.py"), owner="me",
@@ -539,7 +539,7 @@ def test_the_command_of_a_trial_writes_the_file_of_parameters_that_it_names(
 
 
 def test_logs_of_a_sweep_are_rather_those_of_a_failed_trial(
-    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+    hpq: Hpq, store: Store, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(2)
     fail(store, claim(store, who))
@@ -553,7 +553,7 @@ def test_a_page_in_a_pipe_ends_with_its_last_line(hpq: Hpq, done: Sweep) -> None
 
 
 def test_watch_once_and_wait_give_the_sweep_as_data(
-    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+    hpq: Hpq, store: Store, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(3)
     finish(store, claim(store, who), 0.5)
@@ -573,7 +573,7 @@ def test_watch_once_and_wait_give_the_sweep_as_data(
 
 
 def test_lines_begin_with_what_runs_already_and_are_never_wrapped(
-    environ: dict[str, str], store: Store, who: Presence, sweep_of: MakeSweep
+    environ: dict[str, str], store: Store, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(2)
     long = "word " * 60 + "end"
@@ -589,7 +589,7 @@ def test_lines_begin_with_what_runs_already_and_are_never_wrapped(
 
 
 def test_ls_marks_what_no_live_worker_takes(
-    hpq: Hpq, store: Store, who: Presence, sweep_of: MakeSweep
+    hpq: Hpq, store: Store, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1)
     answer = hpq("ls")
@@ -610,7 +610,7 @@ def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
     refuses = dict.fromkeys(("wanted-00000", "over-00000", "gone-0"), why)
     for name in ("w1", "w2"):
         fields = {"state": "idle", "refuses": sweep_codec.dumps(refuses)}
-        there = Presence(name=name, host="h", worker_class="default", fields=fields)
+        there = WorkerPresence(name=name, host="h", worker_class="default", fields=fields)
         store.present(there, idle=True, lifetime_ms=600_000)
     said = hpq("workers").stderr
     assert ids(said) == ["data-missing"] and said.startswith("2 ") and "wanted-00000" in said
@@ -619,7 +619,7 @@ def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
 def test_a_worker_that_misses_beats_is_silent(
     hpq: Hpq, store: Store, redis: Redis, view: View
 ) -> None:
-    there = Presence(name="w1", host="h", worker_class="default", fields={"state": "busy"})
+    there = WorkerPresence(name="w1", host="h", worker_class="default", fields={"state": "busy"})
     store.present(there, idle=False, lifetime_ms=600_000)
     assert [w.state for w in view.workers()] == ["busy"]
     redis.zincrby("hpq:workers", -20_000, "w1")

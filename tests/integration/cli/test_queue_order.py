@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Outcome, Presence
+from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Claim, TrialState
@@ -38,7 +38,7 @@ def work(store: Store) -> Callable[..., Claim | None]:
             "schema": str(SCHEMA),
             "state": "idle",
         }
-        who = Presence(name=name, host="h1", worker_class="default", fields=fields)
+        who = WorkerPresence(name=name, host="h1", worker_class="default", fields=fields)
         store.present(who, idle=True, lifetime_ms=600_000)
         return store.claim(who, nonce=name, lease_ms=30_000)
 
@@ -122,7 +122,7 @@ def test_who_gets_the_next_free_worker_waits_behind_nobody(
     assert _why(view, "new-00000") is None
     store.control("old-00000", "resume")
     assert _why(view, "new-00000") == LINE
-    store.present(Presence(name="w2", host="h", worker_class="default", fields={
+    store.present(WorkerPresence(name="w2", host="h", worker_class="default", fields={
         "takes": sweep_codec.dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "idle"
     }), idle=True, lifetime_ms=600_000)  # fmt: skip
     assert _why(view, "new-00000") is None
@@ -139,7 +139,7 @@ def test_a_worker_that_may_not_run_the_older_sweep_comes_to_the_newer(
     sweep_of(2, "new-00000")
     work()
     refuses = {"old-00000": {"code": "data-missing", "text": "no data"}}
-    there = Presence(name="w2", host="h", worker_class="default", fields={
+    there = WorkerPresence(name="w2", host="h", worker_class="default", fields={
         "takes": sweep_codec.dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "busy",
         "trial": "else-00000/1", "refuses": sweep_codec.dumps(refuses),
     })  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from hpq.code import manifest as code_manifest
-from hpq.domain.attempt import Batch, Outcome, Presence
+from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.store.keys import Keys
@@ -29,14 +29,14 @@ GRID = (
 WIDER = GRID.replace("[1, 2, 3]", "[2.0, 3, 4, 5]")
 
 
-def finish(store: Store, who: Presence, claim: Claim | None, objective: float) -> None:
+def finish(store: Store, who: WorkerPresence, claim: Claim | None, objective: float) -> None:
     assert claim is not None
     points = (Point(step=1, name="acc", value=objective), Point(step=1, name="loss", value=0.5))
-    store.beat(claim, who, Batch(seq=1, points=points), lease_ms=30_000)
+    store.beat(claim, who, ReportBatch(seq=1, points=points), lease_ms=30_000)
     store.commit(claim, Outcome(state=TrialState.FINISHED, objective=objective, step=7), 0)
 
 
-def two_finished(desk: Desk, store: Store, who: Presence, take: Take, *words: str) -> str:
+def two_finished(desk: Desk, store: Store, who: WorkerPresence, take: Take, *words: str) -> str:
     """A sweep of x = 1, 2, 3 of which the first two are finished, and the third failed."""
     sid = desk.sweep(GRID, *words)
     finish(store, who, take(), 0.1)
@@ -48,7 +48,7 @@ def two_finished(desk: Desk, store: Store, who: Presence, take: Take, *words: st
 
 
 def test_results_of_the_same_code_are_taken_and_say_where_they_come_from(
-    desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
+    desk: Desk, store: Store, who: WorkerPresence, take: Take, redis: Redis, keys: Keys
 ) -> None:
     old = two_finished(desk, store, who, take)
     done = desk.put(WIDER, "--reuse")
@@ -83,7 +83,7 @@ def test_results_of_the_same_code_are_taken_and_say_where_they_come_from(
 
 
 def test_a_result_that_was_taken_is_trained_after_a_retry(
-    desk: Desk, store: Store, who: Presence, take: Take
+    desk: Desk, store: Store, who: WorkerPresence, take: Take
 ) -> None:
     two_finished(desk, store, who, take)
     new = desk.sweep(WIDER, "--reuse")
@@ -97,7 +97,7 @@ def test_a_result_that_was_taken_is_trained_after_a_retry(
 
 
 def test_a_sweep_of_which_all_is_known_is_finished_at_once(
-    desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
+    desk: Desk, store: Store, who: WorkerPresence, take: Take, redis: Redis, keys: Keys
 ) -> None:
     old = two_finished(desk, store, who, take)
     known = desk.sweep(GRID.replace("[1, 2, 3]", "[1, 2]"), "--reuse")
@@ -110,7 +110,7 @@ def test_a_sweep_of_which_all_is_known_is_finished_at_once(
 
 
 def test_after_a_wrong_goal_or_metric_what_was_trained_is_taken(
-    desk: Desk, store: Store, who: Presence, take: Take
+    desk: Desk, store: Store, who: WorkerPresence, take: Take
 ) -> None:
     old = two_finished(desk, store, who, take, "--name", "wrong")
     turned = desk.sweep(WIDER.replace("maximize", "minimize"), "--reuse")
@@ -129,7 +129,7 @@ def test_after_a_wrong_goal_or_metric_what_was_trained_is_taken(
 
 
 def test_trials_that_only_failed_to_report_the_metric_are_results_for_the_right_one(
-    desk: Desk, store: Store, who: Presence, take: Take
+    desk: Desk, store: Store, who: WorkerPresence, take: Take
 ) -> None:
     wrong = desk.sweep(GRID.replace("acc", "val_loss").replace("[1, 2, 3]", "[1, 2]"))
     kind, crash = FailureKind.USER_ERROR, Failure(kind=FailureKind.USER_ERROR, message="KeyError")
@@ -138,7 +138,7 @@ def test_trials_that_only_failed_to_report_the_metric_are_results_for_the_right_
         claim = take()
         assert claim is not None
         points = (Point(step=1, name="acc", value=0.25),)
-        store.beat(claim, who, Batch(seq=1, points=points), lease_ms=30_000)
+        store.beat(claim, who, ReportBatch(seq=1, points=points), lease_ms=30_000)
         store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure), 0)
     right = desk.sweep(GRID, "--reuse")
     assert desk.trials(right) == [(1, "finished"), (2, "queued"), (3, "queued")]
@@ -149,7 +149,7 @@ def test_trials_that_only_failed_to_report_the_metric_are_results_for_the_right_
 
 
 def test_other_code_or_another_metric_gives_nothing_unless_one_insists(
-    desk: Desk, store: Store, who: Presence, take: Take
+    desk: Desk, store: Store, who: WorkerPresence, take: Take
 ) -> None:
     two_finished(desk, store, who, take)
     (desk.folder / "train.py").write_text("print('edited')\n")
@@ -162,7 +162,9 @@ def test_other_code_or_another_metric_gives_nothing_unless_one_insists(
     assert desk.put(WIDER, "--any-code").returncode == 2
 
 
-def test_canaries_have_to_pass_here(desk: Desk, store: Store, who: Presence, take: Take) -> None:
+def test_canaries_have_to_pass_here(
+    desk: Desk, store: Store, who: WorkerPresence, take: Take
+) -> None:
     two_finished(desk, store, who, take)
     new = desk.sweep(WIDER, "--reuse", "--canary", "1")
     first = take()
@@ -198,7 +200,7 @@ def test_plan_tells_hours_from_trials_of_the_same_code(
 
 
 def test_replicates_are_taken_each_for_itself_and_ranked_by_their_mean(
-    desk: Desk, store: Store, who: Presence, take: Take
+    desk: Desk, store: Store, who: WorkerPresence, take: Take
 ) -> None:
     text = GRID.replace("[1, 2, 3]", "[1, 2]") + "replicates: 2\n"
     old = desk.sweep(text)
@@ -251,7 +253,7 @@ def test_what_is_there_already_says_whose_it_is_and_what_it_is_called(
 
 
 def test_a_result_that_reaches_the_target_leaves_nothing_to_do(
-    desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
+    desk: Desk, store: Store, who: WorkerPresence, take: Take, redis: Redis, keys: Keys
 ) -> None:
     two_finished(desk, store, who, take)
     new = desk.put(WIDER.replace("maximize", "maximize, target: 0.8"), "--reuse").stdout.strip()
@@ -263,7 +265,7 @@ def test_a_result_that_reaches_the_target_leaves_nothing_to_do(
 
 
 def test_another_script_of_the_same_name_gives_nothing_even_to_any_code(
-    desk: Desk, store: Store, who: Presence, take: Take, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, store: Store, who: WorkerPresence, take: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = two_finished(desk, store, who, take)
     other = desk.folder / "other"
@@ -285,7 +287,7 @@ def test_another_script_of_the_same_name_gives_nothing_even_to_any_code(
 
 
 def test_code_that_is_sent_has_its_place_too(
-    desk: Desk, store: Store, who: Presence, take: Take, redis: Redis, keys: Keys
+    desk: Desk, store: Store, who: WorkerPresence, take: Take, redis: Redis, keys: Keys
 ) -> None:
     old = two_finished(desk, store, who, take, "--code", ".")
     for number in (1, 2):  # a trial may take less than a millisecond
@@ -320,7 +322,7 @@ def test_two_checkouts_of_one_repository_are_one_place() -> None:
 
 
 def test_a_sweep_file_beside_the_code_is_no_part_of_it(
-    desk: Desk, store: Store, who: Presence, take: Take
+    desk: Desk, store: Store, who: WorkerPresence, take: Take
 ) -> None:
     others = {"g1.yaml": GRID, "set.yml": "- hyperparam_set: {x: 1}\n"}
     for name, text in others.items():
@@ -344,7 +346,7 @@ def test_a_sweep_file_beside_the_code_is_no_part_of_it(
 
 @pytest.mark.parametrize("method", ["bayes", "random"])
 def test_a_sweep_whose_sets_are_made_later_begins_with_the_results_inside_its_space(
-    desk: Desk, store: Store, who: Presence, take: Take, method: str
+    desk: Desk, store: Store, who: WorkerPresence, take: Take, method: str
 ) -> None:
     """They have run, so they are no part of run_cap."""
     old = desk.sweep(GRID.replace("[1, 2, 3]", "[1.5, 2, 7]"))
@@ -369,7 +371,7 @@ def test_a_sweep_whose_sets_are_made_later_begins_with_the_results_inside_its_sp
 
 
 def test_of_a_finite_space_no_more_sets_are_awaited_than_it_has(
-    desk: Desk, store: Store, who: Presence, take: Take
+    desk: Desk, store: Store, who: WorkerPresence, take: Take
 ) -> None:
     two_finished(desk, store, who, take)
     late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 1, max: 4")
@@ -379,7 +381,7 @@ def test_of_a_finite_space_no_more_sets_are_awaited_than_it_has(
 
 
 def test_replicates_are_begun_with_where_all_of_a_set_have_a_result(
-    desk: Desk, store: Store, who: Presence, take: Take
+    desk: Desk, store: Store, who: WorkerPresence, take: Take
 ) -> None:
     desk.sweep(GRID + "replicates: 2\n")
     for objective in (0.1, 0.2, 0.3):  # both of x = 1, one of x = 2
@@ -391,7 +393,7 @@ def test_replicates_are_begun_with_where_all_of_a_set_have_a_result(
 
 
 def test_a_result_of_another_seed_is_not_taken_for_one_of_this(
-    desk: Desk, store: Store, who: Presence, take: Take
+    desk: Desk, store: Store, who: WorkerPresence, take: Take
 ) -> None:
     """What a result says it was seeded with is what ran."""
     text = GRID + "replicates: 2\n"
@@ -410,7 +412,7 @@ def test_a_result_of_another_seed_is_not_taken_for_one_of_this(
 
 
 def test_a_set_with_a_seed_of_its_own_is_taken_whatever_the_sweeps_is(
-    desk: Desk, store: Store, who: Presence, take: Take
+    desk: Desk, store: Store, who: WorkerPresence, take: Take
 ) -> None:
     own = GRID + "  seed: {value: 7}\n"
     desk.sweep(own)
@@ -421,7 +423,7 @@ def test_a_set_with_a_seed_of_its_own_is_taken_whatever_the_sweeps_is(
 
 
 def test_a_search_learns_from_a_result_of_another_seed_which_keeps_its_own(
-    desk: Desk, store: Store, who: Presence, take: Take
+    desk: Desk, store: Store, who: WorkerPresence, take: Take
 ) -> None:
     old = two_finished(desk, store, who, take, "--seed", "5")
     late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
@@ -444,7 +446,7 @@ def test_a_search_learns_from_a_result_of_another_seed_which_keeps_its_own(
 
 
 def test_what_a_taken_result_ran_on_outlives_the_sweep_that_trained_it(
-    desk: Desk, store: Store, who: Presence
+    desk: Desk, store: Store, who: WorkerPresence
 ) -> None:
     old = desk.sweep(GRID.replace("[1, 2, 3]", "[1]"))
     store.keep_provenance("d-1", '{"host":"far"}')
@@ -462,7 +464,7 @@ def test_what_a_taken_result_ran_on_outlives_the_sweep_that_trained_it(
 
 
 def test_a_search_that_begins_at_its_target_says_so(
-    desk: Desk, store: Store, who: Presence, take: Take
+    desk: Desk, store: Store, who: WorkerPresence, take: Take
 ) -> None:
     two_finished(desk, store, who, take)
     late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")

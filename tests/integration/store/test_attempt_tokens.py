@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Batch, Committed, Outcome, Presence, Reason, Verdict
+from hpq.domain.attempt import (
+    CommitReply,
+    HeartbeatReply,
+    Outcome,
+    Reason,
+    ReportBatch,
+    WorkerPresence,
+)
 from hpq.domain.trial import Claim, TrialState
 from hpq.filestore.garbage import DoomedFiles
 from hpq.filestore.local import folder_of, open_files
@@ -23,12 +30,12 @@ from hpq.store.keys import Keys
 from hpq.store.reader import View
 from hpq.store.trials import Store
 from hpq_producer.audit.reader import hold_audit
-from hpq_worker.attempt.attempt import Attempts
+from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.code import Bundles
 from hpq_worker.attempt.execution import Signals
 from hpq_worker.attempt.trust import Access
-from hpq_worker.files.garbage import Shelf
-from hpq_worker.lease.heartbeat import Beats
+from hpq_worker.files.garbage import FileStoreHandle
+from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.spool import Spool
 
@@ -57,32 +64,32 @@ def twice(store: Store, redis: Redis, keys: Keys, sweep_of, take) -> tuple[Claim
 
 
 def test_of_two_claims_of_one_attempt_the_later_one_owns_the_trial(
-    store: Store, view: View, who: Presence, twice
+    store: Store, view: View, who: WorkerPresence, twice
 ) -> None:
     """Promise 1: a server forgets a claim and gives the attempt out again; both workers report."""
     first, second = twice
-    batch = Batch(seq=9, step=9, objective=0.1, log=b"the older one")
-    assert store.beat(first, who, batch, lease_ms=LEASE) is Verdict.LOST
+    batch = ReportBatch(seq=9, step=9, objective=0.1, log=b"the older one")
+    assert store.beat(first, who, batch, lease_ms=LEASE) is HeartbeatReply.LOST
     assert store.release(first, Reason.STOPPING) == "stale"
-    assert store.commit(first, result(0.1), 0) is Committed.STALE
-    batch = Batch(seq=1, step=3, objective=0.3, log=b"the newer one")
-    assert store.beat(second, who, batch, lease_ms=LEASE) is Verdict.OK
+    assert store.commit(first, result(0.1), 0) is CommitReply.STALE
+    batch = ReportBatch(seq=1, step=3, objective=0.3, log=b"the newer one")
+    assert store.beat(second, who, batch, lease_ms=LEASE) is HeartbeatReply.OK
     assert view.trial(second.trial).step == 3  # no report of it was taken for one of the other
-    assert store.commit(second, result(0.9), 0) is Committed.DONE
+    assert store.commit(second, result(0.9), 0) is CommitReply.DONE
     assert view.trial(second.trial).objective == 0.9
     assert not hold_audit(view, second.trial.sweep).violations
 
 
 def test_a_claim_of_an_older_worker_has_no_nonce_and_counts_by_its_attempt(
-    store: Store, redis: Redis, keys: Keys, who: Presence, twice
+    store: Store, redis: Redis, keys: Keys, who: WorkerPresence, twice
 ) -> None:
     """B10: version N−1 knows no nonce: none comes with its calls, and its claims store none."""
     _, second = twice
     older = replace(second, nonce="")
-    assert store.beat(older, who, Batch(seq=1), lease_ms=LEASE) is Verdict.OK
+    assert store.beat(older, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.OK
     redis.hdel(keys.trial(second.trial), "nonce")  # claimed by an older worker's script
-    assert store.beat(second, who, Batch(seq=2), lease_ms=LEASE) is Verdict.OK
-    assert store.commit(older, result(0.9), 0) is Committed.DONE
+    assert store.beat(second, who, ReportBatch(seq=2), lease_ms=LEASE) is HeartbeatReply.OK
+    assert store.commit(older, result(0.9), 0) is CommitReply.DONE
 
 
 def test_two_executions_of_one_attempt_share_no_folder(
@@ -120,17 +127,17 @@ def test_results_of_two_executions_of_one_attempt_lie_side_by_side_on_disk(
 
 
 def test_an_attempt_beats_before_it_has_its_directories(
-    tmp_path: Path, store: Store, who: Presence, sweep_of, take
+    tmp_path: Path, store: Store, who: WorkerPresence, sweep_of, take
 ) -> None:
     """A disk that is slow, or a directory that another holds, must not cost the lease."""
     sweep, claim = sweep_of(1), take()
     (tmp_path / "work").write_text("no directory can be made here")
     settings = read({"HPQ_HOME": str(tmp_path), "HPQ_REDIS_URL": "unix:///x", "USER": "me"})
-    beats = Beats(store, who, LEASE, os.open(os.devnull, os.O_WRONLY), Outage())
+    beats = Heartbeat(store, who, LEASE, os.open(os.devnull, os.O_WRONLY), Outage())
     signals = Signals(wake=-1, level=lambda: 0, is_late=lambda: False)
     bundles = Bundles(tmp_path, lambda digest: None)
-    access, shelf = Access(settings, bundles), Shelf(settings)
-    attempts = Attempts(settings, {}, access, beats, signals, shelf, bundles)
+    access, shelf = Access(settings, bundles), FileStoreHandle(settings)
+    attempts = AttemptRunner(settings, {}, access, beats, signals, shelf, bundles)
     with pytest.raises(OSError):
         attempts.run(claim, sweep)
     assert beats._claim == claim

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hpq.domain.attempt import Batch, Outcome, Presence, Reason, Verdict
-from hpq.domain.sweep import EarlyTerminate, Goal, Metric, Reached, Rule, SweepState
+from hpq.domain.attempt import HeartbeatReply, Outcome, Reason, ReportBatch, WorkerPresence
+from hpq.domain.sweep import EarlyTerminate, Goal, Metric, Rule, SweepState, TargetReached
 from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.store.reader import View
 from hpq.store.trials import Store
@@ -23,7 +23,7 @@ from tests.constants import DATA
 ORACLE = json.loads((DATA / "oracle" / "hyperband.json").read_text("utf-8"))
 STRIDE = 5  # of the cases: some of each kind
 LEASE, SID = 30_000, "demo-00000"
-OK, PRUNE = Verdict.OK, Verdict.PRUNE
+OK, PRUNE = HeartbeatReply.OK, HeartbeatReply.PRUNE
 
 
 class Bench:
@@ -31,7 +31,7 @@ class Bench:
 
     def __init__(self, store: Store, view: View) -> None:
         self.store, self.view = store, view
-        self.who = Presence(name="w", host="h", worker_class="default")
+        self.who = WorkerPresence(name="w", host="h", worker_class="default")
         self.claims: dict[int, Claim] = {}
         self._seq: dict[int, int] = {}
         self._nonces, self._steps = count(), count(1)
@@ -46,7 +46,7 @@ class Bench:
 
     def log(
         self, n: int, *values: float, step: int = 0, more: Mapping[str, Any] | None = None
-    ) -> Verdict:
+    ) -> HeartbeatReply:
         """Report values in one batch, and once more as a client does that got no answer.
 
         Each has a step of its own, of whatever size, unless one is given for all.
@@ -55,15 +55,15 @@ class Bench:
         points = tuple(
             Point(step=step or next(self._steps), name="acc", value=value) for value in values
         )
-        batch = Batch(seq=self._seq[n], objective=values[-1], points=points, **(more or {}))
+        batch = ReportBatch(seq=self._seq[n], objective=values[-1], points=points, **(more or {}))
         first = self.store.beat(self.claims[n], self.who, batch, lease_ms=LEASE)
         again = self.store.beat(self.claims[n], self.who, batch, lease_ms=LEASE)
         assert again == first
         return first
 
-    def silent(self, n: int) -> Verdict:
+    def silent(self, n: int) -> HeartbeatReply:
         """Beat without anything new."""
-        batch = Batch(seq=self._seq[n])
+        batch = ReportBatch(seq=self._seq[n])
         return self.store.beat(self.claims[n], self.who, batch, lease_ms=LEASE)
 
     def end(self, n: int, state: TrialState, value: float | None = None) -> None:
@@ -326,7 +326,7 @@ def test_a_value_that_reaches_the_target_ends_the_sweep(
     assert (sweep.counts.queued, sweep.counts.cancelled, sweep.counts.running) == (0, 4, 2)
     assert (sweep.state, sweep.reached) == (
         SweepState.STOPPING,
-        Reached(trial=1, value=0.9, target=0.9),
+        TargetReached(trial=1, value=0.9, target=0.9),
     )
     assert redis.llen("hpq:demand:default") == 2
     assert store.claim(bench.who, nonce="x", lease_ms=LEASE) is None

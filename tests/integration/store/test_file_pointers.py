@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpq.domain.attempt import Committed, Outcome, Presence, Reason, Verdict
+from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, Reason, WorkerPresence
 from hpq.domain.sweep import Keep
 from hpq.domain.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, TrialState
 from hpq.store.trials import Store
@@ -30,7 +30,7 @@ def test_the_next_attempt_is_handed_the_checkpoint_also_when_it_asks_twice(
     sweep_of(1)
     first = take(store, who, "a")
     assert first.checkpoint is None
-    assert beat(store, who, first, 1, 1, 2, checkpoint=HERE) is Verdict.OK
+    assert beat(store, who, first, 1, 1, 2, checkpoint=HERE) is HeartbeatReply.OK
     assert view.trial(first.trial).checkpoint == HERE
     store.release(first, Reason.STOPPING)
     second = take(store, who, "b")
@@ -43,9 +43,9 @@ def test_a_late_attempt_moves_no_pointer(store, view, sweep_of, who) -> None:
     first = take(store, who, "a")
     store.release(first, Reason.STOPPING)
     second = take(store, who, "b")
-    assert beat(store, who, first, 1, 1, checkpoint=HERE) is Verdict.LOST
+    assert beat(store, who, first, 1, 1, checkpoint=HERE) is HeartbeatReply.LOST
     assert view.trial(first.trial).checkpoint is None
-    assert beat(store, who, second, 1, 1) is Verdict.OK
+    assert beat(store, who, second, 1, 1) is HeartbeatReply.OK
 
 
 def test_a_resumed_history_has_no_doubled_steps_and_no_hole(store, view, sweep_of, who) -> None:
@@ -94,7 +94,7 @@ def test_a_restart_forgets_the_history_once_and_the_checkpoint_when_it_has_its_o
     store.release(first, Reason.STOPPING)
     second = take(store, who, "b")
     for _ in range(2):  # the reply was lost
-        assert beat(store, who, second, 1, 1, restarted="another store") is Verdict.OK
+        assert beat(store, who, second, 1, 1, restarted="another store") is HeartbeatReply.OK
     trial = view.trial(first.trial)
     assert (trial.checkpoint, trial.restarted) == (HERE, "another store")
     assert steps(view, first) == [1]
@@ -109,10 +109,10 @@ def test_a_restart_forgets_the_history_once_and_the_checkpoint_when_it_has_its_o
     assert take(store, who, "d").checkpoint == own
 
 
-def has(store: Store, name: str, mark: str, **more: str) -> Presence:
+def has(store: Store, name: str, mark: str, **more: str) -> WorkerPresence:
     """A worker that says that it has a store of files."""
     fields = {"state": "busy", "store_id": mark, **more}
-    it = Presence(name=name, host=f"h-{name}", worker_class="default", fields=fields)
+    it = WorkerPresence(name=name, host=f"h-{name}", worker_class="default", fields=fields)
     store.present(it, idle=False, lifetime_ms=3 * LEASE)
     return it
 
@@ -166,9 +166,9 @@ def test_artifacts_come_with_the_commit_once(store, view, sweep_of, who) -> None
     sweep_of(1)
     claim = take(store, who, "a")
     left = Artifacts(store="abcd", path="p/1", files={"model": 3})
-    assert end(store, claim, 1.0, artifacts=left) is Committed.DONE
+    assert end(store, claim, 1.0, artifacts=left) is CommitReply.DONE
     other = Artifacts(store="abcd", path="p/2", files={"other": 3})
-    assert end(store, claim, 1.0, artifacts=other) is Committed.ALREADY
+    assert end(store, claim, 1.0, artifacts=other) is CommitReply.ALREADY
     assert view.trial(claim.trial).artifacts == left
 
 
@@ -224,7 +224,7 @@ def test_what_a_lost_reply_a_crash_or_a_later_attempt_leaves_goes_all_the_same(
     own = shelf.put(second, "checkpoint-1")
     beat(store, who, second, 1, 2, checkpoint=own)
     left = shelf.artifacts(second)
-    for word in (Committed.DONE, Committed.ALREADY):  # the first reply was lost
+    for word in (CommitReply.DONE, CommitReply.ALREADY):  # the first reply was lost
         outcome = Outcome(state=TrialState.FINISHED, objective=1.0, artifacts=left)
         assert store.commit(second, outcome, 0) is word
     assert shelf.left() == ["demo-00000/1/2-b/artifacts"]
@@ -278,7 +278,7 @@ def test_files_of_an_attempt_that_may_come_back_stay(store, sweep_of, who, shelf
     newer = shelf.put(first, "checkpoint-2")
     redis.xadd(shelf.stream, {"s": "demo-00000", "n": 1})  # as an earlier restart would
     assert len(shelf.left()) == 2
-    assert beat(store, who, first, 2, 2, checkpoint=newer) is Verdict.OK
+    assert beat(store, who, first, 2, 2, checkpoint=newer) is HeartbeatReply.OK
 
 
 def test_what_is_in_another_store_waits_for_who_has_it(

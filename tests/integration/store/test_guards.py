@@ -6,7 +6,7 @@ import secrets
 
 import pytest
 
-from hpq.domain.attempt import Committed, Outcome, Presence
+from hpq.domain.attempt import CommitReply, Outcome, WorkerPresence
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
 from hpq.store.reader import View
@@ -26,14 +26,14 @@ class Crew:
 
     def __init__(self, store: Store, view: View, names: str, sid: str) -> None:
         self.store, self.view, self.sid = store, view, sid
-        self.who = {n: Presence(name=n, host=f"h-{n}", worker_class="default") for n in names}
+        self.who = {n: WorkerPresence(name=n, host=f"h-{n}", worker_class="default") for n in names}
         for who in self.who.values():
             store.present(who, idle=True, lifetime_ms=3 * LEASE)
 
     def take(self, name: str) -> Claim | None:
         return self.store.claim(self.who[name], nonce=secrets.token_hex(4), lease_ms=LEASE)
 
-    def one(self, name: str, outcome: Outcome) -> Committed:
+    def one(self, name: str, outcome: Outcome) -> CommitReply:
         """A worker takes the next trial and ends it so."""
         claim = self.take(name)
         assert claim is not None
@@ -60,31 +60,31 @@ def test_the_rest_waits_until_the_canaries_have_passed(crew) -> None:
     assert it.demand() == 2  # autoscalers start no worker for what nobody may claim
     first, second = it.take("a"), it.take("b")
     assert it.take("a") is None and it.demand() == 2
-    assert it.store.commit(first, PASSES, 0) is Committed.DONE
+    assert it.store.commit(first, PASSES, 0) is CommitReply.DONE
     assert it.take("a") is None and it.demand() == 1
-    assert it.store.commit(second, PASSES, 0) is Committed.DONE
+    assert it.store.commit(second, PASSES, 0) is CommitReply.DONE
     assert it.view.sweep(it.sid).canary == 0 and it.demand() == 18
     assert it.take("a") is not None
 
 
 def test_a_canary_that_was_lost_or_diverged_makes_room_for_another(crew) -> None:
     it = crew("a", canary=1)
-    assert it.one("a", fails("nan", FailureKind.DIVERGED)) is Committed.DONE
+    assert it.one("a", fails("nan", FailureKind.DIVERGED)) is CommitReply.DONE
     assert it.held == "" and it.view.sweep(it.sid).canary == 1
     claim = it.take("a")
     it.store.release(claim, "stopping")
-    assert it.one("a", PASSES) is Committed.DONE and it.demand() == 18
+    assert it.one("a", PASSES) is CommitReply.DONE and it.demand() == 18
 
 
 def test_a_canary_that_fails_holds_the_sweep_and_retry_tries_it_again(crew) -> None:
     it = crew("a", canary=1)
-    assert it.one("a", fails()) is Committed.DONE
+    assert it.one("a", fails()) is CommitReply.DONE
     assert it.held == "canary #1 failed, user_error: no"
     assert it.take("a") is None and it.demand() == 0
     assert it.view.sweep(it.sid).state is SweepState.HELD
     it.store.retry(it.sid, [1])
     assert it.demand() == 1
-    assert it.one("a", PASSES) is Committed.DONE and it.demand() == 19
+    assert it.one("a", PASSES) is CommitReply.DONE and it.demand() == 19
 
 
 def test_resume_lets_the_rest_run_after_a_canary_failed(crew) -> None:
@@ -145,10 +145,10 @@ def test_five_failures_of_one_worker_ask_another_before_the_sweep_is_held(crew) 
     """F24: one worker fails five times alike before another has tried."""
     it = crew("ab")
     for _ in range(4):
-        assert it.one("a", fails()) is Committed.DONE
-    assert it.one("a", fails()) is Committed.SUSPECT
+        assert it.one("a", fails()) is CommitReply.DONE
+    assert it.one("a", fails()) is CommitReply.SUSPECT
     assert it.held == "" and it.view.sweep(it.sid).counts.failed == 4
-    assert it.one("b", fails()) is Committed.DONE  # the same trial: it is the code
+    assert it.one("b", fails()) is CommitReply.DONE  # the same trial: it is the code
     assert it.held == "6 of 6 KeyError a.py:3"
 
 
@@ -158,16 +158,16 @@ def test_a_worker_that_fails_what_passes_elsewhere_gives_it_to_the_others(crew) 
     it.one("b", PASSES)
     it.one("b", PASSES)
     for _ in range(2):
-        assert it.one("a", fails()) is Committed.DONE
+        assert it.one("a", fails()) is CommitReply.DONE
     claim = it.take("a")
-    assert it.store.commit(claim, fails(), 0) is Committed.SUSPECT
-    assert it.store.commit(claim, fails(), 0) is Committed.ALREADY
+    assert it.store.commit(claim, fails(), 0) is CommitReply.SUSPECT
+    assert it.store.commit(claim, fails(), 0) is CommitReply.ALREADY
     assert it.view.trial(claim.trial).state is TrialState.QUEUED
     assert it.take("a").trial != claim.trial  # while b lives, a does not get it again
     again = it.take("b")
     assert again.trial == claim.trial
-    assert it.store.commit(again, PASSES, 0) is Committed.DONE
-    assert it.one("a", fails()) is Committed.SUSPECT  # one more is proof enough
+    assert it.store.commit(again, PASSES, 0) is CommitReply.DONE
+    assert it.one("a", fails()) is CommitReply.SUSPECT  # one more is proof enough
     assert it.held == ""
 
 
@@ -176,7 +176,7 @@ def test_a_worker_whose_trials_pass_again_is_under_no_suspicion(crew) -> None:
     it.one("b", PASSES)
     it.one("b", PASSES)
     for outcome in (fails(), fails(), PASSES, fails(), fails()):
-        assert it.one("a", outcome) is Committed.DONE
+        assert it.one("a", outcome) is CommitReply.DONE
 
 
 @pytest.mark.parametrize(
@@ -186,14 +186,14 @@ def test_a_peer_that_cannot_take_the_sweep_is_no_witness(crew, redis, keys, peer
     it = crew("ab")
     redis.hset(keys.worker("b"), mapping=peer)
     for _ in range(5):
-        assert it.one("a", fails()) is Committed.DONE
+        assert it.one("a", fails()) is CommitReply.DONE
     assert it.held == "5 of 5 KeyError a.py:3"
 
 
 def test_parameters_that_cannot_work_are_nobodys_fault(crew) -> None:
     it = crew("ab")
     for _ in range(8):
-        assert it.one("a", fails("bad", FailureKind.BAD_PARAMS)) is Committed.DONE
+        assert it.one("a", fails("bad", FailureKind.BAD_PARAMS)) is CommitReply.DONE
     assert it.held == ""
 
 
@@ -201,8 +201,8 @@ def suspected(it: Crew, redis, keys, ago_s: int, **peer: str) -> Crew:
     """`a` has failed five times and is suspected since then; `b` is busy, or what `peer` says."""
     redis.hset(keys.worker("b"), mapping={"state": "busy", "trial": "other-00000/1", **peer})
     for _ in range(4):
-        assert it.one("a", fails()) is Committed.DONE
-    assert it.one("a", fails()) is Committed.SUSPECT
+        assert it.one("a", fails()) is CommitReply.DONE
+    assert it.one("a", fails()) is CommitReply.SUSPECT
     since = int(redis.hget(keys.worker("a"), "suspect_ms") or 0)
     redis.hset(keys.worker("a"), "suspect_ms", since - 1000 * ago_s)
     return it
@@ -212,7 +212,7 @@ def test_a_peer_that_stays_busy_elsewhere_does_not_keep_a_failing_sweep_running(
     crew, redis, keys
 ) -> None:
     it = suspected(crew("ab"), redis, keys, ago_s=61)
-    assert it.one("a", fails()) is Committed.DONE
+    assert it.one("a", fails()) is CommitReply.DONE
     assert it.held == "6 of 6 KeyError a.py:3"
 
 
@@ -223,7 +223,7 @@ def test_a_peer_that_may_still_say_who_is_at_fault_is_waited_for(
     crew, redis, keys, ago_s, peer
 ) -> None:
     it = suspected(crew("ab"), redis, keys, ago_s, **peer)
-    assert it.one("a", fails()) is Committed.SUSPECT
+    assert it.one("a", fails()) is CommitReply.SUSPECT
     assert it.held == ""
 
 
@@ -232,7 +232,7 @@ def test_who_passed_again_is_suspected_anew(crew, redis, keys) -> None:
     it.one("a", PASSES)
     for _ in range(4):
         it.one("a", fails())
-    assert it.one("a", fails()) is Committed.SUSPECT
+    assert it.one("a", fails()) is CommitReply.SUSPECT
 
 
 @pytest.mark.parametrize("verb", ["stop", "cancel"])
@@ -243,6 +243,6 @@ def test_what_fails_after_its_sweep_was_ended_is_not_tried_again(crew, verb) -> 
         it.one("a", fails())
     first, second = it.take("a"), it.take("a")
     it.store.control(it.sid, verb)
-    assert it.store.commit(second, fails(), 3) is Committed.DONE
-    assert it.store.commit(first, fails("signal 9", FailureKind.KILLED), 0) is Committed.DONE
+    assert it.store.commit(second, fails(), 3) is CommitReply.DONE
+    assert it.store.commit(first, fails("signal 9", FailureKind.KILLED), 0) is CommitReply.DONE
     assert it.view.sweep(it.sid).counts.queued == it.demand() == 0

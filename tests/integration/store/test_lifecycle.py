@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Batch, Committed, Outcome, Presence, Reason, Verdict
+from hpq.domain.attempt import (
+    CommitReply,
+    HeartbeatReply,
+    Outcome,
+    Reason,
+    ReportBatch,
+    WorkerPresence,
+)
 from hpq.domain.sweep import Launch, SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.errors import UserError
@@ -18,7 +25,7 @@ LEASE = 30_000
 ENDED = {TrialState.FINISHED, TrialState.FAILED, TrialState.PRUNED, TrialState.CANCELLED}
 
 
-def take(store: Store, who: Presence, nonce: str = "n", **more: object) -> Claim | None:
+def take(store: Store, who: WorkerPresence, nonce: str = "n", **more: object) -> Claim | None:
     return store.claim(who, nonce=nonce, lease_ms=LEASE, **more)  # type: ignore[arg-type]
 
 
@@ -43,9 +50,11 @@ def test_a_trial_goes_from_queued_over_running_to_finished(store, view, sweep_of
     claim = take(store, who)
     assert claim is not None and claim.trial.number == 1 and claim.attempt == 1
     assert claim.params == {"x": 1}
-    batch = Batch(seq=1, step=2, objective=0.5, points=(Point(step=2, name="acc", value=0.5),))
-    assert store.beat(claim, who, batch, lease_ms=LEASE) is Verdict.OK
-    assert store.commit(claim, finished(0.7), 0) is Committed.DONE
+    batch = ReportBatch(
+        seq=1, step=2, objective=0.5, points=(Point(step=2, name="acc", value=0.5),)
+    )
+    assert store.beat(claim, who, batch, lease_ms=LEASE) is HeartbeatReply.OK
+    assert store.commit(claim, finished(0.7), 0) is CommitReply.DONE
     trial = view.trial(claim.trial)
     assert trial.state is TrialState.FINISHED and trial.objective == 0.7
     assert trial.metrics == {"acc": 0.5}
@@ -64,9 +73,11 @@ def test_the_same_nonce_claims_the_same_trial(store, sweep_of, who) -> None:
 def test_a_batch_sent_twice_is_taken_once(store, view, sweep_of, who) -> None:
     sweep_of(1)
     claim = take(store, who)
-    batch = Batch(seq=1, step=1, log=b"hello\n", points=(Point(step=1, name="acc", value=1.0),))
+    batch = ReportBatch(
+        seq=1, step=1, log=b"hello\n", points=(Point(step=1, name="acc", value=1.0),)
+    )
     for _ in range(2):
-        assert store.beat(claim, who, batch, lease_ms=LEASE) is Verdict.OK
+        assert store.beat(claim, who, batch, lease_ms=LEASE) is HeartbeatReply.OK
     assert view.log(claim.trial)[0] == b"hello\n"
     assert len(view.history(claim.trial, "acc")) == 1
 
@@ -74,8 +85,8 @@ def test_a_batch_sent_twice_is_taken_once(store, view, sweep_of, who) -> None:
 def test_a_commit_sent_twice_counts_once(store, view, sweep_of, who) -> None:
     sweep = sweep_of(1)
     claim = take(store, who)
-    assert store.commit(claim, finished(1.0), 0) is Committed.DONE
-    assert store.commit(claim, finished(1.0), 0) is Committed.ALREADY
+    assert store.commit(claim, finished(1.0), 0) is CommitReply.DONE
+    assert store.commit(claim, finished(1.0), 0) is CommitReply.ALREADY
     assert view.sweep(sweep.id).counts.finished == 1
     assert view.sweep(sweep.id).state is SweepState.FINISHED
 
@@ -83,11 +94,11 @@ def test_a_commit_sent_twice_counts_once(store, view, sweep_of, who) -> None:
 def test_a_failed_attempt_is_tried_again_as_its_kind_allows(store, view, sweep_of, who) -> None:
     sweep_of(1)
     first = take(store, who, "a")
-    assert store.commit(first, failed(FailureKind.KILLED), 0) is Committed.REQUEUED
-    assert store.commit(first, failed(FailureKind.KILLED), 0) is Committed.ALREADY
+    assert store.commit(first, failed(FailureKind.KILLED), 0) is CommitReply.REQUEUED
+    assert store.commit(first, failed(FailureKind.KILLED), 0) is CommitReply.ALREADY
     second = take(store, who, "b")
     assert second is not None and second.attempt == 2
-    assert store.commit(second, failed(FailureKind.KILLED), 0) is Committed.DONE
+    assert store.commit(second, failed(FailureKind.KILLED), 0) is CommitReply.DONE
     trial = view.trial(first.trial)
     assert trial.state is TrialState.FAILED
     assert trial.failure is not None and trial.failure.kind is FailureKind.KILLED
@@ -109,14 +120,14 @@ def test_what_is_killed_is_tried_once_more_and_then_only_after_progress(
     for number, step in enumerate(steps[: len(ends)]):
         killed = replace(failed(FailureKind.KILLED), step=step)
         end = store.commit(take(store, who, f"n{number}"), killed, 0)
-        got += {Committed.REQUEUED: "Q", Committed.DONE: "F"}[end]
+        got += {CommitReply.REQUEUED: "Q", CommitReply.DONE: "F"}[end]
     assert got == ends
 
 
 def test_a_user_error_is_final_unless_the_sweep_allows_retries(store, sweep_of, who) -> None:
     sweep_of(1)
-    assert store.commit(take(store, who, "a"), failed(), 1) is Committed.REQUEUED
-    assert store.commit(take(store, who, "b"), failed(), 1) is Committed.DONE
+    assert store.commit(take(store, who, "a"), failed(), 1) is CommitReply.REQUEUED
+    assert store.commit(take(store, who, "b"), failed(), 1) is CommitReply.DONE
 
 
 def test_an_expired_lease_gives_the_trial_back_first(
@@ -128,11 +139,11 @@ def test_an_expired_lease_gives_the_trial_back_first(
     expire(redis, keys)
     assert store.reap("default", lease_ms=LEASE, lost_max=3) == 1
     assert view.sweep(sweep.id).counts.queued == 3
-    again = take(store, Presence(name="w2", host="h2", worker_class="default"), "b")
+    again = take(store, WorkerPresence(name="w2", host="h2", worker_class="default"), "b")
     assert again is not None and again.trial == lost.trial and again.attempt == 2
-    assert store.beat(lost, who, Batch(seq=1), lease_ms=LEASE) is Verdict.LOST
-    assert store.commit(lost, finished(9.0), 0) is Committed.STALE
-    assert store.commit(again, finished(0.1), 0) is Committed.DONE
+    assert store.beat(lost, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
+    assert store.commit(lost, finished(9.0), 0) is CommitReply.STALE
+    assert store.commit(again, finished(0.1), 0) is CommitReply.DONE
     assert view.trial(lost.trial).objective == 0.1
 
 
@@ -144,7 +155,7 @@ def test_a_late_result_is_taken_where_nobody_claimed_the_trial(
     store.reap("default", lease_ms=LEASE, lost_max=3)
     expire(redis, keys)
     assert store.reap("default", lease_ms=LEASE, lost_max=3) == 1
-    assert store.commit(claim, finished(0.3), 0) is Committed.DONE
+    assert store.commit(claim, finished(0.3), 0) is CommitReply.DONE
     counts = view.sweep(sweep.id).counts
     assert (counts.finished, counts.queued) == (1, 0)
 
@@ -157,9 +168,9 @@ def test_a_late_beat_takes_the_trial_back_into_running(
     store.reap("default", lease_ms=LEASE, lost_max=3)
     expire(redis, keys)
     store.reap("default", lease_ms=LEASE, lost_max=3)
-    assert store.beat(claim, who, Batch(seq=1), lease_ms=LEASE) is Verdict.OK
+    assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.OK
     assert view.sweep(sweep.id).counts.running == 1
-    assert store.commit(claim, finished(0.3), 0) is Committed.DONE
+    assert store.commit(claim, finished(0.3), 0) is CommitReply.DONE
 
 
 def test_a_released_trial_is_claimed_next_and_its_old_attempt_is_closed(
@@ -169,8 +180,8 @@ def test_a_released_trial_is_claimed_next_and_its_old_attempt_is_closed(
     claim = take(store, who, "a")
     assert store.release(claim, Reason.STOPPING) == "released"
     assert store.release(claim, Reason.STOPPING) == "already"
-    assert store.beat(claim, who, Batch(seq=1), lease_ms=LEASE) is Verdict.LOST
-    assert store.commit(claim, finished(1.0), 0) is Committed.ALREADY
+    assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
+    assert store.commit(claim, finished(1.0), 0) is CommitReply.ALREADY
     again = take(store, who, "b")
     assert again is not None and again.trial == claim.trial and again.attempt == 2
 
@@ -190,7 +201,7 @@ def test_stop_lets_what_runs_finish_and_cancels_the_rest(store, view, sweep_of, 
     assert store.control(sweep.id, "stop") == 2
     assert view.sweep(sweep.id).state is SweepState.STOPPING
     assert take(store, who, "b") is None
-    assert store.beat(claim, who, Batch(seq=1), lease_ms=LEASE) is Verdict.OK
+    assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.OK
     store.commit(claim, finished(1.0), 0)
     assert view.sweep(sweep.id).state is SweepState.FINISHED
     with pytest.raises(UserError, match="hpq retry"):
@@ -201,8 +212,8 @@ def test_cancel_reaches_a_running_trial_at_its_next_beat(store, view, sweep_of, 
     sweep = sweep_of(3)
     claim = take(store, who, "a")
     assert store.control(sweep.id, "cancel") == 3
-    assert store.beat(claim, who, Batch(seq=1), lease_ms=LEASE) is Verdict.STOP
-    assert store.commit(claim, Outcome(state=TrialState.CANCELLED), 0) is Committed.DONE
+    assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.STOP
+    assert store.commit(claim, Outcome(state=TrialState.CANCELLED), 0) is CommitReply.DONE
     got = view.sweep(sweep.id)
     assert got.state is SweepState.CANCELLED and got.counts.cancelled == 3
     assert {t.state for t in view.all_trials(sweep.id)} == {TrialState.CANCELLED}
@@ -271,13 +282,13 @@ def test_trials_of_another_class_are_not_claimed(store, sweep_of, who) -> None:
 def out_of_memory(store, who, take_as: str) -> None:
     """A worker takes the next trial, which runs out of memory there."""
     claim = take(store, who, take_as)
-    assert store.commit(claim, failed(FailureKind.OUT_OF_MEMORY), 0) is Committed.REQUEUED
+    assert store.commit(claim, failed(FailureKind.OUT_OF_MEMORY), 0) is CommitReply.REQUEUED
 
 
-def arrive(store, name: str, host: str, **fields: str) -> Presence:
+def arrive(store, name: str, host: str, **fields: str) -> WorkerPresence:
     """Another worker of the class says that it is there."""
     fields = {"state": "idle", **fields}
-    other = Presence(name=name, host=host, worker_class="default", fields=fields)
+    other = WorkerPresence(name=name, host=host, worker_class="default", fields=fields)
     store.present(other, idle=fields["state"] == "idle", lifetime_ms=3 * LEASE)
     return other
 
@@ -374,7 +385,7 @@ def test_a_trial_that_gets_further_each_time_is_not_poison(
     for i in range(6):
         claim = take(store, who, str(i))
         assert claim is not None
-        store.beat(claim, who, Batch(seq=1, step=i + 1), lease_ms=LEASE)
+        store.beat(claim, who, ReportBatch(seq=1, step=i + 1), lease_ms=LEASE)
         expire(redis, keys)
         store.reap("default", lease_ms=LEASE, lost_max=3)
     assert view.trial(claim.trial).state is TrialState.QUEUED
@@ -442,7 +453,7 @@ def test_remove_leaves_no_key_of_the_sweep(store, view, sweep_of, who, redis) ->
     before = {k for k in redis.keys("*") if b":s:" in k or b":t:" in k}
     sweep = sweep_of(3)
     claim = take(store, who)
-    batch = Batch(seq=1, log=b"x", points=(Point(step=1, name="a/b c", value=1.0),))
+    batch = ReportBatch(seq=1, log=b"x", points=(Point(step=1, name="a/b c", value=1.0),))
     store.beat(claim, who, batch, lease_ms=LEASE)
     store.commit(claim, finished(1.0), 0)
     store.remove(sweep.id)
@@ -457,7 +468,7 @@ def test_points_are_thinned_and_keep_the_first_and_the_last(store, view, sweep_o
         points = tuple(
             Point(step=s, name="loss", value=float(s)) for s in range(seq * 100, seq * 100 + 100)
         )
-        store.beat(claim, who, Batch(seq=seq, points=points), lease_ms=LEASE)
+        store.beat(claim, who, ReportBatch(seq=seq, points=points), lease_ms=LEASE)
     history = view.history(claim.trial, "loss")
     assert 400 < len(history) <= 1000
     assert history[0].step == 100 and history[-1].step == 2299
@@ -468,7 +479,7 @@ def test_a_log_keeps_its_newest_mebibyte_and_less_once_finished(store, view, swe
     sweep_of(1)
     claim = take(store, who)
     for seq in range(1, 80):
-        store.beat(claim, who, Batch(seq=seq, log=b"%03d" % seq * 5000), lease_ms=LEASE)
+        store.beat(claim, who, ReportBatch(seq=seq, log=b"%03d" % seq * 5000), lease_ms=LEASE)
     log = view.log(claim.trial)[0]
     assert 1_000_000 < len(log) <= 1_048_576 and log.endswith(b"079")
     store.commit(claim, finished(1.0), 0)

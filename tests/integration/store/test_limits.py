@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Capped, Outcome, Presence
+from hpq.domain.attempt import Capped, Outcome, WorkerPresence
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import Claim, TrialState
 from hpq.errors import UserError
@@ -82,7 +82,7 @@ def test_a_sweep_that_was_cancelled_takes_no_cap(
 
 
 def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
-    hpq: Hpq, view: View, store: Store, who: Presence, sweep_of: MakeSweep, take: Take
+    hpq: Hpq, view: View, store: Store, who: WorkerPresence, sweep_of: MakeSweep, take: Take
 ) -> None:
     sweep_of(5, SID)
     sweep_of(1, "late-00000")

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Outcome, Presence
+from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.trial import TrialState
 from hpq.settings import read
 from hpq.store.trials import Store
-from hpq_worker.health.telemetry import Vitals
-from hpq_worker.lease.reaper import Housekeeper
+from hpq_worker.health.telemetry import Telemetry
+from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.redis_outage import Outage
 
 LEASE = 30_000
@@ -22,7 +22,7 @@ def test_the_housekeeper_tells_what_is_queued_again_from_what_is_over(
     store: Store,
     sweep_of,
     take,
-    who: Presence,
+    who: WorkerPresence,
     redis: Redis,
     keys,
     caplog: pytest.LogCaptureFixture,
@@ -35,7 +35,7 @@ def test_the_housekeeper_tells_what_is_queued_again_from_what_is_over(
     def said() -> list[str]:
         caplog.clear()
         redis.zadd(keys.leases, {name: 0 for name in redis.zrange(keys.leases, 0, -1)})
-        keeper = Housekeeper(settings, store, lambda: (busy, False), Vitals(None), Outage())
+        keeper = Reaper(settings, store, lambda: (busy, False), Telemetry(None), Outage())
         keeper.start()
         keeper.stop()
         return caplog.messages
@@ -51,7 +51,7 @@ def test_the_housekeeper_tells_what_is_queued_again_from_what_is_over(
 
 
 def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
-    store: Store, sweep_of, who: Presence, redis: Redis, keys
+    store: Store, sweep_of, who: WorkerPresence, redis: Redis, keys
 ) -> None:
     """A worker is stopped for longer than it counts as live, and the last sweep is removed."""
     settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_REAP_S": "0.05"})
@@ -67,7 +67,7 @@ def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
 
     old = sweep_of(1).id
     store.keep_provenance("d1", '{"host":"h"}')
-    keeper = Housekeeper(settings, store, lambda: (it, True), Vitals(None), Outage(), send)
+    keeper = Reaper(settings, store, lambda: (it, True), Telemetry(None), Outage(), send)
     keeper.look()
     assert not sent and alive()
     claim = store.claim(it, nonce="n", lease_ms=LEASE, provenance="d1")

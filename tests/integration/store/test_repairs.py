@@ -7,7 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import hpq
-from hpq.domain.attempt import Batch, Committed, Outcome, Presence, Reason, Verdict
+from hpq.domain.attempt import (
+    CommitReply,
+    HeartbeatReply,
+    Outcome,
+    Reason,
+    ReportBatch,
+    WorkerPresence,
+)
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Checkpoint, Failure, FailureKind, TrialId, TrialState
 from hpq.errors import NotFound, UserError
@@ -20,7 +27,7 @@ def test_the_log_of_a_finished_trial_keeps_its_tail_to_the_byte(store, view, swe
     sweep_of(1)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     for seq, data in enumerate((b"a" * 60_000, b"b" * 60_000, b"end"), start=1):
-        store.beat(claim, who, Batch(seq=seq, log=data), lease_ms=LEASE)
+        store.beat(claim, who, ReportBatch(seq=seq, log=data), lease_ms=LEASE)
     before = view.log(claim.trial)[1]
     store.commit(claim, Outcome(state=TrialState.FINISHED), 0)
     log, last = view.log(claim.trial)
@@ -45,7 +52,7 @@ def test_poison_asks_for_the_hosts_of_the_trials_own_class(
     """A reaper of another class, which has many hosts, says nothing about this one's."""
     sweep_of(1)
     for host in ("h7", "h8"):
-        other = Presence(name=host, host=host, worker_class="small")
+        other = WorkerPresence(name=host, host=host, worker_class="small")
         store.present(other, idle=True, lifetime_ms=LEASE)
     store.present(who, idle=False, lifetime_ms=LEASE)
     store.reap("small", lease_ms=LEASE, lost_max=2)
@@ -130,7 +137,7 @@ def test_a_late_beat_does_not_revive_an_attempt_that_was_closed(
     late(store, who, redis, keys, claim)
     store.control(claim.trial.sweep, "cancel", claim.trial.number)
     store.retry(claim.trial.sweep, [claim.trial.number])
-    assert store.beat(claim, who, Batch(seq=1), lease_ms=LEASE) is Verdict.LOST
+    assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
     assert view.trial(claim.trial).state is TrialState.QUEUED
 
 
@@ -140,8 +147,8 @@ def test_a_late_failure_that_is_tried_again_ends_its_attempt(
     sweep_of(1)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     late(store, who, redis, keys, claim)
-    assert store.commit(claim, out_of_memory(), 0) is Committed.REQUEUED
-    assert store.beat(claim, who, Batch(seq=1), lease_ms=LEASE) is Verdict.LOST
+    assert store.commit(claim, out_of_memory(), 0) is CommitReply.REQUEUED
+    assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
 
 
 def test_a_cancelled_trial_that_fails_meanwhile_is_not_tried_again(
@@ -150,7 +157,7 @@ def test_a_cancelled_trial_that_fails_meanwhile_is_not_tried_again(
     sweep_of(1)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     store.control(claim.trial.sweep, "cancel", claim.trial.number)
-    assert store.commit(claim, out_of_memory(), 0) is Committed.DONE
+    assert store.commit(claim, out_of_memory(), 0) is CommitReply.DONE
     assert view.trial(claim.trial).state is TrialState.FAILED
 
 
@@ -169,7 +176,7 @@ def test_no_trial_waits_for_ever_for_a_host_that_does_not_take_its_sweep(
     store, sweep_of, who, redis, keys
 ) -> None:
     sweep = sweep_of(1)
-    other = Presence(name="w2", host="h2", worker_class="default")
+    other = WorkerPresence(name="w2", host="h2", worker_class="default")
     store.present(other, idle=True, lifetime_ms=LEASE)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     store.commit(claim, out_of_memory(), 0)
@@ -183,7 +190,7 @@ def test_no_trial_waits_for_ever_for_a_host_that_does_not_take_its_sweep(
 def test_trials_that_wait_for_another_host_hide_none_that_do_not(store, sweep_of, who) -> None:
     sweep_of(21)
     store.present(
-        Presence(name="w2", host="h2", worker_class="default"), idle=True, lifetime_ms=LEASE
+        WorkerPresence(name="w2", host="h2", worker_class="default"), idle=True, lifetime_ms=LEASE
     )
     claims = [store.claim(who, nonce=str(i), lease_ms=LEASE) for i in range(20)]
     for claim in claims:
@@ -214,7 +221,7 @@ def test_a_removed_sweep_is_out_of_sight_at_once_and_a_later_removal_finishes_it
         store.remove(claim.trial.sweep)
     with pytest.raises(NotFound):
         view.trial(claim.trial)
-    assert store.beat(claim, who, Batch(seq=1), lease_ms=LEASE) is Verdict.UNKNOWN
+    assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.UNKNOWN
     assert store.claim(who, nonce="b", lease_ms=LEASE).trial.sweep == other.id
     store.remove(other.id)
     assert not [k for k in redis.keys("*") if b":s:" in k or b":t:" in k or b"removing" in k]
@@ -254,7 +261,7 @@ def test_poison_remembers_the_highest_step(store, view, sweep_of, who, redis, ke
         claim = store.claim(who, nonce=str(nonce), lease_ms=LEASE)
         if claim is None:
             break
-        store.beat(claim, who, Batch(seq=1, step=step), lease_ms=LEASE)
+        store.beat(claim, who, ReportBatch(seq=1, step=step), lease_ms=LEASE)
         redis.zadd(keys.leases, {str(claim.trial): 0})
         store.reap("default", lease_ms=LEASE, lost_max=3)
     failure = view.trial(claim.trial).failure if claim else view.trial(FIRST).failure
@@ -270,7 +277,7 @@ def test_a_checkpoint_that_each_attempt_saves_first_is_no_progress(
         claim = store.claim(who, nonce=str(nonce), lease_ms=LEASE)
         assert claim is not None
         first = Checkpoint(store="s", path=f"p/{nonce}", step=0)
-        store.beat(claim, who, Batch(seq=1, checkpoint=first), lease_ms=LEASE)
+        store.beat(claim, who, ReportBatch(seq=1, checkpoint=first), lease_ms=LEASE)
         redis.zadd(keys.leases, {str(claim.trial): 0})
         store.reap("default", lease_ms=LEASE, lost_max=3)
     failure = view.trial(FIRST).failure
@@ -306,8 +313,8 @@ def test_a_reaped_attempt_of_a_removed_sweep_leaves_no_ghost(
     redis.sadd(keys.removing, sweep.id)
     redis.delete(keys.sweep(sweep.id))  # as between the two halves of a removal
     before = set(redis.keys("*"))
-    assert store.beat(claim, who, Batch(seq=1), lease_ms=LEASE) is Verdict.UNKNOWN
-    assert store.commit(claim, Outcome(state=TrialState.FINISHED), 0) is Committed.UNKNOWN
+    assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.UNKNOWN
+    assert store.commit(claim, Outcome(state=TrialState.FINISHED), 0) is CommitReply.UNKNOWN
     assert store.release(claim, Reason.STOPPING) == "unknown"
     assert set(redis.keys("*")) == before
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from redis import Redis
 
-from hpq.domain.attempt import Committed, Outcome, Presence
+from hpq.domain.attempt import CommitReply, Outcome, WorkerPresence
 from hpq.domain.trial import Failure, FailureKind, TrialState
 
 LEASE = 30_000
@@ -48,7 +48,7 @@ def test_a_claim_asks_about_each_worker_once_however_many_trials_wait(
     store, sweep_of, redis
 ) -> None:
     sweep_of(40)
-    workers = [Presence(name=f"w{i}", host="h", worker_class="default") for i in range(30)]
+    workers = [WorkerPresence(name=f"w{i}", host="h", worker_class="default") for i in range(30)]
     for it in workers:
         store.present(it, idle=False, lifetime_ms=3 * LEASE)
     failure = Failure(kind=FailureKind.OUT_OF_MEMORY, message="m")
@@ -56,8 +56,8 @@ def test_a_claim_asks_about_each_worker_once_however_many_trials_wait(
     for i, claim in enumerate(claims):
         lost = replace(failure, fingerprint=f"f{i}")
         outcome = Outcome(state=TrialState.FAILED, failure=lost)
-        assert store.commit(claim, outcome, 0) is Committed.REQUEUED
-    far = Presence(name="far", host="h2", worker_class="default")
+        assert store.commit(claim, outcome, 0) is CommitReply.REQUEUED
+    far = WorkerPresence(name="far", host="h2", worker_class="default")
     store.present(far, idle=False, lifetime_ms=3 * LEASE)
     redis.config_resetstat()
     assert store.claim(workers[1], nonce="x", lease_ms=LEASE) is None

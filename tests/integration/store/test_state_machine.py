@@ -13,7 +13,7 @@ from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import Trial, TrialId, TrialState
 from hpq.errors import UserError
 from hpq.store.growing import Growing
-from hpq.store.suggest_lease import Lead
+from hpq.store.suggest_lease import SuggestLease
 from hpq_producer.audit.reader import hold_audit
 from tests.store_machine import LEASE, SID, TRIALS, Machine, row
 
@@ -24,7 +24,7 @@ class LateMachine(Machine):
     def enqueue(self, sweep: Sweep) -> None:
         self.store.seal(replace(sweep, schema=SCHEMA, sampler="tpe", search="{}", run_cap=TRIALS))
         self.leads = [
-            Lead(self.redis, self.keys, lambda *_: None, SID, who.name, LEASE)
+            SuggestLease(self.redis, self.keys, lambda *_: None, SID, who.name, LEASE)
             for who in self.workers
         ]
         self.rows = dict[int, int]()  # what each maker believes to be there

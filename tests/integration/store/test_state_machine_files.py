@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from hpq.domain.attempt import Batch, Outcome, Presence, Verdict
+from hpq.domain.attempt import HeartbeatReply, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Keep, Sweep
 from hpq.domain.trial import Artifacts, Checkpoint, Claim, TrialId, TrialState
 from hpq.filestore.garbage import DoomedFiles
@@ -21,7 +21,7 @@ from hpq.filestore.local import Files, folder_of, open_files
 from hpq_producer.audit.reader import hold_audit
 from tests.store_machine import LEASE, SID, Machine
 
-ALIVE = (Verdict.OK, Verdict.STOP, Verdict.PRUNE)
+ALIVE = (HeartbeatReply.OK, HeartbeatReply.STOP, HeartbeatReply.PRUNE)
 
 
 class FilesMachine(Machine):
@@ -51,7 +51,7 @@ class FilesMachine(Machine):
         super().teardown()
         shutil.rmtree(self.folder)
 
-    def files_of(self, worker: Presence) -> Files:
+    def files_of(self, worker: WorkerPresence) -> Files:
         return self.stores[self.workers.index(worker) % 2]
 
     def put(self, files: Files, path: str) -> None:
@@ -64,7 +64,7 @@ class FilesMachine(Machine):
         fields = {"state": state, "store_id": self.files_of(it).id}
         self.store.present(replace(it, fields=fields), idle=state == "idle", lifetime_ms=LEASE)
 
-    def begin(self, worker: Presence, claim: Claim, batch: Batch) -> Batch:
+    def begin(self, worker: WorkerPresence, claim: Claim, batch: ReportBatch) -> ReportBatch:
         """What the first beat of an attempt says of the checkpoint that it was handed."""
         if claim.checkpoint is None:
             return batch
@@ -83,7 +83,7 @@ class FilesMachine(Machine):
         self.number, self.seq = self.number + 1, self.seq + 1
         path = f"{folder_of('hpq', claim.trial, claim.token)}/checkpoint-{self.number}"
         here = Checkpoint(store=files.id, path=path, step=1)
-        batch = Batch(seq=self.seq, step=1, objective=0.5, checkpoint=here)
+        batch = ReportBatch(seq=self.seq, step=1, objective=0.5, checkpoint=here)
         if name not in self.copies:
             self.copies[name] = []
             batch = self.begin(worker, claim, batch)

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from hpq.connection.client import connect
-from hpq.domain.attempt import Outcome, Presence
+from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.identity import identity
 from hpq.domain.sweep import SCHEMA, Launch, Metric, Sweep, SweepState
 from hpq.domain.trial import Claim, TrialState
@@ -20,7 +20,7 @@ from hpq.settings import read
 from hpq.store.event_reader import History
 from hpq.store.keys import Keys
 from hpq.store.reader import View
-from hpq.store.suggest_lease import Lead
+from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import Store
 from hpq.store.wire import sweep as sweep_codec
 from hpq_producer.archive.restore import restore
@@ -32,7 +32,7 @@ from tests.constants import DEADLINE_S
 
 LEASE = 30_000
 SID = "late-00000"
-MakeLead = Callable[..., Lead]
+MakeLead = Callable[..., SuggestLease]
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def late(store: Store) -> Callable[..., Sweep]:
 def lead_of(redis: Redis) -> MakeLead:
     """Makes the lease for a worker."""
 
-    def make(who: str = "w1", lease_ms: int = LEASE, client: Redis = redis) -> Lead:
-        return Lead(client, Keys("hpq"), lambda *_: None, SID, who, lease_ms)
+    def make(who: str = "w1", lease_ms: int = LEASE, client: Redis = redis) -> SuggestLease:
+        return SuggestLease(client, Keys("hpq"), lambda *_: None, SID, who, lease_ms)
 
     return make
 
@@ -65,7 +65,7 @@ def rows(first: int, last: int) -> list[tuple[str, bytes]]:
     return [(sweep_codec.dumps({"x": n}), identity({"x": n})) for n in range(first, last + 1)]
 
 
-def take(store: Store, who: Presence, told: list[str] | None = None) -> Claim | None:
+def take(store: Store, who: WorkerPresence, told: list[str] | None = None) -> Claim | None:
     feed = [] if told is None else told
     return store.claim(who, nonce=secrets.token_hex(4), lease_ms=LEASE, feed=feed.append)
 
@@ -144,7 +144,7 @@ def test_the_cap_holds_whoever_makes_sets(redis_url, redis, store, view, late, l
 
     def work(number: int) -> None:
         lead = lead_of(f"w{number}", 3_000, clients[number])
-        who = Presence(name=f"w{number}", host="h", worker_class="default")
+        who = WorkerPresence(name=f"w{number}", host="h", worker_class="default")
         other = Store(clients[number], Keys("hpq"), lambda *_: None)
         while view.sweep(SID).counts.planned > view.sweep(SID).counts.ended:
             answer = lead.take()
@@ -171,12 +171,12 @@ def test_as_many_sets_wait_as_workers_may_take_them(store, late, lead_of, who) -
     names = ["a", "b", "c", "d"]
     for count, name in enumerate(names, 1):
         fields = {"state": "idle", "refuses": "{}", "only": ""}
-        one = Presence(name=name, host="h", worker_class="default", fields=fields)
+        one = WorkerPresence(name=name, host="h", worker_class="default", fields=fields)
         store.present(one, idle=True, lifetime_ms=LEASE)
         assert lead.extend().ahead == min(count, 3)
     refusing = {"state": "idle", "refuses": f'{{"{SID}": "no"}}', "only": ""}
     for name in names[1:]:
-        one = Presence(name=name, host="h", worker_class="default", fields=refusing)
+        one = WorkerPresence(name=name, host="h", worker_class="default", fields=refusing)
         store.present(one, idle=True, lifetime_ms=LEASE)
     assert lead.extend().ahead == 1
     store.control(SID, "pause")

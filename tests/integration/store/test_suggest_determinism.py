@@ -9,7 +9,7 @@ from redis import Redis
 
 pytest.importorskip("optuna")
 
-from hpq.domain.attempt import Presence
+from hpq.domain.attempt import WorkerPresence
 from hpq.domain.sweep import SCHEMA, Impute, Launch, Metric, Sweep
 from hpq.domain.trial import Params, TrialId
 from hpq.search.continuous import Uniform
@@ -17,7 +17,7 @@ from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.event_reader import History
 from hpq.store.keys import Keys
-from hpq.store.suggest_lease import Lead
+from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import Store
 from hpq.store.wire.search import encode_search
 from hpq_worker.suggest.loop import Suggester
@@ -31,7 +31,7 @@ Between = Callable[[int, Callable[[], None], str], None]
 def sets_of(redis: Redis, store: Store) -> Callable[..., list[Params]]:
     """Runs a sweep's trials one by one; `between` is called in each, and may have a set made."""
     keys = Keys("hpq")
-    who = Presence(
+    who = WorkerPresence(
         name="w", host="h", worker_class="default",
         fields={"state": "idle", "refuses": "{}", "only": ""},
     )  # fmt: skip
@@ -44,7 +44,7 @@ def sets_of(redis: Redis, store: Store) -> Callable[..., list[Params]]:
         store.seal(Sweep(id=sid, name=sid, digest=sid, schema=SCHEMA, launch=launch, **late))  # type: ignore[arg-type]
 
         def begin() -> Suggester:
-            lead = Lead(redis, keys, lambda *_: None, sid, "w", 600_000)
+            lead = SuggestLease(redis, keys, lambda *_: None, sid, "w", 600_000)
             one = Suggester(search, History(redis, keys, sid), lead)
             assert one.take()
             one.begin()

@@ -12,7 +12,7 @@ pytest.importorskip("optuna")
 pytest.importorskip("scipy")
 pytest.importorskip("torch")
 
-from hpq.domain.attempt import Presence
+from hpq.domain.attempt import WorkerPresence
 from hpq.domain.sweep import SCHEMA, Launch, Metric, Sweep
 from hpq.search.continuous import Uniform
 from hpq.search.search_spec import Sampler, Search
@@ -20,7 +20,7 @@ from hpq.search.space import Space
 from hpq.store.event_reader import History
 from hpq.store.keys import Keys
 from hpq.store.reader import View
-from hpq.store.suggest_lease import Lead
+from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import Store
 from hpq.store.wire.search import encode_search
 from hpq_worker.suggest.loop import Suggester
@@ -39,12 +39,12 @@ def suggester(redis: Redis, store: Store, request: pytest.FixtureRequest) -> Sug
     launch = Launch(trainer="digits")
     store.seal(Sweep(id=SID, name="p", digest="d", schema=SCHEMA, launch=launch, **late))  # type: ignore[arg-type]
     for number in range(request.param):
-        who = Presence(
+        who = WorkerPresence(
             name=f"w{number}", host="h", worker_class="default",
             fields={"state": "idle", "refuses": "{}", "only": ""},
         )  # fmt: skip
         store.present(who, idle=True, lifetime_ms=600_000)
-    lead = Lead(redis, keys, lambda *_: None, SID, "w0", 600_000)
+    lead = SuggestLease(redis, keys, lambda *_: None, SID, "w0", 600_000)
     suggester = Suggester(SEARCH, History(redis, keys, SID), lead)
     assert suggester.take()
     suggester.begin()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Batch, Outcome, Presence, Reason
+from hpq.domain.attempt import Outcome, Reason, ReportBatch, WorkerPresence
 from hpq.domain.trial import TRANSITIONS, Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.errors import UserError
 from hpq.store.keys import Keys
@@ -59,7 +59,7 @@ class World:
 
     def __init__(self, store: Store, redis: Redis, keys: Keys, view: View) -> None:
         self.store, self.redis, self.keys, self.view = store, redis, keys, view
-        self.who = Presence(name="w", host="h", worker_class="default")
+        self.who = WorkerPresence(name="w", host="h", worker_class="default")
         # Who was never given a claim can only make one up.
         self.held = Claim(trial=ME, attempt=1, params={})
         store.reap("default", lease_ms=LEASE, lost_max=3)
@@ -96,7 +96,9 @@ class World:
         verb, _, rest = words.partition(" ")
         calls: dict[str, Callable[[], object]] = {
             "claim": lambda: self.store.claim(self.who, nonce="second", lease_ms=LEASE),
-            "beat": lambda: self.store.beat(self.held, self.who, Batch(seq=9), lease_ms=LEASE),
+            "beat": lambda: self.store.beat(
+                self.held, self.who, ReportBatch(seq=9), lease_ms=LEASE
+            ),
             "commit": lambda: self.store.commit(self.held, OUTCOMES[rest], 0),
             "release": lambda: self.store.release(self.held, Reason.STOPPING),
             "reap": lambda: self._lose(silent_leases=4 if rest else 0),

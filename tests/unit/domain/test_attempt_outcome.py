@@ -9,7 +9,7 @@ import pytest
 from hpq.domain.sweep import Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind
 from hpq_worker.attempt.outcome import Ending, Halt, judge
-from hpq_worker.lease.report_buffer import Collector
+from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.protocol import End
 
 METRIC = Metric(name="val_loss")
@@ -17,7 +17,7 @@ METRIC = Metric(name="val_loss")
 
 def _failure(tail: str, launch: Launch, *, is_wandb: bool = False, reported: str = "") -> Failure:
     sweep = Sweep(id="s-00000", name="s", digest="", launch=launch, metric=METRIC)
-    got = Collector(METRIC)
+    got = ReportBuffer(METRIC)
     if reported:
         got.report({reported: 0.5}, None)
     ending = Ending(halt=None, end=End(), status=0, tail=tail, ran_ms=1, is_wandb=is_wandb)
@@ -75,7 +75,7 @@ def test_a_missing_module_is_told_with_whose_python_it_was_and_the_way_to_anothe
         argv=("/usr/bin/env", python, "train.py"),
     )
     sweep = Sweep(id="s-00000", name="s", digest="", launch=Launch(program="train.py"))
-    outcome = judge(ending, sweep, Collector(None))
+    outcome = judge(ending, sweep, ReportBuffer(None))
     assert outcome is not None and outcome.failure is not None
     said = outcome.failure.message
     assert "ModuleNotFoundError" in said and "'torch'" in said
@@ -97,7 +97,7 @@ def test_a_name_that_is_close_to_the_metrics_is_named() -> None:
 def test_what_was_told_to_stop_is_pruned_unless_it_came_to_its_end(
     end: End | None, state: str
 ) -> None:
-    got = Collector(METRIC)
+    got = ReportBuffer(METRIC)
     got.report({"val_loss": 0.5}, None)
     sweep = Sweep(id="s-00000", name="s", digest="", launch=Launch(trainer="digits"), metric=METRIC)
     ending = Ending(halt=Halt.PRUNED, end=end, status=0, tail="", ran_ms=1)

@@ -7,7 +7,7 @@ from hpq.domain.sweep import Launch, Metric, Sweep
 from hpq.domain.trial import Trial, TrialId, TrialState
 from hpq_producer.reports.show import sweep_lines, trial_lines
 from hpq_producer.terminal.style import plain
-from hpq_worker.lease.report_buffer import Collector
+from hpq_worker.lease.report_buffer import ReportBuffer
 
 SWEEP = Sweep(id="s-00000", name="s", digest="", metric=Metric(name="val_loss"), launch=Launch())
 SAID = "#1 has not reported val_loss so far; it reports val/loss, val/acc; did you mean 'val/loss'?"
@@ -33,7 +33,7 @@ def test_other_names_are_told_once_there_were_some_reports_and_the_right_one_end
 def test_a_worker_hears_of_strange_names_after_five_reports_unless_the_metric_is_among_them() -> (
     None
 ):
-    strange, right = Collector(Metric(name="val_loss")), Collector(Metric(name="val_loss"))
+    strange, right = ReportBuffer(Metric(name="val_loss")), ReportBuffer(Metric(name="val_loss"))
     for _ in range(5):
         assert not strange.strangers
         strange.report({"val/loss": 0.5}, None)

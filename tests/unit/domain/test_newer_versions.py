@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.attempt import Outcome
-from hpq.domain.sweep import Goal, Launch, Metric, Take
+from hpq.domain.sweep import Goal, Launch, Metric, ObjectiveValue
 from hpq.domain.trial import Artifacts, Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys
@@ -54,7 +54,7 @@ def test_a_metric_with_a_goal_of_a_newer_version_ranks_nothing() -> None:
     text = json.loads(sweep_codec.encode_metric(Metric(name="loss")))
     assert sweep_codec.decode_metric(json.dumps(text | {"goal": "pareto"})) is None
     metric = sweep_codec.decode_metric(json.dumps(text | {"take": "median", "unit": "%"}))
-    assert metric == Metric(name="loss", goal=Goal.MINIMIZE, take=Take.LAST)
+    assert metric == Metric(name="loss", goal=Goal.MINIMIZE, take=ObjectiveValue.LAST)
 
 
 def test_what_a_sweep_keeps_loses_the_fields_that_are_not_known() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpq.domain.snapshot import Event
-from hpq.domain.sweep import Goal, Launch, Metric, Reached, Sweep
+from hpq.domain.sweep import Goal, Launch, Metric, Sweep, TargetReached
 from hpq.domain.trial import Pruning, Trial, TrialId, TrialState
 from hpq_producer.analysis.early_termination import (
     rule_words,
@@ -25,7 +25,7 @@ SWEEP = Sweep(
     digest="",
     launch=Launch(trainer="digits"),
     metric=Metric(name="acc", goal=Goal.MAXIMIZE, target=0.9),
-    reached=Reached(trial=7, value=0.95, target=0.9),
+    reached=TargetReached(trial=7, value=0.95, target=0.9),
 )
 TOLD = Pruning(rule="asha", band=4, rank=8, n=12, threshold=0.50001, value=0.5)
 

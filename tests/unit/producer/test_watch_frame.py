@@ -13,7 +13,7 @@ from hpq.codes import Notice
 from hpq.domain.snapshot import Pace, Snapshot, Worker
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind, Params, Trial, TrialId, TrialState
-from hpq.store.memory import Room
+from hpq.store.memory import ServerMemory
 from hpq_producer.diagnosis.verdict import needs_you
 from hpq_producer.terminal.style import Look, paint, plain
 from hpq_producer.terminal.text import width
@@ -204,10 +204,12 @@ def test_while_redis_is_away_nothing_is_estimated() -> None:
 
 
 def test_a_full_server_is_what_needs_the_user() -> None:
-    shot = replace(_scene().snapshot, room=Room(used=65 << 20, limit=64 << 20, policy="noeviction"))
+    shot = replace(
+        _scene().snapshot, room=ServerMemory(used=65 << 20, limit=64 << 20, policy="noeviction")
+    )
     (why,) = (one for one in needs_you(shot, not_taken(shot)) if one.code == "redis-memory")
     assert "65.0 MiB of 64.0 MiB" in why.text
-    roomy = replace(shot, room=Room(used=65 << 20, limit=0, policy="noeviction"))
+    roomy = replace(shot, room=ServerMemory(used=65 << 20, limit=0, policy="noeviction"))
     codes = [one.code for one in needs_you(roomy, not_taken(roomy))]
     assert "redis-memory" not in codes
 

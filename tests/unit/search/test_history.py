@@ -7,7 +7,7 @@ import math
 import pytest
 
 from hpq.domain.snapshot import Event
-from hpq.domain.sweep import Take
+from hpq.domain.sweep import ObjectiveValue
 from hpq.search.search_spec import Impute, Search
 from hpq_worker.suggest.history import Results
 from tests.spaces import SPACE
@@ -27,7 +27,7 @@ def results(**more: object) -> Results:
     ("keys", "what", "fields", "value"),
     [
         ({}, "finished", BOTH, 1.0),  # as W&B: the best that it ever reported
-        ({"take": Take.LAST}, "finished", BOTH, 3.0),
+        ({"take": ObjectiveValue.LAST}, "finished", BOTH, 3.0),
         ({"maximize": True}, "finished", BOTH, -1.0),
         ({}, "pruned", BOTH, 1.0),
         ({}, "pruned", {}, math.inf),

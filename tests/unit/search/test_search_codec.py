@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from hpq.domain.sweep import Take
+from hpq.domain.sweep import ObjectiveValue
 from hpq.errors import DecodeError
 from hpq.search.search_spec import Impute, Sampler, Search
 from hpq.store.wire.search import decode_search, encode_search
@@ -22,7 +22,7 @@ def test_a_search_comes_back_as_it_was() -> None:
         seed=7,
         maximize=True,
         metric="val/acc",
-        take=Take.LAST,
+        take=ObjectiveValue.LAST,
         impute=Impute.LATEST,
         impute_while_running=Impute.BEST,
     )

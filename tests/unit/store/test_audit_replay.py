@@ -8,7 +8,7 @@ import pytest
 
 from hpq.domain.snapshot import Event
 from hpq.domain.trial import TRANSITIONS, TrialState
-from hpq_producer.audit.replay import STEPS, Audit, Books, Standing, audit
+from hpq_producer.audit.replay import STEPS, Audit, SweepCounters, TrialRecord, audit
 
 RUNNING = frozenset({"running", "leases"})
 ENDED, WAITING, DROPPED = frozenset({"ended"}), frozenset({"waiting"}), frozenset({"dropped"})
@@ -33,15 +33,15 @@ def events(*told: str, total: int = 1) -> list[Event]:
     return out
 
 
-def standing(state: str, attempt: int, places: frozenset[str], number: int = 1) -> Standing:
-    return Standing(number=number, state=state, attempt=attempt, places=places)
+def standing(state: str, attempt: int, places: frozenset[str], number: int = 1) -> TrialRecord:
+    return TrialRecord(number=number, state=state, attempt=attempt, places=places)
 
 
-def books_of(standings: list[Standing], total: int | None = None) -> Books:
+def books_of(standings: list[TrialRecord], total: int | None = None) -> SweepCounters:
     """The counters that fit these trials."""
     places = Counter(place for s in standings for place in s.places)
     ends = Counter(s.state for s in standings if "ended" in s.places)
-    return Books(
+    return SweepCounters(
         total=len(standings) if total is None else total,
         waiting=places["waiting"],
         running=places["running"],
@@ -51,7 +51,7 @@ def books_of(standings: list[Standing], total: int | None = None) -> Books:
     )
 
 
-def held(told: list[str], *standings: Standing) -> Audit:
+def held(told: list[str], *standings: TrialRecord) -> Audit:
     """The verdict where the counters fit the trials."""
     some = list(standings)
     return audit(events(*told, total=len(some)), books_of(some), some)
@@ -59,7 +59,7 @@ def held(told: list[str], *standings: Standing) -> Audit:
 
 FINISHED = standing("finished", 1, ENDED)
 SECOND = standing("finished", 2, ENDED)
-HOLDS: dict[str, tuple[list[str], Standing]] = {
+HOLDS: dict[str, tuple[list[str], TrialRecord]] = {
     "waits": ([], standing("queued", 0, WAITING)),
     "runs": (["claimed 1"], standing("running", 1, RUNNING)),
     "ends": (["claimed 1", "finished 1"], FINISHED),
@@ -101,7 +101,7 @@ def test_a_trial_that(case: str) -> None:
     assert held(told, there).violations == ()
 
 
-VIOLATIONS: dict[str, tuple[list[str], Standing, str]] = {
+VIOLATIONS: dict[str, tuple[list[str], TrialRecord, str]] = {
     "ends twice": (["claimed 1", "finished 1", "finished 1"], FINISHED, "it ended twice"),
     "ends by an old attempt": (
         ["claimed 1", "requeued 1 reason=lost", "claimed 2", "finished 1"],
@@ -168,7 +168,7 @@ VIOLATIONS: dict[str, tuple[list[str], Standing, str]] = {
     "was dropped by nobody": ([], standing("queued", 0, DROPPED), "no event says so"),
     "has lost its parameters": (
         [],
-        Standing(number=1, has_params=False),
+        TrialRecord(number=1, has_params=False),
         "it is lost: its parameters are gone",
     ),
 }
@@ -193,13 +193,13 @@ def test_a_violation_names_the_trial_its_events_and_what_is_wrong_where_it(case:
 def test_a_set_whose_size_is_not_what_the_events_say(field: str, what: str) -> None:
     right = books_of([FINISHED])
     fields = {f: getattr(right, f) for f in right.__slots__} | {field: getattr(right, field) + 1}
-    found = audit(events("claimed 1", "finished 1"), Books(**fields), [FINISHED])
+    found = audit(events("claimed 1", "finished 1"), SweepCounters(**fields), [FINISHED])
     assert any(what in v.what and not v.trial for v in found.violations), found.violations
 
 
 def test_a_counter_that_is_not_what_the_events_say() -> None:
     right = books_of([FINISHED])
-    wrong = Books(total=1, ended=1, counters={**right.counters, TrialState.FINISHED: 2})
+    wrong = SweepCounters(total=1, ended=1, counters={**right.counters, TrialState.FINISHED: 2})
     found = audit(events("claimed 1", "finished 1"), wrong, [FINISHED])
     assert [v.what for v in found.violations] == ["n_finished: 2, its events say 1"]
 

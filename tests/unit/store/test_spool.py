@@ -21,7 +21,7 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from hpq.domain.attempt import Committed, Outcome
+from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.trial import Artifacts, Claim, TrialId, TrialState
 from hpq.store.keys import Keys
 from hpq.store.reader import View
@@ -209,9 +209,9 @@ def test_what_redis_does_not_know_is_asked_for_at_the_start_and_then_now_and_the
     asked: list[Claim] = []
 
     class Unknown(Store):
-        def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> Committed:
+        def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> CommitReply:
             asked.append(claim)
-            return Committed.UNKNOWN
+            return CommitReply.UNKNOWN
 
     store = Unknown(redis, keys, lambda *_: None)
     before = Spool(tmp_path, "hpq")

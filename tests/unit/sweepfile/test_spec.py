@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hpq.domain.identity import digest, identity
-from hpq.domain.sweep import Goal, Metric, Take
+from hpq.domain.sweep import Goal, Metric, ObjectiveValue
 from hpq.errors import SweepFileError
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import SweepSpec, identified, sets
@@ -127,7 +127,7 @@ def test_a_grid_of_a_shipped_trainer_takes_its_metric(tmp_path: Path) -> None:
         ("{name: test/loss}", Metric(name="test/loss", goal=Goal.MINIMIZE)),
         (
             "{name: test/acc, target: 1, value: best, impute_while_running: false}",
-            Metric(name="test/acc", goal=Goal.MAXIMIZE, target=1.0, take=Take.BEST),
+            Metric(name="test/acc", goal=Goal.MAXIMIZE, target=1.0, take=ObjectiveValue.BEST),
         ),
     ],
 )

@@ -14,11 +14,11 @@ import pytest
 
 from hpq.domain.trial import Claim, TrialId
 from hpq.filestore.local import Files, open_files
-from hpq_worker.attempt.environment import Place
+from hpq_worker.attempt.environment import AttemptPaths
 from hpq_worker.attempt.execution import Signals
 from hpq_worker.files import artifacts
-from hpq_worker.files.checkpoints import Keeper
-from hpq_worker.lease.report_buffer import Collector
+from hpq_worker.files.checkpoints import CheckpointPublisher
+from hpq_worker.lease.report_buffer import ReportBuffer
 
 # Opens a file as it is told, says so, and closes it when its standard input ends.
 HOLDS = "import sys; f = open(sys.argv[1], sys.argv[2]); print(flush=True); sys.stdin.read()"
@@ -26,15 +26,15 @@ SIGNALS = Signals(wake=-1, level=lambda: 0, is_late=lambda: False)
 
 
 @pytest.fixture
-def kept(tmp_path) -> Iterator[Keeper]:
+def kept(tmp_path) -> Iterator[CheckpointPublisher]:
     claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, params={})
-    place = Place.make(tmp_path / "home", claim)
+    place = AttemptPaths.make(tmp_path / "home", claim)
     files = open_files(str(tmp_path / "store"))
-    yield Keeper(files, "hpq", claim, place, Collector(None), lambda: None, SIGNALS)
+    yield CheckpointPublisher(files, "hpq", claim, place, ReportBuffer(None), lambda: None, SIGNALS)
     place.clear(keep_out=False)
 
 
-def looks(keeper: Keeper, times: int = 4) -> bool:
+def looks(keeper: CheckpointPublisher, times: int = 4) -> bool:
     """True where something was published within so many looks."""
     for _ in range(times):
         keeper._look()

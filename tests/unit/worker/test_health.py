@@ -7,7 +7,7 @@ import os
 import pytest
 
 from hpq_worker.health.health import LOST_S, SILENT_S, STILL_S, Health, Slot
-from hpq_worker.health.telemetry import Vital, Vitals, read
+from hpq_worker.health.telemetry import Telemetry, Vital, read
 
 
 class Clock:
@@ -105,7 +105,7 @@ def test_not_ready_is_a_pod_whose_last_looks_failed_before_it_would_count_as_sil
 
 def test_a_worker_whose_fleet_hears_nothing_goes_on() -> None:
     ours, theirs = os.pipe()
-    vitals = Vitals(theirs)
+    vitals = Telemetry(theirs)
     for _ in range(10_000):  # far more than a pipe holds
         vitals.state("busy", "x" * 500)
     os.close(ours)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hpq.domain.sweep import Goal, Metric, Take
-from hpq_worker.lease.report_buffer import Collector, parse_printed
+from hpq.domain.sweep import Goal, Metric, ObjectiveValue
+from hpq_worker.lease.report_buffer import ReportBuffer, parse_printed
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_whole_printed_line_is_a_metric_unless_it_names_a_parameter(
 
 
 def test_steps_are_counted_for_each_metric_where_none_is_given() -> None:
-    collector = Collector(None)
+    collector = ReportBuffer(None)
     for _ in range(2):
         collector.report({"a": 1.0}, None)
     collector.report({"b": 2.0}, None)
@@ -44,7 +44,7 @@ def test_steps_are_counted_for_each_metric_where_none_is_given() -> None:
 
 
 def test_a_batch_stays_the_same_until_it_is_acknowledged() -> None:
-    collector = Collector(None)
+    collector = ReportBuffer(None)
     collector.report({"a": 1.0}, 1)
     first = collector.batch()
     collector.report({"a": 2.0}, 2)
@@ -54,34 +54,36 @@ def test_a_batch_stays_the_same_until_it_is_acknowledged() -> None:
 
 
 def test_the_fifty_first_metric_is_dropped() -> None:
-    collector = Collector(None)
+    collector = ReportBuffer(None)
     collector.report({f"m{i}": 1.0 for i in range(60)}, 1)
     assert len(collector.names) == 50
 
 
-@pytest.mark.parametrize(("take", "expected"), [(Take.LAST, 0.7), (Take.BEST, 0.9)])
-def test_the_objective_is_the_last_value_or_the_best(take: Take, expected: float) -> None:
-    collector = Collector(Metric(name="acc", goal=Goal.MAXIMIZE, take=take))
+@pytest.mark.parametrize(
+    ("take", "expected"), [(ObjectiveValue.LAST, 0.7), (ObjectiveValue.BEST, 0.9)]
+)
+def test_the_objective_is_the_last_value_or_the_best(take: ObjectiveValue, expected: float) -> None:
+    collector = ReportBuffer(Metric(name="acc", goal=Goal.MAXIMIZE, take=take))
     for value in (0.5, 0.9, 0.7):
         collector.report({"acc": value}, None)
     assert collector.objective == expected
 
 
 def test_a_last_value_that_is_not_finite_is_no_objective() -> None:
-    collector = Collector(Metric(name="loss"))
+    collector = ReportBuffer(Metric(name="loss"))
     collector.report({"loss": 1.0}, None)
     collector.report({"loss": float("nan")}, None)
     assert collector.objective is None
 
 
 def test_a_checkpoint_says_how_many_finite_values_of_the_metric_it_has_behind_it() -> None:
-    got = Collector(Metric(name="loss"))
+    got = ReportBuffer(Metric(name="loss"))
     for value in (0.5, float("nan"), float("inf"), 0.25):
         got.report({"loss": value, "other": 1.0}, None)
     got.report({"loss": 0.25}, 4)  # at the step of the one before: it takes its place
     mark = got.mark()
     assert (mark.logged, mark.counts["loss"], mark.best) == (2, 5, 0.25)
-    again = Collector(Metric(name="loss"))
+    again = ReportBuffer(Metric(name="loss"))
     again.resume(mark)
     again.report({"loss": 0.1}, None)
     assert again.mark().logged == 3

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hpq_worker.process.protocol import Run
-from hpq_worker.runner.process import Child, RunnerKey
+from hpq_worker.runner.process import RunnerKey, RunnerProcess
 from tests.constants import DEADLINE_S
 
 MINE = """
@@ -41,15 +41,15 @@ MINE = """
 
 
 @pytest.fixture
-def child(tmp_path: Path) -> Iterator[Child]:
+def child(tmp_path: Path) -> Iterator[RunnerProcess]:
     (tmp_path / "mine.py").write_text(textwrap.dedent(MINE))
     key = RunnerKey(trainer="mine:train", code="", code_dir=str(tmp_path))
-    child = Child(key, os.environ, str(tmp_path))
+    child = RunnerProcess(key, os.environ, str(tmp_path))
     yield child
     child.close()
 
 
-def messages(child: Child, run: Run) -> list[dict[str, Any]]:
+def messages(child: RunnerProcess, run: Run) -> list[dict[str, Any]]:
     """All that the runner says of one attempt."""
     child.run(run)
     said: list[dict[str, Any]] = []
@@ -59,7 +59,7 @@ def messages(child: Child, run: Run) -> list[dict[str, Any]]:
     return said
 
 
-def attempt(child: Child, number: int, **params: str) -> list[dict[str, Any]]:
+def attempt(child: RunnerProcess, number: int, **params: str) -> list[dict[str, Any]]:
     """All that the runner says of one attempt, but for its name."""
     run = Run(
         trial=f"s/{number}",
@@ -75,7 +75,7 @@ def reports(said: list[dict[str, Any]], of: str) -> list[dict[str, float]]:
     return [message["report"] for message in said if "report" in message and message["of"] == of]
 
 
-def test_a_resident_runner_says_that_it_imports_only_when_it_does(child: Child) -> None:
+def test_a_resident_runner_says_that_it_imports_only_when_it_does(child: RunnerProcess) -> None:
     def phases(number: int) -> list[str]:
         return [m["phase"] for m in attempt(child, number) if "phase" in m]
 
@@ -83,20 +83,24 @@ def test_a_resident_runner_says_that_it_imports_only_when_it_does(child: Child) 
     assert phases(2) == []
 
 
-def test_what_an_earlier_attempt_still_reports_carries_its_own_name(child: Child) -> None:
+def test_what_an_earlier_attempt_still_reports_carries_its_own_name(child: RunnerProcess) -> None:
     attempt(child, 1, does="goes on")
     said = attempt(child, 2, does="is disturbed")
     assert reports(said, "s/1/1") == [{"late": 1.0}]
     assert reports(said, "s/2/1") == [{"x": 2.0}]
 
 
-def test_a_forked_child_that_comes_back_from_the_trainer_reports_nothing(child: Child) -> None:
+def test_a_forked_child_that_comes_back_from_the_trainer_reports_nothing(
+    child: RunnerProcess,
+) -> None:
     said = attempt(child, 1, does="forks") + attempt(child, 2)
     assert sum("end" in message for message in said) == 2
     assert [m["report"] for m in said if "report" in m] == [{"x": 1.0}, {"x": 2.0}]
 
 
-def test_what_one_attempt_spoils_is_whole_for_the_next(child: Child, tmp_path: Path) -> None:
+def test_what_one_attempt_spoils_is_whole_for_the_next(
+    child: RunnerProcess, tmp_path: Path
+) -> None:
     attempt(child, 1, does="spoils")
     said = attempt(child, 2, does="looks")
     assert [m["phase"] for m in said if "phase" in m] == [str(tmp_path)]

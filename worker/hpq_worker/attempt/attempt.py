@@ -19,23 +19,23 @@ from hpq.settings import Settings
 from hpq_worker.attempt import environment
 from hpq_worker.attempt import environment as trial_environment
 from hpq_worker.attempt.code import Bundles, Copy
-from hpq_worker.attempt.environment import Place
+from hpq_worker.attempt.environment import AttemptPaths
 from hpq_worker.attempt.execution import Execution, Result, Signals
 from hpq_worker.attempt.outcome import Halt
 from hpq_worker.attempt.trust import Access
-from hpq_worker.files.checkpoints import Keeper
-from hpq_worker.files.garbage import Shelf
-from hpq_worker.lease.heartbeat import Beats
-from hpq_worker.lease.report_buffer import Collector
+from hpq_worker.files.checkpoints import CheckpointPublisher
+from hpq_worker.files.garbage import FileStoreHandle
+from hpq_worker.lease.heartbeat import Heartbeat
+from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process import secrets
 from hpq_worker.process.protocol import Run
 from hpq_worker.process.secrets import Mask
-from hpq_worker.runner.process import Child, RunnerKey
+from hpq_worker.runner.process import RunnerKey, RunnerProcess
 
 log = logging.getLogger("hpq.attempt")
 
 
-class Attempts:
+class AttemptRunner:
     """Runs attempts, keeping the runner of a resident trainer warm from one to the next."""
 
     def __init__(
@@ -43,15 +43,15 @@ class Attempts:
         settings: Settings,
         environ: Mapping[str, str],
         access: Access,
-        beats: Beats,
+        beats: Heartbeat,
         signals: Signals,
-        shelf: Shelf,
+        shelf: FileStoreHandle,
         bundles: Bundles,
     ) -> None:
         self._settings, self._environ, self._shelf = settings, environ, shelf
         self._access, self._beats, self._signals = access, beats, signals
         self._bundles = bundles
-        self._child: Child | None = None
+        self._child: RunnerProcess | None = None
         self._told = set[str]()  # sweeps of which something was said about their metric
         self._copy: Copy | None = None  # of the code that the runner has, where it is resident
 
@@ -61,12 +61,12 @@ class Attempts:
         Raises:
             OSError: this machine cannot start anything (no disk, no process).
         """
-        collector, is_over = Collector(sweep.metric), False
+        collector, is_over = ReportBuffer(sweep.metric), False
         self._beats.begin(claim, collector)  # before the disk, which may be slow
-        place = Place.make(self._settings.home, claim)
+        place = AttemptPaths.make(self._settings.home, claim)
         try:
             files = self._shelf.open()
-            keeper = Keeper(
+            keeper = CheckpointPublisher(
                 files,
                 self._shelf.prefix,
                 claim,
@@ -112,7 +112,7 @@ class Attempts:
             self._told.add(sweep.id)
             log.warning("%s %s", claim.trial, unreported(sweep.metric.name, names))
 
-    def _keep(self, keeper: Keeper, sweep: Sweep, result: Result) -> Result:
+    def _keep(self, keeper: CheckpointPublisher, sweep: Sweep, result: Result) -> Result:
         """What an attempt left goes to the store of files before anybody hears that it is over."""
         outcome = result.outcome
         goes_back = outcome is None and result.halt is Halt.STOPPING
@@ -140,7 +140,7 @@ class Attempts:
         self,
         claim: Claim,
         sweep: Sweep,
-        place: Place,
+        place: AttemptPaths,
         runner: Mapping[str, str],
         code_dir: str,
         port: int,
@@ -180,8 +180,8 @@ class Attempts:
         )
 
     def _ready(
-        self, claim: Claim, sweep: Sweep, place: Place, env: Mapping[str, str]
-    ) -> tuple[Child, str]:
+        self, claim: Claim, sweep: Sweep, place: AttemptPaths, env: Mapping[str, str]
+    ) -> tuple[RunnerProcess, str]:
         """The runner, and the directory of the code that it runs ("": none)."""
         launch = sweep.launch
         fresh = "" if _is_resident(sweep) else f"{claim.trial}/{claim.token}"
@@ -197,10 +197,10 @@ class Attempts:
         code_dir = self._code(sweep, place)
         if self._child is None:
             # A resident runner outlives the directories of an attempt; it must not stand in them.
-            self._child = Child(key, env, code_dir or str(self._settings.home))
+            self._child = RunnerProcess(key, env, code_dir or str(self._settings.home))
         return self._child, code_dir
 
-    def _code(self, sweep: Sweep, place: Place) -> str:
+    def _code(self, sweep: Sweep, place: AttemptPaths) -> str:
         """Where the code of a sweep lies; what came with it is copied out, for this runner."""
         launch = sweep.launch
         if not launch.bundled:

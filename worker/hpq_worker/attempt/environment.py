@@ -92,7 +92,7 @@ def of_group(gpus: int, port: int) -> dict[str, str]:
     }
 
 
-def _for_torchrun(gpus: int, port: int, place: Place) -> dict[str, str]:
+def _for_torchrun(gpus: int, port: int, place: AttemptPaths) -> dict[str, str]:
     """The defaults of torchrun's options; those in the sweep's `command` go first.
 
     With several ranks each line says whose it is (`--tee 3`): what rank 0 prints counts once.
@@ -102,7 +102,7 @@ def _for_torchrun(gpus: int, port: int, place: Place) -> dict[str, str]:
 
 
 def of_program(
-    runner: Mapping[str, str], sweep: Sweep, claim: Claim, place: Place, gpus: int, port: int
+    runner: Mapping[str, str], sweep: Sweep, claim: Claim, place: AttemptPaths, gpus: int, port: int
 ) -> dict[str, str]:
     """The environment of a program: its runner's, and what it is told of its trial.
 
@@ -129,7 +129,7 @@ def of_program(
     }
 
 
-def _for_wandb(sweep: Sweep, claim: Claim, place: Place) -> dict[str, str]:
+def _for_wandb(sweep: Sweep, claim: Claim, place: AttemptPaths) -> dict[str, str]:
     """What W&B's agent tells: the set to the real wandb; to the stand-in, whose run it is.
 
     The stand-in asks HPQ_PARAMS for the set. A process that takes WANDB_RUN_ID out of its
@@ -147,7 +147,7 @@ def _for_wandb(sweep: Sweep, claim: Claim, place: Place) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class AttemptPaths:
     """The directories of one attempt. The socket's path is short: the kernel allows 108 bytes."""
 
     work: Path
@@ -164,7 +164,7 @@ class Place:
         return self.work / "code"
 
     @classmethod
-    def make(cls, home: Path, claim: Claim) -> Place:
+    def make(cls, home: Path, claim: Claim) -> AttemptPaths:
         """Make them afresh."""
         # One flat name: workers of a machine share the folder, and none removes another's parent.
         name = f"{claim.trial.sweep}.{claim.trial.number}.{claim.token}"

@@ -17,12 +17,12 @@ from hpq.domain.attempt import Outcome
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq_worker.attempt.outcome import HALT_OF, Ending, Halt, judge
-from hpq_worker.lease.heartbeat import Beats
-from hpq_worker.lease.report_buffer import Collector, parse_printed
+from hpq_worker.lease.heartbeat import Heartbeat
+from hpq_worker.lease.report_buffer import ReportBuffer, parse_printed
 from hpq_worker.process.protocol import End, Lines, Run, read_end, read_message
 from hpq_worker.process.secrets import Mask
 from hpq_worker.runner.failures import leaves_ruins
-from hpq_worker.runner.process import Child
+from hpq_worker.runner.process import RunnerProcess
 from hpq_worker.runner.stall import Rhythm
 
 _TAIL_BYTES = 65_536  # of the log, to make a failure's line from; each of many ranks has its stack
@@ -58,8 +58,8 @@ class Execution:
         self,
         claim: Claim,
         sweep: Sweep,
-        child: Child,
-        collector: Collector,
+        child: RunnerProcess,
+        collector: ReportBuffer,
         mask: Mask,
         grace_s: float,
         strange: Callable[[Sequence[str]], object] = lambda _: None,
@@ -83,7 +83,7 @@ class Execution:
         self._started_at = time.monotonic()
         self._rhythm = Rhythm(sweep.stall_s, self._started_at)
 
-    def run(self, run: Run, beats: Beats, signals: Signals) -> Result:
+    def run(self, run: Run, beats: Heartbeat, signals: Signals) -> Result:
         """Run to the end, whoever brings it."""
         self._started_at = time.monotonic()
         timeout_at = self._started_at + (self._sweep.timeout_s or math.inf)
@@ -109,7 +109,7 @@ class Execution:
 
     # --- hearing ------------------------------------------------------------------------------
 
-    def _hear(self, fd: int, signals: Signals, beats: Beats) -> None:
+    def _hear(self, fd: int, signals: Signals, beats: Heartbeat) -> None:
         if fd == signals.wake:
             os.read(fd, 512)
             self._look_up(signals, beats)
@@ -120,7 +120,7 @@ class Execution:
             self._read_answers()
             beats.nudge()
 
-    def _look_up(self, signals: Signals, beats: Beats) -> None:
+    def _look_up(self, signals: Signals, beats: Heartbeat) -> None:
         if beats.verdict in HALT_OF:
             self._stop(HALT_OF[beats.verdict])
         if signals.level() >= 1:

@@ -7,12 +7,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from hpq.domain.attempt import Outcome, Verdict
+from hpq.domain.attempt import HeartbeatReply, Outcome
 from hpq.domain.metric_check import likely
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.report import MAX_NAMES
-from hpq_worker.lease.report_buffer import Collector
+from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.protocol import End
 from hpq_worker.runner.failures import of_exit
 from hpq_worker.runner.stall import LEAST_S, STALLED, USUAL
@@ -34,10 +34,10 @@ class Halt(StrEnum):
 
 
 HALT_OF = {
-    Verdict.STOP: Halt.CANCELLED,
-    Verdict.PRUNE: Halt.PRUNED,
-    Verdict.LOST: Halt.LOST,
-    Verdict.UNKNOWN: Halt.UNKNOWN,
+    HeartbeatReply.STOP: Halt.CANCELLED,
+    HeartbeatReply.PRUNE: Halt.PRUNED,
+    HeartbeatReply.LOST: Halt.LOST,
+    HeartbeatReply.UNKNOWN: Halt.UNKNOWN,
 }
 
 
@@ -61,13 +61,13 @@ class Ending:
         return end is not None and not (end.stopped or end.failure or end.status)
 
 
-def judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
+def judge(ending: Ending, sweep: Sweep, got: ReportBuffer) -> Outcome | None:
     """The outcome to commit; None where the trial is another's or goes back to the queue."""
     outcome = _judge(ending, sweep, got)
     return outcome and replace(outcome, ran_ms=ending.ran_ms)
 
 
-def _judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
+def _judge(ending: Ending, sweep: Sweep, got: ReportBuffer) -> Outcome | None:
     halt, end = ending.halt, ending.end
     if halt in (Halt.LOST, Halt.UNKNOWN, Halt.STOPPING) and not ending.is_finished:
         return None
@@ -90,7 +90,7 @@ def _judge(ending: Ending, sweep: Sweep, got: Collector) -> Outcome | None:
     return _by_metric(sweep, got, ending)
 
 
-def _by_metric(sweep: Sweep, got: Collector, ending: Ending) -> Outcome:
+def _by_metric(sweep: Sweep, got: ReportBuffer, ending: Ending) -> Outcome:
     metric = sweep.metric
     if metric is None or got.objective is not None:
         return _ended(got, TrialState.FINISHED)
@@ -125,7 +125,7 @@ def _how_to_report(sweep: Sweep, ending: Ending, reported: Collection[str]) -> s
     return f"{remedy}; {seen[-1][:_SHOWN]!r} is no such line" if seen else remedy
 
 
-def _stalled(ending: Ending, sweep: Sweep, got: Collector) -> Outcome:
+def _stalled(ending: Ending, sweep: Sweep, got: ReportBuffer) -> Outcome:
     limit = f"{ending.silent_s:.0f} s"
     if not sweep.stall_s:
         limit += f" (the longer of {LEAST_S / 60:.0f} min and {USUAL} times its usual gap)"
@@ -138,10 +138,10 @@ def _stalled(ending: Ending, sweep: Sweep, got: Collector) -> Outcome:
     return _ended(got, TrialState.FAILED, failure)
 
 
-def _failed(got: Collector, kind: FailureKind, message: str) -> Outcome:
+def _failed(got: ReportBuffer, kind: FailureKind, message: str) -> Outcome:
     return _ended(got, TrialState.FAILED, Failure(kind=kind, message=message, fingerprint=message))
 
 
-def _ended(got: Collector, state: TrialState, failure: Failure | None = None) -> Outcome:
+def _ended(got: ReportBuffer, state: TrialState, failure: Failure | None = None) -> Outcome:
     base = Outcome(state=state, step=got.step, failure=failure)
     return replace(base, objective=got.objective, best=got.best)

@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 from hpq import __version__
 from hpq.code.signing import fingerprint
 from hpq.connection.client import check_server, connect, explain
-from hpq.domain.attempt import Presence
+from hpq.domain.attempt import WorkerPresence
 from hpq.domain.sweep import SCHEMA
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import HpqError, UserError
@@ -28,23 +28,23 @@ from hpq.filestore.garbage import DoomedFiles
 from hpq.settings import Settings, read
 from hpq.store.keys import Keys
 from hpq.store.reader import View
-from hpq.store.suggest_lease import Lead
+from hpq.store.suggest_lease import SuggestLease
 from hpq.store.tickets import Tickets
 from hpq.store.trials import Store
 from hpq.store.wire import sweep as sweep_codec
 from hpq_worker.attempt import provenance
-from hpq_worker.attempt.attempt import Attempts
+from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.code import Bundles
 from hpq_worker.attempt.execution import Signals
 from hpq_worker.attempt.trust import Access
-from hpq_worker.consumer.claim_loop import Slot
-from hpq_worker.consumer.rq_worker import TicketWorker
-from hpq_worker.consumer.run_limit import UNTIL_OVER, Errand, Runs
-from hpq_worker.consumer.single_trial import Single, trial_of
-from hpq_worker.files.garbage import Shelf, Tidy
-from hpq_worker.health.telemetry import Vitals
-from hpq_worker.lease.heartbeat import Beats
-from hpq_worker.lease.reaper import Housekeeper
+from hpq_worker.consumer.claim_loop import ClaimLoop
+from hpq_worker.consumer.rq_worker import RqWorker
+from hpq_worker.consumer.run_limit import UNTIL_OVER, RunBudget, RunLimit
+from hpq_worker.consumer.single_trial import SingleTrialWorker, trial_of
+from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
+from hpq_worker.health.telemetry import Telemetry
+from hpq_worker.lease.heartbeat import Heartbeat
+from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.process import devices, exit_report
 from hpq_worker.process import secrets as hidden
@@ -54,17 +54,17 @@ from hpq_worker.process.signals import Stopping
 from hpq_worker.suggest.processes import Suggesters
 
 
-class Introduction:
+class PresenceRecord:
     """One worker, as it is at each call."""
 
     def __init__(
         self,
         settings: Settings,
-        who: Presence,
+        who: WorkerPresence,
         device: str,
         access: Access,
-        slot: Slot,
-        shelf: Shelf,
+        slot: ClaimLoop,
+        shelf: FileStoreHandle,
         ran_on: str,
     ) -> None:
         self._who, self._slot, self._access, self._shelf = who, slot, access, shelf
@@ -81,7 +81,7 @@ class Introduction:
             "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
         }
 
-    def now(self, stopping: Stopping) -> tuple[Presence, bool]:
+    def now(self, stopping: Stopping) -> tuple[WorkerPresence, bool]:
         """What to say, and whether the worker is idle."""
         busy = self._slot.trial
         fields = {
@@ -106,11 +106,11 @@ def _store(settings: Settings, *, retries: int, timeout_s: float) -> Store:
     return Store(redis, keys, Tickets(redis, keys).top_up)
 
 
-def _leads(settings: Settings, who: str) -> Callable[[str], Lead]:
+def _leads(settings: Settings, who: str) -> Callable[[str], SuggestLease]:
     """Makes this worker's lease for the sets of a sweep."""
     redis, keys = connect(settings.redis_url, retries=1, timeout_s=5.0), Keys(settings.prefix)
     top_up = Tickets(redis, keys).top_up
-    return lambda sid: Lead(redis, keys, top_up, sid, who, settings.lease_ms)
+    return lambda sid: SuggestLease(redis, keys, top_up, sid, who, settings.lease_ms)
 
 
 def _signals(settings: Settings, stopping: Stopping) -> Signals:
@@ -121,24 +121,26 @@ def _signals(settings: Settings, stopping: Stopping) -> Signals:
     )
 
 
-def _beats(settings: Settings, who: Presence, stopping: Stopping, outage: Outage) -> Beats:
+def _beats(
+    settings: Settings, who: WorkerPresence, stopping: Stopping, outage: Outage
+) -> Heartbeat:
     store = _store(settings, retries=0, timeout_s=3.0)
-    return Beats(store, who, settings.lease_ms, stopping.write_end, outage)
+    return Heartbeat(store, who, settings.lease_ms, stopping.write_end, outage)
 
 
 def _worker(
-    settings: Settings, name: str, slot: Slot, outage: Outage, errand: Errand
-) -> TicketWorker | Single:
+    settings: Settings, name: str, slot: ClaimLoop, outage: Outage, errand: RunLimit
+) -> RqWorker | SingleTrialWorker:
     redis, keys = connect(settings.redis_url, retries=1), Keys(settings.prefix)
     if settings.is_for_one:
-        return Single(trial_of(settings), slot, View(redis, keys, settings.lease_ms))
-    return TicketWorker(redis, Tickets(redis, keys), settings.queue, name, slot, outage, errand)
+        return SingleTrialWorker(trial_of(settings), slot, View(redis, keys, settings.lease_ms))
+    return RqWorker(redis, Tickets(redis, keys), settings.queue, name, slot, outage, errand)
 
 
-def _errand(words: Sequence[str], settings: Settings, view: View) -> Errand:
+def _errand(words: Sequence[str], settings: Settings, view: View) -> RunLimit:
     is_until_over = UNTIL_OVER in words and settings.sweep and not settings.is_for_one
     look = (lambda: view.sweep(settings.sweep)) if is_until_over else None
-    return Errand(Runs.given(words), look)
+    return RunLimit(RunBudget.given(words), look)
 
 
 def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) -> None:
@@ -164,16 +166,16 @@ def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) 
     store = _store(settings, retries=1, timeout_s=5.0)
     digest, record = provenance.record(settings, host, device, environ)
     store.keep_provenance(digest, record)
-    who = Presence(name=name, host=host, worker_class=settings.queue)
+    who = WorkerPresence(name=name, host=host, worker_class=settings.queue)
     outage = Outage()
     beats = _beats(settings, who, stopping, outage)
-    signals, shelf = _signals(settings, stopping), Shelf(settings)
-    vitals, errand = Vitals.given(words), _errand(words, settings, reads)
-    attempts = Attempts(settings, environ, access, beats, signals, shelf, bundles)
+    signals, shelf = _signals(settings, stopping), FileStoreHandle(settings)
+    vitals, errand = Telemetry.given(words), _errand(words, settings, reads)
+    attempts = AttemptRunner(settings, environ, access, beats, signals, shelf, bundles)
     doomed = DoomedFiles(connect(settings.redis_url, retries=1), Keys(settings.prefix))
-    tidy = Tidy(settings, shelf, doomed)
+    tidy = GarbageCollector(settings, shelf, doomed)
     suggesters = Suggesters(environ, name, _leads(settings, name))
-    slot = Slot(
+    slot = ClaimLoop(
         settings,
         store,
         who,
@@ -189,12 +191,10 @@ def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) 
         errand=errand,
     )
 
-    introduction = Introduction(settings, who, device, access, slot, shelf, digest)
+    introduction = PresenceRecord(settings, who, device, access, slot, shelf, digest)
     keeps = _store(settings, retries=1, timeout_s=5.0)
     send = partial(keeps.keep_provenance, digest, record)
-    housekeeper = Housekeeper(
-        settings, keeps, lambda: introduction.now(stopping), vitals, outage, send
-    )
+    housekeeper = Reaper(settings, keeps, lambda: introduction.now(stopping), vitals, outage, send)
     worker = _worker(settings, name, slot, outage, errand)
     shelf.say_if_another(doomed.stores())
     tidy.start()

@@ -14,7 +14,7 @@ _LOOK_AGAIN_S = 5.0
 _FIRST_TRY_S, _LAST_TRY_S = 30.0, 600.0
 
 
-class Refusals:
+class Backoff:
     """Reasons by sweep id.
 
     A refusal for what the sweep is (not allowed, code edited) is looked at again every few seconds

@@ -16,21 +16,21 @@ from redis.exceptions import RedisError
 
 from hpq.codes import Code, Notice
 from hpq.connection.client import short_reason
-from hpq.domain.attempt import Committed, Outcome, Presence, Reason
+from hpq.domain.attempt import CommitReply, Outcome, Reason, WorkerPresence
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, FailureKind
 from hpq.errors import HpqError
 from hpq.settings import Settings
 from hpq.store.trials import Store
-from hpq_worker.attempt.attempt import Attempts
+from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.execution import Result
 from hpq_worker.attempt.outcome import Halt
 from hpq_worker.attempt.trust import DISTRUST, Access
-from hpq_worker.consumer.backoff import Refusals
-from hpq_worker.consumer.run_limit import Errand
-from hpq_worker.files.garbage import Tidy
-from hpq_worker.health.telemetry import Vitals
-from hpq_worker.lease.heartbeat import Beats
+from hpq_worker.consumer.backoff import Backoff
+from hpq_worker.consumer.run_limit import RunLimit
+from hpq_worker.files.garbage import GarbageCollector
+from hpq_worker.health.telemetry import Telemetry
+from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.spool import Spool
 from hpq_worker.process.logs import say_end
@@ -42,25 +42,25 @@ _RESTS = "takes no further trial until `hpq drain --undo`: somebody drained this
 T = TypeVar("T")
 
 
-class Slot:
+class ClaimLoop:
     """The claim loop of one worker."""
 
     def __init__(
         self,
         settings: Settings,
         store: Store,
-        who: Presence,
+        who: WorkerPresence,
         *,
         access: Access,
-        attempts: Attempts,
-        beats: Beats,
+        attempts: AttemptRunner,
+        beats: Heartbeat,
         stopping: Stopping,
-        tidy: Tidy,
+        tidy: GarbageCollector,
         outage: Outage,
         suggesters: Suggesters,
         provenance: str,
-        vitals: Vitals,
-        errand: Errand,
+        vitals: Telemetry,
+        errand: RunLimit,
     ) -> None:
         self._settings, self._store, self._who = settings, store, who
         self._access, self._attempts, self._beats = access, attempts, beats
@@ -69,7 +69,7 @@ class Slot:
         self._suggesters, self._unfed = suggesters, set[str]()
         self._outages = outage.times  # seen by this slot
         self._spool = Spool(settings.home, settings.prefix)
-        self.refusals = Refusals(access)
+        self.refusals = Backoff(access)
         self.trial = ""  # what it runs now; "" when idle
         self.is_resting = False  # a person told it to take nothing more
 
@@ -225,7 +225,10 @@ class Slot:
             code: Code = "data-missing" if is_data else "worker-fault"
             self._at_fault(claim, sweep.id, Notice(code, failure.message))
             return
-        if self._commit(claim, sweep, outcome) == Committed.SUSPECT and outcome.failure is not None:
+        if (
+            self._commit(claim, sweep, outcome) == CommitReply.SUSPECT
+            and outcome.failure is not None
+        ):
             text = f"others do not fail as it does: {outcome.failure.message}"
             why = Notice("worker-suspect", text)
             log.error("%s: %s; sweep %s is left to them for a while", claim.trial, why, sweep.id)
@@ -250,11 +253,11 @@ class Slot:
     def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> str:
         """Hand over the last reports and then the result; the disk keeps it while Redis is away."""
 
-        def hand_over() -> Committed:
+        def hand_over() -> CommitReply:
             self._beats.flush()
             return self._store.commit(claim, outcome, sweep.retries)
 
-        answer: Committed | None = None
+        answer: CommitReply | None = None
         try:
             answer = hand_over()
         except RedisError as error:
@@ -263,7 +266,7 @@ class Slot:
             log.warning("%s: Redis: %s; %s", claim.trial, short_reason(error), kept)
             answer = self._insist(lambda _: hand_over())
         if answer is not None:
-            if answer is Committed.UNKNOWN:  # only a person may drop it
+            if answer is CommitReply.UNKNOWN:  # only a person may drop it
                 log.warning(
                     "%s: unknown; %s", claim.trial, self._spool.keep(claim, outcome, sweep.retries)
                 )

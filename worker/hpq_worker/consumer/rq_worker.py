@@ -19,8 +19,8 @@ from rq.serializers import JSONSerializer
 from rq.worker.base import StopRequested, WorkerStatus
 
 from hpq.store.tickets import Tickets
-from hpq_worker.consumer.claim_loop import Slot
-from hpq_worker.consumer.run_limit import Errand
+from hpq_worker.consumer.claim_loop import ClaimLoop
+from hpq_worker.consumer.run_limit import RunLimit
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.process.signals import Stopping
 
@@ -30,7 +30,7 @@ _TTL_S = 30
 _REST_S = 3.0  # between two looks at whether it may take trials again
 
 
-class TicketWorker(SimpleWorker):  # type: ignore[misc]
+class RqWorker(SimpleWorker):  # type: ignore[misc]
     """Waits for a ticket on one queue, then lets the slot claim until there is nothing left."""
 
     log_job_description = False  # R9: it would print what a stranger wrote
@@ -41,9 +41,9 @@ class TicketWorker(SimpleWorker):  # type: ignore[misc]
         tickets: Tickets,
         worker_class: str,
         name: str,
-        slot: Slot,
+        slot: ClaimLoop,
         outage: Outage,
-        errand: Errand,
+        errand: RunLimit,
     ) -> None:
         self._tickets, self._slot, self._outage = tickets, slot, outage
         self._errand, self._is_done = errand, False

@@ -23,7 +23,7 @@ UNTIL_OVER = "--until-over"
 MOST_RUNS = 60_000  # a pipe holds 65,536 bytes
 
 
-class Runs:
+class RunBudget:
     """How many trials the workers of a fleet may still start, together."""
 
     def __init__(self, read_end: int, write_end: int) -> None:
@@ -33,14 +33,14 @@ class Runs:
             os.set_blocking(fd, False)
 
     @classmethod
-    def of(cls, count: int) -> Runs:
+    def of(cls, count: int) -> RunBudget:
         """So many of them."""
         runs = cls(*os.pipe())
         os.write(runs._write_end, b"." * count)
         return runs
 
     @classmethod
-    def given(cls, words: Sequence[str]) -> Runs | None:
+    def given(cls, words: Sequence[str]) -> RunBudget | None:
         """Those that a command line names; None where there is no bound."""
         found = [word.removeprefix(OPTION) for word in words if word.startswith(OPTION)]
         if not found:
@@ -74,10 +74,12 @@ class Runs:
         os.write(self._write_end, b".")
 
 
-class Errand:
+class RunLimit:
     """One worker's part; `look` reads the sweep that it is there for."""
 
-    def __init__(self, runs: Runs | None = None, look: Callable[[], Sweep] | None = None) -> None:
+    def __init__(
+        self, runs: RunBudget | None = None, look: Callable[[], Sweep] | None = None
+    ) -> None:
         self._runs, self._look = runs, look
         self._said = ""
 

@@ -16,7 +16,7 @@ from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import TOLD_TO_GO, Held, HpqError
 from hpq.settings import Settings
 from hpq.store.reader import View
-from hpq_worker.consumer.claim_loop import Slot
+from hpq_worker.consumer.claim_loop import ClaimLoop
 from hpq_worker.process.signals import Stopping
 
 log = logging.getLogger("hpq.worker")
@@ -30,10 +30,10 @@ def trial_of(settings: Settings) -> TrialId:
     return TrialId(sweep=sweep, number=int(number))
 
 
-class Single:
+class SingleTrialWorker:
     """Claims one trial as often as it takes: also after another pod that had it was lost."""
 
-    def __init__(self, trial: TrialId, slot: Slot, view: View) -> None:
+    def __init__(self, trial: TrialId, slot: ClaimLoop, view: View) -> None:
         self._trial, self._slot, self._view = trial, slot, view
         self._waits = ""
 

@@ -16,11 +16,11 @@ from threading import Event, Thread
 
 from hpq.domain.trial import Artifacts, Checkpoint, Claim
 from hpq.filestore.local import Files, Unreadable, answers, copy_in, copy_out, folder_of, is_inert
-from hpq_worker.attempt.environment import Place
+from hpq_worker.attempt.environment import AttemptPaths
 from hpq_worker.attempt.execution import Signals
 from hpq_worker.files import artifacts
 from hpq_worker.files.snapshots import Signature, freeze, in_time, is_being_written, look
-from hpq_worker.lease.report_buffer import Collector
+from hpq_worker.lease.report_buffer import ReportBuffer
 
 log = logging.getLogger("hpq.files")
 _LOOK_S = 0.25
@@ -30,7 +30,7 @@ _STUCK_S = 5.0  # a store that hangs is not waited for longer
 _OPEN_S = 30.0  # without a change, until a file that stays open for writing is taken as it is
 
 
-class Keeper:
+class CheckpointPublisher:
     """Keeps what one attempt leaves; `files` is None where the worker has no store."""
 
     def __init__(
@@ -38,8 +38,8 @@ class Keeper:
         files: Files | None,
         prefix: str,
         claim: Claim,
-        place: Place,
-        collector: Collector,
+        place: AttemptPaths,
+        collector: ReportBuffer,
         nudge: Callable[[], None],
         signals: Signals,
     ) -> None:

@@ -23,7 +23,7 @@ log = logging.getLogger("hpq.files")
 _PATIENCE_S = 5.0
 
 
-class Shelf:
+class FileStoreHandle:
     """The store of files of a worker.
 
     Raises, when made: SettingsError where HPQ_STORE cannot be used here.
@@ -69,13 +69,13 @@ class Shelf:
             )
 
 
-class Tidy:
+class GarbageCollector:
     """The thread that removes: files of a store that are doomed, work directories of the dead.
 
     It looks when it is told to, and now and then: others may have left something.
     """
 
-    def __init__(self, settings: Settings, shelf: Shelf, doomed: DoomedFiles) -> None:
+    def __init__(self, settings: Settings, shelf: FileStoreHandle, doomed: DoomedFiles) -> None:
         self._home, self._every_s = settings.home, 2 * settings.lease_s
         self._shelf, self._doomed = shelf, doomed
         self._wake, self._is_over, self._complaint = Event(), False, ""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
-from hpq.domain.attempt import Committed, Outcome
+from hpq.domain.attempt import CommitReply, Outcome
 
 OPTION = "--vitals="  # and the number of the file descriptor
 _MOST_BYTES = 4096  # PIPE_BUF: lines up to this arrive whole
@@ -35,7 +35,7 @@ class Vital:
     server: Mapping[str, float] = field(default_factory=dict)
 
 
-class Vitals:
+class Telemetry:
     """A worker's end of the pipe; without one nothing is said."""
 
     def __init__(self, fd: int | None) -> None:
@@ -45,7 +45,7 @@ class Vitals:
             os.set_blocking(fd, False)
 
     @classmethod
-    def given(cls, words: Sequence[str]) -> Vitals:
+    def given(cls, words: Sequence[str]) -> Telemetry:
         """The pipe that a command line names, if it does."""
         fds = [word.removeprefix(OPTION) for word in words if word.startswith(OPTION)]
         return cls(int(fds[0]) if fds else None)
@@ -69,7 +69,7 @@ class Vitals:
 
     def end(self, outcome: Outcome, answer: str) -> None:
         """An attempt has ended, and what became of its commit."""
-        word = outcome.state.value if answer == Committed.DONE else answer.replace(" ", "_")
+        word = outcome.state.value if answer == CommitReply.DONE else answer.replace(" ", "_")
         why = outcome.failure.kind.value if outcome.failure else ""
         self._say(Vital(kind="end", word=word, why=why, seconds=(outcome.ran_ms or 0) / 1000))
 

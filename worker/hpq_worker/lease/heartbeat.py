@@ -13,38 +13,38 @@ from threading import Condition, Thread
 
 from redis.exceptions import RedisError
 
-from hpq.domain.attempt import Presence, Verdict
+from hpq.domain.attempt import HeartbeatReply, WorkerPresence
 from hpq.domain.trial import Claim
 from hpq.store.trials import Store
 from hpq_worker.lease.redis_outage import Outage
-from hpq_worker.lease.report_buffer import Collector
+from hpq_worker.lease.report_buffer import ReportBuffer
 
 _GAP_S = 0.25
 _AFTER_ERROR_S = 1.0
-_NOT_TAKEN = (Verdict.LOST, Verdict.UNKNOWN)
+_NOT_TAKEN = (HeartbeatReply.LOST, HeartbeatReply.UNKNOWN)
 
 
-class Beats:
+class Heartbeat:
     """Beats for one attempt at a time; `wake` is a pipe that hears of each verdict but ok."""
 
     def __init__(
-        self, store: Store, who: Presence, lease_ms: int, wake: int, outage: Outage
+        self, store: Store, who: WorkerPresence, lease_ms: int, wake: int, outage: Outage
     ) -> None:
         self._store, self._who, self._lease_ms, self._wake = store, who, lease_ms, wake
         self._outage = outage
         self._changed = Condition()
         self._claim: Claim | None = None
-        self._collector: Collector | None = None
+        self._collector: ReportBuffer | None = None
         self._sending = False
         self._sent_at = 0.0
-        self.verdict = Verdict.OK
+        self.verdict = HeartbeatReply.OK
         self.last_ok_at = time.monotonic()
         Thread(target=self._loop, name="beats", daemon=True).start()
 
-    def begin(self, claim: Claim, collector: Collector) -> None:
+    def begin(self, claim: Claim, collector: ReportBuffer) -> None:
         """Beat for this attempt from now on."""
         with self._changed:
-            self._claim, self._collector, self.verdict = claim, collector, Verdict.OK
+            self._claim, self._collector, self.verdict = claim, collector, HeartbeatReply.OK
             self._sent_at = time.monotonic() - _GAP_S  # the claim has just begun the lease
             self._changed.notify()
 
@@ -107,7 +107,7 @@ class Beats:
                     self._sending = False
                     self._changed.notify_all()
 
-    def _send(self, claim: Claim, collector: Collector) -> bool:
+    def _send(self, claim: Claim, collector: ReportBuffer) -> bool:
         batch = collector.idle_batch() if collector.is_empty else collector.batch()
         try:
             verdict = self._store.beat(claim, self._who, batch, lease_ms=self._lease_ms)
@@ -117,7 +117,7 @@ class Beats:
         self._outage.answered("beats")
         collector.acknowledge(verdict not in _NOT_TAKEN)
         self.last_ok_at = time.monotonic()
-        if verdict is not Verdict.OK and verdict is not self.verdict:
+        if verdict is not HeartbeatReply.OK and verdict is not self.verdict:
             self.verdict = verdict
             with suppress(BlockingIOError):  # full: whoever reads it is going to look anyway
                 os.write(self._wake, b"v")

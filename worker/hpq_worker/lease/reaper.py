@@ -9,10 +9,10 @@ from threading import Event, Thread
 
 from redis.exceptions import RedisError
 
-from hpq.domain.attempt import Presence
+from hpq.domain.attempt import WorkerPresence
 from hpq.settings import Settings
 from hpq.store.trials import Store
-from hpq_worker.health.telemetry import Vitals
+from hpq_worker.health.telemetry import Telemetry
 from hpq_worker.lease.redis_outage import Outage
 
 log = logging.getLogger("hpq.housekeeper")
@@ -20,7 +20,7 @@ _SHARE = 0.8  # of an interval: a lone worker, whose looks are an interval apart
 _ASK_S = 30.0  # between two looks at the figures of the server
 
 
-class Housekeeper:
+class Reaper:
     """Every HPQ_REAP_S: presence, then the reaper.
 
     `describe` answers the worker as it is now and whether it is idle; `keep_ran_on` sends what its
@@ -32,8 +32,8 @@ class Housekeeper:
         self,
         settings: Settings,
         store: Store,
-        describe: Callable[[], tuple[Presence, bool]],
-        vitals: Vitals,
+        describe: Callable[[], tuple[WorkerPresence, bool]],
+        vitals: Telemetry,
         outage: Outage,
         keep_ran_on: Callable[[], object] = lambda: None,
     ) -> None:

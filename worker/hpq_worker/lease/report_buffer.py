@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from threading import Lock
 
-from hpq.domain.attempt import Batch
+from hpq.domain.attempt import ReportBatch
 from hpq.domain.metric_check import ENOUGH
-from hpq.domain.sweep import Metric, Take
+from hpq.domain.sweep import Metric, ObjectiveValue
 from hpq.domain.trial import Checkpoint, Point
 from hpq.report import MAX_NAMES, METRIC_NAME
 from hpq_worker.runner import failures
@@ -43,7 +43,7 @@ def parse_printed(line: str, params: Mapping[str, object]) -> tuple[str, float] 
     return found["name"], float(found["value"])
 
 
-class Collector:
+class ReportBuffer:
     """The reports and the output of one attempt."""
 
     def __init__(self, metric: Metric | None) -> None:
@@ -52,7 +52,7 @@ class Collector:
         self._points: deque[Point] = deque(maxlen=_BACKLOG_POINTS)
         self._log = bytearray()
         self._counts: dict[str, int] = {}
-        self._sent: Batch | None = None  # handed out, not yet acknowledged
+        self._sent: ReportBatch | None = None  # handed out, not yet acknowledged
         self._seq = 0
         self._phase = ""
         self._is_new = False
@@ -164,7 +164,7 @@ class Collector:
         """The trial's value so far; None where the metric was never reported or is not finite."""
         if self._metric is None:
             return None
-        value = self._best if self._metric.take is Take.BEST else self.last
+        value = self._best if self._metric.take is ObjectiveValue.BEST else self.last
         return value if math.isfinite(value) else None
 
     @property
@@ -178,13 +178,13 @@ class Collector:
         with self._lock:
             return self._sent is None and not self._is_new
 
-    def batch(self) -> Batch:
+    def batch(self) -> ReportBatch:
         """What to send now: the batch that was not acknowledged, else a new one."""
         with self._lock:
             if self._sent is None:
                 self._seq += 1
                 few = min(_BATCH_POINTS, len(self._points))
-                self._sent = Batch(
+                self._sent = ReportBatch(
                     seq=self._seq,
                     step=self.step,
                     objective=self.objective,
@@ -199,10 +199,10 @@ class Collector:
                 self._is_new = bool(self._points or self._log)
             return self._sent
 
-    def idle_batch(self) -> Batch:
+    def idle_batch(self) -> ReportBatch:
         """A batch that only extends the lease: its number was seen already."""
         with self._lock:
-            return replace(Batch(seq=self._seq), step=self.step)
+            return replace(ReportBatch(seq=self._seq), step=self.step)
 
     def acknowledge(self, taken: bool = True) -> None:
         """The store has answered for the batch handed out last: taken, or refused for good."""

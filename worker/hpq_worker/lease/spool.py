@@ -18,7 +18,7 @@ from pathlib import Path
 
 from redis.exceptions import DataError, ResponseError
 
-from hpq.domain.attempt import Committed, Outcome
+from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.trial import Claim
 from hpq.store.trials import Store
 from hpq_worker.lease.spool_file import Newer, decode, encode
@@ -91,17 +91,17 @@ class Spool:
         for path in list(self._held):
             self._let_go(path)
 
-    def settle(self, claim: Claim, answer: Committed) -> None:
+    def settle(self, claim: Claim, answer: CommitReply) -> None:
         """Forget one result that Redis has answered for; one that it does not know stays on disk.
 
         Its data may come back, from a backup or with the right server: `flush` tries again.
         """
         self._settle(self._path(claim), claim, answer)
 
-    def _settle(self, path: Path, claim: Claim, answer: Committed) -> None:
+    def _settle(self, path: Path, claim: Claim, answer: CommitReply) -> None:
         self._let_go(path)
         aside = path.with_suffix(".unknown")
-        if answer is not Committed.UNKNOWN:
+        if answer is not CommitReply.UNKNOWN:
             path.unlink(missing_ok=True)
             aside.unlink(missing_ok=True)
             return
@@ -158,7 +158,7 @@ class Spool:
             self._set_aside(path, error)
             return False
         self._settle(path.with_suffix(".json"), claim, answer)
-        if answer is Committed.UNKNOWN:
+        if answer is CommitReply.UNKNOWN:
             return False
         log.info("spooled result of %s: %s", claim.trial, answer)
         return True

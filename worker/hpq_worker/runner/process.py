@@ -34,7 +34,7 @@ class RunnerKey:
     attempt: str = ""
 
 
-class Child:
+class RunnerProcess:
     """A runner process: two pipes for messages, one for what it prints."""
 
     def __init__(self, key: RunnerKey, env: Mapping[str, str], cwd: str) -> None:

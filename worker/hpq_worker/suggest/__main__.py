@@ -23,7 +23,7 @@ from hpq.search.search_spec import Sampler
 from hpq.settings import read
 from hpq.store.event_reader import History
 from hpq.store.keys import Keys
-from hpq.store.suggest_lease import Lead
+from hpq.store.suggest_lease import SuggestLease
 from hpq.store.tickets import Tickets
 from hpq.store.trials import Store
 from hpq.store.wire.search import decode_search
@@ -53,7 +53,7 @@ def serve(sid: str, who: str, *, may_gp: bool = True) -> None:
     top_up = Tickets(redis, keys).top_up
     sweep = Store(redis, keys, top_up).sweep(sid)
     search = decode_search(keys.sweep(sid), sweep.search)
-    lead = Lead(redis, keys, top_up, sid, who, settings.lease_ms)
+    lead = SuggestLease(redis, keys, top_up, sid, who, settings.lease_ms)
     why = Suggester(search, History(redis, keys, sid), lead, may_gp=may_gp).run()
     log.info("%s: makes no more sets: %s", sid, why)
 

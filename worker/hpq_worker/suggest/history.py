@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 
 from hpq.domain.snapshot import Event
-from hpq.domain.sweep import Impute, Take
+from hpq.domain.sweep import Impute, ObjectiveValue
 from hpq.domain.trial import TrialState
 from hpq.search.search_spec import Search
 
@@ -52,7 +52,7 @@ class Results:
         if state == TrialState.FAILED:
             told = {Impute.BEST: best, Impute.LATEST: objective}.get(search.impute, "")
         else:
-            told = best if search.take is Take.BEST else objective
+            told = best if search.take is ObjectiveValue.BEST else objective
         return self.turned(float(told)) if told else WORST
 
     def turned(self, value: float) -> float:

@@ -24,7 +24,7 @@ from hpq.domain.trial import Params
 from hpq.search.samplers import replicated
 from hpq.search.search_spec import Sampler, Search, is_installed, unaided
 from hpq.store.event_reader import History
-from hpq.store.suggest_lease import Answer, Lead
+from hpq.store.suggest_lease import Answer, SuggestLease
 from hpq.store.wire.sweep import dumps_in_order
 from hpq_worker.suggest.chooser import Chooser
 from hpq_worker.suggest.history import Results
@@ -44,7 +44,7 @@ class Suggester:
     """Makes the sets of one sweep while it holds the lease."""
 
     def __init__(
-        self, search: Search, history: History, lead: Lead, *, may_gp: bool = True
+        self, search: Search, history: History, lead: SuggestLease, *, may_gp: bool = True
     ) -> None:
         self._search, self._history, self._lead, self._may_gp = search, history, lead, may_gp
         self._results = Results(search)

@@ -21,7 +21,7 @@ from optuna.distributions import (
 
 from hpq.domain.identity import canonical
 from hpq.domain.trial import Json
-from hpq.search.continuous import Beta, LogUniform, Normal, Quantised, Uniform
+from hpq.search.continuous import Beta, LogUniform, Normal, QuantizedDistribution, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 
 Coordinate = float | int
@@ -104,7 +104,7 @@ def _counted(leaf: Uniform, q: float, widest: int | None) -> Axis | None:
     return _whole(low, high, widest, lambda n: leaf.quantise(n * q), lambda v: _number(v) / q)
 
 
-def _float(leaf: Quantised, low: float, high: float, *, log: bool = False) -> Axis:
+def _float(leaf: QuantizedDistribution, low: float, high: float, *, log: bool = False) -> Axis:
     distribution = FloatDistribution(low, high, log=log)
     return Axis(distribution, leaf.quantise, _within(low, high, float))
 

@@ -14,7 +14,7 @@ from hpq.codes import Notice
 from hpq.domain.sweep import Sweep
 from hpq.errors import ExitCode
 from hpq.search.search_spec import Sampler, is_installed, missing
-from hpq.store.suggest_lease import Lead
+from hpq.store.suggest_lease import SuggestLease
 from hpq_worker.process import process_tree, secrets
 
 log = logging.getLogger("hpq.suggest")
@@ -66,7 +66,7 @@ class Suggesters:
     """
 
     def __init__(
-        self, environ: Mapping[str, str], who: str, lead_of: Callable[[str], Lead]
+        self, environ: Mapping[str, str], who: str, lead_of: Callable[[str], SuggestLease]
     ) -> None:
         self._lead_of = lead_of
         self._hidden = {k: v for k, v in environ.items() if os.environ.get(k) != v}

@@ -47,7 +47,7 @@ def plan(
     some = list(islice(make_sets(spec), first))
     known = estimate.past(submission)
     if json:
-        took = known if isinstance(known, estimate.Past) else None
+        took = known if isinstance(known, estimate.DurationEstimate) else None
         fact = {
             "name": spec.name,
             "method": spec.method,
@@ -85,9 +85,11 @@ def _plan_append(submission: Submission, ref: str, *, as_json: bool) -> None:
         show_plan(sweep, appended)
 
 
-def _say_known(spec: SweepSpec, known: estimate.Past | str | None, total: int | None) -> None:
+def _say_known(
+    spec: SweepSpec, known: estimate.DurationEstimate | str | None, total: int | None
+) -> None:
     """What it will take, and what stands in its way."""
-    if isinstance(known, estimate.Past):
+    if isinstance(known, estimate.DurationEstimate):
         print(hours_line(known, total, at_most=spec.early is not None))
     elif known:
         print(f"past trials: {known}", file=sys.stderr)

@@ -6,14 +6,14 @@ from typing import Any
 
 from hpq.domain.trial import Json, Params
 from hpq_producer.analysis.scores import flat
-from hpq_producer.enqueue.estimate import Past
+from hpq_producer.enqueue.estimate import DurationEstimate
 from hpq_producer.enqueue.preflight import sampler_of
 from hpq_producer.sweepfile.spec import SweepSpec, sets
 from hpq_producer.sweepfile.yaml_reader import DOUBTFUL, resolve
 from hpq_producer.terminal.text import clean, duration, trials_of, value
 
 
-def hours_line(past: Past, count: int | None, *, at_most: bool) -> str:
+def hours_line(past: DurationEstimate, count: int | None, *, at_most: bool) -> str:
     """What the sweep will take, and from what that is known."""
     sweep = past.sweep
     whose = "same code"
@@ -61,7 +61,7 @@ def rest_words(spec: SweepSpec, shown: int, total: int | None) -> str | None:
     return ", ".join(parts) or None
 
 
-def past_record(past: Past, count: int | None) -> dict[str, Any]:
+def past_record(past: DurationEstimate, count: int | None) -> dict[str, Any]:
     """The same as data."""
     return {
         "trials": past.trials,
