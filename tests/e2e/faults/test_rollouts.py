@@ -19,10 +19,9 @@ NEWER = "99.0.0"
 def copy_of(lab, name: str, *, version: str, schema: int) -> dict[str, str]:
     """Another version of hpq, as the environment that runs it: this one with another face."""
     folder = lab.folder / name
-    for package in ("hpq", "producer", "worker"):
-        shutil.copytree(
-            ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
+    for package in (ROOT / "hpq", ROOT / "producer/hpq_producer", ROOT / "worker/hpq_worker"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(package, folder / package.name, ignore=ignored)
     for path, rule, text in (
         ("hpq/__init__.py", r'__version__ = ".*"', f'__version__ = "{version}"'),
         ("hpq/domain/sweep.py", r"\nSCHEMA = \d+", f"\nSCHEMA = {schema}"),
