@@ -211,9 +211,8 @@ def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str
 
 def _trainer(trainer: str, params: Params) -> list[str]:
     sets = [w for n, v in params.items() for w in ("--set", f"{n}={json.dumps(v)}")]
-    if trainer in SHIPPED:
-        return [sys.executable, "-m", SHIPPED[trainer].module, *sets]
-    return [sys.executable, "-P", "-m", "hpq_worker.train", trainer, *sets]
+    # -P: a file of the user's, such as queue.py, must not hide a module that hpq imports.
+    return [sys.executable, "-P", "-m", "hpq.train", trainer, *sets]
 
 
 def _imports_wandb(view: View, sweep: Sweep) -> bool:

@@ -38,10 +38,7 @@ ON_THE_LOOP = """
     import os
     import torch
     from torch import nn
-    from hpq_worker.trainers.training import device
-    from hpq_worker.trainers.data.batches import augmented, in_order
-    from hpq_worker.trainers.data.datasets import Split
-    from hpq_worker.trainers.training.loop import Recipe, Task, fit
+    from hpq import Recipe, Split, Task, augmented, device, fit, in_order
 
     ASKED = {
         "no epoch": {"epochs": 0},
