@@ -102,7 +102,7 @@ class Store(ControlStore):
                 return attempt.decode_claim(self._keys, rest, nonce)
             except DecodeError as error:  # nobody can train it; the next one, then
                 claim = attempt.blank_claim(rest, nonce)
-                self.commit(claim, attempt.unreadable(error), 0)
+                self.commit(claim, attempt.unreadable(error))
                 nonce += "+"
 
     def sweep(self, sid: str) -> Sweep:
@@ -142,15 +142,15 @@ class Store(ControlStore):
         )
         return HeartbeatReply(word)
 
-    def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> CommitReply:
+    def commit(self, claim: Claim, outcome: Outcome) -> CommitReply:
         """Record the end of an attempt, once."""
         word, rest = self._scripts.run(
             "commit",
-            claim.trial.sweep,
-            claim.trial.number,
-            claim.attempt,
-            *attempt.outcome_args(outcome, sweep_retries),
-            claim.nonce,
+            sweep=claim.trial.sweep,
+            number=claim.trial.number,
+            attempt=claim.attempt,
+            nonce=claim.nonce,
+            **attempt.encode_outcome(outcome),
         )
         self._tickets(rest[0], rest[1])
         return CommitReply(word)
