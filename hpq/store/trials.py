@@ -83,11 +83,18 @@ class Store(ControlStore):
         `leave` hears of a sweep that was left because a newer version made it, `feed` of one whose
         sets nobody makes, `drained` that a person told this worker to take nothing.
         """
-        skipped = f",{','.join(skip)},"
-        by = (who.worker_class, who.name, who.host)
         while True:
             word, rest = self._scripts.run(
-                "claim", *by, nonce, lease_ms, SCHEMA, provenance, skipped, only
+                "claim",
+                worker_class=who.worker_class,
+                worker=who.name,
+                host=who.host,
+                nonce=nonce,
+                lease_ms=lease_ms,
+                schema=SCHEMA,
+                provenance=provenance,
+                skip=list(skip),
+                only=only,
             )
             if word == "drained":
                 drained()
