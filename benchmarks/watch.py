@@ -119,4 +119,4 @@ def _claim(store: Store, sid: str, worker: int, *, ended: bool, points: int) -> 
         store.beat(claim, who, batch, lease_ms=_LEASE_MS)
     if ended:
         outcome = Outcome(state=TrialState.FINISHED, objective=value, step=points)
-        store.commit(claim, outcome, 0)
+        store.commit(claim, outcome)

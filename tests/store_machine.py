@@ -128,8 +128,8 @@ class Machine(RuleBasedStateMachine):
             failure = Failure(kind=kind, message="m", fingerprint=value.hex())
         outcome = Outcome(state=state, objective=value, step=1, failure=failure)
         before = self.view.trial(claim.trial)
-        first = self.store.commit(claim, outcome, 0)
-        assert self.store.commit(claim, outcome, 0) in (CommitReply.ALREADY, CommitReply.STALE)
+        first = self.store.commit(claim, outcome)
+        assert self.store.commit(claim, outcome) in (CommitReply.ALREADY, CommitReply.STALE)
         if first is CommitReply.DONE:
             assert not before.state.is_terminal and before.attempt == claim.attempt
             assert self.view.trial(claim.trial).state is state

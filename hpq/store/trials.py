@@ -83,11 +83,18 @@ class Store(ControlStore):
         `leave` hears of a sweep that was left because a newer version made it, `feed` of one whose
         sets nobody makes, `drained` that a person told this worker to take nothing.
         """
-        skipped = f",{','.join(skip)},"
-        by = (who.worker_class, who.name, who.host)
         while True:
             word, rest = self._scripts.run(
-                "claim", *by, nonce, lease_ms, SCHEMA, provenance, skipped, only
+                "claim",
+                worker_class=who.worker_class,
+                worker=who.name,
+                host=who.host,
+                nonce=nonce,
+                lease_ms=lease_ms,
+                schema=SCHEMA,
+                provenance=provenance,
+                skip=list(skip),
+                only=only,
             )
             if word == "drained":
                 drained()
@@ -102,7 +109,7 @@ class Store(ControlStore):
                 return attempt.decode_claim(self._keys, rest, nonce)
             except DecodeError as error:  # nobody can train it; the next one, then
                 claim = attempt.blank_claim(rest, nonce)
-                self.commit(claim, attempt.unreadable(error), 0)
+                self.commit(claim, attempt.unreadable(error))
                 nonce += "+"
 
     def sweep(self, sid: str) -> Sweep:
@@ -142,15 +149,15 @@ class Store(ControlStore):
         )
         return HeartbeatReply(word)
 
-    def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> CommitReply:
+    def commit(self, claim: Claim, outcome: Outcome) -> CommitReply:
         """Record the end of an attempt, once."""
         word, rest = self._scripts.run(
             "commit",
-            claim.trial.sweep,
-            claim.trial.number,
-            claim.attempt,
-            *attempt.outcome_args(outcome, sweep_retries),
-            claim.nonce,
+            sweep=claim.trial.sweep,
+            number=claim.trial.number,
+            attempt=claim.attempt,
+            nonce=claim.nonce,
+            **attempt.encode_outcome(outcome),
         )
         self._tickets(rest[0], rest[1])
         return CommitReply(word)

@@ -129,15 +129,53 @@ def test_a_scripts_head_names_the_words_that_it_answers(script: str) -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_uses_as_many_arguments_as_its_head_lists(script: str) -> None:
-    text = (ROOT / "hpq" / "store" / "lua" / f"{script}.lua").read_text("utf-8")
+    text, listed = lua_of(script)
     used = {int(n) for n in re.findall(r"ARGV\[(\d+)\]", text)}
     used |= {int(n) for n in re.findall(r"unpack\(ARGV, (\d+)\)", text)}
     used |= {int(n) for n in re.findall(r"for i = (\d+), #ARGV", text)}
-    listed = re.search(r"-- ARGV (.*?)-- Replies", text, re.DOTALL)
-    assert listed is not None
-    flat = re.sub(r"\([^)]*\)", "", listed[1].replace("--", " "))
+    flat = re.sub(r"\{[^}]*\}", "fields", listed)
     assert len(re.split(r",", flat)) >= len(used) - 2
     assert used == set(range(1, max(used) + 1)), "an argument is passed and not used"
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_lists_and_reads_the_fields_that_python_sends(script: str) -> None:
+    text, listed = lua_of(script)
+    named = re.search(r"\{([^}]*)\}", listed)
+    fields = {name.strip() for name in named[1].split(",")} if named else set()
+    assert set(re.findall(r"\bargs\.(\w+)", text)) == fields == sent_to(script)
+
+
+def lua_of(script: str) -> tuple[str, str]:
+    """The text of a script, and the list of arguments in its head without what is in brackets."""
+    text = (ROOT / "hpq" / "store" / "lua" / f"{script}.lua").read_text("utf-8")
+    listed = re.search(r"-- ARGV (.*?)-- Replies", text, re.DOTALL)
+    assert listed is not None
+    return text, re.sub(r"\([^)]*\)", "", listed[1].replace("--", " "))
+
+
+def sent_to(script: str) -> set[str]:
+    """The fields that `Scripts.run(script, …)` gets, those from a function's dict among them."""
+    found: set[str] = set()
+    for path in (ROOT / "hpq").rglob("*.py"):
+        for node in ast.walk(tree_of(path)):
+            is_run = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("scripts.run")
+            if is_run and node.args and ast.unparse(node.args[0]) == repr(script):
+                for keyword in node.keywords:
+                    inner = ast.unparse(keyword.value).partition("(")[0].rpartition(".")[2]
+                    found |= {keyword.arg} if keyword.arg else dict_of(inner)
+    return found
+
+
+def dict_of(function: str) -> set[str]:
+    """The keys of the dict that a function of the codec returns."""
+    for path in (ROOT / "hpq" / "store" / "wire").glob("*.py"):
+        for node in tree_of(path).body:
+            if isinstance(node, ast.FunctionDef) and node.name == function:
+                last = node.body[-1]
+                assert isinstance(last, ast.Return) and isinstance(last.value, ast.Dict)
+                return {str(ast.literal_eval(key)) for key in last.value.keys if key}
+    raise AssertionError(f"no function {function} in wire")
 
 
 def test_python_and_lua_build_the_same_names() -> None:

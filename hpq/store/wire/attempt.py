@@ -6,11 +6,13 @@ from dataclasses import asdict
 from typing import Any
 
 from hpq.domain.attempt import Outcome, ReportBatch
+from hpq.domain.retry_policy import retry_rule
 from hpq.domain.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
+from hpq.store.wire.fields import Field
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
 FAILED_LOG_KEPT_BYTES = 262_144
@@ -81,22 +83,22 @@ def batch_args(batch: ReportBatch, nonce: str) -> list[str | bytes | int]:
     ]
 
 
-def outcome_args(outcome: Outcome, sweep_retries: int) -> list[str | int]:
-    """What `commit` takes of an outcome."""
-    failure = outcome.failure
-    kind = failure.kind if failure else None
-    return [
-        outcome.state,
-        "" if outcome.objective is None else sweep_codec.number(outcome.objective),
-        outcome.step,
-        kind or "",
-        failure.message[:500] if failure else "",
-        failure.fingerprint[:200] if failure else "",
-        kind.retries + sweep_retries if kind else 0,
-        int(kind is FailureKind.KILLED),
-        int(kind.moves if kind else False),
-        FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
-        "" if outcome.ran_ms is None else outcome.ran_ms,
-        _files(outcome.artifacts),
-        "" if outcome.best is None else sweep_codec.number(outcome.best),
-    ]
+def encode_outcome(outcome: Outcome) -> dict[str, Field]:
+    """Encode an outcome for the script `commit`, with the retry rule of its failure."""
+    failure, rule = outcome.failure, retry_rule(outcome.failure)
+    return {
+        "outcome": outcome.state,
+        "objective": None if outcome.objective is None else sweep_codec.number(outcome.objective),
+        "best": None if outcome.best is None else sweep_codec.number(outcome.best),
+        "step": outcome.step,
+        "kind": failure.kind if failure else "",
+        "error": failure.message[:500] if failure else "",
+        "fingerprint": failure.fingerprint[:200] if failure else "",
+        "retries": rule.retries,
+        "progress": rule.progress,
+        "elsewhere": rule.elsewhere,
+        "evidence": rule.evidence,
+        "log_bytes": FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
+        "ran_ms": outcome.ran_ms,
+        "artifacts": _files(outcome.artifacts),
+    }

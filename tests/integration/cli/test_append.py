@@ -39,7 +39,7 @@ RANDOM = (
 def finish(store: Store, claim: Claim | None) -> None:
     assert claim is not None
     outcome = Outcome(state=TrialState.FINISHED, objective=0.5, step=3)
-    store.commit(claim, outcome, 0)
+    store.commit(claim, outcome)
 
 
 def test_an_edited_grid_adds_what_is_new_and_leaves_all_other_trials_as_they_are(

@@ -82,9 +82,9 @@ def lived(store, sweep_of, who, redis, keys) -> str:
         log = b"\xff\x00 not text\n" + os.urandom(2000)
         store.beat(claim, who, ReportBatch(seq=1, step=3, log=log, points=more), lease_ms=LEASE)
         store.beat(claim, who, ReportBatch(seq=2, step=4, log=b"end\n"), lease_ms=LEASE)
-        store.commit(claim, Outcome(state=TrialState.FINISHED, objective=value, step=4), 0)
+        store.commit(claim, Outcome(state=TrialState.FINISHED, objective=value, step=4))
     failure = Failure(kind=FailureKind.USER_ERROR, message="no", fingerprint="f")
-    store.commit(take(), Outcome(state=TrialState.FAILED, failure=failure), 0)
+    store.commit(take(), Outcome(state=TrialState.FAILED, failure=failure))
     store.release(take(), Reason.STOPPING)
     store.control(SID, "cancel", 7, 8)
     store.control(SID, "pause")
@@ -120,7 +120,7 @@ def test_a_restored_sweep_goes_on(hpq: Hpq, lived, redis, store, view, who) -> N
     ran = 0
     while (claim := store.claim(who, nonce=f"later-{ran}", lease_ms=LEASE)) is not None:
         assert ran or (claim.trial.number, claim.attempt) == (5, 2)  # what was requeued goes first
-        store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0), 0)
+        store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0))
         ran += 1
     found = hold_audit(view, lived)
     assert ran == 34 and found.violations == () and found.open == 0

@@ -38,12 +38,12 @@ def tried(store: Store, sweep_of, take, who: WorkerPresence, redis: Redis, keys)
     store.release(second, Reason.STOPPING)
     third = take()
     killed = Failure(kind=FailureKind.KILLED, message="signal 9")
-    store.commit(third, Outcome(state=TrialState.FAILED, failure=killed, ran_ms=60_000), 0)
+    store.commit(third, Outcome(state=TrialState.FAILED, failure=killed, ran_ms=60_000))
     fourth = take()
     lose()
     store.beat(fourth, who, ReportBatch(seq=1, restarted="it is gone"), lease_ms=LEASE)
     done = Outcome(state=TrialState.FINISHED, objective=0.5, ran_ms=30_000)
-    store.commit(fourth, done, 0)
+    store.commit(fourth, done)
     return first.trial
 
 
@@ -77,7 +77,7 @@ def test_a_retry_keeps_the_hours_of_before_and_tells_them(
     store.retry(tried.sweep, [1])
     store.retry(tried.sweep, [1])
     assert view.trial(tried).total_ms == before
-    store.commit(take(), Outcome(state=TrialState.FINISHED, objective=1.0, ran_ms=5_000), 0)
+    store.commit(take(), Outcome(state=TrialState.FINISHED, objective=1.0, ran_ms=5_000))
     trial = view.trial(tried)
     assert (trial.duration_ms, trial.total_ms) == (5_000, before + 5_000)
     assert [one.end for one in attempts_of(view.story(tried), trial)][3:] == ["finished"] * 2

@@ -32,24 +32,24 @@ def eventful(store, sweep_of, take, who, redis, keys) -> str:
             redis.zadd(keys.leases, {name: 0})
         store.reap("default", lease_ms=LEASE, lost_max=3)
 
-    store.commit(take(), FINISHED, 0)
+    store.commit(take(), FINISHED)
     back = take()
     store.release(back, Reason.STOPPING)
     again = take()
-    store.commit(again, KILLED, 0)
+    store.commit(again, KILLED)
     again = take()
     lose()
-    store.commit(again, FINISHED, 0)  # late, and taken
+    store.commit(again, FINISHED)  # late, and taken
     late = take()
     lose()
     store.beat(late, who, ReportBatch(seq=1), lease_ms=LEASE)
-    store.commit(late, KILLED, 0)
+    store.commit(late, KILLED)
     late = take()
     lose()
-    store.commit(late, KILLED, 0)  # late and final
+    store.commit(late, KILLED)  # late and final
     store.control(sid, "cancel", 9)
     store.retry(sid, [late.trial.number, 9])
-    store.commit(take(), FINISHED, 0)
+    store.commit(take(), FINISHED)
     store.control(sid, "pause")
     store.control(sid, "resume")
     store.set(sid, {"max_parallel": "3"})
@@ -143,7 +143,7 @@ def kept(store, take, sweep_of, who) -> str:
     for n in range(4):
         left = Artifacts(store="abcd", path=f"hpq/{sid}/{n + 1}/1/artifacts", files={"m": 1})
         outcome = Outcome(state=TrialState.FINISHED, objective=0.1 * n, step=1, artifacts=left)
-        store.commit(take(), outcome, 0)
+        store.commit(take(), outcome)
     return sid
 
 
@@ -174,7 +174,7 @@ def test_a_result_that_was_lost_or_altered_is_told(view, kept, redis, command, s
 def test_what_was_taken_back_is_neither_ranked_nor_in_a_mean(view, store, kept, take, redis):
     store.retry(kept, [1, 2, 3])
     assert hold_audit(view, kept).violations == ()
-    store.commit(take(), KILLED, 0)
+    store.commit(take(), KILLED)
     assert hold_audit(view, kept).violations == ()
     redis.zadd(f"hpq:s:{kept}:rank", {"1": 0.5})
     (wrong,) = hold_audit(view, kept).violations

@@ -26,7 +26,7 @@ MakeSweep = Callable[..., Sweep]
 def finish_one(store: Store, who: WorkerPresence) -> None:
     got = store.claim(who, nonce=os.urandom(8).hex(), lease_ms=30_000)
     assert got is not None
-    store.commit(got, Outcome(state=TrialState.FINISHED, objective=0.5, step=2), 0)
+    store.commit(got, Outcome(state=TrialState.FINISHED, objective=0.5, step=2))
 
 
 @pytest.mark.parametrize("verb", ["rm", "cancel", "stop"])

@@ -28,7 +28,7 @@ def started(
     """x = 1 … 6: the first finished, three run and report, the others wait."""
     sweep_of(6, SID)
     claims = [take() for _ in range(4)]
-    store.commit(claims[0], Outcome(state=TrialState.FINISHED, objective=0.9, step=2), 0)
+    store.commit(claims[0], Outcome(state=TrialState.FINISHED, objective=0.9, step=2))
     for seq, (claim, value) in enumerate(zip(claims[1:], (0.5, 0.2, 0.7), strict=True), 1):
         points = (Point(step=1, name="acc", value=value),)
         store.beat(claim, who, ReportBatch(seq=seq, points=points), lease_ms=30_000)

@@ -52,12 +52,12 @@ def report(store: Store, who: WorkerPresence, got: Claim, *values: float, log: b
 
 
 def finish(store: Store, got: Claim, objective: float, step: int = 2) -> None:
-    store.commit(got, Outcome(state=TrialState.FINISHED, objective=objective, step=step), 0)
+    store.commit(got, Outcome(state=TrialState.FINISHED, objective=objective, step=step))
 
 
 def fail(store: Store, got: Claim, message: str = ESCAPES) -> None:
     failure = Failure(kind=FailureKind.USER_ERROR, message=message, fingerprint="f")
-    store.commit(got, Outcome(state=TrialState.FAILED, failure=failure), 0)
+    store.commit(got, Outcome(state=TrialState.FAILED, failure=failure))
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def run_one(store, who, take):
         claim = take()
         some = tuple(Point(step=i, name="acc", value=i / 7) for i in range(points))
         store.beat(claim, who, ReportBatch(seq=1, step=1, log=log, points=some), lease_ms=LEASE)
-        store.commit(claim, FINISHED, 0)
+        store.commit(claim, FINISHED)
         return claim.trial
 
     return run
@@ -81,16 +81,16 @@ def test_a_full_server_takes_results_beats_and_what_people_say(
     assert store.beat(claims[0], who, batch, lease_ms=2 * LEASE) is HeartbeatReply.OK
     assert redis.zscore(keys.leases, str(claims[0].trial)) > before
     assert not view.history(claims[0].trial, "acc") and not view.log(claims[0].trial)[0]
-    assert store.commit(claims[0], FINISHED, 0) is CommitReply.DONE
-    assert store.commit(claims[0], FINISHED, 0) is CommitReply.ALREADY
+    assert store.commit(claims[0], FINISHED) is CommitReply.DONE
+    assert store.commit(claims[0], FINISHED) is CommitReply.ALREADY
     assert store.release(claims[1], Reason.STOPPING) == "released"
     killed = Failure(kind=FailureKind.KILLED, message="signal 9")
     again = Outcome(state=TrialState.FAILED, failure=killed)
-    assert store.commit(claims[2], again, 0) is CommitReply.REQUEUED
+    assert store.commit(claims[2], again) is CommitReply.REQUEUED
     assert store.reap("default", lease_ms=LEASE, lost_max=3) == 0
     assert store.control(sid, "pause") == 0
     store.control(sid, "cancel")
-    assert store.commit(claims[3], Outcome(state=TrialState.CANCELLED), 0) is CommitReply.DONE
+    assert store.commit(claims[3], Outcome(state=TrialState.CANCELLED)) is CommitReply.DONE
     trial = view.trial(claims[0].trial)
     assert (trial.state, trial.objective, trial.metrics) == ("finished", 1.0, {"acc": 0.5})
     assert redis.hget(keys.counters, "reports_dropped") == b"1"

@@ -197,7 +197,7 @@ def test_a_manifest_and_what_attempts_ran_on_go_with_the_last_sweep_that_refers_
             who, nonce=f"{who.name}-{sid}", lease_ms=60_000, provenance=f"d-{who.name}", only=sid
         )
         assert claim is not None
-        store.commit(claim, Outcome(state=TrialState.CANCELLED, step=0), 0)
+        store.commit(claim, Outcome(state=TrialState.CANCELLED, step=0))
     store.absent(gone)
     store.absent(starts)  # it has not said yet that it is there
     assert hpq("archive", one, "one.archive").returncode == 0

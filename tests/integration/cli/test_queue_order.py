@@ -127,7 +127,7 @@ def test_who_gets_the_next_free_worker_waits_behind_nobody(
     }), idle=True, lifetime_ms=600_000)  # fmt: skip
     assert _why(view, "new-00000") is None
     redis.delete("hpq:w:w2")
-    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0), 0)
+    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0))
     other = work("w3")
     assert other is not None and other.trial.sweep != "new-00000"
 

@@ -33,7 +33,7 @@ def finish(store: Store, who: WorkerPresence, claim: Claim | None, objective: fl
     assert claim is not None
     points = (Point(step=1, name="acc", value=objective), Point(step=1, name="loss", value=0.5))
     store.beat(claim, who, ReportBatch(seq=1, points=points), lease_ms=30_000)
-    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=objective, step=7), 0)
+    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=objective, step=7))
 
 
 def two_finished(desk: Desk, store: Store, who: WorkerPresence, take: Take, *words: str) -> str:
@@ -43,7 +43,7 @@ def two_finished(desk: Desk, store: Store, who: WorkerPresence, take: Take, *wor
     finish(store, who, take(), 0.9)
     last = take()
     assert last is not None
-    store.commit(last, Outcome(state=TrialState.FAILED), 0)
+    store.commit(last, Outcome(state=TrialState.FAILED))
     return sid
 
 
@@ -139,7 +139,7 @@ def test_trials_that_only_failed_to_report_the_metric_are_results_for_the_right_
         assert claim is not None
         points = (Point(step=1, name="acc", value=0.25),)
         store.beat(claim, who, ReportBatch(seq=1, points=points), lease_ms=30_000)
-        store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure), 0)
+        store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure))
     right = desk.sweep(GRID, "--reuse")
     assert desk.trials(right) == [(1, "finished"), (2, "queued"), (3, "queued")]
     trial = desk.view.trial(TrialId(sweep=right, number=1))
@@ -183,7 +183,7 @@ def test_plan_tells_hours_from_trials_of_the_same_code(
         claim = take()
         assert claim is not None
         outcome = Outcome(state=TrialState.FINISHED, objective=0.5, ran_ms=minutes * 60_000)
-        store.commit(claim, outcome, 0)
+        store.commit(claim, outcome)
     desk.sweep(WIDER, "--reuse")  # what was taken over took no time
     said = desk.hpq("plan", "sweep.yaml").stdout
     assert "about 2h00m of one worker: 4 trials of 30m00s (median of 3 finished, same code)" in said

@@ -71,11 +71,11 @@ def test_of_two_claims_of_one_attempt_the_later_one_owns_the_trial(
     batch = ReportBatch(seq=9, step=9, objective=0.1, log=b"the older one")
     assert store.beat(first, who, batch, lease_ms=LEASE) is HeartbeatReply.LOST
     assert store.release(first, Reason.STOPPING) == "stale"
-    assert store.commit(first, result(0.1), 0) is CommitReply.STALE
+    assert store.commit(first, result(0.1)) is CommitReply.STALE
     batch = ReportBatch(seq=1, step=3, objective=0.3, log=b"the newer one")
     assert store.beat(second, who, batch, lease_ms=LEASE) is HeartbeatReply.OK
     assert view.trial(second.trial).step == 3  # no report of it was taken for one of the other
-    assert store.commit(second, result(0.9), 0) is CommitReply.DONE
+    assert store.commit(second, result(0.9)) is CommitReply.DONE
     assert view.trial(second.trial).objective == 0.9
     assert not hold_audit(view, second.trial.sweep).violations
 
@@ -89,7 +89,7 @@ def test_a_claim_of_an_older_worker_has_no_nonce_and_counts_by_its_attempt(
     assert store.beat(older, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.OK
     redis.hdel(keys.trial(second.trial), "nonce")  # claimed by an older worker's script
     assert store.beat(second, who, ReportBatch(seq=2), lease_ms=LEASE) is HeartbeatReply.OK
-    assert store.commit(older, result(0.9), 0) is CommitReply.DONE
+    assert store.commit(older, result(0.9)) is CommitReply.DONE
 
 
 def test_two_executions_of_one_attempt_share_no_folder(
@@ -108,7 +108,7 @@ def test_two_executions_of_one_attempt_share_no_folder(
     redis.xadd(keys.doomed(files.id), {"s": first.trial.sweep, "n": 1})
     doomed.work_off(files)
     assert len(files.names("hpq")) == 3  # it may still write
-    store.commit(second, result(0.9), 0)
+    store.commit(second, result(0.9))
     doomed.work_off(files)
     assert files.names("hpq") == []
 

@@ -48,7 +48,7 @@ def test_a_drain_answers_the_trial_that_runs_whatever_the_worker_says_of_itself(
     assert store.drain(present.name) == store.drain(present.name) == str(got.trial)
     assert claim(store, present) == got  # a reply that was lost is still answered
     assert claim(store, present, "other") is None
-    store.commit(got, Outcome(state=TrialState.FINISHED, objective=1.0, step=1), 0)
+    store.commit(got, Outcome(state=TrialState.FINISHED, objective=1.0, step=1))
     assert store.drain(present.name) == ""
 
 

@@ -68,7 +68,7 @@ class Bench:
 
     def end(self, n: int, state: TrialState, value: float | None = None) -> None:
         """Commit."""
-        self.store.commit(self.claims[n], Outcome(state=state, objective=value), 0)
+        self.store.commit(self.claims[n], Outcome(state=state, objective=value))
 
     def trial(self, n: int) -> Any:
         """The trial as readers see it."""
@@ -293,7 +293,8 @@ def test_a_trial_that_finished_before_it_heard_is_finished(told) -> None:
 
 def test_a_failure_of_a_trial_that_was_told_to_stop_is_not_tried_again(told, store) -> None:
     failure = Failure(kind=FailureKind.KILLED, message="m")
-    store.commit(told.claims[2], Outcome(state=TrialState.FAILED, failure=failure), 3)
+    store.set(SID, {"retries": "3"})
+    store.commit(told.claims[2], Outcome(state=TrialState.FAILED, failure=failure))
     assert told.trial(2).state is TrialState.FAILED
 
 

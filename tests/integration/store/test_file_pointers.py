@@ -180,7 +180,7 @@ def test_only_what_came_to_its_end_loses_its_checkpoint(store, view, sweep_of, w
     failed = take(store, who, "b")
     beat(store, who, failed, 1, 1, checkpoint=HERE)
     late = Failure(kind=FailureKind.TIMEOUT, message="late")
-    store.commit(failed, Outcome(state=TrialState.FAILED, failure=late), 0)
+    store.commit(failed, Outcome(state=TrialState.FAILED, failure=late))
     assert view.trial(done.trial).checkpoint is None
     assert view.trial(failed.trial).checkpoint == HERE
     for number in (1, 2):
@@ -226,7 +226,7 @@ def test_what_a_lost_reply_a_crash_or_a_later_attempt_leaves_goes_all_the_same(
     left = shelf.artifacts(second)
     for word in (CommitReply.DONE, CommitReply.ALREADY):  # the first reply was lost
         outcome = Outcome(state=TrialState.FINISHED, objective=1.0, artifacts=left)
-        assert store.commit(second, outcome, 0) is word
+        assert store.commit(second, outcome) is word
     assert shelf.left() == ["demo-00000/1/2-b/artifacts"]
     assert not shelf.redis.exists(shelf.stream)
     store.retry("demo-00000", [1])

@@ -37,7 +37,7 @@ class Crew:
         """A worker takes the next trial and ends it so."""
         claim = self.take(name)
         assert claim is not None
-        return self.store.commit(claim, outcome, 0)
+        return self.store.commit(claim, outcome)
 
     @property
     def held(self) -> str:
@@ -60,9 +60,9 @@ def test_the_rest_waits_until_the_canaries_have_passed(crew) -> None:
     assert it.demand() == 2  # autoscalers start no worker for what nobody may claim
     first, second = it.take("a"), it.take("b")
     assert it.take("a") is None and it.demand() == 2
-    assert it.store.commit(first, PASSES, 0) is CommitReply.DONE
+    assert it.store.commit(first, PASSES) is CommitReply.DONE
     assert it.take("a") is None and it.demand() == 1
-    assert it.store.commit(second, PASSES, 0) is CommitReply.DONE
+    assert it.store.commit(second, PASSES) is CommitReply.DONE
     assert it.view.sweep(it.sid).canary == 0 and it.demand() == 18
     assert it.take("a") is not None
 
@@ -160,13 +160,13 @@ def test_a_worker_that_fails_what_passes_elsewhere_gives_it_to_the_others(crew) 
     for _ in range(2):
         assert it.one("a", fails()) is CommitReply.DONE
     claim = it.take("a")
-    assert it.store.commit(claim, fails(), 0) is CommitReply.SUSPECT
-    assert it.store.commit(claim, fails(), 0) is CommitReply.ALREADY
+    assert it.store.commit(claim, fails()) is CommitReply.SUSPECT
+    assert it.store.commit(claim, fails()) is CommitReply.ALREADY
     assert it.view.trial(claim.trial).state is TrialState.QUEUED
     assert it.take("a").trial != claim.trial  # while b lives, a does not get it again
     again = it.take("b")
     assert again.trial == claim.trial
-    assert it.store.commit(again, PASSES, 0) is CommitReply.DONE
+    assert it.store.commit(again, PASSES) is CommitReply.DONE
     assert it.one("a", fails()) is CommitReply.SUSPECT  # one more is proof enough
     assert it.held == ""
 
@@ -242,7 +242,8 @@ def test_what_fails_after_its_sweep_was_ended_is_not_tried_again(crew, verb) -> 
     for _ in range(4):
         it.one("a", fails())
     first, second = it.take("a"), it.take("a")
+    it.store.set(it.sid, {"retries": "3"})
     it.store.control(it.sid, verb)
-    assert it.store.commit(second, fails(), 3) is CommitReply.DONE
-    assert it.store.commit(first, fails("signal 9", FailureKind.KILLED), 0) is CommitReply.DONE
+    assert it.store.commit(second, fails()) is CommitReply.DONE
+    assert it.store.commit(first, fails("signal 9", FailureKind.KILLED)) is CommitReply.DONE
     assert it.view.sweep(it.sid).counts.queued == it.demand() == 0

@@ -41,8 +41,8 @@ def cut_off(request, store, redis, keys, view, who, sweep_of, take) -> Claim:
 def test_a_result_that_comes_after_the_lease_is_taken(store, view, cut_off) -> None:
     """F29, Promise 4: of a stopped sweep, or told to prune, a worker is cut off for two leases."""
     outcome = Outcome(state=TrialState.FINISHED, objective=0.95, step=9)
-    assert store.commit(cut_off, outcome, 0) is CommitReply.DONE
-    assert store.commit(cut_off, outcome, 0) is CommitReply.ALREADY
+    assert store.commit(cut_off, outcome) is CommitReply.DONE
+    assert store.commit(cut_off, outcome) is CommitReply.ALREADY
     trial = view.trial(cut_off.trial)
     assert (trial.state, trial.objective) == (TrialState.FINISHED, 0.95)
     found = hold_audit(view, cut_off.trial.sweep)
@@ -60,7 +60,7 @@ def test_after_four_leases_without_a_word_it_has_ended(store, redis, keys, view,
     state = view.trial(cut_off.trial).state
     assert state in (TrialState.CANCELLED, TrialState.PRUNED)
     outcome = Outcome(state=TrialState.FINISHED, objective=0.95)
-    assert store.commit(cut_off, outcome, 0) is CommitReply.ALREADY
+    assert store.commit(cut_off, outcome) is CommitReply.ALREADY
     assert view.trial(cut_off.trial).state is state
     assert not hold_audit(view, cut_off.trial.sweep).violations
 
@@ -91,7 +91,7 @@ def lost_before(store, redis, keys, view, sweep_of, take) -> Claim:
 def test_a_trial_that_was_lost_before_the_stop_may_end_as_well(store, view, lost_before) -> None:
     """F29, Promise 4: a worker is cut off, its trial reaped, and then the sweep is stopped."""
     outcome = Outcome(state=TrialState.FINISHED, objective=0.95, step=9)
-    assert store.commit(lost_before, outcome, 0) is CommitReply.DONE
+    assert store.commit(lost_before, outcome) is CommitReply.DONE
     sweep = view.sweep(lost_before.trial.sweep)
     assert (sweep.state.is_over, sweep.counts.finished, sweep.counts.cancelled) == (True, 1, 1)
     assert not hold_audit(view, sweep.id).violations

@@ -15,6 +15,7 @@ from hpq.domain.attempt import (
     ReportBatch,
     WorkerPresence,
 )
+from hpq.domain.retry_policy import RETRY_RULES
 from hpq.domain.sweep import Launch, SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.errors import UserError
@@ -54,7 +55,7 @@ def test_a_trial_goes_from_queued_over_running_to_finished(store, view, sweep_of
         seq=1, step=2, objective=0.5, points=(Point(step=2, name="acc", value=0.5),)
     )
     assert store.beat(claim, who, batch, lease_ms=LEASE) is HeartbeatReply.OK
-    assert store.commit(claim, finished(0.7), 0) is CommitReply.DONE
+    assert store.commit(claim, finished(0.7)) is CommitReply.DONE
     trial = view.trial(claim.trial)
     assert trial.state is TrialState.FINISHED and trial.objective == 0.7
     assert trial.metrics == {"acc": 0.5}
@@ -85,8 +86,8 @@ def test_a_batch_sent_twice_is_taken_once(store, view, sweep_of, who) -> None:
 def test_a_commit_sent_twice_counts_once(store, view, sweep_of, who) -> None:
     sweep = sweep_of(1)
     claim = take(store, who)
-    assert store.commit(claim, finished(1.0), 0) is CommitReply.DONE
-    assert store.commit(claim, finished(1.0), 0) is CommitReply.ALREADY
+    assert store.commit(claim, finished(1.0)) is CommitReply.DONE
+    assert store.commit(claim, finished(1.0)) is CommitReply.ALREADY
     assert view.sweep(sweep.id).counts.finished == 1
     assert view.sweep(sweep.id).state is SweepState.FINISHED
 
@@ -94,11 +95,11 @@ def test_a_commit_sent_twice_counts_once(store, view, sweep_of, who) -> None:
 def test_a_failed_attempt_is_tried_again_as_its_kind_allows(store, view, sweep_of, who) -> None:
     sweep_of(1)
     first = take(store, who, "a")
-    assert store.commit(first, failed(FailureKind.KILLED), 0) is CommitReply.REQUEUED
-    assert store.commit(first, failed(FailureKind.KILLED), 0) is CommitReply.ALREADY
+    assert store.commit(first, failed(FailureKind.KILLED)) is CommitReply.REQUEUED
+    assert store.commit(first, failed(FailureKind.KILLED)) is CommitReply.ALREADY
     second = take(store, who, "b")
     assert second is not None and second.attempt == 2
-    assert store.commit(second, failed(FailureKind.KILLED), 0) is CommitReply.DONE
+    assert store.commit(second, failed(FailureKind.KILLED)) is CommitReply.DONE
     trial = view.trial(first.trial)
     assert trial.state is TrialState.FAILED
     assert trial.failure is not None and trial.failure.kind is FailureKind.KILLED
@@ -119,15 +120,28 @@ def test_what_is_killed_is_tried_once_more_and_then_only_after_progress(
     got = ""
     for number, step in enumerate(steps[: len(ends)]):
         killed = replace(failed(FailureKind.KILLED), step=step)
-        end = store.commit(take(store, who, f"n{number}"), killed, 0)
+        end = store.commit(take(store, who, f"n{number}"), killed)
         got += {CommitReply.REQUEUED: "Q", CommitReply.DONE: "F"}[end]
     assert got == ends
 
 
 def test_a_user_error_is_final_unless_the_sweep_allows_retries(store, sweep_of, who) -> None:
-    sweep_of(1)
-    assert store.commit(take(store, who, "a"), failed(), 1) is CommitReply.REQUEUED
-    assert store.commit(take(store, who, "b"), failed(), 1) is CommitReply.DONE
+    sweep_of(1, retries=1)
+    assert store.commit(take(store, who, "a"), failed()) is CommitReply.REQUEUED
+    assert store.commit(take(store, who, "b"), failed()) is CommitReply.DONE
+
+
+@pytest.mark.parametrize("kind", [k for k in FailureKind if not RETRY_RULES[k].released])
+@pytest.mark.parametrize("more", [0, 2])
+def test_a_kind_of_failure_is_retried_as_often_and_where_its_rule_says(
+    store, sweep_of, who, redis, keys, kind, more
+) -> None:
+    rule, sweep = RETRY_RULES[kind], sweep_of(1, retries=more)
+    trial = keys.trial(TrialId(sweep=sweep.id, number=1))
+    for n in range(rule.retries + more):
+        assert store.commit(take(store, who, f"n{n}"), failed(kind)) is CommitReply.REQUEUED
+        assert redis.hget(trial, "avoid").decode() == (who.host if rule.elsewhere else "")
+    assert store.commit(take(store, who, "last"), failed(kind)) is CommitReply.DONE
 
 
 def test_an_expired_lease_gives_the_trial_back_first(
@@ -142,8 +156,8 @@ def test_an_expired_lease_gives_the_trial_back_first(
     again = take(store, WorkerPresence(name="w2", host="h2", worker_class="default"), "b")
     assert again is not None and again.trial == lost.trial and again.attempt == 2
     assert store.beat(lost, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
-    assert store.commit(lost, finished(9.0), 0) is CommitReply.STALE
-    assert store.commit(again, finished(0.1), 0) is CommitReply.DONE
+    assert store.commit(lost, finished(9.0)) is CommitReply.STALE
+    assert store.commit(again, finished(0.1)) is CommitReply.DONE
     assert view.trial(lost.trial).objective == 0.1
 
 
@@ -155,7 +169,7 @@ def test_a_late_result_is_taken_where_nobody_claimed_the_trial(
     store.reap("default", lease_ms=LEASE, lost_max=3)
     expire(redis, keys)
     assert store.reap("default", lease_ms=LEASE, lost_max=3) == 1
-    assert store.commit(claim, finished(0.3), 0) is CommitReply.DONE
+    assert store.commit(claim, finished(0.3)) is CommitReply.DONE
     counts = view.sweep(sweep.id).counts
     assert (counts.finished, counts.queued) == (1, 0)
 
@@ -170,7 +184,7 @@ def test_a_late_beat_takes_the_trial_back_into_running(
     store.reap("default", lease_ms=LEASE, lost_max=3)
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.OK
     assert view.sweep(sweep.id).counts.running == 1
-    assert store.commit(claim, finished(0.3), 0) is CommitReply.DONE
+    assert store.commit(claim, finished(0.3)) is CommitReply.DONE
 
 
 def test_a_released_trial_is_claimed_next_and_its_old_attempt_is_closed(
@@ -181,7 +195,7 @@ def test_a_released_trial_is_claimed_next_and_its_old_attempt_is_closed(
     assert store.release(claim, Reason.STOPPING) == "released"
     assert store.release(claim, Reason.STOPPING) == "already"
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
-    assert store.commit(claim, finished(1.0), 0) is CommitReply.ALREADY
+    assert store.commit(claim, finished(1.0)) is CommitReply.ALREADY
     again = take(store, who, "b")
     assert again is not None and again.trial == claim.trial and again.attempt == 2
 
@@ -202,7 +216,7 @@ def test_stop_lets_what_runs_finish_and_cancels_the_rest(store, view, sweep_of, 
     assert view.sweep(sweep.id).state is SweepState.STOPPING
     assert take(store, who, "b") is None
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.OK
-    store.commit(claim, finished(1.0), 0)
+    store.commit(claim, finished(1.0))
     assert view.sweep(sweep.id).state is SweepState.FINISHED
     with pytest.raises(UserError, match="hpq retry"):
         store.control(sweep.id, "pause")
@@ -213,7 +227,7 @@ def test_cancel_reaches_a_running_trial_at_its_next_beat(store, view, sweep_of, 
     claim = take(store, who, "a")
     assert store.control(sweep.id, "cancel") == 3
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.STOP
-    assert store.commit(claim, Outcome(state=TrialState.CANCELLED), 0) is CommitReply.DONE
+    assert store.commit(claim, Outcome(state=TrialState.CANCELLED)) is CommitReply.DONE
     got = view.sweep(sweep.id)
     assert got.state is SweepState.CANCELLED and got.counts.cancelled == 3
     assert {t.state for t in view.all_trials(sweep.id)} == {TrialState.CANCELLED}
@@ -222,7 +236,7 @@ def test_cancel_reaches_a_running_trial_at_its_next_beat(store, view, sweep_of, 
 def test_retry_queues_ended_trials_with_a_new_attempt(store, view, sweep_of, who) -> None:
     sweep = sweep_of(2)
     claim = take(store, who, "a")
-    store.commit(claim, failed(), 0)
+    store.commit(claim, failed())
     store.control(sweep.id, "cancel")
     assert store.retry(sweep.id, [1, 2]) == 2
     counts = view.sweep(sweep.id).counts
@@ -234,7 +248,7 @@ def test_retry_queues_ended_trials_with_a_new_attempt(store, view, sweep_of, who
 def test_a_sweep_whose_first_five_trials_fail_alike_is_held(store, view, sweep_of, who) -> None:
     sweep = sweep_of(9)
     for i in range(5):
-        store.commit(take(store, who, str(i)), failed(), 0)
+        store.commit(take(store, who, str(i)), failed())
     got = view.sweep(sweep.id)
     assert got.state is SweepState.HELD and got.held == "5 of 5 KeyError a.py:3"
     assert take(store, who, "x") is None
@@ -245,7 +259,7 @@ def test_a_sweep_whose_first_five_trials_fail_alike_is_held(store, view, sweep_o
 def test_different_failures_do_not_hold_a_sweep(store, view, sweep_of, who) -> None:
     sweep = sweep_of(6)
     for i in range(5):
-        store.commit(take(store, who, str(i)), failed(print_=f"line {i}"), 0)
+        store.commit(take(store, who, str(i)), failed(print_=f"line {i}"))
     assert view.sweep(sweep.id).state is SweepState.RUNNING
 
 
@@ -253,7 +267,7 @@ def test_max_parallel_caps_what_runs_at_once(store, sweep_of, who) -> None:
     sweep = sweep_of(3, max_parallel=1)
     claim = take(store, who, "a")
     assert take(store, who, "b") is None
-    store.commit(claim, finished(1.0), 0)
+    store.commit(claim, finished(1.0))
     assert take(store, who, "c") is not None
     store.set(sweep.id, {"max_parallel": "2"})
     assert take(store, who, "d") is not None
@@ -282,7 +296,7 @@ def test_trials_of_another_class_are_not_claimed(store, sweep_of, who) -> None:
 def out_of_memory(store, who, take_as: str) -> None:
     """A worker takes the next trial, which runs out of memory there."""
     claim = take(store, who, take_as)
-    assert store.commit(claim, failed(FailureKind.OUT_OF_MEMORY), 0) is CommitReply.REQUEUED
+    assert store.commit(claim, failed(FailureKind.OUT_OF_MEMORY)) is CommitReply.REQUEUED
 
 
 def arrive(store, name: str, host: str, **fields: str) -> WorkerPresence:
@@ -421,7 +435,7 @@ def test_the_demand_list_is_as_long_as_running_and_claimable(
     store.control(sweep.id, "resume")
     store.set(sweep.id, {"max_parallel": "0"})
     assert demand() == 5
-    store.commit(claim, finished(1.0), 0)
+    store.commit(claim, finished(1.0))
     assert demand() == 4
     redis.delete(keys.demand("default"))
     store.reap("default", lease_ms=LEASE, lost_max=3)
@@ -455,7 +469,7 @@ def test_remove_leaves_no_key_of_the_sweep(store, view, sweep_of, who, redis) ->
     claim = take(store, who)
     batch = ReportBatch(seq=1, log=b"x", points=(Point(step=1, name="a/b c", value=1.0),))
     store.beat(claim, who, batch, lease_ms=LEASE)
-    store.commit(claim, finished(1.0), 0)
+    store.commit(claim, finished(1.0))
     store.remove(sweep.id)
     assert {k for k in redis.keys("*") if b":s:" in k or b":t:" in k} == before
     assert view.sweep_ids() == []
@@ -482,14 +496,14 @@ def test_a_log_keeps_its_newest_mebibyte_and_less_once_finished(store, view, swe
         store.beat(claim, who, ReportBatch(seq=seq, log=b"%03d" % seq * 5000), lease_ms=LEASE)
     log = view.log(claim.trial)[0]
     assert 1_000_000 < len(log) <= 1_048_576 and log.endswith(b"079")
-    store.commit(claim, finished(1.0), 0)
+    store.commit(claim, finished(1.0))
     assert 0 < len(view.log(claim.trial)[0]) <= 16_384
 
 
 def test_best_of_equal_values_is_the_lower_number(store, view, sweep_of, who) -> None:
     sweep = sweep_of(4)
     for i, value in enumerate([0.5, 0.9, 0.9, 0.1]):
-        store.commit(take(store, who, str(i)), finished(value), 0)
+        store.commit(take(store, who, str(i)), finished(value))
     assert [t.id.number for t in view.best(view.sweep(sweep.id), 2)] == [2, 3]
     assert [t.id.number for t in view.best(view.sweep(sweep.id), 9)] == [2, 3, 1, 4]
 

@@ -48,7 +48,7 @@ def test_a_lower_run_cap_drops_the_last_and_a_higher_one_brings_them_back(
         done = growing.cap(SID, 3)
     assert states(view) == "rqcqcc" and done == Capped(dropped=0, back=0, trials=3)
     assert redis.llen(keys.demand("default")) == 3
-    store.commit(first, Outcome(state=TrialState.FINISHED, objective=1.0), 0)
+    store.commit(first, Outcome(state=TrialState.FINISHED, objective=1.0))
     assert growing.cap(SID, 1) == Capped(dropped=2, back=0, trials=1)
     assert view.sweep(SID).state is SweepState.FINISHED and take() is None
     assert growing.cap(SID, 4) == Capped(dropped=0, back=3, trials=4)

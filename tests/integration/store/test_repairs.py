@@ -29,7 +29,7 @@ def test_the_log_of_a_finished_trial_keeps_its_tail_to_the_byte(store, view, swe
     for seq, data in enumerate((b"a" * 60_000, b"b" * 60_000, b"end"), start=1):
         store.beat(claim, who, ReportBatch(seq=seq, log=data), lease_ms=LEASE)
     before = view.log(claim.trial)[1]
-    store.commit(claim, Outcome(state=TrialState.FINISHED), 0)
+    store.commit(claim, Outcome(state=TrialState.FINISHED))
     log, last = view.log(claim.trial)
     assert log == b"b" * 16_381 + b"end"
     assert last == before  # who follows the log reads nothing twice
@@ -147,7 +147,7 @@ def test_a_late_failure_that_is_tried_again_ends_its_attempt(
     sweep_of(1)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     late(store, who, redis, keys, claim)
-    assert store.commit(claim, out_of_memory(), 0) is CommitReply.REQUEUED
+    assert store.commit(claim, out_of_memory()) is CommitReply.REQUEUED
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
 
 
@@ -157,14 +157,14 @@ def test_a_cancelled_trial_that_fails_meanwhile_is_not_tried_again(
     sweep_of(1)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     store.control(claim.trial.sweep, "cancel", claim.trial.number)
-    assert store.commit(claim, out_of_memory(), 0) is CommitReply.DONE
+    assert store.commit(claim, out_of_memory()) is CommitReply.DONE
     assert view.trial(claim.trial).state is TrialState.FAILED
 
 
 def test_retry_leaves_a_pause_alone(store, view, sweep_of, who) -> None:
     sweep = sweep_of(2)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
-    store.commit(claim, Outcome(state=TrialState.FAILED), 0)
+    store.commit(claim, Outcome(state=TrialState.FAILED))
     store.control(sweep.id, "pause")
     assert store.retry(sweep.id, [2]) == 0  # it waits
     assert store.retry(sweep.id, [1]) == 1
@@ -179,7 +179,7 @@ def test_no_trial_waits_for_ever_for_a_host_that_does_not_take_its_sweep(
     other = WorkerPresence(name="w2", host="h2", worker_class="default")
     store.present(other, idle=True, lifetime_ms=LEASE)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
-    store.commit(claim, out_of_memory(), 0)
+    store.commit(claim, out_of_memory())
     assert store.claim(who, nonce="b", lease_ms=LEASE) is None  # rather elsewhere
     assert store.claim(other, nonce="c", lease_ms=LEASE, skip=[sweep.id]) is None
     redis.hset(keys.trial(claim.trial), "avoid_ms", 0)  # as after a while
@@ -194,7 +194,7 @@ def test_trials_that_wait_for_another_host_hide_none_that_do_not(store, sweep_of
     )
     claims = [store.claim(who, nonce=str(i), lease_ms=LEASE) for i in range(20)]
     for claim in claims:
-        store.commit(claim, out_of_memory(), 0)
+        store.commit(claim, out_of_memory())
     left = store.claim(who, nonce="x", lease_ms=LEASE)
     assert left is not None and left.trial.number == 21
 
@@ -203,7 +203,7 @@ def test_trials_that_wait_for_another_host_hide_none_that_do_not(store, sweep_of
 def test_a_sweep_that_has_finished_stays_finished(store, view, sweep_of, who, verb) -> None:
     sweep = sweep_of(1)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
-    store.commit(claim, Outcome(state=TrialState.FINISHED), 0)
+    store.commit(claim, Outcome(state=TrialState.FINISHED))
     assert store.control(sweep.id, verb) == 0
     assert view.sweep(sweep.id).flag == ""
     with pytest.raises(UserError, match="is over"):
@@ -233,7 +233,7 @@ def test_what_a_trial_ran_is_its_workers_measure_and_ends_when_it_is_given_back(
     sweep_of(2)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     redis.hincrby(keys.trial(claim.trial), "claimed_ms", -60_000)  # Redis was away for a minute
-    store.commit(claim, Outcome(state=TrialState.FINISHED, ran_ms=2_000), 0)
+    store.commit(claim, Outcome(state=TrialState.FINISHED, ran_ms=2_000))
     assert view.trial(claim.trial).duration_ms == 2_000
     assert redis.hget(keys.sweep(claim.trial.sweep), "dur_sum") == b"2000"
     given = store.claim(who, nonce="b", lease_ms=LEASE)
@@ -314,7 +314,7 @@ def test_a_reaped_attempt_of_a_removed_sweep_leaves_no_ghost(
     redis.delete(keys.sweep(sweep.id))  # as between the two halves of a removal
     before = set(redis.keys("*"))
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.UNKNOWN
-    assert store.commit(claim, Outcome(state=TrialState.FINISHED), 0) is CommitReply.UNKNOWN
+    assert store.commit(claim, Outcome(state=TrialState.FINISHED)) is CommitReply.UNKNOWN
     assert store.release(claim, Reason.STOPPING) == "unknown"
     assert set(redis.keys("*")) == before
 

@@ -110,7 +110,7 @@ class FilesMachine(Machine):
             self.doomed.work_off(files)
         left = Artifacts(store=files.id, path=path, files={"file": 1})
         outcome = Outcome(state=TrialState.FINISHED, objective=value, step=1, artifacts=left)
-        self.store.commit(claim, outcome, 0)
+        self.store.commit(claim, outcome)
         self.over.add(name)
 
     @rule(which=st.integers(0, 1))

@@ -79,7 +79,7 @@ class World:
             "reaped": self._lose,
             "told": lambda: self.store.control(SID, "cancel", 1),
             "stopping": lambda: self.store.control(SID, "stop"),
-            **{n: lambda n=n: self.store.commit(claim, OUTCOMES[n], 0) for n in OUTCOMES},
+            **{n: lambda n=n: self.store.commit(claim, OUTCOMES[n]) for n in OUTCOMES},
         }
         steps[situation]()
 
@@ -99,7 +99,7 @@ class World:
             "beat": lambda: self.store.beat(
                 self.held, self.who, ReportBatch(seq=9), lease_ms=LEASE
             ),
-            "commit": lambda: self.store.commit(self.held, OUTCOMES[rest], 0),
+            "commit": lambda: self.store.commit(self.held, OUTCOMES[rest]),
             "release": lambda: self.store.release(self.held, Reason.STOPPING),
             "reap": lambda: self._lose(silent_leases=4 if rest else 0),
             "retry": lambda: self.store.retry(SID, [1]),
