@@ -14,9 +14,9 @@ from hpq.search.search_spec import BY_DEFAULT, Sampler, Search, is_installed, mi
 from hpq.store.wire.search import encode_search
 from hpq_producer.enqueue.code_discovery import Code
 from hpq_producer.enqueue.submission import Submission
-from hpq_producer.reports.export import shell_line
 from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import SweepSpec
+from hpq_producer.terminal.text import shell_line
 
 
 class OutOfSight(UserError):

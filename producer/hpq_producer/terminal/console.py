@@ -245,3 +245,8 @@ def talk(text: str) -> None:
 def warn(text: Notice | str) -> None:
     """Print a warning to stderr."""
     print(f"warning: {text}", file=sys.stderr)
+
+
+def discard_stdout() -> None:
+    """Send the rest of stdout to /dev/null: the reader of the pipe has gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
