@@ -1,7 +1,4 @@
-"""Whether anybody who could run local code sees the directory that it lies in.
-
-Sweeps whose sets are made while they run: what workers need to know, what is missing here.
-"""
+"""Check before an enqueue: can workers see the code, and is the sampler installed?"""
 
 from __future__ import annotations
 

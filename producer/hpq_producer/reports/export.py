@@ -1,8 +1,6 @@
-"""Trials as CSV and as parameters to use elsewhere: YAML, command-line flags. Pure.
+"""Trials for use elsewhere: CSV, YAML, command-line flags, and the shell command that runs one.
 
-Numbers stay numbers; text that a spreadsheet would run as a formula gets a leading apostrophe.
-
-A trial as one line of shell, for running it by hand.
+In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe.
 """
 
 from __future__ import annotations

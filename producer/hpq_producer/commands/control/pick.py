@@ -1,7 +1,4 @@
-"""Find and list the trials that `hpq cancel --where` would cancel.
-
-Trials that are about to be changed, as a table: what varies, newest value. Pure.
-"""
+"""Show the queued and running trials that `hpq cancel --where` would cancel."""
 
 from __future__ import annotations
 
