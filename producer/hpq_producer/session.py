@@ -1,11 +1,7 @@
-"""What one command works with: settings, a client, the keys, and the two ways to the store.
+"""What one command works with: settings, a Redis client, the keys, and the store.
 
 `open_session` is the only place where the command line decides which server it talks to: the one
-that HPQ_REDIS_URL names, or the private one under HPQ_HOME.
-
-The settings of a command: the environment, and the connection that `hpq connect` keeps.
-
-The store as a session writes to it. Apart from session, so that readers do not import rq.
+that HPQ_REDIS_URL names, the one that `hpq connect` reaches, or the private one under HPQ_HOME.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""How people name trials on the command line: SWEEP/7, #7 or 7 of my last sweep.
+"""Sweeps and trials as users name them on the command line: SWEEP/7, #7, or 7 of the last sweep.
 
-What a reader's argument means in the store: a sweep, or one trial of it.
-
-Whose a sweep is, and whether they mean it: what is asked before something is changed.
-
-What a shell completes after TAB: ids of sweeps. Quick, and silent where there is no answer.
+Also what a command asks before it changes one: whose it is, and whether the user means it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Says why nobody takes a sweep, or keeps what it saves; what made trials wait calls it.
-
-Whether what a sweep's trials save outlives their workers, and what to do where not. Pure.
-"""
+"""Print what a user should know after queueing trials: no worker runs them, no store keeps files."""
 
 from __future__ import annotations
 

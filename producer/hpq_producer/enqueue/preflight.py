@@ -1,7 +1,4 @@
-"""Whether anybody who could run local code sees the directory that it lies in.
-
-Sweeps whose sets are made while they run: what workers need to know, what is missing here.
-"""
+"""Check before an enqueue: can workers see the code, and is the sampler installed?"""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ from hpq.search.search_spec import BY_DEFAULT, Sampler, Search, is_installed, mi
 from hpq.store.wire.search import encode_search
 from hpq_producer.enqueue.code_discovery import Code
 from hpq_producer.enqueue.submission import Submission
-from hpq_producer.reports.export import shell_line
 from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import SweepSpec
+from hpq_producer.terminal.text import shell_line
 
 
 class OutOfSight(UserError):

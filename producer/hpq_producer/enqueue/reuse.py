@@ -1,6 +1,6 @@
-"""Finished trials of older sweeps whose results a new sweep begins with. Reads only.
+"""Find finished trials of older sweeps whose results a new sweep begins with (`--reuse`).
 
-What `--reuse` says: of which sweeps results were taken, or why none were. Reads only.
+`describe_reuse` says which sweeps they are of, or why there are none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Trials as CSV and as parameters to use elsewhere: YAML, command-line flags. Pure.
+"""Trials for use elsewhere: CSV, YAML, command-line flags, and the shell command that runs one.
 
-Numbers stay numbers; text that a spreadsheet would run as a formula gets a leading apostrophe.
-
-A trial as one line of shell, for running it by hand.
+In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ import csv
 import json
 import os
 import re
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,12 +23,11 @@ from hpq.domain.sweep import Sweep, Wandb
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Json, Params, Trial, TrialId
 from hpq.errors import UserError
-from hpq.sanitize import CONTROL
 from hpq.search.samplers import SEED, replicate_of, seed_of_result
 from hpq.store.reader import View
 from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.scores import pick
-from hpq_producer.terminal.text import clean_block
+from hpq_producer.terminal.text import clean_block, shell_line
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _FIXED = (
@@ -135,27 +131,6 @@ def to_yaml(value: Any) -> str:
 def to_args(params: Params, command: tuple[str, ...] = ()) -> str:
     """`--lr=0.1 --opt=adam`, or the form that the sweep's command asks for, quoted for a shell."""
     return shell_line(arguments(command, params))
-
-
-def shell_line(words: Iterable[str]) -> str:
-    """Words as a shell reads them; what could act on a terminal stands in bash's $'\\x1b'."""
-    return " ".join(_ansi_c(word) if CONTROL.search(word) else _quoted(word) for word in words)
-
-
-def _quoted(word: str) -> str:
-    """In double quotes where that reads better: "--model={'width': 16}"."""
-    # What means something between them, to an interactive shell too, stays in single quotes.
-    return f'"{word}"' if "'" in word and not re.search(r'["$`\\!]', word) else shlex.quote(word)
-
-
-def _ansi_c(word: str) -> str:
-    plain = word.replace("\\", "\\\\").replace("'", "\\'")
-    return "$'" + CONTROL.sub(lambda found: _bytes(found[0]), plain) + "'"
-
-
-def _bytes(char: str) -> str:
-    # Bytes, since what \u means to a shell depends on its locale.
-    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "replace"))
 
 
 _WANDB_SHIM = Path(hpq.__file__).parent / "wandb_shim" / "stub"

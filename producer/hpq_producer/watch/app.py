@@ -24,13 +24,14 @@ from hpq.domain.sweep import SweepState
 from hpq.errors import HpqError
 from hpq.store.reader import View
 from hpq_producer.cluster.pods import Pods
+from hpq_producer.diagnosis.waiting import not_taken
 from hpq_producer.query.follow import BLOCK_MS, stands
 from hpq_producer.reports.trial_rows import MOST_CURVE
 from hpq_producer.session import Session
 from hpq_producer.terminal.console import Screen, look_of
 from hpq_producer.terminal.style import Look
 from hpq_producer.terminal.text import clean, duration
-from hpq_producer.watch.event_log import Leave, not_taken, print_lines, say_verdict
+from hpq_producer.watch.event_log import Leave, print_lines, say_verdict
 from hpq_producer.watch.frame import Scene, frame
 
 TICK_S, LEAST_GAP_S = 1.0, 0.25

@@ -1,7 +1,4 @@
-"""A sweep as plain lines: what watch prints off a terminal, and the verdict that it leaves.
-
-A lifecycle event as one plain line: what watch prints where there is no terminal. Pure.
-"""
+"""A sweep as plain lines: what `hpq watch` prints off a terminal, an event a line, and the verdict."""
 
 from __future__ import annotations
 
@@ -14,15 +11,16 @@ from typing import TextIO
 from hpq.codes import Notice
 from hpq.domain.snapshot import Event, Snapshot
 from hpq.domain.sweep import Sweep, SweepState
-from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Trial, TrialState
 from hpq.store.reader import View
 from hpq_producer.analysis.early_termination import told_words
 from hpq_producer.analysis.scores import pairs
-from hpq_producer.cluster.pods import Crew, Pods
-from hpq_producer.diagnosis import pods
+from hpq_producer.cluster.pods import Pods
 from hpq_producer.diagnosis.verdict import doubtful, needs_you, note, verdict
-from hpq_producer.diagnosis.waiting import OF_A_CLUSTER, gist, why_behind, why_full, why_not_taken
+from hpq_producer.diagnosis.waiting import (
+    gist,
+    why_waits,
+)
 from hpq_producer.query.follow import Change, follow, stands
 from hpq_producer.session import Session
 from hpq_producer.sweep_limits import in_words
@@ -180,28 +178,3 @@ def _notes(shot: Snapshot, begun: Collection[int], stuck: Notice | None) -> list
     out = [f"#{t.id.number} {clean(t.phase)}" for t in early]
     unmet = doubtful(shot)
     return [*out, *(f"! {notice}" for notice in (stuck, unmet) if notice)]
-
-
-def why_waits(shot: Snapshot, seen: Pods) -> Notice | None:
-    """As `not_taken`, of a sweep that waits; where no worker is there, by a look at the pods."""
-    if not shot.sweep.counts.waits:
-        return None
-    crew = None if shot.workers else seen.crew(shot.workers, wait=True)
-    return not_taken(shot, crew, seen)
-
-
-def not_taken(shot: Snapshot, crew: Crew | None = None, seen: Pods | None = None) -> Notice | None:
-    """Why no trial of the sweep starts, with the remedy: no room, no worker, others before it.
-
-    `seen` knows whether Redis is reached by `hpq connect`, whether pods are seen or not.
-    """
-    if full := why_full(shot.room):
-        return full
-    waits = shot.sweep.counts.waits and not shot.workers
-    if crew and waits and (nobody := pods.why_nobody(crew, shot.sweep.worker_class)):
-        return nobody
-    in_cluster = crew is not None or (seen is not None and seen.in_cluster)
-    nobody = why_not_taken(shot.sweep, shot.workers, SHIPPED, in_cluster=in_cluster)
-    if nobody and not shot.workers and seen and seen.is_perhaps_elsewhere:
-        return replace(nobody, text=nobody.text + OF_A_CLUSTER)
-    return nobody or why_behind(shot.sweep, shot.ahead, shot.workers, SHIPPED)

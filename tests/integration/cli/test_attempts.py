@@ -14,7 +14,7 @@ from hpq.domain.attempt import Outcome, Reason, ReportBatch, WorkerPresence
 from hpq.domain.trial import Checkpoint, Failure, FailureKind, TrialId, TrialState
 from hpq.store.reader import View
 from hpq.store.trials import Store
-from hpq_producer.reports.attempts import attempts_of
+from hpq_producer.analysis.attempts import attempts_of
 
 LEASE = 30_000
 Hpq = Callable[..., subprocess.CompletedProcess[str]]

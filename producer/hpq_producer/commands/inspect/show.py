@@ -15,10 +15,10 @@ from hpq.domain.trial import TrialId
 from hpq.errors import UserError
 from hpq.settings import Settings
 from hpq.store.reader import View
+from hpq_producer.analysis.attempts import attempt_record, attempts_of
 from hpq_producer.analysis.records import finite, iso, sweep_record, trial_record
 from hpq_producer.commands.options import AsJson
 from hpq_producer.diagnosis.waiting import why_full
-from hpq_producer.reports.attempts import attempt_record, attempts_of
 from hpq_producer.reports.export import by_hand
 from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.provenance import give_back, origin_of

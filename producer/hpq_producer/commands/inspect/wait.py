@@ -15,13 +15,13 @@ from hpq.errors import Held
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.cluster.pods import Pods
 from hpq_producer.diagnosis.verdict import exit_code
-from hpq_producer.diagnosis.waiting import gist
+from hpq_producer.diagnosis.waiting import gist, why_waits
 from hpq_producer.query.follow import follow, stands
 from hpq_producer.session import open_session
 from hpq_producer.targets import sweep_ids
 from hpq_producer.terminal.console import show_json, talk
 from hpq_producer.terminal.text import planned
-from hpq_producer.watch.event_log import say_verdict, why_waits
+from hpq_producer.watch.event_log import say_verdict
 
 app = typer.Typer()
 

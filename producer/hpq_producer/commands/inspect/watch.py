@@ -14,12 +14,13 @@ from hpq_producer.analysis.records import snapshot_record
 from hpq_producer.cluster.pods import Pods
 from hpq_producer.diagnosis.pods import crew_record
 from hpq_producer.diagnosis.verdict import estimate, exit_code, needs_you
+from hpq_producer.diagnosis.waiting import not_taken
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import sweep_ids
 from hpq_producer.terminal.console import look_of, show_json
 from hpq_producer.terminal.style import paint
 from hpq_producer.watch.app import read_scene, watch_sweep
-from hpq_producer.watch.event_log import not_taken, print_lines
+from hpq_producer.watch.event_log import print_lines
 from hpq_producer.watch.frame import frame
 
 app = typer.Typer()
