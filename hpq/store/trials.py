@@ -6,7 +6,7 @@ breath; a crash between the two costs at most one reap interval.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from hpq.domain.attempt import (
@@ -25,7 +25,6 @@ from hpq.store.code import UNSEALED_TTL_S
 from hpq.store.control import ROWS, ControlStore
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
-from hpq.store.worker_reader import pulse
 
 _ROW_PARTS = ("params", "waiting", "ids", "staged", "origin")
 
@@ -223,10 +222,6 @@ class Store(ControlStore):
         if rest[1]:
             lost()
         return int(rest[0])
-
-    def pulse(self, worker_class: str) -> Mapping[str, float]:
-        """Figures of the server and of a class, for graphs."""
-        return pulse(self._redis, self._keys, worker_class)
 
     def absent(self, who: WorkerPresence) -> None:
         """Say that a worker is leaving."""

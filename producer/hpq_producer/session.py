@@ -18,7 +18,7 @@ from hpq.errors import Forbidden, OutOfReach
 from hpq.settings import Settings, read
 from hpq.store.growing import Growing
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.tickets import Tickets
 from hpq.store.trials import Store
 from hpq_producer import connection_record
@@ -49,7 +49,7 @@ class Session:
     url: str
     redis: Redis
     keys: Keys
-    view: View
+    reader: StoreReader
     attached: Attached | None = None
     tunnel: Tunnel | None = None  # what `hpq connect` keeps, where the URL goes through it
 
@@ -78,14 +78,14 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
         check_server(connect(url, patience_s=FIRST_S), url)
         redis = connect(url)
         keys = Keys(settings.prefix)
-        view = View(redis, keys, settings.lease_ms)
+        reader = StoreReader(redis, keys, settings.lease_ms)
         with guard(url):
             yield Session(
                 settings=settings,
                 url=url,
                 redis=redis,
                 keys=keys,
-                view=view,
+                reader=reader,
                 attached=attached,
                 tunnel=through,
             )

@@ -187,8 +187,8 @@ def why_behind(
 ) -> Notice | None:
     """One line with the remedy where whoever could take the sweep is busy, and goes on with others.
 
-    `ahead` are the sweeps that go before it (`View.ahead_of`). None where a trial of it runs, where
-    a worker is idle, or where one will come to it by itself.
+    `ahead` are the sweeps served before it (`SweepReader.ahead_of`). None where a trial of it runs,
+    where a worker is idle, or where one will come to it by itself.
     """
     if sweep.state is not SweepState.RUNNING or sweep.counts.running or not sweep.counts.waits:
         return None

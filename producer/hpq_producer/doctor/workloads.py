@@ -1,4 +1,4 @@
-"""Check a cluster's workloads for `hpq doctor --cluster`: Redis and its volume, workers and GPUs."""
+"""Check a cluster's workloads for `hpq doctor --cluster`: Redis, its volume, workers and GPUs."""
 
 from __future__ import annotations
 

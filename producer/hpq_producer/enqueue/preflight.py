@@ -33,7 +33,7 @@ def check_seen(session: Session, worker_class: str, code: Code) -> None:
         OutOfSight: nobody could run it.
     """
     folder = code.folder
-    there = session.view.workers(worker_class) if code.launch.code_dir else []
+    there = session.reader.workers.live(worker_class) if code.launch.code_dir else []
     if there and all(w.pod and not _has(w.code, folder) for w in there):
         shown = "." if folder == Path.cwd().resolve() else shell_line([str(folder)])
         raise OutOfSight(

@@ -24,7 +24,7 @@ from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Json, Params, Trial, TrialId
 from hpq.errors import UserError
 from hpq.search.samplers import SEED, replicate_of, seed_of_result
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.scores import pick
 from hpq_producer.terminal.text import clean_block, shell_line
@@ -136,7 +136,7 @@ def to_args(params: Params, command: tuple[str, ...] = ()) -> str:
 _WANDB_SHIM = Path(hpq.__file__).parent / "wandb_shim" / "stub"
 
 
-def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str:
+def by_hand(reader: StoreReader, found: TrialId | str, python: str, gpus: int = 1) -> str:
     """The shell command that a trial's worker starts, with the interpreter of workers here.
 
     `python` is HPQ_PYTHON.
@@ -150,7 +150,7 @@ def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str
         raise UserError(
             f"{found} is a sweep; name one of its trials, {found}/1", code="trial-missing"
         )
-    sweep, trial = view.sweep(found.sweep), view.trial(found)
+    sweep, trial = reader.sweeps.get(found.sweep), reader.trials.get(found)
     params, launch = trial.params, sweep.launch
     file = f"/tmp/hpq-{found.sweep}-{found.number}.json"
     env: list[str] = []
@@ -166,7 +166,7 @@ def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str
                 gpus=gpus,
             )
         )
-        if launch.wandb is Wandb.STAND_IN and _imports_wandb(view, sweep):
+        if launch.wandb is Wandb.STAND_IN and _imports_wandb(reader, sweep):
             env = [f"PYTHONPATH={shell_line([str(_WANDB_SHIM)])}:$PYTHONPATH", f"HPQ_PARAMS={file}"]
     else:
         words = _trainer(launch.trainer, params)
@@ -190,10 +190,10 @@ def _trainer(trainer: str, params: Params) -> list[str]:
     return [sys.executable, "-P", "-m", "hpq.train", trainer, *sets]
 
 
-def _imports_wandb(view: View, sweep: Sweep) -> bool:
-    data = view.bundle(sweep.bundle)
+def _imports_wandb(reader: StoreReader, sweep: Sweep) -> bool:
+    data = reader.sweeps.bundle(sweep.bundle)
     try:
-        files = packing.unpack(data, view.manifest(sweep.launch.code)) if data else {}
+        files = packing.unpack(data, reader.sweeps.manifest(sweep.launch.code)) if data else {}
     except ValueError:
         return False
     return any(b"wandb" in content for name, (content, _) in files.items() if name.endswith(".py"))

@@ -1,4 +1,4 @@
-"""A sweep as plain lines: what `hpq watch` prints off a terminal, an event a line, and the verdict."""
+"""A sweep as plain lines: an event a line and the verdict, for `hpq watch` off a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpq.codes import Notice
 from hpq.domain.snapshot import Event, Snapshot
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import Trial, TrialState
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.analysis.early_termination import told_words
 from hpq_producer.analysis.scores import pairs
 from hpq_producer.cluster.pods import Pods
@@ -133,11 +133,13 @@ def print_lines(
         NotFound: the sweep is not there, or was removed meanwhile.
     """
     with closing(Pods(session)) as seen:
-        return _print_lines(session.view, sid, stream, leave, seen)
+        return _print_lines(session.reader, sid, stream, leave, seen)
 
 
-def _print_lines(view: View, sid: str, stream: TextIO, leave: Leave, seen: Pods) -> SweepState:
-    changes = follow(view, sid, rows=_RUNNING)
+def _print_lines(
+    reader: StoreReader, sid: str, stream: TextIO, leave: Leave, seen: Pods
+) -> SweepState:
+    changes = follow(reader, sid, rows=_RUNNING)
     shot = next(changes).snapshot
     print(plain(flow(verdict(shot, _WIDE)[:1], _WIDE)[0]), file=stream)
     for trial in shot.running:
@@ -157,17 +159,17 @@ def _print_lines(view: View, sid: str, stream: TextIO, leave: Leave, seen: Pods)
             break
         change = next(changes)
         shot = change.snapshot
-        for text in _event_lines(view, change):
+        for text in _event_lines(reader, change):
             print(text, file=stream)
         begun |= {event.trial for event in change.events}
     say_verdict(shot, stream, stuck)
     return shot.sweep.state
 
 
-def _event_lines(view: View, change: Change) -> list[str]:
+def _event_lines(reader: StoreReader, change: Change) -> list[str]:
     numbers = sorted({e.trial for e in change.events if e.trial})
     sweep = change.snapshot.sweep
-    trials = {t.id.number: t for t in view.trials(sweep.id, numbers)}
+    trials = {t.id.number: t for t in reader.trials.get_many(sweep.id, numbers)}
     return [event_line(event, trials.get(event.trial), sweep) for event in change.events]
 
 

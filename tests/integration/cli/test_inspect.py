@@ -25,7 +25,7 @@ from hpq.code.signing import sign
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.trials import Store
 from hpq.store.wire import sweep as sweep_codec
 from tests.constants import DEADLINE_S, ROOT
@@ -440,7 +440,7 @@ def test_a_broken_sweep_does_not_hide_the_others(
 
 
 def test_after_rm_of_my_last_sweep_the_one_before_is_meant(
-    hpq: Hpq, store: Store, view: View, sweep_of: MakeSweep
+    hpq: Hpq, store: Store, reader: StoreReader, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1, "mine-00000")
     sweep_of(1, "hers-00000", owner="her")
@@ -617,12 +617,12 @@ def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
 
 
 def test_a_worker_that_misses_beats_is_silent(
-    hpq: Hpq, store: Store, redis: Redis, view: View
+    hpq: Hpq, store: Store, redis: Redis, reader: StoreReader
 ) -> None:
     there = WorkerPresence(name="w1", host="h", worker_class="default", fields={"state": "busy"})
     store.present(there, idle=False, lifetime_ms=600_000)
-    assert [w.state for w in view.workers()] == ["busy"]
+    assert [w.state for w in reader.workers.live()] == ["busy"]
     redis.zincrby("hpq:workers", -20_000, "w1")
-    assert [w.state for w in view.workers()] == ["silent"]
+    assert [w.state for w in reader.workers.live()] == ["silent"]
     redis.zincrby("hpq:workers", -20_000, "w1")
-    assert view.workers() == []
+    assert reader.workers.live() == []

@@ -24,7 +24,7 @@ from redis.exceptions import (
 from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.trial import Artifacts, Claim, TrialId, TrialState
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.trials import Store
 from hpq.store.wire.attempt import encode_outcome
 from hpq_worker.lease.spool import Spool
@@ -60,7 +60,7 @@ ODD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: json.dumps(odd)[:60])
 def test_a_file_with_an_odd_field_is_set_aside_whole(
-    tmp_path: Path, store: Store, view: View, redis: Redis, keys: Keys, kept, odd
+    tmp_path: Path, store: Store, reader: StoreReader, redis: Redis, keys: Keys, kept, odd
 ) -> None:
     """F11: a result on disk has a field of the wrong type, or a number that is not finite."""
     claim, path = kept
@@ -70,7 +70,7 @@ def test_a_file_with_an_odd_field_is_set_aside_whole(
     before = redis.hgetall(keys.trial(claim.trial))
     assert Spool(tmp_path, "hpq").flush(store) == 0
     assert redis.hgetall(keys.trial(claim.trial)) == before
-    assert view.trial(claim.trial).state is TrialState.RUNNING
+    assert reader.trials.get(claim.trial).state is TrialState.RUNNING
     assert [p.suffix for p in path.parent.iterdir()] == [".bad"]
 
 
@@ -151,7 +151,7 @@ def no_flock(_fd: int, _operation: int) -> None:
 
 @pytest.mark.parametrize("flock", [flock_of_nfs, no_flock])
 def test_a_result_is_kept_and_committed_whatever_locks_the_file_system_has(
-    tmp_path: Path, store: Store, view: View, sweep_of, take, monkeypatch, flock
+    tmp_path: Path, store: Store, reader: StoreReader, sweep_of, take, monkeypatch, flock
 ) -> None:
     """Files: HPQ_HOME on NFS, or where there are no locks at all."""
     monkeypatch.setattr(fcntl, "flock", flock)
@@ -161,7 +161,7 @@ def test_a_result_is_kept_and_committed_whatever_locks_the_file_system_has(
     assert mine.flush(store) == 0  # it sees to it itself: its reports go first
     mine.close()
     assert Spool(tmp_path, "hpq").flush(store) == 1
-    assert view.trial(claim.trial).state is TrialState.FINISHED
+    assert reader.trials.get(claim.trial).state is TrialState.FINISHED
     assert not list((tmp_path / "spool" / "hpq").iterdir())
 
 
@@ -241,14 +241,14 @@ def test_what_redis_does_not_know_is_asked_for_at_the_start_and_then_now_and_the
 
 
 def test_a_result_on_disk_is_left_to_its_worker_while_that_lives(
-    tmp_path: Path, store: Store, view: View, sweep_of, take
+    tmp_path: Path, store: Store, reader: StoreReader, sweep_of, take
 ) -> None:
     sweep_of(1)
     mine, others = Spool(tmp_path, "hpq"), Spool(tmp_path, "hpq")
     mine.put(claim := take(), Outcome(state=TrialState.FINISHED))
-    assert others.flush(store) == 0 and view.trial(claim.trial).state is TrialState.RUNNING
+    assert others.flush(store) == 0 and reader.trials.get(claim.trial).state is TrialState.RUNNING
     mine.close()
-    assert others.flush(store) == 1 and view.trial(claim.trial).state is TrialState.FINISHED
+    assert others.flush(store) == 1 and reader.trials.get(claim.trial).state is TrialState.FINISHED
 
 
 def test_a_spooled_result_that_redis_does_not_know_stays_on_disk(

@@ -47,7 +47,7 @@ def picked(session: Session, it: Sweep, where: Where) -> list[int]:
     Raises:
         UserError: no trial has a value that the expression names.
     """
-    found = Selection(view=session.view, sweep=it, where=where).trials()
+    found = Selection(reader=session.reader, sweep=it, where=where).trials()
     left: list[Trial] = [t for t in found if not t.state.is_terminal]
     if not left:
         talk(f"{it.id}: no queued or running trial matches; nothing is cancelled")

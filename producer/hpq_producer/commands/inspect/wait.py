@@ -36,10 +36,10 @@ def wait(
 ) -> None:
     """Block until a sweep is over: exit code 0 all well, 1 some failed, 5 held or timed out."""
     with open_session() as session, closing(Pods(session)) as seen:
-        sid = session.view.resolve(sweep, session.settings.user)
+        sid = session.reader.sweeps.resolve(sweep, session.settings.user)
         deadline = None if timeout is None else time.monotonic() + timeout
         told: set[str] = set()
-        for change in follow(session.view, sid):
+        for change in follow(session.reader, sid):
             why = _tell(change.snapshot, seen, told)
             is_late = deadline is not None and time.monotonic() > deadline
             if not is_late and not stands(change.snapshot):
