@@ -139,13 +139,15 @@ class Store(ControlStore):
         """Extend the lease and hand over a batch (again, if it is the one sent last)."""
         word, _ = self._scripts.run(
             "beat",
-            claim.trial.sweep,
-            claim.trial.number,
-            claim.attempt,
-            who.name,
-            who.worker_class,
-            lease_ms,
-            *attempt.batch_args(batch, claim.nonce),
+            batch.log,
+            *attempt.encode_points(batch.points),
+            sweep=claim.trial.sweep,
+            number=claim.trial.number,
+            attempt=claim.attempt,
+            nonce=claim.nonce,
+            worker=who.name,
+            lease_ms=lease_ms,
+            **attempt.encode_batch(batch),
         )
         return HeartbeatReply(word)
 
