@@ -18,6 +18,7 @@ from hpq.domain.attempt import (
     ReportBatch,
     WorkerPresence,
 )
+from hpq.domain.retry_policy import AWAIT_LEASES
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import Claim
 from hpq.errors import DecodeError, NotFound
@@ -200,7 +201,13 @@ class Store(ControlStore):
         Counts and tickets of the class are put right where nobody did so for `every_ms`.
         """
         word, rest = self._scripts.run(
-            "reap", worker_class, lease_ms, lost_max, as_of_ms or "", every_ms
+            "reap",
+            worker_class=worker_class,
+            lease_ms=lease_ms,
+            lost_max=lost_max,
+            await_leases=AWAIT_LEASES,
+            as_of_ms=as_of_ms or None,
+            every_ms=every_ms,
         )
         for i in range(2, len(rest), 2):
             self._tickets(rest[i], rest[i + 1])
