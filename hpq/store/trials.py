@@ -227,7 +227,13 @@ class Store(ControlStore):
         """
         fields = sweep_codec.flatten(who.fields)
         _, rest = self._scripts.run(
-            "presence", who.name, who.worker_class, who.host, int(idle), lifetime_ms, *fields
+            "presence",
+            *fields,
+            worker=who.name,
+            worker_class=who.worker_class,
+            host=who.host,
+            idle=idle,
+            lifetime_ms=lifetime_ms,
         )
         if rest[1]:
             lost()
