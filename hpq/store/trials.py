@@ -51,8 +51,15 @@ class Store(ControlStore):
         `manifest` is that of the code which is kept with it, as JSON.
         """
         fields = sweep_codec.flatten(sweep_codec.encode_sweep(sweep))
-        args = (sweep.id, sweep.digest, sweep.owner, int(again), manifest)
-        word, rest = self._scripts.run("seal", *args, *fields)
+        word, rest = self._scripts.run(
+            "seal",
+            *fields,
+            sweep=sweep.id,
+            digest=sweep.digest,
+            owner=sweep.owner,
+            again=again,
+            manifest=manifest,
+        )
         if word == "exists":
             return str(rest[0].decode())
         self._tickets(rest[0], rest[1])
