@@ -42,8 +42,17 @@ class Restoring:
             self._begun = {place for place in self._begun if place[0] in (0, trial)}
             self._begun.add((trial, part))
             self._count += 1
-        args = (self._sid, self._token, UNSEALED_TTL_S, trial, part, kind, int(first))
-        word, _ = self._scripts.run("restore", *args, *items)
+        word, _ = self._scripts.run(
+            "restore",
+            *items,
+            sweep=self._sid,
+            token=self._token,
+            ttl_s=UNSEALED_TTL_S,
+            trial=trial,
+            part=part,
+            kind=kind,
+            first=first,
+        )
         self._check(word)
 
     def reveal(self, fields: Mapping[bytes, bytes], top_up: TopUp) -> None:
