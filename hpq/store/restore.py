@@ -62,8 +62,15 @@ class Restoring:
             UserError: the sweep is there meanwhile, or some of its rows are not.
         """
         flat = [part for pair in fields.items() for part in pair]
-        args = (self._sid, self._token, self._trials, self._count, UNSEALED_TTL_S)
-        word, rest = self._scripts.run("reveal", *args, *flat)
+        word, rest = self._scripts.run(
+            "reveal",
+            *flat,
+            sweep=self._sid,
+            token=self._token,
+            trials=self._trials,
+            keys=self._count,
+            ttl_s=UNSEALED_TTL_S,
+        )
         self._check(word)
         with contextlib.suppress(OutOfMemoryError):  # a ticket only wakes
             top_up(rest[0].decode(), int(rest[1]))
