@@ -18,6 +18,7 @@ from hpq.domain.attempt import (
     ReportBatch,
     WorkerPresence,
 )
+from hpq.domain.retry_policy import AWAIT_LEASES
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import Claim
 from hpq.errors import DecodeError, NotFound
@@ -49,8 +50,15 @@ class Store(ControlStore):
         `manifest` is that of the code which is kept with it, as JSON.
         """
         fields = sweep_codec.flatten(sweep_codec.encode_sweep(sweep))
-        args = (sweep.id, sweep.digest, sweep.owner, int(again), manifest)
-        word, rest = self._scripts.run("seal", *args, *fields)
+        word, rest = self._scripts.run(
+            "seal",
+            *fields,
+            sweep=sweep.id,
+            digest=sweep.digest,
+            owner=sweep.owner,
+            again=again,
+            manifest=manifest,
+        )
         if word == "exists":
             return str(rest[0].decode())
         self._tickets(rest[0], rest[1])
@@ -138,13 +146,15 @@ class Store(ControlStore):
         """Extend the lease and hand over a batch (again, if it is the one sent last)."""
         word, _ = self._scripts.run(
             "beat",
-            claim.trial.sweep,
-            claim.trial.number,
-            claim.attempt,
-            who.name,
-            who.worker_class,
-            lease_ms,
-            *attempt.batch_args(batch, claim.nonce),
+            batch.log,
+            *attempt.encode_points(batch.points),
+            sweep=claim.trial.sweep,
+            number=claim.trial.number,
+            attempt=claim.attempt,
+            nonce=claim.nonce,
+            worker=who.name,
+            lease_ms=lease_ms,
+            **attempt.encode_batch(batch),
         )
         return HeartbeatReply(word)
 
@@ -197,7 +207,13 @@ class Store(ControlStore):
         Counts and tickets of the class are put right where nobody did so for `every_ms`.
         """
         word, rest = self._scripts.run(
-            "reap", worker_class, lease_ms, lost_max, as_of_ms or "", every_ms
+            "reap",
+            worker_class=worker_class,
+            lease_ms=lease_ms,
+            lost_max=lost_max,
+            await_leases=AWAIT_LEASES,
+            as_of_ms=as_of_ms or None,
+            every_ms=every_ms,
         )
         for i in range(2, len(rest), 2):
             self._tickets(rest[i], rest[i + 1])
@@ -217,7 +233,13 @@ class Store(ControlStore):
         """
         fields = sweep_codec.flatten(who.fields)
         _, rest = self._scripts.run(
-            "presence", who.name, who.worker_class, who.host, int(idle), lifetime_ms, *fields
+            "presence",
+            *fields,
+            worker=who.name,
+            worker_class=who.worker_class,
+            host=who.host,
+            idle=idle,
+            lifetime_ms=lifetime_ms,
         )
         if rest[1]:
             lost()

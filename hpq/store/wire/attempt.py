@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from hpq.domain.attempt import Outcome, ReportBatch
 from hpq.domain.retry_policy import retry_rule
-from hpq.domain.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, TrialId, TrialState
+from hpq.domain.trial import (
+    Artifacts,
+    Checkpoint,
+    Claim,
+    Failure,
+    FailureKind,
+    Point,
+    TrialId,
+    TrialState,
+)
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys
 from hpq.store.wire import sweep as sweep_codec
@@ -64,23 +74,22 @@ def _files(record: Checkpoint | Artifacts | None) -> str:
     return sweep_codec.dumps(asdict(record)) if record else ""
 
 
-def batch_args(batch: ReportBatch, nonce: str) -> list[str | bytes | int]:
-    """What `beat` takes of a batch, and of the claim."""
-    points = [
-        part for p in batch.points for part in (str(p.step), p.name, sweep_codec.number(p.value))
-    ]
-    return [
-        batch.seq,
-        batch.step,
-        "" if batch.objective is None else sweep_codec.number(batch.objective),
-        batch.phase,
-        batch.log,
-        _files(batch.checkpoint),
-        batch.checkpoint.step if batch.checkpoint else 0,
-        batch.restarted[:_WHY_CHARACTERS],
-        nonce,
-        *points,
-    ]
+def encode_batch(batch: ReportBatch) -> dict[str, Field]:
+    """Encode a batch for the script `beat`, without its log and its points."""
+    return {
+        "seq": batch.seq,
+        "step": batch.step,
+        "objective": "" if batch.objective is None else sweep_codec.number(batch.objective),
+        "phase": batch.phase,
+        "checkpoint": _files(batch.checkpoint),
+        "checkpoint_step": batch.checkpoint.step if batch.checkpoint else 0,
+        "restarted": batch.restarted[:_WHY_CHARACTERS],
+    }
+
+
+def encode_points(points: Sequence[Point]) -> list[str]:
+    """Encode points for the script `beat`: step, metric and value of each."""
+    return [part for p in points for part in (str(p.step), p.name, sweep_codec.number(p.value))]
 
 
 def encode_outcome(outcome: Outcome) -> dict[str, Field]:

@@ -169,7 +169,8 @@ def test_growth_sent_twice_or_by_two_adds_once(
     assert growing.grow(sid, rows, file, varying=["x"], digest="d") == 1  # x=2 exists
     assert growing.grow(sid, rows, file, varying=["x"], digest="d") == 0
     stages = sorted(_stages(redis, keys, sid))
-    added = [growing._scripts.run("grow", sid, s, 2, file, "[]", "d")[1][2] for s in stages]
+    fields = {"sweep": sid, "count": 2, "file": file, "varying": "[]", "digest": "d"}
+    added = [growing._scripts.run("grow", stage=stage, **fields)[1][2] for stage in stages]
     assert sorted(added) == [0, 1]  # a repeated call gets the first one's answer
     assert [t.params["x"] for t in reader.trials.all(sid)] == [1, 2, 3]
     assert audit_sweep(reader, sid).violations == ()

@@ -274,9 +274,9 @@ def test_rows_sent_twice_are_there_once(redis, keys, store, lived, monkeypatch) 
     """As a client does where the reply is lost."""
     run = archive_restore.Scripts.run
 
-    def twice(self, *args):
-        run(self, *args)
-        return run(self, *args)
+    def twice(self, *rows, **fields):
+        run(self, *rows, **fields)
+        return run(self, *rows, **fields)
 
     monkeypatch.setattr(archive_restore.Scripts, "run", twice)
     fields = redis.hgetall(keys.sweep(lived))
