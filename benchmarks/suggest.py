@@ -21,7 +21,7 @@ from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.discrete import Categorical, IntUniform
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
-from hpq.store.event_reader import History
+from hpq.store.event_reader import SweepHistory
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import Store
 from hpq.store.wire import sweep as sweep_codec
@@ -96,7 +96,7 @@ class Ours:
             self._end(self._claim())
         self._store = store
         self._is_there()
-        self._suggester = Suggester(search, History(server.redis, keys, "s"), lead)
+        self._suggester = Suggester(search, SweepHistory(server.redis, keys, "s"), lead)
         begun = time.process_time()
         self._suggester.take()
         self._suggester.begin()
@@ -181,7 +181,7 @@ def _gaps_ms(server: Server, method: str) -> list[float]:
     ended: dict[str, int] = {}
     who: dict[int, str] = {}
     gaps = []
-    for event in server.session().view.events(sid):
+    for event in server.session().reader.events.read(sid):
         if event.what == "claimed":
             worker = who[event.trial] = event.fields["worker"]
             if worker in ended:

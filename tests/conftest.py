@@ -19,7 +19,7 @@ from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim
 from hpq.store.growing import Growing
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.tickets import Tickets
 from hpq.store.trials import Store
 from hpq.store.wire import sweep as sweep_codec
@@ -106,8 +106,8 @@ def growing(redis: Redis, keys: Keys) -> Growing:
 
 
 @pytest.fixture
-def view(redis: Redis, keys: Keys) -> View:
-    return View(redis, keys, 30_000)
+def reader(redis: Redis, keys: Keys) -> StoreReader:
+    return StoreReader(redis, keys, 30_000)
 
 
 @pytest.fixture

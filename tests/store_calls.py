@@ -35,7 +35,7 @@ def beat(
 
 def end(store: Store, claim: Claim, value: float, **more) -> CommitReply:
     outcome = Outcome(state=TrialState.FINISHED, objective=value, step=1, **more)
-    return store.commit(claim, outcome, 0)
+    return store.commit(claim, outcome)
 
 
 class Shelf:

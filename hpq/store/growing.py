@@ -88,7 +88,15 @@ class Growing:
             pairs = ((str(n), mark + text.encode()) for n, (text, mark) in enumerate(rows, 1))
             count = self._stage(stage, pairs, progress)
             told = sweep_codec.dumps(list(varying))
-            word, rest = self._scripts.run("grow", sid, stage, count, file, told, digest)
+            word, rest = self._scripts.run(
+                "grow",
+                sweep=sid,
+                stage=stage,
+                count=count,
+                file=file,
+                varying=told,
+                digest=digest,
+            )
         except BaseException:
             self._redis.delete(self._keys.sweep(stage, "staged"))
             raise

@@ -42,8 +42,17 @@ class Restoring:
             self._begun = {place for place in self._begun if place[0] in (0, trial)}
             self._begun.add((trial, part))
             self._count += 1
-        args = (self._sid, self._token, UNSEALED_TTL_S, trial, part, kind, int(first))
-        word, _ = self._scripts.run("restore", *args, *items)
+        word, _ = self._scripts.run(
+            "restore",
+            *items,
+            sweep=self._sid,
+            token=self._token,
+            ttl_s=UNSEALED_TTL_S,
+            trial=trial,
+            part=part,
+            kind=kind,
+            first=first,
+        )
         self._check(word)
 
     def reveal(self, fields: Mapping[bytes, bytes], top_up: TopUp) -> None:
@@ -53,8 +62,15 @@ class Restoring:
             UserError: the sweep is there meanwhile, or some of its rows are not.
         """
         flat = [part for pair in fields.items() for part in pair]
-        args = (self._sid, self._token, self._trials, self._count, UNSEALED_TTL_S)
-        word, rest = self._scripts.run("reveal", *args, *flat)
+        word, rest = self._scripts.run(
+            "reveal",
+            *flat,
+            sweep=self._sid,
+            token=self._token,
+            trials=self._trials,
+            keys=self._count,
+            ttl_s=UNSEALED_TTL_S,
+        )
         self._check(word)
         with contextlib.suppress(OutOfMemoryError):  # a ticket only wakes
             top_up(rest[0].decode(), int(rest[1]))

@@ -78,8 +78,17 @@ class SuggestLease:
         self, lease_ms: int, first: int = 0, rows: Rows = (), no_more: str = "", by: str = ""
     ) -> Answer:
         flat = [part for row in rows for part in row]
-        args = (self._sid, self._who, self._token, lease_ms, no_more, first, by)
-        word, rest = self._scripts.run("suggest", *args, *flat)
+        word, rest = self._scripts.run(
+            "suggest",
+            *flat,
+            sweep=self._sid,
+            who=self._who,
+            token=self._token,
+            lease_ms=lease_ms,
+            no_more=no_more,
+            first=first,
+            by=by,
+        )
         if word not in ("ok", "over"):
             return Answer(word=word)
         self._token = rest[0].decode()

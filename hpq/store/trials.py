@@ -6,7 +6,7 @@ breath; a crash between the two costs at most one reap interval.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from hpq.domain.attempt import (
@@ -18,6 +18,7 @@ from hpq.domain.attempt import (
     ReportBatch,
     WorkerPresence,
 )
+from hpq.domain.retry_policy import AWAIT_LEASES
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import Claim
 from hpq.errors import DecodeError, NotFound
@@ -25,7 +26,6 @@ from hpq.store.code import UNSEALED_TTL_S
 from hpq.store.control import ROWS, ControlStore
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
-from hpq.store.worker_reader import pulse
 
 _ROW_PARTS = ("params", "waiting", "ids", "staged", "origin")
 
@@ -50,8 +50,15 @@ class Store(ControlStore):
         `manifest` is that of the code which is kept with it, as JSON.
         """
         fields = sweep_codec.flatten(sweep_codec.encode_sweep(sweep))
-        args = (sweep.id, sweep.digest, sweep.owner, int(again), manifest)
-        word, rest = self._scripts.run("seal", *args, *fields)
+        word, rest = self._scripts.run(
+            "seal",
+            *fields,
+            sweep=sweep.id,
+            digest=sweep.digest,
+            owner=sweep.owner,
+            again=again,
+            manifest=manifest,
+        )
         if word == "exists":
             return str(rest[0].decode())
         self._tickets(rest[0], rest[1])
@@ -83,11 +90,18 @@ class Store(ControlStore):
         `leave` hears of a sweep that was left because a newer version made it, `feed` of one whose
         sets nobody makes, `drained` that a person told this worker to take nothing.
         """
-        skipped = f",{','.join(skip)},"
-        by = (who.worker_class, who.name, who.host)
         while True:
             word, rest = self._scripts.run(
-                "claim", *by, nonce, lease_ms, SCHEMA, provenance, skipped, only
+                "claim",
+                worker_class=who.worker_class,
+                worker=who.name,
+                host=who.host,
+                nonce=nonce,
+                lease_ms=lease_ms,
+                schema=SCHEMA,
+                provenance=provenance,
+                skip=list(skip),
+                only=only,
             )
             if word == "drained":
                 drained()
@@ -102,7 +116,7 @@ class Store(ControlStore):
                 return attempt.decode_claim(self._keys, rest, nonce)
             except DecodeError as error:  # nobody can train it; the next one, then
                 claim = attempt.blank_claim(rest, nonce)
-                self.commit(claim, attempt.unreadable(error), 0)
+                self.commit(claim, attempt.unreadable(error))
                 nonce += "+"
 
     def sweep(self, sid: str) -> Sweep:
@@ -132,25 +146,27 @@ class Store(ControlStore):
         """Extend the lease and hand over a batch (again, if it is the one sent last)."""
         word, _ = self._scripts.run(
             "beat",
-            claim.trial.sweep,
-            claim.trial.number,
-            claim.attempt,
-            who.name,
-            who.worker_class,
-            lease_ms,
-            *attempt.batch_args(batch, claim.nonce),
+            batch.log,
+            *attempt.encode_points(batch.points),
+            sweep=claim.trial.sweep,
+            number=claim.trial.number,
+            attempt=claim.attempt,
+            nonce=claim.nonce,
+            worker=who.name,
+            lease_ms=lease_ms,
+            **attempt.encode_batch(batch),
         )
         return HeartbeatReply(word)
 
-    def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> CommitReply:
+    def commit(self, claim: Claim, outcome: Outcome) -> CommitReply:
         """Record the end of an attempt, once."""
         word, rest = self._scripts.run(
             "commit",
-            claim.trial.sweep,
-            claim.trial.number,
-            claim.attempt,
-            *attempt.outcome_args(outcome, sweep_retries),
-            claim.nonce,
+            sweep=claim.trial.sweep,
+            number=claim.trial.number,
+            attempt=claim.attempt,
+            nonce=claim.nonce,
+            **attempt.encode_outcome(outcome),
         )
         self._tickets(rest[0], rest[1])
         return CommitReply(word)
@@ -191,7 +207,13 @@ class Store(ControlStore):
         Counts and tickets of the class are put right where nobody did so for `every_ms`.
         """
         word, rest = self._scripts.run(
-            "reap", worker_class, lease_ms, lost_max, as_of_ms or "", every_ms
+            "reap",
+            worker_class=worker_class,
+            lease_ms=lease_ms,
+            lost_max=lost_max,
+            await_leases=AWAIT_LEASES,
+            as_of_ms=as_of_ms or None,
+            every_ms=every_ms,
         )
         for i in range(2, len(rest), 2):
             self._tickets(rest[i], rest[i + 1])
@@ -211,15 +233,17 @@ class Store(ControlStore):
         """
         fields = sweep_codec.flatten(who.fields)
         _, rest = self._scripts.run(
-            "presence", who.name, who.worker_class, who.host, int(idle), lifetime_ms, *fields
+            "presence",
+            *fields,
+            worker=who.name,
+            worker_class=who.worker_class,
+            host=who.host,
+            idle=idle,
+            lifetime_ms=lifetime_ms,
         )
         if rest[1]:
             lost()
         return int(rest[0])
-
-    def pulse(self, worker_class: str) -> Mapping[str, float]:
-        """Figures of the server and of a class, for graphs."""
-        return pulse(self._redis, self._keys, worker_class)
 
     def absent(self, who: WorkerPresence) -> None:
         """Say that a worker is leaving."""

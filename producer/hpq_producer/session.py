@@ -1,11 +1,7 @@
-"""What one command works with: settings, a client, the keys, and the two ways to the store.
+"""What one command works with: settings, a Redis client, the keys, and the store.
 
 `open_session` is the only place where the command line decides which server it talks to: the one
-that HPQ_REDIS_URL names, or the private one under HPQ_HOME.
-
-The settings of a command: the environment, and the connection that `hpq connect` keeps.
-
-The store as a session writes to it. Apart from session, so that readers do not import rq.
+that HPQ_REDIS_URL names, the one that `hpq connect` reaches, or the private one under HPQ_HOME.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ from hpq.errors import Forbidden, OutOfReach
 from hpq.settings import Settings, read
 from hpq.store.growing import Growing
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.tickets import Tickets
 from hpq.store.trials import Store
 from hpq_producer import connection_record
@@ -53,7 +49,7 @@ class Session:
     url: str
     redis: Redis
     keys: Keys
-    view: View
+    reader: StoreReader
     attached: Attached | None = None
     tunnel: Tunnel | None = None  # what `hpq connect` keeps, where the URL goes through it
 
@@ -82,14 +78,14 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
         check_server(connect(url, patience_s=FIRST_S), url)
         redis = connect(url)
         keys = Keys(settings.prefix)
-        view = View(redis, keys, settings.lease_ms)
+        reader = StoreReader(redis, keys, settings.lease_ms)
         with guard(url):
             yield Session(
                 settings=settings,
                 url=url,
                 redis=redis,
                 keys=keys,
-                view=view,
+                reader=reader,
                 attached=attached,
                 tunnel=through,
             )

@@ -14,7 +14,7 @@ import pytest
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialState
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.trials import Store
 from tests.constants import DEADLINE_S
 from tests.ids import ids, refused
@@ -26,7 +26,7 @@ MakeSweep = Callable[..., Sweep]
 def finish_one(store: Store, who: WorkerPresence) -> None:
     got = store.claim(who, nonce=os.urandom(8).hex(), lease_ms=30_000)
     assert got is not None
-    store.commit(got, Outcome(state=TrialState.FINISHED, objective=0.5, step=2), 0)
+    store.commit(got, Outcome(state=TrialState.FINISHED, objective=0.5, step=2))
 
 
 @pytest.mark.parametrize("verb", ["rm", "cancel", "stop"])
@@ -101,16 +101,16 @@ def test_retry_and_resume_say_at_once_that_the_code_was_edited(
 
 
 def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
-    hpq: Hpq, store: Store, view: View, who: WorkerPresence, sweep_of: MakeSweep
+    hpq: Hpq, store: Store, reader: StoreReader, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(2)
     finish_one(store, who)
     finish_one(store, who)
     silent = hpq("retry", "demo-00000/1", "demo-00000/2")
     refused(silent, "confirmation-missing", "2 finished trials", "demo-00000", "--yes")
-    assert view.sweep("demo-00000").counts.finished == 2
+    assert reader.sweeps.get("demo-00000").counts.finished == 2
     assert hpq("retry", "demo-00000/1", "--yes").returncode == 0
-    assert view.sweep("demo-00000").counts.finished == 1
+    assert reader.sweeps.get("demo-00000").counts.finished == 1
     store.control("demo-00000", "cancel")
     assert hpq("retry", "demo-00000/1").returncode == 0  # without a result nobody asks
 

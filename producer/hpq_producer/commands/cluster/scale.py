@@ -34,8 +34,8 @@ def scale(
     """Scale worker pods: idle ones go first, then those with the newest checkpoint."""
     with open_cluster(context, namespace, needs_redis=False) as opened:
         session = opened.session
-        view, store = (session.view, store_of(session)) if session else (None, None)
-        scaling = Scaling(opened.api, view, store, queue)
+        reader, store = (session.reader, store_of(session)) if session else (None, None)
+        scaling = Scaling(opened.api, reader, store, queue)
         plan = scaling.plan(count)
         _mind_autoscaler(opened, plan)
         if plan.going and session is None:
