@@ -261,7 +261,8 @@ def test_a_worker_told_to_stop_at_any_moment_goes(lab) -> None:
         fleet = lab.worker()
         lab.wait_until(
             lambda n=ended: (
-                lab.processes(r"worker\.one") and lab.reader.sweeps.get(sid).counts.ended >= n
+                lab.processes(r"-m hpq_worker\.consumer")
+                and lab.reader.sweeps.get(sid).counts.ended >= n
             ),
             f"{ended} trials ended",
         )
