@@ -113,7 +113,7 @@ class Store(ControlStore):
                     leave(rest[0].decode())
                 return None
             try:
-                return attempt.decode_claim(self._keys, rest, nonce)
+                return attempt.decode_claim(rest, nonce)
             except DecodeError as error:  # nobody can train it; the next one, then
                 claim = attempt.blank_claim(rest, nonce)
                 self.commit(claim, attempt.unreadable(error))
