@@ -15,13 +15,13 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from hpq.codes import Notice
-from hpq.domain.snapshot import Event, Snapshot, Unreadable, Worker, pace_of
+from hpq.domain.snapshot import Event, ServerMemory, Snapshot, Unreadable, Worker, pace_of
 from hpq.domain.sweep import Sweep
 from hpq.errors import DecodeError, NotFound
 from hpq.store.books import BooksView
 from hpq.store.event_reader import event_of
 from hpq.store.keys import Keys
-from hpq.store.memory import ServerMemory, room_of
+from hpq.store.memory import room_of
 from hpq.store.sweep_reader import TurnsView
 from hpq.store.trial_reader import TrialsView
 from hpq.store.wire import sweep as sweep_codec

@@ -9,9 +9,8 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from hpq.codes import Notice
-from hpq.domain.snapshot import Worker
+from hpq.domain.snapshot import ServerMemory, Worker
 from hpq.domain.sweep import DEFAULT_CLASS, Sweep, SweepState
-from hpq.store.memory import ServerMemory
 from hpq_producer.sweepfile.schema import MOST_PRIORITY
 from hpq_producer.terminal.text import clean, size
 
