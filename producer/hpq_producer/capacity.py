@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hpq.domain.snapshot import FULL
 from hpq.errors import OutOfReach
-from hpq.store.memory import FULL, about_bytes, room_of
+from hpq.store.memory import about_bytes, room_of
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import size, trials_of
 

@@ -19,8 +19,7 @@ from hpq.domain.trial import (
     TrialState,
 )
 from hpq.errors import DecodeError
-from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire.fields import Field, known
+from hpq.store.wire.fields import Field, dumps, known, number
 from hpq.store.wire.trial import decode_params
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
@@ -68,7 +67,7 @@ def unreadable(error: DecodeError) -> Outcome:
 
 def _files(record: Checkpoint | Artifacts | None) -> str:
     """Encode a pointer into a file store as JSON; "" for none."""
-    return sweep_codec.dumps(asdict(record)) if record else ""
+    return dumps(asdict(record)) if record else ""
 
 
 def encode_batch(batch: ReportBatch) -> dict[str, Field]:
@@ -76,7 +75,7 @@ def encode_batch(batch: ReportBatch) -> dict[str, Field]:
     return {
         "seq": batch.seq,
         "step": batch.step,
-        "objective": "" if batch.objective is None else sweep_codec.number(batch.objective),
+        "objective": "" if batch.objective is None else number(batch.objective),
         "phase": batch.phase,
         "checkpoint": _files(batch.checkpoint),
         "checkpoint_step": batch.checkpoint.step if batch.checkpoint else 0,
@@ -86,7 +85,7 @@ def encode_batch(batch: ReportBatch) -> dict[str, Field]:
 
 def encode_points(points: Sequence[Point]) -> list[str]:
     """Encode points for the script `beat`: step, metric and value of each."""
-    return [part for p in points for part in (str(p.step), p.name, sweep_codec.number(p.value))]
+    return [part for p in points for part in (str(p.step), p.name, number(p.value))]
 
 
 def encode_outcome(outcome: Outcome) -> dict[str, Field]:
@@ -94,8 +93,8 @@ def encode_outcome(outcome: Outcome) -> dict[str, Field]:
     failure, rule = outcome.failure, retry_rule(outcome.failure)
     return {
         "outcome": outcome.state,
-        "objective": None if outcome.objective is None else sweep_codec.number(outcome.objective),
-        "best": None if outcome.best is None else sweep_codec.number(outcome.best),
+        "objective": None if outcome.objective is None else number(outcome.objective),
+        "best": None if outcome.best is None else number(outcome.best),
         "step": outcome.step,
         "kind": failure.kind if failure else "",
         "error": failure.message[:500] if failure else "",

@@ -22,7 +22,7 @@ from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import Store
-from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import dumps
 from hpq_producer.archive.restore import restore
 from hpq_producer.archive.write import write
 from hpq_producer.audit.sweep_audit import audit_sweep
@@ -62,7 +62,7 @@ def lead_of(redis: Redis) -> MakeLead:
 
 
 def rows(first: int, last: int) -> list[tuple[str, bytes]]:
-    return [(sweep_codec.dumps({"x": n}), identity({"x": n})) for n in range(first, last + 1)]
+    return [(dumps({"x": n}), identity({"x": n})) for n in range(first, last + 1)]
 
 
 def take(store: Store, who: WorkerPresence, told: list[str] | None = None) -> Claim | None:
