@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hpq.domain.snapshot import FULL
 from hpq.errors import OutOfReach
-from hpq.store.memory import about_bytes, room_of
+from hpq.store.memory import room_of
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import size, trials_of
 
@@ -45,7 +45,7 @@ def _remedy(session: Session, wanted: int) -> str:
         for s in session.reader.sweeps.get_many(session.reader.sweeps.ids(200))
         if not s.counts.running
     ]
-    sizes = about_bytes(session.redis, session.keys, sweeps)
+    sizes = session.reader.sweeps.approximate_bytes(sweeps)
     room = room_of(session.redis)
     if wanted - sum(sizes) > FULL * room.limit:
         held = f"sweeps that can go hold only {size(sum(sizes))}: " if sweeps else ""
