@@ -1,9 +1,9 @@
-"""What `hpq connect` leaves under HPQ_HOME for other commands: where a tunnel is and leads.
+"""What `hpq connect` keeps under HPQ_HOME for other commands: where a forwarded port is and leads.
 
-Each tunnel has a record, `background` or one named after its process, and a lock that the process
-holds while it lives: a record whose lock is free is of one that was killed. Passwords lie in the
-process's memory, where its owner's commands read them by /proc, so that nothing stays of them.
-Standard library only: every command reads this.
+Each connection has a record, named `background` or after its process, and a lock that the process
+holds while it lives: a record whose lock is free is that of a killed process. Passwords lie in the
+process's memory, where its owner's commands read them by /proc, so that no file keeps them.
+Standard library only: every command reads this module.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STOP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tunnel:
+class ConnectionRecord:
     """A local port that leads to a cluster's Redis; `trouble` is why it does not just now."""
 
     name: str
@@ -66,7 +66,7 @@ class Tunnel:
 
     def environ(self) -> dict[str, str]:
         """The variables that make a command use it."""
-        told = {
+        variables = {
             "HPQ_REDIS_URL": self.url,
             "HPQ_REDIS_PASSWORD_FILE": self.password_file,
             "HPQ_PREFIX": self.prefix,
@@ -74,69 +74,71 @@ class Tunnel:
         }
         with suppress(OSError):  # without the key nothing is signed, and enqueue says so
             if self.code_key_file:
-                told["HPQ_CODE_KEY"] = Path(self.code_key_file).read_text("utf-8").strip()
-        return told
+                variables["HPQ_CODE_KEY"] = Path(self.code_key_file).read_text("utf-8").strip()
+        return variables
 
 
-def folder(home: Path) -> Path:
+def records_folder(home: Path) -> Path:
     """Where the records lie."""
     return home / "connect"
 
 
-def hold(home: Path, name: str) -> int | None:
-    """The lock of a tunnel, for as long as this process lives; None where another has it."""
-    folder(home).mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = open_lock(folder(home) / f"{name}.lock")
+def acquire_lock(home: Path, name: str) -> int | None:
+    """Lock a connection as long as this process lives; None if another process holds the lock."""
+    records_folder(home).mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = open_lock(records_folder(home) / f"{name}.lock")
     if try_lock(fd):
         os.ftruncate(fd, os.pwrite(fd, str(os.getpid()).encode(), 0))
-        (folder(home) / f"{name}.json").unlink(missing_ok=True)  # of one that was killed
+        (records_folder(home) / f"{name}.json").unlink(missing_ok=True)  # of one that was killed
         return fd
     os.close(fd)
     return None
 
 
-def holder(home: Path, name: str = BACKGROUND) -> int | None:
+def lock_holder(home: Path, name: str = BACKGROUND) -> int | None:
     """The process that took the lock last; a record may be of one before it."""
     try:
-        return int((folder(home) / f"{name}.lock").read_text("ascii"))
+        return int((records_folder(home) / f"{name}.lock").read_text("ascii"))
     except (OSError, ValueError):
         return None
 
 
-def write(home: Path, tunnel: Tunnel) -> None:
+def write_record(home: Path, record: ConnectionRecord) -> None:
     """Replace the record as a whole."""
-    path = folder(home) / f"{tunnel.name}.json"
+    path = records_folder(home) / f"{record.name}.json"
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(draft, "w", encoding="utf-8", opener=_private) as file:
-        json.dump(asdict(tunnel), file)
+    with open(draft, "w", encoding="utf-8", opener=_open_private) as file:
+        json.dump(asdict(record), file)
     draft.replace(path)
 
 
-def forget(home: Path, name: str) -> None:
+def remove_record(home: Path, name: str) -> None:
     """Remove the record; the lock's file, too, but for the one that others may be waiting for."""
-    (folder(home) / f"{name}.json").unlink(missing_ok=True)
+    (records_folder(home) / f"{name}.json").unlink(missing_ok=True)
     if name != BACKGROUND:
-        (folder(home) / f"{name}.lock").unlink(missing_ok=True)
+        (records_folder(home) / f"{name}.lock").unlink(missing_ok=True)
 
 
-def read(home: Path, name: str = BACKGROUND) -> Tunnel | None:
+def read_record(home: Path, name: str = BACKGROUND) -> ConnectionRecord | None:
     """The record of that name, whether its process lives or not."""
     try:
-        return Tunnel(**json.loads((folder(home) / f"{name}.json").read_text("utf-8")))
+        return ConnectionRecord(
+            **json.loads((records_folder(home) / f"{name}.json").read_text("utf-8"))
+        )
     except (OSError, ValueError, TypeError):
         return None
 
 
-def trouble_of(home: Path, tunnel: Tunnel | None) -> str:
-    """Why a tunnel does not lead to Redis just now; "" where nothing is known."""
-    now = read(home, tunnel.name) if tunnel else None
+def current_trouble(home: Path, record: ConnectionRecord | None) -> str:
+    """Why a connection does not lead to Redis just now; "" if nothing is known."""
+    now = read_record(home, record.name) if record else None
     return now.trouble if now else ""
 
 
 def is_alive(home: Path, name: str = BACKGROUND) -> bool:
-    """True while the process of a tunnel lives."""
+    """True while the process of a connection lives."""
     try:
-        fd = os.open(folder(home) / f"{name}.lock", os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(records_folder(home) / f"{name}.lock", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -145,116 +147,116 @@ def is_alive(home: Path, name: str = BACKGROUND) -> bool:
         os.close(fd)
 
 
-def sweep(home: Path) -> None:
-    """Remove what tunnels of a shell left that were killed."""
-    for path in folder(home).glob("*.lock"):
+def remove_stale_records(home: Path) -> None:
+    """Remove the records of shells' connections that were killed."""
+    for path in records_folder(home).glob("*.lock"):
         if path.stem != BACKGROUND and not is_alive(home, path.stem):
-            forget(home, path.stem)
+            remove_record(home, path.stem)
 
 
-def background(home: Path) -> Tunnel | None:
-    """The tunnel in the background, where there is to be one.
+def background_connection(home: Path) -> ConnectionRecord | None:
+    """The connection in the background, if there is to be one.
 
     Raises:
         OutOfReach: it has ended and nobody said so, or is not there yet; another server would be
             a surprise.
     """
-    found = read(home)
-    if found is None and is_alive(home):
+    record = read_record(home)
+    if record is None and is_alive(home):
         raise OutOfReach(
             "the connection in the background is starting or ending; try again",
             code="connection-changing",
         )
-    if found is not None and not is_alive(home):
-        flags = "".join(told(found.context, found.namespace))
+    if record is not None and not is_alive(home):
+        flags = "".join(namespace_flags(record.context, record.namespace))
         raise OutOfReach(
-            f"the connection in the background to {found.where} has ended; make it again"
+            f"the connection in the background to {record.where} has ended; make it again"
             f" (hpq connect --background{flags}) or forget it (hpq connect --stop)",
             code="connection-ended",
         )
-    return found
+    return record
 
 
-def of_url(home: Path, url: str) -> Tunnel | None:
-    """The tunnel that a Redis URL goes through, if it does."""
+def connection_of_url(home: Path, url: str) -> ConnectionRecord | None:
+    """The connection that a Redis URL goes through, if it does."""
     parts = urlsplit(url)
     if parts.hostname != HOST:
         return None
-    return next((t for t in _all(home) if t.port == parts.port), None)
+    return next((t for t in _live_records(home) if t.port == parts.port), None)
 
 
-def see_shell(environ: Mapping[str, str], home: Path, url: str) -> None:
+def check_shell_connection(environ: Mapping[str, str], home: Path, url: str) -> None:
     """Where a command's shell is a connected one, see that its connection lives.
 
     Raises:
         OutOfReach: it has ended; what is current now may be another cluster, or its port another's.
     """
-    where, _, port = environ.get(CONNECT, "").rpartition(":")
+    target, _, port = environ.get(CONNECT, "").rpartition(":")
     parts = urlsplit(url)
-    if not where or (parts.hostname, str(parts.port)) != (HOST, port):
+    if not target or (parts.hostname, str(parts.port)) != (HOST, port):
         return  # another URL was set since
-    found = of_url(home, url)
-    if found is None or f"{found.context}/{found.namespace}" != where:
-        context, _, namespace = where.rpartition("/")
+    record = connection_of_url(home, url)
+    if record is None or f"{record.context}/{record.namespace}" != target:
+        context, _, namespace = target.rpartition("/")
         raise OutOfReach(
             f"the connection of this shell, to namespace {namespace}, context {context}, has ended;"
-            f" exit, and `hpq connect{''.join(told(context, namespace))}` again",
+            f" exit, and `hpq connect{''.join(namespace_flags(context, namespace))}` again",
             code="connection-ended",
         )
 
 
-def of_shell(environ: Mapping[str, str], home: Path) -> Tunnel | None:
-    """The tunnel of a connected shell, where HPQ_REDIS_URL is still that.
+def shell_connection(environ: Mapping[str, str], home: Path) -> ConnectionRecord | None:
+    """The connection of a connected shell, if HPQ_REDIS_URL is still that.
 
     Raises:
         OutOfReach: it has ended.
     """
     url = environ.get("HPQ_REDIS_URL", "")
-    see_shell(environ, home, url)
-    return of_url(home, url) if environ.get(CONNECT) and url else None
+    check_shell_connection(environ, home, url)
+    return connection_of_url(home, url) if environ.get(CONNECT) and url else None
 
 
-def stop(home: Path) -> Tunnel | None:
-    """End the tunnel in the background; answers what it was, None where there was none."""
-    found = read(home)
+def stop_background(home: Path) -> ConnectionRecord | None:
+    """End the connection in the background; return its record, None if there was none."""
+    record = read_record(home)
     number, until = signal.SIGTERM, time.monotonic()
     while is_alive(home):
-        if time.monotonic() >= until and (pid := holder(home)) is not None:
+        if time.monotonic() >= until and (pid := lock_holder(home)) is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
             number, until = signal.SIGKILL, time.monotonic() + _STOP_S
         time.sleep(0.02)
-    forget(home, BACKGROUND)
-    return found
+    remove_record(home, BACKGROUND)
+    return record
 
 
-def kubectl_in(context: str, namespace: str) -> str:
+def kubectl_command(context: str, namespace: str) -> str:
     """How a command of kubectl's begins that is told to people."""
     return f"kubectl --context {shlex.quote(context)} -n {namespace}"
 
 
-def told(context: str, namespace: str) -> tuple[str, str]:
+def namespace_flags(context: str, namespace: str) -> tuple[str, str]:
     """The two flags by which a command of hpq's that is told to people means that namespace."""
     return f" --context {shlex.quote(context)}", f" --namespace {namespace}"
 
 
-def _all(home: Path) -> Iterator[Tunnel]:
-    for path in folder(home).glob("*.json"):
-        found = read(home, path.stem)
-        if found is not None and is_alive(home, path.stem):
-            yield found
+def _live_records(home: Path) -> Iterator[ConnectionRecord]:
+    for path in records_folder(home).glob("*.json"):
+        record = read_record(home, path.stem)
+        if record is not None and is_alive(home, path.stem):
+            yield record
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def overlay(environ: Mapping[str, str], home: Path) -> Mapping[str, str]:
-    """The environment with the tunnel in the background, which HPQ_REDIS_URL goes before."""
+def with_connection(environ: Mapping[str, str], home: Path) -> Mapping[str, str]:
+    """The environment with the connection in the background; HPQ_REDIS_URL goes before it."""
     if environ.get("HPQ_REDIS_URL", "").strip():
         return environ
-    found = background(home)
-    if found is None:
+    record = background_connection(home)
+    if record is None:
         return environ
     own_key = {"HPQ_CODE_KEY": environ["HPQ_CODE_KEY"]} if environ.get("HPQ_CODE_KEY") else {}
-    return {**environ, **found.environ(), **own_key}
+    return {**environ, **record.environ(), **own_key}

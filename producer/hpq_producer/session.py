@@ -22,23 +22,23 @@ from hpq.store.reader import StoreReader
 from hpq.store.tickets import Tickets
 from hpq.store.trials import Store
 from hpq_producer import connection_record
-from hpq_producer.connection_record import Tunnel
+from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.embedded_redis.attach import Attached, attach
 
 
-def settings_here() -> Settings:
-    """What is in force for this command.
+def load_settings() -> Settings:
+    """Read the settings in force: the environment, and the connection that `hpq connect` keeps.
 
     Raises:
         SettingsError: as `hpq.settings.read`.
         OutOfReach: the connection in the background was cut, or that of this shell.
     """
-    told = read(os.environ)
-    if told.redis_url:
-        connection_record.see_shell(os.environ, told.home, told.redis_url)
-        return told
-    seen = connection_record.overlay(os.environ, told.home)
-    return told if seen is os.environ else read(seen)
+    settings = read(os.environ)
+    if settings.redis_url:
+        connection_record.check_shell_connection(os.environ, settings.home, settings.redis_url)
+        return settings
+    environ = connection_record.with_connection(os.environ, settings.home)
+    return settings if environ is os.environ else read(environ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +51,11 @@ class Session:
     keys: Keys
     reader: StoreReader
     attached: Attached | None = None
-    tunnel: Tunnel | None = None  # what `hpq connect` keeps, where the URL goes through it
+    connection: ConnectionRecord | None = None  # of `hpq connect`, if the URL goes through it
 
     def trouble(self) -> str:
         """What `hpq connect` knows of why Redis is out of reach; "" where it knows nothing."""
-        return connection_record.trouble_of(self.settings.home, self.tunnel)
+        return connection_record.current_trouble(self.settings.home, self.connection)
 
     @property
     def is_private(self) -> bool:
@@ -70,11 +70,11 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
     Raises:
         SettingsError, OutOfReach, Forbidden: as settings, connection and embedded say.
     """
-    settings = settings or settings_here()
+    settings = settings or load_settings()
     attached = None if settings.redis_url else attach(settings.home)
     url = settings.redis_url or (attached.url if attached else "")
-    through = connection_record.of_url(settings.home, url)
-    with tells_of(through, settings):
+    connection = connection_record.connection_of_url(settings.home, url)
+    with explain_errors(connection, settings):
         check_server(connect(url, patience_s=FIRST_S), url)
         redis = connect(url)
         keys = Keys(settings.prefix)
@@ -87,28 +87,28 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
                 keys=keys,
                 reader=reader,
                 attached=attached,
-                tunnel=through,
+                connection=connection,
             )
 
 
 @contextmanager
-def tells_of(through: Tunnel | None, settings: Settings) -> Iterator[None]:
-    """What a tunnel knows of why Redis is out of reach, where it knows something."""
+def explain_errors(connection: ConnectionRecord | None, settings: Settings) -> Iterator[None]:
+    """Say why Redis is out of reach, if the connection of `hpq connect` knows."""
     try:
         yield
     except Forbidden as error:
-        if through is None or error.code != "redis-password-refused":
+        if connection is None or error.code != "redis-password-refused":
             raise
         raise Forbidden(
-            f"{through.where}: Redis refuses the password of {through.user}; if its Secret was made"
-            " anew, the connection reads it now: try again in 30 s",
+            f"{connection.where}: Redis refuses the password of {connection.user}; if its Secret"
+            " was made anew, the connection reads it now: try again in 30 s",
             code="redis-password-refused",
         ) from None
     except OutOfReach:
-        why = connection_record.trouble_of(settings.home, through)
-        if through is None or not why:
+        why = connection_record.current_trouble(settings.home, connection)
+        if connection is None or not why:
             raise
-        raise OutOfReach(f"{through.where}: {why}", code="connection-lost") from None
+        raise OutOfReach(f"{connection.where}: {why}", code="connection-lost") from None
 
 
 def store_of(session: Session) -> Store:

@@ -20,7 +20,7 @@ from hpq.errors import Forbidden, HpqError, NotFound, UserError
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq_producer.embedded_redis.attach import status
-from hpq_producer.session import Session, settings_here
+from hpq_producer.session import Session, load_settings
 
 _TRIAL = re.compile(r"(?:(?P<sweep>[a-z0-9-]+)/|#)?(?P<number>[1-9][0-9]*)\Z")
 
@@ -120,7 +120,7 @@ _MOST = 500  # the newest sweeps
 def sweep_ids(incomplete: str) -> list[str]:
     """The ids that begin so, newest first; none where Redis is away. Starts no server."""
     try:
-        settings = settings_here()
+        settings = load_settings()
         url = settings.redis_url
         if not url:
             private = status(settings.home)

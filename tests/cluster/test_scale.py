@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpq_producer.cluster.objects import COST
+from hpq_producer.cluster.objects import COST_ANNOTATION
 from tests.cluster.place import Laptop, Namespace
 from tests.cluster.steered import Steered
 
@@ -23,7 +23,7 @@ def marks(namespace: Namespace) -> list[str]:
     return [
         pod["metadata"]["name"]
         for pod in namespace.pods()
-        if COST in pod["metadata"].get("annotations", {})
+        if COST_ANNOTATION in pod["metadata"].get("annotations", {})
         and "deletionTimestamp" not in pod["metadata"]
     ]
 

@@ -1,13 +1,12 @@
-"""The file: gzipped JSON lines. A header, then rows of the sweep's keys, then how many they were.
+"""The archive's file: gzipped JSON lines. A header, rows of the sweep's keys, and their number.
 
     {"hpq-archive": 1, "schema": 1, "sweep": "digits-3u4d4", "trials": 16, …}
     {"trial": 7, "part": "log", "kind": "stream", "items": [["1763700000000-0", "d", "epoch 1"], …]}
     {"end": 812}
 
 Trial 0 is the sweep itself; "part" is what follows in the key's name. Text that is not UTF-8 is
-{"b64": …}. Nothing in it is a secret: neither the code key nor the server's address is in Redis.
-
-About how many bytes of a server's memory the rows of an archive will take. Pure.
+{"b64": …}. The file holds no secret: neither the code key nor the server's address is in Redis.
+`MemoryEstimate` estimates the memory that the rows take on a server.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach, UserError
-from hpq_producer.connection_record import NAMESPACE, told
+from hpq_producer.connection_record import NAMESPACE, namespace_flags
 
 Object = Mapping[str, Any]
 MERGE, PLAIN = "application/merge-patch+json", "application/json"
@@ -57,14 +57,15 @@ class Api:
 
         self.context, current = _context(config, context)
         self.namespace = namespace
-        here = ("", "") if beside_connection else (current, NAMESPACE)
-        self._is_here = (self.context == here[0], namespace == here[1])
+        defaults = ("", "") if beside_connection else (current, NAMESPACE)
+        self._is_default = (self.context == defaults[0], namespace == defaults[1])
         self._configuration = client.Configuration()
         try:
             config.load_kube_config(context=self.context, client_configuration=self._configuration)
         except (config.ConfigException, OSError, *_MALFORMED) as error:
             raise OutOfReach(
-                f"kubeconfig, context {self.context}: {_line(error)}", code="kubeconfig-unusable"
+                f"kubeconfig, context {self.context}: {_last_message(error)}",
+                code="kubeconfig-unusable",
             ) from None
         self._pool = client.rest.RESTClientObject(self._configuration).pool_manager
 
@@ -76,8 +77,10 @@ class Api:
     @property
     def flags(self) -> str:
         """What a command of hpq's needs to mean this namespace; "" where it does by itself."""
-        both = told(self.context, self.namespace)
-        return "".join(f for f, is_here in zip(both, self._is_here, strict=True) if not is_here)
+        both = namespace_flags(self.context, self.namespace)
+        return "".join(
+            f for f, is_default in zip(both, self._is_default, strict=True) if not is_default
+        )
 
     def of(self, path: str) -> str:
         """The path of something in the namespace, as "pods" or "apps/v1/deployments/NAME"."""
@@ -128,13 +131,15 @@ class Api:
             return create_websocket(self._configuration, url, headers)
         except WebSocketBadStatusException as error:
             text = (error.resp_body or b"").decode("utf-8", "replace")
-            raise self._refused(error.status_code, text) from None
+            raise self._error_of_status(error.status_code, text) from None
         except (WebSocketException, OSError) as error:
-            raise self._away(error) from None
+            raise self._unreachable(error) from None
 
     def _headers(self) -> dict[str, str]:
-        told = self._configuration.auth_settings().values()
-        return {one["key"]: one["value"] for one in told if one["in"] == "header" and one["value"]}
+        settings = self._configuration.auth_settings().values()
+        return {
+            one["key"]: one["value"] for one in settings if one["in"] == "header" and one["value"]
+        }
 
     def _call(
         self,
@@ -159,10 +164,10 @@ class Api:
                 timeout=Timeout(connect=_CONNECT_S, read=_READ_S),
             )
         except HTTPError as error:
-            raise self._away(error) from None
+            raise self._unreachable(error) from None
         text = answer.data.decode("utf-8", "replace")
         if answer.status >= 300:
-            raise self._refused(answer.status, text)
+            raise self._error_of_status(answer.status, text)
         try:
             return json.loads(text)
         except ValueError:
@@ -171,18 +176,18 @@ class Api:
                 code="cluster-unreachable",
             ) from None
 
-    def _away(self, error: Exception) -> HpqError:
+    def _unreachable(self, error: Exception) -> HpqError:
         return OutOfReach(
-            f"cluster of context {self.context}, {self.server}: no answer: {_line(error)};"
+            f"cluster of context {self.context}, {self.server}: no answer: {_last_message(error)};"
             " is the right context chosen, and the network there? (--context NAME)",
             code="cluster-unreachable",
         )
 
-    def _refused(self, status: int, text: str) -> HpqError:
+    def _error_of_status(self, status: int, text: str) -> HpqError:
         try:
-            said = str(json.loads(text)["message"])
+            message = str(json.loads(text)["message"])
         except (ValueError, KeyError, TypeError):
-            said = _line(text) or f"HTTP {status}"
+            message = _last_message(text) or f"HTTP {status}"
         where = f"context {self.context}, namespace {self.namespace}"
         if status == 401:
             return Forbidden(
@@ -190,19 +195,19 @@ class Api:
                 " log in again",
                 code="cluster-credentials-refused",
             )
-        if status == 403 and "exceeded quota" not in said:
+        if status == 403 and "exceeded quota" not in message:
             return Forbidden(
-                f"{where}: {said}; an administrator binds you to the Role hpq-operator there"
+                f"{where}: {message}; an administrator binds you to the Role hpq-operator there"
                 " (hpq-viewer to look only)",
                 code="cluster-forbidden",
             )
         if status == 404:
-            return NotFound(f"{where}: {said}", code="cluster-object-missing")
+            return NotFound(f"{where}: {message}", code="cluster-object-missing")
         if status >= 500:
             return OutOfReach(
-                f"{where}: the cluster is in trouble: {said}", code="cluster-unreachable"
+                f"{where}: the cluster is in trouble: {message}", code="cluster-unreachable"
             )
-        return UserError(f"{where}: {said}", code="cluster-refused")
+        return UserError(f"{where}: {message}", code="cluster-refused")
 
 
 def _context(config: Any, wanted: str | None) -> tuple[str, str]:
@@ -217,7 +222,7 @@ def _context(config: Any, wanted: str | None) -> tuple[str, str]:
         names = [str(one["name"]) for one in merged.value["contexts"]]
         current = str(merged.value.get("current-context") or "")
     except (config.ConfigException, YAMLError, OSError, *_MALFORMED) as error:
-        why = _line(error).removeprefix("Invalid kube-config file. ")
+        why = _last_message(error).removeprefix("Invalid kube-config file. ")
         raise OutOfReach(
             f"no cluster: the kubeconfig (KUBECONFIG, or ~/.kube/config) cannot be used: {why};"
             " `kubectl config view` shows what is in it",
@@ -234,7 +239,7 @@ def _context(config: Any, wanted: str | None) -> tuple[str, str]:
     return wanted if wanted is not None else current, current
 
 
-def _line(error: object) -> str:
+def _last_message(error: object) -> str:
     """The last thing that was said, without the objects that stand before it."""
     text = " ".join(str(error).split())
     for mark in ("(Caused by ", "Failed to establish a new connection: ", "[Errno "):

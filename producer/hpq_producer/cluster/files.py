@@ -19,16 +19,16 @@ from hpq.domain.trial import Artifacts
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
 from hpq.filestore.local import ID_FILE, Gone, Unreadable, checked
 from hpq_producer.cluster.api import Api
-from hpq_producer.cluster.objects import WORKERS, container_of, is_past, pod_of
-from hpq_producer.connection_record import kubectl_in
+from hpq_producer.cluster.objects import WORKER_SELECTOR, container_of, is_done, pod_of
+from hpq_producer.connection_record import kubectl_command
 from hpq_producer.terminal.text import clean
 
-_ASK = f'printf "%s\\n" "$HPQ_STORE"; cat "$HPQ_STORE/{ID_FILE}" 2>/dev/null || :'
+_STORE_COMMAND = f'printf "%s\\n" "$HPQ_STORE"; cat "$HPQ_STORE/{ID_FILE}" 2>/dev/null || :'
 Raw = Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Volume:
+class PodVolume:
     """A store as one pod sees it."""
 
     api: Api
@@ -60,7 +60,7 @@ class Volume:
             draft.unlink(missing_ok=True)
 
 
-def volume_of(api: Api, left: Artifacts) -> Volume:
+def find_volume(api: Api, left: Artifacts) -> PodVolume:
     """The store that has these, in a worker's pod that runs now: a ready one, if there is one.
 
     Raises:
@@ -68,8 +68,10 @@ def volume_of(api: Api, left: Artifacts) -> Volume:
         Forbidden: these credentials may not run a command in a pod.
         HpqError: as `Api`.
     """
-    raws = api.get(api.of("pods"), labelSelector=WORKERS)["items"]
-    running = sorted((raw for raw in raws if _runs(raw)), key=lambda raw: not pod_of(raw).is_ready)
+    raws = api.get(api.of("pods"), labelSelector=WORKER_SELECTOR)["items"]
+    running = sorted(
+        (raw for raw in raws if _is_running(raw)), key=lambda raw: not pod_of(raw).is_ready
+    )
     if not running:
         raise NotFound(
             f"no worker's pod runs in namespace {api.namespace}; `hpq scale 1{api.flags}` starts"
@@ -80,34 +82,34 @@ def volume_of(api: Api, left: Artifacts) -> Volume:
         alike.setdefault(pod_of(raw).owner or raw["metadata"]["name"], raw)
     others = []
     for raw in alike.values():
-        found = _ask(api, raw)
+        found = _read_store(api, raw)
         if found.id == left.store:
             return found
-        others.append(_told(found))
+        others.append(_describe_store(found))
     raise NotFound(f"the pods in namespace {api.namespace} have {', '.join(dict.fromkeys(others))}")
 
 
-def by_hand(api: Api, kept: str, path: str) -> str:
+def copy_command(api: Api, kept: str, path: str) -> str:
     """The command that copies a file of the store, for who may."""
-    kubectl, source = kubectl_in(api.context, api.namespace), shlex.quote(f"/{kept}")
+    kubectl, source = kubectl_command(api.context, api.namespace), shlex.quote(f"/{kept}")
     words = shlex.join(["exec", "deploy/hpq-worker", "--", "sh", "-c", f'cat "$HPQ_STORE"{source}'])
     return f"{kubectl} {clean(words)} > {clean(shlex.quote(path))}"
 
 
-def _runs(raw: Raw) -> bool:
+def _is_running(raw: Raw) -> bool:
     name = container_of(raw["spec"])["name"]
     found = raw.get("status", {}).get("containerStatuses", ())
     runs = any(one["name"] == name and "running" in one.get("state", {}) for one in found)
-    return runs and not is_past(raw) and not raw["metadata"].get("deletionTimestamp")
+    return runs and not is_done(raw) and not raw["metadata"].get("deletionTimestamp")
 
 
-def _ask(api: Api, raw: Raw) -> Volume:
+def _read_store(api: Api, raw: Raw) -> PodVolume:
     pod, container = raw["metadata"]["name"], container_of(raw["spec"])["name"]
-    said, why = _exec(api, pod, container, ["sh", "-c", _ASK])
+    said, why = _exec(api, pod, container, ["sh", "-c", _STORE_COMMAND])
     if why:
         raise OutOfReach(f"pod {pod}: {clean(why)}")
     place, _, name = said.partition("\n")
-    return Volume(api=api, pod=pod, container=container, folder=place, id=name.strip())
+    return PodVolume(api=api, pod=pod, container=container, folder=place, id=name.strip())
 
 
 def _exec(
@@ -141,7 +143,7 @@ def _exec(
     return (done.stdout or b"").decode("utf-8", "replace"), ""
 
 
-def _told(found: Volume) -> str:
+def _describe_store(found: PodVolume) -> str:
     """What a pod has in place of the store."""
     if not found.folder:
         return "no HPQ_STORE"

@@ -13,14 +13,14 @@ from typing import Any
 
 from hpq.domain.sweep import DEFAULT_CLASS
 
-COST = "controller.kubernetes.io/pod-deletion-cost"
+COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 GPU = "nvidia.com/gpu"
 CONTAINER = "worker"
-WORKERS = "app.kubernetes.io/name=hpq-worker"
+WORKER_SELECTOR = "app.kubernetes.io/name=hpq-worker"
 _SAYS_NOTHING = ("ContainerCreating", "PodInitializing", "")
 _COUNT = re.compile(r"^\d+ ")
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: ([^,]+), used: ([^,]+), limited: ([^,]+)")
-_LONGEST = 160
+_MAX_LENGTH = 160
 _BY_SIGNAL = 128  # exit codes above it, as shells have them
 
 Object = Mapping[str, Any]
@@ -43,13 +43,13 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workers:
+class Deployment:
     """A Deployment of workers: how many pods are wanted, there and ready, and why not."""
 
     name: str
     queue: str
     wanted: int
-    there: int
+    present: int
     ready: int
     reason: str = ""
     is_rolling: bool = False  # some pods are of an older template
@@ -76,36 +76,36 @@ def pod_of(raw: Object, events: Iterable[Object] = ()) -> Pod:
         phase="Terminating" if is_ending else str(status.get("phase", "Unknown")),
         node=spec.get("nodeName", ""),
         queue=queue_of(meta, spec),
-        reason=_reason(spec, status, found) or _told(status, found, events),
-        is_ready=not is_ending and _holds(status, "Ready"),
+        reason=_reason(spec, status, found) or _reason_from_events(status, found, events),
+        is_ready=not is_ending and _has_condition(status, "Ready"),
         restarts=sum(int(one.get("restartCount", 0)) for one in found),
-        cost=_cost(meta),
+        cost=_deletion_cost(meta),
         made=str(meta.get("creationTimestamp", "")),
         owner=str(owners[0].get("name", "")),
     )
 
 
-def is_past(raw: Object) -> bool:
+def is_done(raw: Object) -> bool:
     """True for a pod that stays as a record only: it is done, or its Job has made another."""
     phase = raw.get("status", {}).get("phase")
     owners = raw["metadata"].get("ownerReferences") or [{}]
     return bool(phase == "Succeeded" or (phase == "Failed" and owners[0].get("kind") == "Job"))
 
 
-def workers_of(raw: Object) -> Workers:
+def deployment_of(raw: Object) -> Deployment:
     """A Deployment from the API."""
     spec, status = raw["spec"], raw.get("status", {})
     template = spec["template"]
     labels = spec["selector"].get("matchLabels", {})
     worker = container_of(template["spec"])
     limits = worker.get("resources", {}).get("limits", {})
-    return Workers(
+    return Deployment(
         name=raw["metadata"]["name"],
         queue=queue_of(template["metadata"], template["spec"]),
         wanted=int(spec.get("replicas", 1)),
-        there=int(status.get("replicas", 0)),
+        present=int(status.get("replicas", 0)),
         ready=int(status.get("readyReplicas", 0)),
-        reason=_failure(status),
+        reason=_replica_failure(status),
         is_rolling=int(status.get("updatedReplicas", 0)) < int(status.get("replicas", 0)),
         selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
         image=str(worker.get("image", "")),
@@ -136,9 +136,9 @@ def container_of(spec: Object) -> Object:
     return found
 
 
-def _cost(meta: Object) -> int:
+def _deletion_cost(meta: Object) -> int:
     try:
-        return int(meta.get("annotations", {}).get(COST, 0))
+        return int(meta.get("annotations", {}).get(COST_ANNOTATION, 0))
     except ValueError:
         return 0
 
@@ -150,55 +150,55 @@ def _statuses(status: Object) -> list[Object]:
     return [*todo, *status.get("containerStatuses", ())]
 
 
-def _holds(status: Object, kind: str) -> bool:
+def _has_condition(status: Object, kind: str) -> bool:
     return any(c["type"] == kind and c["status"] == "True" for c in status.get("conditions", ()))
 
 
 def _reason(spec: Object, status: Object, found: Sequence[Object]) -> str:
     if status.get("phase") == "Failed" and status.get("reason"):  # evicted, say: no container tells
-        return _short(f"{status['reason']}: {status.get('message', '')}")
+        return _shorten(f"{status['reason']}: {status.get('message', '')}")
     for one in status.get("conditions", ()):
         if one["type"] == "PodScheduled" and one["status"] == "False":
-            return scheduling(one.get("reason", ""), one.get("message", ""))
+            return scheduling_reason(one.get("reason", ""), one.get("message", ""))
     for one in found:
-        state, limit = one.get("state", {}), _limit(spec, one["name"])
-        before = _ended(one.get("lastState", {}).get("terminated"), limit)
+        state, limit = one.get("state", {}), _memory_limit(spec, one["name"])
+        before = _termination_reason(one.get("lastState", {}).get("terminated"), limit)
         waiting = state.get("waiting", {})
         why = str(waiting.get("reason", ""))
         if why == "CrashLoopBackOff":
             return f"{why}: {before or 'its container ends at once'}"
         if why not in _SAYS_NOTHING:
-            return _short(f"{why}: {_image(why, one) or waiting.get('message', '')}")
-        if over := _ended(state.get("terminated"), limit):
+            return _shorten(f"{why}: {_image(why, one) or waiting.get('message', '')}")
+        if over := _termination_reason(state.get("terminated"), limit):
             return over
-        if before and not _holds(status, "Ready"):  # between two of its ends
+        if before and not _has_condition(status, "Ready"):  # between two of its ends
             return before
     if status.get("phase") == "Failed":
-        return _short(f"Failed: {status.get('message', '')}")
+        return _shorten(f"Failed: {status.get('message', '')}")
     return ""
 
 
-def scheduling(reason: str, message: str) -> str:
+def scheduling_reason(reason: str, message: str) -> str:
     """What the scheduler lacks, as "Insufficient nvidia.com/gpu"; without what it tried in vain."""
     if reason != "Unschedulable":
         return reason
     said = message.partition(" nodes are available: ")[2].partition(". ")[0].rstrip(".")
     parts = [_COUNT.sub("", part) for part in re.split(r", (?=\d+ )", said)]
-    return _short("; ".join(part for part in parts if part)) or _short(message) or reason
+    return _shorten("; ".join(part for part in parts if part)) or _shorten(message) or reason
 
 
 def _image(why: str, one: Object) -> str:
     return f"image {one.get('image', '')}" if "Image" in why else ""
 
 
-def _limit(spec: Object, name: str) -> str:
+def _memory_limit(spec: Object, name: str) -> str:
     for one in spec["containers"]:
         if one["name"] == name:
             return str(one.get("resources", {}).get("limits", {}).get("memory", ""))
     return ""
 
 
-def _ended(over: Object | None, limit: str) -> str:
+def _termination_reason(over: Object | None, limit: str) -> str:
     if not over:
         return ""
     if over.get("reason") == "OOMKilled":
@@ -208,16 +208,16 @@ def _ended(over: Object | None, limit: str) -> str:
         return f"its container was ended by signal {code - _BY_SIGNAL}"
     said = str(over.get("message", "")).strip().splitlines()
     why = said[-1] if said else f"{over.get('reason', 'ended')}, exit code {code}"
-    return _short(f"its container ended: {why}")
+    return _shorten(f"its container ended: {why}")
 
 
-def _told(status: Object, found: Sequence[Object], events: Iterable[Object]) -> str:
+def _reason_from_events(status: Object, found: Sequence[Object], events: Iterable[Object]) -> str:
     """From events, for a pod whose own status only says that it is being made."""
-    if _holds(status, "Ready") or status.get("phase") != "Pending":
+    if _has_condition(status, "Ready") or status.get("phase") != "Pending":
         return ""  # a probe's words say less than the pod's log
     for event in reversed(list(events)):
         if event.get("reason") in ("FailedMount", "FailedCreatePodSandBox", "Failed"):
-            return _short(_last_part(str(event.get("message", ""))))
+            return _shorten(_last_part(str(event.get("message", ""))))
     return ""
 
 
@@ -226,7 +226,7 @@ def _last_part(message: str) -> str:
     return message.rpartition(" : ")[2] or message
 
 
-def _failure(status: Object) -> str:
+def _replica_failure(status: Object) -> str:
     """Why a Deployment cannot make its pods."""
     for one in status.get("conditions", ()):
         if one["type"] == "ReplicaFailure" and one["status"] == "True":
@@ -234,10 +234,10 @@ def _failure(status: Object) -> str:
             if over := _QUOTA.search(said):
                 name, asked, used, limit = over.groups()
                 return f"quota {name} is used up: {asked} wanted, {used} used, {limit} allowed"
-            return _short(f"{one.get('reason', '')}: {said}")
+            return _shorten(f"{one.get('reason', '')}: {said}")
     return ""
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     text = " ".join(text.split()).rstrip(": ")
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"

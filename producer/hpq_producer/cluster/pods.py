@@ -17,8 +17,15 @@ from typing import Any
 from hpq.domain.snapshot import Worker
 from hpq.errors import Forbidden, HpqError, NotFound
 from hpq_producer.cluster.api import Api, has_kubeconfig
-from hpq_producer.cluster.objects import WORKERS, Pod, Workers, is_past, pod_of, workers_of
-from hpq_producer.cluster.redis_access import missing
+from hpq_producer.cluster.objects import (
+    WORKER_SELECTOR,
+    Deployment,
+    Pod,
+    deployment_of,
+    is_done,
+    pod_of,
+)
+from hpq_producer.cluster.redis_access import explain_missing
 from hpq_producer.connection_record import NAMESPACE
 from hpq_producer.session import Session
 
@@ -27,22 +34,22 @@ _REFUSED = "Error creating: "  # how the event of a pod that could not be made b
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crew:
+class ClusterSnapshot:
     """What of hpq's workers is in a namespace; `at` is time.monotonic(), `flags` as of `Api`."""
 
     context: str
     namespace: str
-    workers: tuple[Workers, ...]
+    deployments: tuple[Deployment, ...]
     pods: tuple[Pod, ...]
     at: float
     flags: str = ""
 
-    def of_queue(self, queue: str) -> Workers | None:
+    def deployment_of(self, queue: str) -> Deployment | None:
         """The Deployment of a worker class."""
-        return next((one for one in self.workers if one.queue == queue), None)
+        return next((one for one in self.deployments if one.queue == queue), None)
 
 
-def look(api: Api) -> Crew:
+def read_cluster(api: Api) -> ClusterSnapshot:
     """Two to four requests: events are asked for only where the status of a pod or a Deployment
     does not say enough, and autoscalers where a Deployment is scaled to 0.
 
@@ -51,24 +58,24 @@ def look(api: Api) -> Crew:
         HpqError: as `Api`.
     """
     raws = deployments(api)
-    events = warnings(api) if any(map(_is_refused, raws)) else None
-    found = [workers_of(_told_newest(raw, events or ())) for raw in raws]
-    if not all(one.wanted for one in found):
+    events = warning_events(api) if any(map(_is_refused, raws)) else None
+    deployments_ = [deployment_of(_with_newest_refusal(raw, events or ())) for raw in raws]
+    if not all(one.wanted for one in deployments_):
         names = autoscalers(api)
-        found = [one if one.wanted else _decided(one, names) for one in found]
-    raws = api.get(api.of("pods"), labelSelector=WORKERS)["items"]
-    raws = [raw for raw in raws if not is_past(raw)]
+        deployments_ = [one if one.wanted else _with_autoscaler(one, names) for one in deployments_]
+    raws = api.get(api.of("pods"), labelSelector=WORKER_SELECTOR)["items"]
+    raws = [raw for raw in raws if not is_done(raw)]
     pods = [pod_of(raw) for raw in raws]
-    if any(_says_too_little(pod) for pod in pods):
-        events = warnings(api) if events is None else events
+    if any(_needs_events(pod) for pod in pods):
+        events = warning_events(api) if events is None else events
         pods = [
             pod_of(raw, [e for e in events if e["involvedObject"].get("name") == pod.name])
             for raw, pod in zip(raws, pods, strict=True)
         ]
-    return Crew(
+    return ClusterSnapshot(
         context=api.context,
         namespace=api.namespace,
-        workers=tuple(found),
+        deployments=tuple(deployments_),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
         at=time.monotonic(),
         flags=api.flags,
@@ -78,11 +85,13 @@ def look(api: Api) -> Crew:
 def deployments(api: Api) -> list[Any]:
     """The Deployments of workers; where these may not be listed, the one that always is there."""
     try:
-        found: list[Any] = api.get(api.of("apps/v1/deployments"), labelSelector=WORKERS)["items"]
+        found: list[Any] = api.get(api.of("apps/v1/deployments"), labelSelector=WORKER_SELECTOR)[
+            "items"
+        ]
     except Forbidden:
         found = [api.get(api.of(f"apps/v1/deployments/{_DEPLOYMENT}"))]
     if not found:
-        raise NotFound(missing(api, "Deployment of workers"), code="cluster-object-missing")
+        raise NotFound(explain_missing(api, "Deployment of workers"), code="cluster-object-missing")
     return found
 
 
@@ -110,28 +119,29 @@ def autoscalers(api: Api) -> dict[str, str]:
     return names
 
 
-def _decided(one: Workers, names: Mapping[str, str]) -> Workers:
+def _with_autoscaler(one: Deployment, names: Mapping[str, str]) -> Deployment:
     return replace(one, autoscaler=names.get(one.name, ""))
 
 
-def _says_too_little(pod: Pod) -> bool:
+def _needs_events(pod: Pod) -> bool:
     return not pod.reason and not pod.is_ready and pod.phase in ("Pending", "Running")
 
 
-def _told_newest(raw: Any, events: Sequence[Any]) -> Any:
+def _with_newest_refusal(raw: Any, events: Sequence[Any]) -> Any:
     """A Deployment with the newest refusal of a pod: its own condition keeps the first one's."""
     name = raw["metadata"]["name"]
-    said = [
+    messages = [
         str(event.get("message", "")).rpartition(_REFUSED)[2]
         for event in events
         if event.get("reason") == "FailedCreate"
         and event["involvedObject"].get("name", "").rpartition("-")[0] == name
     ]
-    if not said or not _is_refused(raw):
+    if not messages or not _is_refused(raw):
         return raw
     status = raw["status"]
     newest = [
-        {**one, "message": said[-1]} if _is_refusal(one) else one for one in status["conditions"]
+        {**one, "message": messages[-1]} if _is_refusal(one) else one
+        for one in status["conditions"]
     ]
     return {**raw, "status": {**status, "conditions": newest}}
 
@@ -144,7 +154,7 @@ def _is_refusal(condition: Any) -> bool:
     return bool(condition["type"] == "ReplicaFailure" and condition["status"] == "True")
 
 
-def warnings(api: Api, name: str = "") -> Sequence[Any]:
+def warning_events(api: Api, name: str = "") -> Sequence[Any]:
     """Events that warn, of one object or of all, the newest last; none where they are forbidden."""
     about = f",involvedObject.name={name}" if name else ""
     try:
@@ -156,67 +166,67 @@ def warnings(api: Api, name: str = "") -> Sequence[Any]:
     return sorted(found, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""))
 
 
-EVERY_S = 3.0
+INTERVAL_S = 3.0
 STALE_S = 30.0  # what was seen so long ago is not shown any more
-_FIRST_S = 4.0  # how long a command that prints once waits
+_FIRST_WAIT_S = 4.0  # how long a command that prints once waits
 
 
-class Pods:
+class PodWatcher:
     """What was seen last, and why nothing is seen now."""
 
     def __init__(self, session: Session) -> None:
-        self._tunnel, self._stop = session.tunnel, threading.Event()
+        self._connection, self._stop = session.connection, threading.Event()
         self._is_private = session.is_private
-        self._can = session.tunnel is not None or (
+        self._can_look = session.connection is not None or (
             not session.is_private and has_kubeconfig(os.environ)
         )
-        self._crew: Crew | None = None
+        self._snapshot: ClusterSnapshot | None = None
         self._thread: threading.Thread | None = None
-        self._looked, self._has_waited, self._asked_at = threading.Event(), False, 0.0
+        self._has_looked, self._has_waited, self._asked_at = threading.Event(), False, 0.0
         self.why = ""
 
     @property
     def in_cluster(self) -> bool:
         """True where Redis is reached by `hpq connect`: its workers are pods, seen or not."""
-        return self._tunnel is not None
+        return self._connection is not None
 
     @property
-    def is_perhaps_elsewhere(self) -> bool:
+    def may_mean_cluster(self) -> bool:
         """True on the private server where a kubeconfig is: a cluster's may have been meant."""
         return self._is_private and has_kubeconfig(os.environ)
 
-    def crew(self, workers: Sequence[Worker], *, wait: bool = False) -> Crew | None:
+    def snapshot(self, workers: Sequence[Worker], *, wait: bool = False) -> ClusterSnapshot | None:
         """The newest look, if it is at this Redis's pods; the first call begins to look.
 
         With `wait` it waits a little for the first look, once.
         """
-        if not self._can or not (self._tunnel or any(w.pod for w in workers)):
+        if not self._can_look or not (self._connection or any(w.pod for w in workers)):
             return None
-        self._begin()
+        self._start()
         if wait and not self._has_waited:
             self._has_waited = True
-            self._looked.wait(_FIRST_S)
-        crew = self._crew
-        if crew is None or time.monotonic() - crew.at > STALE_S:
+            self._has_looked.wait(_FIRST_WAIT_S)
+        snapshot = self._snapshot
+        if snapshot is None or time.monotonic() - snapshot.at > STALE_S:
             return None
-        names = {pod.name for pod in crew.pods}
-        return crew if self._tunnel or any(w.pod in names for w in workers) else None
+        names = {pod.name for pod in snapshot.pods}
+        return snapshot if self._connection or any(w.pod in names for w in workers) else None
 
-    def crew_now(self, workers: Sequence[Worker]) -> Crew | None:
-        """As `crew`, after waiting a little for the first look."""
-        crew = self.crew(workers, wait=True)
+    def snapshot_now(self, workers: Sequence[Worker]) -> ClusterSnapshot | None:
+        """As `snapshot`, after waiting a little for the first look."""
+        snapshot = self.snapshot(workers, wait=True)
         self.close()
-        return crew
+        return snapshot
 
     def close(self) -> None:
         """Look no more."""
         self._stop.set()
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         self._asked_at = time.monotonic()
         if (self._thread is None or not self._thread.is_alive()) and not self._stop.is_set():
             self._has_waited = False
-            self._looked.clear()
+            self._has_looked.clear()
             self._thread = threading.Thread(target=self._loop, name="pods", daemon=True)
             self._thread.start()
 
@@ -225,15 +235,15 @@ class Pods:
         while not self._stop.is_set() and time.monotonic() - self._asked_at < STALE_S:
             try:
                 api = api or self._open()
-                self._crew, self.why = look(api), ""
+                self._snapshot, self.why = read_cluster(api), ""
             except HpqError as error:
                 self.why = str(error)
             except Exception as error:  # what shows trials goes on without pods
                 self.why = f"{type(error).__name__}: {error}"
-            self._looked.set()
-            self._stop.wait(EVERY_S)
+            self._has_looked.set()
+            self._stop.wait(INTERVAL_S)
 
     def _open(self) -> Api:
-        if self._tunnel is not None:
-            return Api(self._tunnel.context, self._tunnel.namespace)
+        if self._connection is not None:
+            return Api(self._connection.context, self._connection.namespace)
         return Api(None, NAMESPACE)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from hpq_producer.cluster.api import Api
-from hpq_producer.connection_record import kubectl_in
+from hpq_producer.connection_record import kubectl_command
 
 SERVICE, CODE_KEY, CERTIFICATE = "hpq-redis", "hpq-code-key", "hpq-redis-tls"
 SECRETS = (
@@ -17,11 +17,11 @@ SECRETS = (
     CODE_KEY,
 )
 _LABEL, _WHOLE = "app.kubernetes.io/part-of", "hpq"
-OURS = f"{_LABEL}={_WHOLE}"
+PART_OF_HPQ = f"{_LABEL}={_WHOLE}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class RedisCredentials:
     """A role's name and password on the server; `ca` is the certificate that a TLS server's has."""
 
     user: str
@@ -33,7 +33,7 @@ class Entry:
         return self.user.removesuffix(f"-{role}")
 
 
-class Redis:
+class RedisService:
     """The Redis of one namespace."""
 
     def __init__(self, api: Api) -> None:
@@ -43,7 +43,7 @@ class Redis:
         try:
             self._spec = api.get(api.of(f"services/{SERVICE}"))["spec"]
         except NotFound:
-            raise NotFound(missing(api), code="cluster-object-missing") from None
+            raise NotFound(explain_missing(api), code="cluster-object-missing") from None
         self._port = self._spec["ports"][0]
 
     @property
@@ -71,7 +71,7 @@ class Redis:
         path = self._api.of(f"pods/{pod['metadata']['name']}/portforward")
         return self._api.stream(path, ports=str(self._target(pod)))
 
-    def entry(self, role: str, prefix: str) -> Entry:
+    def credentials(self, role: str, prefix: str) -> RedisCredentials:
         """What the Secret of a role says; one without a user's name is of this prefix.
 
         Raises:
@@ -83,7 +83,9 @@ class Redis:
             hint = "; to look only: --role viewer" if role != "viewer" else ""
             raise Forbidden(f"{error}{hint}", code="cluster-forbidden") from None
         user = data.get("username") or f"{prefix}-{role}"
-        return Entry(user=user, password=data.get("password", ""), ca=data.get("ca.crt", ""))
+        return RedisCredentials(
+            user=user, password=data.get("password", ""), ca=data.get("ca.crt", "")
+        )
 
     def code_key(self) -> str:
         """The key that code is signed with; "" where these credentials may not have it."""
@@ -101,11 +103,13 @@ class Redis:
 
     def _remedy(self) -> str:
         try:
-            is_first = not self._api.get(self._api.of("secrets"), labelSelector=OURS)["items"]
+            is_first = not self._api.get(self._api.of("secrets"), labelSelector=PART_OF_HPQ)[
+                "items"
+            ]
         except Forbidden:
             is_first = False  # its Service is there, and so are the others as a rule
         if not is_first:  # one alone would have a password that the others do not know
-            return anew(self._api)
+            return recreate_secrets(self._api)
         with_tls = " --with tls" if self.scheme == "rediss" else ""
         return f"`{_create(self._api, with_tls)}` makes it, once"
 
@@ -118,21 +122,22 @@ class Redis:
         return int(target)
 
 
-def anew(api: Api) -> str:
+def recreate_secrets(api: Api) -> str:
     """How all Secrets are made again, which fit only together; with TLS, its certificate, too."""
     kubectl = kubectl_of(api)
     return (
-        f"make all of them anew: {kubectl} delete secret -l {OURS}; {_create(api, _tls(api))};"
-        f" {kubectl} rollout restart statefulset,deployment -l {OURS}"
+        f"make all of them anew: {kubectl} delete secret -l {PART_OF_HPQ};"
+        f" {_create(api, _tls(api))};"
+        f" {kubectl} rollout restart statefulset,deployment -l {PART_OF_HPQ}"
     )
 
 
 def kubectl_of(api: Api) -> str:
     """How a command of kubectl's begins that is told to people."""
-    return kubectl_in(api.context, api.namespace)
+    return kubectl_command(api.context, api.namespace)
 
 
-def expected(api: Api) -> Iterator[str]:
+def expected_secrets(api: Api) -> Iterator[str]:
     """The Secrets that pods mount."""
     yield from SECRETS
     if _is_tls(api):
@@ -166,7 +171,7 @@ def _scheme(service: Any) -> str:
     return "rediss" if name in ("rediss", "redis-tls", "tls") else "redis"
 
 
-def missing(api: Api, what: str = f"Service {SERVICE}") -> str:
+def explain_missing(api: Api, what: str = f"Service {SERVICE}") -> str:
     """Why there is no such thing: the namespace is not there, or hpq is not in it."""
     where = f"context {api.context}: "
     try:

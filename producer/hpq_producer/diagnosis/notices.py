@@ -61,7 +61,7 @@ def say_if_not_kept(session: Session, sweep: Sweep) -> None:
         sweep,
         session.reader.workers.live(sweep.worker_class),
         is_set_here=is_set,
-        in_cluster=session.tunnel is not None,
+        in_cluster=session.connection is not None,
     )
     if reason:
         print(f"note: {reason}", file=sys.stderr)
@@ -80,7 +80,7 @@ def say_if_not_taken(session: Session, sid: str, *, code_is_read: bool = False) 
         reason = _edited(session, sweep)
     if not reason:
         workers = session.reader.workers.live(sweep.worker_class)
-        reason = why_not_taken(sweep, workers, SHIPPED, in_cluster=session.tunnel is not None)
+        reason = why_not_taken(sweep, workers, SHIPPED, in_cluster=session.connection is not None)
         if reason and not workers:
             reason = replace(reason, text=reason.text + of_a_cluster(session))
         elif not reason and not sweep.counts.running:

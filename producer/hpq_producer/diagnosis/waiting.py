@@ -14,8 +14,8 @@ from hpq.codes import Notice
 from hpq.domain.snapshot import ServerMemory, Snapshot, Worker
 from hpq.domain.sweep import DEFAULT_CLASS, Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
-from hpq_producer.cluster.pods import Crew, Pods
-from hpq_producer.diagnosis.pods import why_nobody
+from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
+from hpq_producer.diagnosis.pods import explain_no_pod
 from hpq_producer.sweepfile.schema import MOST_PRIORITY
 from hpq_producer.terminal.text import clean, size
 
@@ -30,27 +30,29 @@ DISK_FULL = Notice(
 )
 
 
-def why_waits(shot: Snapshot, seen: Pods) -> Notice | None:
+def why_waits(shot: Snapshot, pods: PodWatcher) -> Notice | None:
     """As `not_taken`, of a sweep that waits; where no worker is there, by a look at the pods."""
     if not shot.sweep.counts.waits:
         return None
-    crew = None if shot.workers else seen.crew(shot.workers, wait=True)
-    return not_taken(shot, crew, seen)
+    cluster = None if shot.workers else pods.snapshot(shot.workers, wait=True)
+    return not_taken(shot, cluster, pods)
 
 
-def not_taken(shot: Snapshot, crew: Crew | None = None, seen: Pods | None = None) -> Notice | None:
+def not_taken(
+    shot: Snapshot, cluster: ClusterSnapshot | None = None, pods: PodWatcher | None = None
+) -> Notice | None:
     """Why no trial of the sweep starts, with the remedy: no room, no worker, others before it.
 
-    `seen` knows whether Redis is reached by `hpq connect`, whether pods are seen or not.
+    `pods` knows whether Redis is reached by `hpq connect`, whether pods are seen or not.
     """
     if full := why_full(shot.room):
         return full
     waits = shot.sweep.counts.waits and not shot.workers
-    if crew and waits and (nobody := why_nobody(crew, shot.sweep.worker_class)):
+    if cluster and waits and (nobody := explain_no_pod(cluster, shot.sweep.worker_class)):
         return nobody
-    in_cluster = crew is not None or (seen is not None and seen.in_cluster)
+    in_cluster = cluster is not None or (pods is not None and pods.in_cluster)
     nobody = why_not_taken(shot.sweep, shot.workers, SHIPPED, in_cluster=in_cluster)
-    if nobody and not shot.workers and seen and seen.is_perhaps_elsewhere:
+    if nobody and not shot.workers and pods and pods.may_mean_cluster:
         return replace(nobody, text=nobody.text + OF_A_CLUSTER)
     return nobody or why_behind(shot.sweep, shot.ahead, shot.workers, SHIPPED)
 

@@ -7,8 +7,14 @@ from collections.abc import Iterator
 from hpq.code.signing import fingerprint
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from hpq_producer.cluster.api import Api
-from hpq_producer.cluster.pods import look
-from hpq_producer.cluster.redis_access import SERVICE, Redis, anew, expected, missing
+from hpq_producer.cluster.pods import read_cluster
+from hpq_producer.cluster.redis_access import (
+    SERVICE,
+    RedisService,
+    expected_secrets,
+    explain_missing,
+    recreate_secrets,
+)
 from hpq_producer.doctor.local import Finding
 from hpq_producer.doctor.workloads import good, redis_checkup, workers_checkup
 
@@ -44,20 +50,20 @@ def cluster_checkup(api: Api) -> Iterator[Finding]:
     yield from _namespace(api)
     yield from _rights(api)
     try:
-        crew = look(api)
+        cluster = read_cluster(api)
     except HpqError as error:
         yield Finding.of(error)
         return
     yield from redis_checkup(api)
     yield from _secrets(api)
-    yield from workers_checkup(api, crew)
+    yield from workers_checkup(api, cluster)
 
 
 def _namespace(api: Api) -> Iterator[Finding]:
     try:
-        Redis(api)
+        RedisService(api)
     except NotFound:
-        yield Finding.of(NotFound(missing(api), code="cluster-object-missing"))
+        yield Finding.of(NotFound(explain_missing(api), code="cluster-object-missing"))
     except HpqError as error:
         yield Finding.of(error)
     else:
@@ -84,8 +90,8 @@ def _rights(api: Api) -> Iterator[Finding]:
 
 def _secrets(api: Api) -> Iterator[Finding]:
     """Those that pods mount; what is in them is compared where it may be read."""
-    remedy = anew(api)
-    for name in expected(api):
+    remedy = recreate_secrets(api)
+    for name in expected_secrets(api):
         try:
             api.get(api.of(f"secrets/{name}"))
         except NotFound:

@@ -33,7 +33,7 @@ from hpq_producer.diagnosis.notices import OF_PODS
 from hpq_producer.diagnosis.waiting import how_to_start
 from hpq_producer.embedded_redis.attach import attach
 from hpq_producer.manifests.acl import DEFAULT_OFF, ROLES
-from hpq_producer.session import tells_of
+from hpq_producer.session import explain_errors
 from hpq_producer.terminal.text import trials_of
 
 _STORE = "HPQ_STORE=/a/directory/that/all/workers/see, or a URL"
@@ -64,7 +64,9 @@ def checkup(settings: Settings, *, in_cluster: str | None = None) -> list[Findin
     """
     found: list[Finding] = []
     try:
-        with tells_of(connection_record.of_url(settings.home, settings.redis_url), settings):
+        with explain_errors(
+            connection_record.connection_of_url(settings.home, settings.redis_url), settings
+        ):
             found += _reached(settings, in_cluster)
     except HpqError as error:
         found.append(Finding.of(error))
@@ -157,7 +159,9 @@ def _workers(settings: Settings, redis: Redis, in_cluster: str | None) -> Iterat
     reader = StoreReader(redis, Keys(settings.prefix), settings.lease_ms)
     workers = reader.workers.live()
     if not workers:
-        connected = connection_record.of_url(settings.home, settings.redis_url) is not None
+        connected = (
+            connection_record.connection_of_url(settings.home, settings.redis_url) is not None
+        )
         remedy = how_to_start(in_cluster=connected)
         if in_cluster is not None:  # what keeps pods from it was told with them
             remedy = f"`hpq scale N{in_cluster}` starts some"

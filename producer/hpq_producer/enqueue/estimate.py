@@ -15,7 +15,7 @@ from hpq_producer.embedded_redis.attach import status
 from hpq_producer.enqueue import provenance
 from hpq_producer.enqueue.reuse import Reuse, Wanted, same_code
 from hpq_producer.enqueue.submission import Submission
-from hpq_producer.session import open_session, settings_here
+from hpq_producer.session import load_settings, open_session
 
 _MOST = 2_000  # trials that are looked at, of the newest sweeps first
 _HOUR_MS = 3_600_000
@@ -42,7 +42,7 @@ class DurationEstimate:
 def past(submission: Submission) -> DurationEstimate | str | None:
     """What is known; None where nothing is, and a line where the server is out of reach."""
     try:
-        settings = settings_here()
+        settings = load_settings()
         if not settings.redis_url and not status(settings.home).data_bytes:
             return None
         launch, owner = submission.code.launch, submission.spec.owner or settings.user

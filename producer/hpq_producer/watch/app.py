@@ -23,7 +23,7 @@ from hpq.domain.snapshot import Snapshot
 from hpq.domain.sweep import SweepState
 from hpq.errors import HpqError
 from hpq.store.reader import StoreReader
-from hpq_producer.cluster.pods import Pods
+from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.waiting import not_taken
 from hpq_producer.query.follow import BLOCK_MS, stands
 from hpq_producer.reports.trial_rows import MOST_CURVE
@@ -68,8 +68,8 @@ def watch_sweep(
     reader = StoreReader(
         connect(session.url, retries=0, timeout_s=3.0), session.keys, session.settings.lease_ms
     )
-    with closing(Pods(session)) as seen:
-        return _Watch(reader, sid, stream, leave, on_quit, seen, session.trouble).run(until_done)
+    with closing(PodWatcher(session)) as pods:
+        return _Watch(reader, sid, stream, leave, on_quit, pods, session.trouble).run(until_done)
 
 
 def read_scene(
@@ -78,7 +78,7 @@ def read_scene(
     look: Look,
     skip: int = 0,
     *,
-    seen: Pods | None = None,
+    pods: PodWatcher | None = None,
     is_live: bool = True,
 ) -> Scene:
     """Everything that a frame of this size shows; only one that is not live waits for pods."""
@@ -91,9 +91,11 @@ def read_scene(
         curves = {
             tid.number: [p.value for p in points] for tid, points in zip(ids, found, strict=True)
         }
-    crew = seen.crew(shot.workers, wait=not is_live) if seen else None
-    why = not_taken(shot, crew, seen)
-    return Scene(snapshot=shot, curves=curves, not_taken=why, skip=skip, crew=crew, is_live=is_live)
+    cluster = pods.snapshot(shot.workers, wait=not is_live) if pods else None
+    why = not_taken(shot, cluster, pods)
+    return Scene(
+        snapshot=shot, curves=curves, not_taken=why, skip=skip, cluster=cluster, is_live=is_live
+    )
 
 
 class _Watch:
@@ -106,11 +108,11 @@ class _Watch:
         stream: TextIO,
         leave: Leave,
         on_quit: str,
-        seen: Pods,
+        pods: PodWatcher,
         trouble: Callable[[], str],
     ) -> None:
         self._reader, self._sid, self._stream, self._leave = reader, sid, stream, leave
-        self._on_quit, self._seen, self._trouble = on_quit, seen, trouble
+        self._on_quit, self._pods, self._trouble = on_quit, pods, trouble
         self._skip, self._quit = 0, False
         self._scene: Scene | None = None
         self._away_since = self._seen_at = 0.0
@@ -168,7 +170,7 @@ class _Watch:
     def _draw(self, screen: Screen) -> None:
         look = look_of(self._stream, os.environ)
         try:
-            scene = read_scene(self._reader, self._sid, look, self._skip, seen=self._seen)
+            scene = read_scene(self._reader, self._sid, look, self._skip, pods=self._pods)
             self._scene = replace(scene, on_quit=self._on_quit)
             self._away_since, self._seen_at = 0.0, time.monotonic()
         except TRANSIENT as error:

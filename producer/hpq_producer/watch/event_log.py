@@ -1,4 +1,4 @@
-"""A sweep as plain lines: an event a line and the verdict, for `hpq watch` off a terminal."""
+"""A sweep as plain lines: what `hpq watch` prints off a terminal, a line an event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hpq.domain.trial import Trial, TrialState
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.early_termination import told_words
 from hpq_producer.analysis.scores import pairs
-from hpq_producer.cluster.pods import Pods
+from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.verdict import doubtful, needs_you, note, verdict
 from hpq_producer.diagnosis.waiting import (
     gist,
@@ -132,12 +132,12 @@ def print_lines(
     Raises:
         NotFound: the sweep is not there, or was removed meanwhile.
     """
-    with closing(Pods(session)) as seen:
-        return _print_lines(session.reader, sid, stream, leave, seen)
+    with closing(PodWatcher(session)) as pods:
+        return _print_lines(session.reader, sid, stream, leave, pods)
 
 
 def _print_lines(
-    reader: StoreReader, sid: str, stream: TextIO, leave: Leave, seen: Pods
+    reader: StoreReader, sid: str, stream: TextIO, leave: Leave, pods: PodWatcher
 ) -> SweepState:
     changes = follow(reader, sid, rows=_RUNNING)
     shot = next(changes).snapshot
@@ -149,7 +149,7 @@ def _print_lines(
     told: set[str] = set()
     begun = {t.id.number for t in shot.running}  # whose start the lines have told or passed over
     while True:
-        stuck = why_waits(shot, seen)
+        stuck = why_waits(shot, pods)
         for text in _notes(shot, begun, stuck):
             if gist(text) not in told:
                 print(text, file=stream)

@@ -14,7 +14,7 @@ from hpq.codes import Notice
 from hpq.domain.snapshot import Snapshot, Worker
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Trial
-from hpq_producer.cluster.pods import Crew
+from hpq_producer.cluster.pods import ClusterSnapshot
 from hpq_producer.diagnosis import pods
 from hpq_producer.diagnosis.verdict import needs_you, note, verdict
 from hpq_producer.reports.trial_rows import column_names, curve_rooms, trial_columns, trial_row
@@ -39,7 +39,7 @@ class Scene:
     skip: int = 0  # running trials above the first one shown
     stale: str = ""  # why the snapshot is not of now
     on_quit: str = "q quits"  # what the key does
-    crew: Crew | None = None  # the pods of this Redis's workers, where there is a cluster
+    cluster: ClusterSnapshot | None = None  # if its pods are this Redis's workers
     is_live: bool = True  # False: a page that is printed once, without keys, as short as it may be
 
 
@@ -111,8 +111,8 @@ def _body(scene: Scene, columns: int, room: int) -> tuple[list[Line], list[str]]
     wants = [
         len(part) + bool(head) if part else 0 for part, head in zip(parts, _HEADINGS, strict=True)
     ]
-    crew, troubled = _crew_rows(scene, columns)
-    have = 1 + len(crew) + len(troubled) if crew or scene.crew else 0
+    workers, troubled = _worker_rows(scene, columns)
+    have = 1 + len(workers) + len(troubled) if workers or scene.cluster else 0
     shares = share(room - titles, wants=[*wants, have], first=[4, 3, 3, 1], least=[1, 2, 2, 1])
     cut = [
         part[: max(0, n - bool(head))]
@@ -125,10 +125,10 @@ def _body(scene: Scene, columns: int, room: int) -> tuple[list[Line], list[str]]
             out += [_heading(head, columns)] if head else []
             out += [layout.row(row) for row in part]
     if shares[3]:
-        words = f"workers: {_crew_words(shot.workers)}"
-        if scene.crew:
-            words += f"; {pods.words(scene.crew, shot.sweep.worker_class)}"
-        rows = [*troubled, *crew][: shares[3] - 1]  # what is wrong is seen first
+        words = f"workers: {_count_workers(shot.workers)}"
+        if scene.cluster:
+            words += f"; {pods.count_pods(scene.cluster, shot.sweep.worker_class)}"
+        rows = [*troubled, *workers][: shares[3] - 1]  # what is wrong is seen first
         # A rule announces rows; without any it would look as if they were missing.
         out += [_heading(words, columns), *rows] if rows else [[Span(words, Style.DIM)]]
     return out, _missing(scene, layout) if any(table) else []
@@ -155,13 +155,13 @@ def _missing(scene: Scene, layout: Layout) -> list[str]:
     return [*([f"+{trials_of(gone, 'parameter')}"] if gone else []), *([legend] if legend else [])]
 
 
-def _crew_rows(scene: Scene, columns: int) -> tuple[list[Line], list[Line]]:
+def _worker_rows(scene: Scene, columns: int) -> tuple[list[Line], list[Line]]:
     """The live workers, and the pods that are not at work."""
     shot = scene.snapshot
-    crew = _crew(shot.workers, shot.at_ms, columns) if shot.workers else []
-    if scene.crew is None:
-        return crew, []
-    return crew, pods.rows(scene.crew, shot.workers, shot.sweep.worker_class, columns)
+    workers = _worker_table(shot.workers, shot.at_ms, columns) if shot.workers else []
+    if scene.cluster is None:
+        return workers, []
+    return workers, pods.pod_rows(scene.cluster, shot.workers, shot.sweep.worker_class, columns)
 
 
 def share(room: int, wants: Sequence[int], first: Sequence[int], least: Sequence[int]) -> list[int]:
@@ -181,7 +181,7 @@ def share(room: int, wants: Sequence[int], first: Sequence[int], least: Sequence
     return given
 
 
-def _crew_words(workers: Sequence[Worker]) -> str:
+def _count_workers(workers: Sequence[Worker]) -> str:
     states = Counter(clean(w.state) for w in workers)
     return ", ".join(f"{n} {state}" for state, n in sorted(states.items())) or "none"
 
@@ -190,7 +190,7 @@ def _heading(title: str, columns: int) -> Line:
     return [Span(f"{title} " + "─" * max(0, columns - len(title) - 1), Style.DIM)]
 
 
-_CREW = (
+_WORKER_COLUMNS = (
     Column(title="worker", keep=90, least=8),
     Column(title="state", keep=80),
     Column(title="trial", keep=70, least=8),
@@ -199,7 +199,7 @@ _CREW = (
 )
 
 
-def _crew(workers: Sequence[Worker], at_ms: int, columns: int) -> list[Line]:
+def _worker_table(workers: Sequence[Worker], at_ms: int, columns: int) -> list[Line]:
     rows = [
         [
             Span(clean(w.name)),
@@ -210,5 +210,5 @@ def _crew(workers: Sequence[Worker], at_ms: int, columns: int) -> list[Line]:
         ]
         for w in workers
     ]
-    layout = lay(_CREW, rows, columns)
+    layout = lay(_WORKER_COLUMNS, rows, columns)
     return [layout.row(row) for row in rows]

@@ -21,7 +21,7 @@ from redis import Redis
 from hpq.domain.attempt import Outcome
 from hpq.domain.trial import TrialState
 from hpq_producer import connection_record
-from hpq_producer.connection_record import BACKGROUND, Tunnel
+from hpq_producer.connection_record import BACKGROUND, ConnectionRecord
 from tests.ids import refused
 
 
@@ -32,18 +32,18 @@ def away(environ: dict[str, str], redis_url: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def connection(environ: dict[str, str], tmp_path: Path) -> Iterator[Tunnel]:
+def connection(environ: dict[str, str], tmp_path: Path) -> Iterator[ConnectionRecord]:
     """A record whose process lives."""
     home = Path(environ["HPQ_HOME"])
     (tmp_path / "password").write_text("secret")
-    lock = connection_record.hold(home, BACKGROUND)
-    assert lock is not None and connection_record.hold(home, BACKGROUND) is None
-    found = Tunnel(
+    lock = connection_record.acquire_lock(home, BACKGROUND)
+    assert lock is not None and connection_record.acquire_lock(home, BACKGROUND) is None
+    found = ConnectionRecord(
         name=BACKGROUND, pid=os.getpid(), port=1, context="moon", namespace="apollo",
         service="hpq-redis", user="hpq-producer", prefix="team",
         password_file=str(tmp_path / "password"),
     )  # fmt: skip
-    connection_record.write(home, found)
+    connection_record.write_record(home, found)
     yield found
     os.close(lock)
 
@@ -86,7 +86,7 @@ def port(redis_url: str) -> Iterator[int]:
 def test_a_password_that_was_changed_is_told_with_the_connection(
     hpq, environ, away, connection, port: int
 ) -> None:
-    connection_record.write(
+    connection_record.write_record(
         Path(environ["HPQ_HOME"]), replace(connection, port=port, user="t-viewer")
     )
     done = hpq("ls", **away)
@@ -104,7 +104,7 @@ def test_what_a_connection_knows_of_its_trouble_is_what_a_command_says(
     hpq, environ, away, connection
 ) -> None:
     trouble = "no ready pod behind Service hpq-redis"
-    connection_record.write(Path(environ["HPQ_HOME"]), _troubled(connection, trouble))
+    connection_record.write_record(Path(environ["HPQ_HOME"]), _troubled(connection, trouble))
     done = hpq("ls", **away)
     refused(done, "connection-lost", f"{connection.where}: {trouble}", exit=3)
     status = hpq("connect", "--status", **away)
@@ -124,10 +124,10 @@ def test_what_trains_on_this_machine_refuses_beside_a_connection(
 
 
 def test_a_connected_shell_says_so_when_it_is_asked(hpq, environ, away, connection) -> None:
-    lock = connection_record.hold(Path(environ["HPQ_HOME"]), "7")
+    lock = connection_record.acquire_lock(Path(environ["HPQ_HOME"]), "7")
     assert lock is not None
     shell = replace(connection, name="7", port=2, namespace="gemini")
-    connection_record.write(Path(environ["HPQ_HOME"]), shell)
+    connection_record.write_record(Path(environ["HPQ_HOME"]), shell)
     inside = shell.environ()
     status = hpq("connect", "--status", **inside)
     assert status.returncode == 0 and status.stderr.startswith(f"this shell: {shell.where}: ")
@@ -143,7 +143,7 @@ def test_a_connected_shell_says_so_when_it_is_asked(hpq, environ, away, connecti
 def test_pods_have_samplers_of_their_own(
     hpq_process, environ, connection, port: int, tmp_path: Path
 ) -> None:
-    connection_record.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    connection_record.write_record(Path(environ["HPQ_HOME"]), replace(connection, port=port))
     _no_module(tmp_path / "without", "optuna")
     (tmp_path / "sweep.yaml").write_text(
         "trainer: digits\nmetric: {name: loss, goal: minimize}\nmethod: bayes\n"
@@ -169,7 +169,7 @@ def test_no_worker_starts_with_the_rights_that_a_connected_shell_has(
     hpq, environ, connection, port: int, words: list[str]
 ) -> None:
     shell = replace(connection, port=port)
-    connection_record.write(Path(environ["HPQ_HOME"]), shell)
+    connection_record.write_record(Path(environ["HPQ_HOME"]), shell)
     done = hpq(*words, **shell.environ())
     refused(done, "workers-are-pods", shell.where)
     assert done.stderr.count("\n") == 1
@@ -179,12 +179,12 @@ def test_one_that_was_killed_is_never_replaced_by_another_server(
     hpq, environ, away, connection
 ) -> None:
     home = Path(environ["HPQ_HOME"])
-    connection_record.write(home, connection)
+    connection_record.write_record(home, connection)
     other = {**away, "HPQ_HOME": str(home.with_name("other"))}
-    record = connection_record.folder(Path(other["HPQ_HOME"]))
+    record = connection_record.records_folder(Path(other["HPQ_HOME"]))
     record.mkdir(parents=True)
     (record / "background.json").write_text(
-        (connection_record.folder(home) / "background.json").read_text()
+        (connection_record.records_folder(home) / "background.json").read_text()
     )
     done = hpq("ls", **other)
     command = "hpq connect --background --context moon --namespace apollo"
@@ -211,9 +211,9 @@ def test_a_stop_ends_the_process_that_holds_the_lock_and_no_other(
 ) -> None:
     home = Path(environ["HPQ_HOME"]).with_name("other")
     other = {**away, "HPQ_HOME": str(home)}
-    connection_record.folder(home).mkdir(parents=True)
+    connection_record.records_folder(home).mkdir(parents=True)
     stranger = subprocess.Popen(["sleep", "600"])
-    connection_record.write(
+    connection_record.write_record(
         home, replace(connection, pid=stranger.pid)
     )  # killed, and its pid given anew
     words = [sys.executable, "-c", _HOLDS, str(home)]
@@ -237,15 +237,15 @@ import sys, time
 from pathlib import Path
 from hpq.domain.attempt import Outcome
 from hpq.domain.trial import TrialState
-from hpq_producer import connection_record as tunnel
+from hpq_producer import connection_record
 
-held = tunnel.hold(Path(sys.argv[1]), tunnel.BACKGROUND)
+held = connection_record.acquire_lock(Path(sys.argv[1]), connection_record.BACKGROUND)
 print("held", flush=True)
 time.sleep(600)
 """
 
 
-def _troubled(found: Tunnel, trouble: str) -> Tunnel:
+def _troubled(found: ConnectionRecord, trouble: str) -> ConnectionRecord:
     return replace(found, trouble=trouble)
 
 
@@ -253,7 +253,7 @@ def _troubled(found: Tunnel, trouble: str) -> Tunnel:
 def test_where_redis_is_a_clusters_nobody_is_told_to_start_a_worker_here(
     environ: dict[str, str], connection, port: int, sweep_of, tmp_path: Path, words: list[str]
 ) -> None:
-    connection_record.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    connection_record.write_record(Path(environ["HPQ_HOME"]), replace(connection, port=port))
     sweep_of(1)
     own = {"HPQ_REDIS_URL": f"redis://127.0.0.1:{port}/0", "PYTHONUNBUFFERED": "1"}
     own |= {"KUBECONFIG": str(tmp_path / "none"), "COLUMNS": "300"}  # its pods are not to be seen
@@ -271,7 +271,7 @@ def test_where_redis_is_a_clusters_nobody_is_told_to_start_a_worker_here(
 def test_where_a_trial_in_a_cluster_left_no_files_it_is_told_how_pods_get_a_store(
     hpq, environ: dict[str, str], connection, port: int, sweep_of, store, take
 ) -> None:
-    connection_record.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    connection_record.write_record(Path(environ["HPQ_HOME"]), replace(connection, port=port))
     sweep_of(1)
     store.commit(take(), Outcome(state=TrialState.FINISHED, objective=1.0, step=1))
     done = hpq("get", "demo-00000/1", HPQ_REDIS_URL=f"redis://127.0.0.1:{port}/0")
@@ -283,17 +283,22 @@ def test_what_is_to_be_typed_quotes_the_name_of_a_context_that_needs_it(
     hpq, environ: dict[str, str], away
 ) -> None:
     of = {"service": "hpq-redis", "user": "hpq-producer", "prefix": "hpq", "password_file": "p"}
-    there = Tunnel(name=BACKGROUND, pid=1, port=1, context="my moon", namespace="apollo", **of)
-    connection_record.folder(Path(environ["HPQ_HOME"])).mkdir(parents=True)
-    connection_record.write(Path(environ["HPQ_HOME"]), there)  # of a process that has ended
+    there = ConnectionRecord(
+        name=BACKGROUND, pid=1, port=1, context="my moon", namespace="apollo", **of
+    )
+    connection_record.records_folder(Path(environ["HPQ_HOME"])).mkdir(parents=True)
+    connection_record.write_record(Path(environ["HPQ_HOME"]), there)  # of a process that has ended
     done = hpq("ls", **away)
     words = "hpq connect --background --context 'my moon' --namespace apollo)"
     refused(done, "connection-ended", words, exit=3)
     assert (
-        connection_record.kubectl_in("my moon", "apollo") == "kubectl --context 'my moon' -n apollo"
+        connection_record.kubectl_command("my moon", "apollo")
+        == "kubectl --context 'my moon' -n apollo"
     )
     plain = "arn:aws:eks:eu-west-1:123456789012:cluster/moon"
-    assert connection_record.kubectl_in(plain, "apollo") == f"kubectl --context {plain} -n apollo"
+    assert (
+        connection_record.kubectl_command(plain, "apollo") == f"kubectl --context {plain} -n apollo"
+    )
 
 
 def test_a_namespace_that_is_named_goes_before_the_one_that_is_connected(
@@ -304,7 +309,7 @@ def test_a_namespace_that_is_named_goes_before_the_one_that_is_connected(
         "contexts: [{name: moon, context: {cluster: c}}]\ncurrent-context: moon\n"
     )
     here = replace(connection, port=port, user="default", prefix=keys.prefix)
-    connection_record.write(Path(environ["HPQ_HOME"]), here)
+    connection_record.write_record(Path(environ["HPQ_HOME"]), here)
     store.present(who, idle=True, lifetime_ms=600_000)
     own = {**away, "KUBECONFIG": str(tmp_path / "kubeconfig")}
     for words in (["--namespace", "gemini"], ["--context", "moon"]):
@@ -319,7 +324,7 @@ def test_a_namespace_that_is_named_goes_before_the_one_that_is_connected(
 def test_jobs_go_where_the_redis_is_that_has_their_sweep(
     hpq, environ: dict[str, str], connection, port: int, sweep_of
 ) -> None:
-    connection_record.write(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    connection_record.write_record(Path(environ["HPQ_HOME"]), replace(connection, port=port))
     sweep_of(1)
     own = {"HPQ_REDIS_URL": f"redis://127.0.0.1:{port}/0"}
     words = ("manifests", "--image", "ours:1", "--jobs", "demo-00000")

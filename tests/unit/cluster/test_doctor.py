@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hpq.errors import Forbidden, NotFound
-from hpq_producer.cluster.pods import look
+from hpq_producer.cluster.pods import read_cluster
 from hpq_producer.doctor.cluster import _rights, keys_agree
 from hpq_producer.doctor.local import Finding
 from hpq_producer.doctor.workloads import redis_checkup, workers_checkup
@@ -85,7 +85,7 @@ POLICY = 'pods "p" is forbidden: violates PodSecurity "restricted:latest"'
 def of_workers(has: dict[str, Any], level: str) -> list[Finding]:
     """What is found of the workers, of one level."""
     api: Any = Server({"pods": [], "events": [], "/api/v1/nodes": [], **has})
-    return [one for one in workers_checkup(api, look(api)) if one.level == level]
+    return [one for one in workers_checkup(api, read_cluster(api)) if one.level == level]
 
 
 @pytest.mark.parametrize(

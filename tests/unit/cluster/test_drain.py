@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from hpq.errors import Held
-from hpq_producer.cluster.objects import COST
-from hpq_producer.cluster.pods import look
-from hpq_producer.cluster.scale.drain import let_go, let_stay
-from hpq_producer.cluster.scale.scale import Scaling, standing
+from hpq_producer.cluster.objects import COST_ANNOTATION
+from hpq_producer.cluster.pods import read_cluster
+from hpq_producer.cluster.scale.drain import keep_drained_pods, remove_drained_pods
+from hpq_producer.cluster.scale.scale import Scaling, scale_progress
 from tests.constants import DATA
 
 SEEN: dict[str, Any] = json.loads((DATA / "kube" / "objects.json").read_text("utf-8"))
@@ -78,10 +78,10 @@ class Server:
             self.pods = [p for p in self.pods if p["metadata"]["name"] not in self.takes]
         else:
             name = path.removeprefix("pods/")
-            self.costs[name] = body["metadata"]["annotations"][COST]
+            self.costs[name] = body["metadata"]["annotations"][COST_ANNOTATION]
             for one in self.pods:
                 if one["metadata"]["name"] == name:
-                    one["metadata"]["annotations"] = {COST: self.costs[name] or "0"}
+                    one["metadata"]["annotations"] = {COST_ANNOTATION: self.costs[name] or "0"}
 
 
 def scaling(server: Server, queue: str = "default") -> Scaling:
@@ -135,13 +135,13 @@ def test_ready_are_those_of_the_class_alone_and_what_is_ending_is_waited_for() -
     gone = pod("hpq-worker-x-b", ready=False, status=evicted)
     server = Server([mine, theirs, gone])
     plan = scaling(server).plan(1)
-    now = standing(look(server), plan)  # type: ignore[arg-type]
-    assert (now.ready, now.is_reached, now.why) == (1, True, "")
+    now = scale_progress(read_cluster(server), plan)  # type: ignore[arg-type]
+    assert (now.ready, now.is_done, now.why) == (1, True, "")
 
     server.pods = [mine, pod("hpq-worker-x-c", deletionTimestamp="2026-01-01T00:00:00Z")]
-    now = standing(look(server), plan)  # type: ignore[arg-type]
-    assert (now.ready, now.is_reached, now.why) == (1, False, "")
-    assert now.lacks == "hpq-worker-x-c has not ended yet"
+    now = scale_progress(read_cluster(server), plan)  # type: ignore[arg-type]
+    assert (now.ready, now.is_done, now.why) == (1, False, "")
+    assert now.unmet == "hpq-worker-x-c has not ended yet"
 
 
 def test_why_not_all_are_ready_is_first_the_reason_why_some_cannot_be_made() -> None:
@@ -150,15 +150,15 @@ def test_why_not_all_are_ready_is_first_the_reason_why_some_cannot_be_made() -> 
     waiting = {"name": "worker", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
     waiting["image"] = "nosuch:1"
     server.pods[1]["status"]["containerStatuses"] = [waiting]
-    now = standing(look(server), plan)  # type: ignore[arg-type]
-    assert now.lacks == now.why == "hpq-worker-x-b: ImagePullBackOff: image nosuch:1"
+    now = scale_progress(read_cluster(server), plan)  # type: ignore[arg-type]
+    assert now.unmet == now.why == "hpq-worker-x-b: ImagePullBackOff: image nosuch:1"
     server.deployments[0]["status"]["conditions"] = SEEN["quota"]["status"]["conditions"]
-    assert standing(look(server), plan).why.startswith("quota few is used up")  # type: ignore[arg-type]
+    assert scale_progress(read_cluster(server), plan).why.startswith("quota few is used up")  # type: ignore[arg-type]
 
 
 def drained(server: Server, *pods: str) -> str:
     """The line that `hpq drain` says of these pods of one class, whose workers are done."""
-    (line,) = let_go(server, None, pods)  # type: ignore[arg-type]
+    (line,) = remove_drained_pods(server, None, pods)  # type: ignore[arg-type]
     return line
 
 
@@ -173,9 +173,9 @@ def test_a_drained_pod_that_an_autoscaler_keeps_is_the_first_that_it_takes_until
     )
     cost = server.costs.pop("hpq-worker-x-a")
     assert -(2**31) <= int(cost) < -100_000 and (server.costs, server.asked) == ({}, [])
-    let_stay(server, {"hpq-worker-x-b"})  # type: ignore[arg-type]
+    keep_drained_pods(server, {"hpq-worker-x-b"})  # type: ignore[arg-type]
     assert server.costs == {}
-    let_stay(server, {"hpq-worker-x-a", "hpq-worker-x-b"})  # type: ignore[arg-type]
+    keep_drained_pods(server, {"hpq-worker-x-a", "hpq-worker-x-b"})  # type: ignore[arg-type]
     assert server.costs == {"hpq-worker-x-a": None}
 
 

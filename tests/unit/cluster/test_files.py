@@ -15,7 +15,7 @@ import pytest
 from hpq.domain.trial import Artifacts
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
 from hpq.filestore.local import ID_FILE, Gone, Unreadable
-from hpq_producer.cluster.files import Volume, by_hand, volume_of
+from hpq_producer.cluster.files import PodVolume, copy_command, find_volume
 
 DATA = bytes(range(256)) * 3000
 KUBECTL = """#!/bin/sh
@@ -99,12 +99,12 @@ def test_the_store_is_looked_for_in_one_pod_of_each_template_ready_ones_first(
 ) -> None:
     pods = [pod("a1", "a", ready=False), pod("a2", "a"), pod("b1", "b"), pod("c1", "c", runs=False)]
     kubectl.store(str(store_at(tmp_path / "kept", "abcd1234")))
-    found = volume_of(Server(*pods), LEFT)  # type: ignore[arg-type]
+    found = find_volume(Server(*pods), LEFT)  # type: ignore[arg-type]
     assert (found.pod, found.folder, found.container) == ("a2", str(tmp_path / "kept"), "worker")
     assert kubectl.asked == ["--context lab -n ml exec a2 -c worker --"]
     kubectl.store(str(store_at(tmp_path / "other", "another1")))
     with pytest.raises(NotFound, match=f"have store another1 at {tmp_path}/other$"):
-        volume_of(Server(*pods), LEFT)  # type: ignore[arg-type]
+        find_volume(Server(*pods), LEFT)  # type: ignore[arg-type]
     assert [words.split()[5] for words in kubectl.asked] == ["a2", "a2", "b1"]
 
 
@@ -121,7 +121,7 @@ def test_what_pods_have_in_place_of_the_store_is_told(
 ) -> None:
     kubectl.store(store)
     with pytest.raises(NotFound) as error:
-        volume_of(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
+        find_volume(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
     assert told in str(error.value) and "secret" not in str(error.value)
 
 
@@ -130,23 +130,23 @@ def test_without_a_pod_a_kubectl_or_the_right_to_exec_it_is_told_what_is_missing
 ) -> None:
     scale = "`hpq scale 1 --namespace ml`"
     with pytest.raises(NotFound, match=f"no worker's pod runs in namespace ml; {scale}"):
-        volume_of(Server(pod("a1", "a", runs=False)), LEFT)  # type: ignore[arg-type]
+        find_volume(Server(pod("a1", "a", runs=False)), LEFT)  # type: ignore[arg-type]
     kubectl.does(REFUSES)
     with pytest.raises(Forbidden, match=r"pods/exec, namespace ml\), which hpq's Roles leave out"):
-        volume_of(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
+        find_volume(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
     kubectl.does("#!/bin/sh\necho warning >&2\necho no route to host >&2\nexit 1\n")
     with pytest.raises(OutOfReach, match="pod a1: no route to host"):
-        volume_of(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
+        find_volume(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UserError, match=r"kubectl is not on PATH.*install it"):
-        volume_of(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
+        find_volume(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
 
 
 def test_a_file_comes_whole_or_not_at_all(kubectl: Kubectl, tmp_path: Path) -> None:
     store, out = store_at(tmp_path / "kept", "abcd1234"), tmp_path / "a folder" / "out.bin"
     kubectl.store(str(store))
-    volume = volume_of(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
-    assert isinstance(volume, Volume)
+    volume = find_volume(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
+    assert isinstance(volume, PodVolume)
     (store / "my model").write_bytes(DATA)
     volume.copy("my model", len(DATA), out)
     assert out.read_bytes() == DATA
@@ -168,7 +168,7 @@ def test_the_command_for_somebody_who_may_copies_the_file(kubectl: Kubectl, tmp_
     store = store_at(tmp_path / "the store", "abcd1234")
     (store / "my model's").write_bytes(DATA)
     kubectl.store(str(store))
-    line = by_hand(Server(), "my model's", str(tmp_path / "a copy"))  # type: ignore[arg-type]
+    line = copy_command(Server(), "my model's", str(tmp_path / "a copy"))  # type: ignore[arg-type]
     assert line.startswith("kubectl --context lab -n ml exec deploy/hpq-worker -- ")
     subprocess.run(["sh", "-c", line], check=True)
     assert (tmp_path / "a copy").read_bytes() == DATA

@@ -10,9 +10,16 @@ import pytest
 
 from hpq.domain.snapshot import Pace, Snapshot, Worker
 from hpq.domain.sweep import Launch, Sweep
-from hpq_producer.cluster.objects import COST, Pod, is_past, pod_of, scheduling, workers_of
-from hpq_producer.cluster.pods import Crew, look
-from hpq_producer.diagnosis.pods import troubled, why_nobody
+from hpq_producer.cluster.objects import (
+    COST_ANNOTATION,
+    Pod,
+    deployment_of,
+    is_done,
+    pod_of,
+    scheduling_reason,
+)
+from hpq_producer.cluster.pods import ClusterSnapshot, read_cluster
+from hpq_producer.diagnosis.pods import explain_no_pod, troubled_pods
 from hpq_producer.terminal.style import Look, paint
 from hpq_producer.terminal.text import width
 from hpq_producer.watch.frame import Scene, frame
@@ -98,14 +105,14 @@ def test_a_pod_that_its_job_replaced_is_past_and_one_of_a_deployment_says_why_it
     def failed(kind: str) -> dict[str, Any]:
         return {"metadata": {"ownerReferences": [{"kind": kind}]}, "status": {"phase": "Failed"}}
 
-    assert is_past(failed("Job")) and not is_past(failed("ReplicaSet"))
-    assert is_past({"metadata": {}, "status": {"phase": "Succeeded"}})
-    assert not is_past({"metadata": {}})
+    assert is_done(failed("Job")) and not is_done(failed("ReplicaSet"))
+    assert is_done({"metadata": {}, "status": {"phase": "Succeeded"}})
+    assert not is_done({"metadata": {}})
 
 
 def test_a_used_up_quota_is_named_with_what_is_wanted_and_allowed() -> None:
-    workers = workers_of(SEEN["quota"])
-    assert (workers.wanted, workers.there) == (3, 1)
+    workers = deployment_of(SEEN["quota"])
+    assert (workers.wanted, workers.present) == (3, 1)
     assert all(w in workers.reason for w in ("quota few", "pods=1", "pods=2"))
     assert workers.settings == (next(iter(workers.settings)),)
 
@@ -123,24 +130,26 @@ def test_a_used_up_quota_is_named_with_what_is_wanted_and_allowed() -> None:
     ],
 )
 def test_the_scheduler_s_words_are_kept_without_its_counts(message: str, short: str) -> None:
-    assert scheduling("Unschedulable", message) == short
+    assert scheduling_reason("Unschedulable", message) == short
 
 
 def test_a_cost_that_is_no_number_counts_as_none() -> None:
     raw = json.loads(json.dumps(SEEN["gpu"]))
-    raw["metadata"]["annotations"] = {COST: "dear"}
+    raw["metadata"]["annotations"] = {COST_ANNOTATION: "dear"}
     assert pod_of(raw).cost == 0
 
 
 def test_why_nobody_works_is_told_by_the_pods_of_the_class() -> None:
-    workers, pod = workers_of(SEEN["quota"]), pod_of(SEEN["gpu"])
-    crew = Crew(context="c", namespace="n", workers=(workers,), pods=(pod,), at=0)
-    refused, unknown = why_nobody(crew, "default"), why_nobody(crew, "big")
+    workers, pod = deployment_of(SEEN["quota"]), pod_of(SEEN["gpu"])
+    cluster = ClusterSnapshot(context="c", namespace="n", deployments=(workers,), pods=(pod,), at=0)
+    refused, unknown = explain_no_pod(cluster, "default"), explain_no_pod(cluster, "big")
     assert refused and refused.code == "pods-refused" and "quota few" in refused.text
     assert unknown and unknown.code == "no-deployment"
-    assert troubled(crew, ()) == [pod]
+    assert troubled_pods(cluster, ()) == [pod]
     well = Pod(name="a", phase="Running", queue="default", is_ready=True)
-    assert troubled(Crew(context="c", namespace="n", workers=(), pods=(well,), at=0), ()) == [well]
+    assert troubled_pods(
+        ClusterSnapshot(context="c", namespace="n", deployments=(), pods=(well,), at=0), ()
+    ) == [well]
 
 
 class Server:
@@ -185,22 +194,22 @@ def test_where_none_are_wanted_it_is_told_who_decides_that(
     scalers: tuple[dict[str, Any], ...], case: str, golden: Golden
 ) -> None:
     server = Server(0, *scalers)
-    why = why_nobody(look(server), "default")  # type: ignore[arg-type]
+    why = explain_no_pod(read_cluster(server), "default")  # type: ignore[arg-type]
     assert why and why.code == "scaled-to-0"
     golden.check("waiting", case, why.text)
     assert server.asked == ["deployments", "horizontalpodautoscalers", "pods"]
 
 
 def test_a_class_that_is_scaled_to_0_is_named_to_who_scales_it_up() -> None:
-    big = replace(workers_of(SEEN["quota"]), wanted=0, queue="big")
-    crew = Crew(context="c", namespace="n", workers=(big,), pods=(), at=0)
-    why = why_nobody(crew, "big")
+    big = replace(deployment_of(SEEN["quota"]), wanted=0, queue="big")
+    cluster = ClusterSnapshot(context="c", namespace="n", deployments=(big,), pods=(), at=0)
+    why = explain_no_pod(cluster, "big")
     assert why and why.code == "scaled-to-0" and "`hpq scale 1 --queue big`" in why.text
 
 
 def test_no_autoscaler_is_asked_for_where_pods_are_wanted() -> None:
     server = Server(1, scaler("hpq-worker"))
-    look(server)  # type: ignore[arg-type]
+    read_cluster(server)  # type: ignore[arg-type]
     assert server.asked == ["deployments", "pods"]
 
 
@@ -209,7 +218,9 @@ def test_a_frame_has_the_pods_that_do_not_work_before_the_workers_and_keeps_its_
     columns: int, rows: int
 ) -> None:
     pods = tuple(replace(pod_of(SEEN["gpu"]), name=f"hpq-worker-{n}") for n in range(9))
-    crew = Crew(context="c", namespace="n", workers=(workers_of(SEEN["quota"]),), pods=pods, at=0)
+    cluster = ClusterSnapshot(
+        context="c", namespace="n", deployments=(deployment_of(SEEN["quota"]),), pods=pods, at=0
+    )
     worker = Worker(name="w1", worker_class="default", state="busy", device="GPU")
     sweep = Sweep(id="s", name="s", digest="", launch=Launch(trainer="digits"))
     shot = Snapshot(
@@ -217,10 +228,12 @@ def test_a_frame_has_the_pods_that_do_not_work_before_the_workers_and_keeps_its_
         last_event="1-0",
     )  # fmt: skip
     look = Look(columns=columns, rows=rows)
-    lines = [paint(line, look) for line in frame(Scene(snapshot=shot, crew=crew), columns, rows)]
+    lines = [
+        paint(line, look) for line in frame(Scene(snapshot=shot, cluster=cluster), columns, rows)
+    ]
     assert len(lines) <= rows and all(width(line) <= columns for line in lines)
     text = "\n".join(lines)
     assert ("3 wanted, 1 ready" in text and "Insufficient" in text) or rows == 10
     alone = replace(shot, workers=())
-    shown = frame(Scene(snapshot=alone, crew=crew), 80, 24)
+    shown = frame(Scene(snapshot=alone, cluster=cluster), 80, 24)
     assert "pods: 3 wanted" in "\n".join(paint(one, look) for one in shown)

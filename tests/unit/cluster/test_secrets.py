@@ -11,8 +11,13 @@ import pytest
 from hpq.connection import tls
 from hpq.errors import Forbidden, NotFound
 from hpq_producer.cluster.connect import start
-from hpq_producer.cluster.redis_access import Redis, anew, expected, missing
-from hpq_producer.connection_record import Tunnel
+from hpq_producer.cluster.redis_access import (
+    RedisService,
+    expected_secrets,
+    explain_missing,
+    recreate_secrets,
+)
+from hpq_producer.connection_record import ConnectionRecord
 
 
 class Server:
@@ -46,7 +51,7 @@ class Server:
 @pytest.mark.parametrize("others", [["hpq-redis-users"], None])
 def test_where_others_are_there_all_secrets_are_to_be_made_anew(others: list[str] | None) -> None:
     with pytest.raises(NotFound) as told:
-        Redis(Server(others)).entry("viewer", "hpq")  # type: ignore[arg-type]
+        RedisService(Server(others)).credentials("viewer", "hpq")  # type: ignore[arg-type]
     order = ["delete secret -l app.kubernetes.io/part-of=hpq;", "create -f -;", "rollout restart"]
     places = [str(told.value).find(words) for words in order]
     assert -1 < places[0] < places[1] < places[2]
@@ -54,7 +59,7 @@ def test_where_others_are_there_all_secrets_are_to_be_made_anew(others: list[str
 
 def test_where_none_is_there_they_are_made_once() -> None:
     with pytest.raises(NotFound, match="makes it, once") as told:
-        Redis(Server([])).entry("viewer", "hpq")  # type: ignore[arg-type]
+        RedisService(Server([])).credentials("viewer", "hpq")  # type: ignore[arg-type]
     made = "--secrets --namespace apollo | kubectl --context moon -n apollo create -f -"
     assert f"`hpq manifests {made}`" in str(told.value)
 
@@ -75,7 +80,7 @@ OURS = {"app.kubernetes.io/part-of": "hpq"}
 def test_made_anew_are_a_certificate_of_hpqs_and_the_workers_which_read_them_at_their_start(
     port: str, labels: dict[str, str] | None, flag: str
 ) -> None:
-    told = anew(Server([], port, labels))  # type: ignore[arg-type]
+    told = recreate_secrets(Server([], port, labels))  # type: ignore[arg-type]
     assert f" hpq manifests --secrets{flag} --namespace apollo | kubectl" in told
     assert told.endswith(
         "-n apollo rollout restart statefulset,deployment -l app.kubernetes.io/part-of=hpq"
@@ -83,12 +88,12 @@ def test_made_anew_are_a_certificate_of_hpqs_and_the_workers_which_read_them_at_
 
 
 def test_with_tls_its_certificate_is_among_the_secrets_that_are_expected() -> None:
-    assert "hpq-redis-tls" in expected(Server([], "rediss"))  # type: ignore[arg-type]
-    assert "hpq-redis-tls" not in expected(Server([]))  # type: ignore[arg-type]
+    assert "hpq-redis-tls" in expected_secrets(Server([], "rediss"))  # type: ignore[arg-type]
+    assert "hpq-redis-tls" not in expected_secrets(Server([]))  # type: ignore[arg-type]
 
 
 def test_where_hpq_is_not_there_what_puts_it_there_names_the_context_and_an_image() -> None:
-    told = missing(Server([]))  # type: ignore[arg-type]
+    told = explain_missing(Server([]))  # type: ignore[arg-type]
     words = "hpq manifests --image IMAGE --namespace apollo | kubectl --context moon -n apollo"
     assert f"`{words} apply -f -`" in told and "--gpus 0" in told
 
@@ -97,15 +102,15 @@ def test_a_certificate_that_a_connection_does_not_trust_is_told_with_the_secret_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(start, "Api", lambda *_: Server(["one"], "rediss"))
-    found = Tunnel(
+    found = ConnectionRecord(
         name="1", pid=1, port=1, context="moon", namespace="apollo", service="hpq-redis",
         user="hpq-viewer", prefix="hpq", password_file="p", scheme="rediss",
     )  # fmt: skip
     refused = tls.why_refused(ssl.SSLError("certificate verify failed: self-signed certificate"))
-    told = start._of_certificate(found, refused)
+    told = start._explain_certificate(found, refused)
     assert "Secret hpq-redis-viewer has no ca.crt" in told and "--secrets --with tls" in told
-    told = start._of_certificate(replace(found, ca_file="/proc/1/fd/7"), refused)
+    told = start._explain_certificate(replace(found, ca_file="/proc/1/fd/7"), refused)
     assert "Secret hpq-redis-viewer has the CA of another" in told
     elsewhere = tls.why_refused(ssl.SSLError("IP address mismatch, certificate is not valid"))
-    assert "for that IP address" in start._of_certificate(found, elsewhere)
-    assert start._of_certificate(found, "no Redis answers") == ""
+    assert "for that IP address" in start._explain_certificate(found, elsewhere)
+    assert start._explain_certificate(found, "no Redis answers") == ""

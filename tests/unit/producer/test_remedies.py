@@ -8,9 +8,9 @@ import pytest
 from kubernetes.config import kube_config
 
 from hpq_producer.cluster.api import Api
-from hpq_producer.cluster.objects import workers_of
-from hpq_producer.cluster.pods import Crew
-from hpq_producer.diagnosis.pods import why_nobody
+from hpq_producer.cluster.objects import deployment_of
+from hpq_producer.cluster.pods import ClusterSnapshot
+from hpq_producer.diagnosis.pods import explain_no_pod
 
 _CONTEXTS = """
 clusters: [{name: here, cluster: {server: "https://127.0.0.1:1"}}]
@@ -49,9 +49,9 @@ def test_what_is_not_the_default_is_named_and_beside_a_connection_all(
 def test_a_scale_that_is_told_for_a_class_of_another_namespace_names_both() -> None:
     pod = {"metadata": {"labels": {"hpq/queue": "big"}}, "spec": {"containers": [{"name": "w"}]}}
     raw = {"metadata": {"name": "d"}, "spec": {"replicas": 0, "selector": {}, "template": pod}}
-    crew = Crew(
-        context="c", namespace="lab", workers=(workers_of(raw),), pods=(), at=0,
+    cluster = ClusterSnapshot(
+        context="c", namespace="lab", deployments=(deployment_of(raw),), pods=(), at=0,
         flags=" --namespace lab",
     )  # fmt: skip
-    told = why_nobody(crew, "big")
+    told = explain_no_pod(cluster, "big")
     assert told is not None and "`hpq scale 1 --queue big --namespace lab`" in told.text

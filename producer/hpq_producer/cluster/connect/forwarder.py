@@ -28,8 +28,8 @@ from typing import Any
 from hpq.errors import HpqError, UserError
 from hpq_producer import connection_record
 from hpq_producer.cluster.api import Api
-from hpq_producer.cluster.redis_access import Redis
-from hpq_producer.connection_record import HOST, Tunnel
+from hpq_producer.cluster.redis_access import RedisService
+from hpq_producer.connection_record import HOST, ConnectionRecord
 
 _CHUNK = 65_536
 _MOST_WAITING = 32 << 20  # bytes that the pod sent and nobody here has read
@@ -39,12 +39,14 @@ _TCP = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 _OK, _CLOSE = 2, 8  # opcodes of a binary frame and of the last one
 
 
-class Forward:
-    """Listens at once; `dial` opens a stream to the pod, `say` hears why that failed, or ""."""
+class PortForward:
+    """Listen at once; `dial` opens a stream to the pod, `report` hears why that failed, or ""."""
 
-    def __init__(self, dial: Callable[[], Any], say: Callable[[str], None], port: int = 0) -> None:
+    def __init__(
+        self, dial: Callable[[], Any], report: Callable[[str], None], port: int = 0
+    ) -> None:
         """Raises OSError where the port cannot be had."""
-        self._dial, self._say = dial, say
+        self._dial, self._report = dial, report
         self._listener = socket.create_server((HOST, port), backlog=32)
         self._listener.setblocking(False)
         self.port = int(self._listener.getsockname()[1])
@@ -58,16 +60,16 @@ class Forward:
                 return
             with suppress(OSError):
                 local, _ = self._listener.accept()
-                threading.Thread(target=self._one, args=(local,), daemon=True).start()
+                threading.Thread(target=self._serve_connection, args=(local,), daemon=True).start()
 
-    def _one(self, local: socket.socket) -> None:
+    def _serve_connection(self, local: socket.socket) -> None:
         with local:
             try:
                 stream = self._dial()
             except HpqError as error:
-                self._say(str(error))
+                self._report(str(error))
                 return
-            self._say("")
+            self._report("")
             try:
                 _keep_alive(stream.sock)
                 stream.settimeout(_STALLED_S)
@@ -78,7 +80,7 @@ class Forward:
                 with suppress(Exception):
                     stream.shutdown()
             if why:
-                self._say(why)
+                self._report(why)
 
 
 class _Pump:
@@ -93,20 +95,20 @@ class _Pump:
         """Answers what the pod's side said against it; "" where there is nothing to say."""
         self._local.setblocking(False)
         self._local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        poll, here, there = select.poll(), self._local.fileno(), self._stream.sock.fileno()
+        poll, local, remote = select.poll(), self._local.fileno(), self._stream.sock.fileno()
         while True:
             room = len(self._waiting) < _MOST_WAITING
-            poll.register(here, select.POLLIN | (select.POLLOUT if self._waiting else 0))
-            poll.register(there, select.POLLIN if room else 0)
+            poll.register(local, select.POLLIN | (select.POLLOUT if self._waiting else 0))
+            poll.register(remote, select.POLLIN if room else 0)
             pending = room and self._pending()
             ready = dict(poll.poll(0 if pending else None))
-            if ready.get(here, 0) & ~select.POLLOUT and not self._up():
+            if ready.get(local, 0) & ~select.POLLOUT and not self._up():
                 return ""
-            if pending or ready.get(there):
-                said = self._down()
-                if said is not None:
+            if pending or ready.get(remote):
+                error = self._down()
+                if error is not None:
                     self._flush(final=True)
-                    return said
+                    return error
             self._flush()
 
     def _up(self) -> bool:
@@ -163,7 +165,7 @@ def _keep_alive(sock: socket.socket) -> None:
 _FRESH_S = 30.0  # a password read so long ago is read again before the next connection
 
 
-class Secret:
+class SecretFile:
     """A text that the owner's other processes can read as a file, while this one lives."""
 
     def __init__(self, home: Path, name: str, text: str) -> None:
@@ -173,7 +175,7 @@ class Secret:
             self._fd = os.memfd_create(name)
             self.path = f"/proc/{os.getpid()}/fd/{self._fd}"
         else:  # no memory with a name on this system
-            self._kept = connection_record.folder(home) / f"{name}.{os.getpid()}"
+            self._kept = connection_record.records_folder(home) / f"{name}.{os.getpid()}"
             self._fd = os.open(self._kept, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
             self.path = str(self._kept)
         self.write(text)
@@ -191,49 +193,49 @@ class Secret:
 
 
 class Forwarder:
-    """One tunnel, from its start to its end."""
+    """One connection, from its start to its end."""
 
-    def __init__(self, wanted: dict[str, Any]) -> None:
-        self._home, self._role = Path(wanted["home"]), str(wanted["role"])
-        self._prefix, self._lock = str(wanted["prefix"]), threading.Lock()
-        self._redis = Redis(Api(wanted["context"], wanted["namespace"]))
+    def __init__(self, request: dict[str, Any]) -> None:
+        self._home, self._role = Path(request["home"]), str(request["role"])
+        self._prefix, self._lock = str(request["prefix"]), threading.Lock()
+        self._redis = RedisService(Api(request["context"], request["namespace"]))
         api = self._redis.api
-        entry = self._redis.entry(self._role, self._prefix)
+        credentials = self._redis.credentials(self._role, self._prefix)
         self._read_at = time.monotonic()
         self._redis.dial().shutdown()  # what these credentials may not is said now, not later
-        name = str(wanted["name"]) or str(os.getpid())
-        self._held = connection_record.hold(self._home, name)
-        if self._held is None:
+        name = str(request["name"]) or str(os.getpid())
+        self._record_lock = connection_record.acquire_lock(self._home, name)
+        if self._record_lock is None:
             raise UserError(
                 "another `hpq connect --background` is starting; see --status",
                 code="connection-changing",
             )
         try:
-            self._forward = Forward(self._dial, self._say, int(wanted["port"]))
+            self._forward = PortForward(self._dial, self._report, int(request["port"]))
         except OSError as error:
             raise UserError(
-                f"--port {wanted['port']}: {error.strerror}", code="port-unusable"
+                f"--port {request['port']}: {error.strerror}", code="port-unusable"
             ) from None
-        self._password = Secret(self._home, "password", entry.password)
+        self._password = SecretFile(self._home, "password", credentials.password)
         key = self._redis.code_key() if self._role == "producer" else ""
-        self._key = Secret(self._home, "code-key", key) if key else None
-        ca = entry.ca if self._redis.scheme == "rediss" else ""
-        self._ca = Secret(self._home, "ca", ca) if ca else None
-        self.tunnel = Tunnel(
+        self._key = SecretFile(self._home, "code-key", key) if key else None
+        ca = credentials.ca if self._redis.scheme == "rediss" else ""
+        self._ca = SecretFile(self._home, "ca", ca) if ca else None
+        self.connection = ConnectionRecord(
             name=name,
             pid=os.getpid(),
             port=self._forward.port,
             context=api.context,
             namespace=api.namespace,
             service=self._redis.name,
-            user=entry.user,
-            prefix=entry.prefix(self._role),
+            user=credentials.user,
+            prefix=credentials.prefix(self._role),
             password_file=self._password.path,
             code_key_file=self._key.path if self._key else "",
             scheme=self._redis.scheme,
             ca_file=self._ca.path if self._ca else "",
         )
-        connection_record.write(self._home, self.tunnel)
+        connection_record.write_record(self._home, self.connection)
 
     def serve(self, until: int) -> None:
         """Forward until a descriptor becomes readable; then nothing of it is left."""
@@ -244,7 +246,7 @@ class Forwarder:
             for kept in (self._key, self._ca):
                 if kept is not None:
                     kept.forget()
-            connection_record.forget(self._home, self.tunnel.name)
+            connection_record.remove_record(self._home, self.connection.name)
 
     def _dial(self) -> Any:
         stream = self._redis.dial()
@@ -253,20 +255,20 @@ class Forwarder:
             self._read_at = time.monotonic() if is_old else self._read_at
         if is_old:  # for who comes next: the password may have been changed
             with suppress(HpqError):
-                entry = self._redis.entry(self._role, self._prefix)
-                self._password.write(entry.password)
-                if self._ca is not None and entry.ca:
-                    self._ca.write(entry.ca)
+                credentials = self._redis.credentials(self._role, self._prefix)
+                self._password.write(credentials.password)
+                if self._ca is not None and credentials.ca:
+                    self._ca.write(credentials.ca)
         return stream
 
-    def _say(self, trouble: str) -> None:
+    def _report(self, trouble: str) -> None:
         with self._lock:
-            if trouble != self.tunnel.trouble:
-                self.tunnel = replace(self.tunnel, trouble=trouble)
-                connection_record.write(self._home, self.tunnel)
+            if trouble != self.connection.trouble:
+                self.connection = replace(self.connection, trouble=trouble)
+                connection_record.write_record(self._home, self.connection)
 
 
-def _on_signals() -> int:
+def _signal_descriptor() -> int:
     """A descriptor that is readable once this process is told to end."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -277,22 +279,22 @@ def _on_signals() -> int:
     return reader
 
 
-def _ends_of(wanted: dict[str, Any]) -> int:
-    told = _on_signals()
-    if wanted["name"] == connection_record.BACKGROUND:
-        return told
+def _end_descriptor(request: dict[str, Any]) -> int:
+    signalled = _signal_descriptor()
+    if request["name"] == connection_record.BACKGROUND:
+        return signalled
     both, end = os.pipe()
 
     def wait(fd: int) -> None:
         os.read(fd, 1)
         os.write(end, b".")
 
-    for fd in (told, 0):  # a signal, or the shell has ended
+    for fd in (signalled, 0):  # a signal, or the shell has ended
         threading.Thread(target=wait, args=(fd,), daemon=True).start()
     return both
 
 
-def _answer(words: dict[str, Any]) -> None:
+def _reply(words: dict[str, Any]) -> None:
     os.write(1, json.dumps(words).encode() + b"\n")
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (1, 2):  # whoever started this may wait for their end
@@ -301,20 +303,20 @@ def _answer(words: dict[str, Any]) -> None:
 
 def main() -> None:
     """Serve what the last argument says, as JSON."""
-    wanted: dict[str, Any] = json.loads(sys.argv[-1])
+    request: dict[str, Any] = json.loads(sys.argv[-1])
     if os.fork():
         os._exit(0)  # whoever started this keeps no child to wait for
     os.setsid()
     os.umask(0o077)
     try:
-        until = _ends_of(wanted)
-        forwarder = Forwarder(wanted)
+        until = _end_descriptor(request)
+        forwarder = Forwarder(request)
     except HpqError as error:
-        return _answer({"error": str(error), "code": error.code, "exit_code": int(error.exit_code)})
+        return _reply({"error": str(error), "code": error.code, "exit_code": int(error.exit_code)})
     except Exception as error:  # nobody else would see it
         why = f"{type(error).__name__}: {error}"
-        return _answer({"error": f"the connection, a fault of hpq's own: {why}"})
-    _answer({"name": forwarder.tunnel.name})
+        return _reply({"error": f"the connection, a fault of hpq's own: {why}"})
+    _reply({"name": forwarder.connection.name})
     forwarder.serve(until)
 
 

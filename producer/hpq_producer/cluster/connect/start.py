@@ -19,14 +19,14 @@ from hpq.errors import ExitCode, Forbidden, HpqError, NotFound, OutOfReach, User
 from hpq.settings import Settings
 from hpq_producer import connection_record
 from hpq_producer.cluster.api import Api
-from hpq_producer.cluster.redis_access import anew
-from hpq_producer.connection_record import Tunnel
+from hpq_producer.cluster.redis_access import recreate_secrets
+from hpq_producer.connection_record import ConnectionRecord
 
 _KINDS = {int(kind.exit_code): kind for kind in (UserError, NotFound, OutOfReach)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ForwardRequest:
     """Where to; a `context` of None is the kubeconfig's current one, port 0 any free one."""
 
     context: str | None
@@ -36,32 +36,38 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """A tunnel that serves; unless in the background, as long as anybody has `alive` open."""
+class RunningForward:
+    """A forwarder that serves: in the background, or as long as a process has `alive` open."""
 
-    tunnel: Tunnel
+    connection: ConnectionRecord
     version: str
     alive: int
 
 
-def start(settings: Settings, wanted: Wanted, name: str = "") -> Started:
-    """A tunnel through which Redis answers.
+def start_forwarder(settings: Settings, request: ForwardRequest, name: str = "") -> RunningForward:
+    """Start a forwarder through which Redis answers.
 
     Raises:
         HpqError: the cluster cannot be reached or refuses, or its Redis does.
     """
-    connection_record.sweep(settings.home)
-    told = {
+    connection_record.remove_stale_records(settings.home)
+    request_record = {
         "home": str(settings.home),
         "prefix": settings.prefix,
         "name": name,
-        "context": wanted.context,
-        "namespace": wanted.namespace,
-        "role": wanted.role,
-        "port": wanted.port,
+        "context": request.context,
+        "namespace": request.namespace,
+        "role": request.role,
+        "port": request.port,
     }
-    words = [sys.executable, "-P", "-m", "hpq_producer.cluster.connect.forwarder", json.dumps(told)]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    command_line = [
+        sys.executable,
+        "-P",
+        "-m",
+        "hpq_producer.cluster.connect.forwarder",
+        json.dumps(request_record),
+    ]
+    process = subprocess.Popen(command_line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None and process.stdout is not None
     try:
         answer = json.loads(process.stdout.readline() or "{}")
@@ -72,49 +78,51 @@ def start(settings: Settings, wanted: Wanted, name: str = "") -> Started:
         kind: type[HpqError] = _KINDS.get(answer.get("exit_code", 0), OutOfReach)
         text = answer.get("error", "the connection ended before it began; try again")
         raise kind(text, code=answer.get("code", "connection-lost"))
-    found = connection_record.read(settings.home, answer["name"])
-    assert found is not None
+    connection = connection_record.read_record(settings.home, answer["name"])
+    assert connection is not None
     try:
-        version = _answers(found, settings)
+        version = _check_redis(connection, settings)
     except BaseException:
         if name:
-            connection_record.stop(settings.home)
+            connection_record.stop_background(settings.home)
         raise
-    return Started(tunnel=found, version=version, alive=os.dup(process.stdin.fileno()))
+    return RunningForward(
+        connection=connection, version=version, alive=os.dup(process.stdin.fileno())
+    )
 
 
-def _answers(found: Tunnel, settings: Settings) -> str:
-    url = with_file(found.url, Path(found.password_file))
+def _check_redis(connection: ConnectionRecord, settings: Settings) -> str:
+    url = with_file(connection.url, Path(connection.password_file))
     try:
         return check_server(connect(url, patience_s=FIRST_S), url)
     except Forbidden:
-        secret = f"hpq-redis-{found.role}"
-        kubectl = connection_record.kubectl_in(found.context, found.namespace)
+        secret = f"hpq-redis-{connection.role}"
+        kubectl = connection_record.kubectl_command(connection.context, connection.namespace)
         raise Forbidden(
-            f"{found.where}: Redis refuses the password of Secret {secret}:"
+            f"{connection.where}: Redis refuses the password of Secret {secret}:"
             f" it was made anew, and Redis has read Secret hpq-redis-users before; let it read it"
             f" again: {kubectl} rollout restart statefulset/hpq-redis; where {secret} alone was"
-            f" made anew, {anew(Api(found.context, found.namespace))}",
+            f" made anew, {recreate_secrets(Api(connection.context, connection.namespace))}",
             code="redis-password-refused",
         ) from None
     except OutOfReach as error:
-        why = connection_record.trouble_of(settings.home, found) or _of_certificate(
-            found, str(error)
+        why = connection_record.current_trouble(settings.home, connection) or _explain_certificate(
+            connection, str(error)
         )
-        raise OutOfReach(f"{found.where}: {why or error}", code="connection-lost") from None
+        raise OutOfReach(f"{connection.where}: {why or error}", code="connection-lost") from None
 
 
-def _of_certificate(found: Tunnel, said: str) -> str:
+def _explain_certificate(connection: ConnectionRecord, message: str) -> str:
     """What to do where Redis's certificate is refused, since its URL is of hpq's making."""
-    if tls.UNTRUSTED in said:
-        secret = f"Secret hpq-redis-{found.role}"
-        why = f"{secret} has the CA of another" if found.ca_file else f"{secret} has no ca.crt"
-        remedy = anew(Api(found.context, found.namespace))
+    if tls.UNTRUSTED in message:
+        secret = f"Secret hpq-redis-{connection.role}"
+        why = f"{secret} has the CA of another" if connection.ca_file else f"{secret} has no ca.crt"
+        remedy = recreate_secrets(Api(connection.context, connection.namespace))
         return (
             f"Redis's certificate is not trusted: {why}; where you brought the certificate, put its"
             f" CA there under ca.crt; where hpq is to make it, {remedy}"
         )
-    if tls.ANOTHER_HOST in said:
+    if tls.ANOTHER_HOST in message:
         return (
             f"Redis's certificate is not for {connection_record.HOST}, by which"
             " a connection reaches it; make"
@@ -123,8 +131,10 @@ def _of_certificate(found: Tunnel, said: str) -> str:
     return ""
 
 
-def become(started: Started, command: Sequence[str], environ: dict[str, str]) -> NoReturn:
-    """Go on as a command that holds the tunnel open.
+def exec_command(
+    started: RunningForward, command: Sequence[str], environ: dict[str, str]
+) -> NoReturn:
+    """Replace this process by a command, which keeps the connection open.
 
     Raises:
         UserError: it cannot be started.
@@ -138,6 +148,6 @@ def become(started: Started, command: Sequence[str], environ: dict[str, str]) ->
         raise UserError(f"{command[0]}: {error.strerror}", code="program-missing") from None
 
 
-def exit_code_of(found: Tunnel | None) -> ExitCode:
+def status_exit_code(connection: ConnectionRecord | None) -> ExitCode:
     """Of `hpq connect --status`."""
-    return ExitCode.OUT_OF_REACH if found is None or found.trouble else ExitCode.DONE
+    return ExitCode.OUT_OF_REACH if connection is None or connection.trouble else ExitCode.DONE

@@ -9,13 +9,13 @@ from hpq.errors import Held, NotFound, UserError
 from hpq.store.reader import StoreReader
 from hpq.store.trials import Store
 from hpq_producer.cluster.api import Api
-from hpq_producer.cluster.objects import Pod, Workers
-from hpq_producer.cluster.pods import autoscaler_of, look
-from hpq_producer.cluster.scale.plan import FIRST, in_front
-from hpq_producer.cluster.scale.scale import Scaling, mark, pods_of
+from hpq_producer.cluster.objects import Deployment, Pod
+from hpq_producer.cluster.pods import autoscaler_of, read_cluster
+from hpq_producer.cluster.scale.plan import LOWEST_COST, pods_removed_before
+from hpq_producer.cluster.scale.scale import Scaling, deployment_pods, set_deletion_cost
 
 
-def chosen(workers: Sequence[Worker], names: Collection[str]) -> list[Worker]:
+def select_workers(workers: Sequence[Worker], names: Collection[str]) -> list[Worker]:
     """The live workers that names mean: a worker's or a pod's, or the beginning of one.
 
     Raises:
@@ -41,71 +41,78 @@ def chosen(workers: Sequence[Worker], names: Collection[str]) -> list[Worker]:
     return list(found.values())
 
 
-class Leaving:
+class DrainedWorkers:
     """Workers that were drained; asked again and again, it says what became of them."""
 
     def __init__(self, reader: StoreReader, store: Store, names: Collection[str]) -> None:
         self._reader, self._store, self._names = reader, store, list(names)
 
-    def look(self) -> list[Worker]:
+    def busy(self) -> list[Worker]:
         """Those that still run something."""
         live = [w for w in self._reader.workers.live() if w.name in self._names]
         return [w for w in live if self._store.drain(w.name)]
 
 
-def let_go(api: Api, reader: StoreReader, pods: Collection[str]) -> Iterator[str]:
+def remove_drained_pods(api: Api, reader: StoreReader, pods: Collection[str]) -> Iterator[str]:
     """Scale each Deployment down by those of its pods, which go; says a line for each.
 
     Pods of a class that an autoscaler looks after are its to remove: these before others.
     """
-    crew = look(api)
-    for workers in crew.workers:
-        there = pods_of(crew, workers)
-        of_it = {pod.name for pod in there} & set(pods)
-        if of_it:
-            yield _one(api, reader, workers, there, of_it)
+    cluster = read_cluster(api)
+    for deployment in cluster.deployments:
+        present = deployment_pods(cluster, deployment)
+        drained = {pod.name for pod in present} & set(pods)
+        if drained:
+            yield _remove_pods(api, reader, deployment, present, drained)
 
 
-def let_stay(api: Api, pods: Collection[str]) -> None:
+def keep_drained_pods(api: Api, pods: Collection[str]) -> None:
     """Take back from these pods that they go before others.
 
     Raises:
         HpqError: as `Api`.
     """
-    for pod in look(api).pods:
-        if pod.name in pods and pod.cost == FIRST:
-            mark(api, pod.name, None)
+    for pod in read_cluster(api).pods:
+        if pod.name in pods and pod.cost == LOWEST_COST:
+            set_deletion_cost(api, pod.name, None)
 
 
-def _one(
-    api: Api, reader: StoreReader, workers: Workers, there: Sequence[Pod], pods: Collection[str]
+def _remove_pods(
+    api: Api,
+    reader: StoreReader,
+    deployment: Deployment,
+    present: Sequence[Pod],
+    pods: Collection[str],
 ) -> str:
     named = ", ".join(sorted(pods))
     again = f"hpq drain {' '.join(sorted(pods))}{api.flags}"
-    if name := autoscaler_of(api, workers.name):
+    if name := autoscaler_of(api, deployment.name):
         for pod in pods:
-            mark(api, pod, FIRST)
+            set_deletion_cost(api, pod, LOWEST_COST)
         return (
             f"{named}: drained, and the first to go once {name} wants fewer pods; until then idle,"
             f" in the place of others: `{again} --undo` lets them work"
         )
-    scaling, front = Scaling(api, reader, None, workers.queue), in_front(there, pods)
+    scaling, front = (
+        Scaling(api, reader, None, deployment.queue),
+        pods_removed_before(present, pods),
+    )
     try:
         # Of those that are there: fewer than are wanted, where a quota or a crash keeps some away.
-        plan = scaling.plan(len(there) - len(front) - len(pods), first=pods)
+        plan = scaling.plan(len(present) - len(front) - len(pods), first=pods)
     except Held as error:
         return f"{named}: drained, and not let go: {error}; where still there then: {again}"
-    if busy := sorted(set(plan.stops) - set(pods)):
+    if busy := sorted(set(plan.stopped_pods) - set(pods)):
         return (
             f"{named}: drained, and not let go: {', '.join(busy)}, at work and not ready, would be"
             f" stopped first; once it is ready or gone: {again}"
         )
     stay = scaling.apply(plan)
     gone = sorted(pod.name for pod in plan.going if pod.name not in stay)
-    line = f"{workers.name}: {workers.wanted} → {plan.wanted} pods"
+    line = f"{deployment.name}: {deployment.wanted} → {plan.wanted} pods"
     line += f" ({', '.join(gone)} gone)" if gone else ""
     if not plan.wanted:
-        line += f"; `hpq scale N{workers.flag}{api.flags}` brings some back"
+        line += f"; `hpq scale N{deployment.flag}{api.flags}` brings some back"
     if left := sorted(stay & set(pods)):
         line += f"; still there, drained: {', '.join(left)}; `{again} --undo` lets them work"
     return line

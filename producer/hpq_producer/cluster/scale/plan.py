@@ -16,16 +16,16 @@ from hpq.errors import NotFound
 from hpq.store.reader import StoreReader
 from hpq_producer.cluster.objects import Pod
 
-_BUSY = 1_000  # more than any idle pod costs
-_MOST = 2_000_000_000  # the annotation is an int32
-FIRST = -_MOST  # the cost of a pod that was drained: below whatever `hpq scale` marks
+_BUSY_COST = 1_000  # more than any idle pod costs
+_MAX_COST = 2_000_000_000  # the annotation is an int32
+LOWEST_COST = -_MAX_COST  # the cost of a pod that was drained: below whatever `hpq scale` marks
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
-_LOWEST = (False, -1, False)
+_LOWEST_RANK = (False, -1, False)
 
 Busy = Mapping[str, Sequence[Trial]]  # running trials by pod; a pod of unknown state has ()
 
 
-def workers_in(reader: StoreReader, pods: Collection[str]) -> dict[str, list[Worker]]:
+def workers_by_pod(reader: StoreReader, pods: Collection[str]) -> dict[str, list[Worker]]:
     """Live workers by their pod, of these pods."""
     found = defaultdict(list)
     for worker in reader.workers.live():
@@ -34,7 +34,7 @@ def workers_in(reader: StoreReader, pods: Collection[str]) -> dict[str, list[Wor
     return dict(found)
 
 
-def running(
+def running_trials(
     reader: StoreReader, workers: Mapping[str, Sequence[Worker]], claims: Mapping[str, str]
 ) -> dict[str, list[Trial]]:
     """Running trials by pod; `claims` names trials of workers that are newer than `workers`."""
@@ -54,34 +54,34 @@ def running(
     return {pod: found for pod, found in at_work.items() if found}
 
 
-def cost(trials: Sequence[Trial], now_ms: int) -> int:
+def deletion_cost(trials: Sequence[Trial], now_ms: int) -> int:
     """The deletion cost of a busy pod: its trials' seconds since their last checkpoint or start."""
     unsaved_ms = sum(max(0, now_ms - max(t.checkpoint_ms, t.claimed_ms)) for t in trials)
-    return min(_MOST, _BUSY + unsaved_ms // 1000)
+    return min(_MAX_COST, _BUSY_COST + unsaved_ms // 1000)
 
 
-def victims(
+def pods_to_remove(
     pods: Iterable[Pod], costs: Mapping[str, int], wanted: int, first: Collection[str] = ()
 ) -> list[Pod]:
     """The pods that go so that `wanted` are left, the first to go first; `first` before others."""
     newest_first = sorted(_present(pods), key=lambda pod: (pod.made, pod.name), reverse=True)
     line = sorted(
         newest_first,
-        key=lambda pod: (*_standing(pod), pod.name not in first, costs.get(pod.name, 0)),
+        key=lambda pod: (*_removal_rank(pod), pod.name not in first, costs.get(pod.name, 0)),
     )
     return line[: max(0, len(line) - wanted)]
 
 
-def in_front(pods: Iterable[Pod], going: Collection[str]) -> list[Pod]:
+def pods_removed_before(pods: Iterable[Pod], going: Collection[str]) -> list[Pod]:
     """The pods that a ReplicaSet takes before the last of `going`, whatever they cost."""
-    there = _present(pods)
-    last = max((_standing(pod) for pod in there if pod.name in going), default=_LOWEST)
-    return [pod for pod in there if pod.name not in going and _standing(pod) < last]
+    present = _present(pods)
+    last = max((_removal_rank(pod) for pod in present if pod.name in going), default=_LOWEST_RANK)
+    return [pod for pod in present if pod.name not in going and _removal_rank(pod) < last]
 
 
 def _present(pods: Iterable[Pod]) -> list[Pod]:
     return [pod for pod in pods if pod.phase != "Terminating"]
 
 
-def _standing(pod: Pod) -> tuple[bool, int, bool]:
+def _removal_rank(pod: Pod) -> tuple[bool, int, bool]:
     return bool(pod.node), _PHASES.get(pod.phase, 1), pod.is_ready

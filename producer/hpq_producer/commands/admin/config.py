@@ -13,7 +13,7 @@ from hpq.errors import UserError
 from hpq.settings import ABOUT, Settings, describe, variable
 from hpq_producer import connection_record
 from hpq_producer.commands.options import AsJson
-from hpq_producer.session import settings_here
+from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import show_table
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
@@ -25,13 +25,16 @@ app = typer.Typer()
 @app.command()
 def config(json: AsJson = False) -> None:
     """Settings in force, secrets hidden."""
-    settings = settings_here()
-    through = connection_record.of_url(settings.home, settings.redis_url)
+    settings = load_settings()
+    connection = connection_record.connection_of_url(settings.home, settings.redis_url)
     shown = {**describe(settings), **_key(settings)}
     if json:
-        print(jsonlib.dumps({**shown, "connection": through.where if through else None}))
+        print(jsonlib.dumps({**shown, "connection": connection.where if connection else None}))
         return
-    about = {**ABOUT, **({"redis_url": f"by hpq connect: {through.where}"} if through else {})}
+    about = {
+        **ABOUT,
+        **({"redis_url": f"by hpq connect: {connection.where}"} if connection else {}),
+    }
     rows = [
         [Span(variable(field)), Span(_text(shown[variable(field)])), Span(what, Style.DIM)]
         for field, what in about.items()

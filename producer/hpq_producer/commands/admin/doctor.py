@@ -10,11 +10,11 @@ import typer
 
 from hpq.code.signing import fingerprint, key_of
 from hpq.errors import ExitCode, HpqError
-from hpq_producer.cluster.connect.session import api_of, leading_to
+from hpq_producer.cluster.connect.session import api_of, settings_for
 from hpq_producer.commands.options import AsJson, Context, Namespace
 from hpq_producer.doctor.cluster import cluster_checkup, keys_agree
 from hpq_producer.doctor.local import Finding, checkup
-from hpq_producer.session import settings_here
+from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import show_lines
 from hpq_producer.terminal.style import Span
 
@@ -31,7 +31,7 @@ def doctor(
     json: AsJson = False,
 ) -> None:
     """Check the server, the workers and the data; each finding says what to do."""
-    found = _of_cluster(context, namespace) if cluster else checkup(settings_here())
+    found = _of_cluster(context, namespace) if cluster else checkup(load_settings())
     if json:
         keys = ("level", "code", "what", "remedy")
         print(jsonlib.dumps([{key: getattr(f, key) for key in keys} for f in found]))
@@ -46,7 +46,7 @@ def doctor(
 
 def _of_cluster(context: str | None, namespace: str | None) -> list[Finding]:
     """The cluster first; then its Redis, where that can be reached."""
-    settings = settings_here()
+    settings = load_settings()
     try:
         api = api_of(context, namespace, settings)
     except HpqError as error:
@@ -57,7 +57,7 @@ def _of_cluster(context: str | None, namespace: str | None) -> list[Finding]:
     try:
         with ExitStack() as stack:
             may = api.allows("get", "secrets", "hpq-redis-producer")
-            inside = leading_to(api, settings, stack, "producer" if may else "viewer")
+            inside = settings_for(api, settings, stack, "producer" if may else "viewer")
             ours = fingerprint(key_of(settings, make=False))
             agrees = keys_agree(ours, inside.code_key.encode(), api.flags)
             found += [agrees] if agrees else []

@@ -76,8 +76,8 @@ def _only(ref: str) -> dict[str, str]:
 
 def _refuse_through_a_connection(settings: Settings) -> None:
     """A producer's or a viewer's password is none with which a worker could train."""
-    connection_record.see_shell(os.environ, settings.home, settings.redis_url)
-    found = connection_record.of_url(settings.home, settings.redis_url)
+    connection_record.check_shell_connection(os.environ, settings.home, settings.redis_url)
+    found = connection_record.connection_of_url(settings.home, settings.redis_url)
     if found is not None and found.role != "worker":
         raise UserError(
             f"HPQ_REDIS_URL leads to {found.where}, as {found.user}, whose workers are pods:"
@@ -89,7 +89,7 @@ def _refuse_through_a_connection(settings: Settings) -> None:
 
 def _refuse_beside_a_cluster(settings: Settings) -> None:
     """One here would serve the private server, where no other command looks meanwhile."""
-    if (found := connection_record.background(settings.home)) is not None:
+    if (found := connection_record.background_connection(settings.home)) is not None:
         raise UserError(
             f"the connection in the background leads to {found.where}, whose workers are pods:"
             " `hpq scale N`; or end it first: `hpq connect --stop`",

@@ -13,7 +13,13 @@ import typer
 from hpq.errors import UserError
 from hpq.settings import Settings, read
 from hpq_producer import connection_record
-from hpq_producer.cluster.connect.start import Started, Wanted, become, exit_code_of, start
+from hpq_producer.cluster.connect.start import (
+    ForwardRequest,
+    RunningForward,
+    exec_command,
+    start_forwarder,
+    status_exit_code,
+)
 from hpq_producer.commands.options import AsJson, Context, Namespace
 from hpq_producer.terminal.console import talk
 
@@ -54,79 +60,81 @@ def connect(
         return _stop(settings)
     if status:
         return _status(settings, json)
-    wanted = Wanted(
+    request = ForwardRequest(
         context=context,
         namespace=namespace or connection_record.NAMESPACE,
         role=role or "producer",
         port=port,
     )
     if background or url:
-        found = _background(settings, wanted, role, has_choice=bool(context or namespace))
-        return _exports(found) if url else talk(f"connected: {found.where}; `hpq connect --stop`")
-    started = start(settings, wanted)
-    _talk(started)
+        record = _connect_in_background(
+            settings, request, role, has_choice=bool(context or namespace)
+        )
+        return _exports(record) if url else talk(f"connected: {record.where}; `hpq connect --stop`")
+    started = start_forwarder(settings, request)
+    _print_connected(started)
     words = command or [os.environ.get("SHELL") or "/bin/sh"]
-    become(started, words, {**os.environ, **started.tunnel.environ()})
+    exec_command(started, words, {**os.environ, **started.connection.environ()})
 
 
-def _background(
-    settings: Settings, wanted: Wanted, role: str | None, *, has_choice: bool
-) -> connection_record.Tunnel:
-    there = connection_record.read(settings.home)
-    if there is not None and connection_record.is_alive(settings.home):
-        asked = (wanted.context or there.context, wanted.namespace)
-        is_other = has_choice and asked != (there.context, there.namespace)
-        is_other |= role is not None and there.role in _ROLES and role != there.role
-        if is_other or wanted.port not in (0, there.port):
+def _connect_in_background(
+    settings: Settings, request: ForwardRequest, role: str | None, *, has_choice: bool
+) -> connection_record.ConnectionRecord:
+    current = connection_record.read_record(settings.home)
+    if current is not None and connection_record.is_alive(settings.home):
+        asked = (request.context or current.context, request.namespace)
+        is_other = has_choice and asked != (current.context, current.namespace)
+        is_other |= role is not None and current.role in _ROLES and role != current.role
+        if is_other or request.port not in (0, current.port):
             raise UserError(
-                f"connected already, to {there.where}, as {there.user}, port {there.port};"
+                f"connected already, to {current.where}, as {current.user}, port {current.port};"
                 " first: hpq connect --stop",
                 code="connected-already",
             )
-        return there
-    started = start(settings, wanted, connection_record.BACKGROUND)
-    return started.tunnel
+        return current
+    started = start_forwarder(settings, request, connection_record.BACKGROUND)
+    return started.connection
 
 
-def _talk(started: Started) -> None:
+def _print_connected(started: RunningForward) -> None:
     if sys.stderr.isatty():
-        talk(f"connected: {started.tunnel.where}, Redis {started.version}; exit leaves it")
+        talk(f"connected: {started.connection.where}, Redis {started.version}; exit leaves it")
 
 
 def _stop(settings: Settings) -> None:
-    found = connection_record.stop(settings.home)
-    talk(f"disconnected: {found.where}" if found else "no connection is in the background")
+    record = connection_record.stop_background(settings.home)
+    talk(f"disconnected: {record.where}" if record else "no connection is in the background")
 
 
 def _status(settings: Settings, json: bool) -> None:
-    found = connection_record.of_shell(os.environ, settings.home)
-    is_shells = found is not None
+    record = connection_record.shell_connection(os.environ, settings.home)
+    is_shells = record is not None
     try:
-        found = found or connection_record.background(settings.home)
+        record = record or connection_record.background_connection(settings.home)
     finally:
-        connection_record.sweep(settings.home)
+        connection_record.remove_stale_records(settings.home)
     if json:
-        print(jsonlib.dumps(_record(found)))
-    elif found is None:
+        print(jsonlib.dumps(_record(record)))
+    elif record is None:
         talk("no connection is in the background; `hpq connect --background` makes one")
     else:
         shell = "this shell: " if is_shells else ""
-        talk(f"{shell}{found.where}: {found.url}, process {found.pid}")
-        if found.trouble:
-            talk(f"out of reach just now: {found.trouble}")
-    raise typer.Exit(int(exit_code_of(found)))
+        talk(f"{shell}{record.where}: {record.url}, process {record.pid}")
+        if record.trouble:
+            talk(f"out of reach just now: {record.trouble}")
+    raise typer.Exit(int(status_exit_code(record)))
 
 
-def _record(found: connection_record.Tunnel | None) -> dict[str, object] | None:
-    if found is None:
+def _record(record: connection_record.ConnectionRecord | None) -> dict[str, object] | None:
+    if record is None:
         return None
     names = ("context", "namespace", "service", "url", "pid", "user", "prefix", "password_file")
-    return {**{n: getattr(found, n) for n in names}, "trouble": found.trouble or None}
+    return {**{n: getattr(record, n) for n in names}, "trouble": record.trouble or None}
 
 
-def _exports(found: connection_record.Tunnel) -> None:
-    told = found.environ()
+def _exports(record: connection_record.ConnectionRecord) -> None:
+    variables = record.environ()
     if sys.stdout.isatty():
-        told.pop("HPQ_CODE_KEY", None)  # a secret is no thing to show
-    for name, value in told.items():
+        variables.pop("HPQ_CODE_KEY", None)  # a secret is no thing to show
+    for name, value in variables.items():
         print(f"export {name}={shlex.quote(value)}")

@@ -14,15 +14,20 @@ from hpq.domain.snapshot import Worker
 from hpq.errors import Held, HpqError, NotFound, UserError
 from hpq_producer.cluster.api import Api, has_kubeconfig
 from hpq_producer.cluster.connect.session import api_of, open_cluster
-from hpq_producer.cluster.scale.drain import Leaving, chosen, let_go, let_stay
+from hpq_producer.cluster.scale.drain import (
+    DrainedWorkers,
+    keep_drained_pods,
+    remove_drained_pods,
+    select_workers,
+)
 from hpq_producer.commands.options import Context, Namespace
-from hpq_producer.session import Session, open_session, settings_here, store_of
+from hpq_producer.session import Session, load_settings, open_session, store_of
 from hpq_producer.terminal.console import talk
 from hpq_producer.terminal.text import clean, trials_of
 
 app = typer.Typer()
 _POLL_S = 1.0
-_NEW = "`hpq worker` starts one, in a cluster `hpq scale N`"
+_HOW_TO_START = "`hpq worker` starts one, in a cluster `hpq scale N`"
 
 
 @app.command("drain")
@@ -30,7 +35,7 @@ def drain(
     names: Annotated[
         list[str] | None, typer.Argument(help="Workers or pods, or beginnings of their names.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Let them take trials again.")] = False,
     stay: Annotated[bool, typer.Option("--stay", help="Let drained pods stay.")] = False,
     timeout: Annotated[
@@ -40,31 +45,32 @@ def drain(
     namespace: Namespace = None,
 ) -> None:
     """Let workers end what they run and take nothing more; pods go once they have."""
-    if bool(names) == all_:
+    if bool(names) == every:
         raise UserError(
             "name workers or pods, or say --all; `hpq workers` lists them", code="worker-missing"
         )
     with ExitStack() as stack:
         session = _open(stack, context, namespace)
         live = session.reader.workers.live()
-        them = live if all_ else chosen(live, names or ())
-        pods = {w.pod for w in them if w.pod}
+        drained = live if every else select_workers(live, names or ())
+        pods = {w.pod for w in drained if w.pod}
         # Before anything is drained: what cannot be seen to its end is not begun.
         goes = pods and not undo and not stay
         api = api_of(context, namespace, session.settings) if goes else None
-        for worker in them:
+        for worker in drained:
             at = store_of(session).drain(worker.name, undo=undo)
-            talk(f"{clean(worker.name)}: {_words(at, undo)}")
-        if not them:
+            talk(f"{clean(worker.name)}: {_describe(at, undo)}")
+        if not drained:
             if undo:
                 raise NotFound(
-                    f"no worker is alive: there is no drain to undo; {_NEW}", code="no-worker"
+                    f"no worker is alive: there is no drain to undo; {_HOW_TO_START}",
+                    code="no-worker",
                 )
-            talk(f"no worker is alive; {_NEW}")
+            talk(f"no worker is alive; {_HOW_TO_START}")
         elif api is not None:
-            _see_off(api, session, them, pods, timeout)
+            _wait_and_remove(api, session, drained, pods, timeout)
         elif undo:
-            _unmark(context, namespace, session, pods)
+            _keep_pods(context, namespace, session, pods)
         else:
             talk("they stay, drained: stop them where they run, or `hpq drain --undo`")
 
@@ -72,23 +78,25 @@ def drain(
 def _open(stack: ExitStack, context: str | None, namespace: str | None) -> Session:
     """The Redis of the cluster that is named, whatever is connected; else what is reached."""
     if context is None and namespace is None:
-        return stack.enter_context(open_session(settings_here()))
+        return stack.enter_context(open_session(load_settings()))
     session = stack.enter_context(open_cluster(context, namespace)).session
     assert session is not None
     return session
 
 
-def _unmark(context: str | None, namespace: str | None, session: Session, pods: set[str]) -> None:
+def _keep_pods(
+    context: str | None, namespace: str | None, session: Session, pods: set[str]
+) -> None:
     """Where an autoscaler was left drained pods to take first, they are as others again."""
     if not pods or not has_kubeconfig(os.environ):
         return
     try:
-        let_stay(api_of(context, namespace, session.settings), pods)
+        keep_drained_pods(api_of(context, namespace, session.settings), pods)
     except HpqError as error:
         talk(clean(f"an autoscaler that was left {', '.join(sorted(pods))} may take them: {error}"))
 
 
-def _words(at: str | None, undo: bool) -> str:
+def _describe(at: str | None, undo: bool) -> str:
     if at is None:
         return "gone"
     if undo:
@@ -96,28 +104,31 @@ def _words(at: str | None, undo: bool) -> str:
     return f"ends {clean(at)}, and takes nothing more" if at else "idle, and takes nothing more"
 
 
-def _see_off(
-    api: Api, session: Session, them: list[Worker], pods: set[str], timeout: float
+def _wait_and_remove(
+    api: Api, session: Session, drained: list[Worker], pods: set[str], timeout: float
 ) -> None:
     """Wait for the end of what runs; each pod goes when all its workers are done.
 
     Raises:
         Held: some still run after `timeout` seconds; 0 is no limit.
     """
-    leaving, gone = Leaving(session.reader, store_of(session), [w.name for w in them]), set[str]()
+    waiting, gone = (
+        DrainedWorkers(session.reader, store_of(session), [w.name for w in drained]),
+        set[str](),
+    )
     until = time.monotonic() + (timeout or math.inf)
     while True:
-        busy = leaving.look()
+        busy = waiting.busy()
         done = pods - {w.pod for w in busy} - gone
         if done:
-            for line in let_go(api, session.reader, done):
+            for line in remove_drained_pods(api, session.reader, done):
                 talk(clean(line))
         gone |= done
         if not busy:
             return
         left_s = until - time.monotonic()
         if left_s <= 0:
-            raise Held(_late(busy, timeout), code="timed-out")
+            raise Held(_explain_timeout(busy, timeout), code="timed-out")
         try:
             time.sleep(min(_POLL_S, left_s))
         except KeyboardInterrupt:
@@ -125,7 +136,7 @@ def _see_off(
             raise
 
 
-def _late(busy: list[Worker], timeout: float) -> str:
+def _explain_timeout(busy: list[Worker], timeout: float) -> str:
     """What still runs after so long, and how to go on."""
     one = len(busy) == 1
     who = ", ".join(f"{clean(w.name)}, at {clean(w.trial or '?')}" for w in busy[:3])

@@ -137,7 +137,7 @@ def _jobs(wanted: rendering.Wanted, what: str, namespace: str | None) -> str:
     if wanted.replicas is not None or wanted.queue != "default" or wanted.classes:
         raise UserError(f"--jobs {what}: the sweep says its queue, and its sets how many")
     with open_session() as session:
-        if there := session.tunnel and session.tunnel.namespace:
+        if there := session.connection and session.connection.namespace:
             if namespace not in (None, there):
                 raise UserError(
                     f"--namespace {namespace}: the sweep is in the Redis of {there}",

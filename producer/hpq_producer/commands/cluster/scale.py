@@ -9,11 +9,11 @@ import typer
 
 from hpq.domain.sweep import DEFAULT_CLASS
 from hpq.errors import Held, HpqError, UserError
-from hpq_producer.cluster.connect.session import Opened, open_cluster
-from hpq_producer.cluster.pods import autoscaler_of, look
-from hpq_producer.cluster.scale.scale import Plan, Scaling, standing
+from hpq_producer.cluster.connect.session import OpenCluster, open_cluster
+from hpq_producer.cluster.pods import autoscaler_of, read_cluster
+from hpq_producer.cluster.scale.scale import ScalePlan, Scaling, scale_progress
 from hpq_producer.commands.options import Context, Namespace
-from hpq_producer.connection_record import kubectl_in
+from hpq_producer.connection_record import kubectl_command
 from hpq_producer.session import store_of
 from hpq_producer.terminal.console import talk
 from hpq_producer.terminal.text import clean, trials_of
@@ -37,16 +37,16 @@ def scale(
         reader, store = (session.reader, store_of(session)) if session else (None, None)
         scaling = Scaling(opened.api, reader, store, queue)
         plan = scaling.plan(count)
-        _mind_autoscaler(opened, plan)
+        _warn_of_autoscaler(opened, plan)
         if plan.going and session is None:
             talk(f"busy pods may go before idle ones: {opened.why}")
-        plan, before = scaling.drained(plan), plan.workers.wanted
+        plan, before = scaling.drain(plan), plan.deployment.wanted
         try:
             stay = scaling.apply(plan)
         except HpqError:
             scaling.undrain(plan.going, plan)
             raise
-        talk(f"{plan.workers.name}: {before} → {count} pods (class {queue})")
+        talk(f"{plan.deployment.name}: {before} → {count} pods (class {queue})")
         if plan.trials:
             stopped = ", ".join(map(clean, plan.trials))
             talk(f"stopped and requeued, no attempt charged: {stopped}")
@@ -56,18 +56,18 @@ def scale(
             _wait(opened, plan, timeout)
 
 
-def _mind_autoscaler(opened: Opened, plan: Plan) -> None:
+def _warn_of_autoscaler(opened: OpenCluster, plan: ScalePlan) -> None:
     """Say what an autoscaler will make of it.
 
     Raises:
         UserError: KEDA does, within seconds: trials would be stopped for nothing. Paused it has
             no autoscaler, so that it is not seen here.
     """
-    name = autoscaler_of(opened.api, plan.workers.name)
+    name = autoscaler_of(opened.api, plan.deployment.name)
     if not name:
         return
     kind, _, called = name.partition(" ")
-    kubectl = kubectl_in(opened.api.context, opened.api.namespace)
+    kubectl = kubectl_command(opened.api.context, opened.api.namespace)
     if kind == "ScaledObject":
         pause = f"{kubectl} annotate scaledobject {called} autoscaling.keda.sh/paused"
         raise UserError(
@@ -80,24 +80,24 @@ def _mind_autoscaler(opened: Opened, plan: Plan) -> None:
     )
 
 
-def _wait(opened: Opened, plan: Plan, timeout: float) -> None:
+def _wait(opened: OpenCluster, plan: ScalePlan, timeout: float) -> None:
     """Return once so many pods are ready and no others are there.
 
     Raises:
         Held: they are not in time; says why.
     """
-    until, said = time.monotonic() + timeout, ""
+    until, printed = time.monotonic() + timeout, ""
     while True:
-        now = standing(look(opened.api), plan)
-        if now.is_reached:
-            talk(f"{trials_of(now.ready, 'pod')} ready")
+        progress = scale_progress(read_cluster(opened.api), plan)
+        if progress.is_done:
+            talk(f"{trials_of(progress.ready, 'pod')} ready")
             return
-        if now.why and now.why != said:
-            talk(clean(now.why))
-            said = now.why
+        if progress.why and progress.why != printed:
+            talk(clean(progress.why))
+            printed = progress.why
         if time.monotonic() > until:
             raise Held(
-                f"{now.ready} of {trials_of(plan.wanted, 'pod')} ready after {timeout:.0f} s"
-                + (f": {clean(now.lacks)}" if now.lacks else "")
+                f"{progress.ready} of {trials_of(plan.wanted, 'pod')} ready after {timeout:.0f} s"
+                + (f": {clean(progress.unmet)}" if progress.unmet else "")
             )
         time.sleep(_POLL_S)

@@ -13,8 +13,8 @@ from hpq.domain.trial import Artifacts, Trial, TrialId
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
 from hpq.filestore.local import Gone, Readable, Unreadable, copy_out, is_inert, location, open_files
 from hpq_producer.cluster.api import Api
-from hpq_producer.cluster.files import Volume, by_hand, volume_of
-from hpq_producer.connection_record import Tunnel
+from hpq_producer.cluster.files import PodVolume, copy_command, find_volume
+from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.diagnosis.notices import OF_PODS
 from hpq_producer.reports.show import artifact_lines
 from hpq_producer.session import Session, open_session
@@ -39,7 +39,7 @@ def get(
         trial = _trial(session, what)
         left = trial.artifacts
         if left is None:
-            in_cluster = session.tunnel is not None
+            in_cluster = session.connection is not None
             raise NotFound(f"{trial.id} left no files; {_why_none(trial, in_cluster)}")
         if name is None:
             return show_lines(artifact_lines(trial))
@@ -87,7 +87,7 @@ def _target(name: str, out: Path | None, force: bool) -> Path:
 def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
     files, where = _source(session, left, name, path)
     try:
-        if isinstance(files, Volume):
+        if isinstance(files, PodVolume):
             files.copy(f"{left.path}/{name}", left.files[name], path)
         else:
             copy_out(files, f"{left.path}/{name}", path)
@@ -95,8 +95,10 @@ def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
         raise NotFound(f"{where} no longer has {clean(name)}: it was deleted there") from None
     except Unreadable as error:
         again = ""
-        if isinstance(files, Volume):
-            again = f"; again, or by hand: {by_hand(files.api, f'{left.path}/{name}', str(path))}"
+        if isinstance(files, PodVolume):
+            again = (
+                f"; again, or by hand: {copy_command(files.api, f'{left.path}/{name}', str(path))}"
+            )
         raise UserError(f"{where}: {clean(str(error))}{again}") from None
     except OSError as error:
         raise UserError(f"{clean(name)} cannot be copied to {path}: {error}") from None
@@ -104,7 +106,7 @@ def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
 
 def _source(
     session: Session, left: Artifacts, name: str, path: Path
-) -> tuple[Readable | Volume, str]:
+) -> tuple[Readable | PodVolume, str]:
     """The store that has the file, and how it is called."""
     place = location(session.settings)
     try:
@@ -115,8 +117,8 @@ def _source(
         ) from None
     if files.id == left.store:
         return files, f"store {files.id} ({redact(place)})"
-    if session.tunnel and not session.settings.store:
-        volume = _in_the_cluster(session.tunnel, left, name, path)
+    if session.connection and not session.settings.store:
+        volume = _find_in_cluster(session.connection, left, name, path)
         return volume, f"store {volume.id} (in pod {volume.pod}, {clean(volume.folder)})"
     raise UserError(
         f"{clean(name)} is in store {clean(left.store)}, and {redact(place)} is store"
@@ -124,14 +126,16 @@ def _source(
     )
 
 
-def _in_the_cluster(tunnel: Tunnel, left: Artifacts, name: str, path: Path) -> Volume:
+def _find_in_cluster(
+    connection: ConnectionRecord, left: Artifacts, name: str, path: Path
+) -> PodVolume:
     """The store where it is a volume of the cluster that this machine is connected to."""
     where = f"{clean(name)} is in store {clean(left.store)}, which this machine does not see"
     try:
-        api = Api(tunnel.context, tunnel.namespace)
-        return volume_of(api, left)
+        api = Api(connection.context, connection.namespace)
+        return find_volume(api, left)
     except Forbidden as error:
-        line = by_hand(api, f"{left.path}/{name}", str(path))
+        line = copy_command(api, f"{left.path}/{name}", str(path))
         raise Forbidden(f"{where}, and {error}; somebody who may: {line}") from None
     except NotFound as error:
         raise NotFound(f"{where}, and {error}") from None

@@ -48,7 +48,7 @@ def ls(
             sweeps = _picked(sweeps, best, tag, only)[: None if everything else n]
             found = list(sweeps)
         took = _sizes(session, sweeps) if sizes else None
-        waits = _waits(reader, sweeps, in_cluster=session.tunnel is not None)
+        waits = _waits(reader, sweeps, in_cluster=session.connection is not None)
         if as_json:
             show_json([_record(one, best, waits, took) for one in found])
         elif found:

@@ -13,7 +13,7 @@ from hpq.codes import Notice
 from hpq.domain.snapshot import Snapshot
 from hpq.errors import Held
 from hpq_producer.analysis.records import sweep_record
-from hpq_producer.cluster.pods import Pods
+from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.verdict import exit_code
 from hpq_producer.diagnosis.waiting import gist, why_waits
 from hpq_producer.query.follow import follow, stands
@@ -35,12 +35,12 @@ def wait(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,
 ) -> None:
     """Block until a sweep is over: exit code 0 all well, 1 some failed, 5 held or timed out."""
-    with open_session() as session, closing(Pods(session)) as seen:
+    with open_session() as session, closing(PodWatcher(session)) as pods:
         sid = session.reader.sweeps.resolve(sweep, session.settings.user)
         deadline = None if timeout is None else time.monotonic() + timeout
         told: set[str] = set()
         for change in follow(session.reader, sid):
-            why = _tell(change.snapshot, seen, told)
+            why = _tell(change.snapshot, pods, told)
             is_late = deadline is not None and time.monotonic() > deadline
             if not is_late and not stands(change.snapshot):
                 continue
@@ -60,9 +60,9 @@ def wait(
             raise typer.Exit(int(late.exit_code))
 
 
-def _tell(shot: Snapshot, seen: Pods, told: set[str]) -> Notice | None:
+def _tell(shot: Snapshot, pods: PodWatcher, told: set[str]) -> Notice | None:
     """Say once why nobody takes the sweep."""
-    why = why_waits(shot, seen)
+    why = why_waits(shot, pods)
     if why and gist(why.text) not in told:
         talk(f"hpq: {why}")
         told.add(gist(why.text))

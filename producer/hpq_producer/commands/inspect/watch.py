@@ -11,8 +11,8 @@ import typer
 
 from hpq.errors import UserError
 from hpq_producer.analysis.records import snapshot_record
-from hpq_producer.cluster.pods import Pods
-from hpq_producer.diagnosis.pods import crew_record
+from hpq_producer.cluster.pods import PodWatcher
+from hpq_producer.diagnosis.pods import cluster_record
 from hpq_producer.diagnosis.verdict import estimate, exit_code, needs_you
 from hpq_producer.diagnosis.waiting import not_taken
 from hpq_producer.session import Session, open_session
@@ -56,16 +56,16 @@ def watch(
 
 def _frame(session: Session, sid: str) -> None:
     look = look_of(sys.stdout, os.environ)
-    with closing(Pods(session)) as seen:
-        scene = read_scene(session.reader, sid, look, seen=seen, is_live=False)
+    with closing(PodWatcher(session)) as pods:
+        scene = read_scene(session.reader, sid, look, pods=pods, is_live=False)
     for line in frame(scene, look.columns, look.rows):
         print(paint(line, look))
 
 
 def _data(session: Session, sid: str) -> None:
     shot = session.reader.snapshot(sid, _MOST, top=20, recent=20)
-    seen = Pods(session)
-    crew = seen.crew_now(shot.workers)
-    why = not_taken(shot, crew, seen)
+    pods = PodWatcher(session)
+    cluster = pods.snapshot_now(shot.workers)
+    why = not_taken(shot, cluster, pods)
     record = snapshot_record(shot, needs_you(shot, why), estimate(shot))
-    show_json({**record, "cluster": crew_record(crew) if crew else None})
+    show_json({**record, "cluster": cluster_record(cluster) if cluster else None})

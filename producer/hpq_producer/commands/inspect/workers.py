@@ -11,10 +11,10 @@ from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Sweep
 from hpq_producer.analysis.records import worker_record
-from hpq_producer.cluster.pods import Crew, Pods
+from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
 from hpq_producer.commands.options import AsJson
 from hpq_producer.diagnosis.notices import of_a_cluster
-from hpq_producer.diagnosis.pods import pages
+from hpq_producer.diagnosis.pods import pod_report
 from hpq_producer.diagnosis.waiting import how_to_start, scale_up
 from hpq_producer.session import Session, open_session
 from hpq_producer.terminal.console import show_json, show_table, talk
@@ -32,27 +32,27 @@ def workers(
     """Live workers: what they are at, and which unfinished sweeps they leave alone."""
     with open_session() as session:
         found = session.reader.workers.live()
-        seen = Pods(session)
-        crew = seen.crew_now(found)
+        pods = PodWatcher(session)
+        cluster = pods.snapshot_now(found)
         if as_json:
-            show_json([_record(w, crew) for w in found])
+            show_json([_record(w, cluster) for w in found])
             return
         if found:
             show_table(_COLUMNS, _rows(found, session.reader.now_ms()))
             for line in _left_alone(session, found):
                 talk(line)
-        elif crew is None:
-            start = scale_up() if session.tunnel else how_to_start()
+        elif cluster is None:
+            start = scale_up() if session.connection else how_to_start()
             talk(f"no worker is alive; {start}{of_a_cluster(session)}")
-        for line in pages(crew, found) if crew else ():
+        for line in pod_report(cluster, found) if cluster else ():
             talk(line)
-        if seen.why:
-            talk(f"pods: not known: {clean(seen.why)}")
+        if pods.why:
+            talk(f"pods: not known: {clean(pods.why)}")
 
 
-def _record(worker: Worker, crew: Crew | None) -> dict[str, Any]:
+def _record(worker: Worker, cluster: ClusterSnapshot | None) -> dict[str, Any]:
     """A worker, with its pod as the cluster has it."""
-    pod = next((p for p in crew.pods if p.name == worker.pod), None) if crew else None
+    pod = next((p for p in cluster.pods if p.name == worker.pod), None) if cluster else None
     seen = {"phase": pod.phase, "ready": pod.is_ready, "reason": pod.reason or None} if pod else {}
     return {**worker_record(worker), "pod": {"name": worker.pod, **seen} if worker.pod else None}
 

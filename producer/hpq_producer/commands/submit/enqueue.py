@@ -37,7 +37,7 @@ def enqueue(options: SubmitOptions, json: AsJson = False) -> None:
     for warning in submission.warnings:
         warn(warning)
     with open_session() as session:
-        if session.tunnel is None:  # pods have an image of their own
+        if session.connection is None:  # pods have an image of their own
             _warn_of_samplers(submission)
         done = submit(session, submission, options)
         _report(session, done, submission, options, as_json=json)

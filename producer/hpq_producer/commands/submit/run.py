@@ -26,7 +26,7 @@ from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued
 from hpq_producer.local_workers import LocalWorkers, signals_unwind
 from hpq_producer.reports.summary_page import print_summary
-from hpq_producer.session import Session, open_session, settings_here, store_of
+from hpq_producer.session import Session, load_settings, open_session, store_of
 from hpq_producer.terminal.console import warn
 from hpq_producer.terminal.text import trials_of
 from hpq_producer.watch.app import watch_sweep
@@ -49,9 +49,11 @@ def run(
         raise UserError(lacks)
     if lacks := preflight.is_unaided(submission):
         warn(lacks)
-    settings = settings_here()
+    settings = load_settings()
     interpreter(os.environ, settings.python)  # no worker would start without it
-    if (through := connection_record.of_url(settings.home, settings.redis_url)) is not None:
+    if (
+        through := connection_record.connection_of_url(settings.home, settings.redis_url)
+    ) is not None:
         raise UserError(
             f"run trains on this machine, and here Redis is that of {through.where};"
             " `hpq enqueue` the file there, or end the connection first: hpq connect --stop"
