@@ -21,7 +21,7 @@ from hpq.errors import DecodeError, NotFound
 from hpq.store.books import BooksView
 from hpq.store.event_reader import event_of
 from hpq.store.keys import Keys
-from hpq.store.memory import ServerMemory, room_of
+from hpq.store.memory import ServerMemory, server_memory
 from hpq.store.sweep_reader import TurnsView
 from hpq.store.trial_reader import TrialsView
 from hpq.store.wire import sweep as sweep_codec
@@ -225,7 +225,7 @@ class View(TrialsView, BooksView, TurnsView):
     def room(self) -> ServerMemory | None:
         """How full the server is; None where it does not say."""
         try:
-            return room_of(self._redis)
+            return server_memory(self._redis)
         except (ResponseError, KeyError):  # these credentials may not ask
             return None
 

@@ -1,41 +1,37 @@
-"""Brings a sweep back key by key where nobody sees it; the last call makes it visible, whole.
+"""Write an archived sweep back into Redis.
 
-What a restoring that died has written expires by itself.
+Rows are written key by key where no reader looks; the last call makes all of them visible. What a
+restore that died has written expires.
 """
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redis import Redis
-from redis.exceptions import OutOfMemoryError
-
 from hpq.errors import UserError
-from hpq.store import control
-from hpq.store.code import UNSEALED_TTL_S
-from hpq.store.control import TopUp
-from hpq.store.keys import SWEEP_PARTS, Keys
-from hpq.store.scripts import Scripts
+from hpq.store.control import delete_trials
+from hpq.store.keys import SWEEP_PARTS
+from hpq.store.scripts import UNSEALED_TTL_S, StoreContext
 
 
-class Restoring:
-    """One restoring of one sweep."""
+class ArchiveRestore:
+    """One restore of one sweep."""
 
-    def __init__(self, redis: Redis, keys: Keys, sid: str, trials: int) -> None:
-        self._redis, self._keys, self._sid, self._trials = redis, keys, sid, trials
-        self._scripts = Scripts(redis, keys)
+    def __init__(self, context: StoreContext, sid: str, trials: int) -> None:
+        self._context, self._sid, self._trials = context, sid, trials
+        self._redis, self._keys = context.redis, context.keys
+        self._scripts = context.scripts
         self._token = secrets.token_hex(8)
-        self._begun: set[tuple[int, str]] = set()  # of the last trial and of the sweep only
+        self._begun: set[tuple[int, str]] = set()  # parts of the last trial and of the sweep
         self._count = 0
 
     def write(self, trial: int, part: str, kind: str, items: Sequence[bytes]) -> None:
-        """Write some rows of a key; those of one key follow one another.
+        """Write rows of one key; all rows of a key must follow one another.
 
         Raises:
-            UserError: the sweep is there, or somebody else restores it.
+            UserError: the sweep exists, or another process restores it.
         """
         first = (trial, part) not in self._begun
         if first:
@@ -43,39 +39,50 @@ class Restoring:
             self._begun.add((trial, part))
             self._count += 1
         args = (self._sid, self._token, UNSEALED_TTL_S, trial, part, kind, int(first))
-        word, _ = self._scripts.run("restore", *args, *items)
-        self._check(word)
+        reply, _ = self._scripts.run("restore", *args, *items)
+        self._check(reply)
 
-    def reveal(self, fields: Mapping[bytes, bytes], top_up: TopUp) -> None:
-        """Make the sweep visible with all that was written.
+    def reveal(self, fields: Mapping[bytes, bytes]) -> None:
+        """Make the sweep visible with all rows that were written.
 
         Raises:
-            UserError: the sweep is there meanwhile, or some of its rows are not.
+            UserError: the sweep was made meanwhile, or some of its rows expired.
         """
         flat = [part for pair in fields.items() for part in pair]
         args = (self._sid, self._token, self._trials, self._count, UNSEALED_TTL_S)
-        word, rest = self._scripts.run("reveal", *args, *flat)
-        self._check(word)
-        with contextlib.suppress(OutOfMemoryError):  # a ticket only wakes
-            top_up(rest[0].decode(), int(rest[1]))
+        reply, rest = self._scripts.run("reveal", *args, *flat)
+        self._check(reply)
+        self._context.mint(rest[0], int(rest[1]))
 
-    def _check(self, word: str) -> None:
-        if word == "exists":
+    def keep_shared(self, part: str, digest: str, data: bytes) -> None:
+        """Write what other sweeps may refer to as well, under its digest.
+
+        `part` is bundle (a code snapshot), code (its manifest) or provenance.
+        """
+        if part == "bundle":
+            self._scripts.run("keep_code", digest, UNSEALED_TTL_S, data)
+        elif part == "code":
+            self._redis.hsetnx(self._keys.code, digest, data.decode())
+        else:
+            self._scripts.run("keep_ran_on", digest, data.decode())
+
+    def _check(self, reply: str) -> None:
+        if reply == "exists":
             raise UserError(
                 f"sweep {self._sid} is there; `hpq rm {self._sid}` removes it", code="sweep-exists"
             )
-        if word == "removing":
+        if reply == "removing":
             raise UserError(
                 f"sweep {self._sid} is half removed; `hpq rm {self._sid}` finishes that",
                 code="sweep-half-removed",
             )
-        if word == "taken":
+        if reply == "taken":
             raise UserError(
                 f"sweep {self._sid} is being restored by somebody else, or its files are being"
                 " removed; try again in two minutes",
                 code="restore-busy",
             )
-        if word == "torn":
+        if reply == "torn":
             raise UserError(
                 f"sweep {self._sid}: what was restored expired or is not what the archive holds;"
                 " nothing was kept, restore it again",
@@ -83,11 +90,11 @@ class Restoring:
             )
 
     def discard(self) -> None:
-        """Forget what was written, unless the sweep is there or is another's to restore."""
+        """Delete what was written, unless the sweep exists or another process restores it."""
         mark = self._keys.sweep(self._sid, "restoring")
         token: Any = self._redis.hget(mark, "token")
         if token != self._token.encode() or self._redis.exists(self._keys.sweep(self._sid)):
             return
-        control.remove_trials(self._redis, self._keys, self._sid, self._trials)
+        delete_trials(self._context, self._sid, 1, self._trials)
         parts = {*SWEEP_PARTS, *(part for trial, part in self._begun if not trial)}
         self._redis.unlink(*(self._keys.sweep(self._sid, part) for part in parts), mark)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hpq.errors import OutOfReach
-from hpq.store.memory import FULL, about_bytes, room_of
+from hpq.store.memory import FULL, server_memory, sweep_bytes
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import size, trials_of
 
@@ -21,8 +21,8 @@ def check_room(session: Session, trials: int, *, weight: int = 0, code: int = 0)
     Raises:
         OutOfReach: they do not fit below 80 % of maxmemory (says what helps).
     """
-    room, more = room_of(session.redis), (weight or trials * TRIAL_BYTES) + code
-    if not room.takes(more):
+    room, more = server_memory(session.redis), (weight or trials * TRIAL_BYTES) + code
+    if not room.has_room(more):
         raise OutOfReach(
             f"{size(room.used)} of the server's maxmemory of {size(room.limit)} are used, and"
             f" {trials_of(trials)} would take about {size(more)} more; hpq fills {FULL:.0%} of it."
@@ -40,8 +40,8 @@ def _remedy(session: Session, wanted: int) -> str:
     """What makes room for so many bytes in all: sweeps where they hold enough, or more memory."""
     enough = f"raise maxmemory to at least {size(wanted / FULL * 1.01)}"
     sweeps = [s for s in session.view.sweeps(session.view.sweep_ids(200)) if not s.counts.running]
-    sizes = about_bytes(session.redis, session.keys, sweeps)
-    room = room_of(session.redis)
+    sizes = sweep_bytes(session.redis, session.keys, sweeps)
+    room = server_memory(session.redis)
     if wanted - sum(sizes) > FULL * room.limit:
         held = f"sweeps that can go hold only {size(sum(sizes))}: " if sweeps else ""
         return held + enough

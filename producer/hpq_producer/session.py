@@ -1,11 +1,8 @@
-"""What one command works with: settings, a client, the keys, and the two ways to the store.
+"""What one command works with: settings, a Redis client, the keys, readers and writers.
 
-`open_session` is the only place where the command line decides which server it talks to: the one
-that HPQ_REDIS_URL names, or the private one under HPQ_HOME.
-
-The settings of a command: the environment, and the connection that `hpq connect` keeps.
-
-The store as a session writes to it. Apart from session, so that readers do not import rq.
+`open_session` alone decides which server the command line uses: the server that HPQ_REDIS_URL
+names, or the private server under HPQ_HOME. Settings come from the environment, and from the
+connection that `hpq connect` keeps.
 """
 
 from __future__ import annotations
@@ -20,11 +17,11 @@ from redis import Redis
 from hpq.connection.client import FIRST_S, check_server, connect, guard
 from hpq.errors import Forbidden, OutOfReach
 from hpq.settings import Settings, read
-from hpq.store.growing import Growing
+from hpq.store.control import SweepControl
+from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import View
-from hpq.store.tickets import Tickets
-from hpq.store.trials import Store
+from hpq.store.scripts import StoreContext
 from hpq_producer import connection_record
 from hpq_producer.connection_record import Tunnel
 from hpq_producer.embedded_redis.attach import Attached, attach
@@ -47,15 +44,27 @@ def settings_here() -> Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """An open connection and everything that reads through it; `attached` on the private server."""
+    """An open connection and what reads and writes through it."""
 
     settings: Settings
     url: str
     redis: Redis
     keys: Keys
     view: View
-    attached: Attached | None = None
+    attached: Attached | None = None  # the private server, if the session uses it
     tunnel: Tunnel | None = None  # what `hpq connect` keeps, where the URL goes through it
+
+    def context(self) -> StoreContext:
+        """Build what writers of the store share; imports rq."""
+        return StoreContext.open(self.redis, self.keys)
+
+    def writer(self) -> SweepWriter:
+        """Build the writer that creates sweeps and adds trials."""
+        return SweepWriter(self.context())
+
+    def control(self) -> SweepControl:
+        """Build the writer that pauses, cancels, retries and removes sweeps."""
+        return SweepControl(self.context())
 
     def trouble(self) -> str:
         """What `hpq connect` knows of why Redis is out of reach; "" where it knows nothing."""
@@ -113,13 +122,3 @@ def tells_of(through: Tunnel | None, settings: Settings) -> Iterator[None]:
         if through is None or not why:
             raise
         raise OutOfReach(f"{through.where}: {why}", code="connection-lost") from None
-
-
-def store_of(session: Session) -> Store:
-    """A store that mints tickets."""
-    return Store(session.redis, session.keys, Tickets(session.redis, session.keys).top_up)
-
-
-def growing_of(session: Session) -> Growing:
-    """What adds trials to sweeps; it mints tickets, too."""
-    return Growing(session.redis, session.keys, Tickets(session.redis, session.keys).top_up)

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from hpq.domain.snapshot import Worker
 from hpq.errors import Held, NotFound, UserError
+from hpq.store.control import SweepControl
 from hpq.store.reader import View
-from hpq.store.trials import Store
 from hpq_producer.cluster.api import Api
 from hpq_producer.cluster.objects import Pod, Workers
 from hpq_producer.cluster.pods import autoscaler_of, look
@@ -44,13 +44,13 @@ def chosen(workers: Sequence[Worker], names: Collection[str]) -> list[Worker]:
 class Leaving:
     """Workers that were drained; asked again and again, it says what became of them."""
 
-    def __init__(self, view: View, store: Store, names: Collection[str]) -> None:
-        self._view, self._store, self._names = view, store, list(names)
+    def __init__(self, view: View, control: SweepControl, names: Collection[str]) -> None:
+        self._view, self._control, self._names = view, control, list(names)
 
     def look(self) -> list[Worker]:
         """Those that still run something."""
         live = [w for w in self._view.workers() if w.name in self._names]
-        return [w for w in live if self._store.drain(w.name)]
+        return [w for w in live if self._control.drain(w.name)]
 
 
 def let_go(api: Api, view: View, pods: Collection[str]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from hpq_producer.cluster.api import Api, has_kubeconfig
 from hpq_producer.cluster.connect.session import api_of, open_cluster
 from hpq_producer.cluster.scale.drain import Leaving, chosen, let_go, let_stay
 from hpq_producer.commands.options import Context, Namespace
-from hpq_producer.session import Session, open_session, settings_here, store_of
+from hpq_producer.session import Session, open_session, settings_here
 from hpq_producer.terminal.console import talk
 from hpq_producer.terminal.text import clean, trials_of
 
@@ -53,7 +53,7 @@ def drain(
         goes = pods and not undo and not stay
         api = api_of(context, namespace, session.settings) if goes else None
         for worker in them:
-            at = store_of(session).drain(worker.name, undo=undo)
+            at = session.control().drain(worker.name, undo=undo)
             talk(f"{clean(worker.name)}: {_words(at, undo)}")
         if not them:
             if undo:
@@ -104,7 +104,7 @@ def _see_off(
     Raises:
         Held: some still run after `timeout` seconds; 0 is no limit.
     """
-    leaving, gone = Leaving(session.view, store_of(session), [w.name for w in them]), set[str]()
+    leaving, gone = Leaving(session.view, session.control(), [w.name for w in them]), set[str]()
     until = time.monotonic() + (timeout or math.inf)
     while True:
         busy = leaving.look()

@@ -12,7 +12,7 @@ from hpq.domain.metric_check import doubt
 from hpq.domain.snapshot import Unreadable
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
-from hpq.store.memory import about_bytes
+from hpq.store.memory import sweep_bytes
 from hpq.store.reader import View
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.commands.options import AsJson, WhereSweep
@@ -108,7 +108,7 @@ def _with_tags(rows: list[list[Span]]) -> tuple[Sequence[Column], list[list[Span
 
 
 def _sizes(session: Session, sweeps: Sequence[Sweep]) -> dict[str, int]:
-    taken = about_bytes(session.redis, session.keys, sweeps)
+    taken = sweep_bytes(session.redis, session.keys, sweeps)
     return dict(zip((s.id for s in sweeps), taken, strict=True))
 
 
