@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from hpq.errors import DecodeError, OutOfReach, UserError
-from hpq.store.restore import ArchiveRestore
+from hpq.store.archive import ArchiveRestore
 from hpq.store.wire import sweep as sweep_codec
 from hpq_producer.archive.format import Header, Row, Weight, read
 from hpq_producer.archive.stored_files import Lookup

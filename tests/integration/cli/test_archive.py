@@ -18,9 +18,9 @@ from hpq.domain.sweep import EarlyTerminate, Launch, Metric, Rule
 from hpq.domain.trial import Failure, FailureKind, Point, TrialState
 from hpq.errors import UserError
 from hpq.settings import read
-from hpq.store import restore as archive_restore
+from hpq.store import scripts
+from hpq.store.archive import ArchiveRestore
 from hpq.store.control import SweepControl
-from hpq.store.restore import ArchiveRestore
 from hpq.store.scripts import StoreContext
 from hpq_producer.archive.restore import restore
 from hpq_producer.archive.write import write
@@ -278,13 +278,13 @@ def test_rows_sent_twice_are_there_once(
     redis, keys, store, lived, monkeypatch, control: SweepControl, store_context: StoreContext
 ) -> None:
     """As a client does where the reply is lost."""
-    run = archive_restore.Scripts.run
+    run = scripts.Scripts.run
 
     def twice(self, *args):
         run(self, *args)
         return run(self, *args)
 
-    monkeypatch.setattr(archive_restore.Scripts, "run", twice)
+    monkeypatch.setattr(scripts.Scripts, "run", twice)
     fields = redis.hgetall(keys.sweep(lived))
     control.remove(lived)
     one = ArchiveRestore(store_context, lived, 1)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.attempt import Reason
+from hpq.store.archive import ArchiveRestore
 from hpq.store.control import SweepControl
-from hpq.store.restore import ArchiveRestore
 from hpq.store.scripts import StoreContext
 from tests.store_calls import Shelf, beat, end, take
 
