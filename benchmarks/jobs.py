@@ -96,7 +96,7 @@ def _run(laptop: Laptop, start: Callable[[], str]) -> tuple[list[float], float]:
     laptop.wait_over(sid, _DEADLINE_S)
     steps = []
     for n in range(1, _SETS + 1):
-        metrics = laptop.view.trial(TrialId(sweep=sid, number=n)).metrics
+        metrics = laptop.reader.trials.get(TrialId(sweep=sid, number=n)).metrics
         steps.append((metrics["first"], metrics["last"]))
     ends = sorted(last for _, last in steps)
     starts = sorted(first for first, _ in steps)

@@ -40,7 +40,7 @@ def measure(rounds: int) -> Iterator[Figure]:
 def _hpq(server: Server) -> list[tuple[float, float]]:
     server.empty()
     with running(WORKER, server.env) as pid:
-        wait(server.session().view.workers, "hpq's worker")
+        wait(server.session().reader.workers.live, "hpq's worker")
         time.sleep(_SETTLE_S)
         found = [memory_mib(pid)]
         sid = put(server, write_trials(server.folder, "stamps:nothing", _TRIALS, resident=True))

@@ -74,7 +74,7 @@ def _lost(
     """Seconds until each of so many trials is back, whose workers get a signal all at once."""
     server.empty()
     with running(WORKER, {**server.env, **env, "HPQ_QUEUE": "reaper"}):
-        wait(lambda: server.session().view.workers(), "the worker that reaps")
+        wait(lambda: server.session().reader.workers.live(), "the worker that reaps")
         sid = _hold(server, count)
         victims = [_victim({**server.env, **env}) for _ in range(count)]
         try:
@@ -137,20 +137,20 @@ def _now_ms(server: Server) -> int:
 
 def _wait_running(server: Server, sid: str, count: int) -> None:
     """Until so many train, each with a beat behind it."""
-    view = server.session().view
+    reader = server.session().reader
 
     def is_so() -> bool:
-        trials = [view.trial(TrialId(sweep=sid, number=n)) for n in range(1, count + 1)]
+        trials = [reader.trials.get(TrialId(sweep=sid, number=n)) for n in range(1, count + 1)]
         return all(t.beat_ms > t.claimed_ms and t.step for t in trials)
 
     wait(is_so, f"{count} trials that run")
 
 
 def _back(server: Server, sid: str, count: int, begun_ms: int) -> list[float]:
-    view = server.session().view
+    reader = server.session().reader
 
     def seen() -> list[int]:
-        return [e.at_ms for e in view.events(sid) if e.what == "requeued"]
+        return [e.at_ms for e in reader.events.read(sid) if e.what == "requeued"]
 
     wait(lambda: len(seen()) >= count, f"{count} trials given back")
     return [(at_ms - begun_ms) / 1000 for at_ms in seen()[:count]]

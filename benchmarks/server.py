@@ -18,7 +18,7 @@ from redis.exceptions import ConnectionError as NoServer
 
 from hpq.settings import Settings
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.embedded_redis.binary import find
 from hpq_producer.session import Session
 
@@ -51,8 +51,8 @@ class Server:
         """A session as a command of hpq would have it."""
         settings = Settings(redis_url=self.url, home=self.folder / "home", user="bench")
         keys = Keys(settings.prefix)
-        view = View(self.redis, keys, settings.lease_ms)
-        return Session(settings=settings, url=self.url, redis=self.redis, keys=keys, view=view)
+        reader = StoreReader(self.redis, keys, settings.lease_ms)
+        return Session(settings=settings, url=self.url, redis=self.redis, keys=keys, reader=reader)
 
     def empty(self) -> None:
         """Forget all data."""

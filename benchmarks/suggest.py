@@ -22,7 +22,7 @@ from hpq.search.discrete import Categorical, IntUniform
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.enqueue import SweepWriter
-from hpq.store.event_reader import History
+from hpq.store.event_reader import SweepHistory
 from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import TrialStore
@@ -98,7 +98,7 @@ class Ours:
             self._end(self._claim())
         self._store = TrialStore(context)
         self._is_there()
-        self._suggester = Suggester(search, History(server.redis, keys, "s"), lead)
+        self._suggester = Suggester(search, SweepHistory(server.redis, keys, "s"), lead)
         begun = time.process_time()
         self._suggester.take()
         self._suggester.begin()
@@ -183,7 +183,7 @@ def _gaps_ms(server: Server, method: str) -> list[float]:
     ended: dict[str, int] = {}
     who: dict[int, str] = {}
     gaps = []
-    for event in server.session().view.events(sid):
+    for event in server.session().reader.events.read(sid):
         if event.what == "claimed":
             worker = who[event.trial] = event.fields["worker"]
             if worker in ended:

@@ -66,10 +66,10 @@ def wait_over(server: Server, sid: str, patience_s: float = DEADLINE_S) -> None:
     Raises:
         SystemExit: one failed, or they take far too long.
     """
-    view, until = server.session().view, time.monotonic() + patience_s
-    while (counts := (sweep := view.sweep(sid)).counts).finished < counts.planned:
+    reader, until = server.session().reader, time.monotonic() + patience_s
+    while (counts := (sweep := reader.sweeps.get(sid)).counts).finished < counts.planned:
         if counts.failed or time.monotonic() > until:
-            refused = [w.refuses for w in view.workers() if w.refuses]
+            refused = [w.refuses for w in reader.workers.live() if w.refuses]
             raise SystemExit(f"benchmarks: {sid} is {sweep.state}: {counts} {refused or ''}")
         time.sleep(0.1)
 

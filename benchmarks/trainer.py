@@ -28,7 +28,7 @@ from hpq.domain.trial import Json
 from hpq.errors import DataMissing
 from hpq_producer.sweepfile.load import load as read_file
 from hpq_producer.sweepfile.spec import sets
-from hpq_worker.trainers.data.datasets import load
+from hpq_worker.trainers.data.datasets import load_data
 
 _FILE = ROOT / "configs" / "cifar10-16-small.yaml"
 _THREADS = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -69,7 +69,7 @@ def _lab(folder: Path, data: Path | None, params: dict[str, Json]) -> Lab:
         data=data or folder, cache=folder / "home" / "cache", place=torch.device("cpu"), size=size
     )
     try:
-        load("cifar10", Desk(data=data, cache=lab.cache), *lab.counts)
+        load_data("cifar10", Desk(data=data, cache=lab.cache), *lab.counts)
     except DataMissing as error:
         raise SystemExit(f"benchmarks: {error}") from None
     return lab

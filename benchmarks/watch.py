@@ -56,10 +56,10 @@ def measure(rounds: int) -> Iterator[Figure]:
 
 def _frame_ms(server: Server, sid: str) -> float:
     """CPU time of this process: reading, decoding, laying out, painting."""
-    view = server.session().view
+    reader = server.session().reader
     begun = time.process_time()
     for _ in range(_FRAMES):
-        for line in frame(read_scene(view, sid, _LOOK), _LOOK.columns, _LOOK.rows):
+        for line in frame(read_scene(reader, sid, _LOOK), _LOOK.columns, _LOOK.rows):
             paint(line, _LOOK)
     return 1000 * (time.process_time() - begun) / _FRAMES
 
@@ -118,4 +118,4 @@ def _claim(store: TrialStore, sid: str, worker: int, *, ended: bool, points: int
         store.beat(claim, who, batch, lease_ms=_LEASE_MS)
     if ended:
         outcome = Outcome(state=TrialState.FINISHED, objective=value, step=points)
-        store.commit(claim, outcome, 0)
+        store.commit(claim, outcome)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from hpq.connection import credentials
 from hpq.connection.credentials import redact
+from hpq.domain.retry_policy import LOST_MAX
 from hpq.domain.sweep import NAME_RULE
 from hpq.domain.trial import Json
 from hpq.errors import SettingsError
@@ -120,7 +121,7 @@ class Settings:
     reap_s: float = 5.0
     grace_s: float = 12.0
     pod_grace_s: float = 0.0  # what the kubelet gives; 0 = not said
-    lost_max: int = 3
+    lost_max: int = LOST_MAX
     gpus_per_trial: int = 1
     trials_per_gpu: int = 1
     cpus: int = 0  # a pod's request; 0 = not said

@@ -84,7 +84,7 @@ class Chaos:
         )
         blows = (self.kill_worker, self.kill_runner, self.kill_fleet, self.end_fleet, self.stop,
                  self.cut, self.lose, self.hole, self.restart_redis, self.flush)  # fmt: skip
-        while self.at < plan.seconds and not lab.view.sweep(sid).state.is_over:
+        while self.at < plan.seconds and not lab.reader.sweeps.get(sid).state.is_over:
             self.staff()
             self.pause(self.rng.expovariate(1 / plan.every_s))
             self.rng.choice(blows)()
@@ -183,8 +183,8 @@ class Chaos:
 
     def check(self, sid: str) -> None:
         """All finished, none lost, none doubled; says what it took."""
-        trials = list(self.lab.view.all_trials(sid))
-        events = self.lab.view.events(sid)
+        trials = list(self.lab.reader.trials.all(sid))
+        events = self.lab.reader.events.read(sid)
         ends = Counter(e.trial for e in events if e.what == TrialState.FINISHED)
         right = sum(t.objective == t.params["x"] / 10 for t in trials)
         lost = self.plan.trials - len(ends)

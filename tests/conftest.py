@@ -20,7 +20,7 @@ from hpq.domain.trial import Claim
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq.store.wire import sweep as sweep_codec
@@ -117,8 +117,8 @@ def control(store_context: StoreContext) -> SweepControl:
 
 
 @pytest.fixture
-def view(redis: Redis, keys: Keys) -> View:
-    return View(redis, keys, 30_000)
+def reader(redis: Redis, keys: Keys) -> StoreReader:
+    return StoreReader(redis, keys, 30_000)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.cli import app
 
 Done = subprocess.CompletedProcess[str]
@@ -50,9 +50,9 @@ class Desk:
     """Where a user of a test works."""
 
     def __init__(
-        self, folder: Path, redis_url: str, view: View, monkeypatch: pytest.MonkeyPatch
+        self, folder: Path, redis_url: str, reader: StoreReader, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        self.folder, self.view = folder, view
+        self.folder, self.reader = folder, reader
         (folder / "train.py").write_text("print('loss=1')\n")
         monkeypatch.chdir(folder)
         settings = {"URL": redis_url, "HOME": str(folder / "home"), "USER": "me"}
@@ -81,4 +81,4 @@ class Desk:
 
     def trials(self, sid: str) -> list[tuple[Any, str]]:
         """The x and the state of each trial."""
-        return [(t.params["x"], t.state.value) for t in self.view.all_trials(sid)]
+        return [(t.params["x"], t.state.value) for t in self.reader.trials.all(sid)]

@@ -26,8 +26,8 @@ from hpq.connection.client import connect
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Trial, TrialId
 from hpq.store.keys import Keys
-from hpq.store.reader import View
-from hpq_producer.audit.reader import hold_audit
+from hpq.store.reader import StoreReader
+from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.commands import HPQ, run_hpq, stdout_of
 from tests.constants import DEADLINE_S
 from tests.server import Server
@@ -75,7 +75,7 @@ class Lab:
         self.mark = secrets.token_hex(8)
         self.redis: Redis = connect(url or server.url)
         self.keys = Keys("hpq")
-        self.view = View(self.redis, self.keys, 2_000)
+        self.reader = StoreReader(self.redis, self.keys, 2_000)
         self.workers: list[subprocess.Popen[bytes]] = []
         self._logs: list[Path] = []
         self._sweeps = itertools.count(1)
@@ -170,17 +170,17 @@ class Lab:
 
     def wait_over(self, sid: str, deadline_s: float = DEADLINE_S) -> None:
         """Wait until a sweep is over, and hold the audit."""
-        is_over = lambda: self.view.sweep(sid).state.is_over  # noqa: E731
+        is_over = lambda: self.reader.sweeps.get(sid).state.is_over  # noqa: E731
         self.wait_until(is_over, f"the end of {sid}", deadline_s)
-        audit(self.view, sid)
+        audit(self.reader, sid)
 
     def audit(self, sid: str) -> None:
         """Hold the audit of a sweep that is over."""
-        audit(self.view, sid)
+        audit(self.reader, sid)
 
     def trial(self, sid: str, number: int = 1) -> Trial:
         """A trial as readers see it."""
-        return self.view.trial(TrialId(sweep=sid, number=number))
+        return self.reader.trials.get(TrialId(sweep=sid, number=number))
 
     def end_lease(self, sid: str, number: int = 1) -> None:
         """End the lease of a running trial now, as if its worker had been silent for so long.
@@ -194,25 +194,27 @@ class Lab:
             self.redis.eval(END_LEASE, 2, *keys, trial.attempt, f"{sid}/{number}")
             return any(
                 (e.what, e.trial, e.attempt) == ("requeued", number, trial.attempt)
-                for e in self.view.events(sid)
+                for e in self.reader.events.read(sid)
             )
 
         self.wait_until(is_requeued, f"{sid}/{number} to be requeued")
 
     def events(self, sid: str, number: int = 1) -> list[str]:
         """What happened to a trial, in order."""
-        return [e.what for e in self.view.events(sid) if e.trial == number]
+        return [e.what for e in self.reader.events.read(sid) if e.trial == number]
 
     def has_claimed(self, sid: str, number: int = 1, attempt: int = 1) -> bool:
         """True once this attempt was claimed."""
         return any(
             e.what == "claimed" and (e.trial, e.attempt) == (number, attempt)
-            for e in self.view.events(sid)
+            for e in self.reader.events.read(sid)
         )
 
     def printed(self, sid: str, number: int = 1) -> str:
         """The log of a trial."""
-        return self.view.log(TrialId(sweep=sid, number=number))[0].decode("utf-8", "replace")
+        return self.reader.trials.log(TrialId(sweep=sid, number=number))[0].decode(
+            "utf-8", "replace"
+        )
 
     def processes(self, pattern: str = "") -> dict[int, str]:
         """The living processes of this lab whose command line fits: {pid: command line}."""
@@ -254,9 +256,9 @@ class Lab:
 MakeLab = Callable[..., Lab]
 
 
-def audit(view: View, sid: str) -> None:
+def audit(reader: StoreReader, sid: str) -> None:
     """`hpq audit` finds nothing wrong with a sweep that is over."""
-    found = hold_audit(view, sid)
+    found = audit_sweep(reader, sid)
     assert not found.violations, found.violations
     assert not found.open, found
-    assert view.sweep(sid).state in (SweepState.FINISHED, SweepState.CANCELLED)
+    assert reader.sweeps.get(sid).state in (SweepState.FINISHED, SweepState.CANCELLED)

@@ -36,7 +36,7 @@ def beat(
 
 def end(store: TrialStore, claim: Claim, value: float, **more) -> CommitReply:
     outcome = Outcome(state=TrialState.FINISHED, objective=value, step=1, **more)
-    return store.commit(claim, outcome, 0)
+    return store.commit(claim, outcome)
 
 
 def reaped(store: TrialStore, worker_class: str, **more) -> int | None:

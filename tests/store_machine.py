@@ -26,7 +26,7 @@ from hpq.errors import UserError
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq.store.wire import sweep as sweep_codec
@@ -56,11 +56,9 @@ class Machine(RuleBasedStateMachine):
         self.keys = Keys("hpq")
         self.store_context = StoreContext.open(self.redis, self.keys, mints=False)
         self.store = TrialStore(self.store_context)
-        self.writer, self.control = (
-            SweepWriter(self.store_context),
-            SweepControl(self.store_context),
-        )
-        self.view = View(self.redis, self.keys, LEASE)
+        self.writer = SweepWriter(self.store_context)
+        self.control = SweepControl(self.store_context)
+        self.reader = StoreReader(self.redis, self.keys, LEASE)
         self.workers = [
             WorkerPresence(name=f"w{i}", host=f"h{i % 2}", worker_class="default") for i in range(3)
         ]
@@ -96,7 +94,7 @@ class Machine(RuleBasedStateMachine):
         """The reply was lost, and other things happened before the client asked again."""
         who = data.draw(st.sampled_from(sorted(self.asked)))
         nonce, got = self.asked[who]
-        before = None if got is None else self.view.trial(got.trial)
+        before = None if got is None else self.reader.trials.get(got.trial)
         again = self.store.claim(self.workers[who], nonce=nonce, lease_ms=LEASE)
         if got is not None and before is not None:
             is_mine = (before.attempt, before.worker) == (got.attempt, self.workers[who].name)
@@ -120,7 +118,7 @@ class Machine(RuleBasedStateMachine):
         batch = ReportBatch(seq=self.seq, step=step, objective=0.5, points=points, log=b"x")
         answers = {self.store.beat(claim, worker, batch, lease_ms=LEASE) for _ in range(2)}
         assert len(answers) == 1
-        now = self.view.trial(claim.trial)
+        now = self.reader.trials.get(claim.trial)
         if answers != {HeartbeatReply.LOST}:
             assert now.state is TrialState.RUNNING and now.attempt == claim.attempt
             told = self.redis.hget(self.keys.trial(claim.trial), "stop")
@@ -135,12 +133,12 @@ class Machine(RuleBasedStateMachine):
             state = TrialState.FAILED
             failure = Failure(kind=kind, message="m", fingerprint=value.hex())
         outcome = Outcome(state=state, objective=value, step=1, failure=failure)
-        before = self.view.trial(claim.trial)
-        first = self.store.commit(claim, outcome, 0)
-        assert self.store.commit(claim, outcome, 0) in (CommitReply.ALREADY, CommitReply.STALE)
+        before = self.reader.trials.get(claim.trial)
+        first = self.store.commit(claim, outcome)
+        assert self.store.commit(claim, outcome) in (CommitReply.ALREADY, CommitReply.STALE)
         if first is CommitReply.DONE:
             assert not before.state.is_terminal and before.attempt == claim.attempt
-            assert self.view.trial(claim.trial).state is state
+            assert self.reader.trials.get(claim.trial).state is state
             self.taken[str(claim.trial)] += 1
         if before.attempt > claim.attempt:
             assert first is CommitReply.STALE
@@ -168,7 +166,7 @@ class Machine(RuleBasedStateMachine):
             getattr(self.control, verb)(SID)  # said twice, as where the reply was lost
             assert self.books() == before
         except UserError:
-            sweep = self.view.sweep(SID)
+            sweep = self.reader.sweeps.get(SID)
             assert sweep.flag in ("stopped", "cancelled") or sweep.state.is_over
         if verb == "pause":
             assert self.store.claim(self.workers[0], nonce="p", lease_ms=LEASE) is None
@@ -188,7 +186,7 @@ class Machine(RuleBasedStateMachine):
         assert self.books() == before
 
     def books(self) -> list[tuple[TrialState, int]]:
-        return [(trial.state, trial.attempt) for trial in self.view.all_trials(SID)]
+        return [(trial.state, trial.attempt) for trial in self.reader.trials.all(SID)]
 
     @rule(cap=st.integers(0, 2))
     def cap(self, cap: int) -> None:
@@ -196,10 +194,10 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def the_books_agree(self) -> None:
-        sweep = self.view.sweep(SID)
+        sweep = self.reader.sweeps.get(SID)
         counts = sweep.counts
         assert counts.planned == self.total or sweep.no_more
-        trials = list(self.view.all_trials(SID))
+        trials = list(self.reader.trials.all(SID))
         tally = Counter(t.state for t in trials)
         assert all(counts.of(state) == tally[state] for state in TrialState)
         leases = {n.decode() for n in self.redis.zrange(self.keys.leases, 0, -1)}
@@ -209,7 +207,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def the_demand_is_what_could_run(self) -> None:
-        sweep = self.view.sweep(SID)
+        sweep = self.reader.sweeps.get(SID)
         queued, running = sweep.counts.queued + int(sweep.counts.to_come), sweep.counts.running
         if sweep.flag or sweep.held:
             claimable = 0
@@ -238,8 +236,8 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def every_end_has_its_event(self) -> None:
-        events = self.view.events(SID)
-        for trial in self.view.all_trials(SID):
+        events = self.reader.events.read(SID)
+        for trial in self.reader.trials.all(SID):
             mine = [e for e in events if e.trial == trial.id.number]
             attempts = [e.attempt for e in mine if e.what == "claimed"]
             assert attempts == sorted(set(attempts))

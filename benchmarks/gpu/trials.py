@@ -21,7 +21,7 @@ from benchmarks import article
 from benchmarks.figures import Figure
 from benchmarks.upstream import Row, Upstream
 from hpq_worker.trainers import cifar10
-from hpq_worker.trainers.data.datasets import DataSet, load
+from hpq_worker.trainers.data.datasets import DataSet, load_data
 from hpq_worker.trainers.training import device
 from hpq_worker.trainers.training.device import Plan
 
@@ -207,7 +207,7 @@ class Lab:
 
     def images(self) -> DataSet:
         """The images and labels as the trainer has them, on the device."""
-        return load("cifar10", Desk(data=self.data, cache=self.cache), *self.counts)
+        return load_data("cifar10", Desk(data=self.data, cache=self.cache), *self.counts)
 
     @property
     def counts(self) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """What readers get of the store in one look: frozen, without a client inside.
 
-Filled by `view`, drawn by the producer. Times are the server's, in integer milliseconds.
+Filled by `reader`, drawn by the producer. Times are the server's, in integer milliseconds.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ TRANSITIONS: Mapping[TrialState, frozenset[TrialState]] = {
 
 
 class FailureKind(StrEnum):
-    """Why an attempt failed. Closed: a worker maps everything that can happen onto these."""
+    """Why an attempt failed; `retry_policy.RETRY_RULES` says what follows. The list is closed."""
 
     BAD_PARAMS = "bad_params"
     DIVERGED = "diverged"
@@ -60,29 +60,11 @@ class FailureKind(StrEnum):
     WORKER_FAULT = "worker_fault"
 
     @property
-    def retries(self) -> int:
-        """How often a trial that failed so is tried again, unless the sweep file says more."""
-        return 1 if self in _TRIED_AGAIN else 0
-
-    @property
-    def moves(self) -> bool:
-        """True where the next attempt should go to another host, if there is one."""
-        return self in _MOVES
-
-    @property
-    def is_workers(self) -> bool:
-        """True where the worker is at fault: the trial is released uncharged."""
-        return self in (FailureKind.DATA_MISSING, FailureKind.WORKER_FAULT)
-
-    @property
     def counts_as_failure(self) -> bool:
-        """False for a trial that diverged: a bad point of the space, not a broken sweep."""
+        """False if the trial diverged: the parameters are bad, the sweep is not broken."""
         return self is not FailureKind.DIVERGED
 
 
-_TRIED_AGAIN = frozenset({FailureKind.OUT_OF_MEMORY, FailureKind.STALLED, FailureKind.KILLED})
-_LOST = frozenset({FailureKind.LOST, FailureKind.POISON})
-_MOVES = frozenset({FailureKind.OUT_OF_MEMORY, FailureKind.STALLED})
 _NAMES = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")  # of folders and files
 
 JsonScalar = str | int | float | bool | None

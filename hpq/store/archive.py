@@ -160,8 +160,17 @@ class ArchiveRestore:
             self._begun = {place for place in self._begun if place[0] in (0, trial)}
             self._begun.add((trial, part))
             self._count += 1
-        args = (self._sid, self._token, UNSEALED_TTL_S, trial, part, kind, int(first))
-        reply, _ = self._scripts.run("restore", *args, *items)
+        reply, _ = self._scripts.run(
+            "restore",
+            *items,
+            sweep=self._sid,
+            token=self._token,
+            ttl_s=UNSEALED_TTL_S,
+            trial=trial,
+            part=part,
+            kind=kind,
+            first=first,
+        )
         self._check(reply)
 
     def reveal(self, fields: Mapping[bytes, bytes]) -> None:
@@ -171,8 +180,15 @@ class ArchiveRestore:
             UserError: the sweep was made meanwhile, or some of its rows expired.
         """
         flat = [part for pair in fields.items() for part in pair]
-        args = (self._sid, self._token, self._trials, self._count, UNSEALED_TTL_S)
-        reply, rest = self._scripts.run("reveal", *args, *flat)
+        reply, rest = self._scripts.run(
+            "reveal",
+            *flat,
+            sweep=self._sid,
+            token=self._token,
+            trials=self._trials,
+            keys=self._count,
+            ttl_s=UNSEALED_TTL_S,
+        )
         self._check(reply)
         self._context.mint(rest[0], int(rest[1]))
 

@@ -71,8 +71,15 @@ class SweepWriter:
         the code kept with the sweep, as JSON.
         """
         fields = sweep_codec.flatten(sweep_codec.encode_sweep(sweep))
-        args = (sweep.id, sweep.digest, sweep.owner, int(again), manifest)
-        reply, rest = self._scripts.run("seal", *args, *fields)
+        reply, rest = self._scripts.run(
+            "seal",
+            *fields,
+            sweep=sweep.id,
+            digest=sweep.digest,
+            owner=sweep.owner,
+            again=again,
+            manifest=manifest,
+        )
         if reply == "exists":
             return str(rest[0].decode())
         self._context.mint(rest[0], rest[1])
@@ -108,7 +115,15 @@ class SweepWriter:
             pairs = ((str(n), mark + text.encode()) for n, (text, mark) in enumerate(rows, 1))
             count = self._stage(stage, pairs, progress)
             names = sweep_codec.dumps(list(varying))
-            reply, rest = self._scripts.run("grow", sid, stage, count, file, names, digest)
+            reply, rest = self._scripts.run(
+                "grow",
+                sweep=sid,
+                stage=stage,
+                count=count,
+                file=file,
+                varying=names,
+                digest=digest,
+            )
         except BaseException:
             self._redis.delete(self._keys.sweep(stage, "staged"))
             raise

@@ -1,9 +1,4 @@
-"""A lifecycle event of a sweep out of its stream. Readers only; the scripts write them.
-
-What a sweep has been through, read bit by bit by the one who makes its next sets.
-
-Plain read commands, a bounded number of entries each; nothing is read twice.
-"""
+"""Read the lifecycle events of a sweep, which the scripts append to a stream."""
 
 from __future__ import annotations
 
@@ -19,12 +14,93 @@ from hpq.errors import DecodeError
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
 
+_ENTRIES_PER_READ = 1_000
 
-def event_of(key: str, eid: bytes, fields: Mapping[bytes, bytes]) -> Event:
-    """An entry of a stream of events.
+
+class EventReader:
+    """Read the events of the sweeps under one prefix."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def read(
+        self, sid: str, after: str = "0", block_ms: int | None = None, count: int | None = None
+    ) -> list[Event]:
+        """Return at most `count` events after an id, oldest first.
+
+        Waits at most `block_ms` milliseconds for the first event.
+
+        Raises:
+            DecodeError: an entry is not an event.
+        """
+        key = self._keys.sweep(sid, "events")
+        answer: Any = self._redis.xread({key: after}, block=block_ms, count=count)
+        return [_event(key, eid, fields) for eid, fields in (answer[0][1] if answer else [])]
+
+    def last_id(self, sid: str) -> str:
+        """Return the id of a sweep's newest event; "0" if the sweep has none."""
+        entries: Any = self._redis.xrevrange(self._keys.sweep(sid, "events"), count=1)
+        return str(entries[0][0].decode()) if entries else "0"
+
+    def of_trial(self, trial: TrialId) -> list[Event]:
+        """Return the newest events of one trial, about 100 at most, oldest first.
+
+        Raises:
+            DecodeError: an entry is not an event.
+        """
+        raw: Any = self._redis.hget(self._keys.trial(trial), "told")
+        ids, key = (raw or b"").decode().split(), self._keys.sweep(trial.sweep, "events")
+        pipe = self._redis.pipeline(transaction=False)
+        for eid in ids:
+            pipe.xrange(key, eid, eid)
+        return [_event(key, *row) for rows in pipe.execute() for row in rows]
+
+
+class SweepHistory:
+    """Read one sweep's events once, from the oldest on, and its parameters, for a sampler."""
+
+    def __init__(self, redis: Redis, keys: Keys, sid: str) -> None:
+        self._redis, self._keys, self._sid = redis, keys, sid
+        self._events = EventReader(redis, keys)
+        self._after = "0"
+
+    def events(self, block_ms: int | None = None) -> list[Event]:
+        """Return the next events; wait at most `block_ms` milliseconds for the first.
+
+        Raises:
+            DecodeError: an entry is not an event.
+        """
+        events = self._events.read(self._sid, self._after, block_ms, _ENTRIES_PER_READ)
+        if events:
+            self._after = events[-1].id
+        return events
+
+    def parameters(self, first: int, last: int) -> Iterator[tuple[int, Params]]:
+        """Yield number and parameters of the trials from `first` to `last`, both included.
+
+        Parameters that cannot be decoded are omitted: their trial fails with the reason.
+        """
+        key = self._keys.sweep(self._sid, "params")
+        for start in range(first, last + 1, _ENTRIES_PER_READ):
+            numbers = range(start, min(start + _ENTRIES_PER_READ, last + 1))
+            rows: Any = self._redis.hmget(key, [str(n) for n in numbers])
+            for n, raw in zip(numbers, rows, strict=True):
+                with suppress(DecodeError):
+                    yield n, trial_codec.decode_params(f"{key} field {n}", raw)
+
+    def objectives(self, numbers: Sequence[int]) -> list[float | None]:
+        """Return the objective that each running trial reported last, or None."""
+        pipe = self._redis.pipeline(transaction=False)
+        for n in numbers:
+            pipe.hget(self._keys.trial(TrialId(sweep=self._sid, number=n)), "objective")
+        return [float(raw) if raw else None for raw in pipe.execute()]
+
+
+def _event(key: str, eid: bytes, fields: Mapping[bytes, bytes]) -> Event:
+    """Decode an entry of a stream of events.
 
     Raises:
-        DecodeError: it is none (names the key and the entry).
+        DecodeError: the entry is not an event (the message has the key and the entry's id).
     """
     try:
         text = {
@@ -39,45 +115,3 @@ def event_of(key: str, eid: bytes, fields: Mapping[bytes, bytes]) -> Event:
         )
     except (KeyError, ValueError) as error:
         raise DecodeError(f"{key}: entry {eid.decode()}: {error}") from None
-
-
-_SOME = 1_000
-
-
-class History:
-    """One sweep's events and sets, from a place that moves forward."""
-
-    def __init__(self, redis: Redis, keys: Keys, sid: str) -> None:
-        self._redis, self._keys, self._sid = redis, keys, sid
-        self._after = "0"
-
-    def events(self, block_ms: int | None = None) -> list[Event]:
-        """The next events; waits up to `block_ms` for the first.
-
-        Raises:
-            DecodeError: one cannot be read.
-        """
-        key = self._keys.sweep(self._sid, "events")
-        answer: Any = self._redis.xread({key: self._after}, block=block_ms, count=_SOME)
-        found = answer[0][1] if answer else []
-        events = [event_of(key, eid, fields) for eid, fields in found]
-        if events:
-            self._after = events[-1].id
-        return events
-
-    def sets(self, first: int, last: int) -> Iterator[tuple[int, Params]]:
-        """The sets with these numbers, both included, but for those that cannot be read."""
-        key = self._keys.sweep(self._sid, "params")
-        for start in range(first, last + 1, _SOME):
-            numbers = range(start, min(start + _SOME, last + 1))
-            rows: Any = self._redis.hmget(key, [str(n) for n in numbers])
-            for n, raw in zip(numbers, rows, strict=True):
-                with suppress(DecodeError):  # its trial fails and says so
-                    yield n, trial_codec.decode_params(f"{key} field {n}", raw)
-
-    def objectives(self, numbers: Sequence[int]) -> list[float | None]:
-        """What these running trials report now; None where nothing finite."""
-        pipe = self._redis.pipeline(transaction=False)
-        for n in numbers:
-            pipe.hget(self._keys.trial(TrialId(sweep=self._sid, number=n)), "objective")
-        return [float(raw) if raw else None for raw in pipe.execute()]

@@ -18,6 +18,7 @@ from redis.exceptions import OutOfMemoryError
 
 from hpq.errors import NotFound, UserError
 from hpq.store.keys import Keys
+from hpq.store.wire.fields import Field, encode_fields
 
 if TYPE_CHECKING:
     from hpq.store.tickets import Tickets
@@ -56,12 +57,19 @@ class Scripts:
         self._redis, self._prefix = redis, keys.prefix
         self._loaded: dict[str, Any] = {}
 
-    def run(self, name: str, *args: str | bytes | int | float) -> tuple[str, list[Any]]:
-        """The word that the script answers, and the rest of its answer (bytes and ints)."""
-        script = self._loaded.get(name)
-        if script is None:
-            script = self._loaded[name] = self._redis.register_script(source(name))
-        answer = script(keys=[self._prefix], args=args)
+    def run(
+        self, script: str, /, *rows: str | bytes | int | float, **fields: Field
+    ) -> tuple[str, list[Any]]:
+        """Run a script; return the word that it answers and the rest of its answer.
+
+        `fields`, if there are any, are ARGV[1], one JSON object (wire/fields.py); `rows` follow as
+        they are, since JSON holds no bytes. The rest of the answer is bytes and ints.
+        """
+        loaded = self._loaded.get(script)
+        if loaded is None:
+            loaded = self._loaded[script] = self._redis.register_script(source(script))
+        args = (encode_fields(fields), *rows) if fields else rows
+        answer = loaded(keys=[self._prefix], args=args)
         return answer[0].decode(), answer[1:]
 
 

@@ -73,8 +73,17 @@ class SuggestLease:
         self, lease_ms: int, first: int = 0, rows: Rows = (), no_more: str = "", by: str = ""
     ) -> LeaseReply:
         flat = [part for row in rows for part in row]
-        args = (self._sid, self._worker, self._token, lease_ms, no_more, first, by)
-        reply, rest = self._context.scripts.run("suggest", *args, *flat)
+        reply, rest = self._context.scripts.run(
+            "suggest",
+            *flat,
+            sweep=self._sid,
+            who=self._worker,
+            token=self._token,
+            lease_ms=lease_ms,
+            no_more=no_more,
+            first=first,
+            by=by,
+        )
         if reply not in ("ok", "over"):
             return LeaseReply(word=reply)
         self._token = rest[0].decode()

@@ -1,70 +1,225 @@
-"""Plain reads of whose turn comes first in a worker class; `lua/turns` decides it."""
+"""Read sweeps: by id or by reference, their order in the queue, and the code that they share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from redis import Redis
+from redis.exceptions import ResponseError
 
+from hpq.domain.snapshot import Unreadable
 from hpq.domain.sweep import Sweep
+from hpq.errors import DecodeError, NotFound
 from hpq.store.keys import Keys
+from hpq.store.memory import sweep_bytes
+from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire import trial as trial_codec
 
-_OPEN = 200  # open sweeps of a class that are looked at, those first served first
-_FEW = 20  # sweeps told of each
+_COUNTED_SETS = ("waiting", "running", "dropped")
+_OWNERS_PER_ROUND_TRIP = 200
+_OPEN_SWEEPS_READ = 200  # of one worker class, in the order in which workers serve them
+_AHEAD_MAX = 20  # sweeps listed before one sweep
 
 
-class TurnsView:
-    """The part of `view` that knows of turns."""
+class SweepReader:
+    """Read the sweeps under one prefix."""
 
-    _redis: Redis
-    _keys: Keys
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def ids(self, newest: int | None = None) -> list[str]:
+        """Return the ids of all sweeps, or of the N newest, newest first."""
+        stop = -1 if newest is None else newest - 1
+        found: Any = self._redis.zrange(self._keys.sweeps, 0, stop, desc=True)
+        return [raw.decode() for raw in found]
+
+    def exists(self, sid: str) -> bool:
+        """Return whether the store holds a sweep with this id."""
+        return bool(self._redis.exists(self._keys.sweep(sid)))
+
+    def get(self, sid: str) -> Sweep:
+        """Return one sweep.
+
+        Raises:
+            NotFound: no sweep has this id.
+            DecodeError: the sweep cannot be decoded.
+        """
+        found = self.get_many([sid])
+        if not found:
+            raise NotFound(
+                f"sweep {sid!r} is not there; `hpq ls` lists what is", code="sweep-not-found"
+            )
+        return found[0]
+
+    def get_many(self, ids: Sequence[str]) -> list[Sweep]:
+        """Return the sweeps with these ids, in this order, without those that were removed.
+
+        Raises:
+            DecodeError: a sweep cannot be decoded.
+        """
+        sweeps = []
+        for sweep in self.get_each(ids):
+            if isinstance(sweep, Unreadable):
+                raise DecodeError(sweep.why)
+            sweeps.append(sweep)
+        return sweeps
+
+    def get_each(self, ids: Sequence[str]) -> list[Sweep | Unreadable]:
+        """Like `get_many`, with an `Unreadable` in the place of a sweep that cannot be decoded."""
+        pipe = self._redis.pipeline(transaction=False)
+        for sid in ids:
+            pipe.hgetall(self._keys.sweep(sid))
+            for part in _COUNTED_SETS:
+                pipe.zcard(self._keys.sweep(sid, part))
+        answers = iter(pipe.execute(raise_on_error=False))
+        found = (self._decode(sid, list(islice(answers, 1 + len(_COUNTED_SETS)))) for sid in ids)
+        return [sweep for sweep in found if sweep is not None]
+
+    def _decode(self, sid: str, answer: list[Any]) -> Sweep | Unreadable | None:
+        key, row = self._keys.sweep(sid), answer[0]
+        for error in answer:
+            if isinstance(error, ResponseError):  # a key of another type
+                return Unreadable(id=sid, why=f"{key}: {error}")
+            if isinstance(error, Exception):
+                raise error
+        if not row or b"created_ms" not in row:
+            return None
+        try:
+            return sweep_codec.decode_sweep(key, sid, *answer)
+        except DecodeError as error:
+            return Unreadable(id=sid, why=str(error))
+
+    def resolve(self, ref: str | None, owner: str) -> str:
+        """Return the id of the sweep that a reference names.
+
+        `ref` is an id or the beginning of one. None names the last sweep that `owner` enqueued,
+        or, if that sweep was removed, the newest of the owner's other sweeps.
+
+        Raises:
+            NotFound: no sweep, or more than one, matches (the message lists the candidates).
+        """
+        if ref is None:
+            last: Any = self._redis.hget(self._keys.last, owner)
+            if last is not None:
+                return str(last.decode())
+            return self._newest_of(owner)
+        if self._redis.zscore(self._keys.sweeps, ref) is not None:
+            return ref
+        matches = [sid for sid in self.ids() if sid.startswith(ref)]
+        if len(matches) == 1:
+            return matches[0]
+        if not matches:
+            raise NotFound(
+                f"no sweep begins with {ref!r}; `hpq ls` lists what is there",
+                code="sweep-not-found",
+            )
+        first = ", ".join(matches[:5])
+        raise NotFound(
+            f"{ref!r} fits {len(matches)} sweeps: {first}; write more of the id",
+            code="sweep-ambiguous",
+        )
+
+    def _newest_of(self, owner: str) -> str:
+        ids = self.ids()
+        for start in range(0, len(ids), _OWNERS_PER_ROUND_TRIP):
+            pipe = self._redis.pipeline(transaction=False)
+            for sid in ids[start : start + _OWNERS_PER_ROUND_TRIP]:
+                pipe.hget(self._keys.sweep(sid), "owner")
+            owners = pipe.execute(raise_on_error=False)
+            for sid, raw in zip(ids[start:], owners, strict=False):
+                if raw == owner.encode():
+                    return sid
+        raise NotFound("you have no sweep yet; `hpq enqueue FILE` makes one", code="no-sweep")
+
+    def find_by_digest(self, digest: str) -> str | None:
+        """Return the id of the sweep with this digest, or None."""
+        raw: Any = self._redis.hget(self._keys.digests, digest)
+        return raw.decode() if raw else None
+
+    def ahead_of(self, sweeps: Sequence[Sweep]) -> dict[str, list[Sweep]]:
+        """Like `ids_ahead`, with the sweeps themselves; omit those that cannot be decoded."""
+        ids = self.ids_ahead(sweeps)
+        wanted = list(dict.fromkeys(sid for ahead in ids.values() for sid in ahead))
+        found = {s.id: s for s in self.get_each(wanted) if isinstance(s, Sweep)}
+        return {sid: [found[one] for one in ahead if one in found] for sid, ahead in ids.items()}
 
     def ids_ahead(self, sweeps: Sequence[Sweep]) -> dict[str, list[str]]:
-        """By sweep, which open ones of its class go before it whatever else trains.
+        """Return, by sweep, at most 20 open sweeps of its worker class that are served before it.
 
-        Those are the ones of a higher priority, and the older ones of its owner with the same:
-        other owners take turns with this one. As they are served, first ones first; a few at most.
-        Two round trips, however many sweeps are asked about.
+        A sweep of a higher priority is served first, and so is an older sweep of the same owner
+        and priority. Sweeps of different owners take turns, so they are not listed. Takes two
+        round trips, however many sweeps are given. `lua/lib/turns` decides the order.
         """
         classes = list(dict.fromkeys(sweep.worker_class for sweep in sweeps))
         pipe = self._redis.pipeline(transaction=False)
         for name in classes:
-            pipe.zrange(self._keys.worker_class(name, "open"), 0, _OPEN - 1, withscores=True)
+            key = self._keys.worker_class(name, "open")
+            pipe.zrange(key, 0, _OPEN_SWEEPS_READ - 1, withscores=True)
         for sweep in sweeps:
             pipe.zscore(self._keys.worker_class(sweep.worker_class, "open"), sweep.id)
         answers: list[Any] = pipe.execute()
-        places = dict(zip(classes, answers, strict=False))
-        owners = self._owners({name: [raw for raw, _ in places[name]] for name in classes})
+        open_sweeps = dict(zip(classes, answers, strict=False))
+        owners = self._owners({name: [raw for raw, _ in open_sweeps[name]] for name in classes})
         return {
-            sweep.id: _before(sweep, place, places[sweep.worker_class], owners)
-            for sweep, place in zip(sweeps, answers[len(classes) :], strict=True)
+            sweep.id: _ids_before(sweep, order, open_sweeps[sweep.worker_class], owners)
+            for sweep, order in zip(sweeps, answers[len(classes) :], strict=True)
         }
 
-    def _owners(self, sids: dict[str, list[bytes]]) -> dict[bytes, bytes]:
+    def _owners(self, ids_by_class: dict[str, list[bytes]]) -> dict[bytes, bytes]:
         pipe = self._redis.pipeline(transaction=False)
-        some = {name: those for name, those in sids.items() if those}
-        for name, those in some.items():
-            pipe.hmget(self._keys.worker_class(name, "owners"), those)
+        asked = {name: ids for name, ids in ids_by_class.items() if ids}
+        for name, ids in asked.items():
+            pipe.hmget(self._keys.worker_class(name, "owners"), ids)
         found: dict[bytes, bytes] = {}
-        for those, owners in zip(some.values(), pipe.execute(), strict=True):
-            found |= {sid: owner or b"" for sid, owner in zip(those, owners, strict=True)}
+        for ids, owners in zip(asked.values(), pipe.execute(), strict=True):
+            found |= {sid: owner or b"" for sid, owner in zip(ids, owners, strict=True)}
         return found
 
+    def bundle(self, digest: str) -> bytes | None:
+        """Return the code of a digest as a gzipped tar, or None if the store does not hold it."""
+        raw: Any = self._redis.get(self._keys.bundle(digest)) if digest else None
+        return raw if isinstance(raw, bytes) else None
 
-def _before(
+    def has_bundle(self, digest: str) -> bool:
+        """Return whether the store holds the code of a digest."""
+        return bool(self._redis.exists(self._keys.bundle(digest)))
+
+    def manifest(self, digest: str) -> Mapping[str, str]:
+        """Return {path: sha256} of a code digest; empty if the store does not hold it.
+
+        Raises:
+            DecodeError: the manifest cannot be decoded.
+        """
+        raw: Any = self._redis.hget(self._keys.code, digest) if digest else None
+        where = f"{self._keys.code} field {digest}"
+        found = trial_codec.decode_params(where, raw) if raw else {}
+        return {path: str(sha256) for path, sha256 in found.items()}
+
+    def origin(self, sid: str, field: str) -> str:
+        """Return a long field of a sweep's origin (`diff`); empty if the sweep has none."""
+        raw: Any = self._redis.hget(self._keys.sweep(sid, "origin"), field)
+        return raw.decode("utf-8", "replace") if raw else ""
+
+    def approximate_bytes(self, sweeps: Sequence[Sweep]) -> list[int]:
+        """Return about how many bytes of the server's memory each of these sweeps takes."""
+        return sweep_bytes(self._redis, self._keys, sweeps)
+
+
+def _ids_before(
     sweep: Sweep,
-    place: float | None,
-    served: Iterable[tuple[bytes, float]],
-    owners: dict[bytes, bytes],
+    order: float | None,
+    open_sweeps: Iterable[tuple[bytes, float]],
+    owners: Mapping[bytes, bytes],
 ) -> list[str]:
-    if place is None:  # nothing of it waits any more
+    if order is None:  # no trial of the sweep waits
         return []
-    highest = place - sweep.created_ms  # where its priority begins: a place is age below priority
+    priority_start = order - sweep.created_ms  # the order is an age on top of a priority
     owner = sweep.owner.encode()
     ahead = (
         sid.decode()
-        for sid, at in served
-        if at < place and (at < highest or owners.get(sid) == owner)
+        for sid, other in open_sweeps
+        if other < order and (other < priority_start or owners.get(sid) == owner)
     )
-    return list(ahead)[:_FEW]
+    return list(ahead)[:_AHEAD_MAX]

@@ -7,7 +7,7 @@ HPQ_REAP_S.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from hpq.domain.attempt import (
@@ -19,13 +19,13 @@ from hpq.domain.attempt import (
     ReportBatch,
     WorkerPresence,
 )
+from hpq.domain.retry_policy import AWAIT_LEASES
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import Claim
 from hpq.errors import DecodeError, NotFound
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
-from hpq.store.worker_reader import pulse
 
 
 class TrialStore:
@@ -60,11 +60,18 @@ class TrialStore:
             feed: Called with the id of a sweep that needs a suggester process.
             drained: Called if a person drained this worker.
         """
-        skipped = f",{','.join(skip)},"
-        by = (who.worker_class, who.name, who.host)
         while True:
             reply, rest = self._scripts.run(
-                "claim", *by, nonce, lease_ms, SCHEMA, provenance, skipped, only
+                "claim",
+                worker_class=who.worker_class,
+                worker=who.name,
+                host=who.host,
+                nonce=nonce,
+                lease_ms=lease_ms,
+                schema=SCHEMA,
+                provenance=provenance,
+                skip=list(skip),
+                only=only,
             )
             if reply == "drained":
                 drained()
@@ -79,7 +86,7 @@ class TrialStore:
                 return attempt.decode_claim(self._keys, rest, nonce)
             except DecodeError as error:  # no worker can train this trial
                 claim = attempt.blank_claim(rest, nonce)
-                self.commit(claim, attempt.unreadable(error), 0)
+                self.commit(claim, attempt.unreadable(error))
                 nonce += "+"
 
     def sweep(self, sid: str) -> Sweep:
@@ -120,25 +127,27 @@ class TrialStore:
         """Renew the lease of a claim and write a batch of reports (once, if sent again)."""
         reply, _ = self._scripts.run(
             "beat",
-            claim.trial.sweep,
-            claim.trial.number,
-            claim.attempt,
-            who.name,
-            who.worker_class,
-            lease_ms,
-            *attempt.batch_args(batch, claim.nonce),
+            batch.log,
+            *attempt.encode_points(batch.points),
+            sweep=claim.trial.sweep,
+            number=claim.trial.number,
+            attempt=claim.attempt,
+            nonce=claim.nonce,
+            worker=who.name,
+            lease_ms=lease_ms,
+            **attempt.encode_batch(batch),
         )
         return HeartbeatReply(reply)
 
-    def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> CommitReply:
+    def commit(self, claim: Claim, outcome: Outcome) -> CommitReply:
         """Write the outcome of an attempt, once."""
         reply, rest = self._scripts.run(
             "commit",
-            claim.trial.sweep,
-            claim.trial.number,
-            claim.attempt,
-            *attempt.outcome_args(outcome, sweep_retries),
-            claim.nonce,
+            sweep=claim.trial.sweep,
+            number=claim.trial.number,
+            attempt=claim.attempt,
+            nonce=claim.nonce,
+            **attempt.encode_outcome(outcome),
         )
         self._context.mint(rest[0], rest[1])
         return CommitReply(reply)
@@ -177,7 +186,13 @@ class TrialStore:
             How many trials were queued again and how many ended; None while the server settles.
         """
         reply, rest = self._scripts.run(
-            "reap", worker_class, lease_ms, lost_max, as_of_ms or "", every_ms
+            "reap",
+            worker_class=worker_class,
+            lease_ms=lease_ms,
+            lost_max=lost_max,
+            await_leases=AWAIT_LEASES,
+            as_of_ms=as_of_ms or None,
+            every_ms=every_ms,
         )
         for i in range(2, len(rest), 2):
             self._context.mint(rest[i], rest[i + 1])
@@ -197,15 +212,17 @@ class TrialStore:
         """
         fields = sweep_codec.flatten(who.fields)
         _, rest = self._scripts.run(
-            "presence", who.name, who.worker_class, who.host, int(idle), lifetime_ms, *fields
+            "presence",
+            *fields,
+            worker=who.name,
+            worker_class=who.worker_class,
+            host=who.host,
+            idle=idle,
+            lifetime_ms=lifetime_ms,
         )
         if rest[1]:
             lost()
         return int(rest[0])
-
-    def pulse(self, worker_class: str) -> Mapping[str, float]:
-        """Read gauges of the server and of a worker class, by name."""
-        return pulse(self._redis, self._keys, worker_class)
 
     def absent(self, who: WorkerPresence) -> None:
         """Delete the presence record of a worker that exits."""

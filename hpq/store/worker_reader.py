@@ -1,13 +1,20 @@
-"""What a server says of itself and its prefix in a few plain reads, for graphs and alerts."""
+"""Read live workers, and the figures of the server that workers publish as metrics."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from redis import Redis
 
+from hpq.codes import Notice
+from hpq.domain.snapshot import Worker
 from hpq.store.keys import Keys
+from hpq.store.wire.fields import Reader, Row
+
+SILENT = 0.5  # of a lease without a heartbeat: heartbeats are a sixth of a lease apart
+_CONNECTED = ("idle", "busy", "draining", "drained")  # states of a worker that sends heartbeats
 
 # By the name in graphs, the field of the counters.
 COUNTED = {
@@ -18,24 +25,101 @@ COUNTED = {
 }
 
 
-def pulse(redis: Redis, keys: Keys, worker_class: str) -> Mapping[str, float]:
-    """Figures by name: demand of the class, memory and append-only file, and what was counted.
+class WorkerReader:
+    """Read the workers under one prefix; `lease_ms` is the lease of a trial."""
 
-    Raises:
-        RedisError: the server does not answer.
-    """
-    pipe = redis.pipeline(transaction=False)
-    pipe.llen(keys.demand(worker_class))
-    pipe.hmget(keys.counters, list(COUNTED.values()))
-    pipe.info("memory")
-    pipe.info("persistence")
-    answers: list[Any] = pipe.execute()
-    demand, counted, memory, persistence = answers
-    limit = memory.get("maxmemory", 0)
-    is_kept = persistence.get("aof_enabled") and persistence.get("aof_last_write_status") == "ok"
-    return {
-        "demand": float(demand),
-        "redis_memory_ratio": memory["used_memory"] / limit if limit else 0.0,
-        "redis_aof_ok": float(bool(is_kept)),
-        **{name: float(n or 0) for name, n in zip(COUNTED, counted, strict=True)},
-    }
+    def __init__(self, redis: Redis, keys: Keys, lease_ms: int) -> None:
+        self._redis, self._keys, self._lease_ms = redis, keys, lease_ms
+
+    @property
+    def silent_ms(self) -> float:
+        """After how many milliseconds without a heartbeat a worker counts as silent."""
+        return SILENT * self._lease_ms
+
+    def live(self, worker_class: str | None = None) -> list[Worker]:
+        """Return the live workers, or those of one class, by name."""
+        now_ms = server_ms(self._redis)
+        floor, silent_since = now_ms - self._lease_ms, now_ms - self.silent_ms
+        names: Any = self._redis.zrangebyscore(self._keys.workers, floor, "+inf", withscores=True)
+        pipe = self._redis.pipeline(transaction=False)
+        for name, _ in names:
+            pipe.hgetall(self._keys.worker(name.decode()))
+        found = [
+            _worker(self._keys, name.decode(), int(seen), row, silent_since, now_ms)
+            for (name, seen), row in zip(names, pipe.execute(), strict=True)
+            if row
+        ]
+        return sorted(
+            (w for w in found if worker_class in (None, w.worker_class)), key=lambda w: w.name
+        )
+
+    def counters(self) -> dict[str, int]:
+        """Return how often each thing happened that hpq counts, such as `leases_expired`."""
+        found: Any = self._redis.hgetall(self._keys.counters)
+        return {name.decode(): int(count) for name, count in found.items()}
+
+    def server_figures(self, worker_class: str) -> Mapping[str, float]:
+        """Return by name the demand of a class, the use of memory, and the counters.
+
+        Raises:
+            RedisError: the server does not answer.
+        """
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.llen(self._keys.demand(worker_class))
+        pipe.hmget(self._keys.counters, list(COUNTED.values()))
+        pipe.info("memory")
+        pipe.info("persistence")
+        answers: list[Any] = pipe.execute()
+        demand, counted, memory, persistence = answers
+        limit = memory.get("maxmemory", 0)
+        aof_ok = persistence.get("aof_enabled") and persistence.get("aof_last_write_status") == "ok"
+        return {
+            "demand": float(demand),
+            "redis_memory_ratio": memory["used_memory"] / limit if limit else 0.0,
+            "redis_aof_ok": float(bool(aof_ok)),
+            **{name: float(n or 0) for name, n in zip(COUNTED, counted, strict=True)},
+        }
+
+
+def server_ms(redis: Redis) -> int:
+    """Return the time by the server's clock, in milliseconds."""
+    seconds, micros = redis.time()
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _worker(
+    keys: Keys, name: str, seen_ms: int, row: Row, silent_since: float, now_ms: int
+) -> Worker:
+    r = Reader(keys.worker(name), row)
+    state = r.text("state")
+    if state in ("idle", "busy") and _is_drained(r.text("drain"), now_ms):
+        state = "drained" if state == "idle" else "draining"
+    return Worker(
+        name=name,
+        host=r.text("host"),
+        pid=r.whole("pid"),
+        worker_class=r.text("class"),
+        state="silent" if seen_ms < silent_since and state in _CONNECTED else state,
+        trial=r.text("trial"),
+        seen_ms=seen_ms,
+        started_ms=r.whole("started_ms"),
+        device=r.text("device"),
+        version=r.text("version"),
+        schema=r.parse("schema", 1, int),
+        takes=tuple(r.json("takes", [])),
+        key=r.text("key"),
+        store=r.text("store"),
+        code=r.text("code"),
+        only=r.text("only"),
+        pod=r.text("pod"),
+        refuses=r.parse("refuses", {}, _refusals),
+    )
+
+
+def _refusals(text: str) -> dict[str, Notice]:
+    return {sid: Notice(why["code"], str(why["text"])) for sid, why in json.loads(text).items()}
+
+
+def _is_drained(until: str, now_ms: int) -> bool:
+    """Return whether `until`, a time in ms or 0 for ever, is not over; the scripts agree."""
+    return until.isdigit() and (int(until) == 0 or int(until) > now_ms)

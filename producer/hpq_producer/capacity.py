@@ -39,7 +39,11 @@ def check_room(session: Session, trials: int, *, weight: int = 0, code: int = 0)
 def _remedy(session: Session, wanted: int) -> str:
     """What makes room for so many bytes in all: sweeps where they hold enough, or more memory."""
     enough = f"raise maxmemory to at least {size(wanted / FULL * 1.01)}"
-    sweeps = [s for s in session.view.sweeps(session.view.sweep_ids(200)) if not s.counts.running]
+    sweeps = [
+        s
+        for s in session.reader.sweeps.get_many(session.reader.sweeps.ids(200))
+        if not s.counts.running
+    ]
     sizes = sweep_bytes(session.redis, session.keys, sweeps)
     room = server_memory(session.redis)
     if wanted - sum(sizes) > FULL * room.limit:

@@ -2,8 +2,6 @@
 
 A command's module is imported when the command is used, so that `hpq --help` needs neither redis
 nor rq; the table below is what `--help` prints.
-
-What becomes of what a command prints where nobody reads on.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import errno
 import importlib
 import json
-import os
 import sys
 from difflib import get_close_matches
 from typing import Any
@@ -23,12 +20,6 @@ from typer.main import get_command
 from hpq import __version__
 from hpq import process as hpq_process
 from hpq.errors import ExitCode, HpqError, UserError
-
-
-def stdout_to_nobody() -> None:
-    """Send what is still to be printed nowhere: whoever read has read enough."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
 
 # group → command → (module under hpq_producer.commands, one line)
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
@@ -148,7 +139,10 @@ class Lazy(TyperGroup):
         except KeyboardInterrupt:
             raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
         except BrokenPipeError:  # `hpq results | head`
-            stdout_to_nobody()
+            # Here, since --help needs none of it.
+            from hpq_producer.terminal.console import discard_stdout  # noqa: PLC0415
+
+            discard_stdout()
             raise typer.Exit(int(ExitCode.DONE)) from None
         except Exception as error:
             if isinstance(error, OSError) and error.errno in _FULL:

@@ -1,8 +1,7 @@
 """What one command works with: settings, a Redis client, the keys, readers and writers.
 
 `open_session` alone decides which server the command line uses: the server that HPQ_REDIS_URL
-names, or the private server under HPQ_HOME. Settings come from the environment, and from the
-connection that `hpq connect` keeps.
+names, the server that `hpq connect` reaches, or the private server under HPQ_HOME.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from hpq.settings import Settings, read
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq_producer import connection_record
 from hpq_producer.connection_record import Tunnel
@@ -50,7 +49,7 @@ class Session:
     url: str
     redis: Redis
     keys: Keys
-    view: View
+    reader: StoreReader
     attached: Attached | None = None  # the private server, if the session uses it
     tunnel: Tunnel | None = None  # what `hpq connect` keeps, where the URL goes through it
 
@@ -91,14 +90,14 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
         check_server(connect(url, patience_s=FIRST_S), url)
         redis = connect(url)
         keys = Keys(settings.prefix)
-        view = View(redis, keys, settings.lease_ms)
+        reader = StoreReader(redis, keys, settings.lease_ms)
         with guard(url):
             yield Session(
                 settings=settings,
                 url=url,
                 redis=redis,
                 keys=keys,
-                view=view,
+                reader=reader,
                 attached=attached,
                 tunnel=through,
             )

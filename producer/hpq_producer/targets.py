@@ -1,10 +1,6 @@
-"""How people name trials on the command line: SWEEP/7, #7 or 7 of my last sweep.
+"""Sweeps and trials as users name them on the command line: SWEEP/7, #7, or 7 of the last sweep.
 
-What a reader's argument means in the store: a sweep, or one trial of it.
-
-Whose a sweep is, and whether they mean it: what is asked before something is changed.
-
-What a shell completes after TAB: ids of sweeps. Quick, and silent where there is no answer.
+Also what a command asks before it changes one: whose it is, and whether the user means it.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import Forbidden, HpqError, NotFound, UserError
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.embedded_redis.attach import status
 from hpq_producer.session import Session, settings_here
 
@@ -54,18 +50,18 @@ def parse(targets: list[str] | None) -> tuple[str | None, list[int]]:
 _RECENT = 200  # ended trials among which a failed one is looked for
 
 
-def find(view: View, ref: str | None, owner: str) -> str | TrialId:
+def find(reader: StoreReader, ref: str | None, owner: str) -> str | TrialId:
     """The sweep's id, or the trial, that a reference means (see `refs`).
 
     Raises:
         NotFound: nothing or more than one sweep fits.
     """
     sweep, numbers = parse([ref] if ref else None)
-    sid = view.resolve(sweep, owner)
+    sid = reader.sweeps.resolve(sweep, owner)
     return TrialId(sweep=sid, number=numbers[0]) if numbers else sid
 
 
-def find_trial(view: View, ref: str | None, owner: str) -> TrialId:
+def find_trial(reader: StoreReader, ref: str | None, owner: str) -> TrialId:
     """As `find`, where a trial is wanted: of a sweep, one that runs, else one that ended.
 
     Of those the one that failed last, since it has something to say, else the one that ended last.
@@ -73,10 +69,10 @@ def find_trial(view: View, ref: str | None, owner: str) -> TrialId:
     Raises:
         NotFound: nothing fits, or no trial of the sweep has begun.
     """
-    found = find(view, ref, owner)
+    found = find(reader, ref, owner)
     if isinstance(found, TrialId):
         return found
-    shot = view.snapshot(found, rows=1, top=0, recent=_RECENT)
+    shot = reader.snapshot(found, rows=1, top=0, recent=_RECENT)
     failed = [t for t in shot.recent if t.state is TrialState.FAILED]
     for trial in (*shot.running, *failed, *shot.recent):
         return trial.id
@@ -92,7 +88,7 @@ def mine(session: Session, ref: str | None, force: bool) -> Sweep:
     Raises:
         Forbidden: it is another owner's, and `force` was not said.
     """
-    sweep = session.view.sweep(session.view.resolve(ref, session.settings.user))
+    sweep = session.reader.sweeps.get(session.reader.sweeps.resolve(ref, session.settings.user))
     if sweep.owner != session.settings.user and not force:
         raise Forbidden(
             f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same",
@@ -132,7 +128,7 @@ def sweep_ids(incomplete: str) -> list[str]:
                 return []
             url = f"unix://{private.record.socket}"
         redis: Redis = connect(url, retries=0, timeout_s=_PATIENCE_S)
-        ids = View(redis, Keys(settings.prefix), settings.lease_ms).sweep_ids(_MOST)
+        ids = StoreReader(redis, Keys(settings.prefix), settings.lease_ms).sweeps.ids(_MOST)
     except (HpqError, RedisError, OSError, ValueError):
         return []
     return [sid for sid in ids if sid.startswith(incomplete)]

@@ -18,8 +18,8 @@ from redis.exceptions import RedisError
 from hpq.connection.client import connect
 from hpq.domain.trial import Trial, TrialId
 from hpq.store.keys import Keys
-from hpq.store.reader import View
-from hpq_producer.audit.reader import hold_audit
+from hpq.store.reader import StoreReader
+from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.cluster.kube import DEADLINE_S, Cluster, tweaked, wait_for
 from tests.commands import run_hpq, stdout_of
 
@@ -166,7 +166,7 @@ class Laptop:
         self.forward()
         self.redis = connect(self._url)
         self.keys = Keys("hpq")
-        self.view = View(self.redis, self.keys, 10_000)
+        self.reader = StoreReader(self.redis, self.keys, 10_000)
 
     def forward(self) -> None:
         """See to it that the port-forward leads to Redis.
@@ -242,20 +242,22 @@ class Laptop:
 
     def trial(self, sid: str, number: int = 1) -> Trial:
         """A trial as readers see it."""
-        return self.view.trial(TrialId(sweep=sid, number=number))
+        return self.reader.trials.get(TrialId(sweep=sid, number=number))
 
     def trials(self, sid: str) -> list[Trial]:
         """All trials of a sweep, by number."""
-        total = self.view.sweep(sid).counts.total
+        total = self.reader.sweeps.get(sid).counts.total
         return [self.trial(sid, number) for number in range(1, total + 1)]
 
     def events(self, sid: str, number: int = 1) -> list[str]:
         """What happened to a trial, in order."""
-        return [e.what for e in self.view.events(sid) if e.trial == number]
+        return [e.what for e in self.reader.events.read(sid) if e.trial == number]
 
     def wait_over(self, sid: str, deadline_s: float = DEADLINE_S) -> None:
         """Wait until a sweep is over, and hold the audit."""
-        self.wait_until(lambda: self.view.sweep(sid).state.is_over, f"the end of {sid}", deadline_s)
+        self.wait_until(
+            lambda: self.reader.sweeps.get(sid).state.is_over, f"the end of {sid}", deadline_s
+        )
         self.audit(sid)
 
     def wait_until(
@@ -267,7 +269,7 @@ class Laptop:
 
     def audit(self, sid: str) -> None:
         """`hpq audit` finds nothing wrong with a sweep that is over."""
-        found = hold_audit(self.view, sid)
+        found = audit_sweep(self.reader, sid)
         assert not found.violations, found.violations
         assert not found.open, found
 

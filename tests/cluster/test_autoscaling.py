@@ -79,7 +79,7 @@ def test_pods_come_with_the_queue_and_the_last_goes_after_the_last_trial(
 ) -> None:
     wait_wanted(scaled, 0)
     sid = user.enqueue(SLEEPS)
-    user.wait_until(lambda: user.view.sweep(sid).counts.running == 3, "three trials run")
+    user.wait_until(lambda: user.reader.sweeps.get(sid).counts.running == 3, "three trials run")
     assert wanted(scaled) == 3
 
     for number in (1, 2):
@@ -94,7 +94,7 @@ def test_pods_come_with_the_queue_and_the_last_goes_after_the_last_trial(
     assert sorted(set(seen), reverse=True) == [3, 2, 1]  # at the policy's pace, one at a time
 
     # Redis is away for longer than the scaler would wait to go to none; the trial runs on.
-    user.wait_until(lambda: user.view.sweep(sid).counts.running == 1, "the last trial runs")
+    user.wait_until(lambda: user.reader.sweeps.get(sid).counts.running == 1, "the last trial runs")
     attempt = user.trial(sid, 3).attempt
     scaled.kubectl("scale", "statefulset/hpq-redis", "--replicas=0")
     wait_for(
@@ -139,21 +139,21 @@ def test_no_pod_comes_for_what_is_paused_held_or_over_its_limit(
 ) -> None:
     wait_wanted(scaled, 0)
     capped = user.enqueue(SLEEPS.replace("sleeps", "capped\n    max_parallel: 1"))
-    user.wait_until(lambda: user.view.sweep(capped).counts.running == 1, "one trial runs")
+    user.wait_until(lambda: user.reader.sweeps.get(capped).counts.running == 1, "one trial runs")
     assert wanted(scaled) == 1  # two more wait
     user.ok("pause", capped)
     user.ok("cancel", f"{capped}/1", "--yes")
     wait_wanted(scaled, 0)
-    assert user.view.sweep(capped).counts.queued == 2  # and that is no reason
+    assert user.reader.sweeps.get(capped).counts.queued == 2  # and that is no reason
 
     user.write("fails.py", "raise KeyError('x')\n")
     held = user.enqueue(FAILS)
-    user.wait_until(lambda: user.view.sweep(held).state is SweepState.HELD, "it is held")
+    user.wait_until(lambda: user.reader.sweeps.get(held).state is SweepState.HELD, "it is held")
     wait_wanted(scaled, 0)
-    assert user.view.sweep(held).counts.queued > 0
+    assert user.reader.sweeps.get(held).counts.queued > 0
 
     user.ok("resume", capped)
-    user.wait_until(lambda: user.view.sweep(capped).counts.running == 1, "it goes on")
+    user.wait_until(lambda: user.reader.sweeps.get(capped).counts.running == 1, "it goes on")
     for sid in (capped, held):
         user.ok("cancel", sid, "--yes")
         user.wait_over(sid)

@@ -59,7 +59,7 @@ def test_unsigned_code_is_refused_and_counted_and_the_pod_works_on(
 ) -> None:
     laptop.write("train.py", "print('loss=3')\n")
     forged = laptop.enqueue(SWEEP, "--name", "forged", HPQ_CODE_KEY="not the cluster's")
-    refusal = lambda: [w for w in laptop.view.workers() if forged in w.refuses]  # noqa: E731
+    refusal = lambda: [w for w in laptop.reader.workers.live() if forged in w.refuses]  # noqa: E731
     (worker,) = laptop.wait_until(refusal, "the refusal")
     assert worker.refuses[forged].code == "code-not-signed"
     sound = laptop.enqueue(SWEEP, "--name", "sound", "--new")

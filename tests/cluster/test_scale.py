@@ -59,7 +59,7 @@ def test_a_drained_pod_ends_its_trial_and_goes_and_no_other_pod_does(steered: St
     pod = pod_of(runs[1], namespace)
     laptop.ok("drain", pod, "--stay", *here)
     laptop.wait_until(
-        lambda: [w.state for w in laptop.view.workers() if w.pod == pod] == ["draining"],
+        lambda: [w.state for w in laptop.reader.workers.live() if w.pod == pod] == ["draining"],
         "a draining worker",
     )
     late = laptop.hpq("drain", pod, "--timeout", 1, *here)

@@ -24,6 +24,6 @@ def test_a_sweep_of_digits_is_trained_in_a_pod_and_outlives_it(
     assert len(found) == 8 and {row["state"] for row in found} == {"finished"}
     shown = json.loads(laptop.ok("show", f"{sid}/1", "--json", "--provenance"))
     assert images.worker in json.dumps(shown) and pod in json.dumps(shown)
-    assert laptop.view.history(laptop.trial(sid).id, "test/acc")
+    assert laptop.reader.trials.metric_history(laptop.trial(sid).id, "test/acc")
     assert f"{sid}/" in laptop.ok("best", sid)
     assert laptop.ok("audit", sid)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from tests.commands import run_hpq
 from tests.constants import DEADLINE_S
 from tests.desk import Desk, run_here
@@ -43,7 +43,11 @@ def hpq_process(environ: dict[str, str], tmp_path: Path, redis: Redis) -> Hpq:
 
 @pytest.fixture
 def desk(
-    tmp_path: Path, redis: Redis, redis_url: str, view: View, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    redis: Redis,
+    redis_url: str,
+    reader: StoreReader,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Desk:
     """A user's directory, on an empty server."""
-    return Desk(tmp_path, redis_url, view, monkeypatch)
+    return Desk(tmp_path, redis_url, reader, monkeypatch)

@@ -30,35 +30,57 @@ method: grid
 metric: {name: loss, goal: minimize}
 parameters: {lr: {values: [0.25, 0.5]}}
 """
+FUNCTION = """
+trainer: mine:train
+code: .
+method: grid
+metric: {name: loss, goal: minimize}
+parameters: {lr: {values: [0.25, 0.5]}}
+"""
+MINE = "from worker.model import loss\ndef train(params, trial): return {'loss': loss(params)}\n"
+PRINTS = "import sys\nprint(sys.argv[1].replace('--lr', 'loss'))\n"
+MODEL = "def loss(params):\n    return params['lr']\n"
+PIP = (sys.executable, "-m", "pip", "--quiet")
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-index")
-    built = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", folder, ROOT]
+    options = ("--no-deps", "--no-build-isolation", "--no-index")
+    built = [*PIP, "wheel", *options, "--wheel-dir", folder, ROOT]
     subprocess.run(built, check=True, timeout=DEADLINE_S)
     (path,) = folder.glob("hpq-*.whl")
     return path
 
 
-@pytest.fixture(scope="session")
-def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment that has the wheel, and sees the libraries of this one."""
-    folder = tmp_path_factory.mktemp("environment")
+def environment(folder: Path, wheel: Path) -> Path:
+    """The Python of a new environment that has the wheel, and sees the libraries of this one."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin" / "python"
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
     theirs = [p for p in sys.path if Path(p).name in ("site-packages", "dist-packages")]
-    options = ("--quiet", "--no-deps", "--no-index", "--ignore-installed")
-    here = [sys.executable, "-m", "pip", "--python", python, "install", *options, wheel]
-    subprocess.run(here, check=True, timeout=DEADLINE_S)
+    install(python, wheel)
     (site / "beside.pth").write_text("\n".join(theirs))
     return python
 
 
+def install(python: Path, wheel: Path) -> None:
+    options = ("--no-deps", "--no-index", "--ignore-installed")
+    here = [*PIP, "--python", python, "install", *options, wheel]
+    subprocess.run(here, check=True, timeout=DEADLINE_S)
+
+
+@pytest.fixture(scope="session")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return environment(tmp_path_factory.mktemp("environment"), wheel)
+
+
 @pytest.fixture
 def hpq(python: Path, tmp_path: Path) -> Installed:
+    return installed(python, tmp_path)
+
+
+def installed(python: Path, tmp_path: Path) -> Installed:
     """Runs the installed hpq in an empty directory, with an empty home."""
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()
@@ -124,15 +146,90 @@ def test_manifests_are_in_the_wheel(hpq: Installed) -> None:
     assert "Deployment" in {one["kind"] for one in yaml.safe_load_all(rendered)}
 
 
+def objectives(hpq: Installed, tmp_path: Path, sweep: str, **env: str) -> list[float]:
+    """What the two trials of a sweep report, run to its end in the empty directory."""
+    (tmp_path / "work" / "sweep.yaml").write_text(sweep)
+    ran = hpq("run", "sweep.yaml", "--workers", "1", **env)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    rows = json.loads(stdout_of(hpq("results", "--json", **env)))
+    return sorted(row["objective"] for row in rows)
+
+
 @pytest.mark.slow
 def test_a_sweep_of_a_program_runs_from_an_empty_home(hpq: Installed, tmp_path: Path) -> None:
     """Lua, the private server and the worker's wandb stand-in are the wheel's."""
-    work = tmp_path / "work"
-    (work / "train.py").write_text(
+    (tmp_path / "work" / "train.py").write_text(
         "import sys, wandb\nrun = wandb.init()\nwandb.log({'loss': run.config.lr})\n"
     )
+    assert objectives(hpq, tmp_path, SWEEP) == [0.25, 0.5]
+
+
+@pytest.mark.slow
+def test_a_trainer_imports_a_package_of_its_own_that_is_called_worker(
+    hpq: Installed, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    (work / "worker").mkdir()
+    (work / "worker" / "__init__.py").touch()
+    (work / "worker" / "model.py").write_text(MODEL)
+    (work / "mine.py").write_text(MINE)
+    assert objectives(hpq, tmp_path, FUNCTION) == [0.25, 0.5]
+
+
+def test_a_package_producer_on_the_path_is_not_taken_for_hpqs(
+    hpq: Installed, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    (work / "producer").mkdir()
+    (work / "producer" / "__init__.py").write_text("raise SystemExit('not for hpq')\n")
     (work / "sweep.yaml").write_text(SWEEP)
-    ran = hpq("run", "sweep.yaml", "--workers", "1")
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    rows = json.loads(stdout_of(hpq("results", "--json")))
-    assert sorted(row["objective"] for row in rows) == [0.25, 0.5]
+    (work / "train.py").touch()
+    assert stdout_of(hpq("plan", "sweep.yaml", PYTHONPATH="."))
+
+
+@pytest.mark.slow
+def test_a_file_worker_on_the_path_is_not_taken_for_hpqs(hpq: Installed, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "worker.py").write_text("raise SystemExit('not for hpq')\n")
+    (work / "train.py").write_text(PRINTS)
+    assert objectives(hpq, tmp_path, SWEEP, PYTHONPATH=".") == [0.25, 0.5]
+
+
+@pytest.fixture
+def beside(wheel: Path, tmp_path: Path) -> Path:
+    """The Python of an environment that has hpq, and then another distribution with `worker`."""
+    files = {
+        "worker/__init__.py": "",
+        "worker/__main__.py": "raise SystemExit('not for hpq')\n",
+        "worker/model.py": MODEL,
+        "theirs-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n",
+        "theirs-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n"
+        "Tag: py3-none-any\n",
+    }
+    files["theirs-1.0.dist-info/RECORD"] = "".join(f"{name},,\n" for name in files)
+    theirs = tmp_path / "theirs-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(theirs, "w") as file:
+        for name, text in files.items():
+            file.writestr(name, text)
+    python = environment(tmp_path / "environment", wheel)
+    install(python, theirs)
+    return python
+
+
+@pytest.mark.slow
+def test_another_distribution_that_ships_worker_lives_beside_hpq(
+    beside: Path, tmp_path: Path
+) -> None:
+    hpq = installed(beside, tmp_path)
+    (tmp_path / "work" / "mine.py").write_text(MINE)
+    assert objectives(hpq, tmp_path, FUNCTION) == [0.25, 0.5]
+
+
+@pytest.mark.slow
+def test_the_removal_of_a_distribution_that_ships_worker_takes_nothing_of_hpq(
+    beside: Path, tmp_path: Path
+) -> None:
+    subprocess.run([*PIP, "--python", beside, "uninstall", "--yes", "theirs"], check=True)
+    hpq = installed(beside, tmp_path)
+    (tmp_path / "work" / "train.py").write_text(PRINTS)
+    assert objectives(hpq, tmp_path, SWEEP) == [0.25, 0.5]

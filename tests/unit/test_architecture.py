@@ -56,28 +56,6 @@ def top_levels(path: Path) -> set[str]:
     return {name.split(".")[0] for name, _ in imports(path)}
 
 
-def test_producer_and_worker_meet_only_in_hpq() -> None:
-    allowed = {"hpq": {"hpq"}, "producer": {"hpq", "producer"}, "worker": {"hpq", "worker"}}
-    for path in MODULES:
-        package = path.relative_to(ROOT).parts[0]
-        assert top_levels(path) & set(PACKAGES) <= allowed[package], path
-
-
-def test_heavy_libraries_stay_in_their_rooms() -> None:
-    """R10, R16, R22: every module's imports: torch in trainers only, rq in two files only."""
-    for path in MODULES:
-        where = str(path.relative_to(ROOT))
-        used = top_levels(path)
-        if not where.startswith("worker/hpq_worker/trainers/"):
-            assert not used & {"torch", "torchvision", "sklearn", "numpy", "PIL"}, where
-        if where not in ("hpq/store/tickets.py", "worker/hpq_worker/consumer/rq_worker.py"):
-            assert "rq" not in used, where
-        if where != "producer/hpq_producer/cluster/api.py":
-            assert not used & {"kubernetes", "urllib3", "websocket"}, where
-        if not where.startswith("worker/hpq_worker/suggest/"):
-            assert "optuna" not in used, where
-
-
 def test_no_file_and_no_function_outgrows_a_reader() -> None:
     for path in MODULES:
         assert len(path.read_text("utf-8").splitlines()) <= 400, f"split {path} by idea"
@@ -89,32 +67,6 @@ def test_no_file_and_no_function_outgrows_a_reader() -> None:
 
 def test_every_module_says_what_it_is_for() -> None:
     assert [path for path in MODULES if not ast.get_docstring(tree_of(path))] == []
-
-
-def test_no_module_imports_itself_through_others() -> None:
-    names = {name_of(path): path for path in MODULES}
-    edges = {
-        name: {n for n, _ in imports(path, top_only=True) if n in names and n != name}
-        for name, path in names.items()
-    }
-    done: set[str] = set()
-
-    def visit(name: str, above: tuple[str, ...]) -> None:
-        assert name not in above, " → ".join((*above, name))
-        if name not in done:
-            for other in edges[name]:
-                visit(other, (*above, name))
-            done.add(name)
-
-    for name in names:
-        visit(name, ())
-
-
-def test_what_training_code_imports_needs_the_standard_library_only() -> None:
-    for name in ("hpq/__init__.py", "hpq/report.py"):
-        assert top_levels(ROOT / name) <= {
-            "__future__", "collections", "hpq", "json", "os", "re", "socket", "sys", "typing",
-        }  # fmt: skip
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -129,15 +81,53 @@ def test_a_scripts_head_names_the_words_that_it_answers(script: str) -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_uses_as_many_arguments_as_its_head_lists(script: str) -> None:
-    text = (ROOT / "hpq" / "store" / "lua" / f"{script}.lua").read_text("utf-8")
+    text, listed = lua_of(script)
     used = {int(n) for n in re.findall(r"ARGV\[(\d+)\]", text)}
     used |= {int(n) for n in re.findall(r"unpack\(ARGV, (\d+)\)", text)}
     used |= {int(n) for n in re.findall(r"for i = (\d+), #ARGV", text)}
-    listed = re.search(r"-- ARGV (.*?)-- Replies", text, re.DOTALL)
-    assert listed is not None
-    flat = re.sub(r"\([^)]*\)", "", listed[1].replace("--", " "))
+    flat = re.sub(r"\{[^}]*\}", "fields", listed)
     assert len(re.split(r",", flat)) >= len(used) - 2
     assert used == set(range(1, max(used) + 1)), "an argument is passed and not used"
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_lists_and_reads_the_fields_that_python_sends(script: str) -> None:
+    text, listed = lua_of(script)
+    named = re.search(r"\{([^}]*)\}", listed)
+    fields = {name.strip() for name in named[1].split(",")} if named else set()
+    assert set(re.findall(r"\bargs\.(\w+)", text)) == fields == sent_to(script)
+
+
+def lua_of(script: str) -> tuple[str, str]:
+    """The text of a script, and the list of arguments in its head without what is in brackets."""
+    text = (ROOT / "hpq" / "store" / "lua" / f"{script}.lua").read_text("utf-8")
+    listed = re.search(r"-- ARGV (.*?)-- Replies", text, re.DOTALL)
+    assert listed is not None
+    return text, re.sub(r"\([^)]*\)", "", listed[1].replace("--", " "))
+
+
+def sent_to(script: str) -> set[str]:
+    """The fields that `Scripts.run(script, …)` gets, those from a function's dict among them."""
+    found: set[str] = set()
+    for path in (ROOT / "hpq").rglob("*.py"):
+        for node in ast.walk(tree_of(path)):
+            is_run = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("scripts.run")
+            if is_run and node.args and ast.unparse(node.args[0]) == repr(script):
+                for keyword in node.keywords:
+                    inner = ast.unparse(keyword.value).partition("(")[0].rpartition(".")[2]
+                    found |= {keyword.arg} if keyword.arg else dict_of(inner)
+    return found
+
+
+def dict_of(function: str) -> set[str]:
+    """The keys of the dict that a function of the codec returns."""
+    for path in (ROOT / "hpq" / "store" / "wire").glob("*.py"):
+        for node in tree_of(path).body:
+            if isinstance(node, ast.FunctionDef) and node.name == function:
+                last = node.body[-1]
+                assert isinstance(last, ast.Return) and isinstance(last.value, ast.Dict)
+                return {str(ast.literal_eval(key)) for key in last.value.keys if key}
+    raise AssertionError(f"no function {function} in wire")
 
 
 def test_python_and_lua_build_the_same_names() -> None:

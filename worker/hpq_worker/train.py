@@ -1,14 +1,15 @@
-"""A user's trainer run from the shell, without Redis: `python -P -m hpq_worker.train mine:train`.
+"""Run one trial of a trainer from the shell, without Redis: `python -m hpq.train mine:train`.
 
-`--set name=value` for each parameter; reports are printed, artifacts lie in ./out. Checkpoints go
-with the run; `--checkpoint DIR` keeps them, and goes on from those that lie there. Ctrl-C stops the
-trainer at its next step, as a worker would; once more, at once.
+Reports are printed and artifacts are written to ./out. Checkpoints are removed at the end;
+`--checkpoint DIR` keeps them, and resumes from those in DIR. The first Ctrl-C stops the trainer at
+its next step, as a worker does; the second stops it at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import signal
 import sys
@@ -19,23 +20,35 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from hpq.errors import UserError
+from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trial import FailureKind, Json
+from hpq.errors import ExitCode, HpqError, UserError
 from hpq.report import set_sink
 from hpq.settings import read
 from hpq_worker.process.protocol import Run
+from hpq_worker.runner.failures import of_exception
 from hpq_worker.runner.trial_api import Trial
-from hpq_worker.trainers.manual import one_line, pair
 
 
 def main() -> None:
-    """Import the trainer from the working directory, and call it once."""
-    parser = argparse.ArgumentParser(prog="python -P -m hpq_worker.train")
-    parser.add_argument("trainer", metavar="MODULE:FUNCTION")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", type=pair)
-    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="kept, and gone on from")
+    """Call a shipped trainer, or a function of the working directory, once."""
+    parser = argparse.ArgumentParser(
+        prog="python -m hpq.train",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_parameters(sys.argv[1:]),
+    )
+    parser.add_argument(
+        "trainer", metavar="TRAINER", help=f"MODULE:FUNCTION, or one of {', '.join(SHIPPED)}"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", type=pair, help="a parameter"
+    )
+    parser.add_argument(
+        "--checkpoint", type=Path, metavar="DIR", help="keep checkpoints in DIR; resume from them"
+    )
     given = parser.parse_args()
     params, here, told = dict(given.set), Path.cwd(), _Told()
-    with one_line(), _checkpoints(given.checkpoint) as checkpoints:
+    with _one_line(), _checkpoints(given.checkpoint) as checkpoints:
         settings = read(os.environ)
         run = Run(
             trial="by-hand/1",
@@ -57,6 +70,52 @@ def main() -> None:
             trial.report(returned)
     if told.by is not None:
         sys.exit(128 + told.by)  # as shells have it
+
+
+def _parameters(words: list[str]) -> str | None:
+    """What the help page says of the shipped trainer among the words."""
+    name = next((word for word in words if word in SHIPPED), None)
+    if name is None:
+        return None
+    lines = [
+        f"  {parameter:21} {one.default!s:8} {one.allowed}"
+        for parameter, one in SHIPPED[name].params.items()
+    ]
+    return "\n".join([f"parameters of {name}, their defaults and what is allowed:", *lines])
+
+
+def pair(text: str) -> tuple[str, Json]:
+    """NAME=VALUE; the value as JSON, or as text if it is not JSON.
+
+    Raises:
+        argparse.ArgumentTypeError: there is no `=`, or no name before it.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """Exit with one line and hpq's exit code at an error that hpq knows; others keep their stack.
+
+    Known are hpq's own errors, and a device or a machine without memory for the trial.
+    """
+    try:
+        yield
+    except HpqError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
+    except Exception as error:
+        failure = of_exception(error)
+        if failure.kind is not FailureKind.OUT_OF_MEMORY:
+            raise
+        print(f"{failure.message}; a smaller batch_size may help", file=sys.stderr)
+        sys.exit(ExitCode.SOME_FAILED)
 
 
 class _Told:
@@ -108,9 +167,14 @@ def _seed(text: str) -> int:
 
 
 def _function(trainer: str) -> Callable[..., object]:
+    if trainer in SHIPPED:
+        trainer = f"{SHIPPED[trainer].module}:train"
     name, _, function = trainer.partition(":")
     if not name or not function:
-        raise UserError(f"{trainer}: give MODULE:FUNCTION, as train:train", code="trainer-invalid")
+        raise UserError(
+            f"{trainer}: name MODULE:FUNCTION, such as train:train, or one of {', '.join(SHIPPED)}",
+            code="trainer-invalid",
+        )
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -131,7 +195,3 @@ def _say(message: Mapping[str, Any]) -> None:
         print(step + " ".join(f"{n}={v:g}" for n, v in message["report"].items()), flush=True)
     elif "phase" in message:
         print(message["phase"], file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    main()

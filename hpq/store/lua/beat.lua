@@ -3,14 +3,15 @@
 -- A server at its maxmemory still takes the lease, the step and the last values; what was printed and
 -- the points are dropped where no room can be made for them.
 -- KEYS prefix
--- ARGV sweep, number, attempt, worker, class, lease in ms, sequence number, step, live objective
---      ('' for none), phase, printed bytes, the checkpoint that was published since as JSON ('' for
---      none), its step, why the training starts again without one ('' if it does not), the claim's
---      nonce ('' for none), then step, metric and value of each point
+-- ARGV {sweep, number, attempt, nonce ('' from a claim of an older version), worker, lease_ms, seq, step,
+--      objective (so far; '' for none), phase, checkpoint (JSON of the one that was published since;
+--      '' for none), checkpoint_step, restarted (why the training starts again without a checkpoint;
+--      '' if it does not)}, printed bytes, then step, metric and value of each point
 -- Replies: ok | stop | prune | lost | unknown
 
-local sid, n, attempt, worker, class = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local lease, seq = tonumber(ARGV[6]), tonumber(ARGV[7])
+local args, log = cjson.decode(ARGV[1]), ARGV[2]
+local sid, n, attempt, worker = args.sweep, args.number, args.attempt, args.worker
+local lease, seq = tonumber(args.lease_ms), tonumber(args.seq)
 local t = trial_key(sid, n)
 local POINTS, LOG_BYTES, BULK = 1000, 1048576, 65536  -- BULK: room for a batch, and some
 
@@ -31,7 +32,7 @@ local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'r
   'closed', 'nonce')
 if not f[1] or not is_there(sid) then return {'unknown'} end  -- removed, or the server lost its data
 local alive = f[2] == attempt and f[7] ~= attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
-if not alive or is_anothers(f[8], ARGV[15]) then return {'lost'} end
+if not alive or is_anothers(f[8], args.nonce) then return {'lost'} end
 
 if f[1] == 'queued' then  -- reaped, but nobody claimed it since: its hours are saved
   changing(sid, function()
@@ -54,36 +55,38 @@ local function answer()
 end
 if seq <= tonumber(f[4] or 0) then return answer() end
 
-if full and (ARGV[11] ~= '' or #ARGV > 15) then
+if full and (log ~= '' or #ARGV > 2) then
   full = make_room(BULK) < BULK
   if full then count('reports_dropped') end
 end
-redis.call('HSET', t, 'seq', ARGV[7], 'step', ARGV[8], 'objective', ARGV[9], 'phase', ARGV[10])
-if ARGV[11] ~= '' and not full then
-  redis.call('XADD', trial_key(sid, n, 'log'), '*', 'd', ARGV[11])
-  redis.call('HINCRBY', t, 'log_bytes', #ARGV[11])
+redis.call('HSET', t, 'seq', args.seq, 'step', args.step, 'objective', args.objective,
+  'phase', args.phase)
+if log ~= '' and not full then
+  redis.call('XADD', trial_key(sid, n, 'log'), '*', 'd', log)
+  redis.call('HINCRBY', t, 'log_bytes', #log)
   bound_log(LOG_BYTES)
 end
-if ARGV[14] ~= '' then
+if args.restarted ~= '' then
   forget_points(sid, n)
   redis.call('HDEL', t, 'resumes')
   -- The old checkpoint stays until this attempt has one of its own: a worker that has the store may
   -- be next, and goes on from there.
-  redis.call('HSET', t, 'restarted', ARGV[14])
-  event(sid, 'restarted', n, attempt, 'why', ARGV[14])
+  redis.call('HSET', t, 'restarted', args.restarted)
+  event(sid, 'restarted', n, attempt, 'why', args.restarted)
   f[6] = false
 end
-if ARGV[12] ~= '' then
+if args.checkpoint ~= '' then
   -- Progress, which forgives earlier losses, is a checkpoint of a step beyond all before it. Without
   -- steps it is the second one of an attempt: the first may be what it saves before it trains.
-  has_files_in(sid, ARGV[12])
+  has_files_in(sid, args.checkpoint)
   local nth = redis.call('HINCRBY', t, 'checkpoints', 1)
-  local mark, at = tonumber(redis.call('HGET', t, 'checkpoint_mark') or 0), tonumber(ARGV[13])
+  local mark, at = tonumber(redis.call('HGET', t, 'checkpoint_mark') or 0), tonumber(args.checkpoint_step)
   if at > mark then redis.call('HSET', t, 'checkpoint_mark', int(at)) end
-  if at > mark or (nth == 2 and ARGV[8] == '0' and at == 0) then
+  if at > mark or (nth == 2 and args.step == '0' and at == 0) then
     redis.call('HDEL', t, 'lost', 'lost_hosts', 'c:killed')
   end
-  redis.call('HSET', t, 'checkpoint', ARGV[12], 'checkpoint_step', ARGV[13], 'checkpoint_ms', int(NOW))
+  redis.call('HSET', t, 'checkpoint', args.checkpoint, 'checkpoint_step', args.checkpoint_step,
+    'checkpoint_ms', int(NOW))
   if nth == 1 and redis.call('HEXISTS', t, 'restarted') == 1 then doom(sid, n) end  -- the old one
 end
 
@@ -100,7 +103,7 @@ local function cut(metric, points, step)
   end
 end
 
-for i = 16, #ARGV, 3 do
+for i = 3, #ARGV, 3 do
   local points = trial_key(sid, n, 'p', ARGV[i + 1])
   if f[6] then cut(ARGV[i + 1], points, tonumber(ARGV[i])) end
   redis.call('HSET', t, 'm:' .. ARGV[i + 1], ARGV[i + 2])

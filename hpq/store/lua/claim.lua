@@ -2,14 +2,17 @@
 -- fewest running trials, then by the sweep's age; in a sweep requeued trials first, then its order.
 -- The same nonce again gets the same answer.
 -- KEYS prefix
--- ARGV class, worker, host, nonce, lease in ms, schema, provenance digest, sweeps to skip (',a,b,'),
---      the only sweep, or trial (sweep/7), to look at ('' for all)
+-- ARGV {worker_class, worker, host, nonce, lease_ms, schema (the newest that the worker reads), provenance (digest
+--      of what its attempts run on), skip (list of sweeps), only (the one sweep, or trial as sweep/7, that
+--      may be claimed; '' for any)}
 -- Replies: trial sweep number attempt params checkpoint ('' for none) how many of its attempts never began, unfed |
 --      empty [a sweep with a newer schema] unfed, which is a sweep whose sets nobody makes ('' for none) |
 --      drained, where a person told this worker to take nothing
 
-local class, worker, host, nonce, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local schema, provenance, skip = tonumber(ARGV[6]), ARGV[7], ARGV[8]
+local args = cjson.decode(ARGV[1])
+local class, worker, host, nonce = args.worker_class, args.worker, args.host, args.nonce
+local lease, schema, provenance, skip = tonumber(args.lease_ms), tonumber(args.schema), args.provenance, {}
+for _, sid in ipairs(args.skip) do skip[sid] = true end
 local w, unfed = key('w', worker), ''
 local BRIEF_MS = 10000  -- an idle worker has a ticket within one look of the reaper
 
@@ -117,10 +120,10 @@ end
 local function the_one(sid, n) return redis.call('ZSCORE', sweep_key(sid, 'waiting'), n) and n end
 
 local full, newer = is_full(), ''
-local only, number = string.match(ARGV[9] or '', '^([^/]*)/?(%d*)$')
+local only, number = string.match(args.only, '^([^/]*)/?(%d*)$')
 local sweeps = only ~= '' and {only} or in_turn(class)
 for _, sid in ipairs(sweeps) do
-  if not string.find(skip, ',' .. sid .. ',', 1, true) and claimable(sid) > 0 then
+  if not skip[sid] and claimable(sid) > 0 then
     local of = redis.call('HMGET', sweep_key(sid), 'class', 'schema')
     if of[1] == class and tonumber(of[2]) > schema then
       newer = sid

@@ -1,35 +1,39 @@
 -- The end of an attempt, taken once: from the latest attempt, while it runs or after it was reaped
 -- and before anyone claimed the trial again.
 -- KEYS prefix
--- ARGV sweep, number, attempt, outcome (finished failed pruned cancelled), objective ('' for none),
---      step, failure kind, error line, fingerprint, retries allowed, by progress (1: a failure beyond
---      the furthest step of all such before it is not charged), moves (1: rather on another host), log
---      bytes to keep, how long it ran in ms ('' where nobody measured it), artifacts as JSON ('' for
---      none), the best value that it reported ('' for none), the claim's nonce ('' for none)
+-- ARGV {sweep, number, attempt, nonce ('' from a claim of an older version), outcome (finished failed
+--      pruned cancelled), objective (optional), best (optional: of all that the attempt reported), step,
+--      kind, error, fingerprint ('' in all three if it did not fail), retries, progress, elsewhere,
+--      evidence (the rule of hpq/domain/retry_policy.py for this failure), log_bytes (to keep), ran_ms
+--      (optional), artifacts (JSON, '' for none)}
 -- Replies: done | requeued | suspect (given back uncharged: this worker fails alone) | already |
 --      stale | unknown, then class and tickets
 
-local sid, n, attempt, outcome, objective = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local step, kind, message, fingerprint = tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
-local artifacts, best = ARGV[15] or '', ARGV[16] or ''
+local args = cjson.decode(ARGV[1])
+local sid, n, attempt, outcome = args.sweep, args.number, args.attempt, args.outcome
+local objective, best, step = args.objective or '', args.best or '', tonumber(args.step)
+local kind, artifacts = args.kind, args.artifacts
 local s, t = sweep_key(sid), trial_key(sid, n)
 
 -- Before anything is written: a result is taken whole or not at all.
-local function finite(i, is_optional)
-  local text = ARGV[i] or ''
+local function finite(field, text)
   local x = tonumber(text)
-  if (is_optional and text == '') or (x and x == x and math.abs(x) < math.huge) then return end
-  error('argument ' .. i .. ' of a commit is no finite number: ' .. string.sub(text, 1, 40))
+  if x and x == x and math.abs(x) < math.huge then return end
+  error(field .. ' of a commit is no finite number: ' .. string.sub(text, 1, 40))
 end
-for _, i in ipairs({6, 10, 13}) do finite(i) end
-for _, i in ipairs({5, 14, 16}) do finite(i, true) end
+finite('step', args.step)
+finite('retries', args.retries)
+finite('log_bytes', args.log_bytes)
+if args.objective then finite('objective', args.objective) end
+if args.best then finite('best', args.best) end
+if args.ran_ms then finite('ran_ms', args.ran_ms) end
 if artifacts ~= '' then has_store(artifacts) end
 
 if is_full() then make_room(65536) end  -- a result is taken all the same
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step',
   'stop', 'worker', 'nonce')
 if not f[1] or not is_there(sid) then return {'unknown', '', 0} end
-if f[2] ~= attempt or is_anothers(f[10], ARGV[17]) then
+if f[2] ~= attempt or is_anothers(f[10], args.nonce) then
   count('stale_commits')
   return {'stale', '', 0}
 end
@@ -38,7 +42,7 @@ if f[4] == attempt or not (f[1] == 'running' or (f[1] == 'queued' and f[3] == at
 end
 
 -- The worker's measure: while Redis was away the server's clock ran on.
-local ran = ARGV[14] ~= '' and ARGV[14] or int(NOW - tonumber(f[5]))
+local ran = args.ran_ms or int(NOW - tonumber(f[5]))
 
 -- True where the sweep is to end, or the trial was told to stop: nothing of it starts again.
 local function is_to_end()
@@ -46,19 +50,20 @@ local function is_to_end()
   return flag == 'stopped' or flag == 'cancelled' or f[8]
 end
 
--- True where this failure is tried again.
-local function again()
+-- True if this failure is retried. A charged one counts against the rule's retries and the sweep's.
+local function is_retried()
   if outcome ~= 'failed' or is_to_end() then return false end
-  if ARGV[11] == '1' then
+  if args.progress then
     -- The first has no earlier one to be compared with: it is charged, however far it came.
     local furthest = tonumber(f[7])
     redis.call('HSET', t, 'failed_step', int(math.max(step, furthest or 0)))
     if furthest and step > furthest then return true end
   end
-  return redis.call('HINCRBY', t, 'c:' .. kind, 1) <= tonumber(ARGV[10])
+  local allowed = tonumber(args.retries) + (tonumber(redis.call('HGET', s, 'retries')) or 0)
+  return redis.call('HINCRBY', t, 'c:' .. kind, 1) <= allowed
 end
 
-local worker, mark = f[9] or '', mark_of(outcome, kind, fingerprint)
+local worker, mark = f[9] or '', mark_of(outcome, kind, args.fingerprint, args.evidence)
 
 -- A worker that alone fails so gives the trial to others: it may be the worker that is at fault.
 local function is_suspect(last, in_a_row)
@@ -73,7 +78,7 @@ local function pass_canary()
   if canary > 0 and tonumber(c[2] or 0) + tonumber(c[3] or 0) >= canary then redis.call('HSET', s, 'canary', '0') end
 end
 
-keep_log(sid, n, tonumber(ARGV[13]))  -- before the trial ends: then it is weighed
+keep_log(sid, n, tonumber(args.log_bytes))  -- before the trial ends: then it is weighed
 local reply = 'done'
 local want = changing(sid, function()
   local last, in_a_row = tail(sid, worker, mark), streak(sid, worker, mark)
@@ -86,18 +91,18 @@ local want = changing(sid, function()
     redis.call('HSET', t, 'avoid', f[6] or '', 'avoid_ms', int(NOW), 'ran_ms', ran)
     return
   end
-  if again() then
+  if is_retried() then
     reply = 'requeued'
     if f[1] == 'queued' then event(sid, 'resumed', n, attempt) end  -- reaped, and then it failed
     requeue(sid, n, attempt, kind, false)
-    redis.call('HSET', t, 'avoid', ARGV[12] == '1' and f[6] or '', 'avoid_ms', int(NOW), 'ran_ms', ran)
+    redis.call('HSET', t, 'avoid', args.elsewhere and f[6] or '', 'avoid_ms', int(NOW), 'ran_ms', ran)
     return
   end
   local fields = {'objective', objective, 'step', step}
   if best ~= '' and (redis.call('HGET', s, 'sampler') or '') ~= '' then
     fields[5], fields[6] = 'best', best
   end
-  for _, pair in ipairs({{'kind', kind}, {'error', message}, {'fingerprint', fingerprint}}) do
+  for _, pair in ipairs({{'kind', kind}, {'error', args.error}, {'fingerprint', args.fingerprint}}) do
     if pair[2] ~= '' then fields[#fields + 1] = pair[1]; fields[#fields + 1] = pair[2] end
   end
   if artifacts ~= '' then
@@ -117,8 +122,8 @@ local want = changing(sid, function()
     redis.call('HINCRBYFLOAT', s, 'dur_sq', int(ran * ran))
     pass_canary()
   end
-  if outcome == 'failed' and kind ~= 'diverged' then mind_canary(sid, n, attempt, kind, message) end
-  if CODE[kind] and outcome == 'failed' then breaker(sid, n, attempt, worker, last) end
+  if outcome == 'failed' and kind ~= 'diverged' then mind_canary(sid, n, attempt, kind, args.error) end
+  if args.evidence == 'code' and outcome == 'failed' then breaker(sid, n, attempt, worker, last) end
   let_files_go(sid, n, outcome == 'finished' or outcome == 'pruned' or kind == 'diverged')
 end)
 if reply == 'done' and objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then

@@ -1,12 +1,13 @@
 -- Adds staged rows to an existing sweep, all at once, and once: the file that they come from is kept under the
 -- stage's id.
 -- KEYS prefix
--- ARGV sweep, stage, number of staged rows (each 16 bytes of identity, then parameters), the file as JSON,
---      varying names as JSON, digest of the sweep as the file has it
+-- ARGV {sweep, stage, count (of staged rows; each is 16 bytes of identity, then parameters), file (JSON),
+--      varying (JSON list of names), digest (of the sweep as the file has it)}
 -- Replies: ok | unknown | over (the sweep was stopped or cancelled) | torn (staged rows are missing), then
 --      class, tickets, how many rows were added
 
-local sid, stage, count = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local args = cjson.decode(ARGV[1])
+local sid, stage, count = args.sweep, args.stage, tonumber(args.count)
 local s, params, staged = sweep_key(sid), sweep_key(sid, 'params'), sweep_key(stage, 'staged')
 if not is_there(sid) then return {'unknown', '', 0, 0} end
 local class = redis.call('HGET', s, 'class')
@@ -35,8 +36,9 @@ end
 
 local want = changing(sid, function()
   add()
-  redis.call('HSET', s, 'varying', ARGV[5], 'file:' .. stage, int(NOW) .. ' ' .. added .. ' ' .. ARGV[4])
-  redis.call('HSETNX', key('digests'), ARGV[6], sid)
+  redis.call('HSET', s, 'varying', args.varying, 'file:' .. stage,
+    int(NOW) .. ' ' .. added .. ' ' .. args.file)
+  redis.call('HSETNX', key('digests'), args.digest, sid)
   open(sid)
 end)
 redis.call('DEL', staged)

@@ -1,19 +1,20 @@
 -- A worker says that it is there.
 -- KEYS prefix
--- ARGV worker, class, host, idle (1 or 0), lifetime in ms, then fields of the worker
+-- ARGV {worker, worker_class, host, idle, lifetime_ms}, then fields of the worker's hash
 -- Replies: ok, the server's time in ms, then 1 where what its attempts run on (ran_on) is not kept: while
 --      it was silent for long, `remove` may have let that go
 
-local worker, class, host, idle, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local args = cjson.decode(ARGV[1])
+local worker, class = args.worker, args.worker_class
 is_full()  -- goes on all the same
 redis.call('ZADD', key('workers'), int(NOW), worker)
-if idle == '1' and not is_drained(redis.call('HGET', key('w', worker), 'drain')) then
+if args.idle and not is_drained(redis.call('HGET', key('w', worker), 'drain')) then
   redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)
 else
   redis.call('ZREM', key('c', class, 'idle'), worker)
 end
-redis.call('HSET', key('w', worker), 'class', class, 'host', host, unpack(ARGV, 6))
-redis.call('PEXPIRE', key('w', worker), ttl)
+redis.call('HSET', key('w', worker), 'class', class, 'host', args.host, unpack(ARGV, 2))
+redis.call('PEXPIRE', key('w', worker), args.lifetime_ms)
 local ran_on = redis.call('HGET', key('w', worker), 'ran_on') or ''
 local is_lost = ran_on ~= '' and redis.call('HEXISTS', key('provenance'), ran_on) == 0
 return {'ok', NOW, is_lost and 1 or 0}

@@ -1,14 +1,16 @@
 -- Gives trials back whose lease has ended, and tops up what counts drift from.
 -- After a restart of the server (its run_id changes) nothing expires until one lease has passed.
 -- KEYS prefix
--- ARGV class, lease in ms, losses allowed without progress, the server's time in ms when its worker
---      last looked ('' for now): a call that was held up judges by that; for how many ms one topping
---      up is enough for the class, whoever does it
+-- ARGV {worker_class, lease_ms, lost_max, await_leases (the limits of hpq/domain/retry_policy.py), as_of_ms
+--      (optional: the server's time when the worker last looked, by which a call that was held up
+--      judges), every_ms (one call in this time puts counts and tickets of the class right)}
 -- Replies: settling | ok, then how many trials went back and how many came to their end (poison, or
 -- told to stop), then class and tickets pairs
 
-local class, lease, lost_max = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local as_of = math.min(NOW, tonumber(ARGV[4]) or NOW)
+local args = cjson.decode(ARGV[1])
+local class, lease, lost_max = args.worker_class, tonumber(args.lease_ms), tonumber(args.lost_max)
+local await_ms = tonumber(args.await_leases) * lease
+local as_of = math.min(NOW, tonumber(args.as_of_ms or NOW))
 
 is_full()  -- goes on all the same
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
@@ -38,12 +40,11 @@ local function poison(sid, n, t, f)
 end
 
 -- What may end but not start again (the sweep was stopped, or early termination stopped the trial) is
--- left to its worker for LATE leases after the last beat: that may only be cut off, and its hours count.
+-- left to its worker for some leases after the last beat: that may only be cut off, and its hours count.
 -- Whom a person told to stop is not waited for.
-local LATE = 4
 local function is_awaited(sid, n, told, beat_ms)
   local is_to_end = told == 'prune' or redis.call('HGET', sweep_key(sid), 'flag') == 'stopped'
-  local until_ms = tonumber(beat_ms or 0) + LATE * lease
+  local until_ms = tonumber(beat_ms or 0) + await_ms
   if told == 'stop' or not is_to_end or NOW >= until_ms then return false end
   redis.call('ZADD', key('leases'), int(math.min(until_ms, NOW + lease)), sid .. '/' .. n)
   return true
@@ -56,7 +57,7 @@ local function end_unheard(sid)
   changing(sid, function()
     for _, n in ipairs(redis.call('ZRANGEBYSCORE', sweep_key(sid, 'waiting'), '-inf', 0, 'LIMIT', 0, 100)) do
       local beat_ms = tonumber(redis.call('HGET', trial_key(sid, n), 'beat_ms') or 0)
-      if NOW >= beat_ms + LATE * lease then
+      if NOW >= beat_ms + await_ms then
         cancel_waiting(sid, n)
         ended = ended + 1
       end
@@ -101,7 +102,7 @@ end
 -- worker of the class an interval.
 local stamp = 'booked:' .. class
 local done = tonumber(redis.call('HGET', key('settle'), stamp) or 0)
-if done <= NOW and NOW - done < tonumber(ARGV[5] or 0) then return {'ok', back, over, unpack(wanted)} end
+if done <= NOW and NOW - done < tonumber(args.every_ms) then return {'ok', back, over, unpack(wanted)} end
 redis.call('HSET', key('settle'), stamp, int(NOW))
 
 -- Points and logs together stay below 30 % of maxmemory: those of the trials that ended first go.

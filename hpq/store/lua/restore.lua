@@ -1,14 +1,14 @@
 -- Writes rows of a sweep that comes out of an archive and is not yet visible; sending the same rows
 -- again changes nothing. They expire unless `reveal` follows.
 -- KEYS prefix
--- ARGV sweep, token of this restoring, ttl in s, number of the trial (0: the sweep's own), part, kind
---      (hash zset set stream), first (1: the key begins with these rows), then the items: field and
---      value, score and member, member, or id, count and that many fields and values
+-- ARGV {sweep, token (of this restoring), ttl_s, trial (its number; 0 for the sweep's own), part, kind (hash
+--      zset set stream), first (the key begins with these rows)}, then the items: field and value,
+--      score and member, member, or id, count and that many fields and values
 -- Replies: ok | exists | taken | removing (what an earlier removal left has to go first)
 
-local sid, token, ttl, n, part = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
-local kind, first = ARGV[6], ARGV[7]
-local items, mark = {unpack(ARGV, 8)}, sweep_key(sid, 'restoring')
+local args = cjson.decode(ARGV[1])
+local sid, token, ttl, n, part = args.sweep, args.token, tonumber(args.ttl_s), args.trial, args.part
+local items, mark = {unpack(ARGV, 2)}, sweep_key(sid, 'restoring')
 if redis.call('EXISTS', sweep_key(sid)) == 1 then return {'exists'} end
 if redis.call('SISMEMBER', key('removing'), sid) == 1 then return {'removing'} end
 redis.call('HSETNX', mark, 'token', token)
@@ -16,7 +16,7 @@ if redis.call('HGET', mark, 'token') ~= token then return {'taken'} end
 redis.call('EXPIRE', mark, ttl)
 
 local name = n == '0' and sweep_key(sid, part) or trial_key(sid, n, part ~= '' and part or nil)
-if first == '1' then redis.call('DEL', name) end
+if args.first then redis.call('DEL', name) end
 
 local function before(a, b)
   local a1, a2 = string.match(a, '^(%d+)-(%d+)$')
@@ -36,11 +36,11 @@ local function append()
   end
 end
 
-if kind == 'stream' then
+if args.kind == 'stream' then
   append()
 else
   local command = {hash = 'HSET', zset = 'ZADD', set = 'SADD'}
-  redis.call(command[kind], name, unpack(items))
+  redis.call(command[args.kind], name, unpack(items))
 end
 redis.call('EXPIRE', name, ttl)
 return {'ok'}

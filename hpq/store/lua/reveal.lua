@@ -1,11 +1,12 @@
 -- Makes a restored sweep visible with all its rows, in one step.
 -- KEYS prefix
--- ARGV sweep, token of this restoring, number of trials, how many keys were restored, ttl in s, then
---      the fields of the sweep's hash
+-- ARGV {sweep, token (of this restoring), trials (how many the sweep has), keys (how many were restored),
+--      ttl_s}, then the fields of the sweep's hash
 -- Replies: created class tickets | exists | torn
 
-local sid, token, trials, expected = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local ttl = tonumber(ARGV[5])
+local args = cjson.decode(ARGV[1])
+local sid, token, ttl = args.sweep, args.token, tonumber(args.ttl_s)
+local trials, expected = tonumber(args.trials), tonumber(args.keys)
 local s, mark = sweep_key(sid), sweep_key(sid, 'restoring')
 local is_mine = redis.call('HGET', mark, 'token') == token
 if redis.call('EXISTS', s) == 1 then
@@ -17,7 +18,7 @@ if not is_mine then return {'torn'} end
 
 local parts = {'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'means', 'files', 'stores', 'events', 'origin',
   'ran_on'}
-for i = 6, #ARGV, 2 do
+for i = 2, #ARGV, 2 do
   if ARGV[i] == 'bands' then
     for band in string.gmatch(ARGV[i + 1], '%d+') do parts[#parts + 1] = 'band:' .. band end
   end
@@ -46,7 +47,7 @@ if each('PERSIST') ~= expected then
   each('EXPIRE', ttl)
   return {'torn'}
 end
-redis.call('HSET', s, unpack(ARGV, 6))
+redis.call('HSET', s, unpack(ARGV, 2))
 hold_code(sid)
 local ran = redis.call('SMEMBERS', sweep_key(sid, 'ran_on'))
 redis.call('DEL', sweep_key(sid, 'ran_on'))  -- counted anew

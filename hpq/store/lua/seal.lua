@@ -1,11 +1,12 @@
 -- Makes a sweep with all its rows visible and claimable, in one step. Trials whose result was staged, taken
 -- from an older sweep, are finished from the start.
 -- KEYS prefix
--- ARGV sweep, digest, owner, again (1: even where the digest is there), the manifest of its code ('' for
---      none), then fields of the sweep
+-- ARGV {sweep, digest, owner, again (also if a sweep of this digest exists), manifest (JSON of its code; ''
+--      for none)}, then fields of the sweep's hash
 -- Replies: created class tickets | exists sweep
 
-local sid, digest, owner, again = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local args = cjson.decode(ARGV[1])
+local sid, digest, owner = args.sweep, args.digest, args.owner
 local s = sweep_key(sid)
 local rows = {sweep_key(sid, 'params'), sweep_key(sid, 'waiting'), sweep_key(sid, 'ids'),
   sweep_key(sid, 'origin')}
@@ -14,17 +15,19 @@ local class = redis.call('HGET', s, 'class')
 if class then return {'created', class, tickets(sid, class)} end  -- the same call, sent twice
 
 local other = redis.call('HGET', key('digests'), digest)
-if other and again ~= '1' and redis.call('EXISTS', sweep_key(other)) == 1 then
+if other and not args.again and redis.call('EXISTS', sweep_key(other)) == 1 then
   redis.call('DEL', staged, unpack(rows))
   return {'exists', other}
 end
 redis.call('HSET', s, 'created_ms', int(NOW), 'flag', '', 'held', '')
-redis.call('HSET', s, unpack(ARGV, 6))
+redis.call('HSET', s, unpack(ARGV, 2))
 class = redis.call('HGET', s, 'class')
 for _, name in ipairs(rows) do redis.call('PERSIST', name) end
 hold_code(sid)
 -- In this call, so that no removal of the last sweep with the same code comes between.
-if ARGV[5] ~= '' then redis.call('HSETNX', key('code'), redis.call('HGET', s, 'bundle'), ARGV[5]) end
+if args.manifest ~= '' then
+  redis.call('HSETNX', key('code'), redis.call('HGET', s, 'bundle'), args.manifest)
+end
 redis.call('ZADD', key('sweeps'), int(NOW), sid)
 redis.call('HSET', key('digests'), digest, sid)
 redis.call('HSET', key('last'), owner, sid)

@@ -1,14 +1,15 @@
 -- The sets of a late-bound sweep: takes, extends or gives back the lease of the one who makes them, and
 -- appends what it has made. A lease that was taken over is answered lost, so its rows come to nothing.
 -- KEYS prefix
--- ARGV sweep, who makes sets, the token of its lease ('' to take it), lease in ms (0 gives it back), why
---      there are no more ('' while there may be), number of the first row, the sampler that made
---      the rows, then params and identity of each
+-- ARGV {sweep, who (makes sets), token (of its lease; '' to take it), lease_ms (0 gives it back), no_more (why
+--      these rows are the last; '' if they are not), first (number of the first row), by (the sampler that
+--      made the rows)}, then params and identity of each row
 -- Replies: ok | over (there is nothing to make), then token class tickets ahead (how many sets should wait)
 --      rows; held (another makes them) | lost | behind (others added rows; read them) | unknown
 
-local sid, who, token, lease = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local no_more, first, by = ARGV[5], tonumber(ARGV[6]), ARGV[7]
+local args = cjson.decode(ARGV[1])
+local sid, who, token, lease = args.sweep, args.who, args.token, tonumber(args.lease_ms)
+local no_more, first, by = args.no_more, tonumber(args.first), args.by
 local s, params, ids = sweep_key(sid), sweep_key(sid, 'params'), sweep_key(sid, 'ids')
 
 local full = is_full()
@@ -30,7 +31,7 @@ redis.call('HSET', s, 'suggester', who, 'suggest_until', int(NOW + lease))
 -- What is there already was sent twice; whatever else stands in the way is another's.
 local last = redis.call('HLEN', params)
 local new, n = {}, first
-for i = 8, #ARGV, 2 do
+for i = 2, #ARGV, 2 do
   if redis.call('HGET', params, n) ~= ARGV[i] then
     if n <= last or redis.call('SISMEMBER', ids, ARGV[i + 1]) == 1 then return {'behind'} end
     if n ~= last + #new / 2 + 1 then return {'behind'} end

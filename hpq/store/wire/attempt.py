@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from hpq.domain.attempt import Outcome, ReportBatch
-from hpq.domain.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, TrialId, TrialState
+from hpq.domain.retry_policy import retry_rule
+from hpq.domain.trial import (
+    Artifacts,
+    Checkpoint,
+    Claim,
+    Failure,
+    FailureKind,
+    Point,
+    TrialId,
+    TrialState,
+)
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
+from hpq.store.wire.fields import Field
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
 FAILED_LOG_KEPT_BYTES = 262_144
@@ -62,41 +74,40 @@ def _files(record: Checkpoint | Artifacts | None) -> str:
     return sweep_codec.dumps(asdict(record)) if record else ""
 
 
-def batch_args(batch: ReportBatch, nonce: str) -> list[str | bytes | int]:
-    """What `beat` takes of a batch, and of the claim."""
-    points = [
-        part for p in batch.points for part in (str(p.step), p.name, sweep_codec.number(p.value))
-    ]
-    return [
-        batch.seq,
-        batch.step,
-        "" if batch.objective is None else sweep_codec.number(batch.objective),
-        batch.phase,
-        batch.log,
-        _files(batch.checkpoint),
-        batch.checkpoint.step if batch.checkpoint else 0,
-        batch.restarted[:_WHY_CHARACTERS],
-        nonce,
-        *points,
-    ]
+def encode_batch(batch: ReportBatch) -> dict[str, Field]:
+    """Encode a batch for the script `beat`, without its log and its points."""
+    return {
+        "seq": batch.seq,
+        "step": batch.step,
+        "objective": "" if batch.objective is None else sweep_codec.number(batch.objective),
+        "phase": batch.phase,
+        "checkpoint": _files(batch.checkpoint),
+        "checkpoint_step": batch.checkpoint.step if batch.checkpoint else 0,
+        "restarted": batch.restarted[:_WHY_CHARACTERS],
+    }
 
 
-def outcome_args(outcome: Outcome, sweep_retries: int) -> list[str | int]:
-    """What `commit` takes of an outcome."""
-    failure = outcome.failure
-    kind = failure.kind if failure else None
-    return [
-        outcome.state,
-        "" if outcome.objective is None else sweep_codec.number(outcome.objective),
-        outcome.step,
-        kind or "",
-        failure.message[:500] if failure else "",
-        failure.fingerprint[:200] if failure else "",
-        kind.retries + sweep_retries if kind else 0,
-        int(kind is FailureKind.KILLED),
-        int(kind.moves if kind else False),
-        FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
-        "" if outcome.ran_ms is None else outcome.ran_ms,
-        _files(outcome.artifacts),
-        "" if outcome.best is None else sweep_codec.number(outcome.best),
-    ]
+def encode_points(points: Sequence[Point]) -> list[str]:
+    """Encode points for the script `beat`: step, metric and value of each."""
+    return [part for p in points for part in (str(p.step), p.name, sweep_codec.number(p.value))]
+
+
+def encode_outcome(outcome: Outcome) -> dict[str, Field]:
+    """Encode an outcome for the script `commit`, with the retry rule of its failure."""
+    failure, rule = outcome.failure, retry_rule(outcome.failure)
+    return {
+        "outcome": outcome.state,
+        "objective": None if outcome.objective is None else sweep_codec.number(outcome.objective),
+        "best": None if outcome.best is None else sweep_codec.number(outcome.best),
+        "step": outcome.step,
+        "kind": failure.kind if failure else "",
+        "error": failure.message[:500] if failure else "",
+        "fingerprint": failure.fingerprint[:200] if failure else "",
+        "retries": rule.retries,
+        "progress": rule.progress,
+        "elsewhere": rule.elsewhere,
+        "evidence": rule.evidence,
+        "log_bytes": FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
+        "ran_ms": outcome.ran_ms,
+        "artifacts": _files(outcome.artifacts),
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -17,6 +17,22 @@ T = TypeVar("T")
 W = TypeVar("W", bound=StrEnum)
 Row = Mapping[bytes, bytes]
 _WORD = re.compile(r"[a-z][a-z_-]{0,39}")
+
+
+# What a script takes under a name: JSON rather than MessagePack, as both sides have it. Numbers
+# travel as text, so no double of Lua touches them. None is left out: the script reads nil.
+Field = str | int | float | Sequence[str] | None
+
+
+def encode_fields(fields: Mapping[str, Field]) -> bytes:
+    """Encode named fields for a script: a JSON object of texts, booleans and lists of texts."""
+    data = {name: _plain(value) for name, value in fields.items() if value is not None}
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _plain(value: Field) -> object:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return repr(value) if is_number else value
 
 
 class Reader:

@@ -1,8 +1,7 @@
-"""What a trial came to, as text; of a set with replicates their mean and spread. Pure.
+"""Objectives and parameters of trials as text. Pure.
 
-Nested parameters as people name them: `optimizer.lr` for {optimizer: {lr: …}}. Pure.
-
-Tables, effects, CSV and --sort go by these names; what is handed on (`best`, --json) stays nested.
+Tables, effects, CSV and --sort name nested parameters with dots: `optimizer.lr` for
+{optimizer: {lr: …}}. `hpq best` and --json keep them nested.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
     Raises:
         UserError: trials of it run, it changed meanwhile, the file is there or cannot be written.
     """
-    sweep = session.view.sweep(sid)
+    sweep = session.reader.sweeps.get(sid)
     if sweep.schema > SCHEMA:
         raise UserError(
             f"{sid}: made by a newer hpq (schema {sweep.schema}): upgrade this one",

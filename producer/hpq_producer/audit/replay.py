@@ -1,7 +1,7 @@
 """The audit: a sweep's events, replayed against the transition table, must be what the store says.
 
 Pure. Events are folded one after another, so that 100,000 trials cost a small record each; then the
-standing of each trial and the sweep's counters are compared with what the events lead to. Words of
+record of each trial and the sweep's counters are compared with what the events lead to. Words of
 a newer version are counted and passed over.
 """
 
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hpq.domain.snapshot import Event
 from hpq.domain.trial import TRANSITIONS, TrialState
-from hpq_producer.audit.results import Held, Results
+from hpq.store.audit_reader import SweepCounters, TrialRecord
+from hpq_producer.audit.results import Results
 
 _Q, _R = TrialState.QUEUED, TrialState.RUNNING
 _ENDS = frozenset(s for s in TrialState if s.is_terminal)
@@ -39,31 +40,6 @@ _PLACES: Mapping[TrialState, frozenset[str]] = {
     **{end: frozenset({"ended"}) for end in _ENDS},
 }
 DROPPED = frozenset({"dropped"})  # cancelled before anyone claimed it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialRecord:
-    """What the store holds of one trial; `places` are the sets that its number lies in."""
-
-    number: int
-    state: str = "queued"
-    attempt: int = 0
-    has_params: bool = True
-    places: frozenset[str] = frozenset({"waiting"})
-    held: Held | None = None  # None: nobody looked
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepCounters:
-    """What the store holds of the sweep as a whole: sizes of its sets and its counters."""
-
-    total: int
-    waiting: int = 0
-    running: int = 0
-    dropped: int = 0
-    ended: int = 0
-    identities: int | None = None  # None: nobody looked
-    counters: Mapping[TrialState, int] = field(default_factory=dict)  # n_finished, n_failed, …
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,63 +158,66 @@ class Replay:
         events = tuple(life.told.split("\n")) if life else ()
         return Violation(trial=number, what=what, events=events)
 
-    def judge(self, standing: TrialRecord) -> bool:
+    def judge(self, record: TrialRecord) -> bool:
         """Compare one trial of the store with its events; a difference is a violation."""
-        wrong = self.differs(standing)
+        wrong = self.differs(record)
         if wrong:
-            self._wrongs.append((standing.number, wrong))
+            self._wrongs.append((record.number, wrong))
         return wrong is None
 
-    def differs(self, standing: TrialRecord) -> str | None:
+    def differs(self, record: TrialRecord) -> str | None:
         """What is different between the store and the events; None where nothing is."""
-        life = self._lives.get(standing.number) or _Life()
-        if not standing.has_params:
+        life = self._lives.get(record.number) or _Life()
+        if not record.has_params:
             return "it is lost: its parameters are gone"
         places = _PLACES[life.state]
-        is_dropped = life.state is TrialState.CANCELLED or "dropped" in standing.places
+        is_dropped = life.state is TrialState.CANCELLED or "dropped" in record.places
         if not life.attempt and is_dropped:
             if life.state is _Q and not self._may_drop:
                 return "it was dropped, and no event says so"
             places = DROPPED
-        elif (standing.state, standing.attempt) != (life.state, life.attempt):
+        elif (record.state, record.attempt) != (life.state, life.attempt):
             return (
-                f"the store has it {standing.state} in attempt {standing.attempt},"
+                f"the store has it {record.state} in attempt {record.attempt},"
                 f" its events say {life.state} in attempt {life.attempt}"
             )
-        if standing.places != places:
-            there = ", ".join(sorted(standing.places)) or "nowhere"
+        if record.places != places:
+            there = ", ".join(sorted(record.places)) or "nowhere"
             return f"it is {life.state} and lies in {there}, not in {', '.join(sorted(places))}"
-        held = standing.held
-        return self._results.differs(standing.number, life.state, held) if held else None
+        result = record.result
+        return self._results.differs(record.number, life.state, result) if result else None
 
-    def books_differ(self, books: SweepCounters) -> list[str]:
+    def counters_differ(self, counters: SweepCounters) -> list[str]:
         """What is different between the sweep's counters and the events."""
         lives = [life for life in self._lives.values() if life.attempt]
         tally = Counter(life.state for life in lives)
-        found = [("trials", books.total, self._created), ("running", books.running, tally[_R])]
-        found += [(f"n_{end}", books.counters.get(end, 0), tally[end]) for end in sorted(_ENDS)]
-        ended = sum(tally[end] for end in _ENDS)
-        never_ended = books.total - tally[_R] - ended
-        found += [
-            ("ended", books.ended, ended),
-            ("waiting and dropped", books.waiting + books.dropped, never_ended),
+        found = [
+            ("trials", counters.total, self._created),
+            ("running", counters.running, tally[_R]),
         ]
-        if books.identities is not None:
-            found.append(("identities", books.identities, self._created))
+        found += [(f"n_{end}", counters.ends.get(end, 0), tally[end]) for end in sorted(_ENDS)]
+        ended = sum(tally[end] for end in _ENDS)
+        never_ended = counters.total - tally[_R] - ended
+        found += [
+            ("ended", counters.ended, ended),
+            ("waiting and dropped", counters.waiting + counters.dropped, never_ended),
+        ]
+        if counters.identities is not None:
+            found.append(("identities", counters.identities, self._created))
         out = [f"{name}: {has}, its events say {say}" for name, has, say in found if has != say]
-        beyond = [n for n in self._lives if not 1 <= n <= max(books.total, self._created)]
-        return out + [f"events of trial {n}, and there are {books.total}" for n in beyond[:5]]
+        beyond = [n for n in self._lives if not 1 <= n <= max(counters.total, self._created)]
+        return out + [f"events of trial {n}, and there are {counters.total}" for n in beyond[:5]]
 
-    def verdict(self, books: SweepCounters) -> Audit:
-        """All that was found; the sweep's books are judged with it."""
-        whole = [Violation(trial=0, what=what) for what in self.books_differ(books)]
+    def verdict(self, counters: SweepCounters) -> Audit:
+        """All that was found; the sweep's counters are judged with it."""
+        whole = [Violation(trial=0, what=what) for what in self.counters_differ(counters)]
         return Audit(
-            trials=books.total,
-            open=books.waiting + books.running,
+            trials=counters.total,
+            open=counters.waiting + counters.running,
             events=self._events,
             violations=(*whole, *(self._violation(n, what) for n, what in sorted(self._wrongs))),
-            ends={end.value: books.counters.get(end, 0) for end in TrialState if end in _ENDS}
-            | {"cancelled": books.counters.get(TrialState.CANCELLED, 0) + books.dropped},
+            ends={end.value: counters.ends.get(end, 0) for end in TrialState if end in _ENDS}
+            | {"cancelled": counters.ends.get(TrialState.CANCELLED, 0) + counters.dropped},
             requeues=dict(sorted(self._requeues.items())),
             reused=self._reused,
             late=self._late,
@@ -247,14 +226,16 @@ class Replay:
         )
 
 
-def audit(events: Iterable[Event], books: SweepCounters, standings: Sequence[TrialRecord]) -> Audit:
+def audit(
+    events: Iterable[Event], counters: SweepCounters, records: Sequence[TrialRecord]
+) -> Audit:
     """The verdict on a sweep whose events, counters and trials are all at hand."""
     replay = Replay()
     for event in events:
         replay.see(event)
-    for standing in standings:
-        replay.judge(standing)
-    return replay.verdict(books)
+    for record in records:
+        replay.judge(record)
+    return replay.verdict(counters)
 
 
 def _whole(text: str | None) -> int:

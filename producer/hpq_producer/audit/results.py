@@ -6,26 +6,14 @@ Pure. Of each ended trial one number is kept.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from hpq.domain.snapshot import Event
 from hpq.domain.trial import TrialState
+from hpq.store.audit_reader import StoredResult
 
 _ENDS = frozenset(state.value for state in TrialState if state.is_terminal)
 _COUNTED = frozenset({"finished", "pruned", "reused"})
 _RANKED = frozenset({TrialState.FINISHED, TrialState.PRUNED})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """What the store holds of a trial's result, its files and its parameters."""
-
-    objective: str = ""
-    score: float | None = None  # in the ranking
-    mean: float | None = None  # of its set's replicates, where it is the first of them
-    has_pointers: bool = False  # to a checkpoint or artifacts
-    is_filed: bool = False  # among those that have files
-    is_known: bool = True  # its parameters are those of an identity of the sweep
 
 
 class Results:
@@ -48,34 +36,34 @@ class Results:
         if self._each > 1 and text and event.what in _COUNTED:
             self._counted.add(event.trial)
 
-    def differs(self, number: int, state: TrialState, held: Held) -> str | None:
+    def differs(self, number: int, state: TrialState, stored: StoredResult) -> str | None:
         """What is different between the store and the end of a trial; None where nothing is."""
-        if not held.is_known:
+        if not stored.is_known:
             return "its parameters are others than it was made with"
-        if number in self._told and not _is_same(self._told[number], _number(held.objective)):
-            return f"its result is {held.objective or 'gone'}, its end says {self._told[number]}"
-        if state not in _RANKED and held.score is not None:
-            return f"it is {state}, and in the ranking with {held.score}"
+        if number in self._told and not _is_same(self._told[number], _number(stored.objective)):
+            return f"its result is {stored.objective or 'gone'}, its end says {self._told[number]}"
+        if state not in _RANKED and stored.score is not None:
+            return f"it is {state}, and in the ranking with {stored.score}"
         if state in _RANKED and number in self._told:
-            value = self._told[number] if self._is_ranked else held.score
-            if not _is_same(value, held.score):
-                there = "not ranked" if held.score is None else f"ranked by {held.score}"
+            value = self._told[number] if self._is_ranked else stored.score
+            if not _is_same(value, stored.score):
+                there = "not ranked" if stored.score is None else f"ranked by {stored.score}"
                 return f"it is {there}, and its end says {value}"
-        if state.is_terminal and held.is_filed != held.has_pointers:
-            return "its files are lost" if held.is_filed else "its files are not listed"
-        return self._mean_differs(number, held)
+        if state.is_terminal and stored.is_filed != stored.has_pointers:
+            return "its files are lost" if stored.is_filed else "its files are not listed"
+        return self._mean_differs(number, stored)
 
-    def _mean_differs(self, number: int, held: Held) -> str | None:
+    def _mean_differs(self, number: int, stored: StoredResult) -> str | None:
         if self._each < 2 or (number - 1) % self._each or not self._is_ranked:
             return None
         numbers = [n for n in range(number, number + self._each) if n in self._counted]
         values = [value for n in numbers if (value := self._told[n]) is not None]
         mean = sum(values) / len(values) if values else None
-        if mean is None or held.mean is None:
-            is_same = mean is held.mean
+        if mean is None or stored.mean is None:
+            is_same = mean is stored.mean
         else:
-            is_same = math.isclose(mean, held.mean, rel_tol=1e-9, abs_tol=1e-300)
-        return None if is_same else f"the mean of its set is {held.mean}, its events say {mean}"
+            is_same = math.isclose(mean, stored.mean, rel_tol=1e-9, abs_tol=1e-300)
+        return None if is_same else f"the mean of its set is {stored.mean}, its events say {mean}"
 
 
 def _number(text: str) -> float | None:

@@ -1,9 +1,8 @@
-"""hpq's part of a cluster in one look: Deployments, pods, and who else decides how many.
+"""hpq's part of a cluster: Deployments of workers, their pods, and the autoscalers.
 
-The pods behind a Redis, looked at beside whatever draws: a dead API server never slows a frame.
-
-Only where they are this Redis's: it is reached by `hpq connect`, or a live worker says that its pod
-is one of them. Without a kubeconfig, or with a local server, nothing is asked.
+`PodWatcher` reads it in a thread of its own, so that a dead API server never slows a frame; and
+only if the pods are those of this Redis: it is reached by `hpq connect`, or a live worker says that
+its pod is one of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Says why nobody takes a sweep, or keeps what it saves; what made trials wait calls it.
-
-Whether what a sweep's trials save outlives their workers, and what to do where not. Pure.
-"""
+"""Print warnings after queueing trials: no worker runs them, or no store keeps their files."""
 
 from __future__ import annotations
 
@@ -62,7 +59,7 @@ def say_if_not_kept(session: Session, sweep: Sweep) -> None:
     is_set = bool(session.settings.store) or session.is_private
     reason = why_not_kept(
         sweep,
-        session.view.workers(sweep.worker_class),
+        session.reader.workers.live(sweep.worker_class),
         is_set_here=is_set,
         in_cluster=session.tunnel is not None,
     )
@@ -75,19 +72,21 @@ def say_if_not_taken(session: Session, sid: str, *, code_is_read: bool = False) 
 
     `code_is_read`: the sweep's code was compared just now, and is not read again.
     """
-    sweep = session.view.sweep(sid)
+    sweep = session.reader.sweeps.get(sid)
     if sweep.state.is_over:
         return
-    reason = why_full(session.view.room())
+    reason = why_full(session.reader.server_memory())
     if not reason and not code_is_read:
         reason = _edited(session, sweep)
     if not reason:
-        workers = session.view.workers(sweep.worker_class)
+        workers = session.reader.workers.live(sweep.worker_class)
         reason = why_not_taken(sweep, workers, SHIPPED, in_cluster=session.tunnel is not None)
         if reason and not workers:
             reason = replace(reason, text=reason.text + of_a_cluster(session))
         elif not reason and not sweep.counts.running:
-            reason = why_behind(sweep, session.view.ahead_of([sweep])[sid], workers, SHIPPED)
+            reason = why_behind(
+                sweep, session.reader.sweeps.ahead_of([sweep])[sid], workers, SHIPPED
+            )
     if reason:
         print(reason, file=sys.stderr)
 
@@ -102,7 +101,7 @@ def _edited(session: Session, sweep: Sweep) -> Notice | None:
     folder = Path(sweep.launch.code_dir)
     if not sweep.launch.code_dir or not folder.is_dir():
         return None
-    path = code_manifest.changed(folder, dict(session.view.manifest(sweep.launch.code)))
+    path = code_manifest.changed(folder, dict(session.reader.sweeps.manifest(sweep.launch.code)))
     if path is None:
         return None
     return Notice(

@@ -1,9 +1,4 @@
-"""The verdict on a sweep in a line or two, and what needs the user. Pure.
-
-Watch draws it first, prints it last, and the other commands borrow its words.
-
-What the end of a sweep means to a shell.
-"""
+"""The status of a sweep in a line or two, what needs the user, and the exit code."""
 
 from __future__ import annotations
 

@@ -1,17 +1,22 @@
-"""Why nobody takes a sweep, and what to do about it. Pure; enqueue, watch and wait ask it.
+"""Explain why a sweep is not running, and what helps.
 
-Which sweeps keep another waiting since they go before it, and what changes that. Pure.
+In the order in which the reasons are looked for: the server is full, no worker can run the sweep,
+or the workers that can are busy with sweeps before it in the queue.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from hpq.codes import Notice
-from hpq.domain.snapshot import Worker
+from hpq.domain.snapshot import Snapshot, Worker
 from hpq.domain.sweep import DEFAULT_CLASS, Sweep, SweepState
+from hpq.domain.trainer_specs import SHIPPED
 from hpq.store.memory import ServerMemory
+from hpq_producer.cluster.pods import Crew, Pods
+from hpq_producer.diagnosis.pods import why_nobody
 from hpq_producer.sweepfile.schema import MOST_PRIORITY
 from hpq_producer.terminal.text import clean, size
 
@@ -24,6 +29,31 @@ DISK_FULL = Notice(
     "the server cannot write to its disk and refuses every change: make room there;"
     " training goes on, and results wait",
 )
+
+
+def why_waits(shot: Snapshot, seen: Pods) -> Notice | None:
+    """As `not_taken`, of a sweep that waits; where no worker is there, by a look at the pods."""
+    if not shot.sweep.counts.waits:
+        return None
+    crew = None if shot.workers else seen.crew(shot.workers, wait=True)
+    return not_taken(shot, crew, seen)
+
+
+def not_taken(shot: Snapshot, crew: Crew | None = None, seen: Pods | None = None) -> Notice | None:
+    """Why no trial of the sweep starts, with the remedy: no room, no worker, others before it.
+
+    `seen` knows whether Redis is reached by `hpq connect`, whether pods are seen or not.
+    """
+    if full := why_full(shot.room):
+        return full
+    waits = shot.sweep.counts.waits and not shot.workers
+    if crew and waits and (nobody := why_nobody(crew, shot.sweep.worker_class)):
+        return nobody
+    in_cluster = crew is not None or (seen is not None and seen.in_cluster)
+    nobody = why_not_taken(shot.sweep, shot.workers, SHIPPED, in_cluster=in_cluster)
+    if nobody and not shot.workers and seen and seen.is_perhaps_elsewhere:
+        return replace(nobody, text=nobody.text + OF_A_CLUSTER)
+    return nobody or why_behind(shot.sweep, shot.ahead, shot.workers, SHIPPED)
 
 
 def why_full(room: ServerMemory | None) -> Notice | None:
@@ -157,8 +187,8 @@ def why_behind(
 ) -> Notice | None:
     """One line with the remedy where whoever could take the sweep is busy, and goes on with others.
 
-    `ahead` are the sweeps that go before it (`View.ahead_of`). None where a trial of it runs, where
-    a worker is idle, or where one will come to it by itself.
+    `ahead` are the sweeps served before it (`SweepReader.ahead_of`). None where a trial of it runs,
+    where a worker is idle, or where one will come to it by itself.
     """
     if sweep.state is not SweepState.RUNNING or sweep.counts.running or not sweep.counts.waits:
         return None

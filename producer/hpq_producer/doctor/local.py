@@ -27,7 +27,7 @@ from hpq.gpus import cuda_mismatch, gpu_names
 from hpq.settings import Settings
 from hpq.store.keys import Keys
 from hpq.store.memory import server_memory
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer import connection_record
 from hpq_producer.diagnosis.notices import OF_PODS
 from hpq_producer.diagnosis.waiting import how_to_start
@@ -161,8 +161,8 @@ def _users(redis: Redis) -> Iterator[Finding]:
 
 
 def _workers(settings: Settings, redis: Redis, in_cluster: str | None) -> Iterator[Finding]:
-    view = View(redis, Keys(settings.prefix), settings.lease_ms)
-    workers = view.workers()
+    reader = StoreReader(redis, Keys(settings.prefix), settings.lease_ms)
+    workers = reader.workers.live()
     if not workers:
         connected = connection_record.of_url(settings.home, settings.redis_url) is not None
         remedy = how_to_start(in_cluster=connected)

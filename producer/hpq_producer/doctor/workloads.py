@@ -1,9 +1,4 @@
-"""What `hpq doctor --cluster` says of Redis's StatefulSet, its pod and its volume.
-
-What `hpq doctor --cluster` says of the workers: their Deployments, ConfigMaps, pods and GPUs.
-
-What the checkup of a cluster says most often.
-"""
+"""Check a cluster's workloads for `hpq doctor --cluster`: Redis, its volume, workers and GPUs."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def _unseen(
     room = None if most is None else most // replicates
     while (room is None or len(new) < room) and (some := list(islice(source, BATCH_ROWS))):
         marks = [identity(params) for params in some]
-        known = session.view.has_sets(sid, marks)
+        known = session.reader.trials.has_identities(sid, marks)
         there += sum(known)
         fresh = zip(some, marks, known, strict=True)
         new |= {mark: params for params, mark, is_there in fresh if not is_there}

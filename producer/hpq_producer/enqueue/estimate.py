@@ -10,7 +10,7 @@ from itertools import islice
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Trial, TrialState
 from hpq.errors import HpqError
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.embedded_redis.attach import status
 from hpq_producer.enqueue import provenance
 from hpq_producer.enqueue.reuse import Reuse, Wanted, same_code
@@ -50,27 +50,27 @@ def past(submission: Submission) -> DurationEstimate | str | None:
         wanted = Wanted(launch=launch, place=place)
         with open_session() as session:
             for which in Reuse:
-                took = list(islice(_finished(session.view, wanted, which), _MOST))
+                took = list(islice(_finished(session.reader, wanted, which), _MOST))
                 if took:
-                    return _of(session.view, took, which, settings.gpus_per_trial)
+                    return _of(session.reader, took, which, settings.gpus_per_trial)
     except HpqError as error:
         return str(error)
     return None
 
 
-def _finished(view: View, wanted: Wanted, which: Reuse) -> Iterator[Trial]:
-    for sweep in same_code(view, wanted, which):
-        for trial in view.all_trials(sweep.id) if sweep.counts.finished else ():
+def _finished(reader: StoreReader, wanted: Wanted, which: Reuse) -> Iterator[Trial]:
+    for sweep in same_code(reader, wanted, which):
+        for trial in reader.trials.all(sweep.id) if sweep.counts.finished else ():
             if trial.state is TrialState.FINISHED and not trial.reused:
                 yield trial
 
 
-def _of(view: View, took: list[Trial], which: Reuse, gpus: int) -> DurationEstimate:
-    ran_on = view.provenance(took[0].provenance)
+def _of(reader: StoreReader, took: list[Trial], which: Reuse, gpus: int) -> DurationEstimate:
+    ran_on = reader.trials.provenance(took[0].provenance)
     return DurationEstimate(
         median_ms=statistics.median(trial.total_ms for trial in took),
         trials=len(took),
         same_code=which is Reuse.SAME_CODE,
         gpus=gpus if ran_on.get("gpus") else 0,
-        sweep=view.sweep(took[0].id.sweep),
+        sweep=reader.sweeps.get(took[0].id.sweep),
     )

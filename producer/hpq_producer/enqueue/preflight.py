@@ -1,7 +1,4 @@
-"""Whether anybody who could run local code sees the directory that it lies in.
-
-Sweeps whose sets are made while they run: what workers need to know, what is missing here.
-"""
+"""Check before an enqueue: can workers see the code, and is the sampler installed?"""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ from hpq.search.search_spec import BY_DEFAULT, Sampler, Search, is_installed, mi
 from hpq.store.wire.search import encode_search
 from hpq_producer.enqueue.code_discovery import Code
 from hpq_producer.enqueue.submission import Submission
-from hpq_producer.reports.export import shell_line
 from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import SweepSpec
+from hpq_producer.terminal.text import shell_line
 
 
 class OutOfSight(UserError):
@@ -36,7 +33,7 @@ def check_seen(session: Session, worker_class: str, code: Code) -> None:
         OutOfSight: nobody could run it.
     """
     folder = code.folder
-    there = session.view.workers(worker_class) if code.launch.code_dir else []
+    there = session.reader.workers.live(worker_class) if code.launch.code_dir else []
     if there and all(w.pod and not _has(w.code, folder) for w in there):
         shown = "." if folder == Path.cwd().resolve() else shell_line([str(folder)])
         raise OutOfSight(

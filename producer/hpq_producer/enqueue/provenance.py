@@ -1,6 +1,6 @@
-"""Where a sweep came from: the file as given, the git state of its code, who enqueued it where.
+"""Where a sweep came from: its file, the git state of its code, and the directory and host.
 
-Where code lies: what tells one train.py from another of the same name. Pure.
+`CodeLocation` tells one train.py from another of the same name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Finished trials of older sweeps whose results a new sweep begins with. Reads only.
+"""Find finished trials of older sweeps whose results a new sweep begins with (`--reuse`).
 
-What `--reuse` says: of which sweeps results were taken, or why none were. Reads only.
+`describe_reuse` says which sweeps they are of, or why there are none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hpq.domain.sweep import Launch, Metric, ObjectiveValue, Sweep
 from hpq.domain.trial import FailureKind, Json, Params, Trial, TrialState
 from hpq.search.membership import is_inside
 from hpq.search.samplers import SEED, replicated, seed_at, seed_of_result
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.enqueue.provenance import Place, place_of_sweep
 from hpq_producer.sweepfile.spec import SweepSpec
 from hpq_producer.terminal.text import clean, trials_of
@@ -45,18 +45,18 @@ class Wanted:
     any_seed: bool = False
 
 
-def older_results(view: View, wanted: Wanted, which: Reuse) -> dict[bytes, Trial]:
+def older_results(reader: StoreReader, wanted: Wanted, which: Reuse) -> dict[bytes, Trial]:
     """Trials with a result by the mark of their set; the newest sweep's where several fit.
 
     Where another seed passes, such a one is found under the mark of the wanted seed, too.
     """
     found: dict[bytes, Trial] = {}
     others: dict[bytes, Trial] = {}
-    for sweep in same_code(view, wanted, which):
+    for sweep in same_code(reader, wanted, which):
         fits = compares(sweep, wanted.metric)
         if not fits or not (sweep.counts.finished or sweep.counts.failed):
             continue
-        for trial in view.all_trials(sweep.id):
+        for trial in reader.trials.all(sweep.id):
             result = _result(trial, sweep, wanted.metric)
             if result is not None:
                 seed = seed_of_result(sweep, trial)
@@ -107,9 +107,9 @@ def sets_inside(older: Mapping[bytes, Trial], spec: SweepSpec) -> Iterator[dict[
             yield params
 
 
-def same_code(view: View, wanted: Wanted, which: Reuse) -> Iterator[Sweep]:
+def same_code(reader: StoreReader, wanted: Wanted, which: Reuse) -> Iterator[Sweep]:
     """Sweeps of the same code, newest first; what is the same to the byte may lie anywhere."""
-    for sweep in same_program(view, wanted.launch):
+    for sweep in same_program(reader, wanted.launch):
         if which is Reuse.ANY_CODE:
             fits = wanted.place.is_that_of(place_of_sweep(sweep))
         else:
@@ -129,11 +129,11 @@ def is_same_code(sweep: Sweep, wanted: Wanted) -> bool:
     return bool(now.trainer or now.program) or wanted.place.is_that_of(place_of_sweep(sweep))
 
 
-def same_program(view: View, launch: Launch) -> Iterator[Sweep]:
+def same_program(reader: StoreReader, launch: Launch) -> Iterator[Sweep]:
     """Sweeps of a trainer or program of this name, newest first; unreadable ones are left out."""
-    ids = view.sweep_ids()
+    ids = reader.sweeps.ids()
     for start in range(0, len(ids), _SOME):
-        for sweep in view.sweeps_or_why(ids[start : start + _SOME]):
+        for sweep in reader.sweeps.get_each(ids[start : start + _SOME]):
             if isinstance(sweep, Sweep) and _named(sweep.launch) == _named(launch):
                 yield sweep
 
@@ -171,21 +171,21 @@ _LOOKED_AT = 100  # sweeps of the same program, of the newest
 
 
 def reuse_lines(
-    view: View, wanted: Wanted, which: Reuse | None, taken: Collection[Trial], but: str
+    reader: StoreReader, wanted: Wanted, which: Reuse | None, taken: Collection[Trial], but: str
 ) -> tuple[str, ...]:
     """What became of --reuse for the sweep `but`; nothing where it was not asked for."""
     if which is None:
         return ()
     if taken:
-        return tuple(_taken(view, taken, wanted.place.owner))
-    return (_why_none(view, wanted, which, but),)
+        return tuple(_taken(reader, taken, wanted.place.owner))
+    return (_why_none(reader, wanted, which, but),)
 
 
-def _taken(view: View, taken: Iterable[Trial], owner: str) -> list[str]:
+def _taken(reader: StoreReader, taken: Iterable[Trial], owner: str) -> list[str]:
     """A line for each sweep that results were taken of: how many, whose it is, where it ran."""
     count = Counter(trial.id.sweep for trial in taken)
     lines = []
-    for sweep in view.sweeps(list(count)[:_SHOWN]):
+    for sweep in reader.sweeps.get_many(list(count)[:_SHOWN]):
         whose = "" if sweep.owner == owner else f"{clean(sweep.owner)}'s "
         what = clean(sweep.launch.what)
         where = f"{clean(sweep.launch.code_dir)}/{what}" if sweep.launch.code_dir else what
@@ -196,28 +196,28 @@ def _taken(view: View, taken: Iterable[Trial], owner: str) -> list[str]:
     return lines
 
 
-def _why_none(view: View, wanted: Wanted, which: Reuse, but: str) -> str:
+def _why_none(reader: StoreReader, wanted: Wanted, which: Reuse, but: str) -> str:
     """One line: what keeps the results of older sweeps of the same program from being taken."""
     what = clean(wanted.launch.what)
     reasons: Counter[str] = Counter()
-    for number, sweep in enumerate(same_program(view, wanted.launch)):
+    for number, sweep in enumerate(same_program(reader, wanted.launch)):
         if number > _LOOKED_AT:
             break
         if sweep.id != but:
-            reasons[_reason(view, sweep, wanted, which)] += 1
+            reasons[_reason(reader, sweep, wanted, which)] += 1
     if not reasons:
         return f"0 results taken: no older sweep runs {what}"
     told = [f"{trials_of(n, 'sweep')} of {what}: {why}" for why, n in reasons.most_common(_SHOWN)]
     return f"0 results taken: {'; '.join(told)}"
 
 
-def _reason(view: View, sweep: Sweep, wanted: Wanted, which: Reuse) -> str:
+def _reason(reader: StoreReader, sweep: Sweep, wanted: Wanted, which: Reuse) -> str:
     place = place_of_sweep(sweep)
     is_here = wanted.place.is_that_of(place)
     if not is_here and (which is Reuse.ANY_CODE or not is_same_code(sweep, wanted)):
         return f"another one, in {clean(place.folder or 'an installed package')}"
     if which is Reuse.SAME_CODE and not is_same_code(sweep, wanted):
-        return _difference(view, sweep, wanted)
+        return _difference(reader, sweep, wanted)
     if not compares(sweep, wanted.metric):
         return _other_metric(sweep, wanted.metric)
     if wanted.metric and not means_the_same(sweep.metric, wanted.metric):
@@ -246,10 +246,10 @@ def _other_metric(sweep: Sweep, now: Metric | None) -> str:
     return f"the metric is another ({there} there, {here} here){more}"
 
 
-def _difference(view: View, sweep: Sweep, wanted: Wanted) -> str:
+def _difference(reader: StoreReader, sweep: Sweep, wanted: Wanted) -> str:
     if sweep.launch.code == wanted.launch.code:
         return "the command is another"
-    was, now = view.manifest(sweep.launch.code), view.manifest(wanted.launch.code)
+    was, now = reader.sweeps.manifest(sweep.launch.code), reader.sweeps.manifest(wanted.launch.code)
     paths = [p for p in sorted({*was, *now}) if was.get(p) != now.get(p)] if was and now else []
     if not paths:
         return f"the code is {clean(sweep.launch.code[:12])}, and now another; see --any-code"

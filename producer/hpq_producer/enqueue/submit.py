@@ -78,9 +78,11 @@ def enqueue(
     refuse_unfilled(spec.source, submission.file)
     writer, search = session.writer(), preflight.search_of(submission)
     check_seen(session, spec.queue, code)
-    there = None if again else session.view.find_digest(submission.digest)
+    there = None if again else session.reader.sweeps.find_by_digest(submission.digest)
     if there is not None:
-        return Enqueued(sid=there, is_new=False, trials=session.view.sweep(there).counts.total)
+        return Enqueued(
+            sid=there, is_new=False, trials=session.reader.sweeps.get(there).counts.total
+        )
     bundle = None if code.files is None else packing.pack(code.folder, code.files)
     for line in check_room(session, submission.trials or _OPEN_ENDED, code=len(bundle or b"")):
         warn(line)
@@ -97,7 +99,7 @@ def enqueue(
         bundle=code.launch.code if bundle is not None else "",
     )
     like = _wanted(submission, sweep)
-    older = older_results(session.view, like, reuse) if reuse else {}
+    older = older_results(session.reader, like, reuse) if reuse else {}
     known: dict[int, Trial] = {}
     first: Sequence[dict[str, Json]] = ()
     if search is not None:  # of a late-bound one no more is known
@@ -116,8 +118,10 @@ def enqueue(
         writer.discard(sid)
         raise
     if other is not None:  # somebody enqueued the same in the same moment
-        return Enqueued(sid=other, is_new=False, trials=session.view.sweep(other).counts.total)
-    notes = reuse_lines(session.view, like, reuse, list(known.values()), but=sid)
+        return Enqueued(
+            sid=other, is_new=False, trials=session.reader.sweeps.get(other).counts.total
+        )
+    notes = reuse_lines(session.reader, like, reuse, list(known.values()), but=sid)
     return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(known), notes=notes)
 
 

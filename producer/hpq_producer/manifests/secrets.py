@@ -1,8 +1,6 @@
-"""The Secrets of a cluster's hpq: passwords made now, the users that have them, and the code key.
+"""The Secrets of a cluster's hpq: new passwords, the users that have them, the code key, TLS.
 
-Every call makes new passwords, so what it prints is applied once and kept, never committed.
-
-A certificate for a cluster's Redis, made by openssl: its own authority, for its own names.
+Every call makes new passwords, so its output is applied once and kept, never committed.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hpq.connection.client import TRANSIENT
 from hpq.domain.snapshot import Event, Snapshot
 from hpq.domain.sweep import SweepState
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 
 BLOCK_MS = 1000  # below the client's socket timeout
 BATCH = 500
@@ -27,7 +27,7 @@ class Change:
     events: list[Event]
 
 
-def follow(view: View, sid: str, *, rows: int = 0) -> Iterator[Change]:
+def follow(reader: StoreReader, sid: str, *, rows: int = 0) -> Iterator[Change]:
     """The sweep now, then again after each batch of events and at least every second.
 
     Events before the first snapshot are not told; all later ones are, once and in order.
@@ -35,15 +35,15 @@ def follow(view: View, sid: str, *, rows: int = 0) -> Iterator[Change]:
     Raises:
         NotFound: the sweep is not there, or was removed meanwhile.
     """
-    shot = view.snapshot(sid, rows, top=1, recent=3)
+    shot = reader.snapshot(sid, rows, top=1, recent=3)
     after, away = shot.last_event, False
     yield Change(snapshot=shot, events=[])
     while True:
         try:
-            events = view.events(sid, after, block_ms=BLOCK_MS, count=BATCH)
-            shot = view.snapshot(sid, rows, top=1, recent=3)
+            events = reader.events.read(sid, after, block_ms=BLOCK_MS, count=BATCH)
+            shot = reader.snapshot(sid, rows, top=1, recent=3)
             if stands(shot):  # nothing more will come: all that came before it, at once
-                events += view.events(sid, events[-1].id if events else after)
+                events += reader.events.read(sid, events[-1].id if events else after)
         except TRANSIENT:
             if not away:
                 print("hpq: Redis does not answer; waiting for it", file=sys.stderr)

@@ -11,7 +11,7 @@ from itertools import islice
 from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import Json, Trial, TrialState
 from hpq.errors import UserError
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.analysis.scores import flat, pick
 from hpq_producer.query.filter import Where
 
@@ -36,7 +36,7 @@ _Key = tuple[int, float, str]
 class Selection:
     """Trials of a state, by a name, the first few; `sort` as `results --sort` takes it."""
 
-    view: View
+    reader: StoreReader
     sweep: Sweep
     state: TrialState | None = None
     sort: str = ""
@@ -54,10 +54,10 @@ class Selection:
             return
         numbers = self._order()[: self.top]
         for start in range(0, len(numbers), _CHUNK):
-            yield from self.view.trials(self.sweep.id, numbers[start : start + _CHUNK])
+            yield from self.reader.trials.get_many(self.sweep.id, numbers[start : start + _CHUNK])
 
     def _matching(self) -> Iterator[Trial]:
-        for trial in self.view.all_trials(self.sweep.id):
+        for trial in self.reader.trials.all(self.sweep.id):
             if self.where is not None and not self.where.holds(partial(field_of, trial)):
                 continue
             if self.state is None or trial.state is self.state:
@@ -86,11 +86,11 @@ class Selection:
         return [n for _, n in present] + missing
 
 
-def names_in(view: View, sweep: Sweep) -> tuple[list[str], list[str]]:
+def names_in(reader: StoreReader, sweep: Sweep) -> tuple[list[str], list[str]]:
     """All parameters and all other metrics that trials of a sweep have, in order of appearance."""
     params: dict[str, None] = dict.fromkeys(sweep.varying)
     metrics: dict[str, None] = {}
-    for trial in view.all_trials(sweep.id):
+    for trial in reader.trials.all(sweep.id):
         params.update(dict.fromkeys(flat(trial.params)))
         metrics.update(dict.fromkeys(sorted(trial.metrics)))
     if sweep.metric:

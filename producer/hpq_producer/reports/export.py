@@ -1,8 +1,6 @@
-"""Trials as CSV and as parameters to use elsewhere: YAML, command-line flags. Pure.
+"""Trials for use elsewhere: CSV, YAML, command-line flags, and the shell command that runs one.
 
-Numbers stay numbers; text that a spreadsheet would run as a formula gets a leading apostrophe.
-
-A trial as one line of shell, for running it by hand.
+In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ import csv
 import json
 import os
 import re
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,12 +23,11 @@ from hpq.domain.sweep import Sweep, Wandb
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Json, Params, Trial, TrialId
 from hpq.errors import UserError
-from hpq.sanitize import CONTROL
 from hpq.search.samplers import SEED, replicate_of, seed_of_result
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.scores import pick
-from hpq_producer.terminal.text import clean_block
+from hpq_producer.terminal.text import clean_block, shell_line
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _FIXED = (
@@ -137,31 +133,10 @@ def to_args(params: Params, command: tuple[str, ...] = ()) -> str:
     return shell_line(arguments(command, params))
 
 
-def shell_line(words: Iterable[str]) -> str:
-    """Words as a shell reads them; what could act on a terminal stands in bash's $'\\x1b'."""
-    return " ".join(_ansi_c(word) if CONTROL.search(word) else _quoted(word) for word in words)
-
-
-def _quoted(word: str) -> str:
-    """In double quotes where that reads better: "--model={'width': 16}"."""
-    # What means something between them, to an interactive shell too, stays in single quotes.
-    return f'"{word}"' if "'" in word and not re.search(r'["$`\\!]', word) else shlex.quote(word)
-
-
-def _ansi_c(word: str) -> str:
-    plain = word.replace("\\", "\\\\").replace("'", "\\'")
-    return "$'" + CONTROL.sub(lambda found: _bytes(found[0]), plain) + "'"
-
-
-def _bytes(char: str) -> str:
-    # Bytes, since what \u means to a shell depends on its locale.
-    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "replace"))
-
-
 _WANDB_SHIM = Path(hpq.__file__).parent / "wandb_shim" / "stub"
 
 
-def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str:
+def by_hand(reader: StoreReader, found: TrialId | str, python: str, gpus: int = 1) -> str:
     """The shell command that a trial's worker starts, with the interpreter of workers here.
 
     `python` is HPQ_PYTHON.
@@ -175,7 +150,7 @@ def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str
         raise UserError(
             f"{found} is a sweep; name one of its trials, {found}/1", code="trial-missing"
         )
-    sweep, trial = view.sweep(found.sweep), view.trial(found)
+    sweep, trial = reader.sweeps.get(found.sweep), reader.trials.get(found)
     params, launch = trial.params, sweep.launch
     file = f"/tmp/hpq-{found.sweep}-{found.number}.json"
     env: list[str] = []
@@ -191,7 +166,7 @@ def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str
                 gpus=gpus,
             )
         )
-        if launch.wandb is Wandb.STAND_IN and _imports_wandb(view, sweep):
+        if launch.wandb is Wandb.STAND_IN and _imports_wandb(reader, sweep):
             env = [f"PYTHONPATH={shell_line([str(_WANDB_SHIM)])}:$PYTHONPATH", f"HPQ_PARAMS={file}"]
     else:
         words = _trainer(launch.trainer, params)
@@ -211,15 +186,14 @@ def by_hand(view: View, found: TrialId | str, python: str, gpus: int = 1) -> str
 
 def _trainer(trainer: str, params: Params) -> list[str]:
     sets = [w for n, v in params.items() for w in ("--set", f"{n}={json.dumps(v)}")]
-    if trainer in SHIPPED:
-        return [sys.executable, "-m", SHIPPED[trainer].module, *sets]
-    return [sys.executable, "-P", "-m", "hpq_worker.train", trainer, *sets]
+    # -P: a file of the user's, such as queue.py, must not hide a module that hpq imports.
+    return [sys.executable, "-P", "-m", "hpq.train", trainer, *sets]
 
 
-def _imports_wandb(view: View, sweep: Sweep) -> bool:
-    data = view.bundle(sweep.bundle)
+def _imports_wandb(reader: StoreReader, sweep: Sweep) -> bool:
+    data = reader.sweeps.bundle(sweep.bundle)
     try:
-        files = packing.unpack(data, view.manifest(sweep.launch.code)) if data else {}
+        files = packing.unpack(data, reader.sweeps.manifest(sweep.launch.code)) if data else {}
     except ValueError:
         return False
     return any(b"wandb" in content for name, (content, _) in files.items() if name.endswith(".py"))

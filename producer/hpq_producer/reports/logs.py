@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from hpq.connection.client import TRANSIENT
 from hpq.domain.trial import TrialId
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.query.follow import BLOCK_MS
 from hpq_producer.terminal.text import clean_block
 
@@ -19,21 +19,21 @@ _UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]*\x1b?|[ -/]*
 _LONGEST = 512  # characters of a sequence
 
 
-def read_log(view: View, trial: TrialId, tail: int | None = None) -> tuple[bytes, str]:
+def read_log(reader: StoreReader, trial: TrialId, tail: int | None = None) -> tuple[bytes, str]:
     """What the trial printed, or its last lines; and the id from which `follow_log` goes on."""
-    data, last = view.log(trial)
+    data, last = reader.trials.log(trial)
     if tail is not None:
         data = b"".join(deque(data.splitlines(keepends=True), maxlen=tail))
     return data, last
 
 
-def follow_log(view: View, trial: TrialId, after: str) -> Iterator[bytes]:
+def follow_log(reader: StoreReader, trial: TrialId, after: str) -> Iterator[bytes]:
     """What the trial prints after an entry, until it has ended; over requeues and outages."""
     while True:
         try:
             # Looked at before the log, so that nothing printed before the end is missed.
-            over = view.trial(trial).state.is_terminal
-            data, after = view.log(trial, after, None if over else BLOCK_MS)
+            over = reader.trials.get(trial).state.is_terminal
+            data, after = reader.trials.log(trial, after, None if over else BLOCK_MS)
         except TRANSIENT:
             time.sleep(1)
             continue

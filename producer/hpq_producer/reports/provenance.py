@@ -13,19 +13,19 @@ from hpq.code import bundle as packing
 from hpq.code import manifest as code_manifest
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 
 Origin = dict[str, Any]
 
 
-def origin_of(view: View, found: TrialId | str) -> Origin:
+def origin_of(reader: StoreReader, found: TrialId | str) -> Origin:
     """The file as given, git's state with the diff, the code; of a trial also its attempts."""
     sid = found if isinstance(found, str) else found.sweep
-    sweep = view.sweep(sid)
-    manifest = view.manifest(sweep.launch.code)
+    sweep = reader.sweeps.get(sid)
+    manifest = reader.sweeps.manifest(sweep.launch.code)
     told = dict(sweep.provenance)
     git = told.get("git")
-    diff = view.origin(sid, "diff")
+    diff = reader.sweeps.origin(sid, "diff")
     if isinstance(git, dict):
         kept = len(diff.encode())
         whole = git.get("diff_bytes")
@@ -45,16 +45,16 @@ def origin_of(view: View, found: TrialId | str) -> Origin:
         },
     }
     if isinstance(found, TrialId):
-        answer |= {"trial": str(found), "params": dict(view.trial(found).params)}
-        answer["attempts"] = _attempts(view, found)
+        answer |= {"trial": str(found), "params": dict(reader.trials.get(found).params)}
+        answer["attempts"] = _attempts(reader, found)
     return answer
 
 
-def _attempts(view: View, trial: TrialId) -> list[Origin]:
+def _attempts(reader: StoreReader, trial: TrialId) -> list[Origin]:
     """Each attempt with what it ran on; the last one's is in the trial itself, too."""
-    row = view.trial(trial)
+    row = reader.trials.get(trial)
     found: list[Origin] = []
-    for event in view.story(trial):
+    for event in reader.events.of_trial(trial):
         if event.what not in ("claimed", "reused"):
             continue
         fields, number = event.fields, event.attempt
@@ -62,18 +62,21 @@ def _attempts(view: View, trial: TrialId) -> list[Origin]:
         told = {"attempt": number, "worker": fields.get("worker"), "host": fields.get("host")}
         if event.what == "reused":
             told = {"attempt": number, "from": fields.get("from")}
-        found.append({**told, "ran_on": dict(view.provenance(digest))})
+        found.append({**told, "ran_on": dict(reader.trials.provenance(digest))})
     return found
 
 
-def code_of(view: View, sid: str) -> dict[str, tuple[bytes, int]]:
+def code_of(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
     """The files of a sweep's code, compared with its signed digest.
 
     Raises:
         UserError: it is not kept, or what Redis holds is not what was enqueued.
     """
-    sweep = view.sweep(sid)
-    data, manifest = view.bundle(sweep.bundle), dict(view.manifest(sweep.launch.code))
+    sweep = reader.sweeps.get(sid)
+    data, manifest = (
+        reader.sweeps.bundle(sweep.bundle),
+        dict(reader.sweeps.manifest(sweep.launch.code)),
+    )
     if not sweep.bundle:
         what = sweep.launch.trainer or sweep.launch.program
         raise UserError(
@@ -93,13 +96,13 @@ def code_of(view: View, sid: str) -> dict[str, tuple[bytes, int]]:
         ) from None
 
 
-def give_back(view: View, sid: str, folder: Path) -> int:
+def give_back(reader: StoreReader, sid: str, folder: Path) -> int:
     """Write a sweep's code into a directory that is not there, or is empty; how many files.
 
     Raises:
         UserError: it is not kept, or the directory holds something or cannot be written.
     """
-    files = code_of(view, sid)
+    files = code_of(reader, sid)
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UserError(

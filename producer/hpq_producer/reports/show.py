@@ -6,15 +6,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hpq.domain.attempt import Reason
 from hpq.domain.metric_check import doubt
 from hpq.domain.sweep import AppendedFile, Sweep
-from hpq.domain.trial import Params, Point, Trial, TrialState
+from hpq.domain.trial import FailureKind, Params, Point, Trial, TrialState
 from hpq.search.samplers import replicate_of, seed_of_result
+from hpq_producer.analysis.attempts import TERMINAL, Attempt
 from hpq_producer.analysis.early_termination import rule_words, target_words, why_ended
 from hpq_producer.analysis.records import iso, result_of
 from hpq_producer.analysis.scores import flat
 from hpq_producer.diagnosis.verdict import count_words
-from hpq_producer.reports.attempts import Attempt, attempt_lines
 from hpq_producer.reports.trial_rows import STATE_STYLE
 from hpq_producer.terminal.charts import sparkline
 from hpq_producer.terminal.style import Line, Span, Style
@@ -221,3 +222,43 @@ def _section(title: str, lines: Iterator[Line]) -> Iterator[Line]:
             yield []
             yield [Span(title, Style.DIM)]
         yield [Span(_INDENT), *line]
+
+
+_MOST_ATTEMPTS = 20  # lines
+_END_WORDS: Mapping[str, str] = {
+    FailureKind.LOST.value: "lost its worker",
+    Reason.STOPPING.value: "released: its worker was told to go",
+    Reason.REFUSED.value: "released: its worker may not run it",
+    Reason.DATA_MISSING.value: "released: no data where it ran",
+    Reason.WORKER_FAULT.value: "released: a fault of its worker",
+}
+
+
+def attempt_lines(attempts: Sequence[Attempt]) -> Iterator[Line]:
+    """A line an attempt, the newest few; nothing where there was one only."""
+    if not attempts or attempts[-1].number < 2:
+        return
+    shown = attempts[-_MOST_ATTEMPTS:]
+    wide = len(str(shown[-1].number))
+    if before := shown[0].number - 1:
+        yield [Span(f"{before} before these", Style.DIM)]
+    for it in shown:
+        where = clean(f"{it.worker} on {it.host}") if it.worker else "an unknown worker"
+        words = f"{_attempt_end(it)} after {duration(it.ran_ms)}, {_attempt_start(it)}, {where}"
+        yield [Span(f"{it.number:>{wide}}  ", Style.BOLD), Span(words)]
+
+
+def _attempt_end(it: Attempt) -> str:
+    if not it.end:
+        return "running"
+    if it.end in TERMINAL:
+        return it.end + (f" ({clean(it.kind)})" if it.kind else "")
+    return _END_WORDS.get(it.end) or f"failed ({clean(it.end)}), tried again"
+
+
+def _attempt_start(it: Attempt) -> str:
+    if it.from_step is not None:
+        return f"from step {it.from_step}" if it.from_step else "from a checkpoint"
+    if it.restarted:
+        return f"from the beginning ({clean(it.restarted)})"
+    return "from the beginning"

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from hpq.domain.sweep import Goal, Sweep
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.analysis.early_termination import saved_lines, target_words
 from hpq_producer.analysis.records import sweep_record, trial_record
 from hpq_producer.analysis.summary import Effect, Level, Tally
@@ -105,10 +105,10 @@ def failure_lines(tally: Tally) -> Iterator[Line]:
         yield [Span(f"{f.count} {f.kind}", Style.RED), Span(f"  {f.example}: {f.message}")]
 
 
-def print_summary(view: View, sweep: Sweep, *, top: int = 20) -> None:
+def print_summary(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
     """Print the page; reads every trial once, keeps few of them."""
-    tally = Tally(sweep).add(view.all_trials(sweep.id))
-    best = view.best(sweep, top)
+    tally = Tally(sweep).add(reader.trials.all(sweep.id))
+    best = reader.trials.best(sweep, top)
     head = f"{sweep.id}  {sweep.state}  {', '.join(count_words(sweep))}"
     show_lines([[Span(head)]], whole=True)
     if words := target_words(sweep):
@@ -124,10 +124,10 @@ def print_summary(view: View, sweep: Sweep, *, top: int = 20) -> None:
     show_lines(failure_lines(tally), whole=True)
 
 
-def print_summary_json(view: View, sweep: Sweep, *, top: int = 20) -> None:
+def print_summary_json(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
     """Print the same as data."""
-    tally = Tally(sweep).add(view.all_trials(sweep.id))
-    best = view.best(sweep, top)
+    tally = Tally(sweep).add(reader.trials.all(sweep.id))
+    best = reader.trials.best(sweep, top)
     effects: list[dict[str, Any]] = [
         {
             "param": e.param,

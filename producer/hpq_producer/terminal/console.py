@@ -1,12 +1,8 @@
-"""The terminal that a command writes to: what it can show, its keys, and a screen of our own.
-
-`Screen` restores the terminal whatever ends the block: an exception, Ctrl-C, SIGTERM, or a stop
-with Ctrl-Z in between. Nothing here knows of sweeps.
-
-How commands print: tables and lines that fit, JSON as data. Talk goes to stderr.
+"""The terminal that a command writes to: what it can show, tables and lines, and `Screen`.
 
 Off a terminal a table is as wide as its content, unless COLUMNS says otherwise, so that `| less -S`
-and `| grep` lose nothing.
+and `| grep` lose nothing. `Screen` restores the terminal whatever ends its block: an exception,
+Ctrl-C, SIGTERM, or a stop with Ctrl-Z in between.
 """
 
 from __future__ import annotations
@@ -245,3 +241,8 @@ def talk(text: str) -> None:
 def warn(text: Notice | str) -> None:
     """Print a warning to stderr."""
     print(f"warning: {text}", file=sys.stderr)
+
+
+def discard_stdout() -> None:
+    """Send the rest of stdout to /dev/null: the reader of the pipe has gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

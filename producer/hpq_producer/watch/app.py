@@ -22,15 +22,16 @@ from hpq.connection.client import TRANSIENT, connect, short_reason
 from hpq.domain.snapshot import Snapshot
 from hpq.domain.sweep import SweepState
 from hpq.errors import HpqError
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.cluster.pods import Pods
+from hpq_producer.diagnosis.waiting import not_taken
 from hpq_producer.query.follow import BLOCK_MS, stands
 from hpq_producer.reports.trial_rows import MOST_CURVE
 from hpq_producer.session import Session
 from hpq_producer.terminal.console import Screen, look_of
 from hpq_producer.terminal.style import Look
 from hpq_producer.terminal.text import clean, duration
-from hpq_producer.watch.event_log import Leave, not_taken, print_lines, say_verdict
+from hpq_producer.watch.event_log import Leave, print_lines, say_verdict
 from hpq_producer.watch.frame import Scene, frame
 
 TICK_S, LEAST_GAP_S = 1.0, 0.25
@@ -64,15 +65,15 @@ def watch_sweep(
     if not stream.isatty():
         return print_lines(session, sid, stream, leave)
     # A client that does not try again by itself: the frame says when Redis is away, and keys work.
-    view = View(
+    reader = StoreReader(
         connect(session.url, retries=0, timeout_s=3.0), session.keys, session.settings.lease_ms
     )
     with closing(Pods(session)) as seen:
-        return _Watch(view, sid, stream, leave, on_quit, seen, session.trouble).run(until_done)
+        return _Watch(reader, sid, stream, leave, on_quit, seen, session.trouble).run(until_done)
 
 
 def read_scene(
-    view: View,
+    reader: StoreReader,
     sid: str,
     look: Look,
     skip: int = 0,
@@ -82,11 +83,11 @@ def read_scene(
 ) -> Scene:
     """Everything that a frame of this size shows; only one that is not live waits for pods."""
     some = max(3, min(20, look.rows // 3))
-    shot = view.snapshot(sid, look.rows, top=some, recent=some, skip=skip)
+    shot = reader.snapshot(sid, look.rows, top=some, recent=some, skip=skip)
     curves = {}
     if shot.sweep.metric:
         ids = list({t.id.number: t.id for t in (*shot.running, *shot.recent, *shot.best)}.values())
-        found = view.histories(ids, shot.sweep.metric.name, last=4 * MOST_CURVE)
+        found = reader.trials.recent_values(ids, shot.sweep.metric.name, last=4 * MOST_CURVE)
         curves = {
             tid.number: [p.value for p in points] for tid, points in zip(ids, found, strict=True)
         }
@@ -100,7 +101,7 @@ class _Watch:
 
     def __init__(
         self,
-        view: View,
+        reader: StoreReader,
         sid: str,
         stream: TextIO,
         leave: Leave,
@@ -108,7 +109,7 @@ class _Watch:
         seen: Pods,
         trouble: Callable[[], str],
     ) -> None:
-        self._view, self._sid, self._stream, self._leave = view, sid, stream, leave
+        self._reader, self._sid, self._stream, self._leave = reader, sid, stream, leave
         self._on_quit, self._seen, self._trouble = on_quit, seen, trouble
         self._skip, self._quit = 0, False
         self._scene: Scene | None = None
@@ -167,7 +168,7 @@ class _Watch:
     def _draw(self, screen: Screen) -> None:
         look = look_of(self._stream, os.environ)
         try:
-            scene = read_scene(self._view, self._sid, look, self._skip, seen=self._seen)
+            scene = read_scene(self._reader, self._sid, look, self._skip, seen=self._seen)
             self._scene = replace(scene, on_quit=self._on_quit)
             self._away_since, self._seen_at = 0.0, time.monotonic()
         except TRANSIENT as error:
@@ -194,7 +195,7 @@ class _Watch:
         after = self._scene.snapshot.last_event
         while not stop.is_set():
             try:
-                events = self._view.events(self._sid, after, block_ms=BLOCK_MS, count=1000)
+                events = self._reader.events.read(self._sid, after, block_ms=BLOCK_MS, count=1000)
             except (RedisError, HpqError):  # drawing meets the same, and tells
                 stop.wait(TICK_S)
                 continue

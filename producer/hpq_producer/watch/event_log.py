@@ -1,7 +1,4 @@
-"""A sweep as plain lines: what watch prints off a terminal, and the verdict that it leaves.
-
-A lifecycle event as one plain line: what watch prints where there is no terminal. Pure.
-"""
+"""A sweep as plain lines: an event a line and the verdict, for `hpq watch` off a terminal."""
 
 from __future__ import annotations
 
@@ -14,15 +11,16 @@ from typing import TextIO
 from hpq.codes import Notice
 from hpq.domain.snapshot import Event, Snapshot
 from hpq.domain.sweep import Sweep, SweepState
-from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Trial, TrialState
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.analysis.early_termination import told_words
 from hpq_producer.analysis.scores import pairs
-from hpq_producer.cluster.pods import Crew, Pods
-from hpq_producer.diagnosis import pods
+from hpq_producer.cluster.pods import Pods
 from hpq_producer.diagnosis.verdict import doubtful, needs_you, note, verdict
-from hpq_producer.diagnosis.waiting import OF_A_CLUSTER, gist, why_behind, why_full, why_not_taken
+from hpq_producer.diagnosis.waiting import (
+    gist,
+    why_waits,
+)
 from hpq_producer.query.follow import Change, follow, stands
 from hpq_producer.session import Session
 from hpq_producer.sweep_limits import in_words
@@ -135,11 +133,13 @@ def print_lines(
         NotFound: the sweep is not there, or was removed meanwhile.
     """
     with closing(Pods(session)) as seen:
-        return _print_lines(session.view, sid, stream, leave, seen)
+        return _print_lines(session.reader, sid, stream, leave, seen)
 
 
-def _print_lines(view: View, sid: str, stream: TextIO, leave: Leave, seen: Pods) -> SweepState:
-    changes = follow(view, sid, rows=_RUNNING)
+def _print_lines(
+    reader: StoreReader, sid: str, stream: TextIO, leave: Leave, seen: Pods
+) -> SweepState:
+    changes = follow(reader, sid, rows=_RUNNING)
     shot = next(changes).snapshot
     print(plain(flow(verdict(shot, _WIDE)[:1], _WIDE)[0]), file=stream)
     for trial in shot.running:
@@ -159,17 +159,17 @@ def _print_lines(view: View, sid: str, stream: TextIO, leave: Leave, seen: Pods)
             break
         change = next(changes)
         shot = change.snapshot
-        for text in _event_lines(view, change):
+        for text in _event_lines(reader, change):
             print(text, file=stream)
         begun |= {event.trial for event in change.events}
     say_verdict(shot, stream, stuck)
     return shot.sweep.state
 
 
-def _event_lines(view: View, change: Change) -> list[str]:
+def _event_lines(reader: StoreReader, change: Change) -> list[str]:
     numbers = sorted({e.trial for e in change.events if e.trial})
     sweep = change.snapshot.sweep
-    trials = {t.id.number: t for t in view.trials(sweep.id, numbers)}
+    trials = {t.id.number: t for t in reader.trials.get_many(sweep.id, numbers)}
     return [event_line(event, trials.get(event.trial), sweep) for event in change.events]
 
 
@@ -180,28 +180,3 @@ def _notes(shot: Snapshot, begun: Collection[int], stuck: Notice | None) -> list
     out = [f"#{t.id.number} {clean(t.phase)}" for t in early]
     unmet = doubtful(shot)
     return [*out, *(f"! {notice}" for notice in (stuck, unmet) if notice)]
-
-
-def why_waits(shot: Snapshot, seen: Pods) -> Notice | None:
-    """As `not_taken`, of a sweep that waits; where no worker is there, by a look at the pods."""
-    if not shot.sweep.counts.waits:
-        return None
-    crew = None if shot.workers else seen.crew(shot.workers, wait=True)
-    return not_taken(shot, crew, seen)
-
-
-def not_taken(shot: Snapshot, crew: Crew | None = None, seen: Pods | None = None) -> Notice | None:
-    """Why no trial of the sweep starts, with the remedy: no room, no worker, others before it.
-
-    `seen` knows whether Redis is reached by `hpq connect`, whether pods are seen or not.
-    """
-    if full := why_full(shot.room):
-        return full
-    waits = shot.sweep.counts.waits and not shot.workers
-    if crew and waits and (nobody := pods.why_nobody(crew, shot.sweep.worker_class)):
-        return nobody
-    in_cluster = crew is not None or (seen is not None and seen.in_cluster)
-    nobody = why_not_taken(shot.sweep, shot.workers, SHIPPED, in_cluster=in_cluster)
-    if nobody and not shot.workers and seen and seen.is_perhaps_elsewhere:
-        return replace(nobody, text=nobody.text + OF_A_CLUSTER)
-    return nobody or why_behind(shot.sweep, shot.ahead, shot.workers, SHIPPED)

@@ -38,10 +38,7 @@ ON_THE_LOOP = """
     import os
     import torch
     from torch import nn
-    from hpq_worker.trainers.training import device
-    from hpq_worker.trainers.data.batches import augmented, in_order
-    from hpq_worker.trainers.data.datasets import Split
-    from hpq_worker.trainers.training.loop import Recipe, Task, fit
+    from hpq import Recipe, Split, Task, augmented, device, fit, in_order
 
     ASKED = {
         "no epoch": {"epochs": 0},
@@ -100,7 +97,7 @@ def failures(lab, sid: str) -> dict[str, tuple[str, str]]:
     """By the trial's last parameter."""
     return {
         str(list(trial.params.values())[-1]): (trial.failure.kind.value, trial.failure.message)
-        for trial in lab.view.all_trials(sid)
+        for trial in lab.reader.trials.all(sid)
         if trial.failure
     }
 
@@ -140,7 +137,7 @@ def test_a_gpu_that_cannot_be_used_is_said_and_the_trial_goes_back_uncharged(lab
     assert re.search(f"leaves it: {why} CUDA_VISIBLE_DEVICES= to train on the CPU", said)
     lab.worker()  # another machine
     lab.wait_over(sid)
-    assert [t.state for t in lab.view.all_trials(sid)] == [TrialState.FINISHED] * 2
+    assert [t.state for t in lab.reader.trials.all(sid)] == [TrialState.FINISHED] * 2
     assert failures(lab, sid) == {}
 
 
@@ -170,7 +167,7 @@ def test_data_that_is_damaged_or_of_another_shape_is_said_and_other_sweeps_go_on
     ):
         assert lab.log().count(f"{sid}/1: {line}; given back\n") == 1
         assert line in " ".join(lab.ok("watch", sid, "--once", COLUMNS="400").split())
-    counts = lab.view.sweep(damaged).counts
+    counts = lab.reader.sweeps.get(damaged).counts
     assert (counts.queued, counts.failed) == (4, 0)
 
 
@@ -185,7 +182,7 @@ def test_a_batch_larger_than_the_images_is_told_early_and_fails_alone(lab) -> No
     lab.wait_over(sid)
     line = "batch_size: 16 is more than the 10 training images"
     trials = {tuple(t.params[n] for n in ("batch_size", "train_images")): t
-              for t in lab.view.all_trials(sid)}  # fmt: skip
+              for t in lab.reader.trials.all(sid)}  # fmt: skip
     bad = trials.pop((16, 10))
     assert (bad.failure.kind, bad.failure.message, bad.attempt) == ("bad_params", line, 1)
     assert [t.state for t in trials.values()] == [TrialState.FINISHED] * 3

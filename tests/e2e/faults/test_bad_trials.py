@@ -169,7 +169,7 @@ def sweep_of(modes, launch: str) -> str:
 def failures(lab, sid: str) -> dict[str, tuple[str, str, int]]:
     return {
         str(t.params["mode"]): (t.failure.kind.value, t.failure.message, t.attempt)
-        for t in lab.view.all_trials(sid)
+        for t in lab.reader.trials.all(sid)
         if t.failure
     }
 
@@ -183,7 +183,7 @@ def test_each_bad_program_gets_its_own_kind_and_line_and_the_others_end_well(lab
     lab.wait_over(sid)
     assert {mode: (kind, line.partition(HOW)[0], attempt)
             for mode, (kind, line, attempt) in failures(lab, sid).items()} == FAILS  # fmt: skip
-    trials = {str(t.params["mode"]): t for t in lab.view.all_trials(sid)}
+    trials = {str(t.params["mode"]): t for t in lab.reader.trials.all(sid)}
     assert {mode: trials[mode].objective for mode in ENDS_WELL} == ENDS_WELL
     assert trials["raises"].failure.fingerprint == "KeyError bad.py:9"
     assert lab.printed(sid, trials["long line"].id.number).endswith("xxx\nloss=1.0\n")
@@ -205,7 +205,7 @@ def test_each_bad_trainer_gets_its_own_kind_and_line_and_the_others_end_well(lab
     assert got.pop("closes all")[0] in ("killed", "user_error")
     assert {mode: (kind, line[: len(TRAINER_FAILS[mode][1])], attempt)
             for mode, (kind, line, attempt) in got.items()} == TRAINER_FAILS  # fmt: skip
-    ends = [t for t in lab.view.all_trials(sid) if t.params["mode"] in TRAINER_ENDS_WELL]
+    ends = [t for t in lab.reader.trials.all(sid) if t.params["mode"] in TRAINER_ENDS_WELL]
     assert [t.objective for t in ends] == [0.5] * len(TRAINER_ENDS_WELL)
     assert "ended with" not in lab.log() and "Traceback" not in lab.log()
     assert not lab.processes("sleep")
@@ -290,17 +290,17 @@ def test_five_equal_failures_hold_the_sweep_and_retry_goes_on(lab) -> None:
     )
     sid = lab.enqueue(sweep_of([f"m{i}" for i in range(7)], "program: train.py"))
     lab.worker()
-    lab.wait_until(lambda: lab.view.sweep(sid).state is SweepState.HELD, "held")
-    assert lab.view.sweep(sid).counts.failed == 5
-    assert lab.view.sweep(sid).held == "5 of 5 KeyError train.py:4"
+    lab.wait_until(lambda: lab.reader.sweeps.get(sid).state is SweepState.HELD, "held")
+    assert lab.reader.sweeps.get(sid).counts.failed == 5
+    assert lab.reader.sweeps.get(sid).held == "5 of 5 KeyError train.py:4"
     waited = lab.hpq("wait", sid)
     assert waited.returncode == 5 and "KeyError train.py:4" in waited.stderr + waited.stdout
     lab.write("mended", "")
     lab.ok("retry", sid, "--failed")
     lab.wait_over(sid)
-    counts = lab.view.sweep(sid).counts
+    counts = lab.reader.sweeps.get(sid).counts
     assert (counts.finished, counts.failed) == (7, 0)
-    assert {t.state for t in lab.view.all_trials(sid)} == {TrialState.FINISHED}
+    assert {t.state for t in lab.reader.trials.all(sid)} == {TrialState.FINISHED}
 
 
 def test_a_misspelt_metric_is_told_while_the_first_trial_runs(lab) -> None:

@@ -57,7 +57,7 @@ def test_a_stalled_trainer_leaves_its_stacks_and_is_tried_on_another_host(lab) -
     lab.worker(HPQ_NODE="one")
     lab.wait_until(lambda: lab.has_claimed(sid), "the first attempt")
     lab.worker(HPQ_NODE="two")
-    lab.wait_until(lambda: len(lab.view.workers()) == 2, "the other host")
+    lab.wait_until(lambda: len(lab.reader.workers.live()) == 2, "the other host")
     lab.write("still", "")
     lab.wait_over(sid)
     trial = lab.trial(sid)
@@ -90,8 +90,8 @@ def test_the_rest_of_a_sweep_waits_for_its_canary(lab) -> None:
     sid = lab.enqueue(f"program: train.py\n{HEAD}parameters: {{x: {{values: [1, 2, 3, 4]}}}}\n",
                       "--canary", "1")  # fmt: skip
     lab.worker(2, HPQ_NODE="one")
-    lab.wait_until(lambda: lab.view.sweep(sid).state is SweepState.HELD, "the hold")
-    assert lab.view.sweep(sid).counts.queued == 3
+    lab.wait_until(lambda: lab.reader.sweeps.get(sid).state is SweepState.HELD, "the hold")
+    assert lab.reader.sweeps.get(sid).counts.queued == 3
     waited = lab.hpq("wait", sid)
     assert waited.returncode == 5
     said = " ".join(waited.stderr.split())
@@ -101,9 +101,9 @@ def test_the_rest_of_a_sweep_waits_for_its_canary(lab) -> None:
     lab.write("broken", "")
     lab.ok("retry", sid, "--failed")
     lab.wait_over(sid)
-    assert lab.view.sweep(sid).counts.finished == 4
-    claims = [e.trial for e in lab.view.events(sid) if e.what == "claimed"]
-    first = [e.what for e in lab.view.events(sid) if e.what in ("claimed", "finished")]
+    assert lab.reader.sweeps.get(sid).counts.finished == 4
+    claims = [e.trial for e in lab.reader.events.read(sid) if e.what == "claimed"]
+    first = [e.what for e in lab.reader.events.read(sid) if e.what in ("claimed", "finished")]
     assert claims[:2] == [1, 1] and first[:3] == ["claimed", "claimed", "finished"]
 
 
@@ -114,13 +114,13 @@ def test_a_worker_that_fails_what_passes_elsewhere_steps_back_and_says_why(lab) 
     values = list(range(40))
     lab.worker(HPQ_NODE="sick")
     lab.worker(HPQ_NODE="sound")
-    lab.wait_until(lambda: len(lab.view.workers()) == 2, "both workers")
+    lab.wait_until(lambda: len(lab.reader.workers.live()) == 2, "both workers")
     sid = lab.enqueue(f"program: train.py\n{HEAD}parameters: {{x: {{values: {values}}}}}\n")
     lab.wait_over(sid)
-    trials = lab.view.all_trials(sid)
+    trials = lab.reader.trials.all(sid)
     failed = [t for t in trials if t.failure]
     assert all(t.host == "sick" for t in failed) and len(failed) < 5
-    assert lab.view.sweep(sid).held == ""
+    assert lab.reader.sweeps.get(sid).held == ""
     assert "worker-suspect" in ids(lab.log(0)) and "KeyError: 'gpu'" in lab.log(0)
 
 
@@ -139,16 +139,16 @@ def test_a_sweep_that_fails_alike_is_held_and_one_line_says_what_to_do(lab, rule
     """Guards: five of the first five, or eight of ten trials, fail alike."""
     lab.write("train.py", BREAKS_LATER)
     lab.worker(workers)
-    lab.wait_until(lambda: len(lab.view.workers()) == workers, "the workers")
+    lab.wait_until(lambda: len(lab.reader.workers.live()) == workers, "the workers")
     # The two that pass are canaries: they end before the others begin.
     values, canary = ((3, 40), 0) if rule == "first five" else ((1, 40), 2)
     sid = lab.enqueue(
         f"program: train.py\n{HEAD}parameters: {{x: {{values: {list(range(*values))}}}}}\n",
         "--canary", str(canary),
     )  # fmt: skip
-    lab.wait_until(lambda: lab.view.sweep(sid).held, "the hold")
-    lab.wait_until(lambda: not lab.view.sweep(sid).counts.running, "the end of what ran")
-    counts, held = lab.view.sweep(sid).counts, lab.view.sweep(sid).held
+    lab.wait_until(lambda: lab.reader.sweeps.get(sid).held, "the hold")
+    lab.wait_until(lambda: not lab.reader.sweeps.get(sid).counts.running, "the end of what ran")
+    counts, held = lab.reader.sweeps.get(sid).counts, lab.reader.sweeps.get(sid).held
     same, of = (int(word) for word in held.split(" KeyError")[0].split(" of "))
     assert held.endswith(" KeyError train.py:5") and (same == of or (same == 8 and of == 10)), held
     assert counts.failed < 10 and counts.queued > 25  # not burnt

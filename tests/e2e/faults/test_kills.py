@@ -79,7 +79,7 @@ def test_a_killed_runner_is_tried_again(lab) -> None:
     lab.go()
     lab.wait_over(sid)
     assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
-    requeued = next(e for e in lab.view.events(sid) if e.what == "requeued")
+    requeued = next(e for e in lab.reader.events.read(sid) if e.what == "requeued")
     assert requeued.fields["reason"] == "killed"
 
 
@@ -179,8 +179,8 @@ def test_a_worker_told_to_stop_gives_its_trial_back_uncharged_and_to_the_front(l
     fleet.terminate()
     assert fleet.wait() == 0
     assert lab.events(sid) == ["claimed", "requeued"]
-    assert lab.view.sweep(sid).counts.queued == 2 and not lab.processes()
-    assert lab.view.workers() == []
+    assert lab.reader.sweeps.get(sid).counts.queued == 2 and not lab.processes()
+    assert lab.reader.workers.live() == []
     lab.worker()
     lab.wait_for("began-1-2")
     assert lab.trial(sid, 2).attempt == 0
@@ -242,10 +242,10 @@ def test_a_second_sigterm_does_not_wait_for_a_deaf_trial(lab) -> None:
 def test_an_idle_worker_told_to_stop_goes_at_once(lab) -> None:
     """F5: SIGTERM while it waits for a ticket."""
     fleet = lab.worker(2)
-    lab.wait_until(lambda: len(lab.view.workers()) == 2, "two workers")
+    lab.wait_until(lambda: len(lab.reader.workers.live()) == 2, "two workers")
     fleet.terminate()
     assert fleet.wait() == 0
-    assert lab.view.workers() == [] and not lab.processes()
+    assert lab.reader.workers.live() == [] and not lab.processes()
     assert "Traceback" not in lab.log()
 
 
@@ -260,7 +260,9 @@ def test_a_worker_told_to_stop_at_any_moment_goes(lab) -> None:
     for ended in (0, 1, 7, 20, 50):
         fleet = lab.worker()
         lab.wait_until(
-            lambda n=ended: lab.processes(r"worker\.one") and lab.view.sweep(sid).counts.ended >= n,
+            lambda n=ended: (
+                lab.processes(r"worker\.one") and lab.reader.sweeps.get(sid).counts.ended >= n
+            ),
             f"{ended} trials ended",
         )
         fleet.terminate()
@@ -290,6 +292,6 @@ def test_a_stopped_sweep_ends_also_when_its_last_worker_is_told_to_go(lab) -> No
     lab.ok("stop", sid, "--yes")
     fleet.terminate()
     assert fleet.wait() == 0
-    assert lab.view.sweep(sid).state is SweepState.FINISHED
+    assert lab.reader.sweeps.get(sid).state is SweepState.FINISHED
     assert lab.trial(sid).state is TrialState.CANCELLED
     lab.audit(sid)

@@ -14,16 +14,16 @@ def test_workers_on_a_server_at_its_maxmemory_end_what_they_run_and_then_wait(la
     lab.wait_for("began-2-1")
     lab.redis.config_set("maxmemory", 1)
     lab.go()
-    lab.wait_until(lambda: lab.view.sweep(sid).counts.finished == 2, "two results")
+    lab.wait_until(lambda: lab.reader.sweeps.get(sid).counts.finished == 2, "two results")
     lab.wait_until(
         lambda: "the server is full: no trial starts" in lab.log(), "the line that says why"
     )
-    assert lab.view.sweep(sid).counts.queued == 2 and len(lab.view.workers()) == 2
+    assert lab.reader.sweeps.get(sid).counts.queued == 2 and len(lab.reader.workers.live()) == 2
     done = lab.hpq("enqueue", lab.code / "sweep-1.yaml", "--new")
     assert done.returncode == 3 and "maxmemory" in done.stderr
     lab.redis.config_set("maxmemory", 0)
     lab.wait_over(sid)
-    assert [t.objective for t in lab.view.all_trials(sid)] == [0.1, 0.2, 0.3, 0.4]
+    assert [t.objective for t in lab.reader.trials.all(sid)] == [0.1, 0.2, 0.3, 0.4]
     assert all(lab.events(sid, n) == ["claimed", "finished"] for n in range(1, 5))
     assert fleet.poll() is None and "Traceback" not in lab.log()
 

@@ -32,7 +32,7 @@ def test_a_lost_reply_of_claim_beat_and_commit_changes_nothing(lab, proxy, torn)
     assert [blow.struck.is_set() for blow in blows] == [True] * len(blows)
     for number in (1, 2, 3):
         assert lab.events(sid, number) == ["claimed", "finished"]
-        history = lab.view.history(lab.trial(sid, number).id, "loss")
+        history = lab.reader.trials.metric_history(lab.trial(sid, number).id, "loss")
         assert [p.value for p in history] == [number, number, number / 10]  # no report twice
     assert "Traceback" not in lab.log()
 
@@ -70,7 +70,7 @@ def test_a_lost_reply_of_an_enqueue_makes_one_sweep(lab, proxy, torn) -> None:
     sid = lab.steered(3)
     lab.env["HPQ_REDIS_URL"] = direct
     assert all(blow.struck.is_set() for blow in blows)
-    assert lab.view.sweep_ids() == [sid] and lab.view.sweep(sid).counts.total == 3
+    assert lab.reader.sweeps.ids() == [sid] and lab.reader.sweeps.get(sid).counts.total == 3
     lab.ok("cancel", sid, "--yes")
     lab.audit(sid)
 
@@ -105,7 +105,7 @@ def test_a_lone_worker_in_a_hole_trains_on_and_its_result_is_taken(lab, proxy, s
     lab.wait_until(lambda: "the result is on disk" in lab.log(), "the result on disk")
     proxy.mend()
     lab.wait_over(sid)
-    assert {t.attempt for t in lab.view.all_trials(sid)} == {1}
+    assert {t.attempt for t in lab.reader.trials.all(sid)} == {1}
     assert fleet.poll() is None and "Traceback" not in lab.log()
 
 

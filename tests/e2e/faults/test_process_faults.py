@@ -112,7 +112,7 @@ def test_no_daemon_of_a_trial_outlives_it(lab) -> None:
     fleet = lab.worker()
     lab.wait_over(sid)
     assert lab.processes(r"train\.py") == {} and fleet.poll() is None
-    assert {t.state for t in lab.view.all_trials(sid)} == {TrialState.FINISHED}
+    assert {t.state for t in lab.reader.trials.all(sid)} == {TrialState.FINISHED}
 
 
 @pytest.mark.slow
@@ -160,7 +160,7 @@ def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(lab, shift_s, short
         lambda: all(lab.trial(sid, n).beat_ms > beats[n - 1] + 1000 * short_lease for n in (1, 2)),
         "beats for longer than a lease",
     )
-    assert abs(began[0] - began[1]) < 60_000 and len(lab.view.workers()) == 2
+    assert abs(began[0] - began[1]) < 60_000 and len(lab.reader.workers.live()) == 2
     lab.go()
     lab.wait_over(sid)
     assert lab.events(sid) == lab.events(sid, 2) == ["claimed", "finished"]
@@ -232,14 +232,14 @@ def test_a_worker_without_disk_hands_its_trials_back_and_one_with_disk_runs_them
     lab.wait_until(lambda: "cannot start anything here" in lab.log(), "the trial handed back")
 
     def why() -> str:
-        return "\n".join(str(w.refuses[sid]) for w in lab.view.workers() if sid in w.refuses)
+        return "\n".join(str(w.refuses[sid]) for w in lab.reader.workers.live() if sid in w.refuses)
 
     lab.wait_until(lambda: "No space left" in why(), "the reason")
     key = lab.home / "code.key"
     lab.worker(HPQ_HOME=str(lab.folder / "elsewhere"), HPQ_CODE_KEY=key.read_text("utf-8").strip())
     lab.wait_over(sid)
-    assert {t.state for t in lab.view.all_trials(sid)} == {TrialState.FINISHED}
-    reasons = {e.fields["reason"] for e in lab.view.events(sid) if e.what == "requeued"}
+    assert {t.state for t in lab.reader.trials.all(sid)} == {TrialState.FINISHED}
+    reasons = {e.fields["reason"] for e in lab.reader.events.read(sid) if e.what == "requeued"}
     assert reasons == {"worker_fault"}
 
 

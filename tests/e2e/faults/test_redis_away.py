@@ -17,7 +17,7 @@ def test_a_trial_goes_on_while_redis_is_away_and_is_committed_once(lab) -> None:
     lab.server.kill()
     lab.wait_until(lambda: "training goes on" in lab.log(), "a beat that failed")
     lab.server.start()
-    lab.wait_until(lambda: lab.view.workers(), "the worker's next sign of life")
+    lab.wait_until(lambda: lab.reader.workers.live(), "the worker's next sign of life")
     lab.go()
     lab.wait_over(sid)
     assert lab.events(sid) == lab.events(sid, 2) == ["claimed", "finished"]
@@ -39,7 +39,11 @@ def test_a_result_that_comes_while_redis_is_away_is_kept_and_committed_when_it_i
     lab.wait_over(sid)
     assert lab.events(sid) == ["claimed", "finished"]
     assert lab.trial(sid).objective == 0.1 and lab.trial(sid).attempt == 1
-    assert [p.value for p in lab.view.history(lab.trial(sid).id, "loss")] == [1, 1, 0.1]
+    assert [p.value for p in lab.reader.trials.metric_history(lab.trial(sid).id, "loss")] == [
+        1,
+        1,
+        0.1,
+    ]
     assert not list(spool.rglob("*.json"))
     assert "Traceback" not in lab.log(), lab.log()
     lab.wait_until(lambda: "results that waited: 1" in lab.log(), "the line that it is over")
@@ -96,7 +100,7 @@ def test_a_server_that_lost_its_data_ends_the_trial_and_the_worker_goes_on(lab) 
 def test_an_idle_worker_waits_for_redis_and_takes_the_next_sweep(lab) -> None:
     """R1, R25: kill -9 of Redis while a worker waits for a ticket."""
     fleet = lab.worker()
-    lab.wait_until(lambda: lab.view.workers(), "a worker")
+    lab.wait_until(lambda: lab.reader.workers.live(), "a worker")
     one = lab.parent()
     lab.server.kill()
     lab.wait_until(lambda: "Redis" in lab.log(), "the worker to see it")
@@ -112,7 +116,7 @@ def test_an_idle_worker_waits_for_redis_and_takes_the_next_sweep(lab) -> None:
 def test_a_worker_told_to_stop_while_redis_is_away_goes(lab) -> None:
     """F5: SIGTERM while Redis is away."""
     fleet = lab.worker()
-    lab.wait_until(lambda: lab.view.workers(), "a worker")
+    lab.wait_until(lambda: lab.reader.workers.live(), "a worker")
     lab.server.kill()
     lab.wait_until(lambda: "Redis" in lab.log(), "the worker to see it")
     fleet.terminate()

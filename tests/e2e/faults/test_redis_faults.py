@@ -61,7 +61,7 @@ def test_a_server_that_comes_back_empty_is_named_and_nothing_is_invented(lab) ->
     lab.server.start()
     lab.wait_until(lambda: not set(pids) & set(lab.processes()), "the end of the runners")
     lab.wait_until(lambda: lab.log().count("does not know") >= 2, "both workers to say so")
-    assert not lab.redis.exists(lab.keys.sweep(sid)) and lab.view.sweep_ids() == []
+    assert not lab.redis.exists(lab.keys.sweep(sid)) and lab.reader.sweeps.ids() == []
     assert not lab.redis.keys(f"*{sid}*")  # no beat, commit or reap has made half a trial
     done = lab.hpq("watch", sid)
     assert done.returncode == 4 and len(done.stderr.strip().splitlines()) == 1
@@ -138,7 +138,7 @@ def test_lost_and_doubled_tickets_cost_nothing(lab) -> None:
     lab.go()
     lab.ok("pause", sid)
     lab.worker(2)
-    lab.wait_until(lambda: len(lab.view.workers()) == 2, "two workers")
+    lab.wait_until(lambda: len(lab.reader.workers.live()) == 2, "two workers")
     for key in lab.redis.keys("rq:*"):
         lab.redis.delete(key)
     SweepControl(StoreContext.open(lab.redis, lab.keys, mints=False)).resume(sid)
@@ -157,7 +157,7 @@ def test_scripts_that_are_flushed_again_and_again_are_loaded_again(lab) -> None:
 
     def is_over() -> bool:
         lab.redis.script_flush()
-        return lab.view.sweep(sid).state.is_over
+        return lab.reader.sweeps.get(sid).state.is_over
 
     lab.wait_until(is_over, "the end of the sweep")
     finished_at_once(lab, sid, 60)
@@ -254,7 +254,7 @@ def test_the_restart_of_a_lone_worker_costs_no_second_lease(lab) -> None:
     lab.end_lease(sid)
     lab.wait_for("began-1-2")
     assert lab.redis.hmget(lab.keys.settle, "run_id", "since") == settle  # no new settling began
-    back = next(e for e in lab.view.events(sid) if e.what == "requeued")
+    back = next(e for e in lab.reader.events.read(sid) if e.what == "requeued")
     assert back.at_ms / 1000 - killed_s < lease_s  # by the server's clock
     lab.go()
     lab.wait_over(sid)

@@ -19,10 +19,9 @@ NEWER = "99.0.0"
 def copy_of(lab, name: str, *, version: str, schema: int) -> dict[str, str]:
     """Another version of hpq, as the environment that runs it: this one with another face."""
     folder = lab.folder / name
-    for package in ("hpq", "producer", "worker"):
-        shutil.copytree(
-            ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
+    for package in (ROOT / "hpq", ROOT / "producer/hpq_producer", ROOT / "worker/hpq_worker"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(package, folder / package.name, ignore=ignored)
     for path, rule, text in (
         ("hpq/__init__.py", r'__version__ = ".*"', f'__version__ = "{version}"'),
         ("hpq/domain/sweep.py", r"\nSCHEMA = \d+", f"\nSCHEMA = {schema}"),
@@ -44,11 +43,11 @@ def newer(lab) -> dict[str, str]:
 
 
 def versions(lab) -> set[str]:
-    return {w.version for w in lab.view.workers()}
+    return {w.version for w in lab.reader.workers.live()}
 
 
 def who_ran(lab, sid: str) -> set[str]:
-    return {e.fields["worker"] for e in lab.view.events(sid) if e.what == "claimed"}
+    return {e.fields["worker"] for e in lab.reader.events.read(sid) if e.what == "claimed"}
 
 
 @pytest.mark.slow
@@ -58,10 +57,10 @@ def test_workers_of_two_versions_finish_one_sweep_together(lab, newer) -> None:
     lab.worker()
     lab.worker(**newer)
     lab.wait_until(lambda: versions(lab) == {__version__, NEWER}, "both workers")
-    lab.wait_until(lambda: lab.view.sweep(sid).counts.running == 2, "a trial of each")
+    lab.wait_until(lambda: lab.reader.sweeps.get(sid).counts.running == 2, "a trial of each")
     lab.go()
     lab.wait_over(sid)
-    assert len(who_ran(lab, sid)) == 2 and lab.view.sweep(sid).counts.finished == 6
+    assert len(who_ran(lab, sid)) == 2 and lab.reader.sweeps.get(sid).counts.finished == 6
     assert "Traceback" not in lab.log()
 
 
@@ -92,7 +91,8 @@ def test_an_older_worker_leaves_a_newer_sweep_and_everybody_is_told_why(lab, new
     sid = done.stdout.strip()
     lab.go()
     lab.wait_until(
-        lambda: any(sid in w.refuses for w in lab.view.workers()), "the older worker's reason"
+        lambda: any(sid in w.refuses for w in lab.reader.workers.live()),
+        "the older worker's reason",
     )
     assert "hpq-too-old" in ids(lab.log())
     for words in (("watch", sid, "--once"), ("show", sid), ("show", f"{sid}/1"), ("audit", sid)):
@@ -104,9 +104,9 @@ def test_an_older_worker_leaves_a_newer_sweep_and_everybody_is_told_why(lab, new
     refuses = json.loads(lab.ok("workers", "--json"))[0]["refuses"]
     assert refuses[sid]["code"] == "hpq-too-old"
     # It went on with what it can read, and a newer worker takes the rest.
-    (other,) = (s for s in lab.view.sweep_ids() if s != sid)
+    (other,) = (s for s in lab.reader.sweeps.ids() if s != sid)
     lab.wait_over(other)
-    assert lab.view.sweep(sid).counts.queued == 1 and not who_ran(lab, sid)
+    assert lab.reader.sweeps.get(sid).counts.queued == 1 and not who_ran(lab, sid)
     assert lab.log().count("is left alone") == 1
     lab.worker(**newer)
     lab.wait_over(sid)
@@ -136,17 +136,18 @@ def test_a_sweep_that_the_first_version_would_run_wrong_is_kept_from_it(lab) -> 
         kept = [one for one in plain.splitlines() if one.split(":")[0] not in keys]
         made[name] = lab.enqueue("\n".join([*kept, line, ""]))
     sid = lab.enqueue(plain)
-    assert lab.view.sweep(sid).schema == EARLY_SCHEMA
-    schemas = {name: lab.view.sweep(one).schema for name, one in made.items()}
+    assert lab.reader.sweeps.get(sid).schema == EARLY_SCHEMA
+    schemas = {name: lab.reader.sweeps.get(one).schema for name, one in made.items()}
     assert schemas == dict.fromkeys(NEWER_WORDS, SCHEMA)
     lab.worker(**old)
     lab.wait_over(sid)
     lab.wait_until(
-        lambda: all(one in lab.view.workers()[0].refuses for one in made.values()), "its reasons"
+        lambda: all(one in lab.reader.workers.live()[0].refuses for one in made.values()),
+        "its reasons",
     )
     for name, one in made.items():
         assert not who_ran(lab, one), name
-        assert lab.view.workers()[0].refuses[one].code == "hpq-too-old"
+        assert lab.reader.workers.live()[0].refuses[one].code == "hpq-too-old"
 
 
 @pytest.mark.slow

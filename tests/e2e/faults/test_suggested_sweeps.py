@@ -53,7 +53,7 @@ def bayes(lab, *flags: str, more: str = "sampler: tpe") -> str:
 
 
 def sets(lab, sid: str) -> list[Mapping[str, Json]]:
-    return [trial.params for trial in lab.view.all_trials(sid)]
+    return [trial.params for trial in lab.reader.trials.all(sid)]
 
 
 @pytest.mark.slow
@@ -63,7 +63,7 @@ def test_bayes_runs_to_its_cap_and_finds_the_valley(lab) -> None:
     lab.wait_over(sid)
     found = sets(lab, sid)
     assert len(found) == len({str(params) for params in found}) == 30
-    (best,) = lab.view.best(lab.view.sweep(sid), 1)
+    (best,) = lab.reader.trials.best(lab.reader.sweeps.get(sid), 1)
     assert best.params["n"] == 1 and abs(best.params["x"] - 1) < 0.6
     late = [params["n"] for params in found[18:]]
     assert late.count(1) > len(late) / 2  # it has learnt
@@ -80,11 +80,13 @@ def test_one_worker_and_one_seed_give_the_same_sets(lab) -> None:
         lab.wait_over(sid)
     assert sets(lab, one) == sets(lab, other) and sets(lab, one)[0] != sets(lab, third)[0]
     other = "gp" if find_spec("torch") else "tpe"
-    told = [e for e in lab.view.events(one) if e.what == "suggested"]
+    told = [e for e in lab.reader.events.read(one) if e.what == "suggested"]
     assert [e.fields["by"] for e in told] == ["random"] * 10 + [other] * 6
-    line = event_line(told[-1], lab.view.trials(one, [16])[0], lab.view.sweep(one))
+    line = event_line(
+        told[-1], lab.reader.trials.get_many(one, [16])[0], lab.reader.sweeps.get(one)
+    )
     assert line.startswith(f"#16 suggested by {other}  x=")
-    assert lab.view.sweep(one).made == {"random": 10, other: 6}
+    assert lab.reader.sweeps.get(one).made == {"random": 10, other: 6}
     assert f"sets by auto as workers ask (10 by random, 6 by {other})" in lab.ok("show", one)
 
 
@@ -96,12 +98,12 @@ def test_a_sweep_that_begins_with_older_results_learns_from_them(lab) -> None:
     lab.wait_over(old)
     new = bayes(lab, "--count", "4", "--seed", "1", "--reuse")
     lab.wait_over(new)
-    counts = lab.view.sweep(old).counts
-    found = lab.view.sweep(new)
+    counts = lab.reader.sweeps.get(old).counts
+    found = lab.reader.sweeps.get(new)
     assert found.made == {"tpe": 4} and found.counts.total == counts.finished + 4
-    known = {str(trial.params) for trial in lab.view.all_trials(new) if trial.reused}
+    known = {str(trial.params) for trial in lab.reader.trials.all(new) if trial.reused}
     assert len(known) == counts.finished
-    assert not known & {str(t.params) for t in lab.view.all_trials(new) if not t.reused}
+    assert not known & {str(t.params) for t in lab.reader.trials.all(new) if not t.reused}
 
 
 @pytest.mark.slow
@@ -110,7 +112,9 @@ def test_who_makes_sets_is_killed_and_the_sweep_goes_on(lab, short_lease) -> Non
     sid = bayes(lab, "--count", "40")
     lab.worker(2)
     for count in (5, 15):
-        lab.wait_until(lambda n=count: lab.view.sweep(sid).counts.ended >= n, f"{count} trials")
+        lab.wait_until(
+            lambda n=count: lab.reader.sweeps.get(sid).counts.ended >= n, f"{count} trials"
+        )
         lab.wait_until(lambda: lab.processes(MAKER), "who makes sets")
         pid = next(iter(lab.processes(MAKER)))
         if count == 15:
@@ -132,7 +136,7 @@ def test_where_importing_torch_kills_who_makes_sets_tpe_alone_makes_them(lab) ->
     sid = bayes(lab, "--count", "14", more="")
     lab.worker(PYTHONPATH=str(fake))
     lab.wait_over(sid)
-    assert lab.view.sweep(sid).made == {"random": 10, "tpe": 4}
+    assert lab.reader.sweeps.get(sid).made == {"random": 10, "tpe": 4}
     line = "what makes its sets was killed (signal 9); from now on tpe alone makes them here"
     assert lab.log().count(line) == 1
 
@@ -162,7 +166,7 @@ def test_a_redis_that_goes_while_torch_is_imported_is_no_fault_of_the_sweep(lab)
 def test_a_redis_that_is_killed_loses_no_set(lab) -> None:
     sid = bayes(lab, "--count", "25")
     lab.worker(2)
-    lab.wait_until(lambda: lab.view.sweep(sid).counts.ended >= 8, "eight trials")
+    lab.wait_until(lambda: lab.reader.sweeps.get(sid).counts.ended >= 8, "eight trials")
     lab.server.kill()
     lab.server.start()
     lab.wait_over(sid)
@@ -182,7 +186,7 @@ def test_a_lost_reply_to_who_makes_sets_doubles_none(lab, torn) -> None:
     assert all(blow.struck.is_set() for blow in blows)
     found = sets(lab, sid)
     assert len(found) == len({str(params) for params in found}) == 14
-    told = [int(e.fields["count"]) for e in lab.view.events(sid) if e.what == "suggested"]
+    told = [int(e.fields["count"]) for e in lab.reader.events.read(sid) if e.what == "suggested"]
     assert told == [1] * 14 and "Traceback" not in lab.log()
 
 
@@ -194,8 +198,8 @@ def test_open_ended_random_runs_until_it_is_stopped(lab) -> None:
     sid = lab.enqueue(text)
     again = lab.enqueue(text, "--count", "8")
     lab.worker(2)
-    lab.wait_until(lambda: lab.view.sweep(sid).counts.finished >= 8, "eight trials")
-    assert lab.view.sweep(sid).state is SweepState.RUNNING
+    lab.wait_until(lambda: lab.reader.sweeps.get(sid).counts.finished >= 8, "eight trials")
+    assert lab.reader.sweeps.get(sid).state is SweepState.RUNNING
     assert "∞" in lab.ok("ls") and "open-ended" in lab.ok("watch", sid, "--once")
     lab.ok("stop", sid, "--yes")
     lab.wait_over(sid)
@@ -208,17 +212,17 @@ def test_pause_holds_and_a_cancel_ends_an_open_ended_sweep(lab) -> None:
     sid = bayes(lab)
     (lab.code / "wait").touch()
     lab.worker(2)
-    lab.wait_until(lambda: lab.view.sweep(sid).counts.running == 2, "two trials")
+    lab.wait_until(lambda: lab.reader.sweeps.get(sid).counts.running == 2, "two trials")
     lab.ok("pause", sid)
     (lab.code / "wait").unlink()
-    lab.wait_until(lambda: not lab.view.sweep(sid).counts.running, "their end")
-    total = lab.view.sweep(sid).counts.total
-    assert lab.view.sweep(sid).state is SweepState.PAUSED
+    lab.wait_until(lambda: not lab.reader.sweeps.get(sid).counts.running, "their end")
+    total = lab.reader.sweeps.get(sid).counts.total
+    assert lab.reader.sweeps.get(sid).state is SweepState.PAUSED
     lab.ok("resume", sid)
-    lab.wait_until(lambda: lab.view.sweep(sid).counts.total > total + 2, "further sets")
+    lab.wait_until(lambda: lab.reader.sweeps.get(sid).counts.total > total + 2, "further sets")
     lab.ok("cancel", sid, "--yes")
     lab.wait_over(sid)
-    assert lab.view.sweep(sid).state is SweepState.CANCELLED
+    assert lab.reader.sweeps.get(sid).state is SweepState.CANCELLED
 
 
 @pytest.mark.slow
@@ -252,4 +256,4 @@ def test_why_no_sets_are_made_is_said_where_people_look(lab) -> None:
         return line in " ".join(lab.hpq("watch", sid, "--once", COLUMNS="400").stdout.split())
 
     lab.wait_until(is_said, "the reason in watch")
-    assert line in lab.log() and lab.view.sweep(sid).counts.total == 0
+    assert line in lab.log() and lab.reader.sweeps.get(sid).counts.total == 0

@@ -11,6 +11,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
+from hpq.store.reader import StoreReader
 from hpq_producer.manifests.secrets import secret_objects
 from tests.lab import Lab, MakeLab
 
@@ -53,7 +54,7 @@ def users(make_lab: MakeLab, tmp_path: Path):
     lab.redis.execute_command("ACL", "SETUSER", "default", "off")
     lab.redis.close()
     lab.redis = Redis(unix_socket_path=str(lab.server.socket), username="admin", password="admin")
-    lab.view._redis = lab.redis
+    lab.reader = StoreReader(lab.redis, lab.keys, 2_000)
     return lab, as_
 
 
@@ -68,7 +69,7 @@ def test_a_sweep_goes_its_whole_way_under_the_four_users(users) -> None:
     lab.redis.execute_command("ACL", "LOG", "RESET")
     lab.env |= as_("producer")
     lab.worker(**as_("worker"))
-    lab.wait_until(lambda: lab.view.workers(), "the worker")
+    lab.wait_until(lambda: lab.reader.workers.live(), "the worker")
     sid = lab.steered(3)
     lab.wait_for("began-1-1")
     with client(lab, "autoscaler") as scaler:
@@ -99,7 +100,7 @@ def test_a_viewer_that_writes_is_told_so_in_one_line(users) -> None:
         done = lab.hpq(*words, **as_("viewer"))
         assert done.returncode == 4 and len(done.stderr.strip().splitlines()) == 1, done.stderr
         assert "these credentials may not do that: the user hpq-viewer may only" in done.stderr
-    assert lab.view.sweep(sid).flag == ""
+    assert lab.reader.sweeps.get(sid).flag == ""
 
 
 EVERYBODY = (
@@ -170,7 +171,7 @@ def test_a_server_whose_default_user_is_off_has_everything_after_a_restart(
     sid = lab.steered(3)
     lab.server.kill()
     lab.server.start(lab.env["HPQ_REDIS_URL"])
-    assert lab.view.sweep(sid).counts.queued == 3
+    assert lab.reader.sweeps.get(sid).counts.queued == 3
     with (
         Redis(unix_socket_path=str(lab.server.socket)) as nobody,
         pytest.raises(AuthenticationError),

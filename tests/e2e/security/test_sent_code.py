@@ -35,7 +35,7 @@ OURS, THEIRS = "ours, of 16 letters", "theirs, of 16 letters"
 
 
 def why(lab, sid: str) -> str:
-    return "\n".join(str(w.refuses[sid]) for w in lab.view.workers() if sid in w.refuses)
+    return "\n".join(str(w.refuses[sid]) for w in lab.reader.workers.live() if sid in w.refuses)
 
 
 def test_a_module_that_the_image_lacks_is_mended_in_the_image(lab) -> None:
@@ -162,13 +162,13 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
 def test_enqueue_of_local_code_says_at_once_that_pods_do_not_see_it(lab) -> None:
     project(lab)
     lab.worker(KUBERNETES_SERVICE_HOST="10.96.0.1", HPQ_POD="worker-0")
-    lab.wait_until(lab.view.workers, "the worker")
+    lab.wait_until(lab.reader.workers.live, "the worker")
     local = lab.write("local.yaml", SWEEP.replace("    code: .\n", ""))
     done = lab.hpq("enqueue", local)
     refused(done, "code-out-of-sight", "--code .")
     done = lab.hpq("manifests", "--jobs", local)  # has no --code
     refused(done, "code-out-of-sight", "code: .")
-    assert "--code" not in done.stderr and not lab.view.sweep_ids()
+    assert "--code" not in done.stderr and not lab.reader.sweeps.ids()
     sent = lab.hpq("enqueue", local, "--code", ".")
     assert "train.py" in sent.stderr and "3 files" in sent.stderr
     lab.wait_over(sent.stdout.strip())

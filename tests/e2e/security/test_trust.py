@@ -31,7 +31,7 @@ class Evil:
 
 
 def why(lab, sid: str) -> str:
-    return "\n".join(str(w.refuses[sid]) for w in lab.view.workers() if sid in w.refuses)
+    return "\n".join(str(w.refuses[sid]) for w in lab.reader.workers.live() if sid in w.refuses)
 
 
 def test_what_is_no_ticket_is_set_aside_and_counted_and_nothing_of_it_runs(lab) -> None:
@@ -105,7 +105,7 @@ def test_a_forged_launch_record_is_refused_with_the_reason_and_nothing_runs(lab)
     lab.wait_over(sound)
     assert (lab.code / "ran").exists()
     for what, sid in sids.items():
-        told = [e.what for e in lab.view.events(sid) if e.trial]
+        told = [e.what for e in lab.reader.events.read(sid) if e.trial]
         assert told == ["claimed", "requeued"], (what, told)  # asked once, not in a circle
         assert lab.redis.zcard(lab.keys.sweep(sid, "waiting")) == 1, what  # the trial stays
     assert "Traceback" not in lab.log()
@@ -124,7 +124,9 @@ def test_a_worker_with_another_key_refuses_and_says_so(lab) -> None:
     (differs,) = (one["what"] for one in found if one["code"] == "code-key-differs")
     assert ours in differs and theirs in differs
     assert f"*** (key {ours})" in lab.ok("config", HPQ_CODE_KEY=OURS)
-    assert lab.view.sweep(sid).state is SweepState.RUNNING and not (lab.code / "ran").exists()
+    assert (
+        lab.reader.sweeps.get(sid).state is SweepState.RUNNING and not (lab.code / "ran").exists()
+    )
     lab.worker(HPQ_CODE_KEY=OURS)
     lab.wait_over(sid)
 
@@ -143,7 +145,7 @@ def test_the_record_and_signature_of_one_sweep_are_worth_nothing_in_another(lab)
     lab.worker()
     lab.wait_until(lambda: why(lab, ours), "the refusal")
     assert ids(why(lab, ours)) == ["code-not-signed"]
-    assert lab.view.sweep(ours).counts.queued == 1 and not (lab.code / "ran").exists()
+    assert lab.reader.sweeps.get(ours).counts.queued == 1 and not (lab.code / "ran").exists()
 
 
 def test_hpq_allow_lets_a_program_of_the_workers_own_image_run(lab) -> None:

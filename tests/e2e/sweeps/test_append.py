@@ -27,11 +27,11 @@ def test_a_running_sweep_is_capped_grown_and_thinned_and_the_next_trains_only_wh
     lab.wait_for("began-2-1")
     lab.go()
     lab.wait_over(sid)
-    ends = {t.params["x"]: t.state.value for t in lab.view.all_trials(sid)}
+    ends = {t.params["x"]: t.state.value for t in lab.reader.trials.all(sid)}
     assert ends == {1: "cancelled", 2: "finished", 3: "cancelled", 4: "cancelled", 5: "finished"}
     more = lab.ok("enqueue", file(lab, [2, 5, 6]), "--reuse").strip()
     lab.wait_over(more)
-    trials = list(lab.view.all_trials(more))
+    trials = list(lab.reader.trials.all(more))
     assert [t.reused for t in trials] == [f"{sid}/2", f"{sid}/5", ""]
     assert [t.objective for t in trials] == [0.2, 0.5, 0.6]
     began = sorted(path.name for path in lab.code.glob("began-*"))

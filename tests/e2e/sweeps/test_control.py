@@ -7,7 +7,7 @@ from hpq.domain.trial import TrialState
 
 
 def running(lab, sid: str) -> list[int]:
-    return [t.id.number for t in lab.view.all_trials(sid) if t.state is TrialState.RUNNING]
+    return [t.id.number for t in lab.reader.trials.all(sid) if t.state is TrialState.RUNNING]
 
 
 def test_two_classes_share_a_server_and_not_their_trials(lab) -> None:
@@ -15,20 +15,22 @@ def test_two_classes_share_a_server_and_not_their_trials(lab) -> None:
     small, default = lab.steered(2, "queue: small"), lab.steered(2)
     first = lab.worker(HPQ_QUEUE="small")
     lab.wait_over(small)
-    assert lab.view.sweep(default).counts.queued == 2
+    assert lab.reader.sweeps.get(default).counts.queued == 2
     said = lab.hpq("enqueue", lab.code / "sweep-2.yaml").stderr
     assert "no worker of class 'default' is alive" in said
     lab.worker()
     lab.wait_over(default)
-    hosts = {t.worker for t in lab.view.all_trials(small)}
-    assert not hosts & {t.worker for t in lab.view.all_trials(default)} and first.poll() is None
+    hosts = {t.worker for t in lab.reader.trials.all(small)}
+    assert not hosts & {t.worker for t in lab.reader.trials.all(default)} and first.poll() is None
 
 
 def test_max_parallel_caps_what_runs_and_set_lifts_it(lab) -> None:
     sid = lab.steered(3, "max_parallel: 1")
     lab.worker(2)
     lab.wait_for("began-1-1")
-    lab.wait_until(lambda: {w.state for w in lab.view.workers()} == {"busy", "idle"}, "an idle one")
+    lab.wait_until(
+        lambda: {w.state for w in lab.reader.workers.live()} == {"busy", "idle"}, "an idle one"
+    )
     assert running(lab, sid) == [1]
     lab.ok("set", sid, "max_parallel=2")
     lab.wait_for("began-2-1")
@@ -43,8 +45,8 @@ def test_the_sweep_of_higher_priority_goes_first(lab) -> None:
     lab.worker()
     lab.wait_over(old)
     lab.wait_over(new)
-    last_of_new = max(t.ended_ms for t in lab.view.all_trials(new))
-    assert last_of_new <= min(t.claimed_ms for t in lab.view.all_trials(old))
+    last_of_new = max(t.ended_ms for t in lab.reader.trials.all(new))
+    assert last_of_new <= min(t.claimed_ms for t in lab.reader.trials.all(old))
 
 
 def test_a_paused_sweep_starts_nothing_until_it_is_resumed(lab) -> None:
@@ -54,9 +56,13 @@ def test_a_paused_sweep_starts_nothing_until_it_is_resumed(lab) -> None:
     lab.wait_for("began-1-1")
     lab.ok("pause", sid)
     lab.go()
-    lab.wait_until(lambda: lab.view.sweep(sid).counts.finished == 1, "the running trial's end")
-    lab.wait_until(lambda: [w.state for w in lab.view.workers()] == ["idle"], "an idle worker")
-    assert lab.view.sweep(sid).state is SweepState.PAUSED
+    lab.wait_until(
+        lambda: lab.reader.sweeps.get(sid).counts.finished == 1, "the running trial's end"
+    )
+    lab.wait_until(
+        lambda: [w.state for w in lab.reader.workers.live()] == ["idle"], "an idle worker"
+    )
+    assert lab.reader.sweeps.get(sid).state is SweepState.PAUSED
     assert lab.events(sid, 2) == []
     lab.ok("resume", sid)
     lab.wait_over(sid)
@@ -67,10 +73,10 @@ def test_a_stopped_sweep_finishes_what_runs_and_drops_the_rest(lab) -> None:
     lab.worker()
     lab.wait_for("began-1-1")
     lab.ok("stop", sid, "--yes")
-    assert lab.view.sweep(sid).state is SweepState.STOPPING
+    assert lab.reader.sweeps.get(sid).state is SweepState.STOPPING
     lab.go()
     lab.wait_over(sid)
-    counts = lab.view.sweep(sid).counts
+    counts = lab.reader.sweeps.get(sid).counts
     assert (counts.finished, counts.cancelled) == (1, 3)
 
 
@@ -80,13 +86,13 @@ def test_a_cancelled_sweep_ends_what_runs_and_can_be_retried_and_removed(lab) ->
     lab.wait_for("began-1-1")
     lab.ok("cancel", sid, "--yes")
     lab.wait_over(sid)
-    assert lab.view.sweep(sid).state is SweepState.CANCELLED
-    assert lab.view.sweep(sid).counts.cancelled == 3
+    assert lab.reader.sweeps.get(sid).state is SweepState.CANCELLED
+    assert lab.reader.sweeps.get(sid).counts.cancelled == 3
     assert "told to stop" in lab.printed(sid)
     lab.go()
     lab.ok("retry", sid, "--cancelled")
     lab.wait_over(sid)
-    assert lab.view.sweep(sid).counts.finished == 3
+    assert lab.reader.sweeps.get(sid).counts.finished == 3
     assert lab.trial(sid).attempt == 2
     assert lab.hpq("best", sid, "--yaml").stdout == "x: 1\n"
     lab.ok("rm", sid, "--yes")
@@ -134,15 +140,15 @@ def test_a_drained_worker_ends_what_it_runs_and_takes_nothing_until_that_is_undo
     sid = lab.steered(2)
     lab.worker()
     lab.wait_for("began-1-1")
-    (worker,) = lab.view.workers()
+    (worker,) = lab.reader.workers.live()
     assert lab.hpq("drain", "nobody").returncode == 4
     said = lab.hpq("drain", worker.name[:-2])
     assert said.returncode == 0 and f"ends {sid}/1, and takes nothing more" in said.stderr
-    lab.wait_until(lambda: lab.view.workers()[0].state == "draining", "a draining worker")
+    lab.wait_until(lambda: lab.reader.workers.live()[0].state == "draining", "a draining worker")
     lab.go()
-    lab.wait_until(lambda: lab.view.workers()[0].state == "drained", "a drained worker")
+    lab.wait_until(lambda: lab.reader.workers.live()[0].state == "drained", "a drained worker")
     lab.wait_until(lambda: "takes no further trial" in lab.log(), "its word of it")
-    assert lab.view.sweep(sid).counts.queued == 1
+    assert lab.reader.sweeps.get(sid).counts.queued == 1
     assert "`hpq drain --undo` lets drained ones" in lab.ok("watch", "--once", sid).replace(
         "\n  ", " "
     )

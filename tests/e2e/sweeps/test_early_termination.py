@@ -53,7 +53,7 @@ def test_what_does_badly_is_stopped_early_and_has_time_to_save(lab, launch) -> N
     sid = lab.enqueue(f"{launch}\n{SPACE}early_terminate: {{type: hyperband, min_iter: 1}}\n")
     lab.worker(HPQ_STORE=str(lab.folder / "store"))
     lab.wait_over(sid)
-    trials = list(lab.view.all_trials(sid))
+    trials = list(lab.reader.trials.all(sid))
     assert [t.state.value for t in trials] == ["finished", "pruned", "pruned"]
     assert [t.objective for t in trials] == [1.0, 2.0, 3.0]
     assert [t.attempt for t in trials] == [1, 1, 1]
@@ -87,7 +87,7 @@ def test_a_target_that_is_reached_ends_the_sweep(lab) -> None:
     )
     lab.worker()
     lab.wait_over(sid)
-    sweep = lab.view.sweep(sid)
+    sweep = lab.reader.sweeps.get(sid)
     assert (sweep.state.value, sweep.counts.finished, sweep.counts.cancelled) == ("finished", 3, 2)
     assert "target reached: #3 has acc 0.3 >= 0.25" in lab.ok("watch", sid, "--once")
     assert "target had been reached by #3" in lab.ok("show", f"{sid}/4")
@@ -102,28 +102,28 @@ def test_a_target_ends_also_a_sweep_that_has_no_end(lab) -> None:
     )
     lab.worker(2)
     lab.wait_over(sid)
-    sweep = lab.view.sweep(sid)
+    sweep = lab.reader.sweeps.get(sid)
     assert sweep.state.value == "finished" and sweep.reached and sweep.reached.value >= 0.9
-    assert sum(t.objective >= 0.9 for t in lab.view.all_trials(sid) if t.objective) in (1, 2)
+    assert sum(t.objective >= 0.9 for t in lab.reader.trials.all(sid) if t.objective) in (1, 2)
 
 
 def test_the_owner_with_few_trials_waits_for_no_large_sweep_to_end(lab) -> None:
     """Two owners, 300 and 4 trials, three workers: the 4 are done while the 300 still run."""
     large = lab.steered(300)
     lab.worker(3)
-    lab.wait_until(lambda: lab.view.sweep(large).counts.running == 3, "three running trials")
+    lab.wait_until(lambda: lab.reader.sweeps.get(large).counts.running == 3, "three running trials")
     values = "method: grid\nmetric: {name: loss}\nparameters: {x: {values: [1, 2, 3, 4]}}\n"
     small = lab.enqueue(f"trainer: steered:train\n{values}", HPQ_USER="other")
     lab.go()
     lab.wait_over(small)
-    counts = lab.view.sweep(large).counts
-    assert counts.queued > 250 and lab.view.sweep(small).counts.finished == 4
+    counts = lab.reader.sweeps.get(large).counts
+    assert counts.queued > 250 and lab.reader.sweeps.get(small).counts.finished == 4
     last = max(lab.trial(small, n).claimed_ms for n in range(1, 5))
-    begun = [t for t in lab.view.all_trials(large) if 0 < t.claimed_ms <= last]
+    begun = [t for t in lab.reader.trials.all(large) if 0 < t.claimed_ms <= last]
     assert len(begun) < 20
     refused = lab.hpq("cancel", large, "--yes", HPQ_USER="other")
     assert refused.returncode == 4 and "--force" in refused.stderr
     assert lab.hpq("cancel", "--yes").returncode == 2  # no bare one on a server of others
     lab.ok("cancel", large, "--yes", "--force", HPQ_USER="other")
     lab.wait_over(large)
-    assert lab.view.trial(TrialId(sweep=large, number=300)).state is TrialState.CANCELLED
+    assert lab.reader.trials.get(TrialId(sweep=large, number=300)).state is TrialState.CANCELLED

@@ -18,7 +18,7 @@ def test_the_same_file_twice_is_one_sweep_unless_it_is_to_be_new(lab) -> None:
     again = lab.hpq("enqueue", file)
     assert (again.returncode, again.stdout.strip()) == (0, sid) and "--new" in again.stderr
     new = lab.ok("enqueue", file, "--new").strip()
-    assert new != sid and set(lab.view.sweep_ids()) == {sid, new}
+    assert new != sid and set(lab.reader.sweeps.ids()) == {sid, new}
     lab.write("train.py", "# edited\n")
     edited = lab.ok("enqueue", file).strip()
     assert edited not in (sid, new)
@@ -35,7 +35,7 @@ def test_enqueues_at_the_same_time_make_one_sweep(lab) -> None:
     ]  # fmt: skip
     said = [process.communicate(timeout=DEADLINE_S)[0].strip() for process in both]
     assert [process.returncode for process in both] == [0, 0, 0]
-    assert len(set(said)) == 1 and lab.view.sweep_ids() == [said[0]]
+    assert len(set(said)) == 1 and lab.reader.sweeps.ids() == [said[0]]
     assert lab.redis.hlen(lab.keys.sweep(said[0], "params")) == 2
     (owner,) = {k.split(b":")[2] for k in lab.redis.keys("hpq:s:*")}
     assert owner.decode() == said[0]  # of the others no row is left
@@ -54,6 +54,6 @@ def test_an_enqueue_that_was_killed_leaves_nothing_visible(lab) -> None:
     process.wait()
     rows = lab.redis.keys("hpq:s:*")
     assert rows and all(lab.redis.ttl(key) > 0 for key in rows)
-    assert lab.view.sweep_ids() == [] and "sweep" not in lab.ok("ls", "--json")
+    assert lab.reader.sweeps.ids() == [] and "sweep" not in lab.ok("ls", "--json")
     done = lab.hpq("enqueue", file)
     assert done.returncode == 0 and "100,000 trials" in done.stderr.replace("100000", "100,000")

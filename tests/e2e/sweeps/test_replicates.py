@@ -31,7 +31,7 @@ def test_replicates_have_seeds_of_their_own_and_sets_are_ranked_by_their_mean(la
     sid = lab.enqueue(SWEEP)
     lab.worker(2)
     lab.wait_over(sid)
-    trials = list(lab.view.all_trials(sid))
+    trials = list(lab.reader.trials.all(sid))
     assert [(t.params["x"], t.objective) for t in trials] == [
         (1, 0.1), (1, 1.0), (1, 1.0), (2, 0.5), (2, 0.6), (2, 0.4),
     ]  # fmt: skip
@@ -45,7 +45,7 @@ def test_replicates_have_seeds_of_their_own_and_sets_are_ranked_by_their_mean(la
     lab.workers[0].terminate()
     lab.workers[0].wait()
     lab.ok("retry", f"{sid}/5", f"{sid}/6", "--yes")
-    (best,) = lab.view.best(lab.view.sweep(sid), 1)
+    (best,) = lab.reader.trials.best(lab.reader.sweeps.get(sid), 1)
     assert (best.id.number, best.objective, best.group.objectives) == (4, 0.5, (0.5,))
 
 
@@ -54,7 +54,7 @@ def test_a_parameter_seed_is_counted_up_with_the_replicates(lab) -> None:
     sid = lab.enqueue(SWEEP.replace("    seed: 7\n", "") + "      seed: {value: 7}\n")
     lab.worker(2)
     lab.wait_over(sid)
-    trials = list(lab.view.all_trials(sid))
+    trials = list(lab.reader.trials.all(sid))
     assert [t.params["seed"] for t in trials] == [7, 8, 9, 7, 8, 9]
     assert [t.objective for t in trials[3:]] == [0.5, 0.6, 0.4]
     assert "2 of 3, seed 8" in lab.ok("show", f"{sid}/5")
@@ -77,7 +77,7 @@ def test_a_trainer_gets_the_seed_of_its_replicate(lab) -> None:
     )
     lab.worker(1)
     lab.wait_over(sid)
-    trials = list(lab.view.all_trials(sid))
+    trials = list(lab.reader.trials.all(sid))
     assert [t.objective for t in trials] == [3, 4, 3, 4]  # five trials hold two whole sets
     assert len({t.params["lr"] for t in trials}) == 2
 
@@ -107,11 +107,11 @@ def test_sets_made_while_the_sweep_runs_keep_points_conditions_and_replicates(la
         "points: [{lr: 0.25, optimizer: adam}]\n"
     )
     lab.worker(2)
-    lab.wait_until(lambda: lab.view.sweep(sid).counts.finished >= 26, "26 ends")
+    lab.wait_until(lambda: lab.reader.sweeps.get(sid).counts.finished >= 26, "26 ends")
     lab.hpq("stop", sid, "--yes")  # bayes may be over by now
     lab.wait_over(sid)
-    assert lab.view.sweep(sid).counts.failed == 0
-    params = [trial.params for trial in lab.view.all_trials(sid)]
+    assert lab.reader.sweeps.get(sid).counts.failed == 0
+    params = [trial.params for trial in lab.reader.trials.all(sid)]
     assert params[0] == {"lr": 0.25, "optimizer": "adam"}
     assert params[::2] == params[1::2]
     assert len({json.dumps(one) for one in params}) == len(params) / 2

@@ -55,7 +55,7 @@ def start_run(lab: Lab) -> StartRun:
 def enqueue_abandoned(lab: Lab) -> str:
     """A sweep that is older and that nobody works on."""
     sid = lab.steered(2)
-    assert lab.view.sweep(sid).counts.queued == 2
+    assert lab.reader.sweeps.get(sid).counts.queued == 2
     return sid
 
 
@@ -65,7 +65,7 @@ def test_the_workers_of_a_run_leave_an_older_sweep_alone(lab: Lab, start_run: St
     run = start_run(SWEEP.format(name="mine"), "--workers", "1")
     assert run.wait() == 0, said(lab)
     assert "3 finished" in said(lab)
-    assert lab.view.sweep(older).counts.queued == 2
+    assert lab.reader.sweeps.get(older).counts.queued == 2
 
 
 def test_a_second_run_of_a_file_that_is_done_says_that_it_trains_it_again(
@@ -74,13 +74,13 @@ def test_a_second_run_of_a_file_that_is_done_says_that_it_trains_it_again(
     older = enqueue_abandoned(lab)
     lab.write("go", "")
     assert start_run(SWEEP.format(name="twice"), "--workers", "1").wait() == 0, said(lab)
-    (first,) = {*lab.view.sweep_ids()} - {older}
+    (first,) = {*lab.reader.sweeps.ids()} - {older}
     assert "are there" not in said(lab)
     run = start_run(SWEEP.format(name="twice"), "--workers", "1")
     assert run.wait() == 0, said(lab)
     assert said(lab).startswith(f"{first}: the same file, seed and code are there (finished, 3 ")
     assert "another sweep of them begins; `hpq best twice-" in said(lab)
-    assert len(lab.view.sweep_ids()) == 3
+    assert len(lab.reader.sweeps.ids()) == 3
 
 
 def test_a_worker_may_be_told_to_serve_one_sweep(lab: Lab) -> None:
@@ -89,7 +89,7 @@ def test_a_worker_may_be_told_to_serve_one_sweep(lab: Lab) -> None:
     lab.write("go", "")
     lab.worker(HPQ_SWEEP=sid)
     lab.wait_over(sid)
-    assert lab.view.sweep(older).counts.queued == 2
+    assert lab.reader.sweeps.get(older).counts.queued == 2
     answer = lab.hpq("worker", "--sweep", "nope")
     assert (answer.returncode, len(answer.stderr.splitlines())) == (4, 1)
 
@@ -100,11 +100,11 @@ def test_no_worker_outlives_its_run(lab: Lab, start_run: StartRun, number: int) 
     enqueue_abandoned(lab)  # writes the trainer
     run = start_run(SWEEP.format(name="mine"), "--workers", "2")
     lab.wait_for("began-1-1")
-    (sid,) = [sid for sid in lab.view.sweep_ids() if sid.startswith("mine")]
+    (sid,) = [sid for sid in lab.reader.sweeps.ids() if sid.startswith("mine")]
     run.send_signal(number)
     run.wait()
     lab.wait_until(lambda: not lab.processes(r"-m hpq_worker"), "the end of the workers")
-    assert lab.view.sweep(sid).counts.running == 0  # given back, not left to a lease
+    assert lab.reader.sweeps.get(sid).counts.running == 0  # given back, not left to a lease
     assert run.returncode == (-number if number == signal.SIGKILL else 128 + number)
 
 
@@ -125,7 +125,7 @@ def test_ctrl_c_twice_gives_the_trials_back_at_once(lab: Lab, start_run: StartRu
     run = start_run("program: stubborn.py\nmethod: grid\nname: mine\n"
                     "parameters: {x: {values: [1, 2]}}\n", "--workers", "1")  # fmt: skip
     lab.wait_for("began")
-    (sid,) = lab.view.sweep_ids()
+    (sid,) = lab.reader.sweeps.ids()
     run.send_signal(signal.SIGINT)
     lab.wait_until(lambda: "Ctrl-C again" in said(lab), "the offer to end at once")
     run.send_signal(signal.SIGINT)

@@ -53,7 +53,7 @@ def test_workers_end_after_so_many_trials_all_together(lab) -> None:
     sid = lab.steered(5)
     lab.go()
     assert ends(lab, lab.worker(2, "--sweep", sid, "--count", "3")) == 0
-    done = [t for t in lab.view.all_trials(sid) if t.state is TrialState.FINISHED]
+    done = [t for t in lab.reader.trials.all(sid) if t.state is TrialState.FINISHED]
     assert len(done) == 3
     answer = lab.hpq("worker", "--sweep", f"{sid}/4", "--count", 2)
     assert (answer.returncode, answer.stderr.count("\n")) == (2, 1)

@@ -24,7 +24,7 @@ def test_it_takes_its_own_trial_and_no_other_and_ends_when_that_is_over(lab) -> 
     sid = lab.steered(3)
     lab.go()
     assert code_of(lab, started(lab, sid, 2)) == 0
-    states = [t.state for t in lab.view.all_trials(sid)]
+    states = [t.state for t in lab.reader.trials.all(sid)]
     assert states == [TrialState.QUEUED, TrialState.FINISHED, TrialState.QUEUED]
     assert code_of(lab, started(lab, sid, 2)) == 0  # another pod of the same Job: it is done
     assert lab.trial(sid, 2).attempt == 1
@@ -109,6 +109,6 @@ def test_jobs_of_too_many_sets_or_of_such_as_are_made_late_are_refused_before_an
         done = lab.hpq("manifests", "--image", "hpq-worker:1", "--jobs", file)
         assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
         assert not done.stdout
-    assert not lab.view.sweep_ids()
+    assert not lab.reader.sweeps.ids()
     done = lab.hpq("manifests", "--jobs", late, "--replicas", 3)
     refused(done, "usage", "--jobs")

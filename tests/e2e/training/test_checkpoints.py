@@ -84,7 +84,7 @@ def wait_pointer(lab, sid: str) -> Checkpoint:
 
 
 def steps(lab, sid: str, metric: str = "loss") -> list[int]:
-    return [p.step for p in lab.view.history(lab.trial(sid).id, metric)]
+    return [p.step for p in lab.reader.trials.metric_history(lab.trial(sid).id, metric)]
 
 
 def kill_worker(lab) -> None:
@@ -303,7 +303,7 @@ def test_a_printed_metric_goes_on_counting_where_the_checkpoint_was_made(lab, sh
     lab.go()
     lab.worker()
     lab.wait_over(sid)
-    history = lab.view.history(lab.trial(sid).id, "seen")
+    history = lab.reader.trials.metric_history(lab.trial(sid).id, "seen")
     assert [(p.step, p.value) for p in history] == [(n, n) for n in range(1, 9)]
 
 
@@ -434,7 +434,7 @@ def test_a_real_network_goes_on_elsewhere_to_the_figures_of_one_that_never_stopp
     trial, straight = lab.trial(sid), lab.trial(whole)
     assert (trial.attempt, straight.attempt) == (2, 1)
     for metric in ("train/loss", "test/acc"):
-        one, other = (lab.view.history(t.id, metric) for t in (trial, straight))
+        one, other = (lab.reader.trials.metric_history(t.id, metric) for t in (trial, straight))
         assert [p.step for p in one] == list(range(1, 41))
         assert [p.value for p in one] == [p.value for p in other]
 

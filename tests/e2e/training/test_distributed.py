@@ -56,7 +56,7 @@ def test_the_pages_trial_checkpoints_when_told_and_goes_on_with_other_ranks(lab)
     lab.wait_over(sid, DEADLINE_S)
     trial = lab.trial(sid)
     assert (trial.state, trial.attempt) == (TrialState.FINISHED, 2)
-    history = lab.view.history(TrialId(sweep=sid, number=1), "val_loss")
+    history = lab.reader.trials.metric_history(TrialId(sweep=sid, number=1), "val_loss")
     assert [p.step for p in history] == [0, 1, 2, 3, 4, 5]  # once each, and none of another rank
     assert "rank 1: rank 0 reports for the trial" in lab.printed(sid)
 
@@ -84,5 +84,5 @@ def test_a_rank_that_fails_ends_its_trial_and_a_cancel_reaches_every_rank(lab) -
     found = {(lab.code / f"port-{x}-{rank}").read_text() for x in "12" for rank in range(4)}
     assert len(found) == 2 and all(port.isdigit() for port in found)  # one for each trial
     for number in (1, 2):  # four ranks printed it; rank 0's counts
-        history = lab.view.history(TrialId(sweep=sid, number=number), "loss")
+        history = lab.reader.trials.metric_history(TrialId(sweep=sid, number=number), "loss")
         assert [(p.step, p.value) for p in history] == [(1, 0.0)]

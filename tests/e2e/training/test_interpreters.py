@@ -59,7 +59,7 @@ def test_a_missing_module_names_both_pythons_and_the_setting_that_mends_it(lab, 
     lab.write("train.py", "import redis\nprint('loss=1')\n")
     sid = lab.enqueue(SWEEP)
     worker = lab.worker()
-    lab.wait_until(lambda: lab.view.sweep(sid).counts.failed == 2, "two failures")
+    lab.wait_until(lambda: lab.reader.sweeps.get(sid).counts.failed == 2, "two failures")
     failure = lab.trial(sid).failure
     assert failure is not None
     for said in (f"this was {another}/python", sys.executable, "set HPQ_PYTHON to"):

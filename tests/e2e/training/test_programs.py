@@ -36,13 +36,12 @@ def test_a_program_sweep_runs_to_its_end_and_its_printed_lines_are_the_metric(la
     sid = lab.enqueue(SWEEP)
     lab.worker(2)
     lab.wait_over(sid)
-    trials = list(lab.view.all_trials(sid))
+    trials = list(lab.reader.trials.all(sid))
     assert [t.state for t in trials] == [TrialState.FINISHED] * 2
     assert [t.objective for t in trials] == [0.5, 0.1]
     assert [dict(t.metrics) for t in trials] == [{"val_loss": 0.5}, {"val_loss": 0.1}]
-    assert [p.step for p in lab.view.history(TrialId(sweep=sid, number=1), "val_loss")] == [
-        1, 2, 3, 4,
-    ]  # fmt: skip
+    history = lab.reader.trials.metric_history(TrialId(sweep=sid, number=1), "val_loss")
+    assert [p.step for p in history] == [1, 2, 3, 4]
     log = lab.ok("logs", f"{sid}/2")
     assert "lr=0.1\nlayers = 2\n" in log and "a word on stderr" in log and "val_loss=0.1" in log
     assert set(lab.ok("best", sid, "--args").split()) == {"--lr=0.1", "--layers=2"}
@@ -72,17 +71,17 @@ def test_a_program_reports_through_the_socket_with_and_without_a_step(lab) -> No
     trial = lab.trial(sid)
     assert trial.objective == 0.25 and trial.step == 41
     assert dict(trial.metrics) == {"val.loss": 0.25, "val.deep.er": 2.0, "at": 0.5}
-    history = lab.view.history(trial.id, "val.loss")
+    history = lab.reader.trials.metric_history(trial.id, "val.loss")
     assert [(p.step, p.value) for p in history] == [(1, 3), (2, 2), (3, 1), (41, 0.25)]
 
 
 def test_a_worker_started_before_the_first_enqueue_takes_what_is_signed_later(lab) -> None:
     lab.worker()
-    lab.wait_until(lambda: lab.view.workers(), "a worker")
+    lab.wait_until(lambda: lab.reader.workers.live(), "a worker")
     lab.write("train.py", PRINTS)
     sid = lab.enqueue(SWEEP)
     lab.wait_over(sid)
-    assert lab.view.sweep(sid).counts.finished == 2
+    assert lab.reader.sweeps.get(sid).counts.finished == 2
     assert "left alone" not in lab.log()
 
 
@@ -166,5 +165,5 @@ def test_a_command_that_names_what_it_starts_needs_no_program(lab) -> None:
     sid = lab.enqueue(SWEEP.replace("program: train.py", 'command: [python3, train.py, "${args}"]'))
     lab.worker(1)
     lab.wait_over(sid)
-    assert [t.objective for t in lab.view.all_trials(sid)] == [0.5, 0.1]
+    assert [t.objective for t in lab.reader.trials.all(sid)] == [0.5, 0.1]
     assert "python3 train.py" in lab.ok("show", sid)

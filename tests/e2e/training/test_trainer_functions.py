@@ -18,9 +18,9 @@ def test_a_trainer_function_gets_a_fresh_process_for_each_trial(lab) -> None:
     lab.worker()
     lab.wait_over(sid)
     assert len(set(pids(lab, sid, 3))) == 3
-    trials = list(lab.view.all_trials(sid))
+    trials = list(lab.reader.trials.all(sid))
     assert [t.objective for t in trials] == [0.1, 0.2, 0.3]  # what it returned came last
-    history = lab.view.history(trials[1].id, "loss")
+    history = lab.reader.trials.metric_history(trials[1].id, "loss")
     assert [(p.step, p.value) for p in history] == [(1, 2), (2, 2), (3, 0.2)]
 
 
@@ -35,7 +35,7 @@ def test_a_resident_trainer_keeps_its_process_but_not_past_an_edit(lab) -> None:
     second = lab.steered(3, "resident: true")
     assert second != first
     lab.wait_over(second)
-    assert [t.objective for t in lab.view.all_trials(second)] == [0.01, 0.02, 0.03]
+    assert [t.objective for t in lab.reader.trials.all(second)] == [0.01, 0.02, 0.03]
     assert len({*pids(lab, first, 3), *pids(lab, second, 3)}) == 2
 
 
@@ -48,19 +48,19 @@ def test_trials_of_a_sweep_whose_code_was_edited_are_left_alone_with_the_reason(
     lab.worker()
 
     def why() -> str:
-        return "\n".join(str(w.refuses[sid]) for w in lab.view.workers() if sid in w.refuses)
+        return "\n".join(str(w.refuses[sid]) for w in lab.reader.workers.live() if sid in w.refuses)
 
     lab.wait_until(why, "the reason of the refusal")
     assert ids(why()) == ["code-edited"] and str(path) in why()
     assert str(path) in lab.ok("watch", "--once", sid, COLUMNS="300")
     new = lab.steered(2)
     lab.wait_over(new)  # the worker goes on with what it may run
-    assert [t.objective for t in lab.view.all_trials(new)] == [0.01, 0.02]
-    counts = lab.view.sweep(sid).counts
+    assert [t.objective for t in lab.reader.trials.all(new)] == [0.01, 0.02]
+    counts = lab.reader.sweeps.get(sid).counts
     assert (counts.queued, counts.ended) == (2, 0)
     path.write_text(old, "utf-8")  # the edit is taken back: nobody needs to start anything again
     lab.wait_over(sid)
-    assert [t.objective for t in lab.view.all_trials(sid)] == [0.1, 0.2]
+    assert [t.objective for t in lab.reader.trials.all(sid)] == [0.1, 0.2]
 
 
 def test_a_trainer_may_report_through_hpq_as_a_program_does(lab) -> None:
@@ -82,7 +82,7 @@ def test_a_trainer_may_report_through_hpq_as_a_program_does(lab) -> None:
     lab.wait_over(sid)
     trial = lab.trial(sid)
     assert trial.objective == 1.5 and trial.metrics["lr"] == 0.1
-    history = lab.view.history(trial.id, "val.loss")
+    history = lab.reader.trials.metric_history(trial.id, "val.loss")
     assert [(p.step, p.value) for p in history] == [(1, 3), (5, 2), (3, 1.5)]
 
 
@@ -127,7 +127,9 @@ def test_a_thread_that_an_attempt_left_behind_reports_nothing_for_the_next(lab) 
     lab.worker()
     lab.wait_over(sid)
     assert lab.trial(sid, 2).objective == 5.0
-    assert {p.value for p in lab.view.history(lab.trial(sid, 2).id, "loss")} == {5.0}
+    assert {p.value for p in lab.reader.trials.metric_history(lab.trial(sid, 2).id, "loss")} == {
+        5.0
+    }
 
 
 def test_garbage_on_the_runners_pipe_is_the_trials_own_failure(lab) -> None:

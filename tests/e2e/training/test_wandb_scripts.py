@@ -66,7 +66,7 @@ def test_a_script_for_wandb_runs_unchanged_and_its_numbers_and_files_are_the_tri
     assert dict(trial.metrics) == {
         "val_loss": 0.5, "train.loss": 2.0, "mAP@0.5": 0.1, "a_b_": 2.0, "best": 0.125,
     }  # fmt: skip
-    points = [(p.step, p.value) for p in lab.view.history(trial.id, "val_loss")]
+    points = [(p.step, p.value) for p in lab.reader.trials.metric_history(trial.id, "val_loss")]
     assert points[-3:] == [(0, 1.5), (1, 1.0), (2, 0.5)]
     assert log.count("'lr' was locked by 'sweep'") == 1
     assert "'a[b]' is kept as 'a_b_'" in log and "alert: done: all of it" in log
@@ -114,7 +114,7 @@ def test_an_agent_with_a_function_calls_it_once_with_the_trials_set(lab) -> None
         assert dict(trial.metrics) == {
             "acc": 0.6, "acc.max": 0.75, "epoch": 20, "val/loss": 0.25,
         }  # fmt: skip
-    history = lab.view.history(lab.trial(sid, 2).id, "val/loss")
+    history = lab.reader.trials.metric_history(lab.trial(sid, 2).id, "val/loss")
     assert [(p.step, p.value) for p in history][:3] == [(0, 2), (10, 2), (20, 2)]
     log = lab.printed(sid)
     assert "hpq's sweep file decides" in log and "the function runs once a trial" in log
@@ -140,7 +140,7 @@ def test_what_goes_wrong_in_such_a_script_fails_its_trial_and_says_why(lab) -> N
     )
     lab.worker()
     lab.wait_over(sid)
-    for trial in lab.view.all_trials(sid):
+    for trial in lab.reader.trials.all(sid):
         assert trial.state == TrialState.FAILED and trial.failure is not None
         said = trial.failure.message + lab.printed(sid, trial.id.number)
         assert FAULTS[str(trial.params["line"])] in said
@@ -166,7 +166,7 @@ def test_a_script_ends_as_it_says_itself_and_what_it_does_at_exit_is_done(lab) -
     )
     lab.worker()
     lab.wait_over(sid)
-    for trial in lab.view.all_trials(sid):
+    for trial in lab.reader.trials.all(sid):
         log = lab.printed(sid, trial.id.number)
         is_last = trial.params["line"] == ENDS[-1]
         assert trial.state == (TrialState.FAILED if is_last else TrialState.FINISHED), log
@@ -235,7 +235,7 @@ def test_which_wandb_is_signed_and_what_an_older_hpq_has_signed_still_runs(lab) 
     signed = subprocess.run(probe, capture_output=True, text=True, check=True).stdout.strip()
     lab.redis.hset(key, mapping={"launch": json.dumps(launch), "signature": signed})
     lab.wait_over(sid)
-    assert lab.view.sweep(sid).counts.finished == 2
+    assert lab.reader.sweeps.get(sid).counts.finished == 2
 
 
 OLDER = """

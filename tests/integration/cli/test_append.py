@@ -19,10 +19,10 @@ from hpq.search.space import Space
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.scripts import Scripts
 from hpq.store.trials import TrialStore
-from hpq_producer.audit.reader import hold_audit
+from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile import parameters
 from hpq_producer.sweepfile.errors import Places, Problems
 from hpq_producer.watch.event_log import event_line
@@ -41,7 +41,7 @@ RANDOM = (
 def finish(store: TrialStore, claim: Claim | None) -> None:
     assert claim is not None
     outcome = Outcome(state=TrialState.FINISHED, objective=0.5, step=3)
-    store.commit(claim, outcome, 0)
+    store.commit(claim, outcome)
 
 
 def test_an_edited_grid_adds_what_is_new_and_leaves_all_other_trials_as_they_are(
@@ -56,17 +56,17 @@ def test_an_edited_grid_adds_what_is_new_and_leaves_all_other_trials_as_they_are
         (1, "finished"), (2, "queued"), (3, "queued"), (4, "queued"), (5, "queued"),
     ]  # fmt: skip
     assert redis.llen(keys.demand("default")) == 4
-    lines = [event_line(e, None, desk.view.sweep(sid)) for e in desk.view.events(sid)]
+    lines = [event_line(e, None, desk.reader.sweeps.get(sid)) for e in desk.reader.events.read(sid)]
     assert f"{sid}: 2 more trials queued" in lines
     again = desk.into(sid, edited)
     assert (again["added"], again["there"]) == (0, 3)
-    sweep = desk.view.sweep(sid)
+    sweep = desk.reader.sweeps.get(sid)
     assert [f.added for f in sweep.files] == [2]
     assert sweep.files[0].origin["text"] == edited and sweep.provenance["text"] == GRID
     # The edited file by itself is this sweep, too, and not another.
     same = desk.put(edited)
     assert same.stdout.strip() == sid and "nothing was added" in same.stderr
-    assert hold_audit(desk.view, sid).violations == ()
+    assert audit_sweep(desk.reader, sid).violations == ()
     assert [key for key in redis.keys("*") if b"staged" in key] == []
     control.remove(sid)
     assert redis.hlen(keys.digests) == 0
@@ -78,7 +78,7 @@ def test_a_file_with_fewer_trials_than_the_sweep_adds_none_and_cancels_none(desk
     assert done.returncode == 0 and done.stdout == f"{sid}\n"
     assert "0 trials to add, 1 already there" in done.stderr
     assert desk.trials(sid) == [(1, "queued"), (2, "queued"), (3, "queued")]
-    assert desk.view.sweep(sid).files == ()
+    assert desk.reader.sweeps.get(sid).files == ()
 
 
 def test_random_goes_on_with_its_sequence_up_to_the_new_count(desk: Desk, take: Take) -> None:
@@ -94,12 +94,12 @@ def test_random_in_another_space_keeps_its_trials_and_draws_the_new_ones_from_it
     desk: Desk,
 ) -> None:
     sid = desk.sweep(RANDOM)
-    before = [dict(t.params) for t in desk.view.all_trials(sid)]
+    before = [dict(t.params) for t in desk.reader.trials.all(sid)]
     narrow = RANDOM.replace("x: {min: 0.0, max: 1.0}", "x: {min: 0.0, max: 0.5}")
     assert desk.into(sid, narrow)["added"] == 0
     done = desk.into(sid, narrow, "--count", "7")
     assert (done["added"], done["there"]) == (3, 4)
-    trials = [dict(t.params) for t in desk.view.all_trials(sid)]
+    trials = [dict(t.params) for t in desk.reader.trials.all(sid)]
     assert trials[:4] == before and all(p["x"] <= 0.5 for p in trials[4:])
     assert {p["y"] for p in trials[4:]}.isdisjoint(p["y"] for p in before)
 
@@ -124,12 +124,12 @@ def test_a_sweep_goes_on_as_it_stands(
     elif before:
         getattr(control, before)(sid)
     assert desk.into(sid, GRID.replace("3]", "3, 4]"))["added"] == 1
-    state = desk.view.sweep(sid).state
+    state = desk.reader.sweeps.get(sid).state
     assert state is (SweepState.PAUSED if before == "pause" else SweepState.RUNNING)
     claim = take()
     assert (claim is None) == (before == "pause")
     assert before != "finished" or (claim is not None and claim.params == {"x": 4})
-    assert hold_audit(desk.view, sid).violations == ()
+    assert audit_sweep(desk.reader, sid).violations == ()
 
 
 @pytest.mark.parametrize("verb", ["stop", "cancel"])
@@ -163,7 +163,11 @@ def test_a_file_of_another_code_metric_or_owner_is_no_growth(
 
 
 def test_growth_sent_twice_or_by_two_adds_once(
-    writer: SweepWriter, redis: Redis, keys: Keys, view: View, sweep_of: Callable[..., Sweep]
+    writer: SweepWriter,
+    redis: Redis,
+    keys: Keys,
+    reader: StoreReader,
+    sweep_of: Callable[..., Sweep],
 ) -> None:
     sid = sweep_of(2).id
     rows = [('{"x":2}', identity({"x": 2})), ('{"x":3}', identity({"x": 3}))]
@@ -171,10 +175,11 @@ def test_growth_sent_twice_or_by_two_adds_once(
     assert writer.append(sid, rows, file, varying=["x"], digest="d") == 1  # x=2 exists
     assert writer.append(sid, rows, file, varying=["x"], digest="d") == 0
     stages = sorted(_stages(redis, keys, sid))
-    added = [Scripts(redis, keys).run("grow", sid, s, 2, file, "[]", "d")[1][2] for s in stages]
+    fields = {"sweep": sid, "count": 2, "file": file, "varying": "[]", "digest": "d"}
+    added = [Scripts(redis, keys).run("grow", stage=stage, **fields)[1][2] for stage in stages]
     assert sorted(added) == [0, 1]  # a repeated call gets the first one's answer
-    assert [t.params["x"] for t in view.all_trials(sid)] == [1, 2, 3]
-    assert hold_audit(view, sid).violations == ()
+    assert [t.params["x"] for t in reader.trials.all(sid)] == [1, 2, 3]
+    assert audit_sweep(reader, sid).violations == ()
 
 
 def _stages(redis: Redis, keys: Keys, sid: str) -> list[str]:
@@ -250,7 +255,7 @@ def test_replicates_come_with_their_set_and_keep_their_places(desk: Desk) -> Non
     (desk.folder / "sweep.yaml").write_text(text.replace("[1, 2, 3]", "[3, 4, 5]"))
     said = desk.hpq("plan", "sweep.yaml", "--into", sid).stderr
     assert said.count("x=5") == 1 and "+ seed=7 x=5  ×2 seeds\n" in said
-    trials = list(desk.view.all_trials(sid))
+    trials = list(desk.reader.trials.all(sid))
     assert [(t.params["x"], t.params["seed"], t.state.value) for t in trials[4:]] == [
         (3, 7, "queued"), (3, 8, "queued"), (4, 7, "queued"), (4, 8, "queued"),
     ]  # fmt: skip
@@ -264,7 +269,7 @@ def test_a_condition_turns_one_trial_into_another(desk: Desk) -> None:
     edited = text + "when: {y: {x: [1, 2]}}\nexclude: [{x: 1, y: 2}]\n"
     done = desk.into(sid, edited)
     assert (done["added"], done["there"]) == (1, 3)
-    assert [dict(t.params) for t in desk.view.all_trials(sid)][6:] == [{"x": 3}]
+    assert [dict(t.params) for t in desk.reader.trials.all(sid)][6:] == [{"x": 3}]
 
 
 def test_plan_shows_what_enqueue_into_adds(desk: Desk) -> None:
@@ -282,18 +287,22 @@ def test_plan_shows_what_enqueue_into_adds(desk: Desk) -> None:
 def test_a_sweep_whose_sets_are_made_while_it_runs_grows_by_its_cap(desk: Desk) -> None:
     endless = RANDOM.replace("run_cap: 4\n", "")
     sid = desk.sweep(endless)
-    assert desk.view.sweep(sid).counts.is_open_ended
+    assert desk.reader.sweeps.get(sid).counts.is_open_ended
     assert desk.hpq("set", sid, "run_cap=3").returncode == 0
-    assert desk.view.sweep(sid).counts.planned == 3
+    assert desk.reader.sweeps.get(sid).counts.planned == 3
     done = desk.put(endless, "--into", sid)
     assert done.returncode == 2 and f"hpq set {sid} run_cap=N" in done.stderr
     assert "a new sweep, which --reuse begins with these results" in done.stderr
     assert desk.hpq("set", sid, "run_cap=0").returncode == 0
-    assert desk.view.sweep(sid).counts.is_open_ended
+    assert desk.reader.sweeps.get(sid).counts.is_open_ended
 
 
 def test_growth_that_breaks_off_leaves_nothing(
-    writer: SweepWriter, redis: Redis, keys: Keys, view: View, sweep_of: Callable[..., Sweep]
+    writer: SweepWriter,
+    redis: Redis,
+    keys: Keys,
+    reader: StoreReader,
+    sweep_of: Callable[..., Sweep],
 ) -> None:
     """F28: an enqueue into a sweep that dies between its rows, or whose rows expire."""
     sid = sweep_of(1).id
@@ -301,7 +310,7 @@ def test_growth_that_breaks_off_leaves_nothing(
 
     def die(count: int) -> None:
         (staged,) = redis.keys("*staged")
-        assert redis.ttl(staged) > 0 and view.sweep(sid).counts.total == 1
+        assert redis.ttl(staged) > 0 and reader.sweeps.get(sid).counts.total == 1
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -311,5 +320,5 @@ def test_growth_that_breaks_off_leaves_nothing(
             sid, rows, "{}", varying=[], digest="d",
             progress=lambda count: redis.delete(*redis.keys("*staged")),
         )  # fmt: skip
-    assert redis.keys("*staged") == [] and view.sweep(sid).counts.total == 1
-    assert hold_audit(view, sid).violations == ()
+    assert redis.keys("*staged") == [] and reader.sweeps.get(sid).counts.total == 1
+    assert audit_sweep(reader, sid).violations == ()

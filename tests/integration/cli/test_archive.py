@@ -24,7 +24,7 @@ from hpq.store.control import SweepControl
 from hpq.store.scripts import StoreContext
 from hpq_producer.archive.restore import restore
 from hpq_producer.archive.write import write
-from hpq_producer.audit.reader import hold_audit
+from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.session import Session
 
 LEASE = 30_000
@@ -33,9 +33,9 @@ Hpq = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def session(redis: Redis, redis_url: str, keys, view, tmp_path: Path) -> Session:
+def session(redis: Redis, redis_url: str, keys, reader, tmp_path: Path) -> Session:
     settings = read({"HPQ_REDIS_URL": redis_url, "HPQ_HOME": str(tmp_path / "home"), "USER": "me"})
-    return Session(settings=settings, url=redis_url, redis=redis, keys=keys, view=view)
+    return Session(settings=settings, url=redis_url, redis=redis, keys=keys, reader=reader)
 
 
 def dump(redis: Redis) -> dict[bytes, object]:
@@ -84,9 +84,9 @@ def lived(store, sweep_of, who, redis, keys, control: SweepControl) -> str:
         log = b"\xff\x00 not text\n" + os.urandom(2000)
         store.beat(claim, who, ReportBatch(seq=1, step=3, log=log, points=more), lease_ms=LEASE)
         store.beat(claim, who, ReportBatch(seq=2, step=4, log=b"end\n"), lease_ms=LEASE)
-        store.commit(claim, Outcome(state=TrialState.FINISHED, objective=value, step=4), 0)
+        store.commit(claim, Outcome(state=TrialState.FINISHED, objective=value, step=4))
     failure = Failure(kind=FailureKind.USER_ERROR, message="no", fingerprint="f")
-    store.commit(take(), Outcome(state=TrialState.FAILED, failure=failure), 0)
+    store.commit(take(), Outcome(state=TrialState.FAILED, failure=failure))
     store.release(take(), Reason.STOPPING)
     control.cancel(SID, [7, 8])
     control.pause(SID)
@@ -94,7 +94,7 @@ def lived(store, sweep_of, who, redis, keys, control: SweepControl) -> str:
 
 
 def test_a_sweep_comes_back_as_it_was_to_every_key(
-    hpq: Hpq, lived, redis, view, tmp_path, monkeypatch
+    hpq: Hpq, lived, redis, reader, tmp_path, monkeypatch
 ) -> None:
     before = dump(redis)
     assert before[b"demand"] == 0 and len(before) > 20
@@ -103,30 +103,30 @@ def test_a_sweep_comes_back_as_it_was_to_every_key(
     assert dump(redis) == before
     assert hpq("rm", lived, "--yes").returncode == 0
     redis.delete("hpq:code", "hpq:provenance")
-    assert not view.sweep_ids()
+    assert not reader.sweeps.ids()
     done = hpq("archive", "--restore", "s.hpq", "--json")
     assert json.loads(done.stdout) == {
         "sweep": lived, "trials": 40, "file": "s.hpq", "restored": True,
     }, done.stderr  # fmt: skip
     assert dump(redis) == before
-    assert hold_audit(view, lived).violations == ()
+    assert audit_sweep(reader, lived).violations == ()
 
 
 def test_a_restored_sweep_goes_on(
-    hpq: Hpq, lived, redis, store, view, who, control: SweepControl
+    hpq: Hpq, lived, redis, store, reader, who, control: SweepControl
 ) -> None:
     assert hpq("archive", lived, "s.hpq").returncode == 0
     assert hpq("rm", lived, "--yes").returncode == 0
     assert hpq("archive", "--restore", "s.hpq").returncode == 0
     control.resume(lived)
-    assert redis.llen("hpq:demand:default") == view.sweep(lived).counts.queued == 34
+    assert redis.llen("hpq:demand:default") == reader.sweeps.get(lived).counts.queued == 34
     assert redis.llen("rq:queue:hpq:hpq:default") > 0
     ran = 0
     while (claim := store.claim(who, nonce=f"later-{ran}", lease_ms=LEASE)) is not None:
         assert ran or (claim.trial.number, claim.attempt) == (5, 2)  # what was requeued goes first
-        store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0), 0)
+        store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0))
         ran += 1
-    found = hold_audit(view, lived)
+    found = audit_sweep(reader, lived)
     assert ran == 34 and found.violations == () and found.open == 0
 
 
@@ -253,7 +253,7 @@ def test_a_damaged_file_is_one_line_and_exit_code_2(hpq: Hpq, tmp_path) -> None:
 
 
 def test_a_restoring_that_dies_is_invisible_and_expires_and_can_be_done_again(
-    hpq: Hpq, lived, redis, view, store, who, tmp_path, monkeypatch, store_context: StoreContext
+    hpq: Hpq, lived, redis, reader, store, who, tmp_path, monkeypatch, store_context: StoreContext
 ) -> None:
     """Archive: a restore dies in its midst."""
     before = dump(redis)
@@ -263,7 +263,7 @@ def test_a_restoring_that_dies_is_invisible_and_expires_and_can_be_done_again(
     half.write(0, "params", "hash", [b"1", b'{"x":1}'])
     half.write(0, "waiting", "zset", [b"1", b"1"])
     half.write(3, "", "hash", [b"state", b"finished", b"attempt", b"1"])
-    assert not view.sweep_ids() and store.claim(who, nonce="a", lease_ms=LEASE) is None
+    assert not reader.sweeps.ids() and store.claim(who, nonce="a", lease_ms=LEASE) is None
     mine = [k for k in redis.keys("hpq:[st]:*")]
     assert len(mine) == 4 and all(0 < redis.ttl(key) <= 3600 for key in mine)
     done = hpq("archive", "--restore", "s.hpq")
@@ -280,9 +280,9 @@ def test_rows_sent_twice_are_there_once(
     """As a client does where the reply is lost."""
     run = scripts.Scripts.run
 
-    def twice(self, *args):
-        run(self, *args)
-        return run(self, *args)
+    def twice(self, *rows, **fields):
+        run(self, *rows, **fields)
+        return run(self, *rows, **fields)
 
     monkeypatch.setattr(scripts.Scripts, "run", twice)
     fields = redis.hgetall(keys.sweep(lived))
@@ -293,14 +293,14 @@ def test_rows_sent_twice_are_there_once(
     stream = [b"5-1", b"4", b"e", b"created", b"count", b"1", b"9-0", b"2", b"e", b"pause"]
     one.write(0, "events", "stream", stream)
     one.write(0, "events", "stream", [b"9-1", b"2", b"e", b"resume"])
-    one.reveal(fields, lambda *_: None)
+    one.reveal(fields)
     assert [eid for eid, _ in redis.xrange(keys.sweep(lived, "events"))] == [b"5-1", b"9-0", b"9-1"]
     assert store.sweep(lived).id == lived
     assert all(redis.ttl(keys.sweep(lived, p)) == -1 for p in ("", "params", "waiting", "events"))
 
 
 def test_a_restoring_whose_rows_have_expired_leaves_nothing(
-    redis, keys, store, lived, view, control: SweepControl, store_context: StoreContext
+    redis, keys, store, lived, reader, control: SweepControl, store_context: StoreContext
 ) -> None:
     fields = redis.hgetall(keys.sweep(lived))
     control.remove(lived)
@@ -309,5 +309,5 @@ def test_a_restoring_whose_rows_have_expired_leaves_nothing(
     one.write(0, "waiting", "zset", [b"1", b"1"])
     redis.delete(keys.sweep(lived, "params"))
     with pytest.raises(Exception, match="expired"):
-        one.reveal(fields, lambda *_: None)
-    assert not view.sweep_ids() and redis.ttl(keys.sweep(lived, "waiting")) > 0
+        one.reveal(fields)
+    assert not reader.sweeps.ids() and redis.ttl(keys.sweep(lived, "waiting")) > 0

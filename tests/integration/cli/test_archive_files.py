@@ -46,13 +46,13 @@ def archived(hpq: Hpq, store, sweep_of, who, shelf, here, control: SweepControl)
 
 
 def test_a_restored_sweep_lists_no_file_that_rm_has_deleted(
-    hpq: Hpq, archived, view, shelf, here
+    hpq: Hpq, archived, reader, shelf, here
 ) -> None:
     said = hpq("rm", archived, "--yes", **here).stderr
     assert "the files of 2 trials" in said and shelf.files.names("hpq") == []
     said = hpq("archive", "--restore", "s.hpq", **here).stderr
     assert f"the files of 2 trials are gone from store {shelf.files.id}" in said, said
-    one, two = view.trials(archived, [1, 2])
+    one, two = reader.trials.get_many(archived, [1, 2])
     assert (one.artifacts, one.objective, two.checkpoint) == (None, 1.0, None)
     done = hpq("get", f"{archived}/1", "file", **here)
     assert done.returncode == 4
@@ -75,7 +75,7 @@ def test_files_that_rm_is_to_keep_are_there_after_a_restore(
 
 
 def test_a_restore_without_the_store_says_that_nobody_looked(
-    hpq: Hpq, archived, view, shelf, here
+    hpq: Hpq, archived, reader, shelf, here
 ) -> None:
     assert hpq("rm", archived, "--yes").returncode == 0
     assert len(shelf.files.names("hpq")) == 2  # it waits for who has that store

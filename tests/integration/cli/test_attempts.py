@@ -13,9 +13,9 @@ from redis import Redis
 from hpq.domain.attempt import Outcome, Reason, ReportBatch, WorkerPresence
 from hpq.domain.trial import Checkpoint, Failure, FailureKind, TrialId, TrialState
 from hpq.store.control import SweepControl
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq_producer.reports.attempts import attempts_of
+from hpq_producer.analysis.attempts import attempts_of
 from tests.store_calls import reaped
 
 LEASE = 30_000
@@ -40,12 +40,12 @@ def tried(store: TrialStore, sweep_of, take, who: WorkerPresence, redis: Redis, 
     store.release(second, Reason.STOPPING)
     third = take()
     killed = Failure(kind=FailureKind.KILLED, message="signal 9")
-    store.commit(third, Outcome(state=TrialState.FAILED, failure=killed, ran_ms=60_000), 0)
+    store.commit(third, Outcome(state=TrialState.FAILED, failure=killed, ran_ms=60_000))
     fourth = take()
     lose()
     store.beat(fourth, who, ReportBatch(seq=1, restarted="it is gone"), lease_ms=LEASE)
     done = Outcome(state=TrialState.FINISHED, objective=0.5, ran_ms=30_000)
-    store.commit(fourth, done, 0)
+    store.commit(fourth, done)
     return first.trial
 
 
@@ -73,45 +73,49 @@ def test_show_tells_how_each_attempt_began_and_ended(hpq: Hpq, tried: TrialId) -
 
 
 def test_a_retry_keeps_the_hours_of_before_and_tells_them(
-    hpq: Hpq, store: TrialStore, view: View, tried: TrialId, take, control: SweepControl
+    hpq: Hpq, store: TrialStore, reader: StoreReader, tried: TrialId, take, control: SweepControl
 ) -> None:
-    before = view.trial(tried).total_ms
+    before = reader.trials.get(tried).total_ms
     control.retry(tried.sweep, [1])
     control.retry(tried.sweep, [1])
-    assert view.trial(tried).total_ms == before
-    store.commit(take(), Outcome(state=TrialState.FINISHED, objective=1.0, ran_ms=5_000), 0)
-    trial = view.trial(tried)
+    assert reader.trials.get(tried).total_ms == before
+    store.commit(take(), Outcome(state=TrialState.FINISHED, objective=1.0, ran_ms=5_000))
+    trial = reader.trials.get(tried)
     assert (trial.duration_ms, trial.total_ms) == (5_000, before + 5_000)
-    assert [one.end for one in attempts_of(view.story(tried), trial)][3:] == ["finished"] * 2
+    assert [one.end for one in attempts_of(reader.events.of_trial(tried), trial)][3:] == [
+        "finished"
+    ] * 2
     assert "trained 1m3" in hpq("summary").stdout  # of the whole sweep
 
 
 def test_the_story_of_a_trial_is_read_without_those_of_the_others(
-    store: TrialStore, view: View, tried: TrialId, take, redis: Redis, keys
+    store: TrialStore, reader: StoreReader, tried: TrialId, take, redis: Redis, keys
 ) -> None:
     other = take()
     for _ in range(200):  # each a claim and a release: far more than a trial keeps
         store.release(other, Reason.DATA_MISSING)
         other = take()
     assert len(redis.hget(keys.trial(other.trial), "told")) <= 2000
-    newest = attempts_of(view.story(other.trial), view.trial(other.trial))
+    newest = attempts_of(reader.events.of_trial(other.trial), reader.trials.get(other.trial))
     assert 40 <= len(newest) < 70 and newest[-1].number == 201
     sent = redis.info("commandstats")["cmdstat_xrange"]["calls"]
-    assert len(attempts_of(view.story(tried), view.trial(tried))) == 4
-    assert redis.info("commandstats")["cmdstat_xrange"]["calls"] - sent == len(view.story(tried))
+    assert len(attempts_of(reader.events.of_trial(tried), reader.trials.get(tried))) == 4
+    assert redis.info("commandstats")["cmdstat_xrange"]["calls"] - sent == len(
+        reader.events.of_trial(tried)
+    )
 
 
 def test_a_trial_of_an_older_hpq_has_no_story_and_is_shown(
-    hpq: Hpq, view: View, tried: TrialId, redis: Redis, keys
+    hpq: Hpq, reader: StoreReader, tried: TrialId, redis: Redis, keys
 ) -> None:
     redis.hdel(keys.trial(tried), "told")
-    assert attempts_of(view.story(tried), replace(view.trial(tried))) == []
+    assert attempts_of(reader.events.of_trial(tried), replace(reader.trials.get(tried))) == []
     page = hpq("show", tried)
     assert page.returncode == 0 and " after " not in page.stdout
 
 
 def test_an_attempt_that_was_given_back_before_it_ran_took_no_time(
-    store: TrialStore, sweep_of, take, redis: Redis, keys, view: View
+    store: TrialStore, sweep_of, take, redis: Redis, keys, reader: StoreReader
 ) -> None:
     sweep_of(1)
     told = []
@@ -120,7 +124,7 @@ def test_an_attempt_that_was_given_back_before_it_ran_took_no_time(
         redis.hincrby(keys.trial(claim.trial), "claimed_ms", -60_000)
         assert store.release(claim, reason) == "released"
         assert store.release(claim, reason) == "already"
-        told.append((claim.unbegun, view.trial(claim.trial).total_ms // 60_000))
+        told.append((claim.unbegun, reader.trials.get(claim.trial).total_ms // 60_000))
     last = take()
     assert told == [(0, 0), (1, 1), (1, 1)] and last.unbegun == 2
-    assert view.trial(last.trial).before_ms // 60_000 == 1
+    assert reader.trials.get(last.trial).before_ms // 60_000 == 1

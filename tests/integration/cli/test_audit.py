@@ -11,7 +11,7 @@ import pytest
 from hpq.domain.attempt import Outcome, Reason, ReportBatch
 from hpq.domain.trial import Artifacts, Failure, FailureKind, TrialState
 from hpq.store.control import SweepControl
-from hpq_producer.audit.reader import hold_audit
+from hpq_producer.audit.sweep_audit import audit_sweep
 
 LEASE = 30_000
 FINISHED = Outcome(state=TrialState.FINISHED, objective=1.0, step=1)
@@ -33,24 +33,24 @@ def eventful(store, sweep_of, take, who, redis, keys, control: SweepControl) -> 
             redis.zadd(keys.leases, {name: 0})
         store.reap("default", lease_ms=LEASE, lost_max=3)
 
-    store.commit(take(), FINISHED, 0)
+    store.commit(take(), FINISHED)
     back = take()
     store.release(back, Reason.STOPPING)
     again = take()
-    store.commit(again, KILLED, 0)
+    store.commit(again, KILLED)
     again = take()
     lose()
-    store.commit(again, FINISHED, 0)  # late, and taken
+    store.commit(again, FINISHED)  # late, and taken
     late = take()
     lose()
     store.beat(late, who, ReportBatch(seq=1), lease_ms=LEASE)
-    store.commit(late, KILLED, 0)
+    store.commit(late, KILLED)
     late = take()
     lose()
-    store.commit(late, KILLED, 0)  # late and final
+    store.commit(late, KILLED)  # late and final
     control.cancel(sid, [9])
     control.retry(sid, [late.trial.number, 9])
-    store.commit(take(), FINISHED, 0)
+    store.commit(take(), FINISHED)
     control.pause(sid)
     control.resume(sid)
     control.set(sid, {"max_parallel": "3"})
@@ -59,9 +59,9 @@ def eventful(store, sweep_of, take, who, redis, keys, control: SweepControl) -> 
 
 
 def test_whatever_the_scripts_do_the_audit_holds(
-    store, view, eventful, control: SweepControl
+    store, reader, eventful, control: SweepControl
 ) -> None:
-    found = hold_audit(view, eventful)
+    found = audit_sweep(reader, eventful)
     assert found.violations == () and not found.unknown
     assert (found.trials, found.open, found.ends["finished"]) == (10, 7, 3)
     assert found.late == 3 and len(found.latencies_ms) == 3
@@ -69,7 +69,7 @@ def test_whatever_the_scripts_do_the_audit_holds(
     control.stop(eventful)
     control.retry(eventful, [10])
     control.cancel(eventful)
-    found = hold_audit(view, eventful)
+    found = audit_sweep(reader, eventful)
     assert found.violations == () and found.open == 1
 
 
@@ -109,11 +109,11 @@ def test_a_lost_trial_a_wrong_counter_and_a_second_end_are_told_with_exit_code_1
 
 
 def test_a_sweep_that_moves_while_it_is_audited_is_not_wrong(
-    view, sweep_of, store, take, monkeypatch
+    reader, sweep_of, store, take, monkeypatch
 ) -> None:
     """The trial is claimed or given back before and after each reading, a dozen times."""
     sid = sweep_of(1).id
-    read, held = view.standings, []
+    read, held = reader.audit.records, []
 
     def move() -> None:
         if len(held) % 2:
@@ -128,8 +128,8 @@ def test_a_sweep_that_moves_while_it_is_audited_is_not_wrong(
         move()
         return page
 
-    monkeypatch.setattr(view, "standings", moving)
-    found = hold_audit(view, sid)
+    monkeypatch.setattr(reader.audit, "records", moving)
+    found = audit_sweep(reader, sid)
     assert found.violations == () and found.requeues == {"stopping": 6}
 
 
@@ -146,7 +146,7 @@ def kept(store, take, sweep_of, who) -> str:
     for n in range(4):
         left = Artifacts(store="abcd", path=f"hpq/{sid}/{n + 1}/1/artifacts", files={"m": 1})
         outcome = Outcome(state=TrialState.FINISHED, objective=0.1 * n, step=1, artifacts=left)
-        store.commit(take(), outcome, 0)
+        store.commit(take(), outcome)
     return sid
 
 
@@ -166,21 +166,21 @@ def kept(store, take, sweep_of, who) -> str:
         (("sadd", "s:{}:ids", "more"), "identities: 5, its events say 4"),
     ],
 )
-def test_a_result_that_was_lost_or_altered_is_told(view, kept, redis, command, said) -> None:
-    assert hold_audit(view, kept).violations == ()
+def test_a_result_that_was_lost_or_altered_is_told(reader, kept, redis, command, said) -> None:
+    assert audit_sweep(reader, kept).violations == ()
     name, key, *rest = (str(word).format(kept) for word in command)
     redis.execute_command(name, f"hpq:{key}", *rest)
-    told = [violation.what for violation in hold_audit(view, kept).violations]
+    told = [violation.what for violation in audit_sweep(reader, kept).violations]
     assert any(said in what for what in told), told
 
 
 def test_what_was_taken_back_is_neither_ranked_nor_in_a_mean(
-    view, store, kept, take, redis, control: SweepControl
+    reader, store, kept, take, redis, control: SweepControl
 ):
     control.retry(kept, [1, 2, 3])
-    assert hold_audit(view, kept).violations == ()
-    store.commit(take(), KILLED, 0)
-    assert hold_audit(view, kept).violations == ()
+    assert audit_sweep(reader, kept).violations == ()
+    store.commit(take(), KILLED)
+    assert audit_sweep(reader, kept).violations == ()
     redis.zadd(f"hpq:s:{kept}:rank", {"1": 0.5})
-    (wrong,) = hold_audit(view, kept).violations
+    (wrong,) = audit_sweep(reader, kept).violations
     assert wrong.what == "it is queued, and in the ranking with 0.5"

@@ -15,7 +15,7 @@ from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialState
 from hpq.store.control import SweepControl
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from tests.constants import DEADLINE_S
 from tests.ids import ids, refused
@@ -27,7 +27,7 @@ MakeSweep = Callable[..., Sweep]
 def finish_one(store: TrialStore, who: WorkerPresence) -> None:
     got = store.claim(who, nonce=os.urandom(8).hex(), lease_ms=30_000)
     assert got is not None
-    store.commit(got, Outcome(state=TrialState.FINISHED, objective=0.5, step=2), 0)
+    store.commit(got, Outcome(state=TrialState.FINISHED, objective=0.5, step=2))
 
 
 @pytest.mark.parametrize("verb", ["rm", "cancel", "stop"])
@@ -102,7 +102,7 @@ def test_retry_and_resume_say_at_once_that_the_code_was_edited(hpq: Hpq, tmp_pat
 def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
     hpq: Hpq,
     store: TrialStore,
-    view: View,
+    reader: StoreReader,
     who: WorkerPresence,
     sweep_of: MakeSweep,
     control: SweepControl,
@@ -112,9 +112,9 @@ def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
     finish_one(store, who)
     silent = hpq("retry", "demo-00000/1", "demo-00000/2")
     refused(silent, "confirmation-missing", "2 finished trials", "demo-00000", "--yes")
-    assert view.sweep("demo-00000").counts.finished == 2
+    assert reader.sweeps.get("demo-00000").counts.finished == 2
     assert hpq("retry", "demo-00000/1", "--yes").returncode == 0
-    assert view.sweep("demo-00000").counts.finished == 1
+    assert reader.sweeps.get("demo-00000").counts.finished == 1
     control.cancel("demo-00000")
     assert hpq("retry", "demo-00000/1").returncode == 0  # without a result nobody asks
 

@@ -13,7 +13,7 @@ from hpq.code.signing import is_signed, key_of
 from hpq.domain.trial import Claim
 from hpq.settings import read
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.commands.submit.enqueue import say_new
 from hpq_producer.enqueue import code_discovery
 from hpq_producer.enqueue.submission import prepare
@@ -37,7 +37,11 @@ def session(
     settings = read({"HPQ_REDIS_URL": redis_url, "HPQ_HOME": str(tmp_path / "home"), "USER": "me"})
     keys = Keys("hpq")
     return Session(
-        settings=settings, url=redis_url, redis=redis, keys=keys, view=View(redis, keys, 30_000)
+        settings=settings,
+        url=redis_url,
+        redis=redis,
+        keys=keys,
+        reader=StoreReader(redis, keys, 30_000),
     )
 
 
@@ -53,7 +57,7 @@ def test_the_same_file_twice_is_one_sweep(session: Session) -> None:
 
 
 def test_trials_keep_the_order_of_the_file_and_their_parameters(session: Session) -> None:
-    trials = list(session.view.all_trials(put(session).sid))
+    trials = list(session.reader.trials.all(put(session).sid))
     assert [dict(t.params) for t in trials] == [{"a": a, "b": "x"} for a in (3, 1, 2)]
     assert [list(t.params) for t in trials] == [["a", "b"]] * 3
 
@@ -64,7 +68,7 @@ def test_what_was_enqueued_is_told_also_when_workers_have_it_already(
     done = put(session)
     for _ in range(3):
         assert take() is not None
-    say_new(session, done, session.view.sweep(done.sid))
+    say_new(session, done, session.reader.sweeps.get(done.sid))
     assert f"{done.sid}: 3 trials queued" in capsys.readouterr().err
 
 
@@ -84,7 +88,7 @@ def test_a_copy_of_a_project_is_a_sweep_of_its_own(
     monkeypatch.chdir(copy)
     second = put(session)
     assert second.is_new and second.sid != first.sid
-    assert session.view.sweep(second.sid).launch.code_dir == str(copy)
+    assert session.reader.sweeps.get(second.sid).launch.code_dir == str(copy)
     assert put(session).sid == second.sid
 
 
@@ -101,7 +105,7 @@ def test_a_comment_in_the_file_is_the_same_sweep(session: Session, tmp_path: Pat
 
 
 def test_the_launch_record_is_signed_for_this_sweep_alone(session: Session) -> None:
-    sweep = session.view.sweep(put(session).sid)
+    sweep = session.reader.sweeps.get(put(session).sid)
     key = key_of(session.settings, make=False)
     assert key is not None
     assert is_signed(key, "hpq", sweep.id, sweep.launch, sweep.signature)
@@ -113,7 +117,7 @@ def test_the_launch_record_is_signed_for_this_sweep_alone(session: Session) -> N
 def test_a_sweep_without_an_end_is_open_ended(session: Session, tmp_path: Path) -> None:
     text = "program: train.py\nmethod: random\nparameters:\n  a: {min: 0.0, max: 1.0}\n"
     (tmp_path / "sweep.yaml").write_text(text)
-    sweep = session.view.sweep(put(session).sid)
+    sweep = session.reader.sweeps.get(put(session).sid)
     assert (sweep.state, sweep.counts.total, sweep.counts.is_open_ended) == ("running", 0, True)
     assert put(session).sid == sweep.id  # the same file again
 

@@ -14,9 +14,9 @@ from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, Point, TrialState
 from hpq.store.control import SweepControl
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq_producer.audit.reader import hold_audit
+from hpq_producer.audit.sweep_audit import audit_sweep
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 SID = "demo-00000"
@@ -32,70 +32,72 @@ def started(
     """x = 1 … 6: the first finished, three run and report, the others wait."""
     sweep_of(6, SID)
     claims = [take() for _ in range(4)]
-    store.commit(claims[0], Outcome(state=TrialState.FINISHED, objective=0.9, step=2), 0)
+    store.commit(claims[0], Outcome(state=TrialState.FINISHED, objective=0.9, step=2))
     for seq, (claim, value) in enumerate(zip(claims[1:], (0.5, 0.2, 0.7), strict=True), 1):
         points = (Point(step=1, name="acc", value=value),)
         store.beat(claim, who, ReportBatch(seq=seq, points=points), lease_ms=30_000)
     return claims
 
 
-def states(view: View) -> str:
-    return " ".join(t.state.value[0] for t in view.all_trials(SID))
+def states(reader: StoreReader) -> str:
+    return " ".join(t.state.value[0] for t in reader.trials.all(SID))
 
 
 def test_cancel_where_shows_what_is_meant_and_takes_only_what_is_left(
-    hpq: Hpq, view: View, store: TrialStore, started: list[Claim]
+    hpq: Hpq, reader: StoreReader, store: TrialStore, started: list[Claim]
 ) -> None:
-    before = states(view)
+    before = states(reader)
     asked = hpq("cancel", SID, "--where", "x in [1, 2, 6] or lacking > 3")
     assert asked.returncode == 2 and "nothing has 'lacking'" in asked.stderr
     asked = hpq("cancel", SID, "--where", "x in [1, 2, 6]")
     assert asked.returncode == 2 and asked.stderr.endswith("say --yes\n")
     shown = [line.split()[:3] for line in asked.stdout.splitlines()[1:]]
     assert shown == [["2", "running", "2"], ["6", "queued", "6"]]
-    assert "Cancel 2 trials" in asked.stderr and states(view) == before
+    assert "Cancel 2 trials" in asked.stderr and states(reader) == before
     done = hpq("cancel", SID, "--where", "x in [1, 2, 6]", "--yes")
     assert done.returncode == 0 and "2 trials are" in done.stderr
-    assert states(view) == "f r r r q c"
+    assert states(reader) == "f r r r q c"
     assert store.beat(started[1], WorkerPresence(name="w1", host="h1", worker_class="default"),
                       ReportBatch(seq=9), lease_ms=30_000).value == "stop"  # fmt: skip
-    assert hold_audit(view, SID).violations == ()
+    assert audit_sweep(reader, SID).violations == ()
 
 
 def test_a_cancel_into_a_pipe_that_nobody_reads_is_done_all_the_same(
-    environ: dict[str, str], view: View, started: list[Claim]
+    environ: dict[str, str], reader: StoreReader, started: list[Claim]
 ) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)  # `hpq cancel … --yes | head`, which has read enough
+    read_end, write_end = os.pipe()
+    os.close(read_end)  # `hpq cancel … --yes | head`, which has read enough
     words = ["cancel", SID, "--where", "x in [1, 2, 6]", "--yes"]
     done = subprocess.run(
         [sys.executable, "-m", "hpq_producer", *words],
         env=environ,
-        stdout=writer,
+        stdout=write_end,
         stderr=subprocess.PIPE,
         text=True,
         check=False,
     )
-    os.close(writer)
+    os.close(write_end)
     assert done.returncode == 0 and "2 trials are" in done.stderr
-    assert states(view) == "f r r r q c"
+    assert states(reader) == "f r r r q c"
 
 
-def test_what_matches_nothing_cancels_nothing(hpq: Hpq, view: View, started: list[Claim]) -> None:
-    before = states(view)
+def test_what_matches_nothing_cancels_nothing(
+    hpq: Hpq, reader: StoreReader, started: list[Claim]
+) -> None:
+    before = states(reader)
     done = hpq("cancel", SID, "--where", "x > 6", "--yes")
     assert done.returncode == 0 and "nothing is cancelled" in done.stderr
-    assert states(view) == before
+    assert states(reader) == before
     both = hpq("cancel", f"{SID}/5", "--where", "x > 1", "--yes")
-    assert both.returncode == 2 and states(view) == before
+    assert both.returncode == 2 and states(reader) == before
 
 
 def test_retry_takes_an_expression(
-    hpq: Hpq, view: View, started: list[Claim], control: SweepControl
+    hpq: Hpq, reader: StoreReader, started: list[Claim], control: SweepControl
 ) -> None:
     control.cancel(SID, [5, 6])
     assert hpq("retry", SID, "--cancelled", "--where", "x > 5").returncode == 0
-    assert states(view) == "f r r r c q"
+    assert states(reader) == "f r r r c q"
     assert hpq("retry", f"{SID}/5", "--where", "x > 5").returncode == 2
 
 

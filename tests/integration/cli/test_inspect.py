@@ -27,7 +27,7 @@ from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire import sweep as sweep_codec
 from tests.constants import DEADLINE_S, ROOT
@@ -56,12 +56,12 @@ def report(
 
 
 def finish(store: TrialStore, got: Claim, objective: float, step: int = 2) -> None:
-    store.commit(got, Outcome(state=TrialState.FINISHED, objective=objective, step=step), 0)
+    store.commit(got, Outcome(state=TrialState.FINISHED, objective=objective, step=step))
 
 
 def fail(store: TrialStore, got: Claim, message: str = ESCAPES) -> None:
     failure = Failure(kind=FailureKind.USER_ERROR, message=message, fingerprint="f")
-    store.commit(got, Outcome(state=TrialState.FAILED, failure=failure), 0)
+    store.commit(got, Outcome(state=TrialState.FAILED, failure=failure))
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_a_trial_has_a_command_and_a_sweep_has_none(hpq: Hpq, done: Sweep) -> No
     answer = hpq("show", "demo", "--command")
     refused(answer, "trial-missing", "demo-00000/1")
     line = hpq("show", "1", "--command").stdout
-    assert line == f"{sys.executable} -m hpq_worker.trainers.digits --set x=1\n"
+    assert line == f"{sys.executable} -P -m hpq.train digits --set x=1\n"
 
 
 def test_unknown_sweeps_and_trials_are_one_line_and_exit_4(hpq: Hpq, done: Sweep) -> None:
@@ -444,7 +444,7 @@ def test_a_broken_sweep_does_not_hide_the_others(
 
 
 def test_after_rm_of_my_last_sweep_the_one_before_is_meant(
-    hpq: Hpq, view: View, sweep_of: MakeSweep, control: SweepControl
+    hpq: Hpq, reader: StoreReader, sweep_of: MakeSweep, control: SweepControl
 ) -> None:
     sweep_of(1, "mine-00000")
     sweep_of(1, "hers-00000", owner="her")
@@ -621,12 +621,12 @@ def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
 
 
 def test_a_worker_that_misses_beats_is_silent(
-    hpq: Hpq, store: TrialStore, redis: Redis, view: View
+    hpq: Hpq, store: TrialStore, redis: Redis, reader: StoreReader
 ) -> None:
     there = WorkerPresence(name="w1", host="h", worker_class="default", fields={"state": "busy"})
     store.present(there, idle=False, lifetime_ms=600_000)
-    assert [w.state for w in view.workers()] == ["busy"]
+    assert [w.state for w in reader.workers.live()] == ["busy"]
     redis.zincrby("hpq:workers", -20_000, "w1")
-    assert [w.state for w in view.workers()] == ["silent"]
+    assert [w.state for w in reader.workers.live()] == ["silent"]
     redis.zincrby("hpq:workers", -20_000, "w1")
-    assert view.workers() == []
+    assert reader.workers.live() == []

@@ -15,7 +15,7 @@ from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, Reason, Rep
 from hpq.domain.trial import Failure, FailureKind, Point, TrialId, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.memory import sweep_bytes
-from hpq_producer.audit.reader import hold_audit
+from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.ids import refused
 from tests.store_calls import reaped
 
@@ -55,18 +55,18 @@ def run_one(store, who, take):
         claim = take()
         some = tuple(Point(step=i, name="acc", value=i / 7) for i in range(points))
         store.beat(claim, who, ReportBatch(seq=1, step=1, log=log, points=some), lease_ms=LEASE)
-        store.commit(claim, FINISHED, 0)
+        store.commit(claim, FINISHED)
         return claim.trial
 
     return run
 
 
-def has_history(view, trial: TrialId) -> bool:
-    return bool(view.history(trial, "acc")) and bool(view.log(trial)[0])
+def has_history(reader, trial: TrialId) -> bool:
+    return bool(reader.trials.metric_history(trial, "acc")) and bool(reader.trials.log(trial)[0])
 
 
 def test_a_full_server_takes_results_beats_and_what_people_say(
-    store, view, redis, keys, sweep_of, who, take, limit, control: SweepControl
+    store, reader, redis, keys, sweep_of, who, take, limit, control: SweepControl
 ) -> None:
     """F15: maxmemory is reached; beats, commits, releases, reaps and commands go on."""
     sid = sweep_of(6).id
@@ -82,49 +82,52 @@ def test_a_full_server_takes_results_beats_and_what_people_say(
     before = redis.zscore(keys.leases, str(claims[0].trial))
     assert store.beat(claims[0], who, batch, lease_ms=2 * LEASE) is HeartbeatReply.OK
     assert redis.zscore(keys.leases, str(claims[0].trial)) > before
-    assert not view.history(claims[0].trial, "acc") and not view.log(claims[0].trial)[0]
-    assert store.commit(claims[0], FINISHED, 0) is CommitReply.DONE
-    assert store.commit(claims[0], FINISHED, 0) is CommitReply.ALREADY
+    assert (
+        not reader.trials.metric_history(claims[0].trial, "acc")
+        and not reader.trials.log(claims[0].trial)[0]
+    )
+    assert store.commit(claims[0], FINISHED) is CommitReply.DONE
+    assert store.commit(claims[0], FINISHED) is CommitReply.ALREADY
     assert store.release(claims[1], Reason.STOPPING) == "released"
     killed = Failure(kind=FailureKind.KILLED, message="signal 9")
     again = Outcome(state=TrialState.FAILED, failure=killed)
-    assert store.commit(claims[2], again, 0) is CommitReply.REQUEUED
+    assert store.commit(claims[2], again) is CommitReply.REQUEUED
     assert reaped(store, "default", lease_ms=LEASE, lost_max=3) == 0
-    assert control.pause(sid) == 0
+    control.pause(sid)
     control.cancel(sid)
-    assert store.commit(claims[3], Outcome(state=TrialState.CANCELLED), 0) is CommitReply.DONE
-    trial = view.trial(claims[0].trial)
+    assert store.commit(claims[3], Outcome(state=TrialState.CANCELLED)) is CommitReply.DONE
+    trial = reader.trials.get(claims[0].trial)
     assert (trial.state, trial.objective, trial.metrics) == ("finished", 1.0, {"acc": 0.5})
     assert redis.hget(keys.counters, "reports_dropped") == b"1"
-    found = hold_audit(view, sid)
+    found = audit_sweep(reader, sid)
     assert found.violations == () and found.open == 0
 
 
-def test_a_full_server_starts_no_further_trial(store, view, sweep_of, take, limit) -> None:
+def test_a_full_server_starts_no_further_trial(store, reader, sweep_of, take, limit) -> None:
     """F15: maxmemory is reached; a worker claims."""
     sid = sweep_of(2).id
     limit(-100_000)
     with pytest.raises(OutOfMemoryError, match="no further trial"):
         take()
-    assert view.sweep(sid).counts.queued == 2 and hold_audit(view, sid).violations == ()
+    assert reader.sweeps.get(sid).counts.queued == 2 and audit_sweep(reader, sid).violations == ()
     limit(10**7)
     assert take().attempt == 1
 
 
 def test_histories_of_the_trials_that_ended_first_make_room_for_the_next(
-    store, view, redis, keys, sweep_of, take, run_one, limit
+    store, reader, redis, keys, sweep_of, take, run_one, limit
 ) -> None:
     sweep_of(20)
     first = [run_one() for _ in range(12)]
     limit(-20_000)  # what other clients free meanwhile is less
     claim = take()
     assert claim is not None
-    left = [has_history(view, trial) for trial in first]
+    left = [has_history(reader, trial) for trial in first]
     dropped = left.index(True)
     assert 0 < dropped < 12 and left == [False] * dropped + [True] * (12 - dropped)
     assert int(redis.hget(keys.counters, "histories_dropped")) == dropped
-    assert view.trial(first[0]).objective == 1.0 and view.trial(first[0]).metrics
-    assert [view.trial(trial).thinned for trial in first] == [i < dropped for i in range(12)]
+    assert reader.trials.get(first[0]).objective == 1.0 and reader.trials.get(first[0]).metrics
+    assert [reader.trials.get(trial).thinned for trial in first] == [i < dropped for i in range(12)]
 
 
 def test_what_a_full_server_dropped_is_told_wherever_it_is_missed(
@@ -148,7 +151,7 @@ def test_what_a_full_server_dropped_is_told_wherever_it_is_missed(
 
 
 def test_points_and_logs_stay_below_30_percent_of_maxmemory(
-    store, view, redis, keys, sweep_of, run_one, limit
+    store, reader, redis, keys, sweep_of, run_one, limit
 ) -> None:
     """Memory: 48 trials report and print more than 30 % of maxmemory, over three sweeps."""
     for i in range(3):
@@ -156,18 +159,18 @@ def test_points_and_logs_stay_below_30_percent_of_maxmemory(
     # Half of what the server uses, since a busy one has used more in a moment than in the next.
     done = [run_one(points=900, log=b"y" * 16_000) for _ in range(48)]
     store.reap("default", lease_ms=LEASE, lost_max=3)
-    assert all(has_history(view, trial) for trial in done)  # no maxmemory, no bound
+    assert all(has_history(reader, trial) for trial in done)  # no maxmemory, no bound
     limit(100_000)
     store.reap("default", lease_ms=LEASE, lost_max=3)
     limit_now = int(redis.config_get("maxmemory")["maxmemory"])
-    left = [has_history(view, trial) for trial in done]
+    left = [has_history(reader, trial) for trial in done]
     kept = left.count(True)
     assert 0 < kept < 48 and left == [False] * (48 - kept) + [True] * kept
     weights = [int(redis.hget(keys.sweep(f"s{i}-00000"), "bulk")) for i in range(3)]
     assert 0.2 * limit_now < sum(weights) <= 0.3 * limit_now
     before = kept
     store.reap("default", lease_ms=LEASE, lost_max=3)
-    assert sum(has_history(view, trial) for trial in done) == before
+    assert sum(has_history(reader, trial) for trial in done) == before
 
 
 def test_a_trials_weight_is_about_what_its_keys_take(redis, keys, sweep_of, run_one) -> None:
@@ -181,7 +184,7 @@ def test_a_trials_weight_is_about_what_its_keys_take(redis, keys, sweep_of, run_
 
 
 def test_a_retried_or_removed_sweep_weighs_nothing(
-    store, view, redis, keys, sweep_of, run_one, control: SweepControl
+    store, reader, redis, keys, sweep_of, run_one, control: SweepControl
 ) -> None:
     sweep = sweep_of(2)
     trial, _ = run_one(), run_one()
@@ -226,7 +229,7 @@ def test_sweeps_that_hold_less_than_is_needed_are_not_named(hpq: Hpq, redis, swe
     assert at_least * 2**20 >= used / 0.8
 
 
-def test_a_full_server_is_told_where_people_look(hpq: Hpq, view, redis, sweep_of, limit) -> None:
+def test_a_full_server_is_told_where_people_look(hpq: Hpq, reader, redis, sweep_of, limit) -> None:
     sid = sweep_of(2).id
     limit(-100_000)
     why = "the server is full"
@@ -259,7 +262,7 @@ def test_an_evicting_server_is_told_by_enqueue_and_by_doctor(hpq: Hpq, redis, li
 
 
 def test_ls_tells_about_how_much_each_sweep_takes(
-    hpq: Hpq, redis, keys, view, sweep_of, run_one
+    hpq: Hpq, redis, keys, reader, sweep_of, run_one
 ) -> None:
     sizes = {}
     for sid, count, ran in (("some-00000", 500, 60), ("more-00000", 3000, 0)):
@@ -268,7 +271,9 @@ def test_ls_tells_about_how_much_each_sweep_takes(
         for _ in range(ran):
             run_one()
         sizes[sid] = int(redis.info("memory")["used_memory"]) - before
-    told = dict(zip(sizes, sweep_bytes(redis, keys, view.sweeps(list(sizes))), strict=True))
+    told = dict(
+        zip(sizes, sweep_bytes(redis, keys, reader.sweeps.get_many(list(sizes))), strict=True)
+    )
     for sid, real in sizes.items():
         assert 0.6 * real < told[sid] < 1.5 * real, (sid, real, told)
     data = {

@@ -187,7 +187,7 @@ def _worker(store: TrialStore, name: str, digest: str) -> WorkerPresence:
 
 
 def test_a_manifest_and_what_attempts_ran_on_go_with_the_last_sweep_that_refers_to_them(
-    hpq, repo, redis, keys, store, view
+    hpq, repo, redis, keys, store, reader
 ) -> None:
     one, other = enqueue(hpq), enqueue(hpq, "--new")
     code = redis.hget(keys.sweep(one), "bundle").decode()
@@ -197,18 +197,20 @@ def test_a_manifest_and_what_attempts_ran_on_go_with_the_last_sweep_that_refers_
             who, nonce=f"{who.name}-{sid}", lease_ms=60_000, provenance=f"d-{who.name}", only=sid
         )
         assert claim is not None
-        store.commit(claim, Outcome(state=TrialState.CANCELLED, step=0), 0)
+        store.commit(claim, Outcome(state=TrialState.CANCELLED, step=0))
     store.absent(gone)
     store.absent(starts)  # it has not said yet that it is there
     assert hpq("archive", one, "one.archive").returncode == 0
     assert hpq("rm", one, "--yes").returncode == 0
-    assert redis.hkeys(keys.code) == [code.encode()] and not view.gone(view.sweep(other))
+    assert redis.hkeys(keys.code) == [code.encode()] and not reader.audit.missing(
+        reader.sweeps.get(other)
+    )
     assert hpq("rm", other, "--yes").returncode == 0
     assert not redis.exists(keys.code) and set(redis.hkeys(keys.provenance)) == {b"d-w2", b"d-w3"}
     # All of it comes back out of an archive, also what earlier attempts ran on.
     assert hpq("archive", "--restore", "one.archive").returncode == 0
     assert redis.hkeys(keys.code) == [code.encode()] and redis.hexists(keys.provenance, "d-w1")
     redis.hdel(keys.provenance, "d-w1")
-    assert view.gone(view.sweep(one)) == ["what attempts ran on, d-w1"]
+    assert reader.audit.missing(reader.sweeps.get(one)) == ["what attempts ran on, d-w1"]
     told = hpq("audit", one)
     assert told.returncode == 1 and "is gone: what attempts ran on, d-w1" in told.stdout

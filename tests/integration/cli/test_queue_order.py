@@ -15,7 +15,7 @@ from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire import sweep as sweep_codec
 from hpq_producer.diagnosis.waiting import why_behind
@@ -50,8 +50,8 @@ def _open_ended(sweep_of: MakeSweep, sid: str, **fields: object) -> Sweep:
     return sweep_of(2, sid, sampler="random", schema=SCHEMA, **fields)
 
 
-def _why(view: View, sid: str) -> str | None:
-    shot = view.snapshot(sid, 3)
+def _why(reader: StoreReader, sid: str) -> str | None:
+    shot = reader.snapshot(sid, 3)
     why = why_behind(shot.sweep, shot.ahead, shot.workers, SHIPPED)
     return why.text if why else None
 
@@ -108,33 +108,38 @@ def test_many_that_wait_behind_one_are_a_single_line_of_ls(
 
 
 def test_who_gets_the_next_free_worker_waits_behind_nobody(
-    view: View, store: TrialStore, redis: Redis, work, sweep_of: MakeSweep, control: SweepControl
+    reader: StoreReader,
+    store: TrialStore,
+    redis: Redis,
+    work,
+    sweep_of: MakeSweep,
+    control: SweepControl,
 ) -> None:
     """Another owner, a paused sweep, one at its max_parallel, an idle worker, no worker."""
     _open_ended(sweep_of, "old-00000", max_parallel=1)
     sweep_of(2, "new-00000")
-    assert _why(view, "new-00000") is None  # no worker: another line says so
+    assert _why(reader, "new-00000") is None  # no worker: another line says so
     claim = work()
     assert claim is not None and claim.trial.sweep == "old-00000"
-    assert _why(view, "new-00000") == LINE  # at its max_parallel, and so until that trial ends
+    assert _why(reader, "new-00000") == LINE  # at its max_parallel, and so until that trial ends
     sweep_of(2, "anas-00000", owner="ana")
-    assert _why(view, "anas-00000") is None
+    assert _why(reader, "anas-00000") is None
     control.pause("old-00000")
-    assert _why(view, "new-00000") is None
+    assert _why(reader, "new-00000") is None
     control.resume("old-00000")
-    assert _why(view, "new-00000") == LINE
+    assert _why(reader, "new-00000") == LINE
     store.present(WorkerPresence(name="w2", host="h", worker_class="default", fields={
         "takes": sweep_codec.dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "idle"
     }), idle=True, lifetime_ms=600_000)  # fmt: skip
-    assert _why(view, "new-00000") is None
+    assert _why(reader, "new-00000") is None
     redis.delete("hpq:w:w2")
-    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0), 0)
+    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0))
     other = work("w3")
     assert other is not None and other.trial.sweep != "new-00000"
 
 
 def test_a_worker_that_may_not_run_the_older_sweep_comes_to_the_newer(
-    view: View, store: TrialStore, work, sweep_of: MakeSweep
+    reader: StoreReader, store: TrialStore, work, sweep_of: MakeSweep
 ) -> None:
     _open_ended(sweep_of, "old-00000")
     sweep_of(2, "new-00000")
@@ -145,21 +150,21 @@ def test_a_worker_that_may_not_run_the_older_sweep_comes_to_the_newer(
         "trial": "else-00000/1", "refuses": sweep_codec.dumps(refuses),
     })  # fmt: skip
     store.present(there, idle=False, lifetime_ms=600_000)
-    assert _why(view, "new-00000") is None
+    assert _why(reader, "new-00000") is None
 
 
 def test_a_sweep_of_somebody_else_goes_first_by_its_priority_only(
-    view: View, work, sweep_of: MakeSweep
+    reader: StoreReader, work, sweep_of: MakeSweep
 ) -> None:
     _open_ended(sweep_of, "anas-00000", owner="ana", priority=2)
     sweep_of(2, "new-00000")
     work()
-    why = _why(view, "new-00000")
+    why = _why(reader, "new-00000")
     assert why and "anas-00000" in why and "`hpq set new-00000 priority=3`" in why
 
 
 def test_what_goes_first_is_read_in_so_many_commands_however_many_sweeps_there_are(
-    view: View, redis: Redis, work, sweep_of: MakeSweep
+    reader: StoreReader, redis: Redis, work, sweep_of: MakeSweep
 ) -> None:
     _open_ended(sweep_of, "a-00000")
     work()
@@ -168,6 +173,6 @@ def test_what_goes_first_is_read_in_so_many_commands_however_many_sweeps_there_a
         for n in range(count):
             sweep_of(1, f"b{count}-{n:05}")
         redis.config_resetstat()
-        assert "behind a-00000" in str(_why(view, f"b{count}-{count - 1:05}"))
+        assert "behind a-00000" in str(_why(reader, f"b{count}-{count - 1:05}"))
         spent.append(redis.info("stats")["total_commands_processed"])
     assert spent[0] == spent[1] < 150, spent

@@ -17,7 +17,7 @@ from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialS
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
-from hpq_producer.audit.reader import hold_audit
+from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.enqueue.provenance import Place, remote_name
 from hpq_producer.watch.event_log import event_line
 from tests.desk import Desk
@@ -34,7 +34,7 @@ def finish(store: TrialStore, who: WorkerPresence, claim: Claim | None, objectiv
     assert claim is not None
     points = (Point(step=1, name="acc", value=objective), Point(step=1, name="loss", value=0.5))
     store.beat(claim, who, ReportBatch(seq=1, points=points), lease_ms=30_000)
-    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=objective, step=7), 0)
+    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=objective, step=7))
 
 
 def two_finished(
@@ -46,7 +46,7 @@ def two_finished(
     finish(store, who, take(), 0.9)
     last = take()
     assert last is not None
-    store.commit(last, Outcome(state=TrialState.FAILED), 0)
+    store.commit(last, Outcome(state=TrialState.FAILED))
     return sid
 
 
@@ -72,17 +72,19 @@ def test_results_of_the_same_code_are_taken_and_say_where_they_come_from(
     assert "result of" in desk.hpq("show", f"{new}/1").stdout
     assert desk.hpq("results", new, "--csv").stdout.splitlines()[1].endswith(f"{old}/2")
     assert json.loads(desk.hpq("best", new, "--json").stdout)["trial"] == 1
-    found = hold_audit(desk.view, new)
+    found = audit_sweep(desk.reader, new)
     assert (found.violations, found.reused) == ((), 1)
     assert "1 of them are results of older sweeps" in desk.hpq("audit", new).stdout
-    events = desk.view.events(new)
+    events = desk.reader.events.read(new)
     assert [(e.trial, e.fields["from"]) for e in events if e.what == "reused"] == [(1, f"{old}/2")]
     told = next(e for e in events if e.what == "reused")
-    line = event_line(told, desk.view.trial(TrialId(sweep=new, number=1)), desk.view.sweep(new))
+    line = event_line(
+        told, desk.reader.trials.get(TrialId(sweep=new, number=1)), desk.reader.sweeps.get(new)
+    )
     assert line == f"#1 finished: the result of {old}/2 acc=0.9  x=2"
     # A third sweep names the trial that trained, not the one that took its result.
     third = desk.sweep(WIDER, "--reuse", "--new")
-    assert desk.view.trial(TrialId(sweep=third, number=1)).reused == f"{old}/2"
+    assert desk.reader.trials.get(TrialId(sweep=third, number=1)).reused == f"{old}/2"
 
 
 def test_a_result_that_was_taken_is_trained_after_a_retry(
@@ -93,10 +95,10 @@ def test_a_result_that_was_taken_is_trained_after_a_retry(
     assert control.retry(new, [1]) == 1
     claim = take()
     assert claim is not None and (claim.trial.number, claim.attempt, claim.unbegun) == (1, 2, 1)
-    trial = desk.view.trial(claim.trial)
+    trial = desk.reader.trials.get(claim.trial)
     assert (trial.reused, trial.objective) == ("", None)
     finish(store, who, claim, 0.3)
-    assert hold_audit(desk.view, new).violations == ()
+    assert audit_sweep(desk.reader, new).violations == ()
 
 
 def test_a_sweep_of_which_all_is_known_is_finished_at_once(
@@ -104,12 +106,12 @@ def test_a_sweep_of_which_all_is_known_is_finished_at_once(
 ) -> None:
     old = two_finished(desk, store, who, take)
     known = desk.sweep(GRID.replace("[1, 2, 3]", "[1, 2]"), "--reuse")
-    assert desk.view.sweep(known).state is SweepState.FINISHED
+    assert desk.reader.sweeps.get(known).state is SweepState.FINISHED
     assert "2 results of older sweeps, never trained here" in desk.hpq("summary", known).stdout
     assert desk.hpq("watch", known, "--once").stdout.count("reused") == 4  # ended, and best
     assert f"hpq logs {old}/1" in desk.hpq("logs", f"{known}/1").stderr
     assert take() is None and redis.zcard(keys.worker_class("default", "open")) == 0
-    assert hold_audit(desk.view, known).violations == ()
+    assert audit_sweep(desk.reader, known).violations == ()
 
 
 def test_after_a_wrong_goal_or_metric_what_was_trained_is_taken(
@@ -119,7 +121,7 @@ def test_after_a_wrong_goal_or_metric_what_was_trained_is_taken(
     turned = desk.sweep(WIDER.replace("maximize", "minimize"), "--reuse")
     other = desk.sweep(WIDER.replace("acc", "loss"), "--reuse")
     for sid, value in ((turned, 0.9), (other, 0.5)):
-        trial = desk.view.trial(TrialId(sweep=sid, number=1))
+        trial = desk.reader.trials.get(TrialId(sweep=sid, number=1))
         assert (trial.state, trial.reused, trial.objective) == ("finished", f"{old}/2", value)
     done = desk.put(WIDER.replace("acc", "val_loss"), "--reuse")
     assert (
@@ -142,13 +144,13 @@ def test_trials_that_only_failed_to_report_the_metric_are_results_for_the_right_
         assert claim is not None
         points = (Point(step=1, name="acc", value=0.25),)
         store.beat(claim, who, ReportBatch(seq=1, points=points), lease_ms=30_000)
-        store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure), 0)
+        store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure))
     right = desk.sweep(GRID, "--reuse")
     assert desk.trials(right) == [(1, "finished"), (2, "queued"), (3, "queued")]
-    trial = desk.view.trial(TrialId(sweep=right, number=1))
+    trial = desk.reader.trials.get(TrialId(sweep=right, number=1))
     assert (trial.objective, trial.reused) == (0.25, f"{wrong}/1")
-    assert desk.view.best(desk.view.sweep(right), 1)[0].id == trial.id
-    assert hold_audit(desk.view, right).violations == ()
+    assert desk.reader.trials.best(desk.reader.sweeps.get(right), 1)[0].id == trial.id
+    assert audit_sweep(desk.reader, right).violations == ()
 
 
 def test_other_code_or_another_metric_gives_nothing_unless_one_insists(
@@ -174,7 +176,7 @@ def test_canaries_have_to_pass_here(
     assert first is not None and take() is None
     finish(store, who, first, 0.5)
     assert take() is not None
-    assert desk.view.sweep(new).canary == 0
+    assert desk.reader.sweeps.get(new).canary == 0
 
 
 def test_plan_tells_hours_from_trials_of_the_same_code(
@@ -186,7 +188,7 @@ def test_plan_tells_hours_from_trials_of_the_same_code(
         claim = take()
         assert claim is not None
         outcome = Outcome(state=TrialState.FINISHED, objective=0.5, ran_ms=minutes * 60_000)
-        store.commit(claim, outcome, 0)
+        store.commit(claim, outcome)
     desk.sweep(WIDER, "--reuse")  # what was taken over took no time
     said = desk.hpq("plan", "sweep.yaml").stdout
     assert "about 2h00m of one worker: 4 trials of 30m00s (median of 3 finished, same code)" in said
@@ -210,11 +212,11 @@ def test_replicates_are_taken_each_for_itself_and_ranked_by_their_mean(
     for objective in (0.1, 0.3, 0.4):
         finish(store, who, take(), objective)
     new = desk.sweep(text.replace("[1, 2]", "[3, 1, 2]"), "--reuse")
-    trials = list(desk.view.all_trials(new))
+    trials = list(desk.reader.trials.all(new))
     assert [t.reused for t in trials] == ["", "", f"{old}/1", f"{old}/2", f"{old}/3", ""]
-    best = desk.view.best(desk.view.sweep(new), 9)
+    best = desk.reader.trials.best(desk.reader.sweeps.get(new), 9)
     assert [(t.id.number, t.objective) for t in best] == [(5, 0.4), (3, 0.2)]
-    assert hold_audit(desk.view, new).violations == ()
+    assert audit_sweep(desk.reader, new).violations == ()
 
 
 def test_tags_are_kept_shown_and_found(desk: Desk) -> None:
@@ -260,11 +262,11 @@ def test_a_result_that_reaches_the_target_leaves_nothing_to_do(
 ) -> None:
     two_finished(desk, store, who, take)
     new = desk.put(WIDER.replace("maximize", "maximize, target: 0.8"), "--reuse").stdout.strip()
-    sweep = desk.view.sweep(new)
+    sweep = desk.reader.sweeps.get(new)
     assert sweep.state is SweepState.FINISHED and sweep.reached and sweep.reached.trial == 1
     assert (sweep.counts.finished, sweep.counts.cancelled) == (1, 3)
     assert redis.llen(keys.demand("default")) == 0 and take() is None
-    assert not hold_audit(desk.view, new).violations
+    assert not audit_sweep(desk.reader, new).violations
 
 
 def test_another_script_of_the_same_name_gives_nothing_even_to_any_code(
@@ -335,8 +337,8 @@ def test_a_sweep_file_beside_the_code_is_no_part_of_it(
     subprocess.run(["git", "init", "-q", "."], cwd=desk.folder, check=True)
     subprocess.run(["git", "add", "-A"], cwd=desk.folder, check=True)
     old = two_finished(desk, store, who, take)
-    sweep = desk.view.sweep(old)
-    files = desk.view.manifest(sweep.launch.code)
+    sweep = desk.reader.sweeps.get(old)
+    files = desk.reader.sweeps.manifest(sweep.launch.code)
     assert set(files) == {"train.py", "conf.yaml", "broken.yaml"}
     (desk.folder / "g1.yaml").write_text(WIDER)
     assert code_manifest.changed(desk.folder, dict(files)) is None
@@ -362,7 +364,7 @@ def test_a_sweep_whose_sets_are_made_later_begins_with_the_results_inside_its_sp
     new = done.stdout.strip()
     begins = [(4.5, "queued")] if cap else []
     assert desk.trials(new) == [*begins, (1.5, "finished"), (2, "finished")]
-    sweep = desk.view.sweep(new)
+    sweep = desk.reader.sweeps.get(new)
     if cap:
         assert (sweep.run_cap, sweep.counts.to_come) == (
             8,
@@ -370,7 +372,7 @@ def test_a_sweep_whose_sets_are_made_later_begins_with_the_results_inside_its_sp
         ) and "6 trials, sets by auto" in done.stderr
     else:
         assert sweep.counts.is_open_ended and "open-ended" in done.stderr
-    assert not hold_audit(desk.view, new).violations
+    assert not audit_sweep(desk.reader, new).violations
 
 
 def test_of_a_finite_space_no_more_sets_are_awaited_than_it_has(
@@ -379,7 +381,7 @@ def test_of_a_finite_space_no_more_sets_are_awaited_than_it_has(
     two_finished(desk, store, who, take)
     late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 1, max: 4")
     new = desk.sweep(late, "--reuse")
-    counts = desk.view.sweep(new).counts
+    counts = desk.reader.sweeps.get(new).counts
     assert (counts.finished, counts.to_come) == (2, 2)
 
 
@@ -392,7 +394,7 @@ def test_replicates_are_begun_with_where_all_of_a_set_have_a_result(
     late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
     new = desk.sweep(late + "replicates: 2\nrun_cap: 4\n", "--reuse")
     assert desk.trials(new) == [(1, "finished"), (1, "finished")]
-    assert desk.view.sweep(new).counts.to_come == 4
+    assert desk.reader.sweeps.get(new).counts.to_come == 4
 
 
 def test_a_result_of_another_seed_is_not_taken_for_one_of_this(
@@ -408,7 +410,7 @@ def test_a_result_of_another_seed_is_not_taken_for_one_of_this(
     assert [state for _, state in desk.trials(done.stdout.strip())] == ["queued"] * 6
     # Of seeds 1 and 2, one has run; in the file it is the first replicate.
     new = desk.sweep(text, "--seed", "1", "--reuse", "--name", "next")
-    trials = list(desk.view.all_trials(new))
+    trials = list(desk.reader.trials.all(new))
     assert [t.reused for t in trials] == [f"{old}/2", "", f"{old}/4", "", f"{old}/6", ""]
     told = json.loads(desk.hpq("results", new, "--json").stdout)
     assert {r["trial"]: r["seed"] for r in told if r["reused"]} == {1: 1, 3: 1, 5: 1}
@@ -439,13 +441,13 @@ def test_a_search_learns_from_a_result_of_another_seed_which_keeps_its_own(
     assert "HPQ_SEED=5" in desk.hpq("show", f"{new}/1", "--command").stdout
     # It goes on with the result, and not with a training here.
     third = desk.sweep(late + "run_cap: 5\n", "--reuse")
-    assert [t.seed for t in desk.view.all_trials(third)] == [5, 5]
+    assert [t.seed for t in desk.reader.trials.all(third)] == [5, 5]
     assert control.retry(new, [1]) == 1
     assert "HPQ_SEED" not in desk.hpq("show", f"{new}/1", "--command").stdout
     # With replicates each of a set has to have the seed that it would be given here.
     several = late + "run_cap: 4\nreplicates: 2\n"
     assert desk.trials(desk.sweep(several, "--reuse")) == []
-    assert hold_audit(desk.view, new).violations == ()
+    assert audit_sweep(desk.reader, new).violations == ()
 
 
 def test_what_a_taken_result_ran_on_outlives_the_sweep_that_trained_it(
@@ -462,8 +464,8 @@ def test_what_a_taken_result_ran_on_outlives_the_sweep_that_trained_it(
     told = json.loads(desk.hpq("show", f"{new}/1", "--provenance").stdout)
     (attempt,) = told["attempts"]
     assert attempt["ran_on"] == {"host": "far"} and attempt["from"] == f"{old}/1"
-    assert hold_audit(desk.view, new).violations == ()
-    assert desk.view.gone(desk.view.sweep(new)) == []
+    assert audit_sweep(desk.reader, new).violations == ()
+    assert desk.reader.audit.missing(desk.reader.sweeps.get(new)) == []
 
 
 def test_a_search_that_begins_at_its_target_says_so(

@@ -27,10 +27,10 @@ from hpq.filestore.local import folder_of, open_files
 from hpq.settings import read
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
-from hpq_producer.audit.reader import hold_audit
+from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.code import Bundles
 from hpq_worker.attempt.execution import Signals
@@ -65,20 +65,22 @@ def twice(redis: Redis, keys: Keys, sweep_of, take) -> tuple[Claim, Claim]:
 
 
 def test_of_two_claims_of_one_attempt_the_later_one_owns_the_trial(
-    store: TrialStore, view: View, who: WorkerPresence, twice
+    store: TrialStore, reader: StoreReader, who: WorkerPresence, twice
 ) -> None:
     """Promise 1: a server forgets a claim and gives the attempt out again; both workers report."""
     first, second = twice
     batch = ReportBatch(seq=9, step=9, objective=0.1, log=b"the older one")
     assert store.beat(first, who, batch, lease_ms=LEASE) is HeartbeatReply.LOST
     assert store.release(first, Reason.STOPPING) == "stale"
-    assert store.commit(first, result(0.1), 0) is CommitReply.STALE
+    assert store.commit(first, result(0.1)) is CommitReply.STALE
     batch = ReportBatch(seq=1, step=3, objective=0.3, log=b"the newer one")
     assert store.beat(second, who, batch, lease_ms=LEASE) is HeartbeatReply.OK
-    assert view.trial(second.trial).step == 3  # no report of it was taken for one of the other
-    assert store.commit(second, result(0.9), 0) is CommitReply.DONE
-    assert view.trial(second.trial).objective == 0.9
-    assert not hold_audit(view, second.trial.sweep).violations
+    assert (
+        reader.trials.get(second.trial).step == 3
+    )  # no report of it was taken for one of the other
+    assert store.commit(second, result(0.9)) is CommitReply.DONE
+    assert reader.trials.get(second.trial).objective == 0.9
+    assert not audit_sweep(reader, second.trial.sweep).violations
 
 
 def test_a_claim_of_an_older_worker_has_no_nonce_and_counts_by_its_attempt(
@@ -90,7 +92,7 @@ def test_a_claim_of_an_older_worker_has_no_nonce_and_counts_by_its_attempt(
     assert store.beat(older, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.OK
     redis.hdel(keys.trial(second.trial), "nonce")  # claimed by an older worker's script
     assert store.beat(second, who, ReportBatch(seq=2), lease_ms=LEASE) is HeartbeatReply.OK
-    assert store.commit(older, result(0.9), 0) is CommitReply.DONE
+    assert store.commit(older, result(0.9)) is CommitReply.DONE
 
 
 def test_two_executions_of_one_attempt_share_no_folder(
@@ -109,13 +111,13 @@ def test_two_executions_of_one_attempt_share_no_folder(
     redis.xadd(keys.doomed(files.id), {"s": first.trial.sweep, "n": 1})
     doomed.remove_from(files)
     assert len(files.names("hpq")) == 3  # it may still write
-    store.commit(second, result(0.9), 0)
+    store.commit(second, result(0.9))
     doomed.remove_from(files)
     assert files.names("hpq") == []
 
 
 def test_results_of_two_executions_of_one_attempt_lie_side_by_side_on_disk(
-    tmp_path: Path, store: TrialStore, view: View, twice
+    tmp_path: Path, store: TrialStore, reader: StoreReader, twice
 ) -> None:
     first, second = twice
     spool = Spool(tmp_path, "hpq")
@@ -123,7 +125,7 @@ def test_results_of_two_executions_of_one_attempt_lie_side_by_side_on_disk(
     spool.put(second, result(0.9), 0)
     spool.close()
     assert Spool(tmp_path, "hpq").flush(store) == 2  # one of them is answered for as stale
-    assert view.trial(second.trial).objective == 0.9
+    assert reader.trials.get(second.trial).objective == 0.9
     assert not list((tmp_path / "spool" / "hpq").iterdir())
 
 

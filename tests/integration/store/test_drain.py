@@ -28,20 +28,20 @@ def claim(store, who, nonce: str = "n", heard: list[str] | None = None):
 
 
 def test_a_drained_worker_gets_nothing_counts_as_no_idle_one_and_can_be_let_again(
-    store, view, redis, keys, sweep_of, present, control: SweepControl
+    store, reader, redis, keys, sweep_of, present, control: SweepControl
 ) -> None:
     idle, heard = keys.worker_class("default", "idle"), list[str]()
     assert control.drain(present.name) == "" and redis.zcard(idle) == 0
     sweep_of(1)
     assert claim(store, present, heard=heard) is None and heard == ["drained"]
     store.present(present, idle=True, lifetime_ms=600_000)
-    assert redis.zcard(idle) == 0 and view.workers()[0].state == "drained"
+    assert redis.zcard(idle) == 0 and reader.workers.live()[0].state == "drained"
     assert control.drain(present.name, undo=True) == ""
-    assert claim(store, present) is not None and view.workers()[0].state == "busy"
+    assert claim(store, present) is not None and reader.workers.live()[0].state == "busy"
 
 
 def test_a_drain_answers_the_trial_that_runs_whatever_the_worker_says_of_itself(
-    store, view, sweep_of, present, control: SweepControl
+    store, reader, sweep_of, present, control: SweepControl
 ) -> None:
     sweep_of(2)
     got = claim(store, present)
@@ -49,7 +49,7 @@ def test_a_drain_answers_the_trial_that_runs_whatever_the_worker_says_of_itself(
     assert control.drain(present.name) == control.drain(present.name) == str(got.trial)
     assert claim(store, present) == got  # a reply that was lost is still answered
     assert claim(store, present, "other") is None
-    store.commit(got, Outcome(state=TrialState.FINISHED, objective=1.0, step=1), 0)
+    store.commit(got, Outcome(state=TrialState.FINISHED, objective=1.0, step=1))
     assert control.drain(present.name) == ""
 
 
@@ -65,7 +65,7 @@ def test_a_drain_for_a_while_ends_by_itself_and_nobody_is_drained_who_is_not_the
 
 
 def test_a_drain_with_a_timeout_says_what_still_runs_and_how_to_go_on(
-    hpq, store, view, who, sweep_of, tmp_path
+    hpq, store, reader, who, sweep_of, tmp_path
 ) -> None:
     (tmp_path / "kubeconfig").write_text(
         "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: []\n"
@@ -81,12 +81,12 @@ def test_a_drain_with_a_timeout_says_what_still_runs_and_how_to_go_on(
     last = done.stderr.splitlines()[-1]
     assert f"after 0.5 s 1 worker is still at work: {who.name}, at {got.trial};" in last
     assert "`hpq drain w1` goes on waiting, with `--undo` it takes trials again" in last
-    assert [w.state for w in view.workers()] == ["draining"]
+    assert [w.state for w in reader.workers.live()] == ["draining"]
     assert hpq("drain", "w1", "--timeout", "-1", **env).returncode == 2
 
 
 def test_a_pod_that_is_handed_a_trial_after_it_was_chosen_stays_while_another_is_idle(
-    store, control: SweepControl, view, sweep_of, who
+    store, control: SweepControl, reader, sweep_of, who
 ) -> None:
     names = [f"hpq-worker-x-{n}" for n in "abc"]
     crew = {
@@ -95,7 +95,7 @@ def test_a_pod_that_is_handed_a_trial_after_it_was_chosen_stays_while_another_is
     }
     for worker in crew.values():
         store.present(worker, idle=True, lifetime_ms=LEASE)
-    scaling = Scaling(Server([pod(name) for name in names]), view, control, "default")
+    scaling = Scaling(Server([pod(name) for name in names]), reader, control, "default")
     plan = scaling.plan(2)
     (chosen,) = (one.name for one in plan.going)
     sweep_of(1)
@@ -105,7 +105,7 @@ def test_a_pod_that_is_handed_a_trial_after_it_was_chosen_stays_while_another_is
     new = scaling.drained(plan)
     (other,) = (one.name for one in new.going)
     assert other != chosen and new.trials == [] and list(new.busy) == [chosen]
-    states = {worker.pod: worker.state for worker in view.workers()}
+    states = {worker.pod: worker.state for worker in reader.workers.live()}
     assert states[other] == "drained"
     assert sorted(state for name, state in states.items() if name != other) == ["idle", "idle"]
 

@@ -15,9 +15,9 @@ from hpq.domain.attempt import HeartbeatReply, Outcome, Reason, ReportBatch, Wor
 from hpq.domain.sweep import EarlyTerminate, Goal, Metric, Rule, SweepState, TargetReached
 from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.store.control import SweepControl
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq_producer.audit.reader import hold_audit
+from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile.early_termination import read
 from tests.constants import DATA
 
@@ -30,8 +30,8 @@ OK, PRUNE = HeartbeatReply.OK, HeartbeatReply.PRUNE
 class Bench:
     """Trials of one sweep that report one value at a time."""
 
-    def __init__(self, store: TrialStore, view: View) -> None:
-        self.store, self.view = store, view
+    def __init__(self, store: TrialStore, reader: StoreReader) -> None:
+        self.store, self.reader = store, reader
         self.who = WorkerPresence(name="w", host="h", worker_class="default")
         self.claims: dict[int, Claim] = {}
         self._seq: dict[int, int] = {}
@@ -69,17 +69,17 @@ class Bench:
 
     def end(self, n: int, state: TrialState, value: float | None = None) -> None:
         """Commit."""
-        self.store.commit(self.claims[n], Outcome(state=state, objective=value), 0)
+        self.store.commit(self.claims[n], Outcome(state=state, objective=value))
 
     def trial(self, n: int) -> Any:
         """The trial as readers see it."""
-        return self.view.trial(TrialId(sweep=SID, number=n))
+        return self.reader.trials.get(TrialId(sweep=SID, number=n))
 
 
 @pytest.fixture
-def bench(store: TrialStore, view: View) -> Bench:
+def bench(store: TrialStore, reader: StoreReader) -> Bench:
     store.reap("default", lease_ms=LEASE, lost_max=3)
-    return Bench(store, view)
+    return Bench(store, reader)
 
 
 def number(value: object) -> float:
@@ -267,7 +267,7 @@ def told(bench: Bench, sweep_of: Callable[..., Any]) -> Bench:
 
 @pytest.mark.parametrize("how", ["commit", "release", "reap"])
 def test_a_trial_that_was_told_to_stop_ends_pruned_also_without_its_worker(
-    told, store, view, redis, keys, how, control: SweepControl
+    told, store, reader, redis, keys, how, control: SweepControl
 ) -> None:
     if how == "commit":
         told.end(2, TrialState.PRUNED, 0.4)
@@ -279,14 +279,14 @@ def test_a_trial_that_was_told_to_stop_ends_pruned_also_without_its_worker(
         store.reap("default", lease_ms=LEASE, lost_max=3)
     trial = told.trial(2)
     assert (trial.state, trial.objective, trial.pruning.rank) == (TrialState.PRUNED, 0.4, 2)
-    assert [t.id.number for t in view.best(view.sweep(SID), 5)] == [2]
+    assert [t.id.number for t in reader.trials.best(reader.sweeps.get(SID), 5)] == [2]
     assert trial.checkpoint is None  # it came to its end
-    events = [e for e in view.events(SID) if e.trial == 2]
+    events = [e for e in reader.events.read(SID) if e.trial == 2]
     assert [e.what for e in events] == ["claimed", "prune", "pruned"]
     assert json.loads(events[1].fields["why"])["threshold"] == 0.5
     told.end(1, TrialState.FINISHED, 0.5)
     control.cancel(SID)
-    assert not hold_audit(view, SID).violations
+    assert not audit_sweep(reader, SID).violations
 
 
 def test_a_trial_that_finished_before_it_heard_is_finished(told) -> None:
@@ -294,16 +294,19 @@ def test_a_trial_that_finished_before_it_heard_is_finished(told) -> None:
     assert told.trial(2).state is TrialState.FINISHED and told.trial(2).pruning
 
 
-def test_a_failure_of_a_trial_that_was_told_to_stop_is_not_tried_again(told, store) -> None:
+def test_a_failure_of_a_trial_that_was_told_to_stop_is_not_tried_again(
+    told, store, control: SweepControl
+) -> None:
     failure = Failure(kind=FailureKind.KILLED, message="m")
-    store.commit(told.claims[2], Outcome(state=TrialState.FAILED, failure=failure), 3)
+    control.set(SID, {"retries": "3"})
+    store.commit(told.claims[2], Outcome(state=TrialState.FAILED, failure=failure))
     assert told.trial(2).state is TrialState.FAILED
 
 
-def test_a_pruned_canary_has_passed(told, store, view, control: SweepControl) -> None:
+def test_a_pruned_canary_has_passed(told, store, reader, control: SweepControl) -> None:
     control.set(SID, {"canary": "1"})
     told.end(2, TrialState.PRUNED, 0.4)
-    assert view.sweep(SID).canary == 0 and not view.sweep(SID).held
+    assert reader.sweeps.get(SID).canary == 0 and not reader.sweeps.get(SID).held
 
 
 def test_a_removed_sweep_leaves_nothing_of_its_bands(
@@ -318,16 +321,16 @@ TARGET = Metric(name="acc", goal=Goal.MAXIMIZE, target=0.9)
 
 
 def test_a_value_that_reaches_the_target_ends_the_sweep(
-    bench, sweep_of, store, view, redis, control: SweepControl
+    bench, sweep_of, store, reader, redis, control: SweepControl
 ) -> None:
     sweep_of(6, metric=TARGET)
     control.retry(SID, [])
     bench.claim(), bench.claim(), bench.claim()
     store.release(bench.claims[3], Reason.STOPPING)  # it waits, and was claimed before
     bench.log(1, math.nan, math.inf, 0.89)
-    assert view.sweep(SID).state is SweepState.RUNNING
+    assert reader.sweeps.get(SID).state is SweepState.RUNNING
     assert bench.log(1, 0.9, 0.95) is OK
-    sweep = view.sweep(SID)
+    sweep = reader.sweeps.get(SID)
     assert (sweep.counts.queued, sweep.counts.cancelled, sweep.counts.running) == (0, 4, 2)
     assert (sweep.state, sweep.reached) == (
         SweepState.STOPPING,
@@ -337,17 +340,17 @@ def test_a_value_that_reaches_the_target_ends_the_sweep(
     assert store.claim(bench.who, nonce="x", lease_ms=LEASE) is None
     store.release(bench.claims[2], Reason.STOPPING)  # it may end, but does not start again
     bench.end(1, TrialState.FINISHED, 0.95)
-    assert view.sweep(SID).state is SweepState.FINISHED
-    assert [e.what for e in view.events(SID) if e.trial == 1].count("target") == 1
-    assert not hold_audit(view, SID).violations
+    assert reader.sweeps.get(SID).state is SweepState.FINISHED
+    assert [e.what for e in reader.events.read(SID) if e.trial == 1].count("target") == 1
+    assert not audit_sweep(reader, SID).violations
     control.retry(SID, [4])
-    assert view.sweep(SID).reached is None and bench.claim() == 4
+    assert reader.sweeps.get(SID).reached is None and bench.claim() == 4
 
 
-def test_a_result_from_a_workers_disk_reaches_the_target_too(bench, sweep_of, view) -> None:
+def test_a_result_from_a_workers_disk_reaches_the_target_too(bench, sweep_of, reader) -> None:
     sweep_of(3, metric=Metric(name="acc", target=0.1))
     bench.claim()
     bench.end(1, TrialState.FINISHED, 0.05)
-    assert view.sweep(SID).state is SweepState.FINISHED
-    assert view.sweep(SID).reached.trial == 1
-    assert not hold_audit(view, SID).violations
+    assert reader.sweeps.get(SID).state is SweepState.FINISHED
+    assert reader.sweeps.get(SID).reached.trial == 1
+    assert not audit_sweep(reader, SID).violations

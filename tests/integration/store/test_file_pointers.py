@@ -14,8 +14,8 @@ from tests.store_calls import LEASE, Shelf, beat, end, take
 HERE = Checkpoint(store="abcd", path="hpq/s/1/1/checkpoint-1", step=2, counts={"acc": 2})
 
 
-def steps(view, claim: Claim) -> list[int]:
-    return [p.step for p in view.history(claim.trial, "acc")]
+def steps(reader, claim: Claim) -> list[int]:
+    return [p.step for p in reader.trials.metric_history(claim.trial, "acc")]
 
 
 def expire(store: TrialStore, redis, keys) -> None:
@@ -26,41 +26,41 @@ def expire(store: TrialStore, redis, keys) -> None:
 
 
 def test_the_next_attempt_is_handed_the_checkpoint_also_when_it_asks_twice(
-    store, view, sweep_of, who
+    store, reader, sweep_of, who
 ) -> None:
     sweep_of(1)
     first = take(store, who, "a")
     assert first.checkpoint is None
     assert beat(store, who, first, 1, 1, 2, checkpoint=HERE) is HeartbeatReply.OK
-    assert view.trial(first.trial).checkpoint == HERE
+    assert reader.trials.get(first.trial).checkpoint == HERE
     store.release(first, Reason.STOPPING)
     second = take(store, who, "b")
     assert second.checkpoint == HERE and second == take(store, who, "b")
-    assert view.trial(first.trial).step == 2
+    assert reader.trials.get(first.trial).step == 2
 
 
-def test_a_late_attempt_moves_no_pointer(store, view, sweep_of, who) -> None:
+def test_a_late_attempt_moves_no_pointer(store, reader, sweep_of, who) -> None:
     sweep_of(1)
     first = take(store, who, "a")
     store.release(first, Reason.STOPPING)
     second = take(store, who, "b")
     assert beat(store, who, first, 1, 1, checkpoint=HERE) is HeartbeatReply.LOST
-    assert view.trial(first.trial).checkpoint is None
+    assert reader.trials.get(first.trial).checkpoint is None
     assert beat(store, who, second, 1, 1) is HeartbeatReply.OK
 
 
-def test_a_resumed_history_has_no_doubled_steps_and_no_hole(store, view, sweep_of, who) -> None:
+def test_a_resumed_history_has_no_doubled_steps_and_no_hole(store, reader, sweep_of, who) -> None:
     sweep_of(1)
     first = take(store, who, "a")
     beat(store, who, first, 1, 1, 2, checkpoint=HERE)
     beat(store, who, first, 2, 3, 4, 5)
     store.release(first, Reason.STOPPING)
     second = take(store, who, "b")
-    assert steps(view, first) == [1, 2, 3, 4, 5]  # seen, and not yet contradicted
+    assert steps(reader, first) == [1, 2, 3, 4, 5]  # seen, and not yet contradicted
     beat(store, who, second, 1, 3)
-    assert steps(view, first) == [1, 2, 3]
+    assert steps(reader, first) == [1, 2, 3]
     beat(store, who, second, 2, 4, 2)  # what an attempt itself reports is its own affair
-    assert steps(view, first) == [1, 2, 3, 4, 2]
+    assert steps(reader, first) == [1, 2, 3, 4, 2]
 
 
 def test_a_pointer_that_cannot_be_read_costs_the_checkpoint_and_not_the_worker(
@@ -77,17 +77,17 @@ def test_a_pointer_that_cannot_be_read_costs_the_checkpoint_and_not_the_worker(
     assert take(store, who, "a").checkpoint == Checkpoint(store="abcd", path="p", step=3)
 
 
-def test_without_a_checkpoint_the_history_begins_anew(store, view, sweep_of, who) -> None:
+def test_without_a_checkpoint_the_history_begins_anew(store, reader, sweep_of, who) -> None:
     sweep_of(1)
     first = take(store, who, "a")
     beat(store, who, first, 1, 1, 2)
     store.release(first, Reason.STOPPING)
     take(store, who, "b")
-    assert steps(view, first) == []
+    assert steps(reader, first) == []
 
 
 def test_a_restart_forgets_the_history_once_and_the_checkpoint_when_it_has_its_own(
-    store, view, sweep_of, who
+    store, reader, sweep_of, who
 ) -> None:
     sweep = sweep_of(1)
     first = take(store, who, "a")
@@ -96,13 +96,13 @@ def test_a_restart_forgets_the_history_once_and_the_checkpoint_when_it_has_its_o
     second = take(store, who, "b")
     for _ in range(2):  # the reply was lost
         assert beat(store, who, second, 1, 1, restarted="another store") is HeartbeatReply.OK
-    trial = view.trial(first.trial)
+    trial = reader.trials.get(first.trial)
     assert (trial.checkpoint, trial.restarted) == (HERE, "another store")
-    assert steps(view, first) == [1]
-    assert [e.what for e in view.events(sweep.id)].count("restarted") == 1
+    assert steps(reader, first) == [1]
+    assert [e.what for e in reader.events.read(sweep.id)].count("restarted") == 1
     store.release(second, Reason.STOPPING)
     third = take(store, who, "c")
-    assert third.checkpoint == HERE and view.trial(first.trial).restarted == ""
+    assert third.checkpoint == HERE and reader.trials.get(first.trial).restarted == ""
     beat(store, who, third, 1, 1, restarted="another store")
     own = Checkpoint(store="efgh", path="hpq/s/1/3/checkpoint-1", step=1)
     beat(store, who, third, 2, 2, checkpoint=own)
@@ -147,7 +147,7 @@ def test_a_trial_starts_again_where_no_worker_that_may_take_it_has_its_checkpoin
 
 
 def test_a_new_checkpoint_is_progress_and_the_same_step_again_is_none(
-    store, view, sweep_of, who, redis, keys
+    store, reader, sweep_of, who, redis, keys
 ) -> None:
     sweep_of(1)
     for n in (1, 2, 3):  # further each time than its last checkpoint, never than at first
@@ -155,26 +155,26 @@ def test_a_new_checkpoint_is_progress_and_the_same_step_again_is_none(
         at = Checkpoint(store="abcd", path=f"p/{n}", step=n)
         beat(store, who, claim, 1, 10 if n == 1 else n, checkpoint=at)
         expire(store, redis, keys)
-        assert view.trial(claim.trial).state is TrialState.QUEUED
+        assert reader.trials.get(claim.trial).state is TrialState.QUEUED
     claim = take(store, who, "b")
     beat(store, who, claim, 1, 3, checkpoint=Checkpoint(store="abcd", path="p/4", step=3))
     expire(store, redis, keys)
-    failure = view.trial(claim.trial).failure
+    failure = reader.trials.get(claim.trial).failure
     assert failure is not None and failure.kind is FailureKind.POISON
 
 
-def test_artifacts_come_with_the_commit_once(store, view, sweep_of, who) -> None:
+def test_artifacts_come_with_the_commit_once(store, reader, sweep_of, who) -> None:
     sweep_of(1)
     claim = take(store, who, "a")
     left = Artifacts(store="abcd", path="p/1", files={"model": 3})
     assert end(store, claim, 1.0, artifacts=left) is CommitReply.DONE
     other = Artifacts(store="abcd", path="p/2", files={"other": 3})
     assert end(store, claim, 1.0, artifacts=other) is CommitReply.ALREADY
-    assert view.trial(claim.trial).artifacts == left
+    assert reader.trials.get(claim.trial).artifacts == left
 
 
 def test_only_what_came_to_its_end_loses_its_checkpoint(
-    store, view, sweep_of, who, control: SweepControl
+    store, reader, sweep_of, who, control: SweepControl
 ) -> None:
     sweep_of(2)
     done = take(store, who, "a")
@@ -183,9 +183,9 @@ def test_only_what_came_to_its_end_loses_its_checkpoint(
     failed = take(store, who, "b")
     beat(store, who, failed, 1, 1, checkpoint=HERE)
     late = Failure(kind=FailureKind.TIMEOUT, message="late")
-    store.commit(failed, Outcome(state=TrialState.FAILED, failure=late), 0)
-    assert view.trial(done.trial).checkpoint is None
-    assert view.trial(failed.trial).checkpoint == HERE
+    store.commit(failed, Outcome(state=TrialState.FAILED, failure=late))
+    assert reader.trials.get(done.trial).checkpoint is None
+    assert reader.trials.get(failed.trial).checkpoint == HERE
     for number in (1, 2):
         control.retry(done.trial.sweep, [number])
     assert take(store, who, "c").checkpoint is None  # it would only come to its end again
@@ -193,13 +193,13 @@ def test_only_what_came_to_its_end_loses_its_checkpoint(
 
 
 def test_keep_lets_the_files_of_the_others_go_at_once(
-    store, view, sweep_of, who, control: SweepControl
+    store, reader, sweep_of, who, control: SweepControl
 ) -> None:
     sweep = sweep_of(4, keep=Keep(best=1, last=1))  # a higher acc is better
     left = Artifacts(store="abcd", path="p", files={"model": 3})
 
     def having() -> list[int]:
-        return [t.id.number for t in view.all_trials(sweep.id) if t.artifacts]
+        return [t.id.number for t in reader.trials.all(sweep.id) if t.artifacts]
 
     seen = []
     for n, value in enumerate([0.5, 0.9, 0.9, 0.1], start=1):
@@ -231,7 +231,7 @@ def test_what_a_lost_reply_a_crash_or_a_later_attempt_leaves_goes_all_the_same(
     left = shelf.artifacts(second)
     for word in (CommitReply.DONE, CommitReply.ALREADY):  # the first reply was lost
         outcome = Outcome(state=TrialState.FINISHED, objective=1.0, artifacts=left)
-        assert store.commit(second, outcome, 0) is word
+        assert store.commit(second, outcome) is word
     assert shelf.left() == ["demo-00000/1/2-b/artifacts"]
     assert not shelf.redis.exists(shelf.stream)
     control.retry("demo-00000", [1])
@@ -324,7 +324,7 @@ def test_keep_lets_go_of_the_checkpoint_of_a_trial_that_no_commit_has_ended(
 @pytest.mark.parametrize("keep", [None, Keep(best=1)])
 @pytest.mark.parametrize("how", ["release", "reap"])
 def test_what_was_told_to_stop_early_lets_its_checkpoint_go_also_without_its_worker(
-    store, view, sweep_of, who, shelf, redis, keys, how, keep
+    store, reader, sweep_of, who, shelf, redis, keys, how, keep
 ) -> None:
     sweep_of(2, keep=keep)
     end(store, take(store, who, "a"), 0.9)
@@ -336,7 +336,7 @@ def test_what_was_told_to_stop_early_lets_its_checkpoint_go_also_without_its_wor
     else:
         redis.hset(keys.trial(claim.trial), "beat_ms", 1)  # long ago
         expire(store, redis, keys)
-    trial = view.trial(claim.trial)
+    trial = reader.trials.get(claim.trial)
     assert (trial.state, trial.checkpoint) == (TrialState.PRUNED, None)
     assert shelf.left() == []
     assert not redis.exists(keys.sweep(claim.trial.sweep, "files"))

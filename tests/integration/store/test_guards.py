@@ -10,7 +10,7 @@ from hpq.domain.attempt import CommitReply, Outcome, WorkerPresence
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
 from hpq.store.control import SweepControl
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 
 LEASE = 30_000
@@ -26,9 +26,9 @@ class Crew:
     """Workers of one class that are alive, each with a name of one letter."""
 
     def __init__(
-        self, store: TrialStore, control: SweepControl, view: View, names: str, sid: str
+        self, store: TrialStore, control: SweepControl, reader: StoreReader, names: str, sid: str
     ) -> None:
-        self.store, self.control, self.view, self.sid = store, control, view, sid
+        self.store, self.control, self.reader, self.sid = store, control, reader, sid
         self.who = {n: WorkerPresence(name=n, host=f"h-{n}", worker_class="default") for n in names}
         for who in self.who.values():
             store.present(who, idle=True, lifetime_ms=3 * LEASE)
@@ -40,20 +40,20 @@ class Crew:
         """A worker takes the next trial and ends it so."""
         claim = self.take(name)
         assert claim is not None
-        return self.store.commit(claim, outcome, 0)
+        return self.store.commit(claim, outcome)
 
     @property
     def held(self) -> str:
-        return self.view.sweep(self.sid).held
+        return self.reader.sweeps.get(self.sid).held
 
     def demand(self) -> int:
         return int(self.store._redis.llen("hpq:demand:default"))  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def crew(store: TrialStore, control: SweepControl, view: View, sweep_of):
+def crew(store: TrialStore, control: SweepControl, reader: StoreReader, sweep_of):
     def make(names: str, trials: int = 20, **fields: object) -> Crew:
-        return Crew(store, control, view, names, sweep_of(trials, **fields).id)
+        return Crew(store, control, reader, names, sweep_of(trials, **fields).id)
 
     return make
 
@@ -63,17 +63,17 @@ def test_the_rest_waits_until_the_canaries_have_passed(crew) -> None:
     assert it.demand() == 2  # autoscalers start no worker for what nobody may claim
     first, second = it.take("a"), it.take("b")
     assert it.take("a") is None and it.demand() == 2
-    assert it.store.commit(first, PASSES, 0) is CommitReply.DONE
+    assert it.store.commit(first, PASSES) is CommitReply.DONE
     assert it.take("a") is None and it.demand() == 1
-    assert it.store.commit(second, PASSES, 0) is CommitReply.DONE
-    assert it.view.sweep(it.sid).canary == 0 and it.demand() == 18
+    assert it.store.commit(second, PASSES) is CommitReply.DONE
+    assert it.reader.sweeps.get(it.sid).canary == 0 and it.demand() == 18
     assert it.take("a") is not None
 
 
 def test_a_canary_that_was_lost_or_diverged_makes_room_for_another(crew) -> None:
     it = crew("a", canary=1)
     assert it.one("a", fails("nan", FailureKind.DIVERGED)) is CommitReply.DONE
-    assert it.held == "" and it.view.sweep(it.sid).canary == 1
+    assert it.held == "" and it.reader.sweeps.get(it.sid).canary == 1
     claim = it.take("a")
     it.store.release(claim, "stopping")
     assert it.one("a", PASSES) is CommitReply.DONE and it.demand() == 18
@@ -84,7 +84,7 @@ def test_a_canary_that_fails_holds_the_sweep_and_retry_tries_it_again(crew) -> N
     assert it.one("a", fails()) is CommitReply.DONE
     assert it.held == "canary #1 failed, user_error: no"
     assert it.take("a") is None and it.demand() == 0
-    assert it.view.sweep(it.sid).state is SweepState.HELD
+    assert it.reader.sweeps.get(it.sid).state is SweepState.HELD
     it.control.retry(it.sid, [1])
     assert it.demand() == 1
     assert it.one("a", PASSES) is CommitReply.DONE and it.demand() == 19
@@ -134,7 +134,7 @@ def test_eight_of_the_last_ten_alike_hold_the_sweep(crew, names) -> None:
             break
         it.one(name, PASSES if i == 4 else fails())
     assert it.held == "8 of 10 KeyError a.py:3"
-    assert it.view.sweep(it.sid).counts.failed == 9
+    assert it.reader.sweeps.get(it.sid).counts.failed == 9
 
 
 def test_failures_that_differ_hold_nothing(crew) -> None:
@@ -150,7 +150,7 @@ def test_five_failures_of_one_worker_ask_another_before_the_sweep_is_held(crew) 
     for _ in range(4):
         assert it.one("a", fails()) is CommitReply.DONE
     assert it.one("a", fails()) is CommitReply.SUSPECT
-    assert it.held == "" and it.view.sweep(it.sid).counts.failed == 4
+    assert it.held == "" and it.reader.sweeps.get(it.sid).counts.failed == 4
     assert it.one("b", fails()) is CommitReply.DONE  # the same trial: it is the code
     assert it.held == "6 of 6 KeyError a.py:3"
 
@@ -163,13 +163,13 @@ def test_a_worker_that_fails_what_passes_elsewhere_gives_it_to_the_others(crew) 
     for _ in range(2):
         assert it.one("a", fails()) is CommitReply.DONE
     claim = it.take("a")
-    assert it.store.commit(claim, fails(), 0) is CommitReply.SUSPECT
-    assert it.store.commit(claim, fails(), 0) is CommitReply.ALREADY
-    assert it.view.trial(claim.trial).state is TrialState.QUEUED
+    assert it.store.commit(claim, fails()) is CommitReply.SUSPECT
+    assert it.store.commit(claim, fails()) is CommitReply.ALREADY
+    assert it.reader.trials.get(claim.trial).state is TrialState.QUEUED
     assert it.take("a").trial != claim.trial  # while b lives, a does not get it again
     again = it.take("b")
     assert again.trial == claim.trial
-    assert it.store.commit(again, PASSES, 0) is CommitReply.DONE
+    assert it.store.commit(again, PASSES) is CommitReply.DONE
     assert it.one("a", fails()) is CommitReply.SUSPECT  # one more is proof enough
     assert it.held == ""
 
@@ -245,7 +245,8 @@ def test_what_fails_after_its_sweep_was_ended_is_not_tried_again(crew, verb) -> 
     for _ in range(4):
         it.one("a", fails())
     first, second = it.take("a"), it.take("a")
+    it.control.set(it.sid, {"retries": "3"})
     getattr(it.control, verb)(it.sid)
-    assert it.store.commit(second, fails(), 3) is CommitReply.DONE
-    assert it.store.commit(first, fails("signal 9", FailureKind.KILLED), 0) is CommitReply.DONE
-    assert it.view.sweep(it.sid).counts.queued == it.demand() == 0
+    assert it.store.commit(second, fails()) is CommitReply.DONE
+    assert it.store.commit(first, fails("signal 9", FailureKind.KILLED)) is CommitReply.DONE
+    assert it.reader.sweeps.get(it.sid).counts.queued == it.demand() == 0

@@ -7,7 +7,7 @@ import pytest
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, ReportBatch
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
-from hpq_producer.audit.reader import hold_audit
+from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.store_calls import reaped
 
 LEASE = 30_000
@@ -23,7 +23,9 @@ def lose(store, redis, keys, claim: Claim, *, silent_ms: int) -> int | None:
 
 
 @pytest.fixture(params=WAYS)
-def cut_off(request, store, redis, keys, view, who, sweep_of, take, control: SweepControl) -> Claim:
+def cut_off(
+    request, store, redis, keys, reader, who, sweep_of, take, control: SweepControl
+) -> Claim:
     """A trial that may end and not start again, whose worker was not heard for two leases."""
     sweep_of(2)
     store.reap("default", lease_ms=LEASE, lost_max=3)
@@ -40,72 +42,72 @@ def cut_off(request, store, redis, keys, view, who, sweep_of, take, control: Swe
     return claim
 
 
-def test_a_result_that_comes_after_the_lease_is_taken(store, view, cut_off) -> None:
+def test_a_result_that_comes_after_the_lease_is_taken(store, reader, cut_off) -> None:
     """F29, Promise 4: of a stopped sweep, or told to prune, a worker is cut off for two leases."""
     outcome = Outcome(state=TrialState.FINISHED, objective=0.95, step=9)
-    assert store.commit(cut_off, outcome, 0) is CommitReply.DONE
-    assert store.commit(cut_off, outcome, 0) is CommitReply.ALREADY
-    trial = view.trial(cut_off.trial)
+    assert store.commit(cut_off, outcome) is CommitReply.DONE
+    assert store.commit(cut_off, outcome) is CommitReply.ALREADY
+    trial = reader.trials.get(cut_off.trial)
     assert (trial.state, trial.objective) == (TrialState.FINISHED, 0.95)
-    found = hold_audit(view, cut_off.trial.sweep)
+    found = audit_sweep(reader, cut_off.trial.sweep)
     assert not found.violations and not found.open
 
 
-def test_its_beat_hears_what_it_was_told_and_goes_on(store, view, who, cut_off) -> None:
+def test_its_beat_hears_what_it_was_told_and_goes_on(store, reader, who, cut_off) -> None:
     answer = store.beat(cut_off, who, ReportBatch(seq=2, step=2), lease_ms=LEASE)
     assert answer in (HeartbeatReply.OK, HeartbeatReply.PRUNE)
-    assert view.trial(cut_off.trial).state is TrialState.RUNNING
+    assert reader.trials.get(cut_off.trial).state is TrialState.RUNNING
 
 
-def test_after_four_leases_without_a_word_it_has_ended(store, redis, keys, view, cut_off) -> None:
+def test_after_four_leases_without_a_word_it_has_ended(store, redis, keys, reader, cut_off) -> None:
     assert lose(store, redis, keys, cut_off, silent_ms=4 * LEASE) == 1
-    state = view.trial(cut_off.trial).state
+    state = reader.trials.get(cut_off.trial).state
     assert state in (TrialState.CANCELLED, TrialState.PRUNED)
     outcome = Outcome(state=TrialState.FINISHED, objective=0.95)
-    assert store.commit(cut_off, outcome, 0) is CommitReply.ALREADY
-    assert view.trial(cut_off.trial).state is state
-    assert not hold_audit(view, cut_off.trial.sweep).violations
+    assert store.commit(cut_off, outcome) is CommitReply.ALREADY
+    assert reader.trials.get(cut_off.trial).state is state
+    assert not audit_sweep(reader, cut_off.trial.sweep).violations
 
 
 def test_a_trial_that_a_person_cancelled_ends_with_its_lease(
-    store, redis, keys, view, sweep_of, take, control: SweepControl
+    store, redis, keys, reader, sweep_of, take, control: SweepControl
 ) -> None:
     sweep_of(1)
     store.reap("default", lease_ms=LEASE, lost_max=3)
     claim = take()
     control.cancel(claim.trial.sweep)
     assert lose(store, redis, keys, claim, silent_ms=LEASE) == 1
-    assert view.trial(claim.trial).state is TrialState.CANCELLED
+    assert reader.trials.get(claim.trial).state is TrialState.CANCELLED
 
 
 @pytest.fixture
-def lost_before(store, redis, keys, view, sweep_of, take, control: SweepControl) -> Claim:
+def lost_before(store, redis, keys, reader, sweep_of, take, control: SweepControl) -> Claim:
     """A trial that was queued again as lost; then its sweep was stopped."""
     sweep_of(2)
     store.reap("default", lease_ms=LEASE, lost_max=3)
     claim = take()
     assert lose(store, redis, keys, claim, silent_ms=LEASE) == 1
     assert control.stop(claim.trial.sweep) == 1  # the one that never ran
-    assert view.trial(claim.trial).state is TrialState.QUEUED and take() is None
+    assert reader.trials.get(claim.trial).state is TrialState.QUEUED and take() is None
     return claim
 
 
-def test_a_trial_that_was_lost_before_the_stop_may_end_as_well(store, view, lost_before) -> None:
+def test_a_trial_that_was_lost_before_the_stop_may_end_as_well(store, reader, lost_before) -> None:
     """F29, Promise 4: a worker is cut off, its trial reaped, and then the sweep is stopped."""
     outcome = Outcome(state=TrialState.FINISHED, objective=0.95, step=9)
-    assert store.commit(lost_before, outcome, 0) is CommitReply.DONE
-    sweep = view.sweep(lost_before.trial.sweep)
+    assert store.commit(lost_before, outcome) is CommitReply.DONE
+    sweep = reader.sweeps.get(lost_before.trial.sweep)
     assert (sweep.state.is_over, sweep.counts.finished, sweep.counts.cancelled) == (True, 1, 1)
-    assert not hold_audit(view, sweep.id).violations
+    assert not audit_sweep(reader, sweep.id).violations
 
 
 @pytest.mark.parametrize("how", ["four leases", "cancel", "retry"])
 def test_and_is_waited_for_no_longer_than_the_others(
-    store, redis, keys, view, take, lost_before, how, control: SweepControl
+    store, redis, keys, reader, take, lost_before, how, control: SweepControl
 ) -> None:
     sid = lost_before.trial.sweep
     store.reap("default", lease_ms=LEASE, lost_max=3)
-    assert view.trial(lost_before.trial).state is TrialState.QUEUED
+    assert reader.trials.get(lost_before.trial).state is TrialState.QUEUED
     if how == "retry":  # the sweep goes on, and with it what was lost
         control.retry(sid, [2])
         assert take().trial == lost_before.trial
@@ -117,5 +119,5 @@ def test_and_is_waited_for_no_longer_than_the_others(
         found = store.reap("default", lease_ms=LEASE, lost_max=3)
         assert (found.queued, found.ended) == (0, 1)
         assert not redis.hgetall(keys.worker_class("default", "owners"))  # the sweep is closed
-    assert view.trial(lost_before.trial).state is TrialState.CANCELLED
-    assert view.sweep(sid).state.is_over and not hold_audit(view, sid).violations
+    assert reader.trials.get(lost_before.trial).state is TrialState.CANCELLED
+    assert reader.sweeps.get(sid).state.is_over and not audit_sweep(reader, sid).violations

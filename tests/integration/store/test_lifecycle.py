@@ -15,6 +15,7 @@ from hpq.domain.attempt import (
     ReportBatch,
     WorkerPresence,
 )
+from hpq.domain.retry_policy import RETRY_RULES
 from hpq.domain.sweep import Launch, SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.errors import UserError
@@ -48,7 +49,7 @@ def expire(redis: Redis, keys: Keys) -> None:
         redis.zadd(keys.leases, {name: 0})
 
 
-def test_a_trial_goes_from_queued_over_running_to_finished(store, view, sweep_of, who) -> None:
+def test_a_trial_goes_from_queued_over_running_to_finished(store, reader, sweep_of, who) -> None:
     sweep = sweep_of(3)
     claim = take(store, who)
     assert claim is not None and claim.trial.number == 1 and claim.attempt == 1
@@ -57,13 +58,13 @@ def test_a_trial_goes_from_queued_over_running_to_finished(store, view, sweep_of
         seq=1, step=2, objective=0.5, points=(Point(step=2, name="acc", value=0.5),)
     )
     assert store.beat(claim, who, batch, lease_ms=LEASE) is HeartbeatReply.OK
-    assert store.commit(claim, finished(0.7), 0) is CommitReply.DONE
-    trial = view.trial(claim.trial)
+    assert store.commit(claim, finished(0.7)) is CommitReply.DONE
+    trial = reader.trials.get(claim.trial)
     assert trial.state is TrialState.FINISHED and trial.objective == 0.7
     assert trial.metrics == {"acc": 0.5}
-    counts = view.sweep(sweep.id).counts
+    counts = reader.sweeps.get(sweep.id).counts
     assert (counts.queued, counts.running, counts.finished, counts.total) == (2, 0, 1, 3)
-    assert [e.what for e in view.events(sweep.id)] == ["created", "claimed", "finished"]
+    assert [e.what for e in reader.events.read(sweep.id)] == ["created", "claimed", "finished"]
 
 
 def test_the_same_nonce_claims_the_same_trial(store, sweep_of, who) -> None:
@@ -73,7 +74,7 @@ def test_the_same_nonce_claims_the_same_trial(store, sweep_of, who) -> None:
     assert second is not None and second.trial.number == 2
 
 
-def test_a_batch_sent_twice_is_taken_once(store, view, sweep_of, who) -> None:
+def test_a_batch_sent_twice_is_taken_once(store, reader, sweep_of, who) -> None:
     sweep_of(1)
     claim = take(store, who)
     batch = ReportBatch(
@@ -81,28 +82,28 @@ def test_a_batch_sent_twice_is_taken_once(store, view, sweep_of, who) -> None:
     )
     for _ in range(2):
         assert store.beat(claim, who, batch, lease_ms=LEASE) is HeartbeatReply.OK
-    assert view.log(claim.trial)[0] == b"hello\n"
-    assert len(view.history(claim.trial, "acc")) == 1
+    assert reader.trials.log(claim.trial)[0] == b"hello\n"
+    assert len(reader.trials.metric_history(claim.trial, "acc")) == 1
 
 
-def test_a_commit_sent_twice_counts_once(store, view, sweep_of, who) -> None:
+def test_a_commit_sent_twice_counts_once(store, reader, sweep_of, who) -> None:
     sweep = sweep_of(1)
     claim = take(store, who)
-    assert store.commit(claim, finished(1.0), 0) is CommitReply.DONE
-    assert store.commit(claim, finished(1.0), 0) is CommitReply.ALREADY
-    assert view.sweep(sweep.id).counts.finished == 1
-    assert view.sweep(sweep.id).state is SweepState.FINISHED
+    assert store.commit(claim, finished(1.0)) is CommitReply.DONE
+    assert store.commit(claim, finished(1.0)) is CommitReply.ALREADY
+    assert reader.sweeps.get(sweep.id).counts.finished == 1
+    assert reader.sweeps.get(sweep.id).state is SweepState.FINISHED
 
 
-def test_a_failed_attempt_is_tried_again_as_its_kind_allows(store, view, sweep_of, who) -> None:
+def test_a_failed_attempt_is_tried_again_as_its_kind_allows(store, reader, sweep_of, who) -> None:
     sweep_of(1)
     first = take(store, who, "a")
-    assert store.commit(first, failed(FailureKind.KILLED), 0) is CommitReply.REQUEUED
-    assert store.commit(first, failed(FailureKind.KILLED), 0) is CommitReply.ALREADY
+    assert store.commit(first, failed(FailureKind.KILLED)) is CommitReply.REQUEUED
+    assert store.commit(first, failed(FailureKind.KILLED)) is CommitReply.ALREADY
     second = take(store, who, "b")
     assert second is not None and second.attempt == 2
-    assert store.commit(second, failed(FailureKind.KILLED), 0) is CommitReply.DONE
-    trial = view.trial(first.trial)
+    assert store.commit(second, failed(FailureKind.KILLED)) is CommitReply.DONE
+    trial = reader.trials.get(first.trial)
     assert trial.state is TrialState.FAILED
     assert trial.failure is not None and trial.failure.kind is FailureKind.KILLED
 
@@ -122,49 +123,62 @@ def test_what_is_killed_is_tried_once_more_and_then_only_after_progress(
     got = ""
     for number, step in enumerate(steps[: len(ends)]):
         killed = replace(failed(FailureKind.KILLED), step=step)
-        end = store.commit(take(store, who, f"n{number}"), killed, 0)
+        end = store.commit(take(store, who, f"n{number}"), killed)
         got += {CommitReply.REQUEUED: "Q", CommitReply.DONE: "F"}[end]
     assert got == ends
 
 
 def test_a_user_error_is_final_unless_the_sweep_allows_retries(store, sweep_of, who) -> None:
-    sweep_of(1)
-    assert store.commit(take(store, who, "a"), failed(), 1) is CommitReply.REQUEUED
-    assert store.commit(take(store, who, "b"), failed(), 1) is CommitReply.DONE
+    sweep_of(1, retries=1)
+    assert store.commit(take(store, who, "a"), failed()) is CommitReply.REQUEUED
+    assert store.commit(take(store, who, "b"), failed()) is CommitReply.DONE
+
+
+@pytest.mark.parametrize("kind", [k for k in FailureKind if not RETRY_RULES[k].released])
+@pytest.mark.parametrize("more", [0, 2])
+def test_a_kind_of_failure_is_retried_as_often_and_where_its_rule_says(
+    store, sweep_of, who, redis, keys, kind, more
+) -> None:
+    rule, sweep = RETRY_RULES[kind], sweep_of(1, retries=more)
+    trial = keys.trial(TrialId(sweep=sweep.id, number=1))
+    for n in range(rule.retries + more):
+        assert store.commit(take(store, who, f"n{n}"), failed(kind)) is CommitReply.REQUEUED
+        assert redis.hget(trial, "avoid").decode() == (who.host if rule.elsewhere else "")
+    assert store.commit(take(store, who, "last"), failed(kind)) is CommitReply.DONE
 
 
 def test_an_expired_lease_gives_the_trial_back_first(
-    store, view, sweep_of, who, redis, keys
+    store, reader, sweep_of, who, redis, keys
 ) -> None:
     sweep = sweep_of(3)
     lost = take(store, who, "a")
     assert reaped(store, "default", lease_ms=LEASE, lost_max=3) == 0
     expire(redis, keys)
     assert reaped(store, "default", lease_ms=LEASE, lost_max=3) == 1
-    assert view.sweep(sweep.id).counts.queued == 3
+    assert reader.sweeps.get(sweep.id).counts.queued == 3
     again = take(store, WorkerPresence(name="w2", host="h2", worker_class="default"), "b")
     assert again is not None and again.trial == lost.trial and again.attempt == 2
     assert store.beat(lost, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
-    assert store.commit(lost, finished(9.0), 0) is CommitReply.STALE
-    assert store.commit(again, finished(0.1), 0) is CommitReply.DONE
-    assert view.trial(lost.trial).objective == 0.1
+    assert store.commit(lost, finished(9.0)) is CommitReply.STALE
+    assert store.commit(again, finished(0.1)) is CommitReply.DONE
+    assert reader.trials.get(lost.trial).objective == 0.1
 
 
 def test_a_late_result_is_taken_where_nobody_claimed_the_trial(
-    store, view, sweep_of, who, redis, keys
+    store, reader, sweep_of, who, redis, keys
 ) -> None:
     sweep = sweep_of(1)
     claim = take(store, who)
     store.reap("default", lease_ms=LEASE, lost_max=3)
     expire(redis, keys)
     assert reaped(store, "default", lease_ms=LEASE, lost_max=3) == 1
-    assert store.commit(claim, finished(0.3), 0) is CommitReply.DONE
-    counts = view.sweep(sweep.id).counts
+    assert store.commit(claim, finished(0.3)) is CommitReply.DONE
+    counts = reader.sweeps.get(sweep.id).counts
     assert (counts.finished, counts.queued) == (1, 0)
 
 
 def test_a_late_beat_takes_the_trial_back_into_running(
-    store, view, sweep_of, who, redis, keys
+    store, reader, sweep_of, who, redis, keys
 ) -> None:
     sweep = sweep_of(1)
     claim = take(store, who)
@@ -172,8 +186,8 @@ def test_a_late_beat_takes_the_trial_back_into_running(
     expire(redis, keys)
     store.reap("default", lease_ms=LEASE, lost_max=3)
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.OK
-    assert view.sweep(sweep.id).counts.running == 1
-    assert store.commit(claim, finished(0.3), 0) is CommitReply.DONE
+    assert reader.sweeps.get(sweep.id).counts.running == 1
+    assert store.commit(claim, finished(0.3)) is CommitReply.DONE
 
 
 def test_a_released_trial_is_claimed_next_and_its_old_attempt_is_closed(
@@ -184,89 +198,89 @@ def test_a_released_trial_is_claimed_next_and_its_old_attempt_is_closed(
     assert store.release(claim, Reason.STOPPING) == "released"
     assert store.release(claim, Reason.STOPPING) == "already"
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
-    assert store.commit(claim, finished(1.0), 0) is CommitReply.ALREADY
+    assert store.commit(claim, finished(1.0)) is CommitReply.ALREADY
     again = take(store, who, "b")
     assert again is not None and again.trial == claim.trial and again.attempt == 2
 
 
 def test_nothing_is_claimed_after_pause_returns(
-    store, view, sweep_of, who, control: SweepControl
+    store, reader, sweep_of, who, control: SweepControl
 ) -> None:
     sweep = sweep_of(2)
     control.pause(sweep.id)
-    assert view.sweep(sweep.id).state is SweepState.PAUSED
+    assert reader.sweeps.get(sweep.id).state is SweepState.PAUSED
     assert take(store, who, "a") is None
     control.resume(sweep.id)
     assert take(store, who, "b") is not None
 
 
 def test_stop_lets_what_runs_finish_and_cancels_the_rest(
-    store, view, sweep_of, who, control: SweepControl
+    store, reader, sweep_of, who, control: SweepControl
 ) -> None:
     sweep = sweep_of(3)
     claim = take(store, who, "a")
     assert control.stop(sweep.id) == 2
-    assert view.sweep(sweep.id).state is SweepState.STOPPING
+    assert reader.sweeps.get(sweep.id).state is SweepState.STOPPING
     assert take(store, who, "b") is None
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.OK
-    store.commit(claim, finished(1.0), 0)
-    assert view.sweep(sweep.id).state is SweepState.FINISHED
+    store.commit(claim, finished(1.0))
+    assert reader.sweeps.get(sweep.id).state is SweepState.FINISHED
     with pytest.raises(UserError, match="hpq retry"):
         control.pause(sweep.id)
 
 
 def test_cancel_reaches_a_running_trial_at_its_next_beat(
-    store, view, sweep_of, who, control: SweepControl
+    store, reader, sweep_of, who, control: SweepControl
 ) -> None:
     sweep = sweep_of(3)
     claim = take(store, who, "a")
     assert control.cancel(sweep.id) == 3
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.STOP
-    assert store.commit(claim, Outcome(state=TrialState.CANCELLED), 0) is CommitReply.DONE
-    got = view.sweep(sweep.id)
+    assert store.commit(claim, Outcome(state=TrialState.CANCELLED)) is CommitReply.DONE
+    got = reader.sweeps.get(sweep.id)
     assert got.state is SweepState.CANCELLED and got.counts.cancelled == 3
-    assert {t.state for t in view.all_trials(sweep.id)} == {TrialState.CANCELLED}
+    assert {t.state for t in reader.trials.all(sweep.id)} == {TrialState.CANCELLED}
 
 
 def test_retry_queues_ended_trials_with_a_new_attempt(
-    store, view, sweep_of, who, control: SweepControl
+    store, reader, sweep_of, who, control: SweepControl
 ) -> None:
     sweep = sweep_of(2)
     claim = take(store, who, "a")
-    store.commit(claim, failed(), 0)
+    store.commit(claim, failed())
     control.cancel(sweep.id)
     assert control.retry(sweep.id, [1, 2]) == 2
-    counts = view.sweep(sweep.id).counts
+    counts = reader.sweeps.get(sweep.id).counts
     assert (counts.queued, counts.failed, counts.cancelled) == (2, 0, 0)
     again = take(store, who, "b")
     assert again is not None and again.trial.number == 1 and again.attempt == 2
 
 
 def test_a_sweep_whose_first_five_trials_fail_alike_is_held(
-    store, view, sweep_of, who, control: SweepControl
+    store, reader, sweep_of, who, control: SweepControl
 ) -> None:
     sweep = sweep_of(9)
     for i in range(5):
-        store.commit(take(store, who, str(i)), failed(), 0)
-    got = view.sweep(sweep.id)
+        store.commit(take(store, who, str(i)), failed())
+    got = reader.sweeps.get(sweep.id)
     assert got.state is SweepState.HELD and got.held == "5 of 5 KeyError a.py:3"
     assert take(store, who, "x") is None
     assert control.retry(sweep.id, [1, 2, 3, 4, 5]) == 5
-    assert view.sweep(sweep.id).state is SweepState.RUNNING
+    assert reader.sweeps.get(sweep.id).state is SweepState.RUNNING
 
 
-def test_different_failures_do_not_hold_a_sweep(store, view, sweep_of, who) -> None:
+def test_different_failures_do_not_hold_a_sweep(store, reader, sweep_of, who) -> None:
     sweep = sweep_of(6)
     for i in range(5):
-        store.commit(take(store, who, str(i)), failed(print_=f"line {i}"), 0)
-    assert view.sweep(sweep.id).state is SweepState.RUNNING
+        store.commit(take(store, who, str(i)), failed(print_=f"line {i}"))
+    assert reader.sweeps.get(sweep.id).state is SweepState.RUNNING
 
 
 def test_max_parallel_caps_what_runs_at_once(store, sweep_of, who, control: SweepControl) -> None:
     sweep = sweep_of(3, max_parallel=1)
     claim = take(store, who, "a")
     assert take(store, who, "b") is None
-    store.commit(claim, finished(1.0), 0)
+    store.commit(claim, finished(1.0))
     assert take(store, who, "c") is not None
     control.set(sweep.id, {"max_parallel": "2"})
     assert take(store, who, "d") is not None
@@ -295,7 +309,7 @@ def test_trials_of_another_class_are_not_claimed(store, sweep_of, who) -> None:
 def out_of_memory(store, who, take_as: str) -> None:
     """A worker takes the next trial, which runs out of memory there."""
     claim = take(store, who, take_as)
-    assert store.commit(claim, failed(FailureKind.OUT_OF_MEMORY), 0) is CommitReply.REQUEUED
+    assert store.commit(claim, failed(FailureKind.OUT_OF_MEMORY)) is CommitReply.REQUEUED
 
 
 def arrive(store, name: str, host: str, **fields: str) -> WorkerPresence:
@@ -363,7 +377,7 @@ def test_nobody_waits_long_for_an_idle_worker_of_the_same_host(
 
 
 def test_poison_asks_for_no_host_whose_workers_serve_another_sweep(
-    store, view, sweep_of, who, redis, keys
+    store, reader, sweep_of, who, redis, keys
 ) -> None:
     sweep_of(1)
     arrive(store, "w1", "h1")
@@ -373,11 +387,11 @@ def test_poison_asks_for_no_host_whose_workers_serve_another_sweep(
         claim = take(store, who, nonce)
         expire(redis, keys)
         store.reap("default", lease_ms=LEASE, lost_max=2)
-    assert view.trial(claim.trial).state is TrialState.FAILED
+    assert reader.trials.get(claim.trial).state is TrialState.FAILED
 
 
 def test_a_trial_that_loses_its_worker_too_often_is_poison(
-    store, view, sweep_of, who, redis, keys
+    store, reader, sweep_of, who, redis, keys
 ) -> None:
     sweep_of(1)
     store.reap("default", lease_ms=LEASE, lost_max=3)
@@ -386,12 +400,12 @@ def test_a_trial_that_loses_its_worker_too_often_is_poison(
         assert claim is not None
         expire(redis, keys)
         store.reap("default", lease_ms=LEASE, lost_max=3)
-    trial = view.trial(claim.trial)
+    trial = reader.trials.get(claim.trial)
     assert trial.failure is not None and trial.failure.kind is FailureKind.POISON
 
 
 def test_a_trial_that_gets_further_each_time_is_not_poison(
-    store, view, sweep_of, who, redis, keys
+    store, reader, sweep_of, who, redis, keys
 ) -> None:
     sweep_of(1)
     store.reap("default", lease_ms=LEASE, lost_max=3)
@@ -401,7 +415,7 @@ def test_a_trial_that_gets_further_each_time_is_not_poison(
         store.beat(claim, who, ReportBatch(seq=1, step=i + 1), lease_ms=LEASE)
         expire(redis, keys)
         store.reap("default", lease_ms=LEASE, lost_max=3)
-    assert view.trial(claim.trial).state is TrialState.QUEUED
+    assert reader.trials.get(claim.trial).state is TrialState.QUEUED
 
 
 def test_after_a_restart_of_the_server_nothing_expires_for_one_lease(
@@ -434,7 +448,7 @@ def test_the_demand_list_is_as_long_as_running_and_claimable(
     control.resume(sweep.id)
     control.set(sweep.id, {"max_parallel": "0"})
     assert demand() == 5
-    store.commit(claim, finished(1.0), 0)
+    store.commit(claim, finished(1.0))
     assert demand() == 4
     redis.delete(keys.demand("default"))
     store.reap("default", lease_ms=LEASE, lost_max=3)
@@ -449,38 +463,38 @@ def test_tickets_are_as_many_as_can_be_used(store, sweep_of, redis, keys) -> Non
 
 
 def test_a_digest_that_is_there_is_not_written_again(
-    store, view, sweep_of, redis, writer: SweepWriter
+    store, reader, sweep_of, redis, writer: SweepWriter
 ) -> None:
     first = sweep_of(2)
     writer.add_rows("other-00000", 1, [('{"x":1}', b"1" * 16)])
     assert writer.seal(replace(first, id="other-00000")) == first.id
-    assert view.sweep_ids() == [first.id]
+    assert reader.sweeps.ids() == [first.id]
     assert redis.exists("hpq:s:other-00000:params") == 0
 
 
 def test_rows_of_an_enqueue_that_died_are_invisible_and_expire(
-    store, view, redis, who, writer: SweepWriter
+    store, reader, redis, who, writer: SweepWriter
 ) -> None:
     writer.add_rows("half-00000", 1, [('{"x":1}', b"1" * 16)])
-    assert view.sweep_ids() == [] and take(store, who) is None
+    assert reader.sweeps.ids() == [] and take(store, who) is None
     assert all(redis.ttl(f"hpq:s:half-00000:{part}") > 0 for part in ("params", "waiting", "ids"))
 
 
 def test_remove_leaves_no_key_of_the_sweep(
-    store, view, sweep_of, who, redis, control: SweepControl
+    store, reader, sweep_of, who, redis, control: SweepControl
 ) -> None:
     before = {k for k in redis.keys("*") if b":s:" in k or b":t:" in k}
     sweep = sweep_of(3)
     claim = take(store, who)
     batch = ReportBatch(seq=1, log=b"x", points=(Point(step=1, name="a/b c", value=1.0),))
     store.beat(claim, who, batch, lease_ms=LEASE)
-    store.commit(claim, finished(1.0), 0)
+    store.commit(claim, finished(1.0))
     control.remove(sweep.id)
     assert {k for k in redis.keys("*") if b":s:" in k or b":t:" in k} == before
-    assert view.sweep_ids() == []
+    assert reader.sweeps.ids() == []
 
 
-def test_points_are_thinned_and_keep_the_first_and_the_last(store, view, sweep_of, who) -> None:
+def test_points_are_thinned_and_keep_the_first_and_the_last(store, reader, sweep_of, who) -> None:
     sweep_of(1)
     claim = take(store, who)
     for seq in range(1, 23):
@@ -488,33 +502,35 @@ def test_points_are_thinned_and_keep_the_first_and_the_last(store, view, sweep_o
             Point(step=s, name="loss", value=float(s)) for s in range(seq * 100, seq * 100 + 100)
         )
         store.beat(claim, who, ReportBatch(seq=seq, points=points), lease_ms=LEASE)
-    history = view.history(claim.trial, "loss")
+    history = reader.trials.metric_history(claim.trial, "loss")
     assert 400 < len(history) <= 1000
     assert history[0].step == 100 and history[-1].step == 2299
     assert [p.step for p in history] == sorted(p.step for p in history)
 
 
-def test_a_log_keeps_its_newest_mebibyte_and_less_once_finished(store, view, sweep_of, who) -> None:
+def test_a_log_keeps_its_newest_mebibyte_and_less_once_finished(
+    store, reader, sweep_of, who
+) -> None:
     sweep_of(1)
     claim = take(store, who)
     for seq in range(1, 80):
         store.beat(claim, who, ReportBatch(seq=seq, log=b"%03d" % seq * 5000), lease_ms=LEASE)
-    log = view.log(claim.trial)[0]
+    log = reader.trials.log(claim.trial)[0]
     assert 1_000_000 < len(log) <= 1_048_576 and log.endswith(b"079")
-    store.commit(claim, finished(1.0), 0)
-    assert 0 < len(view.log(claim.trial)[0]) <= 16_384
+    store.commit(claim, finished(1.0))
+    assert 0 < len(reader.trials.log(claim.trial)[0]) <= 16_384
 
 
-def test_best_of_equal_values_is_the_lower_number(store, view, sweep_of, who) -> None:
+def test_best_of_equal_values_is_the_lower_number(store, reader, sweep_of, who) -> None:
     sweep = sweep_of(4)
     for i, value in enumerate([0.5, 0.9, 0.9, 0.1]):
-        store.commit(take(store, who, str(i)), finished(value), 0)
-    assert [t.id.number for t in view.best(view.sweep(sweep.id), 2)] == [2, 3]
-    assert [t.id.number for t in view.best(view.sweep(sweep.id), 9)] == [2, 3, 1, 4]
+        store.commit(take(store, who, str(i)), finished(value))
+    assert [t.id.number for t in reader.trials.best(reader.sweeps.get(sweep.id), 2)] == [2, 3]
+    assert [t.id.number for t in reader.trials.best(reader.sweeps.get(sweep.id), 9)] == [2, 3, 1, 4]
 
 
-def test_a_launch_record_survives_the_wire(store, view, sweep_of) -> None:
+def test_a_launch_record_survives_the_wire(store, reader, sweep_of) -> None:
     launch = Launch(program="a b.py", command=("${env}", "x"), code="d", pass_env=("A",))
     sweep = sweep_of(1, launch=launch, timeout_s=1.5, spec={"a": [1, {"b": None}]})
-    got = view.sweep(sweep.id)
+    got = reader.sweeps.get(sweep.id)
     assert got.launch == launch and got.timeout_s == 1.5 and got.spec == {"a": [1, {"b": None}]}

@@ -15,9 +15,9 @@ from hpq.errors import UserError
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq_producer.audit.reader import hold_audit
+from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweep_limits import limits
 from hpq_producer.sweepfile.schema import TOP
 from tests.ids import raises
@@ -28,14 +28,14 @@ Take = Callable[[], Claim | None]
 SID = "demo-00000"
 
 
-def states(view: View) -> str:
-    return "".join(t.state.value[0] for t in view.all_trials(SID))
+def states(reader: StoreReader) -> str:
+    return "".join(t.state.value[0] for t in reader.trials.all(SID))
 
 
 def test_a_lower_run_cap_drops_the_last_and_a_higher_one_brings_them_back(
     store: TrialStore,
     writer: SweepWriter,
-    view: View,
+    reader: StoreReader,
     redis: Redis,
     keys: Keys,
     sweep_of: MakeSweep,
@@ -48,30 +48,30 @@ def test_a_lower_run_cap_drops_the_last_and_a_higher_one_brings_them_back(
     control.cancel(SID, [3])
     for _ in range(2):  # sent twice
         done = writer.set_run_cap(SID, 3)
-    assert states(view) == "rqcqcc" and done == Capped(dropped=0, back=0, trials=3)
+    assert states(reader) == "rqcqcc" and done == Capped(dropped=0, back=0, trials=3)
     assert redis.llen(keys.demand("default")) == 3
-    store.commit(first, Outcome(state=TrialState.FINISHED, objective=1.0), 0)
+    store.commit(first, Outcome(state=TrialState.FINISHED, objective=1.0))
     assert writer.set_run_cap(SID, 1) == Capped(dropped=2, back=0, trials=1)
-    assert view.sweep(SID).state is SweepState.FINISHED and take() is None
+    assert reader.sweeps.get(SID).state is SweepState.FINISHED and take() is None
     assert writer.set_run_cap(SID, 4) == Capped(dropped=0, back=3, trials=4)
-    assert states(view) == "fqcqqc"  # what a person cancelled stays so
+    assert states(reader) == "fqcqqc"  # what a person cancelled stays so
     second = take()
     assert second is not None and second.trial.number == 2
     assert writer.set_run_cap(SID, 0) == Capped(dropped=0, back=1, trials=5)
     assert redis.llen(keys.demand("default")) == 4
-    assert hold_audit(view, SID).violations == ()
+    assert audit_sweep(reader, SID).violations == ()
 
 
 def test_what_has_begun_is_beyond_a_cap(
-    store: TrialStore, writer: SweepWriter, view: View, sweep_of: MakeSweep, take: Take
+    store: TrialStore, writer: SweepWriter, reader: StoreReader, sweep_of: MakeSweep, take: Take
 ) -> None:
     sweep_of(4, SID)
     claims = [take() for _ in range(3)]
     assert claims[2] is not None
     store.release(claims[2], "stopping")  # type: ignore[arg-type]
     assert writer.set_run_cap(SID, 1) == Capped(dropped=1, back=0, trials=3)
-    assert states(view) == "rrqc"
-    assert hold_audit(view, SID).violations == ()
+    assert states(reader) == "rrqc"
+    assert audit_sweep(reader, SID).violations == ()
 
 
 def test_a_sweep_that_was_cancelled_takes_no_cap(
@@ -84,7 +84,11 @@ def test_a_sweep_that_was_cancelled_takes_no_cap(
 
 
 def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
-    hpq: Hpq, view: View, who: WorkerPresence, sweep_of: MakeSweep, take: Take
+    hpq: Hpq,
+    reader: StoreReader,
+    who: WorkerPresence,
+    sweep_of: MakeSweep,
+    take: Take,
 ) -> None:
     sweep_of(5, SID)
     sweep_of(1, "late-00000")
@@ -93,11 +97,11 @@ def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
     done = hpq("set", SID, *words)
     assert done.returncode == 0 and "2 trials " in done.stderr
     assert done.stderr.startswith(f"{SID}: {' '.join(words)}; ")
-    one = view.sweep(SID)
+    one = reader.sweeps.get(SID)
     assert (one.max_parallel, one.priority, one.timeout_s, one.counts.total) == (1, 7, 90.0, 5)
     got = take()
     assert got is not None and got.trial.sweep == "late-00000"  # max_parallel, at the next claim
-    told = [e.fields for e in view.events(SID) if e.what == "set"]
+    told = [e.fields for e in reader.events.read(SID) if e.what == "set"]
     assert told[0].items() >= {"max_parallel": "1", "priority": "7", "timeout_s": "90.0"}.items()
     assert told[1].items() >= {"run_cap": "3", "touched": "2"}.items()
     more = hpq("set", SID, "run_cap=9")
@@ -134,9 +138,9 @@ def test_set_takes_the_numbers_that_a_sweep_file_takes() -> None:
 
 @pytest.mark.parametrize("word", ["run_cap=-1", "run_cap=1.5", "run_cap=", "run_cp=3"])
 def test_a_limit_that_cannot_be_is_refused_and_nothing_is_set(
-    hpq: Hpq, view: View, sweep_of: MakeSweep, word: str
+    hpq: Hpq, reader: StoreReader, sweep_of: MakeSweep, word: str
 ) -> None:
     sweep_of(2, SID)
     done = hpq("set", SID, "max_parallel=9", word)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
-    assert view.sweep(SID).max_parallel == 0
+    assert reader.sweeps.get(SID).max_parallel == 0

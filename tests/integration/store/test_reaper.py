@@ -74,7 +74,7 @@ def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
     assert not sent and alive()
     claim = store.claim(it, nonce="n", lease_ms=LEASE, provenance="d1")
     assert claim is not None
-    store.commit(claim, Outcome(state=TrialState.FINISHED), 0)
+    store.commit(claim, Outcome(state=TrialState.FINISHED))
     redis.delete(keys.worker(it.name))  # as it expires
     redis.zrem(keys.workers, it.name)
     control.remove(old)

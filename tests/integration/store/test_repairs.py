@@ -25,31 +25,33 @@ from tests.store_calls import reaped
 LEASE = 30_000
 
 
-def test_the_log_of_a_finished_trial_keeps_its_tail_to_the_byte(store, view, sweep_of, who) -> None:
+def test_the_log_of_a_finished_trial_keeps_its_tail_to_the_byte(
+    store, reader, sweep_of, who
+) -> None:
     sweep_of(1)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     for seq, data in enumerate((b"a" * 60_000, b"b" * 60_000, b"end"), start=1):
         store.beat(claim, who, ReportBatch(seq=seq, log=data), lease_ms=LEASE)
-    before = view.log(claim.trial)[1]
-    store.commit(claim, Outcome(state=TrialState.FINISHED), 0)
-    log, last = view.log(claim.trial)
+    before = reader.trials.log(claim.trial)[1]
+    store.commit(claim, Outcome(state=TrialState.FINISHED))
+    log, last = reader.trials.log(claim.trial)
     assert log == b"b" * 16_381 + b"end"
     assert last == before  # who follows the log reads nothing twice
 
 
 def test_a_trial_of_a_stopped_sweep_that_is_given_back_is_cancelled(
-    store, view, sweep_of, who, control: SweepControl
+    store, reader, sweep_of, who, control: SweepControl
 ) -> None:
     sweep = sweep_of(2)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     control.stop(sweep.id)
     assert store.release(claim, Reason.STOPPING) == "released"
-    assert view.sweep(sweep.id).state is SweepState.FINISHED
-    assert view.trial(claim.trial).state is TrialState.CANCELLED
+    assert reader.sweeps.get(sweep.id).state is SweepState.FINISHED
+    assert reader.trials.get(claim.trial).state is TrialState.CANCELLED
 
 
 def test_poison_asks_for_the_hosts_of_the_trials_own_class(
-    store, view, sweep_of, who, redis, keys
+    store, reader, sweep_of, who, redis, keys
 ) -> None:
     """A reaper of another class, which has many hosts, says nothing about this one's."""
     sweep_of(1)
@@ -62,7 +64,7 @@ def test_poison_asks_for_the_hosts_of_the_trials_own_class(
         claim = store.claim(who, nonce=nonce, lease_ms=LEASE)
         redis.zadd(keys.leases, {str(claim.trial): 0})
         assert reaped(store, "small", lease_ms=LEASE, lost_max=2) == 1
-    failure = view.trial(claim.trial).failure
+    failure = reader.trials.get(claim.trial).failure
     assert failure is not None and failure.kind is FailureKind.POISON
 
 
@@ -82,7 +84,7 @@ def test_a_reap_that_was_held_up_takes_no_lease_that_ended_meanwhile(
 
 
 def test_many_reapers_at_once_give_a_trial_back_once(
-    store, view, sweep_of, who, redis, keys
+    store, reader, sweep_of, who, redis, keys
 ) -> None:
     """F19, R5: eight reapers and four readers at the moment when leases end."""
     sweep = sweep_of(20)
@@ -92,16 +94,17 @@ def test_many_reapers_at_once_give_a_trial_back_once(
     for name in redis.zrange(keys.leases, 0, -1):
         redis.zadd(keys.leases, {name: 0})
     with ThreadPoolExecutor(12) as pool:
-        reaps = [
-            pool.submit(reaped, store, "default", lease_ms=LEASE, lost_max=3) for _ in range(8)
-        ]
-        looks = [pool.submit(lambda: list(view.all_trials(sweep.id))) for _ in range(4)]
+        limits = {"lease_ms": LEASE, "lost_max": 3}
+        reaps = [pool.submit(reaped, store, "default", **limits) for _ in range(8)]
+        looks = [pool.submit(lambda: list(reader.trials.all(sweep.id))) for _ in range(4)]
     assert sum(done.result() or 0 for done in reaps) == 20 and all(done.result() for done in looks)
-    assert sorted(e.trial for e in view.events(sweep.id) if e.what == "requeued") == [*range(1, 21)]
+    assert sorted(e.trial for e in reader.events.read(sweep.id) if e.what == "requeued") == [
+        *range(1, 21)
+    ]
 
 
 def test_a_lease_that_is_none_keeps_no_reaper_from_the_others(
-    store, view, sweep_of, who, redis, keys
+    store, reader, sweep_of, who, redis, keys
 ) -> None:
     """R24, R4: rubbish among the leases, and the lease of a sweep that is gone."""
     sweep_of(1)
@@ -110,14 +113,16 @@ def test_a_lease_that_is_none_keeps_no_reaper_from_the_others(
     redis.hset("hpq:t:gone-00000/1", "attempt", 1)
     redis.zadd(keys.leases, {"rubbish": 0, "gone-00000/1": 1, str(claim.trial): 2})
     assert reaped(store, "default", lease_ms=LEASE, lost_max=3) == 1
-    assert view.trial(claim.trial).state is TrialState.QUEUED
+    assert reader.trials.get(claim.trial).state is TrialState.QUEUED
     assert not redis.exists(keys.leases)
 
 
-def test_discard_leaves_a_sweep_that_was_sealed(store, view, sweep_of, writer: SweepWriter) -> None:
+def test_discard_leaves_a_sweep_that_was_sealed(
+    store, reader, sweep_of, writer: SweepWriter
+) -> None:
     sweep = sweep_of(2)
     writer.discard(sweep.id)  # as after a seal whose answer was lost
-    assert len(list(view.all_trials(sweep.id))) == 2
+    assert len(list(reader.trials.all(sweep.id))) == 2
 
 
 @pytest.mark.parametrize("step", [float("nan"), 0.5, "7", 2**60, [1]])
@@ -134,7 +139,7 @@ def late(store, who, redis, keys, claim) -> None:
 
 
 def test_a_late_beat_does_not_revive_an_attempt_that_was_closed(
-    store, view, sweep_of, who, redis, keys, control: SweepControl
+    store, reader, sweep_of, who, redis, keys, control: SweepControl
 ) -> None:
     sweep_of(1)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
@@ -142,37 +147,37 @@ def test_a_late_beat_does_not_revive_an_attempt_that_was_closed(
     control.cancel(claim.trial.sweep, [claim.trial.number])
     control.retry(claim.trial.sweep, [claim.trial.number])
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
-    assert view.trial(claim.trial).state is TrialState.QUEUED
+    assert reader.trials.get(claim.trial).state is TrialState.QUEUED
 
 
 def test_a_late_failure_that_is_tried_again_ends_its_attempt(
-    store, view, sweep_of, who, redis, keys
+    store, reader, sweep_of, who, redis, keys
 ) -> None:
     sweep_of(1)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     late(store, who, redis, keys, claim)
-    assert store.commit(claim, out_of_memory(), 0) is CommitReply.REQUEUED
+    assert store.commit(claim, out_of_memory()) is CommitReply.REQUEUED
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
 
 
 def test_a_cancelled_trial_that_fails_meanwhile_is_not_tried_again(
-    store, view, sweep_of, who, control: SweepControl
+    store, reader, sweep_of, who, control: SweepControl
 ) -> None:
     sweep_of(1)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     control.cancel(claim.trial.sweep, [claim.trial.number])
-    assert store.commit(claim, out_of_memory(), 0) is CommitReply.DONE
-    assert view.trial(claim.trial).state is TrialState.FAILED
+    assert store.commit(claim, out_of_memory()) is CommitReply.DONE
+    assert reader.trials.get(claim.trial).state is TrialState.FAILED
 
 
-def test_retry_leaves_a_pause_alone(store, view, sweep_of, who, control: SweepControl) -> None:
+def test_retry_leaves_a_pause_alone(store, reader, sweep_of, who, control: SweepControl) -> None:
     sweep = sweep_of(2)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
-    store.commit(claim, Outcome(state=TrialState.FAILED), 0)
+    store.commit(claim, Outcome(state=TrialState.FAILED))
     control.pause(sweep.id)
     assert control.retry(sweep.id, [2]) == 0  # it waits
     assert control.retry(sweep.id, [1]) == 1
-    assert view.sweep(sweep.id).state is SweepState.PAUSED
+    assert reader.sweeps.get(sweep.id).state is SweepState.PAUSED
     assert store.claim(who, nonce="b", lease_ms=LEASE) is None
 
 
@@ -183,7 +188,7 @@ def test_no_trial_waits_for_ever_for_a_host_that_does_not_take_its_sweep(
     other = WorkerPresence(name="w2", host="h2", worker_class="default")
     store.present(other, idle=True, lifetime_ms=LEASE)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
-    store.commit(claim, out_of_memory(), 0)
+    store.commit(claim, out_of_memory())
     assert store.claim(who, nonce="b", lease_ms=LEASE) is None  # rather elsewhere
     assert store.claim(other, nonce="c", lease_ms=LEASE, skip=[sweep.id]) is None
     redis.hset(keys.trial(claim.trial), "avoid_ms", 0)  # as after a while
@@ -198,26 +203,26 @@ def test_trials_that_wait_for_another_host_hide_none_that_do_not(store, sweep_of
     )
     claims = [store.claim(who, nonce=str(i), lease_ms=LEASE) for i in range(20)]
     for claim in claims:
-        store.commit(claim, out_of_memory(), 0)
+        store.commit(claim, out_of_memory())
     left = store.claim(who, nonce="x", lease_ms=LEASE)
     assert left is not None and left.trial.number == 21
 
 
 @pytest.mark.parametrize("verb", ["stop", "cancel"])
 def test_a_sweep_that_has_finished_stays_finished(
-    store, view, sweep_of, who, verb, control: SweepControl
+    store, reader, sweep_of, who, verb, control: SweepControl
 ) -> None:
     sweep = sweep_of(1)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
-    store.commit(claim, Outcome(state=TrialState.FINISHED), 0)
+    store.commit(claim, Outcome(state=TrialState.FINISHED))
     assert getattr(control, verb)(sweep.id) == 0
-    assert view.sweep(sweep.id).flag == ""
+    assert reader.sweeps.get(sweep.id).flag == ""
     with pytest.raises(UserError, match="is over"):
         control.pause(sweep.id)
 
 
 def test_a_removed_sweep_is_out_of_sight_at_once_and_a_later_removal_finishes_it(
-    store, view, sweep_of, who, redis, keys, monkeypatch, control: SweepControl
+    store, reader, sweep_of, who, redis, keys, monkeypatch, control: SweepControl
 ) -> None:
     sweep_of(3)
     other = sweep_of(1, "two-00000")
@@ -226,7 +231,7 @@ def test_a_removed_sweep_is_out_of_sight_at_once_and_a_later_removal_finishes_it
         broken.setattr(SweepControl, "_delete_removed", interrupted)
         control.remove(claim.trial.sweep)
     with pytest.raises(NotFound):
-        view.trial(claim.trial)
+        reader.trials.get(claim.trial)
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.UNKNOWN
     assert store.claim(who, nonce="b", lease_ms=LEASE).trial.sweep == other.id
     control.remove(other.id)
@@ -234,20 +239,20 @@ def test_a_removed_sweep_is_out_of_sight_at_once_and_a_later_removal_finishes_it
 
 
 def test_what_a_trial_ran_is_its_workers_measure_and_ends_when_it_is_given_back(
-    store, view, sweep_of, who, redis, keys, control: SweepControl
+    store, reader, sweep_of, who, redis, keys, control: SweepControl
 ) -> None:
     sweep_of(2)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     redis.hincrby(keys.trial(claim.trial), "claimed_ms", -60_000)  # Redis was away for a minute
-    store.commit(claim, Outcome(state=TrialState.FINISHED, ran_ms=2_000), 0)
-    assert view.trial(claim.trial).duration_ms == 2_000
+    store.commit(claim, Outcome(state=TrialState.FINISHED, ran_ms=2_000))
+    assert reader.trials.get(claim.trial).duration_ms == 2_000
     assert redis.hget(keys.sweep(claim.trial.sweep), "dur_sum") == b"2000"
     given = store.claim(who, nonce="b", lease_ms=LEASE)
     store.release(given, Reason.STOPPING)
-    ran_ms = view.trial(given.trial).duration_ms
+    ran_ms = reader.trials.get(given.trial).duration_ms
     redis.hincrby(keys.trial(given.trial), "claimed_ms", -60_000)
     control.cancel(given.trial.sweep, [given.trial.number])
-    assert view.trial(given.trial).duration_ms == ran_ms < 60_000
+    assert reader.trials.get(given.trial).duration_ms == ran_ms < 60_000
 
 
 def out_of_memory() -> Outcome:
@@ -259,7 +264,7 @@ def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_poison_remembers_the_highest_step(store, view, sweep_of, who, redis, keys) -> None:
+def test_poison_remembers_the_highest_step(store, reader, sweep_of, who, redis, keys) -> None:
     """Losses at the steps 5, 3, 4, 3 are no progress after the first."""
     sweep_of(1)
     store.reap("default", lease_ms=LEASE, lost_max=3)
@@ -270,12 +275,12 @@ def test_poison_remembers_the_highest_step(store, view, sweep_of, who, redis, ke
         store.beat(claim, who, ReportBatch(seq=1, step=step), lease_ms=LEASE)
         redis.zadd(keys.leases, {str(claim.trial): 0})
         store.reap("default", lease_ms=LEASE, lost_max=3)
-    failure = view.trial(claim.trial).failure if claim else view.trial(FIRST).failure
+    failure = reader.trials.get(claim.trial).failure if claim else reader.trials.get(FIRST).failure
     assert failure is not None and failure.kind is FailureKind.POISON
 
 
 def test_a_checkpoint_that_each_attempt_saves_first_is_no_progress(
-    store, view, sweep_of, who, redis, keys
+    store, reader, sweep_of, who, redis, keys
 ) -> None:
     sweep_of(1)
     store.reap("default", lease_ms=LEASE, lost_max=3)
@@ -286,13 +291,13 @@ def test_a_checkpoint_that_each_attempt_saves_first_is_no_progress(
         store.beat(claim, who, ReportBatch(seq=1, checkpoint=first), lease_ms=LEASE)
         redis.zadd(keys.leases, {str(claim.trial): 0})
         store.reap("default", lease_ms=LEASE, lost_max=3)
-    failure = view.trial(FIRST).failure
+    failure = reader.trials.get(FIRST).failure
     assert failure is not None and failure.kind is FailureKind.POISON
 
 
 @pytest.mark.parametrize("broken", ["missing", "bytes"])
 def test_a_trial_whose_parameters_cannot_be_read_fails_and_the_next_one_runs(
-    store, view, sweep_of, who, redis, keys, broken
+    store, reader, sweep_of, who, redis, keys, broken
 ) -> None:
     sweep = sweep_of(2)
     if broken == "missing":
@@ -320,7 +325,7 @@ def test_a_reaped_attempt_of_a_removed_sweep_leaves_no_ghost(
     redis.delete(keys.sweep(sweep.id))  # as between the two halves of a removal
     before = set(redis.keys("*"))
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.UNKNOWN
-    assert store.commit(claim, Outcome(state=TrialState.FINISHED), 0) is CommitReply.UNKNOWN
+    assert store.commit(claim, Outcome(state=TrialState.FINISHED)) is CommitReply.UNKNOWN
     assert store.release(claim, Reason.STOPPING) == "unknown"
     assert set(redis.keys("*")) == before
 

@@ -56,7 +56,7 @@ def test_a_claim_asks_about_each_worker_once_however_many_trials_wait(
     for i, claim in enumerate(claims):
         lost = replace(failure, fingerprint=f"f{i}")
         outcome = Outcome(state=TrialState.FAILED, failure=lost)
-        assert store.commit(claim, outcome, 0) is CommitReply.REQUEUED
+        assert store.commit(claim, outcome) is CommitReply.REQUEUED
     far = WorkerPresence(name="far", host="h2", worker_class="default")
     store.present(far, idle=False, lifetime_ms=3 * LEASE)
     redis.config_resetstat()

@@ -13,7 +13,7 @@ from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import Trial, TrialId, TrialState
 from hpq.errors import UserError
 from hpq.store.suggest_lease import SuggestLease
-from hpq_producer.audit.reader import hold_audit
+from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.store_machine import LEASE, SID, TRIALS, Machine, row
 
 
@@ -39,10 +39,10 @@ class LateMachine(Machine):
     @rule(data=st.data(), twice=st.booleans(), count=st.integers(1, 2))
     def make(self, data: st.DataObject, twice: bool, count: int) -> None:
         who = data.draw(st.sampled_from(sorted(self.rows)))
-        first, before = self.rows[who] + 1, self.view.sweep(SID)
+        first, before = self.rows[who] + 1, self.reader.sweeps.get(SID)
         rows = [row(number) for number in range(first, first + count)]
         answers = [self.leads[who].append(first, rows) for _ in range(1 + twice)]
-        after = self.view.sweep(SID).counts.total
+        after = self.reader.sweeps.get(SID).counts.total
         if answers[0].is_ok:
             assert after == before.counts.total + count == answers[0].rows
             assert answers[-1] == answers[0]
@@ -70,7 +70,7 @@ class AppendMachine(Machine):
         try:
             self.writer.set_run_cap(SID, most)
         except UserError:
-            assert self.view.sweep(SID).flag in ("stopped", "cancelled")
+            assert self.reader.sweeps.get(SID).flag in ("stopped", "cancelled")
             return
         before = self.books()
         assert self.writer.set_run_cap(SID, most).dropped == 0
@@ -84,19 +84,19 @@ class AppendMachine(Machine):
     @rule(first=st.integers(3, 8))
     def grow(self, first: int) -> None:
         rows = [row(number) for number in range(first, first + 2)]
-        known = {t.params["x"] for t in self.view.all_trials(SID)}
+        known = {t.params["x"] for t in self.reader.trials.all(SID)}
         file = '{"digest":"d","spec":{},"origin":{}}'
         try:
             added = self.writer.append(SID, rows, file, varying=["x"], digest="e")
         except UserError:
-            assert self.view.sweep(SID).flag in ("stopped", "cancelled")
+            assert self.reader.sweeps.get(SID).flag in ("stopped", "cancelled")
             return
         assert added == len({first, first + 1} - known)
         self.total += added
 
     @invariant()
     def the_audit_holds(self) -> None:
-        assert hold_audit(self.view, SID).violations == ()
+        assert audit_sweep(self.reader, SID).violations == ()
 
 
 @pytest.mark.parametrize("kind", [Machine, LateMachine, AppendMachine])

@@ -19,7 +19,7 @@ from hpq.domain.trial import Artifacts, Checkpoint, Claim, TrialId, TrialState
 from hpq.filestore.local import Files, folder_of, open_files
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.scripts import StoreContext
-from hpq_producer.audit.reader import hold_audit
+from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.store_machine import LEASE, SID, Machine
 
 ALIVE = (HeartbeatReply.OK, HeartbeatReply.STOP, HeartbeatReply.PRUNE)
@@ -111,7 +111,7 @@ class FilesMachine(Machine):
             self.garbage.remove_from(files)
         left = Artifacts(store=files.id, path=path, files={"file": 1})
         outcome = Outcome(state=TrialState.FINISHED, objective=value, step=1, artifacts=left)
-        self.store.commit(claim, outcome, 0)
+        self.store.commit(claim, outcome)
         self.over.add(name)
 
     @rule(which=st.integers(0, 1))
@@ -129,7 +129,7 @@ class FilesMachine(Machine):
 
     @invariant()
     def the_audit_holds(self) -> None:
-        assert hold_audit(self.view, SID).violations == ()
+        assert audit_sweep(self.reader, SID).violations == ()
 
 
 class GuardedMachine(FilesMachine):
@@ -144,7 +144,7 @@ class GuardedMachine(FilesMachine):
 
     @invariant()
     def the_demand_is_what_could_run(self) -> None:
-        sweep = self.view.sweep(SID)
+        sweep = self.reader.sweeps.get(SID)
         running, room = sweep.counts.running, sweep.counts.queued
         if sweep.max_parallel:
             room = min(room, sweep.max_parallel - running)

@@ -19,16 +19,16 @@ from hpq.domain.trial import Claim, TrialState
 from hpq.settings import read
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
-from hpq.store.event_reader import History
+from hpq.store.event_reader import SweepHistory
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import TrialStore
 from hpq.store.wire import sweep as sweep_codec
 from hpq_producer.archive.restore import restore
 from hpq_producer.archive.write import write
-from hpq_producer.audit.reader import hold_audit
+from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.session import Session
 from hpq_worker.suggest import processes
 from tests.constants import DEADLINE_S
@@ -75,16 +75,16 @@ def take(store: TrialStore, who: WorkerPresence, told: list[str] | None = None) 
 
 def finish(store: TrialStore, claim: Claim) -> None:
     outcome = Outcome(state=TrialState.FINISHED, objective=1.0, best=0.5, step=1)
-    assert store.commit(claim, outcome, 0) == "done"
+    assert store.commit(claim, outcome) == "done"
 
 
 def demand(redis: Redis) -> int:
     return int(redis.llen(Keys("hpq").demand("default")))
 
 
-def test_a_sweep_without_sets_runs_and_calls_for_workers(redis, store, view, late, who) -> None:
+def test_a_sweep_without_sets_runs_and_calls_for_workers(redis, store, reader, late, who) -> None:
     late(5)
-    sweep = view.sweep(SID)
+    sweep = reader.sweeps.get(SID)
     assert sweep.state is SweepState.RUNNING
     assert (sweep.counts.total, sweep.counts.to_come, sweep.counts.planned) == (0, 5, 5)
     assert demand(redis) == 5
@@ -94,7 +94,7 @@ def test_a_sweep_without_sets_runs_and_calls_for_workers(redis, store, view, lat
 
 
 def test_an_open_ended_sweep_is_never_finished_by_itself(
-    redis, store, view, late, lead_of, who, control: SweepControl
+    redis, store, reader, late, lead_of, who, control: SweepControl
 ):
     late()
     lead = lead_of()
@@ -102,14 +102,14 @@ def test_an_open_ended_sweep_is_never_finished_by_itself(
     for n in range(1, 4):
         assert lead.append(n, rows(n, n)).is_ok
         finish(store, take(store, who))
-    sweep = view.sweep(SID)
+    sweep = reader.sweeps.get(SID)
     assert sweep.state is SweepState.RUNNING and sweep.counts.is_open_ended
     assert demand(redis) == 1000
     control.stop(SID)
-    sweep = view.sweep(SID)
+    sweep = reader.sweeps.get(SID)
     assert (sweep.state, sweep.no_more, demand(redis)) == (SweepState.FINISHED, "stopped", 0)
     assert lead.renew().word == "over"
-    assert not hold_audit(view, SID).violations
+    assert not audit_sweep(reader, SID).violations
 
 
 def test_one_makes_sets_at_a_time(store, late, lead_of, redis) -> None:
@@ -127,7 +127,7 @@ def test_one_makes_sets_at_a_time(store, late, lead_of, redis) -> None:
     assert lead_of("w3").acquire().is_ok
 
 
-def test_sets_sent_twice_are_there_once(view, late, lead_of) -> None:
+def test_sets_sent_twice_are_there_once(reader, late, lead_of) -> None:
     late(5)
     lead = lead_of()
     lead.acquire()
@@ -137,12 +137,12 @@ def test_sets_sent_twice_are_there_once(view, late, lead_of) -> None:
     assert lead.append(3, rows(2, 2)).word == "behind"  # the same set under another number
     assert lead.append(2, rows(7, 7)).word == "behind"  # another set under the same number
     assert lead.append(5, rows(5, 5)).word == "behind"  # a gap
-    assert view.sweep(SID).counts.total == 2
-    suggested = [e for e in view.events(SID) if e.what == "suggested"]
+    assert reader.sweeps.get(SID).counts.total == 2
+    suggested = [e for e in reader.events.read(SID) if e.what == "suggested"]
     assert [(e.trial, e.fields["count"]) for e in suggested] == [(1, "2")]
 
 
-def test_the_cap_holds_whoever_makes_sets(redis_url, redis, store, view, late, lead_of) -> None:
+def test_the_cap_holds_whoever_makes_sets(redis_url, redis, store, reader, late, lead_of) -> None:
     """Eight at once take the lease from one another and make as many sets as they can."""
     late(50)
     clients = [connect(redis_url) for _ in range(8)]
@@ -151,7 +151,7 @@ def test_the_cap_holds_whoever_makes_sets(redis_url, redis, store, view, late, l
         lead = lead_of(f"w{number}", 3_000, clients[number])
         who = WorkerPresence(name=f"w{number}", host="h", worker_class="default")
         other = TrialStore(StoreContext.open(clients[number], Keys("hpq"), mints=False))
-        while view.sweep(SID).counts.planned > view.sweep(SID).counts.ended:
+        while reader.sweeps.get(SID).counts.planned > reader.sweeps.get(SID).counts.ended:
             answer = lead.acquire()
             if answer.is_ok:
                 clients[number].hset(Keys("hpq").sweep(SID), "suggest_until", 1)
@@ -163,9 +163,9 @@ def test_the_cap_holds_whoever_makes_sets(redis_url, redis, store, view, late, l
         list(pool.map(work, range(8)))
     for client in clients:
         client.close()
-    counts = view.sweep(SID).counts
-    assert (counts.finished, counts.total, view.sweep(SID).state) == (50, 50, "finished")
-    found = hold_audit(view, SID)
+    counts = reader.sweeps.get(SID).counts
+    assert (counts.finished, counts.total, reader.sweeps.get(SID).state) == (50, 50, "finished")
+    found = audit_sweep(reader, SID)
     assert not found.violations and not found.open
 
 
@@ -191,18 +191,21 @@ def test_as_many_sets_wait_as_workers_may_take_them(
     assert lead.renew().word == "ok"  # it may go on yet
 
 
-def test_a_space_that_is_used_up_ends_the_sweep(store, view, late, lead_of, who) -> None:
+def test_a_space_that_is_used_up_ends_the_sweep(store, reader, late, lead_of, who) -> None:
     late()
     lead = lead_of()
     lead.acquire()
     lead.append(1, rows(1, 1))
     assert lead.append(2, (), no_more="exhausted").word == "over"
     finish(store, take(store, who))
-    assert (view.sweep(SID).state, view.sweep(SID).no_more) == ("finished", "exhausted")
+    assert (reader.sweeps.get(SID).state, reader.sweeps.get(SID).no_more) == (
+        "finished",
+        "exhausted",
+    )
 
 
 def test_retrying_a_trial_of_a_stopped_sweep_makes_no_further_sets(
-    store, view, late, lead_of, who, control: SweepControl
+    store, reader, late, lead_of, who, control: SweepControl
 ):
     late(5)
     lead = lead_of()
@@ -211,51 +214,53 @@ def test_retrying_a_trial_of_a_stopped_sweep_makes_no_further_sets(
     claim = take(store, who)
     control.stop(SID)
     finish(store, claim)
-    assert view.sweep(SID).state is SweepState.FINISHED
+    assert reader.sweeps.get(SID).state is SweepState.FINISHED
     control.retry(SID, [1])
-    assert view.sweep(SID).counts.planned == 1
+    assert reader.sweeps.get(SID).counts.planned == 1
     finish(store, take(store, who))
-    assert view.sweep(SID).state is SweepState.FINISHED
-    assert not hold_audit(view, SID).violations
+    assert reader.sweeps.get(SID).state is SweepState.FINISHED
+    assert not audit_sweep(reader, SID).violations
 
 
 def test_a_higher_cap_lets_more_come(
-    redis, store, view, late, lead_of, who, control: SweepControl
+    redis, store, reader, late, lead_of, who, control: SweepControl
 ) -> None:
     late(1)
     lead = lead_of()
     lead.acquire()
     assert lead.append(1, rows(1, 1)).word == "over"
     finish(store, take(store, who))
-    assert view.sweep(SID).state is SweepState.FINISHED and demand(redis) == 0
+    assert reader.sweeps.get(SID).state is SweepState.FINISHED and demand(redis) == 0
     control.set(SID, {"run_cap": "3"})
-    assert view.sweep(SID).counts.to_come == 2 and demand(redis) == 2
+    assert reader.sweeps.get(SID).counts.to_come == 2 and demand(redis) == 2
     told: list[str] = []
     assert take(store, who, told) is None and told == [SID]
 
 
 def test_an_archived_sweep_goes_on_where_it_comes_back(
-    redis, redis_url, store, view, late, lead_of, who, tmp_path, control: SweepControl
+    redis, redis_url, store, reader, late, lead_of, who, tmp_path, control: SweepControl
 ) -> None:
     late(5)
     lead = lead_of()
     lead.acquire()
     lead.append(1, rows(1, 2))
     finish(store, take(store, who))
-    before = view.sweep(SID)
+    before = reader.sweeps.get(SID)
     settings = read({"HPQ_REDIS_URL": redis_url, "HPQ_HOME": str(tmp_path), "USER": "me"})
-    session = Session(settings=settings, url=redis_url, redis=redis, keys=Keys("hpq"), view=view)
+    session = Session(
+        settings=settings, url=redis_url, redis=redis, keys=Keys("hpq"), reader=reader
+    )
     file = tmp_path / "late.hpq"
     write(session, SID, file, force=False)
     control.remove(SID)
     assert demand(redis) == 0
     restore(session, file)
-    assert view.sweep(SID) == before and demand(redis) == 4
+    assert reader.sweeps.get(SID) == before and demand(redis) == 4
     redis.hset(Keys("hpq").sweep(SID), "suggest_until", 1)  # of a worker that was there then
     again = lead_of("w9")
     assert again.acquire().rows == 2
     assert again.append(3, rows(3, 5)).word == "over"
-    assert view.sweep(SID).counts.planned == 5 and not hold_audit(view, SID).violations
+    assert reader.sweeps.get(SID).counts.planned == 5 and not audit_sweep(reader, SID).violations
 
 
 def test_a_set_that_cannot_be_read_is_passed_over(redis, late, lead_of) -> None:
@@ -263,8 +268,8 @@ def test_a_set_that_cannot_be_read_is_passed_over(redis, late, lead_of) -> None:
     lead = lead_of()
     lead.acquire()
     lead.append(1, [("{torn", bytes(16)), *rows(2, 2)])
-    history = History(redis, Keys("hpq"), SID)
-    assert list(history.sets(1, 2)) == [(2, {"x": 2})]
+    history = SweepHistory(redis, Keys("hpq"), SID)
+    assert list(history.parameters(1, 2)) == [(2, {"x": 2})]
 
 
 def test_a_removed_sweep_is_unknown(redis, store, late, lead_of, control: SweepControl) -> None:
@@ -277,17 +282,17 @@ def test_a_removed_sweep_is_unknown(redis, store, late, lead_of, control: SweepC
     assert not redis.keys(f"hpq:s:{SID}*") and demand(redis) == 0
 
 
-def test_the_best_value_stands_beside_the_objective(store, view, late, lead_of, who) -> None:
+def test_the_best_value_stands_beside_the_objective(store, reader, late, lead_of, who) -> None:
     late(5)
     lead = lead_of()
     lead.acquire()
     lead.append(1, rows(1, 1))
     finish(store, take(store, who))
-    (end,) = [e for e in view.events(SID) if e.what == "finished"]
+    (end,) = [e for e in reader.events.read(SID) if e.what == "finished"]
     assert (float(end.fields["objective"]), float(end.fields["best"])) == (1.0, 0.5)
 
 
-def test_a_live_maker_is_left_alone(redis, store, late, lead_of, who, view: View) -> None:
+def test_a_live_maker_is_left_alone(redis, store, late, lead_of, who, reader: StoreReader) -> None:
     late(5)
     lead = lead_of()
     lead.acquire()
@@ -299,12 +304,12 @@ def test_a_live_maker_is_left_alone(redis, store, late, lead_of, who, view: View
     assert take(store, who, told) is None and told == [SID]
 
 
-def test_no_more_sets_are_taken_than_the_cap_of_the_sweep(view, late, lead_of) -> None:
+def test_no_more_sets_are_taken_than_the_cap_of_the_sweep(reader, late, lead_of) -> None:
     late(3)
     lead = lead_of()
     lead.acquire()
     assert lead.append(1, rows(1, 5)).word == "over"  # the cap was lowered meanwhile
-    assert view.sweep(SID).counts.total == 3 and not hold_audit(view, SID).violations
+    assert reader.sweeps.get(SID).counts.total == 3 and not audit_sweep(reader, SID).violations
 
 
 def test_what_fails_to_make_sets_again_and_again_is_said_and_tried_more_rarely(

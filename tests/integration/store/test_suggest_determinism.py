@@ -16,7 +16,7 @@ from hpq.search.continuous import Uniform
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.enqueue import SweepWriter
-from hpq.store.event_reader import History
+from hpq.store.event_reader import SweepHistory
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
@@ -47,7 +47,7 @@ def sets_of(redis: Redis, store: TrialStore, writer: SweepWriter) -> Callable[..
 
         def begin() -> Suggester:
             lead = SuggestLease(StoreContext.open(redis, keys, mints=False), sid, "w", 600_000)
-            one = Suggester(search, History(redis, keys, sid), lead)
+            one = Suggester(search, SweepHistory(redis, keys, sid), lead)
             assert one.take()
             one.begin()
             return one
@@ -69,8 +69,8 @@ def sets_of(redis: Redis, store: TrialStore, writer: SweepWriter) -> Callable[..
             tell("finished", number)
             if int(redis.hlen(keys.sweep(sid, "params"))) <= number:
                 make(anew=True)
-        history = History(redis, keys, sid)
-        return [params for _, params in history.sets(1, COUNT + 1)]
+        history = SweepHistory(redis, keys, sid)
+        return [params for _, params in history.parameters(1, COUNT + 1)]
 
     return run
 

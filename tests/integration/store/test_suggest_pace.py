@@ -18,9 +18,9 @@ from hpq.search.continuous import Uniform
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.enqueue import SweepWriter
-from hpq.store.event_reader import History
+from hpq.store.event_reader import SweepHistory
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import TrialStore
@@ -49,7 +49,7 @@ def suggester(
         )  # fmt: skip
         store.present(who, idle=True, lifetime_ms=600_000)
     lead = SuggestLease(StoreContext.open(redis, keys, mints=False), SID, "w0", 600_000)
-    suggester = Suggester(SEARCH, History(redis, keys, SID), lead)
+    suggester = Suggester(SEARCH, SweepHistory(redis, keys, SID), lead)
     assert suggester.take()
     suggester.begin()
     suggester.get_ready()
@@ -57,21 +57,21 @@ def suggester(
 
 
 @pytest.fixture
-def trials(redis: Redis, view: View, suggester: Suggester) -> Trials:
+def trials(redis: Redis, reader: StoreReader, suggester: Suggester) -> Trials:
     """So many trials, each ended so many ms after the one before; answers who made sets of them."""
     keys = Keys("hpq")
     ran, at_ms = 0, 10**13
 
     def run(count: int, gap_ms: int) -> set[str]:
         nonlocal ran, at_ms
-        before = view.sweep(SID).made
+        before = reader.sweeps.get(SID).made
         for _ in range(count):
             ran, at_ms = ran + 1, at_ms + gap_ms
             for at, what in enumerate(("claimed", "finished")):
                 told = {"e": what, "n": ran, "a": 1, "objective": ran / 100}
                 redis.xadd(keys.sweep(SID, "events"), told, id=f"{at_ms + at}-0")
             suggester.step()
-        made = view.sweep(SID).made
+        made = reader.sweeps.get(SID).made
         return {by for by in made if made[by] > before.get(by, 0)} - {"random"}
 
     return run

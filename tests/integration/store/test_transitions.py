@@ -12,7 +12,7 @@ from hpq.domain.trial import TRANSITIONS, Claim, Failure, FailureKind, TrialId, 
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 
@@ -59,8 +59,8 @@ OUTCOMES = {
 class World:
     """One trial on a real server, brought into a situation."""
 
-    def __init__(self, store: TrialStore, redis: Redis, keys: Keys, view: View) -> None:
-        self.store, self.redis, self.keys, self.view = store, redis, keys, view
+    def __init__(self, store: TrialStore, redis: Redis, keys: Keys, reader: StoreReader) -> None:
+        self.store, self.redis, self.keys, self.reader = store, redis, keys, reader
         self.control = SweepControl(StoreContext.open(redis, keys))
         self.who = WorkerPresence(name="w", host="h", worker_class="default")
         # Who was never given a claim can only make one up.
@@ -82,7 +82,7 @@ class World:
             "reaped": self._lose,
             "told": lambda: self.control.cancel(SID, [1]),
             "stopping": lambda: self.control.stop(SID),
-            **{n: lambda n=n: self.store.commit(claim, OUTCOMES[n], 0) for n in OUTCOMES},
+            **{n: lambda n=n: self.store.commit(claim, OUTCOMES[n]) for n in OUTCOMES},
         }
         steps[situation]()
 
@@ -102,7 +102,7 @@ class World:
             "beat": lambda: self.store.beat(
                 self.held, self.who, ReportBatch(seq=9), lease_ms=LEASE
             ),
-            "commit": lambda: self.store.commit(self.held, OUTCOMES[rest], 0),
+            "commit": lambda: self.store.commit(self.held, OUTCOMES[rest]),
             "release": lambda: self.store.release(self.held, Reason.STOPPING),
             "reap": lambda: self._lose(silent_leases=4 if rest else 0),
             "retry": lambda: self.control.retry(SID, [1]),
@@ -115,12 +115,12 @@ class World:
     @property
     def state(self) -> TrialState:
         """The trial's."""
-        return self.view.trial(ME).state
+        return self.reader.trials.get(ME).state
 
     def replay(self) -> TrialState:
         """The state that the events lead to, each a way of the table."""
         now, dropped, lost = TrialState.QUEUED, False, False
-        for event in self.view.events(SID):
+        for event in self.reader.events.read(SID):
             goal = {"claimed": "R", "resumed": "R", "requeued": "Q", "retried": "Q"}.get(event.what)
             if event.trial:
                 after = STATES[goal] if goal else TrialState(event.what)
@@ -143,7 +143,7 @@ def refuses(call: str, situation: str) -> bool:
 
 
 def test_every_call_in_every_state_leads_where_the_table_says(
-    store, redis, keys, view, sweep_of
+    store, redis, keys, reader, sweep_of
 ) -> None:
     """F12, R6, R20: 16 calls in 11 situations, each sent twice, and the events replayed."""
     seen = set()
@@ -153,7 +153,7 @@ def test_every_call_in_every_state_leads_where_the_table_says(
                 continue
             redis.flushall()
             sweep_of(1, SID)
-            world = World(store, redis, keys, view)
+            world = World(store, redis, keys, reader)
             world.bring(situation)
             before = world.state
             world.call(call)
@@ -166,10 +166,10 @@ def test_every_call_in_every_state_leads_where_the_table_says(
 
 @pytest.mark.parametrize("situation", ["stopping", *OVER])
 def test_a_sweep_that_is_over_takes_no_pause(
-    store, redis, keys, view, sweep_of, situation, control: SweepControl
+    store, redis, keys, reader, sweep_of, situation, control: SweepControl
 ) -> None:
     sweep_of(1, SID)
-    world = World(store, redis, keys, view)
+    world = World(store, redis, keys, reader)
     world.bring(situation)
     for verb in ("pause", "resume"):
         if refuses(verb, situation):

@@ -42,7 +42,7 @@ def test_what_ends_goes_back_or_is_lost_no_longer_counts(
     sweep_of(9, "b-00000", owner="bob")
     mine = [take() for _ in range(6)]
     assert names(*mine) == "a b a b a b"
-    store.commit(mine[1], Outcome(state=TrialState.FINISHED, objective=1.0), 0)
+    store.commit(mine[1], Outcome(state=TrialState.FINISHED, objective=1.0))
     store.release(mine[3], Reason.STOPPING)
     redis.zadd(keys.leases, {str(mine[5].trial): 0})
     store.reap("default", lease_ms=LEASE, lost_max=3)

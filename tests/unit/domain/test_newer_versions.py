@@ -12,7 +12,7 @@ from hpq.domain.sweep import Goal, Launch, Metric, ObjectiveValue
 from hpq.domain.trial import Artifacts, Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
@@ -81,7 +81,7 @@ class Spooled:
 
 
 def test_a_result_on_disk_loses_the_fields_that_are_not_known(
-    tmp_path: Path, store: TrialStore, view: View, keys: Keys, sweep_of, take
+    tmp_path: Path, store: TrialStore, reader: StoreReader, keys: Keys, sweep_of, take
 ) -> None:
     """B10: an older worker finds what a newer one of its machine left in the spool."""
     sweep_of(2)
@@ -94,20 +94,20 @@ def test_a_result_on_disk_loses_the_fields_that_are_not_known(
     it.data["outcome"]["failure"]["where"] = "train.py"
     it.data["outcome"]["artifacts"]["bytes"] = 7
     assert it.flush() == 1 and not it.path.exists()
-    trial = view.trial(claim.trial)
+    trial = reader.trials.get(claim.trial)
     assert trial.failure == failure and trial.artifacts == outcome.artifacts
     it = Spooled(tmp_path, store, claim := take(), outcome)
     it.data["outcome"]["failure"]["kind"] = "evicted"
     assert it.flush() == 1
-    assert view.trial(claim.trial).failure.message == "evicted: no"  # type: ignore[union-attr]
+    assert reader.trials.get(claim.trial).failure.message == "evicted: no"  # type: ignore[union-attr]
 
 
 def test_a_result_on_disk_with_a_state_of_a_newer_version_waits_for_a_newer_worker(
-    tmp_path: Path, store: TrialStore, view: View, sweep_of, take
+    tmp_path: Path, store: TrialStore, reader: StoreReader, sweep_of, take
 ) -> None:
     """B10: an older worker finds what it cannot commit, and leaves it as it is."""
     sweep_of(1)
     it = Spooled(tmp_path, store, claim := take(), Outcome(state=TrialState.FINISHED))
     it.data["outcome"]["state"] = "suspended"
     assert it.flush() == 0 and it.path.exists()
-    assert view.trial(claim.trial).state is TrialState.RUNNING
+    assert reader.trials.get(claim.trial).state is TrialState.RUNNING

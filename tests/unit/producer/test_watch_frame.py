@@ -15,9 +15,9 @@ from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind, Params, Trial, TrialId, TrialState
 from hpq.store.memory import ServerMemory
 from hpq_producer.diagnosis.verdict import needs_you
+from hpq_producer.diagnosis.waiting import not_taken
 from hpq_producer.terminal.style import Look, paint, plain
 from hpq_producer.terminal.text import width
-from hpq_producer.watch.event_log import not_taken
 from hpq_producer.watch.frame import LEAST_COLUMNS, LEAST_ROWS, Scene, frame, share
 
 NOW = 1_000_000

@@ -8,7 +8,8 @@ import pytest
 
 from hpq.domain.snapshot import Event
 from hpq.domain.trial import TRANSITIONS, TrialState
-from hpq_producer.audit.replay import STEPS, Audit, SweepCounters, TrialRecord, audit
+from hpq.store.audit_reader import SweepCounters, TrialRecord
+from hpq_producer.audit.replay import STEPS, Audit, audit
 
 RUNNING = frozenset({"running", "leases"})
 ENDED, WAITING, DROPPED = frozenset({"ended"}), frozenset({"waiting"}), frozenset({"dropped"})
@@ -33,35 +34,35 @@ def events(*told: str, total: int = 1) -> list[Event]:
     return out
 
 
-def standing(state: str, attempt: int, places: frozenset[str], number: int = 1) -> TrialRecord:
+def record(state: str, attempt: int, places: frozenset[str], number: int = 1) -> TrialRecord:
     return TrialRecord(number=number, state=state, attempt=attempt, places=places)
 
 
-def books_of(standings: list[TrialRecord], total: int | None = None) -> SweepCounters:
+def counters_of(records: list[TrialRecord], total: int | None = None) -> SweepCounters:
     """The counters that fit these trials."""
-    places = Counter(place for s in standings for place in s.places)
-    ends = Counter(s.state for s in standings if "ended" in s.places)
+    places = Counter(place for s in records for place in s.places)
+    ends = Counter(s.state for s in records if "ended" in s.places)
     return SweepCounters(
-        total=len(standings) if total is None else total,
+        total=len(records) if total is None else total,
         waiting=places["waiting"],
         running=places["running"],
         dropped=places["dropped"],
         ended=places["ended"],
-        counters={state: ends[state] for state in TrialState if state.is_terminal},
+        ends={state: ends[state] for state in TrialState if state.is_terminal},
     )
 
 
-def held(told: list[str], *standings: TrialRecord) -> Audit:
+def held(told: list[str], *records: TrialRecord) -> Audit:
     """The verdict where the counters fit the trials."""
-    some = list(standings)
-    return audit(events(*told, total=len(some)), books_of(some), some)
+    some = list(records)
+    return audit(events(*told, total=len(some)), counters_of(some), some)
 
 
-FINISHED = standing("finished", 1, ENDED)
-SECOND = standing("finished", 2, ENDED)
+FINISHED = record("finished", 1, ENDED)
+SECOND = record("finished", 2, ENDED)
 HOLDS: dict[str, tuple[list[str], TrialRecord]] = {
-    "waits": ([], standing("queued", 0, WAITING)),
-    "runs": (["claimed 1"], standing("running", 1, RUNNING)),
+    "waits": ([], record("queued", 0, WAITING)),
+    "runs": (["claimed 1"], record("running", 1, RUNNING)),
     "ends": (["claimed 1", "finished 1"], FINISHED),
     "is given back": (
         ["claimed 1", "requeued 1 reason=stopping", "claimed 2", "finished 2"],
@@ -85,12 +86,12 @@ HOLDS: dict[str, tuple[list[str], TrialRecord]] = {
         SECOND,
     ),
     "is retried": (["claimed 1", "failed 1", "retried 1", "claimed 2", "finished 2"], SECOND),
-    "is dropped": (["stop"], standing("queued", 0, DROPPED)),
-    "is cancelled by itself": (["cancelled 0", "cancel"], standing("queued", 0, DROPPED)),
-    "is dropped and retried": (["cancel", "retried 0"], standing("queued", 0, WAITING)),
+    "is dropped": (["stop"], record("queued", 0, DROPPED)),
+    "is cancelled by itself": (["cancelled 0", "cancel"], record("queued", 0, DROPPED)),
+    "is dropped and retried": (["cancel", "retried 0"], record("queued", 0, WAITING)),
     "is cancelled while it waits again": (
         ["claimed 1", "requeued 1 reason=killed", "cancelled 1", "cancel"],
-        standing("cancelled", 1, ENDED),
+        record("cancelled", 1, ENDED),
     ),
 }  # fmt: skip
 
@@ -126,7 +127,7 @@ VIOLATIONS: dict[str, tuple[list[str], TrialRecord, str]] = {
     ),
     "is requeued after its end": (
         ["claimed 1", "finished 1", "requeued 1 reason=lost"],
-        standing("queued", 1, WAITING),
+        record("queued", 1, WAITING),
         "requeued while it was finished",
     ),
     "is retried while it runs": (
@@ -139,33 +140,33 @@ VIOLATIONS: dict[str, tuple[list[str], TrialRecord, str]] = {
         FINISHED,
         "finished while it was queued, and its lease had not been lost",
     ),
-    "ends without a claim": (["finished 0"], standing("finished", 0, ENDED), "while it was queued"),
+    "ends without a claim": (["finished 0"], record("finished", 0, ENDED), "while it was queued"),
     "is retried from nowhere": (
         ["retried 0"],
-        standing("queued", 0, WAITING),
+        record("queued", 0, WAITING),
         "retried while it was queued",
     ),
     "is in no set": (
         ["claimed 1", "requeued 1 reason=lost"],
-        standing("queued", 1, frozenset()),
+        record("queued", 1, frozenset()),
         "it is queued and lies in nowhere, not in waiting",
     ),
     "is in two sets": (
         ["claimed 1", "finished 1"],
-        standing("finished", 1, ENDED | WAITING),
+        record("finished", 1, ENDED | WAITING),
         "it is finished and lies in ended, waiting",
     ),
     "runs without a lease": (
         ["claimed 1"],
-        standing("running", 1, frozenset({"running"})),
+        record("running", 1, frozenset({"running"})),
         "it is running and lies in running, not in leases, running",
     ),
     "has lost its end": (
         ["claimed 1", "finished 1"],
-        standing("running", 1, RUNNING),
+        record("running", 1, RUNNING),
         "the store has it running in attempt 1, its events say finished in attempt 1",
     ),
-    "was dropped by nobody": ([], standing("queued", 0, DROPPED), "no event says so"),
+    "was dropped by nobody": ([], record("queued", 0, DROPPED), "no event says so"),
     "has lost its parameters": (
         [],
         TrialRecord(number=1, has_params=False),
@@ -191,15 +192,15 @@ def test_a_violation_names_the_trial_its_events_and_what_is_wrong_where_it(case:
      ("waiting", "waiting and dropped: 1, its events say 0"), ("ended", "ended: 2")],
 )  # fmt: skip
 def test_a_set_whose_size_is_not_what_the_events_say(field: str, what: str) -> None:
-    right = books_of([FINISHED])
+    right = counters_of([FINISHED])
     fields = {f: getattr(right, f) for f in right.__slots__} | {field: getattr(right, field) + 1}
     found = audit(events("claimed 1", "finished 1"), SweepCounters(**fields), [FINISHED])
     assert any(what in v.what and not v.trial for v in found.violations), found.violations
 
 
 def test_a_counter_that_is_not_what_the_events_say() -> None:
-    right = books_of([FINISHED])
-    wrong = SweepCounters(total=1, ended=1, counters={**right.counters, TrialState.FINISHED: 2})
+    right = counters_of([FINISHED])
+    wrong = SweepCounters(total=1, ended=1, ends={**right.ends, TrialState.FINISHED: 2})
     found = audit(events("claimed 1", "finished 1"), wrong, [FINISHED])
     assert [v.what for v in found.violations] == ["n_finished: 2, its events say 1"]
 
@@ -210,16 +211,18 @@ def test_events_of_a_trial_that_the_sweep_does_not_have() -> None:
 
 
 def test_a_sweep_that_still_runs_is_judged_so_far() -> None:
-    waits = standing("queued", 0, WAITING, 2)
-    runs = standing("running", 1, RUNNING, 3)
+    waits = record("queued", 0, WAITING, 2)
+    runs = record("running", 1, RUNNING, 3)
     found = held(["claimed 1", "finished 1", "3 claimed 1"], FINISHED, waits, runs)
     assert found.violations == () and found.open == 2 and found.ends["finished"] == 1
 
 
 def test_sets_that_were_made_later_count_as_those_that_were_there() -> None:
     told = events("suggested 0 count=1", "claimed 1", "finished 1", total=0)
-    assert not audit(told, books_of([FINISHED]), [FINISHED]).violations
-    lost = audit([*told, *events("suggested 0 count=1", total=0)], books_of([FINISHED]), [FINISHED])
+    assert not audit(told, counters_of([FINISHED]), [FINISHED]).violations
+    lost = audit(
+        [*told, *events("suggested 0 count=1", total=0)], counters_of([FINISHED]), [FINISHED]
+    )
     assert "trials: 1, its events say 2" in {v.what for v in lost.violations}
 
 
@@ -228,11 +231,11 @@ def test_latencies_are_from_the_last_beat_to_the_requeue() -> None:
     for attempt in range(1, 101):  # claimed at 2 s, 4 s, …; requeued a second later
         at = (2 * attempt + 1) * 1000
         told += [f"claimed {attempt}", f"requeued {attempt} reason=lost beat_ms={at - attempt}"]
-    found = held(told, standing("queued", 100, WAITING))
+    found = held(told, record("queued", 100, WAITING))
     assert found.violations == ()
     quantiles = [found.quantile_ms(share) for share in (0.5, 0.99, 1.0)]
     assert quantiles == [50, 99, 100] and found.requeues == {"lost": 100}
-    assert held([], standing("queued", 0, WAITING)).quantile_ms(0.5) is None
+    assert held([], record("queued", 0, WAITING)).quantile_ms(0.5) is None
 
 
 def test_a_newer_versions_events_are_counted_and_passed_over() -> None:

@@ -24,9 +24,10 @@ from redis.exceptions import (
 from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.trial import Artifacts, Claim, TrialId, TrialState
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
+from hpq.store.wire.attempt import encode_outcome
 from hpq_worker.lease.spool import Spool
 
 DONE = Outcome(
@@ -40,7 +41,7 @@ def kept(tmp_path: Path, sweep_of, take) -> tuple[Claim, Path]:
     """The result of a running trial, on disk; its worker is gone."""
     sweep_of(1)
     claim, spool = take(), Spool(tmp_path, "hpq")
-    spool.put(claim, DONE, 0)
+    spool.put(claim, DONE)
     spool.close()
     (path,) = (tmp_path / "spool" / "hpq").iterdir()
     return claim, path
@@ -60,7 +61,7 @@ ODD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: json.dumps(odd)[:60])
 def test_a_file_with_an_odd_field_is_set_aside_whole(
-    tmp_path: Path, store: TrialStore, view: View, redis: Redis, keys: Keys, kept, odd
+    tmp_path: Path, store: TrialStore, reader: StoreReader, redis: Redis, keys: Keys, kept, odd
 ) -> None:
     """F11: a result on disk has a field of the wrong type, or a number that is not finite."""
     claim, path = kept
@@ -70,13 +71,13 @@ def test_a_file_with_an_odd_field_is_set_aside_whole(
     before = redis.hgetall(keys.trial(claim.trial))
     assert Spool(tmp_path, "hpq").flush(store) == 0
     assert redis.hgetall(keys.trial(claim.trial)) == before
-    assert view.trial(claim.trial).state is TrialState.RUNNING
+    assert reader.trials.get(claim.trial).state is TrialState.RUNNING
     assert [p.suffix for p in path.parent.iterdir()] == [".bad"]
 
 
 @pytest.mark.parametrize("odd", [
     {"sweep": 5}, {"sweep": "../x"}, {"number": "one"}, {"number": 0}, {"attempt": None},
-    {"attempt": 2**70}, {"retries": -1}, {"retries": "x"}, {"nonce": 7}, {"outcome": []},
+    {"attempt": 2**70}, {"nonce": 7}, {"outcome": []},
 ])  # fmt: skip
 def test_so_is_one_that_names_no_attempt(tmp_path: Path, store: TrialStore, kept, odd) -> None:
     _, path = kept
@@ -88,10 +89,11 @@ def test_so_is_one_that_names_no_attempt(tmp_path: Path, store: TrialStore, kept
 class Refusing(TrialStore):
     """Sends a commit that the script cannot take, as a newer worker's file might make us."""
 
-    def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> Any:
-        """Argument 14 is no number."""
-        args = ["finished", "0.5", 1, "", "", "", 0, 0, 0, 16_384, "x", "", "", claim.nonce]
-        return self._scripts.run("commit", claim.trial.sweep, 1, claim.attempt, *args)
+    def commit(self, claim: Claim, outcome: Outcome) -> Any:
+        """The running time is not a number."""
+        fields: Any = encode_outcome(outcome) | {"ran_ms": "x"}
+        of: Any = {"sweep": claim.trial.sweep, "number": 1, "attempt": claim.attempt}
+        return self._scripts.run("commit", **of, nonce=claim.nonce, **fields)
 
 
 def test_a_commit_that_the_script_refuses_changes_nothing_and_is_not_sent_for_ever(
@@ -150,17 +152,17 @@ def no_flock(_fd: int, _operation: int) -> None:
 
 @pytest.mark.parametrize("flock", [flock_of_nfs, no_flock])
 def test_a_result_is_kept_and_committed_whatever_locks_the_file_system_has(
-    tmp_path: Path, store: TrialStore, view: View, sweep_of, take, monkeypatch, flock
+    tmp_path: Path, store: TrialStore, reader: StoreReader, sweep_of, take, monkeypatch, flock
 ) -> None:
     """Files: HPQ_HOME on NFS, or where there are no locks at all."""
     monkeypatch.setattr(fcntl, "flock", flock)
     sweep_of(1)
     claim, mine = take(), Spool(tmp_path, "hpq")
-    mine.put(claim, DONE, 0)
+    mine.put(claim, DONE)
     assert mine.flush(store) == 0  # it sees to it itself: its reports go first
     mine.close()
     assert Spool(tmp_path, "hpq").flush(store) == 1
-    assert view.trial(claim.trial).state is TrialState.FINISHED
+    assert reader.trials.get(claim.trial).state is TrialState.FINISHED
     assert not list((tmp_path / "spool" / "hpq").iterdir())
 
 
@@ -169,14 +171,14 @@ def test_what_cannot_be_kept_leaves_neither_a_file_nor_a_descriptor(
 ) -> None:
     sweep_of(1)
     claim, spool = take(), Spool(tmp_path, "hpq")
-    spool.put(claim, DONE, 0)
+    spool.put(claim, DONE)
     spool.close()
     (path,) = (tmp_path / "spool" / "hpq").iterdir()
     path.unlink()
     path.mkdir()  # what is moved there meets a directory
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(OSError):
-        spool.put(claim, DONE, 0)
+        spool.put(claim, DONE)
     assert len(os.listdir("/proc/self/fd")) == before
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
@@ -199,7 +201,7 @@ def test_a_result_is_on_the_disk_before_and_after_it_has_its_name(
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(Path, "replace", replace)
-    Spool(tmp_path, "hpq").put(take(), DONE, 0)
+    Spool(tmp_path, "hpq").put(take(), DONE)
     assert done[-3:] == ["file", "name", "folder"]
 
 
@@ -210,7 +212,7 @@ def test_what_redis_does_not_know_is_asked_for_at_the_start_and_then_now_and_the
     asked: list[Claim] = []
 
     class Unknown(TrialStore):
-        def commit(self, claim: Claim, outcome: Outcome, sweep_retries: int) -> CommitReply:
+        def commit(self, claim: Claim, outcome: Outcome) -> CommitReply:
             asked.append(claim)
             return CommitReply.UNKNOWN
 
@@ -218,7 +220,7 @@ def test_what_redis_does_not_know_is_asked_for_at_the_start_and_then_now_and_the
     before = Spool(tmp_path, "hpq")
     for number in range(1, 4):
         trial = TrialId(sweep="gone-00000", number=number)
-        before.put(Claim(trial=trial, attempt=1, params={}), DONE, 0)
+        before.put(Claim(trial=trial, attempt=1, params={}), DONE)
     before.close()
     now = [1_000.0]
     spool = Spool(tmp_path, "hpq", clock=lambda: now[0])
@@ -240,14 +242,14 @@ def test_what_redis_does_not_know_is_asked_for_at_the_start_and_then_now_and_the
 
 
 def test_a_result_on_disk_is_left_to_its_worker_while_that_lives(
-    tmp_path: Path, store: TrialStore, view: View, sweep_of, take
+    tmp_path: Path, store: TrialStore, reader: StoreReader, sweep_of, take
 ) -> None:
     sweep_of(1)
     mine, others = Spool(tmp_path, "hpq"), Spool(tmp_path, "hpq")
-    mine.put(claim := take(), Outcome(state=TrialState.FINISHED), 0)
-    assert others.flush(store) == 0 and view.trial(claim.trial).state is TrialState.RUNNING
+    mine.put(claim := take(), Outcome(state=TrialState.FINISHED))
+    assert others.flush(store) == 0 and reader.trials.get(claim.trial).state is TrialState.RUNNING
     mine.close()
-    assert others.flush(store) == 1 and view.trial(claim.trial).state is TrialState.FINISHED
+    assert others.flush(store) == 1 and reader.trials.get(claim.trial).state is TrialState.FINISHED
 
 
 def test_a_spooled_result_that_redis_does_not_know_stays_on_disk(
@@ -255,7 +257,7 @@ def test_a_spooled_result_that_redis_does_not_know_stays_on_disk(
 ) -> None:
     sweep_of(1)
     spool = Spool(tmp_path, "hpq")
-    spool.put(take(), Outcome(state=TrialState.FINISHED), 0)
+    spool.put(take(), Outcome(state=TrialState.FINISHED))
     spool.close()
     redis.flushall()
     for _ in range(2):

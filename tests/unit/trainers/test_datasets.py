@@ -7,6 +7,7 @@ import pickle
 import struct
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ from hpq.errors import DataMissing
 from hpq_worker.trainers.data import datasets
 from hpq_worker.trainers.data.datasets import decoded
 from hpq_worker.trainers.data.formats import CIFAR10_CLASSES, Arrays, find
-from hpq_worker.trainers.manual import ByHand
 
 pytestmark = pytest.mark.torch
 
@@ -105,7 +105,8 @@ def same(a: Arrays, b: Arrays) -> bool:
 
 
 def load(name: str, where: Path | None, cache: Path, *counts: int) -> datasets.DataSet:
-    return datasets.load(name, ByHand(data=where, cache=cache), *counts)
+    trial = SimpleNamespace(data=where, cache=cache, phase=print)
+    return datasets.load_data(name, trial, *counts)
 
 
 def test_a_folder_of_pictures_and_tars_of_it_are_the_same_data(tmp_path: Path) -> None:
@@ -222,7 +223,7 @@ def test_data_is_loaded_once_and_decoded_once_a_machine(
     tar = packed(pictures(tmp_path / "cifar10"), tmp_path / "cifar.tar")
     first = load("cifar10", tar, tmp_path / "cache", 20, 20)
     assert load("cifar10", tar, tmp_path / "cache", 20, 20) is first
-    assert capsys.readouterr().err == "loading cifar10\n"
+    assert capsys.readouterr().out == "loading cifar10\n"
 
     source = find("cifar10", tar)
     again = decoded(tmp_path / "cache", "cifar10", source.stamp(), pytest.fail)
@@ -252,7 +253,7 @@ def test_an_idx_file_that_is_short_is_named(tmp_path: Path, left: int) -> None:
     path = folder / "train-images-idx3-ubyte"
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(DataMissing, match=r"is damaged: .*train-images-idx3-ubyte (is|has) "):
-        datasets._found("mnist", ByHand(data=tmp_path, cache=tmp_path / "cache"))
+        load("mnist", tmp_path, tmp_path / "cache", 20, 20)
 
 
 def test_what_idx_files_decode_to_can_be_written_to(tmp_path: Path) -> None:

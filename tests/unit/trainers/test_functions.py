@@ -20,7 +20,7 @@ from PIL import Image
 
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Json
-from hpq_worker.trainers import cifar10, cifar10_fast, digits, manual, mnist
+from hpq_worker.trainers import cifar10, cifar10_fast, digits, mnist
 from hpq_worker.trainers.data.formats import CIFAR10_CLASSES
 from hpq_worker.trainers.training.trial_context import BadParams, Diverged, Trainer
 
@@ -161,27 +161,16 @@ def test_bad_parameters_are_named(changes: dict[str, Json], said: str, place: Pa
 
 
 def test_a_trainer_runs_by_hand_without_redis(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-W",
-        "error",
-        "-m",
-        "hpq_worker.trainers.digits",
-        "--set",
-        "epochs=2",
-    ]
+    words = ["-W", "error", "-m", "hpq.train", "digits", "--set", "epochs=2"]
     environ = {**os.environ, "HPQ_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    done = run(command, env=environ, capture_output=True, text=True)
+    done = run([sys.executable, *words], env=environ, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "loading digits\n")
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert [words[:2] for words in lines] == [["epoch", "1"], ["epoch", "2"]]
+    assert [words[:2] for words in lines] == [["step", "1"], ["step", "2"]]
 
 
-def test_by_hand_an_error_is_one_line_and_an_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["digits", "--set", "epochs=0"])
-    with pytest.raises(SystemExit) as caught:
-        manual.main("digits", digits.train)
-    assert caught.value.code == 2
-    assert capsys.readouterr() == ("", "epochs: 0 is not a whole number from 1 to 10000\n")
+def test_by_hand_an_error_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "hpq.train", "digits", "--set", "epochs=0"]
+    done = run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "epochs: 0 is not a whole number from 1 to 10000\n"

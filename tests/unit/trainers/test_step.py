@@ -200,7 +200,7 @@ def test_a_gpu_that_torch_cannot_use_is_the_workers_fault_and_one_line(tmp_path:
     if torch.cuda.is_available():
         pytest.skip("this machine's GPU can be used")
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "0", "HPQ_HOME": str(tmp_path)}
-    words = [sys.executable, "-m", "hpq_worker.trainers.digits", "--set", "epochs=1"]
+    words = [sys.executable, "-m", "hpq.train", "digits", "--set", "epochs=1"]
     done = run(words, env=environ, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("GPU 0: torch ")

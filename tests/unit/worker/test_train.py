@@ -1,4 +1,4 @@
-"""Training code run from the shell: `python -P -m hpq_worker.train`, and the shipped trainers."""
+"""Training code run from the shell: `python -m hpq.train`, with own and shipped trainers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,13 @@ from typing import Any
 import pytest
 
 from hpq.domain.trainer_specs import SHIPPED
-from hpq.domain.trial import Json
-from hpq_worker.trainers import manual
-from hpq_worker.trainers.manual import pair
-from hpq_worker.trainers.training.trial_context import TrialContext
+from hpq_worker.train import pair
 from tests.constants import ROOT
 
 CODE = """
 import os, signal, time
 
-from hpq_worker.trainers.training.trial_context import BadParams, Diverged
+from hpq import BadParams, Diverged
 
 def train(params, trial):
     kept = trial.checkpoint_dir / "at"
@@ -41,6 +38,10 @@ def refuses(params, trial):
 
 def is_too_large(params, trial):
     raise MemoryError("no room")
+
+def fills_the_device(params, trial):
+    print(trial.cache)
+    raise RuntimeError("CUDA error:\\n out of memory")
 
 def breaks(params, trial):
     raise KeyError("rate")
@@ -80,6 +81,9 @@ def train(params, trial):
 """
 
 
+BY_HAND = "-m", "hpq.train"
+
+
 def prepared(folder: Path, environ: dict[str, str]) -> dict[str, Any]:
     (folder / "mine.py").write_text(CODE, "utf-8")
     (folder / "needs.py").write_text("import nowhere_to_be_found\n", "utf-8")
@@ -88,8 +92,7 @@ def prepared(folder: Path, environ: dict[str, str]) -> dict[str, Any]:
 
 
 def ran(folder: Path, *words: str, **environ: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-P", "-m", "hpq_worker.train", *words]
-    done = run(command, **prepared(folder, environ))
+    done = run([sys.executable, *BY_HAND, *words], **prepared(folder, environ))
     return done.returncode, done.stdout, done.stderr
 
 
@@ -125,8 +128,8 @@ def test_a_checkpoint_that_is_kept_by_name_is_gone_on_from_and_said(tmp_path: Pa
         (["mine:diverges"], 1, "epoch 1: train/loss is nan"),
         (["mine:refuses"], 2, "rate: 7 is too much"),
         (["mine:is_too_large"], 1, "MemoryError: no room; a smaller batch_size may help"),
-        (["mine"], 2, "mine: give MODULE:FUNCTION, as train:train"),
-        (["mine:"], 2, "mine:: give MODULE:FUNCTION, as train:train"),
+        (["mine"], 2, "mine: name MODULE:FUNCTION, such as train:train, or one of cifar10, "),
+        (["mine:"], 2, "mine:: name MODULE:FUNCTION, such as train:train, or one of cifar10, "),
         (["mine:nothing"], 2, "mine:nothing: mine has no function nothing"),
         (["mine:something"], 2, "mine:something: mine has no function something"),
         (["nothing:train"], 2, "nothing:train: there is no module nothing in "),
@@ -158,7 +161,6 @@ def test_a_mistake_in_training_code_keeps_its_traceback(
     assert err.startswith("Traceback") and err.strip().endswith(said)
 
 
-BY_HAND = "-P", "-m", "hpq_worker.train"
 TOLD = "{}: the trainer ends at its next step; a second signal ends it at once\n"
 
 
@@ -209,14 +211,14 @@ def test_a_loop_by_hand_goes_on_from_where_it_was_interrupted(tmp_path: Path) ->
 
 
 @pytest.mark.torch
-def test_an_interrupt_ends_a_shipped_trainer_without_a_traceback(tmp_path: Path) -> None:
+def test_an_interrupt_ends_a_shipped_trainer_at_its_next_step(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
-    words = "-m", "hpq_worker.trainers.digits", "--set", "epochs=10000"
+    words = *BY_HAND, "digits", "--set", "epochs=10000"
     environ = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     with begun(tmp_path, *words, **environ) as (process, first):
-        assert first.startswith("epoch 1 ")
+        assert first.startswith("step 1 ")
         process.send_signal(SIGINT)
-        assert process.communicate()[1] == "loading digits\n"
+        assert process.communicate()[1] == "loading digits\n" + TOLD.format("SIGINT")
         assert process.returncode == 130
 
 
@@ -232,30 +234,19 @@ def test_a_parameter_without_a_value_is_refused(tmp_path: Path) -> None:
     assert err.endswith("argument --set: 'hidden' is not NAME=VALUE\n")
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_trainer_lists_its_parameters_with_limits_and_defaults(name: str) -> None:
-    pytest.importorskip("torch")
-    spec = SHIPPED[name]
-    words = [sys.executable, "-m", spec.module, "-h"]
-    shown = run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    for parameter, one in spec.params.items():
-        (line,) = (line for line in shown if line.split()[:1] == [parameter])
+def test_a_shipped_trainer_lists_its_parameters_with_limits_and_defaults(
+    tmp_path: Path, name: str
+) -> None:
+    code, out, _ = ran(tmp_path, name, "-h")
+    assert code == 0
+    for parameter, one in SHIPPED[name].params.items():
+        (line,) = (line for line in out.splitlines() if line.split()[:1] == [parameter])
         assert line.split(maxsplit=2)[1:] == [f"{one.default}", one.allowed]
         assert parameter != "seed" or line.endswith("a whole number from 0 to 2147483647")
 
 
-def test_a_shipped_trainer_by_hand_keeps_data_where_workers_do_and_says_a_full_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def train(params: dict[str, Json], trial: TrialContext) -> None:
-        print(trial.cache)
-        raise RuntimeError("CUDA error:\n out of memory")
-
-    monkeypatch.setattr(sys, "argv", ["x"])
-    monkeypatch.setenv("HPQ_HOME", str(tmp_path))
-    with pytest.raises(SystemExit) as caught:
-        manual.main("x", train)  # type: ignore[arg-type]
-    assert caught.value.code == 1
+def test_a_trainer_by_hand_caches_where_workers_do_and_says_a_full_device(tmp_path: Path) -> None:
     said = "RuntimeError: CUDA error: out of memory; a smaller batch_size may help\n"
-    assert capsys.readouterr() == (f"{tmp_path / 'cache'}\n", said)
+    got = ran(tmp_path, "mine:fills_the_device", HPQ_HOME=str(tmp_path))
+    assert got == (1, f"{tmp_path / 'cache'}\n", said)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.torch
 def test_the_example_of_the_page_trains_by_hand(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "training-code.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (command,) = re.findall(r"`python (-P -m hpq_worker\.by_hand [^`]*)`", page)
+    (command,) = re.findall(r"`python (-m hpq\.train train:[^`]*)`", page)
     assert len(code.strip().splitlines()) <= 32
     (tmp_path / "train.py").write_text(code, "utf-8")
     environ = {

@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 
 from hpq.code.command import argv, interpreter
 from hpq.domain.metric_check import unreported
+from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Claim
@@ -216,7 +217,7 @@ class AttemptRunner:
 def _is_over(result: Result) -> bool:
     """True where an attempt has a result of its own, and is not merely given back."""
     outcome = result.outcome
-    return outcome is not None and not (outcome.failure and outcome.failure.kind.is_workers)
+    return outcome is not None and not retry_rule(outcome.failure).released
 
 
 def _is_resident(sweep: Sweep) -> bool:

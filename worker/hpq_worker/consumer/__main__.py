@@ -27,7 +27,7 @@ from hpq.errors import HpqError, UserError
 from hpq.settings import Settings, read
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.tickets import Tickets
@@ -132,13 +132,15 @@ def _worker(
 ) -> RqWorker | SingleTrialWorker:
     redis, keys = connect(settings.redis_url, retries=1), Keys(settings.prefix)
     if settings.is_for_one:
-        return SingleTrialWorker(trial_of(settings), slot, View(redis, keys, settings.lease_ms))
+        return SingleTrialWorker(
+            trial_of(settings), slot, StoreReader(redis, keys, settings.lease_ms)
+        )
     return RqWorker(redis, Tickets(redis, keys), settings.queue, name, slot, outage, errand)
 
 
-def _errand(words: Sequence[str], settings: Settings, view: View) -> RunLimit:
+def _errand(words: Sequence[str], settings: Settings, reader: StoreReader) -> RunLimit:
     is_until_over = UNTIL_OVER in words and settings.sweep and not settings.is_for_one
-    look = (lambda: view.sweep(settings.sweep)) if is_until_over else None
+    look = (lambda: reader.sweeps.get(settings.sweep)) if is_until_over else None
     return RunLimit(RunBudget.given(words), look)
 
 
@@ -156,8 +158,9 @@ def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) 
     check_server(connect(url), url, in_pod=settings.in_pod)
     host = settings.node or socket.gethostname()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
-    reads = View(connect(settings.redis_url, retries=1), Keys(settings.prefix), settings.lease_ms)
-    bundles = Bundles(settings.home, reads.bundle)
+    redis, keys = connect(url, retries=1), Keys(settings.prefix)
+    reader = StoreReader(redis, keys, settings.lease_ms)
+    bundles = Bundles(settings.home, reader.sweeps.bundle)
     access = Access(settings, bundles)
     device = devices.describe(environ.get("CUDA_VISIBLE_DEVICES", ""))
 
@@ -169,7 +172,7 @@ def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) 
     outage = Outage()
     beats = _beats(settings, who, stopping, outage)
     signals, shelf = _signals(settings, stopping), FileStoreHandle(settings)
-    vitals, errand = Telemetry.given(words), _errand(words, settings, reads)
+    vitals, errand = Telemetry.given(words), _errand(words, settings, reader)
     attempts = AttemptRunner(settings, environ, access, beats, signals, shelf, bundles)
     garbage = FileGarbage(_context(settings))
     tidy = GarbageCollector(settings, shelf, garbage)
@@ -193,7 +196,9 @@ def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) 
     introduction = PresenceRecord(settings, who, device, access, slot, shelf, digest)
     keeps = TrialStore(_context(settings))
     send = partial(keeps.keep_provenance, digest, record)
-    housekeeper = Reaper(settings, keeps, lambda: introduction.now(stopping), vitals, outage, send)
+    figures = partial(reader.workers.server_figures, settings.queue)
+    present = partial(introduction.now, stopping)
+    housekeeper = Reaper(settings, keeps, present, vitals, outage, send, figures)
     worker = _worker(settings, name, slot, outage, errand)
     shelf.say_if_another(garbage.recent_stores())
     tidy.start()

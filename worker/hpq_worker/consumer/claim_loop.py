@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 from hpq.codes import Code, Notice
 from hpq.connection.client import short_reason
 from hpq.domain.attempt import CommitReply, Outcome, Reason, WorkerPresence
+from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, FailureKind
 from hpq.errors import HpqError
@@ -197,8 +198,8 @@ class ClaimLoop:
             self._at_fault(claim, sweep.id, why)
             return False
         self._finish(claim, sweep, result)
-        failure = result.outcome and result.outcome.failure
-        return not (failure and failure.kind.is_workers)
+        outcome = result.outcome
+        return outcome is None or not retry_rule(outcome.failure).released
 
     def _read(self, sid: str) -> tuple[Sweep, Notice | None]:
         """A sweep, and why this worker may not run it."""
@@ -219,7 +220,7 @@ class ClaimLoop:
             else:
                 log.warning("%s attempt %d is another worker's now", claim.trial, claim.attempt)
             return
-        if outcome.failure is not None and outcome.failure.kind.is_workers:
+        if outcome.failure is not None and retry_rule(outcome.failure).released:
             failure = outcome.failure
             is_data = failure.kind is FailureKind.DATA_MISSING
             code: Code = "data-missing" if is_data else "worker-fault"
@@ -255,21 +256,19 @@ class ClaimLoop:
 
         def hand_over() -> CommitReply:
             self._beats.flush()
-            return self._store.commit(claim, outcome, sweep.retries)
+            return self._store.commit(claim, outcome)
 
         answer: CommitReply | None = None
         try:
             answer = hand_over()
         except RedisError as error:
             self._outage.kept()
-            kept = self._spool.keep(claim, outcome, sweep.retries)
+            kept = self._spool.keep(claim, outcome)
             log.warning("%s: Redis: %s; %s", claim.trial, short_reason(error), kept)
             answer = self._insist(lambda _: hand_over())
         if answer is not None:
             if answer is CommitReply.UNKNOWN:  # only a person may drop it
-                log.warning(
-                    "%s: unknown; %s", claim.trial, self._spool.keep(claim, outcome, sweep.retries)
-                )
+                log.warning("%s: unknown; %s", claim.trial, self._spool.keep(claim, outcome))
             self._spool.settle(claim, answer)
         self._beats.end()
         said: str = answer or "on disk"

@@ -15,7 +15,7 @@ from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import TOLD_TO_GO, Held, HpqError
 from hpq.settings import Settings
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_worker.consumer.claim_loop import ClaimLoop
 from hpq_worker.process.signals import Stopping
 
@@ -33,8 +33,8 @@ def trial_of(settings: Settings) -> TrialId:
 class SingleTrialWorker:
     """Claims one trial as often as it takes: also after another pod that had it was lost."""
 
-    def __init__(self, trial: TrialId, slot: ClaimLoop, view: View) -> None:
-        self._trial, self._slot, self._view = trial, slot, view
+    def __init__(self, trial: TrialId, slot: ClaimLoop, reader: StoreReader) -> None:
+        self._trial, self._slot, self._reader = trial, slot, reader
         self._waits = ""
 
     def serve(self, stopping: Stopping) -> None:
@@ -56,7 +56,10 @@ class SingleTrialWorker:
         raise SystemExit(TOLD_TO_GO)
 
     def _is_over(self) -> bool:
-        trial, sweep = self._view.trial(self._trial), self._view.sweep(self._trial.sweep)
+        trial, sweep = (
+            self._reader.trials.get(self._trial),
+            self._reader.sweeps.get(self._trial.sweep),
+        )
         if trial.state is TrialState.FAILED:
             why = trial.failure.message if trial.failure else "for a reason that was not kept"
             raise HpqError(f"{self._trial} failed: {why}", code="trial-failed")

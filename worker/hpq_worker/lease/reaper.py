@@ -24,8 +24,9 @@ class Reaper:
     """Every HPQ_REAP_S: presence, then the reaper.
 
     `describe` answers the worker as it is now and whether it is idle; `keep_ran_on` sends what its
-    attempts run on, where the server let that go. After a gap in its own
-    contact it reaps nothing for one lease: others were perhaps cut off just as it was.
+    attempts run on, where the server let that go; `server_figures` reads the server's figures of
+    the worker's class. After a gap in its own contact it reaps nothing for one lease: others were
+    perhaps cut off just as it was.
     """
 
     def __init__(
@@ -36,10 +37,12 @@ class Reaper:
         vitals: Telemetry,
         outage: Outage,
         keep_ran_on: Callable[[], object] = lambda: None,
+        server_figures: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._settings, self._store, self._describe = settings, store, describe
         self._vitals, self._asked_at = vitals, -_ASK_S
         self._outage, self._keep_ran_on = outage, keep_ran_on
+        self._server_figures = server_figures
         self._stop = Event()
         self._contact_at = time.monotonic()
         self._careful_until = 0.0
@@ -78,7 +81,7 @@ class Reaper:
         if not self._vitals.is_heard or time.monotonic() - self._asked_at < _ASK_S:
             return {}
         self._asked_at = time.monotonic()
-        return self._store.pulse(self._settings.queue)
+        return self._server_figures()
 
     def _present(self) -> int:
         who, is_idle = self._describe()

@@ -47,21 +47,21 @@ class Spool:
     def _path(self, claim: Claim) -> Path:
         return self._folder / f"{claim.trial.sweep}.{claim.trial.number}.{claim.token}.json"
 
-    def keep(self, claim: Claim, outcome: Outcome, retries: int) -> str:
+    def keep(self, claim: Claim, outcome: Outcome) -> str:
         """As `put`; says what became of it."""
         try:
-            self.put(claim, outcome, retries)
+            self.put(claim, outcome)
         except OSError as error:
             return f"the result cannot be kept on disk ({error}), only by this process"
         return "the result is on disk until it is back"
 
-    def put(self, claim: Claim, outcome: Outcome, retries: int) -> None:
+    def put(self, claim: Claim, outcome: Outcome) -> None:
         """Keep one result, whole or not at all.
 
         Raises:
             OSError: the disk does not take it.
         """
-        text = encode(claim, outcome, retries).encode()
+        text = encode(claim, outcome).encode()
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(claim)
         draft = path.with_suffix(f".{os.getpid()}.tmp")
@@ -144,8 +144,8 @@ class Spool:
         try:
             if (text := self._read(path)) is None:
                 return False
-            claim, outcome, retries = decode(text)
-            answer = store.commit(claim, outcome, retries)
+            claim, outcome = decode(text)
+            answer = store.commit(claim, outcome)
         except Newer as error:
             self._leave(path, f"left for a newer worker: {error}")
             return False

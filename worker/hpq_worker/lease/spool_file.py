@@ -23,21 +23,20 @@ class Newer(Exception):
     """The file says what only a newer version can commit."""
 
 
-def encode(claim: Claim, outcome: Outcome, retries: int) -> str:
+def encode(claim: Claim, outcome: Outcome) -> str:
     """The text of a result."""
     told = {
         "sweep": claim.trial.sweep,
         "number": claim.trial.number,
         "attempt": claim.attempt,
         "nonce": claim.nonce,
-        "retries": retries,
         "outcome": asdict(outcome),
     }
     return json.dumps(told)
 
 
-def decode(text: bytes) -> tuple[Claim, Outcome, int]:
-    """The result that a text holds: whose it is, what it is and the retries of its sweep.
+def decode(text: bytes) -> tuple[Claim, Outcome]:
+    """Decode the result that a text holds, with the claim that it belongs to.
 
     Raises:
         ValueError, KeyError, TypeError, RecursionError: it holds none.
@@ -53,7 +52,7 @@ def decode(text: bytes) -> tuple[Claim, Outcome, int]:
         params={},
         nonce=_text(data.get("nonce", ""), "nonce"),  # an older worker's file has none
     )
-    return claim, _outcome(_mapping(data["outcome"], "outcome")), _whole(data["retries"], "retries")
+    return claim, _outcome(_mapping(data["outcome"], "outcome"))
 
 
 def _outcome(raw: Mapping[str, Any]) -> Outcome:

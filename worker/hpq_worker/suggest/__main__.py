@@ -21,7 +21,7 @@ from hpq.connection.client import connect
 from hpq.errors import ExitCode, HpqError
 from hpq.search.search_spec import Sampler
 from hpq.settings import read
-from hpq.store.event_reader import History
+from hpq.store.event_reader import SweepHistory
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
@@ -54,7 +54,7 @@ def serve(sid: str, who: str, *, may_gp: bool = True) -> None:
     sweep = TrialStore(context).sweep(sid)
     search = decode_search(keys.sweep(sid), sweep.search)
     lead = SuggestLease(context, sid, who, settings.lease_ms)
-    why = Suggester(search, History(redis, keys, sid), lead, may_gp=may_gp).run()
+    why = Suggester(search, SweepHistory(redis, keys, sid), lead, may_gp=may_gp).run()
     log.info("%s: makes no more sets: %s", sid, why)
 
 

@@ -23,7 +23,7 @@ from hpq.domain.sweep import Impute
 from hpq.domain.trial import Params
 from hpq.search.samplers import replicated
 from hpq.search.search_spec import Sampler, Search, is_installed, unaided
-from hpq.store.event_reader import History
+from hpq.store.event_reader import SweepHistory
 from hpq.store.suggest_lease import LeaseReply, SuggestLease
 from hpq.store.wire.sweep import dumps_in_order
 from hpq_worker.suggest.chooser import Chooser
@@ -44,7 +44,7 @@ class Suggester:
     """Makes the sets of one sweep while it holds the lease."""
 
     def __init__(
-        self, search: Search, history: History, lead: SuggestLease, *, may_gp: bool = True
+        self, search: Search, history: SweepHistory, lead: SuggestLease, *, may_gp: bool = True
     ) -> None:
         self._search, self._history, self._lead, self._may_gp = search, history, lead, may_gp
         self._results = Results(search)
@@ -194,7 +194,7 @@ class Suggester:
     def _learn(self, last: int) -> None:
         """Read the sets up to this number that are not known yet."""
         self._results.waiting.update(range(self._known + 1, last + 1))
-        for number, params in self._history.sets(self._known + 1, last):
+        for number, params in self._history.parameters(self._known + 1, last):
             self._chooser.add(number, params)
         self._known = max(self._known, last)
 

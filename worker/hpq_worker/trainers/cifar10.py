@@ -1,6 +1,6 @@
 """The trainer `cifar10`: the network, recipe and search space of the article on Kubernetes sweeps.
 
-By hand: `python -m hpq_worker.trainers.cifar10 --set width=8 --set epochs=3`.
+By hand: `python -m hpq.train cifar10 --set width=8 --set epochs=3`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import nn
 from hpq.domain.trial import Params
 from hpq_worker.trainers.data import augment
 from hpq_worker.trainers.data.batches import augmented, in_order
-from hpq_worker.trainers.data.datasets import load
+from hpq_worker.trainers.data.datasets import load_data
 from hpq_worker.trainers.networks import ResNet9, fill_stem
 from hpq_worker.trainers.training import device
 from hpq_worker.trainers.training.device import Plan
@@ -41,7 +41,7 @@ def train(params: Params, trial: TrialContext, plan: Plan | None = None) -> None
         Diverged: the loss of an epoch is not finite.
     """
     p = Cifar10(**filled("cifar10", params))  # type: ignore[arg-type]
-    data = load("cifar10", trial, p.train_images, p.test_images)
+    data = load_data("cifar10", trial, p.train_images, p.test_images)
     place = device.pick()
     plan = plan or device.plan(place)
     generator = torch.Generator().manual_seed(p.seed)
@@ -63,9 +63,3 @@ def network(width: int, batch_norm: bool, seed: int, place: torch.device, plan: 
         model = ResNet9(width, batch_norm=batch_norm)
     fill_stem(model, plan.fill)
     return device.placed(model, place, plan)
-
-
-if __name__ == "__main__":
-    from hpq_worker.trainers.manual import main
-
-    main("cifar10", train)

@@ -2,7 +2,7 @@
 
 It shares the loop, and with it the words learning rate, momentum and decay, but not what they mean
 for a result: sets of `cifar10` are no sets of this. By hand:
-`python -m hpq_worker.trainers.cifar10_fast --set width=16 --set epochs=3`.
+`python -m hpq.train cifar10-fast --set width=16 --set epochs=3`.
 
 The network of `cifar10-fast`: whitened patches, three pairs of convolutions, six looks.
 
@@ -23,7 +23,7 @@ from hpq.domain.trial import Params
 from hpq_worker.trainers.data import augment
 from hpq_worker.trainers.data.augment import PAD, Choices
 from hpq_worker.trainers.data.batches import in_order, random_order, with_choices
-from hpq_worker.trainers.data.datasets import Split, load
+from hpq_worker.trainers.data.datasets import Split, load_data
 from hpq_worker.trainers.networks import CLASSES
 from hpq_worker.trainers.training import device
 from hpq_worker.trainers.training.device import Plan
@@ -179,7 +179,7 @@ def train(params: Params, trial: TrialContext, plan: Plan | None = None) -> None
         Diverged: the loss of an epoch is not finite.
     """
     p = Cifar10Fast(**filled("cifar10-fast", params))  # type: ignore[arg-type]
-    data = load("cifar10", trial, p.train_images, p.test_images)
+    data = load_data("cifar10", trial, p.train_images, p.test_images)
     place = device.pick()
     plan = plan or device.plan(place)
     torch.manual_seed(p.seed)
@@ -201,9 +201,3 @@ def train(params: Params, trial: TrialContext, plan: Plan | None = None) -> None
         label_smoothing=p.label_smoothing,
     )
     fit(task, p, trial, plan)
-
-
-if __name__ == "__main__":
-    from hpq_worker.trainers.manual import main
-
-    main("cifar10_fast", train)

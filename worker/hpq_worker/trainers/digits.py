@@ -1,6 +1,6 @@
 """The trainer `digits`: one hidden layer on the 8x8 digits inside scikit-learn; needs no download.
 
-By hand: `python -m hpq_worker.trainers.digits --set hidden=32`.
+By hand: `python -m hpq.train digits --set hidden=32`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import torch
 
 from hpq.domain.trial import Params
 from hpq_worker.trainers.data.batches import in_order, shuffled
-from hpq_worker.trainers.data.datasets import load
+from hpq_worker.trainers.data.datasets import load_data
 from hpq_worker.trainers.networks import digits_net
 from hpq_worker.trainers.training import device
 from hpq_worker.trainers.training.loop import Recipe, Task, fit
@@ -41,7 +41,7 @@ def train(params: Params, trial: TrialContext) -> None:
         Diverged: the loss of an epoch is not finite.
     """
     p = Digits(**filled("digits", params))  # type: ignore[arg-type]
-    data = load("digits", trial)
+    data = load_data("digits", trial)
     place = device.pick()
     plan = device.plan(place)
 
@@ -61,9 +61,3 @@ def train(params: Params, trial: TrialContext) -> None:
         key=("digits", p.hidden),
     )
     fit(task, p, trial, plan)
-
-
-if __name__ == "__main__":
-    from hpq_worker.trainers.manual import main
-
-    main("digits", train)

@@ -1,6 +1,6 @@
 """The trainer `mnist`: a small convolutional network on MNIST, with the recipe of `cifar10`.
 
-By hand: `python -m hpq_worker.trainers.mnist --set epochs=2`.
+By hand: `python -m hpq.train mnist --set epochs=2`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import torch
 
 from hpq.domain.trial import Params
 from hpq_worker.trainers.data.batches import in_order, shuffled
-from hpq_worker.trainers.data.datasets import load
+from hpq_worker.trainers.data.datasets import load_data
 from hpq_worker.trainers.networks import mnist_net
 from hpq_worker.trainers.training import device
 from hpq_worker.trainers.training.loop import Recipe, Task, fit
@@ -44,7 +44,7 @@ def train(params: Params, trial: TrialContext) -> None:
         Diverged: the loss of an epoch is not finite.
     """
     p = Mnist(**filled("mnist", params))  # type: ignore[arg-type]
-    data = load("mnist", trial, p.train_images, p.test_images)
+    data = load_data("mnist", trial, p.train_images, p.test_images)
     place = device.pick()
     plan = device.plan(place)
 
@@ -64,9 +64,3 @@ def train(params: Params, trial: TrialContext) -> None:
         key=("mnist", p.width, p.dropout),
     )
     fit(task, p, trial, plan)
-
-
-if __name__ == "__main__":
-    from hpq_worker.trainers.manual import main
-
-    main("mnist", train)

@@ -3,12 +3,11 @@
 
 -- A sweep's tail is its last ten ends, who saw each and its mark: '+' for a trial that passed, '-' for
 -- one that says nothing, else what failed.
-local TELLING = {user_error = true, unreported = true, killed = true, stalled = true, out_of_memory = true}
-local CODE = {user_error = true, unreported = true}  -- the training code's own failures
-local function mark_of(outcome, kind, fingerprint)
+-- `evidence` is what the kind of failure shows (hpq/domain/retry_policy.py).
+local function mark_of(outcome, kind, fingerprint, evidence)
   if outcome == 'finished' or outcome == 'pruned' then return '+' end
-  if outcome ~= 'failed' or not TELLING[kind] then return '-' end
-  if not CODE[kind] then fingerprint = kind .. ' ' .. fingerprint end
+  if outcome ~= 'failed' or evidence == 'none' then return '-' end
+  if evidence ~= 'code' then fingerprint = kind .. ' ' .. fingerprint end
   return (string.gsub(fingerprint, '[\n\t]', ' '))
 end
 

@@ -1,13 +1,11 @@
-"""`python -m hpq_producer.cluster.connect.forwarder`: the process behind `hpq connect`.
+"""Forward a local port to a cluster's Redis: `python -m hpq_producer.cluster.connect.forwarder`.
 
-It tells its starter in one line of JSON that it serves, or why it cannot. In a shell's service it
-ends when the last process that inherited the other end of its input has; in the background when it
-is told to. However it ends, port and passwords go with it.
+The process tells its starter in one line of JSON that it serves, or why it cannot. In a shell's
+service it ends when the last process that inherited the other end of its input has ended; in the
+background, on a signal. The port and the passwords end with it.
 
-A local port whose connections go to a pod, each by a stream of its own through the API server.
-
-So nothing has to be mended after a pod was replaced or the network was away: who connects again
-gets a new stream, to the pod that is ready then.
+Each connection has a stream of its own through the API server, to the pod that is ready then: after
+a pod was replaced or the network was away, nothing has to be mended.
 """
 
 from __future__ import annotations

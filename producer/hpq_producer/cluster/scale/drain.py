@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from hpq.domain.snapshot import Worker
 from hpq.errors import Held, NotFound, UserError
 from hpq.store.control import SweepControl
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.cluster.api import Api
 from hpq_producer.cluster.objects import Pod, Workers
 from hpq_producer.cluster.pods import autoscaler_of, look
@@ -44,16 +44,16 @@ def chosen(workers: Sequence[Worker], names: Collection[str]) -> list[Worker]:
 class Leaving:
     """Workers that were drained; asked again and again, it says what became of them."""
 
-    def __init__(self, view: View, control: SweepControl, names: Collection[str]) -> None:
-        self._view, self._control, self._names = view, control, list(names)
+    def __init__(self, reader: StoreReader, control: SweepControl, names: Collection[str]) -> None:
+        self._reader, self._control, self._names = reader, control, list(names)
 
     def look(self) -> list[Worker]:
         """Those that still run something."""
-        live = [w for w in self._view.workers() if w.name in self._names]
+        live = [w for w in self._reader.workers.live() if w.name in self._names]
         return [w for w in live if self._control.drain(w.name)]
 
 
-def let_go(api: Api, view: View, pods: Collection[str]) -> Iterator[str]:
+def let_go(api: Api, reader: StoreReader, pods: Collection[str]) -> Iterator[str]:
     """Scale each Deployment down by those of its pods, which go; says a line for each.
 
     Pods of a class that an autoscaler looks after are its to remove: these before others.
@@ -63,7 +63,7 @@ def let_go(api: Api, view: View, pods: Collection[str]) -> Iterator[str]:
         there = pods_of(crew, workers)
         of_it = {pod.name for pod in there} & set(pods)
         if of_it:
-            yield _one(api, view, workers, there, of_it)
+            yield _one(api, reader, workers, there, of_it)
 
 
 def let_stay(api: Api, pods: Collection[str]) -> None:
@@ -78,7 +78,7 @@ def let_stay(api: Api, pods: Collection[str]) -> None:
 
 
 def _one(
-    api: Api, view: View, workers: Workers, there: Sequence[Pod], pods: Collection[str]
+    api: Api, reader: StoreReader, workers: Workers, there: Sequence[Pod], pods: Collection[str]
 ) -> str:
     named = ", ".join(sorted(pods))
     again = f"hpq drain {' '.join(sorted(pods))}{api.flags}"
@@ -89,7 +89,7 @@ def _one(
             f"{named}: drained, and the first to go once {name} wants fewer pods; until then idle,"
             f" in the place of others: `{again} --undo` lets them work"
         )
-    scaling, front = Scaling(api, view, None, workers.queue), in_front(there, pods)
+    scaling, front = Scaling(api, reader, None, workers.queue), in_front(there, pods)
     try:
         # Of those that are there: fewer than are wanted, where a quota or a crash keeps some away.
         plan = scaling.plan(len(there) - len(front) - len(pods), first=pods)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from hpq.domain.snapshot import Worker
 from hpq.domain.trial import Trial, TrialState
 from hpq.errors import NotFound
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.cluster.objects import Pod
 
 _BUSY = 1_000  # more than any idle pod costs
@@ -25,17 +25,17 @@ _LOWEST = (False, -1, False)
 Busy = Mapping[str, Sequence[Trial]]  # running trials by pod; a pod of unknown state has ()
 
 
-def workers_in(view: View, pods: Collection[str]) -> dict[str, list[Worker]]:
+def workers_in(reader: StoreReader, pods: Collection[str]) -> dict[str, list[Worker]]:
     """Live workers by their pod, of these pods."""
     found = defaultdict(list)
-    for worker in view.workers():
+    for worker in reader.workers.live():
         if worker.pod in pods:
             found[worker.pod].append(worker)
     return dict(found)
 
 
 def running(
-    view: View, workers: Mapping[str, Sequence[Worker]], claims: Mapping[str, str]
+    reader: StoreReader, workers: Mapping[str, Sequence[Worker]], claims: Mapping[str, str]
 ) -> dict[str, list[Trial]]:
     """Running trials by pod; `claims` names trials of workers that are newer than `workers`."""
     by_sweep: dict[str, list[int]] = defaultdict(list)
@@ -46,7 +46,7 @@ def running(
     trials: dict[str, Trial] = {}
     for sweep, numbers in by_sweep.items():
         with suppress(NotFound):  # the sweep was removed meanwhile
-            found = view.trials(sweep, numbers)
+            found = reader.trials.get_many(sweep, numbers)
             trials |= {t.worker: t for t in found if t.state is TrialState.RUNNING}
     at_work = {
         pod: [trials[w.name] for w in many if w.name in trials] for pod, many in workers.items()

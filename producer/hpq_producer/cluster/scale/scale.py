@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from hpq.domain.snapshot import Worker
 from hpq.errors import Held, NotFound
 from hpq.store.control import SweepControl
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.cluster.api import Api
 from hpq_producer.cluster.objects import COST, Pod, Workers
 from hpq_producer.cluster.pods import Crew, look
@@ -63,10 +63,10 @@ class Scaling:
     """Changes of one worker class in one namespace."""
 
     def __init__(
-        self, api: Api, view: View | None, control: SweepControl | None, queue: str
+        self, api: Api, reader: StoreReader | None, control: SweepControl | None, queue: str
     ) -> None:
         """Without a view of Redis it cannot tell which pods are busy."""
-        self._api, self._view, self._control, self._queue = api, view, control, queue
+        self._api, self._reader, self._control, self._queue = api, reader, control, queue
 
     def plan(self, wanted: int, first: Collection[str] = ()) -> Plan:
         """Choose the pods that go so that `wanted` are left; `first` are to go before any other.
@@ -110,9 +110,9 @@ class Scaling:
         first: Collection[str],
     ) -> Plan:
         names, busy, costs = {}, {}, {}
-        if self._view:
-            names = workers_in(self._view, {p.name for p in pods})
-            busy, now_ms = running(self._view, names, claims), self._view.now_ms()
+        if self._reader:
+            names = workers_in(self._reader, {p.name for p in pods})
+            busy, now_ms = running(self._reader, names, claims), self._reader.now_ms()
             # A ready pod without a worker here is on another Redis, or lost its own.
             busy |= {p.name: [] for p in pods if p.is_ready and p.name not in names}
             costs = {pod: cost(trials, now_ms) for pod, trials in busy.items()}

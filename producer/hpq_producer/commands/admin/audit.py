@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from hpq.errors import ExitCode
-from hpq_producer.audit.reader import hold_audit
 from hpq_producer.audit.replay import Audit
 from hpq_producer.audit.report import audit_lines
+from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.session import open_session
 from hpq_producer.terminal.console import show_json, show_lines
 
@@ -26,8 +26,8 @@ def audit(
     Exit code 1 where one was not.
     """
     with open_session() as session:
-        sid = session.view.resolve(sweep, session.settings.user)
-        found = hold_audit(session.view, sid)
+        sid = session.reader.sweeps.resolve(sweep, session.settings.user)
+        found = audit_sweep(session.reader, sid)
     if as_json:
         show_json(_record(sid, found))
     else:

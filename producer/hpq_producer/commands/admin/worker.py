@@ -65,9 +65,11 @@ def worker(
 def _only(ref: str) -> dict[str, str]:
     with open_session() as session:
         sid, numbers = parse([ref])
-        found = session.view.sweep(session.view.resolve(sid or "", session.settings.user))
+        found = session.reader.sweeps.get(
+            session.reader.sweeps.resolve(sid or "", session.settings.user)
+        )
         if len(numbers) == 1:
-            only = session.view.trial(TrialId(sweep=found.id, number=numbers[0])).id
+            only = session.reader.trials.get(TrialId(sweep=found.id, number=numbers[0])).id
             return {"HPQ_SWEEP": str(only), "HPQ_QUEUE": found.worker_class}
         return {"HPQ_SWEEP": found.id, "HPQ_QUEUE": found.worker_class}
 

@@ -46,7 +46,7 @@ def drain(
         )
     with ExitStack() as stack:
         session = _open(stack, context, namespace)
-        live = session.view.workers()
+        live = session.reader.workers.live()
         them = live if all_ else chosen(live, names or ())
         pods = {w.pod for w in them if w.pod}
         # Before anything is drained: what cannot be seen to its end is not begun.
@@ -104,13 +104,13 @@ def _see_off(
     Raises:
         Held: some still run after `timeout` seconds; 0 is no limit.
     """
-    leaving, gone = Leaving(session.view, session.control(), [w.name for w in them]), set[str]()
+    leaving, gone = Leaving(session.reader, session.control(), [w.name for w in them]), set[str]()
     until = time.monotonic() + (timeout or math.inf)
     while True:
         busy = leaving.look()
         done = pods - {w.pod for w in busy} - gone
         if done:
-            for line in let_go(api, session.view, done):
+            for line in let_go(api, session.reader, done):
                 talk(clean(line))
         gone |= done
         if not busy:

@@ -144,9 +144,9 @@ def _jobs(wanted: rendering.Wanted, what: str, namespace: str | None) -> str:
                     code="namespace-mismatch",
                 )
             wanted = replace(wanted, namespace=there)
-        sweep = session.view.sweep(_sweep_of(session, what))
+        sweep = session.reader.sweeps.get(_sweep_of(session, what))
         refuse_too_many(what, None if sweep.sampler else sweep.counts.total)
-        left = [t for t in session.view.all_trials(sweep.id) if not t.state.is_terminal]
+        left = [t for t in session.reader.trials.all(sweep.id) if not t.state.is_terminal]
         if not left:
             raise UserError(
                 f"{sweep.id}: nothing of it waits ({sweep.state}); see hpq retry",
@@ -154,7 +154,7 @@ def _jobs(wanted: rendering.Wanted, what: str, namespace: str | None) -> str:
             )
         manifests = rendering.render(replace(wanted, queue=sweep.worker_class))
         text = render_jobs(manifests, sweep, left)
-        if session.view.workers(sweep.worker_class):
+        if session.reader.workers.live(sweep.worker_class):
             print(
                 f"warning: workers of class {sweep.worker_class!r} are alive and take the sweep's"
                 " sets as well",
@@ -172,7 +172,7 @@ def _jobs(wanted: rendering.Wanted, what: str, namespace: str | None) -> str:
 def _sweep_of(session: Session, what: str) -> str:
     file = Path(what)
     if not file.suffix and not file.exists():
-        return session.view.resolve(what, session.settings.user)
+        return session.reader.sweeps.resolve(what, session.settings.user)
     submission = prepare(load(file), file)
     refuse_too_many(what, None if submission.is_late else submission.trials)
     for warning in submission.warnings:

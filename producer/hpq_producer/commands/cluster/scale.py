@@ -33,8 +33,8 @@ def scale(
     """Scale worker pods: idle ones go first, then those with the newest checkpoint."""
     with open_cluster(context, namespace, needs_redis=False) as opened:
         session = opened.session
-        view, control = (session.view, session.control()) if session else (None, None)
-        scaling = Scaling(opened.api, view, control, queue)
+        reader, control = (session.reader, session.control()) if session else (None, None)
+        scaling = Scaling(opened.api, reader, control, queue)
         plan = scaling.plan(count)
         _mind_autoscaler(opened, plan)
         if plan.going and session is None:

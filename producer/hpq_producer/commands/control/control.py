@@ -92,7 +92,7 @@ def _change(
     with open_session() as session:
         sweep = _mine(session, ref, force)
         act(session.control(), sweep.id)
-        print(line(session.view.sweep(sweep.id)), file=sys.stderr)
+        print(line(session.reader.sweeps.get(sweep.id)), file=sys.stderr)
         if goes_on and sweep.counts.waits:
             say_if_not_taken(session, sweep.id)
 
@@ -112,7 +112,7 @@ def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None
             return
         _ask(f"Cancel {trials_of(it.counts.queued, 'queued trial')} of {it.id}?", yes)
         touched = session.control().stop(it.id)
-        rest = _run_on(session.view.sweep(it.id).counts.running)
+        rest = _run_on(session.reader.sweeps.get(it.id).counts.running)
         print(f"{it.id}: {trials_of(touched, 'queued trial')} cancelled; {rest}", file=sys.stderr)
 
 
@@ -147,7 +147,7 @@ def _left(session: Session, it: Sweep, numbers: list[int]) -> str:
     if numbers:
         ids = [TrialId(sweep=it.id, number=n) for n in dict.fromkeys(numbers)]
         total = len(ids)
-        ended = sum(session.view.trial(one).state.is_terminal for one in ids)
+        ended = sum(session.reader.trials.get(one).state.is_terminal for one in ids)
     have = "has" if ended == 1 else "have"
     return f"{trials_of(total - ended)} of {it.id}" + (f" ({ended} {have} ended)" if ended else "")
 
@@ -171,7 +171,7 @@ def retry(
         if not numbers:
             wanted = {TrialState.CANCELLED} if cancelled else {TrialState.FAILED}
             wanted |= {TrialState.FAILED} if failed else set()
-            trials = Selection(view=session.view, sweep=it, where=only).trials()
+            trials = Selection(reader=session.reader, sweep=it, where=only).trials()
             numbers = [t.id.number for t in trials if t.state in wanted]
         elif results := _with_results(session, it, numbers):
             question = f"Drop the results of {trials_of(results, 'finished trial')} of {it.id}?"
@@ -184,7 +184,9 @@ def retry(
 
 def _with_results(session: Session, it: Sweep, numbers: list[int]) -> int:
     """How many of these trials have a result that a retry drops."""
-    trials = [session.view.trial(TrialId(sweep=it.id, number=n)) for n in dict.fromkeys(numbers)]
+    trials = [
+        session.reader.trials.get(TrialId(sweep=it.id, number=n)) for n in dict.fromkeys(numbers)
+    ]
     return sum(t.state in (TrialState.FINISHED, TrialState.PRUNED) for t in trials)
 
 

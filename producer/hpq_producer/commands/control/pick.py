@@ -1,7 +1,4 @@
-"""Find and list the trials that `hpq cancel --where` would cancel.
-
-Trials that are about to be changed, as a table: what varies, newest value. Pure.
-"""
+"""Show the queued and running trials that `hpq cancel --where` would cancel."""
 
 from __future__ import annotations
 
@@ -10,12 +7,11 @@ import sys
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Trial
 from hpq_producer.analysis.scores import cell, newest_value
-from hpq_producer.cli import stdout_to_nobody
 from hpq_producer.query.filter import Where
 from hpq_producer.query.selection import Selection
 from hpq_producer.reports.trial_rows import STATE_STYLE, column_names
 from hpq_producer.session import Session
-from hpq_producer.terminal.console import show_table, talk
+from hpq_producer.terminal.console import discard_stdout, show_table, talk
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, measure
@@ -51,7 +47,7 @@ def picked(session: Session, it: Sweep, where: Where) -> list[int]:
     Raises:
         UserError: no trial has a value that the expression names.
     """
-    found = Selection(view=session.view, sweep=it, where=where).trials()
+    found = Selection(reader=session.reader, sweep=it, where=where).trials()
     left: list[Trial] = [t for t in found if not t.state.is_terminal]
     if not left:
         talk(f"{it.id}: no queued or running trial matches; nothing is cancelled")
@@ -59,7 +55,7 @@ def picked(session: Session, it: Sweep, where: Where) -> list[int]:
     try:
         _show(it, left)
     except BrokenPipeError:  # whoever read has read enough; the cancelling was asked for
-        stdout_to_nobody()
+        discard_stdout()
     return [t.id.number for t in left]
 
 

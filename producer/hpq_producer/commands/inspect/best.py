@@ -10,7 +10,7 @@ import typer
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Trial, TrialState
 from hpq.errors import ExitCode, NotFound
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import result_of, trial_record
 from hpq_producer.analysis.scores import flat, score
 from hpq_producer.commands.options import AsJson, WhereExpr
@@ -42,8 +42,14 @@ def best(
     """The winner's parameters, ready to use; with -n the first few."""
     only = Where.of(where) if where is not None else None
     with open_session() as session:
-        found = session.view.sweep(session.view.resolve(sweep, session.settings.user))
-        trials = session.view.best(found, n) if only is None else _of(session.view, found, only, n)
+        found = session.reader.sweeps.get(
+            session.reader.sweeps.resolve(sweep, session.settings.user)
+        )
+        trials = (
+            session.reader.trials.best(found, n)
+            if only is None
+            else _of(session.reader, found, only, n)
+        )
     if not trials and only is not None:
         raise NotFound(f"{found.id}: no trial with a result is so: {only.text}", code="no-result")
     if not trials:
@@ -52,9 +58,9 @@ def best(
     _show(found, trials, n > 1, as_yaml, as_json, as_args)
 
 
-def _of(view: View, sweep: Sweep, where: Where, n: int) -> list[Trial]:
+def _of(reader: StoreReader, sweep: Sweep, where: Where, n: int) -> list[Trial]:
     """The best of those that an expression picks."""
-    every = Selection(view=view, sweep=sweep, top=sweep.counts.total, where=where).trials()
+    every = Selection(reader=reader, sweep=sweep, top=sweep.counts.total, where=where).trials()
     return list(islice((t for t in every if t.state in _RANKED and t.objective is not None), n))
 
 

@@ -52,12 +52,12 @@ def get(
 
 
 def _trial(session: Session, what: str) -> Trial:
-    view, owner = session.view, session.settings.user
-    found = find(view, None if what == "best" else what, owner)
+    reader, owner = session.reader, session.settings.user
+    found = find(reader, None if what == "best" else what, owner)
     if isinstance(found, TrialId):
-        return view.trial(found)
-    sweep = view.sweep(found)
-    best = view.best(sweep, 1)
+        return reader.trials.get(found)
+    sweep = reader.sweeps.get(found)
+    best = reader.trials.best(sweep, 1)
     if not best:
         raise NotFound(f"{found} has no best trial yet; name one: `hpq get {found}/1`")
     return best[0]

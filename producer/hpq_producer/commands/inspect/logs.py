@@ -30,16 +30,16 @@ def logs(
 ) -> None:
     """What a trial printed; of a sweep, one that runs, else the last that failed, or ended."""
     with open_session() as session:
-        found = find_trial(session.view, trial, session.settings.user)
+        found = find_trial(session.reader, trial, session.settings.user)
         if trial is None or not trial.endswith(str(found.number)):
             talk(f"trial {found}")
-        told = session.view.trial(found)  # NotFound, where there is none
+        told = session.reader.trials.get(found)  # NotFound, where there is none
         if told.reused:
             talk(_what_trained(session, clean(told.reused)))
         if told.thinned:
             talk(f"its log was {WHY_THINNED}")
-        data, last = read_log(session.view, found, tail)
-        more = follow_log(session.view, found, last) if follow else ()
+        data, last = read_log(session.reader, found, tail)
+        more = follow_log(session.reader, found, last) if follow else ()
         _write(chain([data], more), raw)
 
 

@@ -13,7 +13,7 @@ from hpq.domain.snapshot import Unreadable
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.store.memory import sweep_bytes
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.commands.options import AsJson, WhereSweep
 from hpq_producer.diagnosis.verdict import STATE_STYLE
@@ -40,20 +40,20 @@ def ls(
     """Sweeps, newest first."""
     only = Where.of(where) if where is not None else None
     with open_session() as session:
-        view = session.view
+        reader = session.reader
         picks = tag is not None or only is not None
-        found = view.sweeps_or_why(view.sweep_ids(None if everything or picks else n))
+        found = reader.sweeps.get_each(reader.sweeps.ids(None if everything or picks else n))
         sweeps = [one for one in found if isinstance(one, Sweep)]
-        best = dict(zip((s.id for s in sweeps), view.leaders(sweeps), strict=True))
+        best = dict(zip((s.id for s in sweeps), reader.trials.best_objectives(sweeps), strict=True))
         if picks:
             sweeps = _picked(sweeps, best, tag, only)[: None if everything else n]
             found = list(sweeps)
         took = _sizes(session, sweeps) if sizes else None
-        waits = _waits(view, sweeps, in_cluster=session.tunnel is not None)
+        waits = _waits(reader, sweeps, in_cluster=session.tunnel is not None)
         if as_json:
             show_json([_record(one, best, waits, took) for one in found])
         elif found:
-            rows = [_row(one, best, waits, view.now_ms()) for one in found]
+            rows = [_row(one, best, waits, reader.now_ms()) for one in found]
             columns, rows = _with_tags(rows)
             if sizes:
                 columns = [*columns, _ABOUT]
@@ -63,7 +63,7 @@ def ls(
             show_table(columns, rows)
             for line in _reasons(waits):
                 talk(line)
-            for sid, words in _doubts(view, sweeps, best).items():
+            for sid, words in _doubts(reader, sweeps, best).items():
                 talk(f"! {clean(sid)}: {clean(words)}")
             for one in found:
                 if isinstance(one, Unreadable):
@@ -116,17 +116,17 @@ def _size(one: Sweep | Unreadable, took: Mapping[str, int] | None) -> str:
     return size(took[one.id]) if took and one.id in took else ""
 
 
-def _waits(view: View, sweeps: Sequence[Sweep], *, in_cluster: bool) -> dict[str, Notice]:
+def _waits(reader: StoreReader, sweeps: Sequence[Sweep], *, in_cluster: bool) -> dict[str, Notice]:
     """Why no worker takes a sweep, or will soon, of those that get nowhere without one."""
     idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
-    workers = view.workers() if idle else []
-    full = why_full(view.room()) if any(s.counts.waits for s in sweeps) else None
+    workers = reader.workers.live() if idle else []
+    full = why_full(reader.server_memory()) if any(s.counts.waits for s in sweeps) else None
     if full:  # also for those of which some run
         idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
     found = {s.id: full or why_not_taken(s, workers, SHIPPED, in_cluster=in_cluster) for s in idle}
     free = [s for s in idle if not found[s.id] and not s.counts.running]
     if any(w.state == "busy" for w in workers):
-        ahead = view.ahead_of(free)
+        ahead = reader.sweeps.ahead_of(free)
         found |= {s.id: why_behind(s, ahead[s.id], workers, SHIPPED) for s in free}
     return {sid: why for sid, why in found.items() if why}
 
@@ -145,11 +145,11 @@ def _reasons(waits: Mapping[str, Notice]) -> Iterator[str]:
 
 
 def _doubts(
-    view: View, sweeps: Sequence[Sweep], best: Mapping[str, float | None]
+    reader: StoreReader, sweeps: Sequence[Sweep], best: Mapping[str, float | None]
 ) -> dict[str, str]:
     """Which sweeps' trials seem not to report the metric; those with a result do."""
     unsure = [s for s in sweeps if s.metric and s.counts.running and best[s.id] is None]
-    eldest = view.eldest([s.id for s in unsure])
+    eldest = reader.trials.longest_running([s.id for s in unsure])
     told = {s.id: doubt(s, [eldest[s.id]]) for s in unsure if s.id in eldest}
     return {sid: words for sid, words in told.items() if words}
 

@@ -40,12 +40,12 @@ def results(
     """All trials as a table, CSV or JSON."""
     only = Where.of(where) if where is not None else None
     with open_session() as session:
-        view = session.view
-        found = view.sweep(view.resolve(sweep, session.settings.user))
-        chosen = Selection(view=view, sweep=found, state=state, sort=sort, top=top, where=only)
+        reader = session.reader
+        found = reader.sweeps.get(reader.sweeps.resolve(sweep, session.settings.user))
+        chosen = Selection(reader=reader, sweep=found, state=state, sort=sort, top=top, where=only)
         if as_json:
             return show_json_rows(trial_record(t, found) for t in chosen.trials())
-        params, metrics = names_in(view, found) if as_csv or all_metrics else ([], [])
+        params, metrics = names_in(reader, found) if as_csv or all_metrics else ([], [])
         metrics = metrics if all_metrics else []
         if as_csv:
             return write_csv(sys.stdout, chosen.trials(), found, params, metrics)

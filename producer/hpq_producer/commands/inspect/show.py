@@ -14,11 +14,11 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
 from hpq.settings import Settings
-from hpq.store.reader import View
+from hpq.store.reader import StoreReader
+from hpq_producer.analysis.attempts import attempt_record, attempts_of
 from hpq_producer.analysis.records import finite, iso, sweep_record, trial_record
 from hpq_producer.commands.options import AsJson
 from hpq_producer.diagnosis.waiting import why_full
-from hpq_producer.reports.attempts import attempt_record, attempts_of
 from hpq_producer.reports.export import by_hand
 from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.provenance import give_back, origin_of
@@ -50,30 +50,30 @@ def show(
 ) -> None:
     """A sweep or a trial in full."""
     with open_session() as session:
-        found = find(session.view, what, session.settings.user)
+        found = find(session.reader, what, session.settings.user)
         if code is not None:
             sid = found if isinstance(found, str) else found.sweep
-            count = give_back(session.view, sid, code)
+            count = give_back(session.reader, sid, code)
             print(f"{code}: {count} {'file' if count == 1 else 'files'}", file=sys.stderr)
         elif as_origin:
-            show_json(origin_of(session.view, found))
+            show_json(origin_of(session.reader, found))
         elif as_command:
             ours = session.settings
-            print(by_hand(session.view, found, ours.python, ours.gpus_per_trial))
+            print(by_hand(session.reader, found, ours.python, ours.gpus_per_trial))
         elif isinstance(found, TrialId):
-            _show_trial(session.view, found, as_json)
+            _show_trial(session.reader, found, as_json)
         else:
             _show_sweep(session, found, as_json)
 
 
 def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
-    view = session.view
-    sweep = view.sweep(sid)
+    reader = session.reader
+    sweep = reader.sweeps.get(sid)
     if not as_json:
-        full = why_full(view.room()) if sweep.counts.waits else None
+        full = why_full(reader.server_memory()) if sweep.counts.waits else None
         signed = _signed(session.settings, sweep)
-        eldest = view.eldest([sid]).values()
-        unmet = doubt(sweep, [*eldest], view.best(sweep, 1))
+        eldest = reader.trials.longest_running([sid]).values()
+        unmet = doubt(sweep, [*eldest], reader.trials.best(sweep, 1))
         lines = sweep_lines(sweep, signed, waits=full.text if full else "", unmet=unmet)
         return show_lines(lines, whole=True)
     launch = sweep.launch
@@ -97,7 +97,7 @@ def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
             for file in sweep.files
         ],
     }
-    show_json(sweep_record(sweep, view.leaders([sweep])[0]) | more)
+    show_json(sweep_record(sweep, reader.trials.best_objectives([sweep])[0]) | more)
 
 
 def _signed(settings: Settings, sweep: Sweep) -> str:
@@ -116,13 +116,13 @@ def _signed(settings: Settings, sweep: Sweep) -> str:
     return f"not by your key{which}: by another, or the record was changed since"
 
 
-def _show_trial(view: View, found: TrialId, as_json: bool) -> None:
-    trial, sweep = view.trial(found), view.sweep(found.sweep)
-    curves = {name: view.history(found, name) for name in trial.metrics}
-    ran_on = view.provenance(trial.provenance)
-    attempts = attempts_of(view.story(found), trial)
+def _show_trial(reader: StoreReader, found: TrialId, as_json: bool) -> None:
+    trial, sweep = reader.trials.get(found), reader.sweeps.get(found.sweep)
+    curves = {name: reader.trials.metric_history(found, name) for name in trial.metrics}
+    ran_on = reader.trials.provenance(trial.provenance)
+    attempts = attempts_of(reader.events.of_trial(found), trial)
     if not as_json:
-        log, _ = read_log(view, found, _TAIL)
+        log, _ = read_log(reader, found, _TAIL)
         text = log.decode("utf-8", "replace")
         columns = stdout_look().columns
         lines = trial_lines(trial, sweep, curves, ran_on, text, attempts=attempts, columns=columns)

@@ -24,6 +24,8 @@ def summary(
 ) -> None:
     """Ranking and bars of a sweep, what the parameters did to it, and what failed."""
     with open_session() as session:
-        found = session.view.sweep(session.view.resolve(sweep, session.settings.user))
+        found = session.reader.sweeps.get(
+            session.reader.sweeps.resolve(sweep, session.settings.user)
+        )
         page = print_summary_json if as_json else print_summary
-        page(session.view, found, top=n)
+        page(session.reader, found, top=n)

@@ -15,13 +15,13 @@ from hpq.errors import Held
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.cluster.pods import Pods
 from hpq_producer.diagnosis.verdict import exit_code
-from hpq_producer.diagnosis.waiting import gist
+from hpq_producer.diagnosis.waiting import gist, why_waits
 from hpq_producer.query.follow import follow, stands
 from hpq_producer.session import open_session
 from hpq_producer.targets import sweep_ids
 from hpq_producer.terminal.console import show_json, talk
 from hpq_producer.terminal.text import planned
-from hpq_producer.watch.event_log import say_verdict, why_waits
+from hpq_producer.watch.event_log import say_verdict
 
 app = typer.Typer()
 
@@ -36,10 +36,10 @@ def wait(
 ) -> None:
     """Block until a sweep is over: exit code 0 all well, 1 some failed, 5 held or timed out."""
     with open_session() as session, closing(Pods(session)) as seen:
-        sid = session.view.resolve(sweep, session.settings.user)
+        sid = session.reader.sweeps.resolve(sweep, session.settings.user)
         deadline = None if timeout is None else time.monotonic() + timeout
         told: set[str] = set()
-        for change in follow(session.view, sid):
+        for change in follow(session.reader, sid):
             why = _tell(change.snapshot, seen, told)
             is_late = deadline is not None and time.monotonic() > deadline
             if not is_late and not stands(change.snapshot):

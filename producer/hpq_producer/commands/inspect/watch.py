@@ -14,12 +14,13 @@ from hpq_producer.analysis.records import snapshot_record
 from hpq_producer.cluster.pods import Pods
 from hpq_producer.diagnosis.pods import crew_record
 from hpq_producer.diagnosis.verdict import estimate, exit_code, needs_you
+from hpq_producer.diagnosis.waiting import not_taken
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import sweep_ids
 from hpq_producer.terminal.console import look_of, show_json
 from hpq_producer.terminal.style import paint
 from hpq_producer.watch.app import read_scene, watch_sweep
-from hpq_producer.watch.event_log import not_taken, print_lines
+from hpq_producer.watch.event_log import print_lines
 from hpq_producer.watch.frame import frame
 
 app = typer.Typer()
@@ -40,7 +41,7 @@ def watch(
     if as_json and not once:
         raise UserError("--json goes with --once: a watch without end is no JSON")
     with open_session() as session:
-        sid = session.view.resolve(sweep, session.settings.user)
+        sid = session.reader.sweeps.resolve(sweep, session.settings.user)
         if as_json:
             return _data(session, sid)
         if once:
@@ -50,19 +51,19 @@ def watch(
         else:
             watch_sweep(session, sid, until_done=until_done)
         if until_done or lines or not sys.stdout.isatty():
-            raise typer.Exit(exit_code(session.view.sweep(sid)))
+            raise typer.Exit(exit_code(session.reader.sweeps.get(sid)))
 
 
 def _frame(session: Session, sid: str) -> None:
     look = look_of(sys.stdout, os.environ)
     with closing(Pods(session)) as seen:
-        scene = read_scene(session.view, sid, look, seen=seen, is_live=False)
+        scene = read_scene(session.reader, sid, look, seen=seen, is_live=False)
     for line in frame(scene, look.columns, look.rows):
         print(paint(line, look))
 
 
 def _data(session: Session, sid: str) -> None:
-    shot = session.view.snapshot(sid, _MOST, top=20, recent=20)
+    shot = session.reader.snapshot(sid, _MOST, top=20, recent=20)
     seen = Pods(session)
     crew = seen.crew_now(shot.workers)
     why = not_taken(shot, crew, seen)

@@ -31,14 +31,14 @@ def workers(
 ) -> None:
     """Live workers: what they are at, and which unfinished sweeps they leave alone."""
     with open_session() as session:
-        found = session.view.workers()
+        found = session.reader.workers.live()
         seen = Pods(session)
         crew = seen.crew_now(found)
         if as_json:
             show_json([_record(w, crew) for w in found])
             return
         if found:
-            show_table(_COLUMNS, _rows(found, session.view.now_ms()))
+            show_table(_COLUMNS, _rows(found, session.reader.now_ms()))
             for line in _left_alone(session, found):
                 talk(line)
         elif crew is None:
@@ -63,7 +63,7 @@ def _left_alone(session: Session, found: Sequence[Worker]) -> Iterator[str]:
     for w in found:
         for sweep, reason in w.refuses.items():
             who.setdefault((sweep, reason), []).append(w.name)
-    wanted = session.view.sweeps_or_why(sorted({sweep for sweep, _ in who}))
+    wanted = session.reader.sweeps.get_each(sorted({sweep for sweep, _ in who}))
     waiting = {s.id for s in wanted if isinstance(s, Sweep) and not s.state.is_over}
     for (sweep, reason), names in who.items():
         if sweep in waiting:

@@ -97,8 +97,8 @@ def _where(session: Session, sweep: Sweep) -> str:
     """Where the user's code runs; "" for what is installed where workers are."""
     if not sweep.launch.bundled:
         return f"in {sweep.launch.code_dir}" if sweep.launch.code_dir else ""
-    files = len(session.view.manifest(sweep.launch.code))
-    packed = len(session.view.bundle(sweep.bundle) or b"")
+    files = len(session.reader.sweeps.manifest(sweep.launch.code))
+    packed = len(session.reader.sweeps.bundle(sweep.bundle) or b"")
     return f"from the code sent: {files} file{'' if files == 1 else 's'}, {size(packed)} packed"
 
 
@@ -146,7 +146,7 @@ def _report(
     as_json: bool,
 ) -> None:
     """Say what was enqueued or added: data on stdout, the rest on stderr."""
-    sweep = session.view.sweep(done.sid)
+    sweep = session.reader.sweeps.get(done.sid)
     if as_json:
         print(jsonlib.dumps(_record(done, sweep)))
         return

@@ -76,7 +76,7 @@ def plan(
 def _plan_append(submission: Submission, ref: str, *, as_json: bool) -> None:
     """Show what `enqueue --into` would add."""
     with open_session() as session:
-        sweep = session.view.sweep(session.view.resolve(ref, session.settings.user))
+        sweep = session.reader.sweeps.get(session.reader.sweeps.resolve(ref, session.settings.user))
         appended = plan_append(session, sweep, submission)
     if as_json:
         added = [dict(trial.params) for trial in appended.new]

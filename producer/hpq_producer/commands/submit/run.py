@@ -69,7 +69,7 @@ def run(
 def _submit(session: Session, submission: Submission, options: SubmitOptions) -> str:
     """Submit, or go on with the unfinished sweep of the same digest; return the sweep's id."""
     done = submit(session, submission, options)
-    sweep = session.view.sweep(done.sid)
+    sweep = session.reader.sweeps.get(done.sid)
     if isinstance(done, Enqueued) and not done.is_new and sweep.state.is_over:
         has = f"{sweep.state.value}, {trials_of(sweep.counts.total)}"
         print(
@@ -78,7 +78,7 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
             file=sys.stderr,
         )
         done = submit(session, submission, replace(options, new=True))
-        sweep = session.view.sweep(done.sid)
+        sweep = session.reader.sweeps.get(done.sid)
     if isinstance(done, Appended):
         say_added(done, sweep)
     elif done.is_new:
@@ -101,16 +101,16 @@ def _left(counts: Counts) -> str:
 def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
     unfinished = f"{sid}: unfinished; the same `hpq run` goes on with it"
     offer = f"{unfinished}\nending the workers; Ctrl-C again: at once"
-    with LocalWorkers(session, session.view.sweep(sid), workers, offer) as local:
+    with LocalWorkers(session, session.reader.sweeps.get(sid), workers, offer) as local:
         stuck = Stuck(session, sid, local)
         local.wait_for_one(lambda: bool(stuck.takers()))
         state = watch_sweep(
             session, sid, until_done=True, leave=stuck.why, on_quit="q ends the run"
         )
         why = stuck.now()
-    sweep = session.view.sweep(sid)
+    sweep = session.reader.sweeps.get(sid)
     if state.is_over or sweep.state.is_over:
-        print_summary(session.view, sweep)
+        print_summary(session.reader, sweep)
         return exit_code(sweep)
     if state is SweepState.HELD:
         return ExitCode.HELD
@@ -141,7 +141,7 @@ class Stuck:
         if ended := self._local.ended():
             return ended
         try:
-            sweep = self._session.view.sweep(self._sid)
+            sweep = self._session.reader.sweeps.get(self._sid)
         except NotFound:
             return "the sweep was removed"
         workers = self.takers()
@@ -152,4 +152,4 @@ class Stuck:
 
     def takers(self) -> list[Worker]:
         """The live workers that are there for this sweep."""
-        return [w for w in self._session.view.workers() if w.only == self._sid]
+        return [w for w in self._session.reader.workers.live() if w.only == self._sid]

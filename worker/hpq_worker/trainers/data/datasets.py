@@ -93,7 +93,7 @@ class DataSet:
     test: Split
 
 
-def load(
+def load_data(
     name: str,
     trial: TrialContext,
     train_images: int | None = None,

@@ -1,28 +1,16 @@
-"""A trial's attempts out of its events: where each ran, from which step, how it ended. Pure."""
+"""Read a trial's attempts out of its events: where each ran, from which step, how it ended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpq.domain.attempt import Reason
 from hpq.domain.snapshot import Event
-from hpq.domain.trial import FailureKind, Trial, TrialState
+from hpq.domain.trial import Trial, TrialState
 from hpq_producer.analysis.records import iso
-from hpq_producer.terminal.style import Line, Span, Style
-from hpq_producer.terminal.text import clean, duration
 
-_MOST = 20  # lines
-_ENDS = frozenset(s.value for s in TrialState if s.is_terminal)
-_LOST = FailureKind.LOST.value
-_WHY: Mapping[str, str] = {
-    _LOST: "lost its worker",
-    Reason.STOPPING.value: "released: its worker was told to go",
-    Reason.REFUSED.value: "released: its worker may not run it",
-    Reason.DATA_MISSING.value: "released: no data where it ran",
-    Reason.WORKER_FAULT.value: "released: a fault of its worker",
-}
+TERMINAL = frozenset(s.value for s in TrialState if s.is_terminal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,43 +50,13 @@ def _after(it: Attempt, event: Event) -> Attempt:
         return replace(it, from_step=None, restarted=fields.get("why", ""))
     if event.what == "resumed":  # it came back after its lease had ended
         return replace(it, end="", kind="")
-    if event.what != "requeued" and event.what not in _ENDS:
+    if event.what != "requeued" and event.what not in TERMINAL:
         return it
     beat = fields.get("beat_ms", "")  # nobody knows of a lost attempt later than that
     until_ms = int(beat) if beat.isdigit() and int(beat) else at_ms
     ran_ms = max(0, until_ms - it.started_ms) if it.started_ms else 0
     end = fields.get("reason", "") if event.what == "requeued" else event.what
     return replace(it, end=end, kind=fields.get("kind", ""), ran_ms=ran_ms)
-
-
-def attempt_lines(attempts: Sequence[Attempt]) -> Iterator[Line]:
-    """A line an attempt, the newest few; nothing where there was one only."""
-    if not attempts or attempts[-1].number < 2:
-        return
-    shown = attempts[-_MOST:]
-    wide = len(str(shown[-1].number))
-    if before := shown[0].number - 1:
-        yield [Span(f"{before} before these", Style.DIM)]
-    for it in shown:
-        where = clean(f"{it.worker} on {it.host}") if it.worker else "an unknown worker"
-        words = f"{_end(it)} after {duration(it.ran_ms)}, {_begin(it)}, {where}"
-        yield [Span(f"{it.number:>{wide}}  ", Style.BOLD), Span(words)]
-
-
-def _end(it: Attempt) -> str:
-    if not it.end:
-        return "running"
-    if it.end in _ENDS:
-        return it.end + (f" ({clean(it.kind)})" if it.kind else "")
-    return _WHY.get(it.end) or f"failed ({clean(it.end)}), tried again"
-
-
-def _begin(it: Attempt) -> str:
-    if it.from_step is not None:
-        return f"from step {it.from_step}" if it.from_step else "from a checkpoint"
-    if it.restarted:
-        return f"from the beginning ({clean(it.restarted)})"
-    return "from the beginning"
 
 
 def attempt_record(it: Attempt) -> dict[str, Any]:

@@ -1,0 +1,153 @@
+"""Read what the store holds of a sweep's trials, key by key, for the audit to compare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis import Redis
+
+from hpq.domain.identity import identity
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import TrialId, TrialState
+from hpq.store.keys import Keys
+
+_PLACES = ("waiting", "running", "dropped", "ended")
+_FIELDS = ("state", "attempt", "objective", "checkpoint", "artifacts")
+_ENDS = [state for state in TrialState if state.is_terminal]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredResult:
+    """What the store holds of a trial's result, files and parameters."""
+
+    objective: str = ""
+    score: float | None = None  # in the ranking
+    mean: float | None = None  # of the group of replicates of which the trial is the first
+    has_pointers: bool = False  # to a checkpoint or artifacts
+    is_filed: bool = False  # its number is in the set of trials that have files
+    is_known: bool = True  # the sweep has an identity of the trial's parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRecord:
+    """What the store holds of one trial; `places` are the sorted sets that have its number."""
+
+    number: int
+    state: str = "queued"
+    attempt: int = 0
+    has_params: bool = True
+    places: frozenset[str] = frozenset({"waiting"})
+    result: StoredResult | None = None  # None: not read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepCounters:
+    """What the store holds of a sweep as a whole: the sizes of its sets, and its counters."""
+
+    total: int
+    waiting: int = 0
+    running: int = 0
+    dropped: int = 0
+    ended: int = 0
+    identities: int | None = None  # None: not read
+    ends: Mapping[TrialState, int] = field(default_factory=dict)  # n_finished, n_failed, …
+
+
+class AuditReader:
+    """Read the records that the audit compares with a sweep's events."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def counters(self, sid: str) -> SweepCounters:
+        """Return the sizes of a sweep's sets, and its counters."""
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.hlen(self._keys.sweep(sid, "params"))
+        for place in _PLACES:
+            pipe.zcard(self._keys.sweep(sid, place))
+        pipe.scard(self._keys.sweep(sid, "ids"))
+        pipe.hmget(self._keys.sweep(sid), [f"n_{end}" for end in _ENDS])
+        total, waiting, running, dropped, ended, identities, ends = pipe.execute()
+        return SweepCounters(
+            total=total,
+            waiting=waiting,
+            running=running,
+            dropped=dropped,
+            ended=ended,
+            identities=identities,
+            ends={end: int(n or 0) for end, n in zip(_ENDS, ends, strict=True)},
+        )
+
+    def records(self, sid: str, numbers: Sequence[int], replicates: int = 1) -> list[TrialRecord]:
+        """Return the records of the trials with these numbers, in this order."""
+        if not numbers:
+            return []
+        names = [str(n) for n in numbers]
+        pipe = self._redis.pipeline(transaction=False)
+        for part in (*_PLACES, "rank", "means"):
+            pipe.zmscore(self._keys.sweep(sid, part), names)
+        pipe.zmscore(self._keys.leases, [f"{sid}/{n}" for n in names])
+        pipe.smismember(self._keys.sweep(sid, "files"), names)
+        pipe.hmget(self._keys.sweep(sid, "params"), names)
+        for n in numbers:
+            pipe.hmget(self._keys.trial(TrialId(sweep=sid, number=n)), _FIELDS)
+        answers: list[Any] = pipe.execute()
+        parts = (*_PLACES, "rank", "means", "leases", "files", "params")
+        found = dict(zip(parts, answers, strict=False))
+        known = self._known(sid, found["params"], replicates)
+        return [
+            TrialRecord(
+                number=n,
+                state=(row[0] or b"queued").decode("utf-8", "replace"),
+                attempt=int(row[1] or 0),
+                has_params=found["params"][i] is not None,
+                places=frozenset(p for p in (*_PLACES, "leases") if found[p][i] is not None),
+                result=StoredResult(
+                    objective=(row[2] or b"").decode("utf-8", "replace"),
+                    score=found["rank"][i],
+                    mean=found["means"][i],
+                    has_pointers=any(row[3:]),
+                    is_filed=bool(found["files"][i]),
+                    is_known=known[i],
+                ),
+            )
+            for i, (n, row) in enumerate(zip(numbers, answers[len(parts) :], strict=True))
+        ]
+
+    def _known(self, sid: str, texts: Sequence[bytes | None], replicates: int) -> list[bool]:
+        """Return which parameters have an identity in the sweep; True if the text is missing."""
+        identities = [_identities(text, replicates) if text else [] for text in texts]
+        flat = [one for some in identities for one in some]
+        answer: Any = self._redis.smismember(self._keys.sweep(sid, "ids"), flat) if flat else []
+        members = {one for one, is_member in zip(flat, answer, strict=True) if is_member}
+        return [
+            not text or not members.isdisjoint(some)
+            for text, some in zip(texts, identities, strict=True)
+        ]
+
+    def missing(self, sweep: Sweep) -> list[str]:
+        """Return what a sweep refers to and the server lacks: its code, its provenance records."""
+        digest = sweep.bundle
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.exists(self._keys.bundle(digest))
+        pipe.hexists(self._keys.code, digest)
+        pipe.smembers(self._keys.sweep(sweep.id, "ran_on"))
+        has_code, has_manifest, raw = pipe.execute()
+        ran_on = sorted(one.decode() for one in raw)
+        kept: Any = self._redis.hmget(self._keys.provenance, ran_on) if ran_on else []
+        names = [] if has_code or not digest else [f"code {digest}"]
+        names += [] if has_manifest or not digest else [f"manifest of code {digest}"]
+        lost = (one for one, record in zip(ran_on, kept, strict=True) if record is None)
+        return names + [f"what attempts ran on, {one}" for one in lost]
+
+
+def _identities(text: bytes, replicates: int) -> list[bytes]:
+    """Return the identities that these parameters may have; none if they cannot be decoded."""
+    try:
+        params = json.loads(text)
+        return [identity(params, i) for i in range(max(1, replicates))]
+    except (ValueError, AttributeError, RecursionError):
+        return []

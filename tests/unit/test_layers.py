@@ -1,0 +1,118 @@
+"""Who may import whom. Files and packages form a DAG; LAYERS is its table, lowest row first."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+from tests.constants import ROOT
+
+FOLDERS = {
+    "hpq": ROOT / "hpq",
+    "hpq_producer": ROOT / "producer" / "hpq_producer",
+    "hpq_worker": ROOT / "worker" / "hpq_worker",
+}
+MOST_MODULES = 15  # of a package, its __init__ aside
+
+# A package, or a file directly in hpq, hpq_producer or hpq_worker, imports only from rows above its
+# own. `hpq` itself is the lazy facade of the two others, and imports them for type checkers.
+LAYERS = """
+"""
+
+# The only homes of libraries that are heavy or that few files should know.
+HOMES = {
+    ("torch", "torchvision", "sklearn", "numpy", "PIL"): ("hpq_worker.trainers",),
+    ("rq",): ("hpq.store.tickets", "hpq_worker.consumer.rq_worker"),
+    ("kubernetes", "urllib3", "websocket"): ("hpq_producer.cluster.api",),
+    ("optuna", "cmaes"): ("hpq_worker.suggest",),
+}
+
+
+def modules() -> dict[str, Path]:
+    """Dotted names of all modules but those of the wandb shim, which training code imports."""
+    found = {}
+    for root, folder in FOLDERS.items():
+        for path in folder.rglob("*.py"):
+            if "wandb_shim" not in path.parts:
+                parts = path.relative_to(folder).with_suffix("").parts
+                found[".".join((root, *parts)).removesuffix(".__init__")] = path
+    return found
+
+
+MODULES = modules()
+PACKAGES = {name for name, path in MODULES.items() if path.name == "__init__.py"}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield what a file imports, wherever in it: modules of ours, or the names of libraries."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in MODULES else node.module
+
+
+def unit_of(module: str) -> str:
+    """Return the row entry that a module belongs to: its package, or itself at the top."""
+    if module in PACKAGES:
+        return module
+    package = module.rpartition(".")[0]
+    return module if package in FOLDERS else package
+
+
+def edges() -> Mapping[str, set[str]]:
+    """Return each file with the files of ours that it imports."""
+    return {
+        name: {other for other in imports(path) if other in MODULES and other != name}
+        for name, path in MODULES.items()
+        if name != "hpq"
+    }
+
+
+def test_files_form_a_dag() -> None:
+    TopologicalSorter(edges()).prepare()  # raises CycleError, which names the files
+
+
+def test_every_import_goes_up_in_the_table_of_layers() -> None:
+    rows = [row.split() for row in LAYERS.split("\n") if row]
+    height = {unit: n for n, row in enumerate(rows) for unit in row}
+    used = defaultdict(set)
+    for module, others in edges().items():
+        used[unit_of(module)] |= {unit_of(other) for other in others} - {unit_of(module)}
+    assert set(height) == set(used), "the table names every package once"
+    for unit, others in used.items():
+        for other in others - {"hpq", *FOLDERS}:
+            assert height[other] < height[unit], f"{unit} imports {other}"
+
+
+def test_producer_and_worker_meet_only_in_hpq() -> None:
+    for name, others in edges().items():
+        roots = {other.split(".")[0] for other in others}
+        assert roots <= {"hpq", name.split(".")[0]}, name
+
+
+def test_no_package_holds_more_than_fifteen_modules() -> None:
+    inside = defaultdict(list)
+    for name in set(MODULES) - PACKAGES:
+        inside[name.rpartition(".")[0]].append(name)
+    assert {p: names for p, names in inside.items() if len(names) > MOST_MODULES} == {}
+
+
+def test_heavy_libraries_stay_in_their_homes() -> None:
+    for name, path in MODULES.items():
+        used = {other.split(".")[0] for other in imports(path)}
+        for libraries, homes in HOMES.items():
+            if not name.startswith(homes):
+                assert not used & set(libraries), name
+
+
+def test_import_hpq_and_report_need_the_standard_library_only() -> None:
+    for name in ("hpq", "hpq.report"):
+        used = {other.split(".")[0] for other in imports(MODULES[name])}
+        assert used <= {"hpq", "hpq_producer", "hpq_worker", *sys.stdlib_module_names}, name

@@ -1,0 +1,81 @@
+"""What users import from `hpq`, and what `import hpq` costs a program."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import hpq
+from tests.constants import ROOT
+
+LAZY = sorted(hpq._HOMES)
+LOADED = """
+import sys
+before = set(sys.modules)
+import hpq
+print(*{m for m in sys.modules if m.partition(".")[0] not in sys.stdlib_module_names} - before)
+"""
+
+
+def bare(code: str, *roots: Path) -> subprocess.CompletedProcess[str]:
+    """Run code in a Python that has no site-packages and only these directories on its path."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, roots))}
+    words = [sys.executable, "-S", "-P", "-W", "error", "-c", code]
+    return subprocess.run(words, env=env, capture_output=True, text=True)
+
+
+def test_importing_hpq_loads_the_standard_library_and_one_module() -> None:
+    done = bare(LOADED, ROOT)
+    assert (set(done.stdout.split()), done.stderr) == ({"hpq", "hpq.report"}, "")
+
+
+def test_editors_and_type_checkers_see_the_names_where_they_are() -> None:
+    tree = ast.parse((ROOT / "hpq" / "__init__.py").read_text("utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen.pop("device") == hpq._HOMES["device"].rpartition(".")[0]
+    assert seen == {name: hpq._HOMES[name] for name in LAZY if name != "device"}
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_every_name_is_there_and_is_listed(name: str) -> None:
+    pytest.importorskip("torch")
+    home = import_module(hpq._HOMES[name])
+    assert getattr(hpq, name) is (home if name == "device" else getattr(home, name))
+    assert name in dir(hpq)
+
+
+def test_a_name_that_hpq_has_not_is_no_attribute() -> None:
+    assert not hasattr(hpq, "nonsense")
+
+
+@pytest.mark.parametrize(
+    ("roots", "lacking"), [((), "hpq_worker"), ((ROOT / "worker",), "(torch|numpy)")]
+)
+def test_a_program_without_the_rest_of_hpq_is_told_what_to_do(
+    tmp_path: Path, roots: tuple[Path, ...], lacking: str
+) -> None:
+    (tmp_path / "hpq").symlink_to(ROOT / "hpq")  # as an attempt has it
+    code = f"""
+import re, sys
+try:
+    from hpq import fit
+except ImportError as error:
+    assert re.fullmatch({lacking!r}, error.name), error.name
+    for part in ("hpq.fit", error.name, sys.executable, "hpq[trainers]", "HPQ_PYTHON"):
+        assert part in str(error), part
+    print("refused")
+"""
+    done = bare(code, tmp_path, *roots)
+    assert (done.stdout, done.stderr) == ("refused\n", "")
