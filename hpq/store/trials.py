@@ -83,7 +83,7 @@ class TrialStore:
                     leave(rest[0].decode())
                 return None
             try:
-                return attempt.decode_claim(self._keys, rest, nonce)
+                return attempt.decode_claim(rest, nonce)
             except DecodeError as error:  # no worker can train this trial
                 claim = attempt.blank_claim(rest, nonce)
                 self.commit(claim, attempt.unreadable(error))

@@ -589,7 +589,8 @@ def test_lines_begin_with_what_runs_already_and_are_never_wrapped(
         finish(store, got, 0.75)
         assert process.stdout is not None
         rest = process.stdout.read().decode().splitlines()
-    assert [line for line in rest if line.startswith("! 1 failed") and line.endswith(" end")]
+    failed = [line for line in rest if line.startswith("! 1 failed")]
+    assert ids("\n".join(failed)) == ["trials-failed"] and failed[0].count("word") == 60
 
 
 def test_ls_marks_what_no_live_worker_takes(
