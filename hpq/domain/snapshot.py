@@ -76,7 +76,7 @@ class ServerMemory:
         """True if no further trial starts unless logs and curves can be dropped for it."""
         return bool(self.limit) and not self.evicts and self.used > self.limit
 
-    def takes(self, more: int) -> bool:
+    def has_room(self, more: int) -> bool:
         """Return whether N further bytes leave free what is reserved for results."""
         return not self.limit or self.used + more <= FULL * self.limit
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hpq.domain.snapshot import FULL
 from hpq.errors import OutOfReach
-from hpq.store.memory import room_of
+from hpq.store.memory import server_memory
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import size, trials_of
 
@@ -22,8 +22,8 @@ def check_room(session: Session, trials: int, *, weight: int = 0, code: int = 0)
     Raises:
         OutOfReach: they do not fit below 80 % of maxmemory (says what helps).
     """
-    room, more = room_of(session.redis), (weight or trials * TRIAL_BYTES) + code
-    if not room.takes(more):
+    room, more = server_memory(session.redis), (weight or trials * TRIAL_BYTES) + code
+    if not room.has_room(more):
         raise OutOfReach(
             f"{size(room.used)} of the server's maxmemory of {size(room.limit)} are used, and"
             f" {trials_of(trials)} would take about {size(more)} more; hpq fills {FULL:.0%} of it."
@@ -46,7 +46,7 @@ def _remedy(session: Session, wanted: int) -> str:
         if not s.counts.running
     ]
     sizes = session.reader.sweeps.approximate_bytes(sweeps)
-    room = room_of(session.redis)
+    room = server_memory(session.redis)
     if wanted - sum(sizes) > FULL * room.limit:
         held = f"sweeps that can go hold only {size(sum(sizes))}: " if sweeps else ""
         return held + enough

@@ -26,7 +26,7 @@ from hpq.filestore.local import open_files
 from hpq.gpus import cuda_mismatch, gpu_names
 from hpq.settings import Settings
 from hpq.store.keys import Keys
-from hpq.store.memory import room_of
+from hpq.store.memory import server_memory
 from hpq.store.reader import StoreReader
 from hpq_producer import connection_record
 from hpq_producer.diagnosis.notices import OF_PODS
@@ -88,7 +88,7 @@ def _reached(settings: Settings, in_cluster: str | None) -> Iterator[Finding]:
 
 
 def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
-    room = room_of(redis)
+    room = server_memory(redis)
     if room.evicts:
         yield Finding(
             level="wrong",
@@ -96,7 +96,7 @@ def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
             what=f"maxmemory-policy is {room.policy}: under pressure it would throw away trials",
             remedy="CONFIG SET maxmemory-policy noeviction, and in redis.conf",
         )
-    if not room.takes(0):
+    if not room.has_room(0):
         yield Finding(
             level="poor",
             code="redis-memory",

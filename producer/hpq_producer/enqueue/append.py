@@ -15,13 +15,13 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Json, Params
 from hpq.errors import UserError
 from hpq.search.samplers import replicated
-from hpq.store.control import ROWS
+from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.sweep import encode_appended_file
 from hpq_producer.capacity import check_room
 from hpq_producer.enqueue import provenance
 from hpq_producer.enqueue.submission import Submission
-from hpq_producer.session import Session, growing_of
+from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import LIST, SweepSpec, sets
 from hpq_producer.terminal.text import trials_of
 
@@ -93,7 +93,7 @@ def append(
         warn(line)
     spec = submission.spec
     origin, _ = provenance.collect(submission.file, submission.code.launch)
-    return growing_of(session).grow(
+    return session.writer().append(
         sweep.id,
         ((dumps_in_order(trial.params), trial.identity) for trial in plan.new),
         encode_appended_file(submission.digest, spec.source, origin),
@@ -189,7 +189,7 @@ def _unseen(
     source, there = iter(every), 0
     new: dict[bytes, dict[str, Json]] = {}
     room = None if most is None else most // replicates
-    while (room is None or len(new) < room) and (some := list(islice(source, ROWS))):
+    while (room is None or len(new) < room) and (some := list(islice(source, BATCH_ROWS))):
         marks = [identity(params) for params in some]
         known = session.reader.trials.has_identities(sid, marks)
         there += sum(known)

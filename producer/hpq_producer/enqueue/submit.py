@@ -17,9 +17,8 @@ from hpq.domain.identity import identity, slug
 from hpq.domain.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
 from hpq.domain.trial import Json, Trial
 from hpq.search.samplers import Identified, replicated, seed_at
-from hpq.store.control import ROWS
-from hpq.store.growing import Row
-from hpq.store.trials import Store
+from hpq.store.enqueue import Row, SweepWriter
+from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.fields import dumps, dumps_in_order
 from hpq_producer.capacity import check_room
 from hpq_producer.enqueue import preflight, provenance
@@ -35,7 +34,7 @@ from hpq_producer.enqueue.reuse import (
 )
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.scaffold.template import refuse_unfilled
-from hpq_producer.session import Session, growing_of, store_of
+from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import SweepSpec, identified
 
 _OPEN_ENDED = 1_000  # sets that an open-ended sweep needs room for to begin with
@@ -77,7 +76,7 @@ def enqueue(
     """
     spec, code = submission.spec, submission.code
     refuse_unfilled(spec.source, submission.file)
-    store, search = store_of(session), preflight.search_of(submission)
+    writer, search = session.writer(), preflight.search_of(submission)
     check_seen(session, spec.queue, code)
     there = None if again else session.reader.sweeps.find_by_digest(submission.digest)
     if there is not None:
@@ -87,7 +86,7 @@ def enqueue(
     bundle = None if code.files is None else packing.pack(code.folder, code.files)
     for line in check_room(session, submission.trials or _OPEN_ENDED, code=len(bundle or b"")):
         warn(line)
-    sid = _new_id(session, spec.name)
+    sid = _new_id(writer, spec.name)
     key = signing.key_of(session.settings, make=True)
     origin, diff = provenance.collect(
         submission.file, code.launch, code.folder if code.files else None
@@ -109,14 +108,14 @@ def enqueue(
     try:
         begun = ((params, None) for params in first) if search else identified(spec)
         every = _known(spec, begun, older, known)
-        trials = _write_rows(store, sid, every, progress)
-        growing_of(session).stage_results(sid, known.items())
+        trials = _write_rows(writer, sid, every, progress)
+        writer.stage_results(sid, known.items())
         if diff:
-            store.keep_diff(sid, diff)
+            writer.keep_diff(sid, diff)
         manifest = "" if code.files is None else dumps(code.files)
-        other = _seal(session, store, sweep, manifest, bundle, again)
+        other = _seal(writer, sweep, manifest, bundle, again)
     except BaseException:
-        store.discard(sid)
+        writer.discard(sid)
         raise
     if other is not None:  # somebody enqueued the same in the same moment
         return Enqueued(
@@ -144,27 +143,26 @@ def _is_of_now(spec: SweepSpec, launch: Launch) -> bool:
 
 
 def _seal(
-    session: Session,
-    store: Store,
+    writer: SweepWriter,
     sweep: Sweep,
     manifest: str,
     bundle: bytes | None,
     again: bool,
 ) -> str | None:
     if bundle is None:
-        return store.seal(sweep, again=again)
-    store.keep_bundle(sweep.bundle, bundle)
-    other = store.seal(sweep, again=again, manifest=manifest)
+        return writer.seal(sweep, again=again)
+    writer.keep_bundle(sweep.bundle, bundle)
+    other = writer.seal(sweep, again=again, manifest=manifest)
     # The last sweep that had the same code may have been removed between the two.
-    if other is None and not session.redis.exists(session.keys.bundle(sweep.bundle)):
-        store.keep_bundle(sweep.bundle, bundle)
+    if other is None and not writer.has_bundle(sweep.bundle):
+        writer.keep_bundle(sweep.bundle, bundle)
     return other
 
 
-def _new_id(session: Session, name: str) -> str:
+def _new_id(writer: SweepWriter, name: str) -> str:
     while True:
         sid = f"{slug(name)}-{''.join(secrets.choice(_ALPHABET) for _ in range(5))}"
-        if not session.redis.exists(session.keys.sweep(sid)):
+        if not writer.exists(sid):
             return sid
 
 
@@ -189,11 +187,11 @@ def _known(
             yield dumps_in_order(again), own
 
 
-def _write_rows(store: Store, sid: str, every: Iterator[Row], progress: Progress) -> int:
-    """Write the rows in order; answers how many."""
+def _write_rows(writer: SweepWriter, sid: str, every: Iterator[Row], progress: Progress) -> int:
+    """Write the rows in order; return how many."""
     first = 1
-    while some := list(islice(every, ROWS)):
-        store.add_rows(sid, first, some)
+    while some := list(islice(every, BATCH_ROWS)):
+        writer.add_rows(sid, first, some)
         first += len(some)
         progress(first - 1)
     return first - 1

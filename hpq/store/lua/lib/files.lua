@@ -14,7 +14,7 @@ local function has_files_in(sid, pointer)
 end
 
 -- Files of a trial (n '': of a sweep) that nothing points to may go, wherever they are: whoever has
--- the store removes them and takes this down (hpq/filestore/garbage.py).
+-- the store removes them and takes this down (hpq/store/file_garbage.py).
 local function doom(sid, n)
   for _, store in ipairs(redis.call('SMEMBERS', sweep_key(sid, 'stores'))) do
     redis.call('XADD', key('doomed', store), '*', 's', sid, 'n', n)

@@ -12,13 +12,14 @@ import typer
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import UserError
+from hpq.store.control import SweepControl
 from hpq_producer import targets as refs
 from hpq_producer.commands.control.pick import picked
 from hpq_producer.commands.options import WhereExpr
 from hpq_producer.diagnosis.notices import say_if_not_taken
 from hpq_producer.query.filter import Where
 from hpq_producer.query.selection import Selection
-from hpq_producer.session import Session, growing_of, open_session, store_of
+from hpq_producer.session import Session, open_session
 from hpq_producer.sweep_limits import in_words, limits
 from hpq_producer.targets import SweepRef, sweep_ids
 from hpq_producer.targets import ask as _ask
@@ -63,25 +64,34 @@ def _unnamed(verb: str) -> UserError:
 @app.command()
 def pause(sweep: SweepRef = None, force: Other = False) -> None:
     """Let no further trial of a sweep start."""
-    _say_to("pause", sweep, force, lambda s: f"{s.id}: paused; {_run_on(s.counts.running)}")
+    _change(
+        SweepControl.pause,
+        sweep,
+        force,
+        lambda s: f"{s.id}: paused; {_run_on(s.counts.running)}",
+    )
 
 
 @app.command()
 def resume(sweep: SweepRef = None, force: Other = False) -> None:
     """Go on with a paused or held sweep."""
-    _say_to("resume", sweep, force, lambda s: f"{s.id}: {s.state}", goes_on=True)
+    _change(SweepControl.resume, sweep, force, lambda s: f"{s.id}: {s.state}", goes_on=True)
 
 
 def _run_on(running: int) -> str:
     return f"{trials_of(running)} {'runs' if running == 1 else 'run'} on"
 
 
-def _say_to(
-    verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str], goes_on: bool = False
+def _change(
+    act: Callable[[SweepControl, str], None],
+    ref: str | None,
+    force: bool,
+    line: Callable[[Sweep], str],
+    goes_on: bool = False,
 ) -> None:
     with open_session() as session:
         sweep = _mine(session, ref, force)
-        store_of(session).control(sweep.id, verb)
+        act(session.control(), sweep.id)
         print(line(session.reader.sweeps.get(sweep.id)), file=sys.stderr)
         if goes_on and sweep.counts.waits:
             say_if_not_taken(session, sweep.id)
@@ -101,7 +111,7 @@ def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None
         if _is_over(it):
             return
         _ask(f"Cancel {trials_of(it.counts.queued, 'queued trial')} of {it.id}?", yes)
-        touched = store_of(session).control(it.id, "stop")
+        touched = session.control().stop(it.id)
         rest = _run_on(session.reader.sweeps.get(it.id).counts.running)
         print(f"{it.id}: {trials_of(touched, 'queued trial')} cancelled; {rest}", file=sys.stderr)
 
@@ -126,7 +136,7 @@ def cancel(
             if not numbers:
                 return
         _ask(f"Cancel {_left(session, it, numbers)}?", yes)
-        touched = growing_of(session).cancel(it.id, numbers)
+        touched = session.control().cancel(it.id, numbers)
         are = "is" if touched == 1 else "are"
         print(f"{it.id}: {trials_of(touched)} {are} cancelled or being stopped", file=sys.stderr)
 
@@ -166,7 +176,7 @@ def retry(
         elif results := _with_results(session, it, numbers):
             question = f"Drop the results of {trials_of(results, 'finished trial')} of {it.id}?"
             _ask(question, yes)
-        touched = store_of(session).retry(it.id, numbers)
+        touched = session.control().retry(it.id, numbers)
         print(f"{it.id}: {trials_of(touched)} queued again", file=sys.stderr)
         if touched:
             say_if_not_taken(session, it.id)
@@ -195,14 +205,14 @@ def set_(
         done = in_words(fields)
         cap = fields.pop("run_cap", None)
         if fields:
-            store_of(session).set(it.id, fields)
+            session.control().set(it.id, fields)
         capped = _cap(session, it, int(cap)) if cap is not None else ""
         print(f"{it.id}: {done}{capped}", file=sys.stderr)
 
 
 def _cap(session: Session, it: Sweep, most: int) -> str:
     """Set run_cap, and say what that did to the trials that are there."""
-    done = growing_of(session).cap(it.id, most)
+    done = session.writer().set_run_cap(it.id, most)
     if done.dropped or done.back:
         what = f"{trials_of(done.dropped or done.back)} {'cancelled' if done.dropped else 'back'}"
     else:
