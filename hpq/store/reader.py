@@ -11,7 +11,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from hpq.domain.snapshot import ServerMemory, Snapshot, pace_of
+from hpq.domain.snapshot import DurationStats, ServerMemory, Snapshot
 from hpq.store.audit_reader import AuditReader
 from hpq.store.event_reader import EventReader
 from hpq.store.keys import Keys
@@ -80,8 +80,8 @@ class StoreReader:
             recent=shown[1],
             workers=workers,
             ahead=tuple(self.sweeps.ahead_of([sweep])[sid]) if is_behind else (),
-            pace=pace_of(*(float(v or 0) for v in row)),
-            room=self.server_memory(),
+            durations=DurationStats.of_sums(*(float(v or 0) for v in row)),
+            memory=self.server_memory(),
             silent_ms=self.workers.silent_ms,
             last_event=last_event,
         )

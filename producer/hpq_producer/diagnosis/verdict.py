@@ -92,7 +92,7 @@ def estimate(snapshot: Snapshot) -> Estimate | None:
     sweep, counts = snapshot.sweep, snapshot.sweep.counts
     if sweep.state in (SweepState.PAUSED, SweepState.HELD) or sweep.state.is_over:
         return None
-    if counts.is_open_ended or snapshot.is_old:
+    if counts.is_open_ended or snapshot.is_stale:
         return None
     live = [t for t in snapshot.running if not snapshot.silence_ms(t)]
     lost = len(snapshot.running) - len(live)  # they will be queued again
@@ -100,7 +100,7 @@ def estimate(snapshot: Snapshot) -> Estimate | None:
     unseen = max(
         0, counts.running - len(snapshot.running)
     )  # a frame reads only the trials that it shows
-    ages += [snapshot.pace.mean_ms / 2] * min(unseen, 1000)
+    ages += [snapshot.durations.mean_ms / 2] * min(unseen, 1000)
     ours = [
         w for w in snapshot.workers
         if w.state in ("idle", "busy") and (not w.trial or w.trial.startswith(f"{sweep.id}/"))
@@ -108,7 +108,7 @@ def estimate(snapshot: Snapshot) -> Estimate | None:
     if not ours:
         return None
     slots = min(len(ours), sweep.max_parallel or len(ours))
-    return sweep_eta(snapshot.pace, counts.queued + lost + int(counts.to_come), ages, slots)
+    return sweep_eta(snapshot.durations, counts.queued + lost + int(counts.to_come), ages, slots)
 
 
 def needs_you(snapshot: Snapshot, not_taken: Notice | None) -> list[Notice]:

@@ -45,7 +45,7 @@ def not_taken(
 
     `pods` knows whether Redis is reached by `hpq connect`, whether pods are seen or not.
     """
-    if full := why_full(shot.room):
+    if full := why_full(shot.memory):
         return full
     waits = shot.sweep.counts.waits and not shot.workers
     if cluster and waits and (nobody := explain_no_pod(cluster, shot.sweep.worker_class)):
