@@ -1,6 +1,6 @@
-"""What readers get of the store in one look: frozen, without a client inside.
+"""What readers of the store return: frozen values without a client.
 
-Filled by `view`, drawn by the producer. Times are the server's, in integer milliseconds.
+Times are Redis's, in integer milliseconds.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from hpq.domain.trial import Trial, TrialState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A live worker as it described itself. Times in milliseconds, Redis's clock.
+    """A live worker as it published itself. Times are Redis's, in milliseconds.
 
-    `takes` are the shipped trainers and the HPQ_ALLOW lines; `key` is the fingerprint of its
-    HPQ_CODE_KEY; `store` says whether it has HPQ_STORE: yes, no, or "" (an older one does not say);
-    `refuses` says, by sweep id, why it leaves a sweep alone.
+    `takes` lists the shipped trainers and the HPQ_ALLOW lines; `key` is the fingerprint of its
+    HPQ_CODE_KEY; `store` is whether it has HPQ_STORE: yes, no, or "" (an older worker). `refuses`
+    maps a sweep id to the reason why the worker ignores that sweep.
     """
 
     name: str
@@ -32,23 +32,23 @@ class Worker:
     started_ms: int = 0
     device: str = ""
     version: str = ""
-    schema: int = 1  # of the newest sweeps that it reads
+    schema: int = 1  # the newest schema of sweeps that it reads
     takes: tuple[str, ...] = ()
     key: str = ""
     store: str = ""
     code: str = ""  # its HPQ_CODE
-    only: str = ""  # the one sweep, or trial (`sweep/7`), that it is there for; "" for any
+    only: str = ""  # the one sweep, or trial (`sweep/7`), that it may claim; "" for any
     pod: str = ""  # its pod's name; "" outside a cluster
     refuses: dict[str, Notice] = field(default_factory=dict)
 
     def is_for(self, sid: str) -> bool:
-        """True where it is there for a sweep, or for a trial of it."""
+        """Return whether the worker may claim trials of a sweep, or one trial of it."""
         return self.only.partition("/")[0] in ("", sid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """A sweep that is there but not as any version of hpq writes it; `why` names the place."""
+    """A stored sweep that no version of hpq can have written; `why` names key and field."""
 
     id: str
     why: str
@@ -83,7 +83,7 @@ class ServerMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long ended trials of a sweep took: count, mean and spread, in milliseconds."""
+    """How long ended trials of a sweep ran: count, mean and standard deviation in milliseconds."""
 
     ended: int = 0
     mean_ms: float = 0.0
@@ -92,7 +92,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One moment of a sweep, bounded in size whatever the sweep's: what a frame is drawn from."""
+    """One moment of a sweep, bounded in size whatever the sweep's size."""
 
     sweep: Sweep
     at_ms: int
@@ -101,17 +101,17 @@ class Snapshot:
     recent: tuple[Trial, ...]  # last ended first
     workers: tuple[Worker, ...]  # live workers of the sweep's class
     pace: Pace
-    ahead: tuple[Sweep, ...] = ()  # that go before it, where it waits for workers that are busy
-    room: ServerMemory | None = None  # the server's; None where it does not say
-    silent_ms: float = math.inf  # without a beat for so long, a running trial's worker is silent
-    is_old: bool = False  # Redis has not answered since; `at_ms` goes on by a clock here
-    last_event: str  # id of the newest event seen; XREAD goes on from here
+    ahead: tuple[Sweep, ...] = ()  # sweeps served before this one if it waits for busy workers
+    memory: ServerMemory | None = None  # the server's; None if it does not report it
+    silent_ms: float = math.inf  # a worker without a heartbeat for N ms is silent
+    is_stale: bool = False  # Redis does not answer; `at_ms` advances by the local clock
+    last_event: str  # id of the newest event read; XREAD continues from it
 
     def silence_ms(self, trial: Trial) -> int:
-        """How long a running trial's worker has given no sign of life, where that is too long."""
+        """Return for how many ms a running trial's worker has been silent; 0 if it is not."""
         since = self.at_ms - trial.beat_ms
         is_silent = trial.state is TrialState.RUNNING and trial.beat_ms and since > self.silent_ms
-        return since if is_silent and not self.is_old else 0
+        return since if is_silent and not self.is_stale else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class Event:
 
 
 def pace_of(count: float, total: float, squares: float) -> Pace:
-    """Mean and spread from a count, a sum and a sum of squares."""
+    """Return mean and standard deviation from a count, a sum and a sum of squares."""
     if count < 1:
         return Pace()
     mean = total / count

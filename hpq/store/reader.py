@@ -217,7 +217,7 @@ class View(TrialsView, BooksView, TurnsView):
             workers=workers,
             ahead=tuple(self.ahead_of([sweep])[sid]) if is_behind else (),
             pace=pace_of(*(float(v or 0) for v in row)),
-            room=self.room(),
+            memory=self.room(),
             silent_ms=SILENT * self._lease_ms,
             last_event=events[0][0].decode() if events else "0",
         )

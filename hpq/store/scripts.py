@@ -1,7 +1,9 @@
-"""Load lua/*.lua, one transition a file, each behind its parts of lua/lib; run them by SHA.
+"""Load lua/*.lua, one transition a file, each behind its parts of lua/lib, and run them by SHA.
 
-Only `store`, `lead`, `growing`, `restoring` and `doomed` use it. A script answers a list that
-begins with a word; what the words mean stands at the head of each file.
+A script with more than a few arguments takes them by name: ARGV[1] is one JSON object, whose fields
+the head of the file lists in braces; rows follow in ARGV. JSON, not MessagePack, since Python and
+Lua both have it; wire/fields.py says what a field may hold. A script replies with a list that
+begins with a word; the head of the file lists the words.
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ SHARED: Mapping[str, tuple[str, ...]] = {
 
 @cache
 def source(name: str) -> str:
-    """The text of one script, with all that it shares before it."""
+    """Return the text of one script, behind the parts that it shares."""
     folder = files("hpq.store").joinpath("lua")
     parts = (*(f"lib/{part}" for part in (*PRELUDE, *SHARED.get(name, ()))), name)
     return "\n".join(folder.joinpath(f"{part}.lua").read_text("utf-8") for part in parts)
 
 
 class Scripts:
-    """Runs the scripts of one prefix on one client (loads a script again where it is missing)."""
+    """Runs the scripts of one prefix on one client, and loads a script that the server lacks."""
 
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self._redis, self._prefix = redis, keys.prefix

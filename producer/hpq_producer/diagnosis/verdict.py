@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 
 from hpq.codes import Notice
-from hpq.domain.metric_check import doubt
+from hpq.domain.metric_check import metric_warning
 from hpq.domain.snapshot import Snapshot
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import Trial, TrialState
@@ -97,7 +97,7 @@ def estimate(snapshot: Snapshot) -> Estimate | None:
     sweep, counts = snapshot.sweep, snapshot.sweep.counts
     if sweep.state in (SweepState.PAUSED, SweepState.HELD) or sweep.state.is_over:
         return None
-    if counts.is_open_ended or snapshot.is_old:
+    if counts.is_open_ended or snapshot.is_stale:
         return None
     live = [t for t in snapshot.running if not snapshot.silence_ms(t)]
     lost = len(snapshot.running) - len(live)  # they will be queued again
@@ -150,7 +150,7 @@ def needs_you(snapshot: Snapshot, not_taken: Notice | None) -> list[Notice]:
 
 def doubtful(snapshot: Snapshot) -> Notice | None:
     """The trial that reports other metrics than the sweep's, if one does."""
-    words = doubt(snapshot.sweep, snapshot.running, snapshot.best)
+    words = metric_warning(snapshot.sweep, snapshot.running, snapshot.best)
     return Notice("metric-unreported", clean(words)) if words else None
 
 

@@ -195,7 +195,7 @@ def not_taken(shot: Snapshot, crew: Crew | None = None, seen: Pods | None = None
 
     `seen` knows whether Redis is reached by `hpq connect`, whether pods are seen or not.
     """
-    if full := why_full(shot.room):
+    if full := why_full(shot.memory):
         return full
     waits = shot.sweep.counts.waits and not shot.workers
     if crew and waits and (nobody := pods.why_nobody(crew, shot.sweep.worker_class)):

@@ -196,7 +196,7 @@ def test_a_trial_whose_worker_is_silent_says_so_and_has_no_estimate() -> None:
 
 
 def test_while_redis_is_away_nothing_is_estimated() -> None:
-    shot = replace(_scene().snapshot, at_ms=NOW + 40_000, silent_ms=15_000.0, is_old=True)
+    shot = replace(_scene().snapshot, at_ms=NOW + 40_000, silent_ms=15_000.0, is_stale=True)
     lines = _text(Scene(snapshot=shot, stale="Connection refused: no answer for 40s"))
     assert not any("left" in line or "silent" in line for line in lines)
     assert any("1m10s" in line for line in lines), "ages go on"
@@ -204,11 +204,11 @@ def test_while_redis_is_away_nothing_is_estimated() -> None:
 
 def test_a_full_server_is_what_needs_the_user() -> None:
     shot = replace(
-        _scene().snapshot, room=ServerMemory(used=65 << 20, limit=64 << 20, policy="noeviction")
+        _scene().snapshot, memory=ServerMemory(used=65 << 20, limit=64 << 20, policy="noeviction")
     )
     (why,) = (one for one in needs_you(shot, not_taken(shot)) if one.code == "redis-memory")
     assert "65.0 MiB of 64.0 MiB" in why.text
-    roomy = replace(shot, room=ServerMemory(used=65 << 20, limit=0, policy="noeviction"))
+    roomy = replace(shot, memory=ServerMemory(used=65 << 20, limit=0, policy="noeviction"))
     codes = [one.code for one in needs_you(roomy, not_taken(roomy))]
     assert "redis-memory" not in codes
 
