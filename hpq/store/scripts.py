@@ -2,6 +2,10 @@
 
 A script is one transition: lua/NAME.lua behind its parts of lua/lib, run by its SHA. It replies a
 list that begins with a word; the head of each Lua file lists its words.
+
+A script with more than a few arguments takes them by name: ARGV[1] is one JSON object, whose fields
+the head of the file lists in braces; rows follow in ARGV. JSON, not MessagePack, since Python and
+Lua both have it; wire/fields.py says what a field may hold.
 """
 
 from __future__ import annotations

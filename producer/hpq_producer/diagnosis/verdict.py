@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from hpq.codes import Notice
-from hpq.domain.metric_check import doubt
+from hpq.domain.metric_check import metric_warning
 from hpq.domain.snapshot import Snapshot
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import Trial, TrialState
@@ -145,7 +145,7 @@ def needs_you(snapshot: Snapshot, not_taken: Notice | None) -> list[Notice]:
 
 def doubtful(snapshot: Snapshot) -> Notice | None:
     """The trial that reports other metrics than the sweep's, if one does."""
-    words = doubt(snapshot.sweep, snapshot.running, snapshot.best)
+    words = metric_warning(snapshot.sweep, snapshot.running, snapshot.best)
     return Notice("metric-unreported", clean(words)) if words else None
 
 

@@ -2,15 +2,15 @@
 -- this text before every script, behind the prelude.
 
 -- The id of the store that a pointer (JSON) names; what names none is an error.
-local function has_store(pointer)
+local function store_of(pointer)
   local told = cjson.decode(pointer)
   return type(told) == 'table' and type(told.store) == 'string' and told.store
     or error('a pointer to files names no store')
 end
 
 -- The files of an attempt lie in the store that a pointer names.
-local function has_files_in(sid, pointer)
-  redis.call('SADD', sweep_key(sid, 'stores'), has_store(pointer))
+local function add_store(sid, pointer)
+  redis.call('SADD', sweep_key(sid, 'stores'), store_of(pointer))
 end
 
 -- Files of a trial (n '': of a sweep) that nothing points to may go, wherever they are: whoever has
