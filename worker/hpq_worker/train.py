@@ -33,42 +33,42 @@ def main() -> None:
     parser.add_argument("trainer", metavar="MODULE:FUNCTION")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", type=pair)
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="kept, and gone on from")
-    given = parser.parse_args()
-    params, here, told = dict(given.set), Path.cwd(), _Told()
-    with one_line(), _checkpoints(given.checkpoint) as checkpoints:
+    args = parser.parse_args()
+    params, cwd, stop = dict(args.set), Path.cwd(), _StopSignal()
+    with one_line(), _checkpoints(args.checkpoint) as checkpoints:
         settings = read(os.environ)
         run = Run(
             trial="by-hand/1",
             attempt=1,
             params=params,
             seed=_seed(os.environ.get("HPQ_SEED") or "0"),
-            trainer=given.trainer,
-            out=str(here / "out"),
+            trainer=args.trainer,
+            out=str(cwd / "out"),
             checkpoint=str(checkpoints),
             checkpoint_s=settings.checkpoint_s,
             data=str(settings.data or ""),
             cache=str(settings.cache),
         )
-        trial = Trial(run, _say, lambda: told.by is not None)
+        trial = Trial(run, _print, lambda: stop.by is not None)
         set_sink(trial.report)
-        sys.path.insert(0, str(here))
-        returned = _function(given.trainer)(params, trial)
+        sys.path.insert(0, str(cwd))
+        returned = _function(args.trainer)(params, trial)
         if isinstance(returned, Mapping):
             trial.report(returned)
-    if told.by is not None:
-        sys.exit(128 + told.by)  # as shells have it
+    if stop.by is not None:
+        sys.exit(128 + stop.by)  # as shells have it
 
 
-class _Told:
+class _StopSignal:
     """What this process was told: by a first SIGINT or SIGTERM to stop, by a second to end."""
 
     def __init__(self) -> None:
         self.by: signal.Signals | None = None
         self._pid = os.getpid()
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._hear)
+            signal.signal(number, self._handle)
 
-    def _hear(self, number: int, _frame: FrameType | None) -> None:
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
         if os.getpid() != self._pid:  # training code forked it, as a DataLoader does
             if number == signal.SIGTERM:
                 signal.signal(number, signal.SIG_DFL)
@@ -79,25 +79,27 @@ class _Told:
                 signal.signal(each, signal.SIG_DFL)  # for a third, should training code catch this
             sys.exit(128 + number)
         self.by = signal.Signals(number)
-        said = f"{self.by.name}: the trainer ends at its next step; a second signal ends it at once"
-        os.write(2, f"{said}\n".encode())  # a print may be what was interrupted
+        line = f"{self.by.name}: the trainer ends at its next step; a second signal ends it at once"
+        os.write(2, f"{line}\n".encode())  # a print may be what was interrupted
 
 
 @contextmanager
-def _checkpoints(kept: Path | None) -> Iterator[Path]:
+def _checkpoints(folder: Path | None) -> Iterator[Path]:
     # A fresh one: an earlier run, which had other parameters, left its own in the same place.
-    if kept is None:
+    if folder is None:
         with tempfile.TemporaryDirectory(prefix="hpq-by-hand-") as name:
             yield Path(name)
         return
     try:
-        kept.mkdir(parents=True, exist_ok=True)
-        found = any(kept.iterdir())
+        folder.mkdir(parents=True, exist_ok=True)
+        found = any(folder.iterdir())
     except OSError as error:
-        raise UserError(f"--checkpoint {kept}: {error.strerror}", code="file-unwritable") from None
+        raise UserError(
+            f"--checkpoint {folder}: {error.strerror}", code="file-unwritable"
+        ) from None
     if found:
-        print(f"--checkpoint {kept}: not empty, the trainer may go on from it", file=sys.stderr)
-    yield kept.resolve()
+        print(f"--checkpoint {folder}: not empty, the trainer may go on from it", file=sys.stderr)
+    yield folder.resolve()
 
 
 def _seed(text: str) -> int:
@@ -125,7 +127,7 @@ def _function(trainer: str) -> Callable[..., object]:
     return found  # type: ignore[no-any-return]
 
 
-def _say(message: Mapping[str, Any]) -> None:
+def _print(message: Mapping[str, Any]) -> None:
     if "report" in message:
         step = "" if message["step"] is None else f"step {message['step']} "
         print(step + " ".join(f"{n}={v:g}" for n, v in message["report"].items()), flush=True)

@@ -46,7 +46,7 @@ def sets_of(redis: Redis, store: Store) -> Callable[..., list[Params]]:
         def begin() -> Suggester:
             lead = SuggestLease(redis, keys, lambda *_: None, sid, "w", 600_000)
             one = Suggester(search, History(redis, keys, sid), lead)
-            assert one.take()
+            assert one.acquire()
             one.begin()
             return one
 

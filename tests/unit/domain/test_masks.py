@@ -18,7 +18,7 @@ SECRETS = [b"hunter2-long", b"hunter2", b"longest-one", b"ababac", b"\xff\x00sec
 
 
 def masked(mask: Mask, pieces: list[bytes]) -> bytes:
-    return b"".join([mask.feed(piece) for piece in pieces]) + mask.rest()
+    return b"".join([mask.feed(piece) for piece in pieces]) + mask.flush()
 
 
 @pytest.mark.parametrize("secret", SECRETS)

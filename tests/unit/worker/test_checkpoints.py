@@ -14,31 +14,31 @@ import pytest
 
 from hpq.domain.trial import Claim, TrialId
 from hpq.filestore.local import Files, open_files
-from hpq_worker.attempt.environment import AttemptPaths
 from hpq_worker.attempt.execution import Signals
 from hpq_worker.files import artifacts
 from hpq_worker.files.checkpoints import CheckpointPublisher
+from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
 
 # Opens a file as it is told, says so, and closes it when its standard input ends.
 HOLDS = "import sys; f = open(sys.argv[1], sys.argv[2]); print(flush=True); sys.stdin.read()"
-SIGNALS = Signals(wake=-1, level=lambda: 0, is_late=lambda: False)
+SIGNALS = Signals()
 
 
 @pytest.fixture
 def kept(tmp_path) -> Iterator[CheckpointPublisher]:
     claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, params={})
-    place = AttemptPaths.make(tmp_path / "home", claim)
+    place = AttemptPaths.create(tmp_path / "home", claim)
     files = open_files(str(tmp_path / "store"))
     yield CheckpointPublisher(files, "hpq", claim, place, ReportBuffer(None), lambda: None, SIGNALS)
-    place.clear(keep_out=False)
+    place.remove(keep_out=False)
 
 
 def looks(keeper: CheckpointPublisher, times: int = 4) -> bool:
     """True where something was published within so many looks."""
     for _ in range(times):
         keeper._look()
-    return keeper._collector.is_publishing
+    return keeper._reports.is_publishing
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc says who writes")
@@ -81,8 +81,8 @@ def test_a_checkpoint_that_nobody_can_read_does_not_hold_up_its_sweep(kept, monk
 def test_a_store_that_is_away_is_waited_for_and_not_taken_for_an_empty_one(kept, tmp_path) -> None:
     (kept._place.checkpoint / "state").write_text("whole")
     assert looks(kept)
-    kept._collector.batch()
-    kept._collector.acknowledge()
+    kept._reports.batch()
+    kept._reports.acknowledge()
     (tmp_path / "store").rename(tmp_path / "mounted")
     (tmp_path / "store").mkdir()
     with pytest.raises(OSError, match="is away"):
@@ -136,7 +136,7 @@ def test_an_attempt_that_begins_anew_for_want_of_a_store_is_told_where_a_pod_get
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     said: list[str] = []
     kept._files, kept._claim = None, replace(kept._claim, attempt=2)
-    monkeypatch.setattr(kept, "_say", said.append)
+    monkeypatch.setattr(kept, "_log_line", said.append)
     assert kept.restore()
     remedy = ": `hpq manifests … --with store` gives pods one" if host else ""
     assert said == [f"attempt 2 starts from the beginning: there is no HPQ_STORE here{remedy}"]

@@ -8,7 +8,7 @@ from hpq.domain.sweep import Goal, Metric, ObjectiveValue
 from hpq_worker.lease.report_buffer import ReportBuffer, parse_printed
 
 
-@pytest.mark.parametrize(
+@pytest.position.parametrize(
     ("line", "expected"),
     [
         ("val_loss=0.5", ("val_loss", 0.5)),
@@ -59,7 +59,7 @@ def test_the_fifty_first_metric_is_dropped() -> None:
     assert len(collector.names) == 50
 
 
-@pytest.mark.parametrize(
+@pytest.position.parametrize(
     ("take", "expected"), [(ObjectiveValue.LAST, 0.7), (ObjectiveValue.BEST, 0.9)]
 )
 def test_the_objective_is_the_last_value_or_the_best(take: ObjectiveValue, expected: float) -> None:
@@ -81,9 +81,9 @@ def test_a_checkpoint_says_how_many_finite_values_of_the_metric_it_has_behind_it
     for value in (0.5, float("nan"), float("inf"), 0.25):
         got.report({"loss": value, "other": 1.0}, None)
     got.report({"loss": 0.25}, 4)  # at the step of the one before: it takes its place
-    mark = got.mark()
-    assert (mark.logged, mark.counts["loss"], mark.best) == (2, 5, 0.25)
+    position = got.position()
+    assert (position.logged, position.counts["loss"], position.best) == (2, 5, 0.25)
     again = ReportBuffer(Metric(name="loss"))
-    again.resume(mark)
+    again.resume(position)
     again.report({"loss": 0.1}, None)
-    assert again.mark().logged == 3
+    assert again.position().logged == 3
