@@ -37,14 +37,14 @@ def kept(tmp_path) -> Iterator[CheckpointPublisher]:
 def looks(keeper: CheckpointPublisher, times: int = 4) -> bool:
     """True where something was published within so many looks."""
     for _ in range(times):
-        keeper._look()
+        keeper._scan()
     return keeper._reports.is_publishing
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc says who writes")
 @pytest.mark.parametrize("mode", ["a", "r+", "r"])
 def test_a_file_that_is_open_for_writing_is_not_published(kept, mode) -> None:
-    path = kept._place.checkpoint / "state"
+    path = kept._paths.checkpoint / "state"
     path.write_text("half")
     command = [sys.executable, "-c", HOLDS, str(path), mode]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -71,15 +71,15 @@ class Broken:
 
 def test_a_checkpoint_that_nobody_can_read_does_not_hold_up_its_sweep(kept, monkeypatch) -> None:
     monkeypatch.setattr("hpq_worker.files.artifacts.TRIES_S", (0.0, 0.0))
-    (kept._place.checkpoint / "state").write_text("whole")
+    (kept._paths.checkpoint / "state").write_text("whole")
     assert looks(kept) and kept._fetch(kept._copies[-1]) == ""
     kept._files = Broken(kept._files)
     assert "cannot be read: [Errno 5]" in kept._fetch(kept._copies[-1])
-    assert not list(kept._place.checkpoint.iterdir())
+    assert not list(kept._paths.checkpoint.iterdir())
 
 
 def test_a_store_that_is_away_is_waited_for_and_not_taken_for_an_empty_one(kept, tmp_path) -> None:
-    (kept._place.checkpoint / "state").write_text("whole")
+    (kept._paths.checkpoint / "state").write_text("whole")
     assert looks(kept)
     kept._reports.batch()
     kept._reports.acknowledge()
@@ -87,7 +87,7 @@ def test_a_store_that_is_away_is_waited_for_and_not_taken_for_an_empty_one(kept,
     (tmp_path / "store").mkdir()
     with pytest.raises(OSError, match="is away"):
         kept._fetch(kept._copies[-1])
-    (kept._place.checkpoint / "state").write_text("newer")
+    (kept._paths.checkpoint / "state").write_text("newer")
     with pytest.raises(OSError, match="is away"):
         looks(kept)
     assert not list((tmp_path / "store").iterdir())
@@ -109,7 +109,7 @@ class Meddled:
 
 
 def test_a_file_that_was_written_in_place_while_it_was_copied_is_not_published(kept) -> None:
-    path, files = kept._place.checkpoint / "state", kept._files
+    path, files = kept._paths.checkpoint / "state", kept._files
     path.write_text("whole")
     kept._files = Meddled(files, path)
     assert not looks(kept) and files.names("hpq") == []
@@ -124,7 +124,7 @@ def test_the_log_says_where_files_without_a_store_stay_and_that_a_pod_takes_them
     said: list[str] = []
     for host in ("", "10.0.0.1"):
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
-        assert artifacts.keep(tmp_path, None, "to", lambda: True, said.append) is None
+        assert artifacts.publish(tmp_path, None, "to", lambda: True, said.append) is None
     assert said[0].endswith(f"its files stay at {tmp_path} on this machine")
     assert f"at {tmp_path}, in this pod, and go with it; `hpq manifests" in said[1]
 

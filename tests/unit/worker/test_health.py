@@ -35,7 +35,7 @@ def test_a_fleet_that_stands_still_is_not_alive(health: Health, clock: Clock) ->
     clock.now += HANG_S
     assert health.not_alive() == ""
     clock.now += 1
-    assert health.not_alive() == "the fleet has stood still for 61 s"
+    assert health.not_alive() == "the supervisor has stood still for 61 s"
 
 
 def test_a_worker_that_falls_silent_is_not_alive_but_one_that_ended_is_started_again(
@@ -81,9 +81,9 @@ def test_what_redis_counted_long_ago_is_not_told_as_of_now(health: Health, clock
     health.receive(0, TelemetryMessage(kind="redis", server={"demand": 7.0}))
     clock.now += SILENT_S
     health.receive(0, TelemetryMessage(kind="redis"))
-    assert health.figures() == {"demand": 7.0}
+    assert health.server_metrics() == {"demand": 7.0}
     clock.now += 1
-    assert health.figures() == {}
+    assert health.server_metrics() == {}
 
 
 def test_not_ready_is_a_pod_whose_last_looks_failed_before_it_would_count_as_silent(

@@ -8,7 +8,7 @@ from hpq.domain.sweep import Goal, Metric, ObjectiveValue
 from hpq_worker.lease.report_buffer import ReportBuffer, parse_printed
 
 
-@pytest.position.parametrize(
+@pytest.mark.parametrize(
     ("line", "expected"),
     [
         ("val_loss=0.5", ("val_loss", 0.5)),
@@ -59,7 +59,7 @@ def test_the_fifty_first_metric_is_dropped() -> None:
     assert len(collector.names) == 50
 
 
-@pytest.position.parametrize(
+@pytest.mark.parametrize(
     ("take", "expected"), [(ObjectiveValue.LAST, 0.7), (ObjectiveValue.BEST, 0.9)]
 )
 def test_the_objective_is_the_last_value_or_the_best(take: ObjectiveValue, expected: float) -> None:

@@ -96,7 +96,7 @@ def test_what_another_machine_has_locked_stays_where_its_locks_do_not_show(
 
 def test_a_lock_says_whose_it_is_from_the_beginning(work, tmp_path) -> None:
     lock = DirectoryLock(work)
-    lock = tmp_path / "work" / f"{work.name}.lock"
-    assert lock.read_text().split("\n") == ["", *workdir.machine()]
+    file = tmp_path / "work" / f"{work.name}.lock"
+    assert file.read_text().split("\n") == ["", *workdir.machine()]
     lock.record_socket_dir("/tmp/hpq-x")
-    assert lock.read_text().split("\n") == ["/tmp/hpq-x", *workdir.machine()]
+    assert file.read_text().split("\n") == ["/tmp/hpq-x", *workdir.machine()]

@@ -74,7 +74,7 @@ def first_to_fail(tail: str) -> FirstFailure | None:
     if not found:
         return None
     rank, status = int(found[-1]["rank"]), int(found[-1]["status"])
-    own = "\n".join(text for who, text in _rank_lines(tail) if who == rank)
+    own = "\n".join(text for printed_by, text in _rank_lines(tail) if printed_by == rank)
     return FirstFailure(rank=rank, status=status, log=own or _before_launcher(tail))
 
 

@@ -29,7 +29,7 @@ from hpq_worker.suggest.chooser import Chooser
 from hpq_worker.suggest.history import TrialResults
 
 log = logging.getLogger("hpq.suggest")
-_LONGEST_S = 600.0  # for one set; who takes longer has hung, and loses the lease
+_LONGEST_S = 600.0  # for one set; a slower suggester hangs, and loses the lease
 _IDLE_S = 600.0  # without anything to make: the memory is better used by others
 _BLOCK_MS = 1_000
 _CLAIMS = 17  # that the pace is taken of: workers may all come at once, and then none for long

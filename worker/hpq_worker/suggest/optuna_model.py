@@ -114,8 +114,8 @@ class OptunaModel:
             import_module(name)
 
     def _study(self, by: Sampler, number: int) -> Study:
-        """The trials, with a sampler that has made no other set than those of this number: it may
-        remember nothing that whoever takes over cannot know. But for two that follow a course."""
+        """Return the study with a fresh sampler for this number, so that it keeps no state that
+        another suggester would lack; two samplers keep their state."""
         last, study = self._studies.get(by, (0, None))
         if study is None or (last != number and by not in _STATEFUL):
             if by is Sampler.GP:  # more threads take thrice the time to add up so little
