@@ -13,7 +13,7 @@ from hpq.store.tickets import Tickets
 from hpq.store.wire import sweep as sweep_codec
 from hpq_producer.archive.format import Header, Row, Weight, read
 from hpq_producer.archive.stored_files import Lookup
-from hpq_producer.capacity import check_room
+from hpq_producer.capacity import check_capacity
 from hpq_producer.session import Session, store_of
 
 
@@ -32,7 +32,7 @@ def restore(session: Session, path: Path, files: Lookup | None = None) -> Header
             f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it",
             code="sweep-exists",
         )
-    for _ in check_room(session, header.trials, weight=weight):
+    for _ in check_capacity(session, header.trials, weight=weight):
         pass
     look = files or Lookup(None)
     restoring = Restoring(session.redis, session.keys, header.sweep, header.trials)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hpq.code import manifest as code_manifest
+from hpq.code.manifest import changed
 from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Sweep
@@ -101,7 +101,7 @@ def _edited(session: Session, sweep: Sweep) -> Notice | None:
     folder = Path(sweep.launch.code_dir)
     if not sweep.launch.code_dir or not folder.is_dir():
         return None
-    path = code_manifest.changed(folder, dict(session.reader.sweeps.manifest(sweep.launch.code)))
+    path = changed(folder, dict(session.reader.sweeps.manifest(sweep.launch.code)))
     if path is None:
         return None
     return Notice(

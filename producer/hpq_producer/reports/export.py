@@ -17,7 +17,7 @@ from typing import Any, TextIO
 import yaml
 
 import hpq
-from hpq.code import bundle as packing
+from hpq.code.bundle import unpack
 from hpq.code.command import arguments, argv, interpreter
 from hpq.domain.sweep import Sweep, Wandb
 from hpq.domain.trainer_specs import SHIPPED
@@ -193,7 +193,7 @@ def _trainer(trainer: str, params: Params) -> list[str]:
 def _imports_wandb(reader: StoreReader, sweep: Sweep) -> bool:
     data = reader.sweeps.bundle(sweep.bundle)
     try:
-        files = packing.unpack(data, reader.sweeps.manifest(sweep.launch.code)) if data else {}
+        files = unpack(data, reader.sweeps.manifest(sweep.launch.code)) if data else {}
     except ValueError:
         return False
     return any(b"wandb" in content for name, (content, _) in files.items() if name.endswith(".py"))

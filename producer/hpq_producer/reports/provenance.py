@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from hpq.code import bundle as packing
-from hpq.code import manifest as code_manifest
+from hpq.code import bundle
+from hpq.code.manifest import digest_of
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
 from hpq.store.reader import StoreReader
@@ -84,12 +84,12 @@ def code_of(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
             f" ({sweep.launch.code}), or an older hpq enqueued it",
             code="code-not-kept",
         )
-    if data is None or code_manifest.digest_of(manifest) != sweep.launch.code:
+    if data is None or digest_of(manifest) != sweep.launch.code:
         raise UserError(
             f"{sid}: its code is gone from Redis, or is not what was enqueued", code="code-altered"
         )
     try:
-        return packing.unpack(data, manifest)
+        return bundle.unpack(data, manifest)
     except ValueError as error:
         raise UserError(
             f"{sid}: its code in Redis is not what was enqueued: {error}", code="code-altered"
@@ -114,7 +114,7 @@ def give_back(reader: StoreReader, sid: str, folder: Path) -> int:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         try:
-            packing.write(files, draft)
+            bundle.write(files, draft)
             if is_there:
                 for part in list(draft.iterdir()):
                     part.rename(folder / part.name)

@@ -18,7 +18,7 @@ from hpq.store.trials import Store
 from hpq_producer.commands.submit.enqueue import say_new
 from hpq_producer.enqueue import code_discovery
 from hpq_producer.enqueue.submission import prepare
-from hpq_producer.enqueue.submit import Enqueued, enqueue
+from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session
 from hpq_producer.sweepfile.load import load
 from tests.ids import raises
@@ -48,13 +48,13 @@ def session(
 
 def put(session: Session, **more: object) -> Enqueued:
     file = Path("sweep.yaml")
-    return enqueue(session, prepare(load(file), file), **more)  # type: ignore[arg-type]
+    return enqueue_sweep(session, prepare(load(file), file), **more)  # type: ignore[arg-type]
 
 
 def test_the_same_file_twice_is_one_sweep(session: Session) -> None:
     first, second = put(session), put(session)
     assert first.is_new and not second.is_new and first.sid == second.sid
-    assert put(session, again=True).sid != first.sid
+    assert put(session, allow_duplicate=True).sid != first.sid
 
 
 def test_trials_keep_the_order_of_the_file_and_their_parameters(session: Session) -> None:
@@ -149,7 +149,7 @@ def test_a_program_is_found_beside_the_file_where_it_is_not_in_the_working_direc
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     file = tmp_path / "sweep.yaml"
-    assert code_discovery.find(load(file), file, elsewhere).launch.code_dir == str(
+    assert code_discovery.find_code(load(file), file, elsewhere).launch.code_dir == str(
         tmp_path.resolve()
     )
 

@@ -19,9 +19,9 @@ from hpq.domain.sweep import NAME_RULE
 from hpq.errors import UserError
 from hpq.settings import ABOUT, SECRETS, read, variable
 from hpq_producer.connection_record import NAMESPACE
-from hpq_producer.enqueue.preflight import OutOfSight
+from hpq_producer.enqueue.preflight import CodeNotVisible
 from hpq_producer.enqueue.submission import prepare
-from hpq_producer.enqueue.submit import enqueue
+from hpq_producer.enqueue.submit import enqueue_sweep
 from hpq_producer.manifests import render as rendering
 from hpq_producer.manifests.components import parse
 from hpq_producer.manifests.jobs import refuse_too_many
@@ -178,8 +178,8 @@ def _sweep_of(session: Session, what: str) -> str:
     for warning in submission.warnings:
         warn(warning)
     try:
-        return enqueue(session, submission).sid
-    except OutOfSight as error:  # there is no --code here
+        return enqueue_sweep(session, submission).sid
+    except CodeNotVisible as error:  # there is no --code here
         raise UserError(
             f"{error.why}; add code: . to the file to send the code along", code="code-out-of-sight"
         ) from None

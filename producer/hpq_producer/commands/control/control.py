@@ -12,7 +12,6 @@ import typer
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import UserError
-from hpq_producer import targets as refs
 from hpq_producer.commands.control.pick import picked
 from hpq_producer.commands.options import WhereExpr
 from hpq_producer.diagnosis.notices import say_if_not_taken
@@ -20,9 +19,7 @@ from hpq_producer.query.filter import Where
 from hpq_producer.query.selection import Selection
 from hpq_producer.session import Session, growing_of, open_session, store_of
 from hpq_producer.sweep_limits import in_words, limits
-from hpq_producer.targets import SweepRef, sweep_ids
-from hpq_producer.targets import ask as _ask
-from hpq_producer.targets import mine as _mine
+from hpq_producer.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
 from hpq_producer.terminal.text import trials_of
 
 app = typer.Typer()
@@ -32,7 +29,8 @@ Other = Annotated[bool, typer.Option("--force", help="Also a sweep of somebody e
 Targets = Annotated[
     list[str] | None,
     typer.Argument(
-        help="A sweep, or trials of it: SWEEP/7, or 7 of my last.", autocompletion=sweep_ids
+        help="A sweep, or trials of it: SWEEP/7, or 7 of my last.",
+        autocompletion=complete_sweep_ids,
     ),
 ]
 
@@ -53,7 +51,7 @@ def ending(
     with open_session() as session:
         if ref is None and not session.is_private and not some:
             raise _unnamed(verb)
-        yield session, _mine(session, ref, force)
+        yield session, owned_sweep(session, ref, force)
 
 
 def _unnamed(verb: str) -> UserError:
@@ -80,7 +78,7 @@ def _say_to(
     verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str], goes_on: bool = False
 ) -> None:
     with open_session() as session:
-        sweep = _mine(session, ref, force)
+        sweep = owned_sweep(session, ref, force)
         store_of(session).control(sweep.id, verb)
         print(line(session.reader.sweeps.get(sweep.id)), file=sys.stderr)
         if goes_on and sweep.counts.waits:
@@ -100,7 +98,7 @@ def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None
     with ending(sweep, "stop", force) as (session, it):
         if _is_over(it):
             return
-        _ask(f"Cancel {trials_of(it.counts.queued, 'queued trial')} of {it.id}?", yes)
+        confirm(f"Cancel {trials_of(it.counts.queued, 'queued trial')} of {it.id}?", yes)
         touched = store_of(session).control(it.id, "stop")
         rest = _run_on(session.reader.sweeps.get(it.id).counts.running)
         print(f"{it.id}: {trials_of(touched, 'queued trial')} cancelled; {rest}", file=sys.stderr)
@@ -114,7 +112,7 @@ def cancel(
     force: Other = False,
 ) -> None:
     """Stop a sweep or some of its trials now."""
-    ref, numbers = refs.parse(targets)
+    ref, numbers = parse_targets(targets)
     if where is not None and numbers:
         raise UserError("cancel: give numbers of trials, or --where, not both")
     expression = Where.of(where) if where is not None else None
@@ -125,7 +123,7 @@ def cancel(
             numbers = picked(session, it, expression)
             if not numbers:
                 return
-        _ask(f"Cancel {_left(session, it, numbers)}?", yes)
+        confirm(f"Cancel {_left(session, it, numbers)}?", yes)
         touched = growing_of(session).cancel(it.id, numbers)
         are = "is" if touched == 1 else "are"
         print(f"{it.id}: {trials_of(touched)} {are} cancelled or being stopped", file=sys.stderr)
@@ -152,12 +150,12 @@ def retry(
     force: Other = False,
 ) -> None:
     """Queue failed or cancelled trials again; a finished one asks, as its result goes."""
-    ref, numbers = refs.parse(targets)
+    ref, numbers = parse_targets(targets)
     if where is not None and numbers:
         raise UserError("retry: give numbers of trials, or --where, not both")
     only = Where.of(where) if where is not None else None
     with open_session() as session:
-        it = _mine(session, ref, force)
+        it = owned_sweep(session, ref, force)
         if not numbers:
             wanted = {TrialState.CANCELLED} if cancelled else {TrialState.FAILED}
             wanted |= {TrialState.FAILED} if failed else set()
@@ -165,7 +163,7 @@ def retry(
             numbers = [t.id.number for t in trials if t.state in wanted]
         elif results := _with_results(session, it, numbers):
             question = f"Drop the results of {trials_of(results, 'finished trial')} of {it.id}?"
-            _ask(question, yes)
+            confirm(question, yes)
         touched = store_of(session).retry(it.id, numbers)
         print(f"{it.id}: {trials_of(touched)} queued again", file=sys.stderr)
         if touched:
@@ -191,7 +189,7 @@ def set_(
     ref = None if "=" in changes[0] else changes[0]
     fields = limits(changes if ref is None else changes[1:])
     with open_session() as session:
-        it = _mine(session, ref, force)
+        it = owned_sweep(session, ref, force)
         done = in_words(fields)
         cap = fields.pop("run_cap", None)
         if fields:

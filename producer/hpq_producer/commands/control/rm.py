@@ -14,7 +14,7 @@ from hpq.filestore.local import location
 from hpq_producer.archive.stored_files import files_of, store_here
 from hpq_producer.commands.control.control import Yes, ending
 from hpq_producer.session import Session, open_session, store_of
-from hpq_producer.targets import SweepRef, ask
+from hpq_producer.targets import SweepRef, confirm
 from hpq_producer.terminal.text import clean, trials_of
 
 app = typer.Typer()
@@ -44,7 +44,7 @@ def rm(
             )
         kept = files_of(session, it.id)
         files = "" if keep_files or not kept.trials else f", and {kept}"
-        ask(f"Delete {it.id} with the results of {trials_of(it.counts.ended)}{files}?", yes)
+        confirm(f"Delete {it.id} with the results of {trials_of(it.counts.ended)}{files}?", yes)
         _remove(session, it.id, keep_files, files)
 
 

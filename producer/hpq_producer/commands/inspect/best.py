@@ -19,7 +19,7 @@ from hpq_producer.query.selection import Selection
 from hpq_producer.reports.export import to_args, to_yaml
 from hpq_producer.reports.ranking import show_ranking
 from hpq_producer.session import open_session
-from hpq_producer.targets import sweep_ids
+from hpq_producer.targets import complete_sweep_ids
 from hpq_producer.terminal.console import show_json, show_lines, talk
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, value
@@ -31,7 +31,8 @@ _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 @app.command()
 def best(
     sweep: Annotated[
-        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+        str | None,
+        typer.Argument(help="A sweep's id or its beginning.", autocompletion=complete_sweep_ids),
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 1,
     where: WhereExpr = None,

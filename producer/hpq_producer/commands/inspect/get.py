@@ -18,7 +18,7 @@ from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.diagnosis.notices import OF_PODS
 from hpq_producer.reports.show import artifact_lines
 from hpq_producer.session import Session, open_session
-from hpq_producer.targets import find
+from hpq_producer.targets import find_target
 from hpq_producer.terminal.console import show_lines, talk
 from hpq_producer.terminal.text import clean
 
@@ -53,7 +53,7 @@ def get(
 
 def _trial(session: Session, what: str) -> Trial:
     reader, owner = session.reader, session.settings.user
-    found = find(reader, None if what == "best" else what, owner)
+    found = find_target(reader, None if what == "best" else what, owner)
     if isinstance(found, TrialId):
         return reader.trials.get(found)
     sweep = reader.sweeps.get(found)

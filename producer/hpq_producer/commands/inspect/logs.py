@@ -11,7 +11,7 @@ import typer
 
 from hpq_producer.reports.logs import Cleaner, follow_log, read_log
 from hpq_producer.session import Session, open_session
-from hpq_producer.targets import find_trial, sweep_ids
+from hpq_producer.targets import complete_sweep_ids, find_trial
 from hpq_producer.terminal.console import talk
 from hpq_producer.terminal.text import WHY_THINNED, clean
 
@@ -22,7 +22,7 @@ app = typer.Typer()
 def logs(
     trial: Annotated[
         str | None,
-        typer.Argument(help="SWEEP/7, or 7 of my last sweep.", autocompletion=sweep_ids),
+        typer.Argument(help="SWEEP/7, or 7 of my last sweep.", autocompletion=complete_sweep_ids),
     ] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it ends.")] = False,
     tail: Annotated[int | None, typer.Option("-n", "--tail", min=0, help="Last lines.")] = None,

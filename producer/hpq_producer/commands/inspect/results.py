@@ -16,7 +16,7 @@ from hpq_producer.reports.export import write_csv
 from hpq_producer.reports.ranking import result_columns, result_row
 from hpq_producer.reports.trial_rows import column_names
 from hpq_producer.session import open_session
-from hpq_producer.targets import sweep_ids
+from hpq_producer.targets import complete_sweep_ids
 from hpq_producer.terminal.console import show_json_rows, show_table
 
 app = typer.Typer()
@@ -25,7 +25,8 @@ app = typer.Typer()
 @app.command()
 def results(
     sweep: Annotated[
-        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+        str | None,
+        typer.Argument(help="A sweep's id or its beginning.", autocompletion=complete_sweep_ids),
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, all parameters.")] = False,
     as_json: AsJson = False,

@@ -24,7 +24,7 @@ from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.provenance import give_back, origin_of
 from hpq_producer.reports.show import sweep_lines, trial_lines
 from hpq_producer.session import Session, open_session
-from hpq_producer.targets import find, sweep_ids
+from hpq_producer.targets import complete_sweep_ids, find_target
 from hpq_producer.terminal.console import show_json, show_lines, stdout_look
 
 app = typer.Typer()
@@ -35,7 +35,7 @@ _TAIL = 10  # lines of the log
 def show(
     what: Annotated[
         str | None,
-        typer.Argument(help="SWEEP, SWEEP/7, or 7 of my last.", autocompletion=sweep_ids),
+        typer.Argument(help="SWEEP, SWEEP/7, or 7 of my last.", autocompletion=complete_sweep_ids),
     ] = None,
     as_json: AsJson = False,
     as_command: Annotated[
@@ -50,7 +50,7 @@ def show(
 ) -> None:
     """A sweep or a trial in full."""
     with open_session() as session:
-        found = find(session.reader, what, session.settings.user)
+        found = find_target(session.reader, what, session.settings.user)
         if code is not None:
             sid = found if isinstance(found, str) else found.sweep
             count = give_back(session.reader, sid, code)

@@ -18,7 +18,7 @@ from hpq_producer.diagnosis.verdict import exit_code
 from hpq_producer.diagnosis.waiting import gist, why_waits
 from hpq_producer.query.follow import follow, stands
 from hpq_producer.session import open_session
-from hpq_producer.targets import sweep_ids
+from hpq_producer.targets import complete_sweep_ids
 from hpq_producer.terminal.console import show_json, talk
 from hpq_producer.terminal.text import planned
 from hpq_producer.watch.event_log import say_verdict
@@ -29,7 +29,8 @@ app = typer.Typer()
 @app.command()
 def wait(
     sweep: Annotated[
-        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+        str | None,
+        typer.Argument(help="A sweep's id or its beginning.", autocompletion=complete_sweep_ids),
     ] = None,
     timeout: Annotated[float | None, typer.Option(min=0, help="Give up after seconds.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,

@@ -16,7 +16,7 @@ from hpq_producer.diagnosis.pods import cluster_record
 from hpq_producer.diagnosis.verdict import estimate, exit_code, needs_you
 from hpq_producer.diagnosis.waiting import not_taken
 from hpq_producer.session import Session, open_session
-from hpq_producer.targets import sweep_ids
+from hpq_producer.targets import complete_sweep_ids
 from hpq_producer.terminal.console import look_of, show_json
 from hpq_producer.terminal.style import paint
 from hpq_producer.watch.app import read_scene, watch_sweep
@@ -30,7 +30,8 @@ _MOST = 500  # running trials in --json
 @app.command()
 def watch(
     sweep: Annotated[
-        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+        str | None,
+        typer.Argument(help="A sweep's id or its beginning.", autocompletion=complete_sweep_ids),
     ] = None,
     until_done: Annotated[bool, typer.Option(help="Leave when the sweep is over.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Print one frame and leave.")] = False,

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from hpq.domain.sweep import Sweep
 from hpq_producer.commands.submit.plan_page import set_words
-from hpq_producer.enqueue import append as growth
-from hpq_producer.enqueue.append import AppendPlan, plan_append
+from hpq_producer.enqueue.append import AppendPlan, append_trials, plan_append
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.session import Session
-from hpq_producer.targets import mine
+from hpq_producer.targets import owned_sweep
 from hpq_producer.terminal.console import talk, warn
 from hpq_producer.terminal.progress import progress_bar
 from hpq_producer.terminal.text import clean, trials_of
@@ -34,13 +33,13 @@ def append(session: Session, submission: Submission, ref: str, *, force: bool) -
         Forbidden: the sweep has another owner, and `force` is false.
         UserError: the file does not fit the sweep, or the sweep was stopped or cancelled.
     """
-    sweep = mine(session, ref, force)
+    sweep = owned_sweep(session, ref, force)
     plan = plan_append(session, sweep, submission)
     show_plan(sweep, plan)
     added = 0
     if plan.new:
         with progress_bar(len(plan.new), "writing sets") as progress:
-            added = growth.append(session, sweep, submission, plan, progress=progress, warn=warn)
+            added = append_trials(session, sweep, submission, plan, progress=progress, warn=warn)
     return Appended(sid=sweep.id, added=added, existing=plan.existing)
 
 

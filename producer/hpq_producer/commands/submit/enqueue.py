@@ -14,9 +14,8 @@ from hpq_producer.commands.submit.append import Appended, append, say_added
 from hpq_producer.commands.submit.options import SubmitOptions, submit_options
 from hpq_producer.diagnosis.notices import say_if_not_kept, say_if_not_taken
 from hpq_producer.enqueue import preflight
-from hpq_producer.enqueue import submit as enqueuing
 from hpq_producer.enqueue.submission import Submission
-from hpq_producer.enqueue.submit import Enqueued
+from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session, open_session
 from hpq_producer.terminal.console import warn
 from hpq_producer.terminal.progress import progress_bar
@@ -54,10 +53,10 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
     if options.into is not None:
         return append(session, submission, options.into, force=options.force)
     with progress_bar(submission.trials, "writing sets") as progress:
-        return enqueuing.enqueue(
+        return enqueue_sweep(
             session,
             submission,
-            again=options.new,
+            allow_duplicate=options.new,
             canary=options.canary,
             tags=tuple(dict.fromkeys(options.tags or ())),
             reuse=options.reused_sweeps,
@@ -68,9 +67,9 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
 
 def _warn_of_samplers(submission: Submission) -> None:
     """What lacks here lacks in workers, most often, which make the sets."""
-    if lacks := preflight.lacks(submission):
+    if lacks := preflight.missing_sampler(submission):
         warn(f"{lacks}; it is not installed here, and workers need it")
-    elif lacks := preflight.is_unaided(submission):
+    elif lacks := preflight.missing_sampler_aid(submission):
         warn(f"{lacks}; it is not installed here, and workers may want it")
 
 

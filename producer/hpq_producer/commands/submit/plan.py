@@ -45,7 +45,7 @@ def plan(
         return
     spec, total = submission.spec, submission.trials
     some = list(islice(make_sets(spec), first))
-    known = estimate.past(submission)
+    known = estimate.estimate_duration(submission)
     if json:
         took = known if isinstance(known, estimate.DurationEstimate) else None
         fact = {

@@ -24,7 +24,7 @@ from hpq_producer.diagnosis.waiting import why_not_taken
 from hpq_producer.enqueue import preflight
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued
-from hpq_producer.local_workers import LocalWorkers, signals_unwind
+from hpq_producer.local_workers import LocalWorkers, exit_on_signals
 from hpq_producer.reports.summary_page import print_summary
 from hpq_producer.session import Session, load_settings, open_session, store_of
 from hpq_producer.terminal.console import warn
@@ -45,9 +45,9 @@ def run(
     submission = options.submission()
     for warning in submission.warnings:
         warn(warning)
-    if lacks := preflight.lacks(submission):
+    if lacks := preflight.missing_sampler(submission):
         raise UserError(lacks)
-    if lacks := preflight.is_unaided(submission):
+    if lacks := preflight.missing_sampler_aid(submission):
         warn(lacks)
     settings = load_settings()
     interpreter(os.environ, settings.python)  # no worker would start without it
@@ -58,7 +58,7 @@ def run(
             f"run trains on this machine, and here Redis is that of {through.where};"
             " `hpq enqueue` the file there, or end the connection first: hpq connect --stop"
         )
-    with signals_unwind(), open_session(settings) as session:
+    with exit_on_signals(), open_session(settings) as session:
         try:
             sid = _submit(session, submission, options)
             code = _train(session, sid, workers)
