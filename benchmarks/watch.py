@@ -19,7 +19,7 @@ from hpq.domain.trial import Point, TrialState
 from hpq.store.tickets import Tickets
 from hpq.store.trials import Store
 from hpq.store.wire import sweep as sweep_codec
-from hpq_producer.terminal.style import Look, paint
+from hpq_producer.terminal.style import TerminalInfo, paint
 from hpq_producer.watch.app import read_scene
 from hpq_producer.watch.frame import frame
 
@@ -27,7 +27,7 @@ _SMALL, _LARGE = 100, 100_000
 _RUNNING = 16
 _LEASE_MS = 3_600_000
 _FRAMES = 20  # a round is the mean of so many
-_LOOK = Look(columns=120, rows=50, tty=True, colour=True, unicode=True)
+_LOOK = TerminalInfo(columns=120, rows=50, tty=True, colour=True, unicode=True)
 
 
 def measure(rounds: int) -> Iterator[Figure]:

@@ -29,7 +29,7 @@ from hpq.store.keys import Keys
 from hpq.store.memory import room_of
 from hpq.store.reader import StoreReader
 from hpq_producer import connection_record
-from hpq_producer.diagnosis.notices import OF_PODS
+from hpq_producer.diagnosis.notices import POD_STORE
 from hpq_producer.diagnosis.waiting import how_to_start
 from hpq_producer.embedded_redis.attach import attach
 from hpq_producer.manifests.acl import DEFAULT_OFF, ROLES
@@ -209,7 +209,7 @@ def _stores(workers: Sequence[Worker]) -> Iterator[Finding]:
             code="workers-without-store",
             what=f"{trials_of(len(without), 'worker')} of {len(workers)} without HPQ_STORE,"
             f" such as {without[0].name}: a trial that loses it starts again from its beginning",
-            remedy=OF_PODS if any(w.pod for w in without) else _STORE,
+            remedy=POD_STORE if any(w.pod for w in without) else _STORE,
         )
 
 

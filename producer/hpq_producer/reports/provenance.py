@@ -18,7 +18,7 @@ from hpq.store.reader import StoreReader
 Origin = dict[str, Any]
 
 
-def origin_of(reader: StoreReader, found: TrialId | str) -> Origin:
+def provenance_record(reader: StoreReader, found: TrialId | str) -> Origin:
     """The file as given, git's state with the diff, the code; of a trial also its attempts."""
     sid = found if isinstance(found, str) else found.sweep
     sweep = reader.sweeps.get(sid)
@@ -66,7 +66,7 @@ def _attempts(reader: StoreReader, trial: TrialId) -> list[Origin]:
     return found
 
 
-def code_of(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
+def read_code(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
     """The files of a sweep's code, compared with its signed digest.
 
     Raises:
@@ -96,13 +96,13 @@ def code_of(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
         ) from None
 
 
-def give_back(reader: StoreReader, sid: str, folder: Path) -> int:
+def write_code(reader: StoreReader, sid: str, folder: Path) -> int:
     """Write a sweep's code into a directory that is not there, or is empty; how many files.
 
     Raises:
         UserError: it is not kept, or the directory holds something or cannot be written.
     """
-    files = code_of(reader, sid)
+    files = read_code(reader, sid)
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UserError(

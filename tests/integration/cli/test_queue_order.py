@@ -17,7 +17,7 @@ from hpq.domain.trial import Claim, TrialState
 from hpq.store.reader import StoreReader
 from hpq.store.trials import Store
 from hpq.store.wire import sweep as sweep_codec
-from hpq_producer.diagnosis.waiting import why_behind
+from hpq_producer.diagnosis.waiting import explain_queue_position
 from tests.desk import Desk
 from tests.ids import ids
 
@@ -51,7 +51,7 @@ def _open_ended(sweep_of: MakeSweep, sid: str, **fields: object) -> Sweep:
 
 def _why(reader: StoreReader, sid: str) -> str | None:
     shot = reader.snapshot(sid, 3)
-    why = why_behind(shot.sweep, shot.ahead, shot.workers, SHIPPED)
+    why = explain_queue_position(shot.sweep, shot.ahead, shot.workers, SHIPPED)
     return why.text if why else None
 
 

@@ -17,7 +17,7 @@ from hpq_producer.archive.restore import restore
 from hpq_producer.archive.stored_files import Lookup, files_of, store_here
 from hpq_producer.archive.write import write
 from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import talk
+from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import WHY_THINNED, clean, size, trials_of
 
 app = typer.Typer()
@@ -59,9 +59,9 @@ def archive(
         fact = {"sweep": done.sweep, "trials": done.trials, "file": str(path)}
         print(jsonlib.dumps(fact | {"restored": restored is not None}))
     else:
-        talk(line)
+        print_message(line)
     for line in more:
-        talk(line)
+        print_message(line)
 
 
 def _not_in_it(session: Session, sid: str, done: Header) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _lookup(session: Session) -> Lookup:
     try:
         return Lookup(store_here(session))
     except OSError as error:
-        talk(f"the store {redact(location(session.settings))}: {error}")
+        print_message(f"the store {redact(location(session.settings))}: {error}")
         return Lookup(None)
 
 

@@ -14,8 +14,8 @@ from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import UserError
 from hpq_producer.commands.control.pick import picked
 from hpq_producer.commands.options import WhereExpr
-from hpq_producer.diagnosis.notices import say_if_not_taken
-from hpq_producer.query.filter import Where
+from hpq_producer.diagnosis.notices import print_if_not_running
+from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
 from hpq_producer.session import Session, growing_of, open_session, store_of
 from hpq_producer.sweep_limits import in_words, limits
@@ -82,7 +82,7 @@ def _say_to(
         store_of(session).control(sweep.id, verb)
         print(line(session.reader.sweeps.get(sweep.id)), file=sys.stderr)
         if goes_on and sweep.counts.waits:
-            say_if_not_taken(session, sweep.id)
+            print_if_not_running(session, sweep.id)
 
 
 def _is_over(it: Sweep) -> bool:
@@ -115,7 +115,7 @@ def cancel(
     ref, numbers = parse_targets(targets)
     if where is not None and numbers:
         raise UserError("cancel: give numbers of trials, or --where, not both")
-    expression = Where.of(where) if where is not None else None
+    expression = Filter.of(where) if where is not None else None
     with ending(ref, "cancel", force, some=bool(numbers)) as (session, it):
         if _is_over(it):
             return
@@ -153,7 +153,7 @@ def retry(
     ref, numbers = parse_targets(targets)
     if where is not None and numbers:
         raise UserError("retry: give numbers of trials, or --where, not both")
-    only = Where.of(where) if where is not None else None
+    only = Filter.of(where) if where is not None else None
     with open_session() as session:
         it = owned_sweep(session, ref, force)
         if not numbers:
@@ -167,7 +167,7 @@ def retry(
         touched = store_of(session).retry(it.id, numbers)
         print(f"{it.id}: {trials_of(touched)} queued again", file=sys.stderr)
         if touched:
-            say_if_not_taken(session, it.id)
+            print_if_not_running(session, it.id)
 
 
 def _with_results(session: Session, it: Sweep, numbers: list[int]) -> int:

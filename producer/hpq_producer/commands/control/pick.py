@@ -6,12 +6,12 @@ import sys
 
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Trial
-from hpq_producer.analysis.scores import cell, newest_value
-from hpq_producer.query.filter import Where
+from hpq_producer.analysis.scores import newest_value, param_text
+from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
 from hpq_producer.reports.trial_rows import STATE_STYLE, column_names
 from hpq_producer.session import Session
-from hpq_producer.terminal.console import discard_stdout, show_table, talk
+from hpq_producer.terminal.console import discard_stdout, print_message, show_table
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, measure
@@ -33,7 +33,7 @@ def pick_row(trial: Trial, sweep: Sweep, value: float | None) -> list[Span]:
     return [
         Span(str(trial.id.number)),
         Span(trial.state.value, STATE_STYLE[trial.state]),
-        *(Span(cell(trial.params, p)) for p in sweep.varying),
+        *(Span(param_text(trial.params, p)) for p in sweep.varying),
         Span("" if value is None else measure(value), Style.BOLD),
     ]
 
@@ -41,7 +41,7 @@ def pick_row(trial: Trial, sweep: Sweep, value: float | None) -> list[Span]:
 _SHOWN = 20  # of the trials that it would cancel
 
 
-def picked(session: Session, it: Sweep, where: Where) -> list[int]:
+def picked(session: Session, it: Sweep, where: Filter) -> list[int]:
     """List the numbers of the queued and running trials that match.
 
     Raises:
@@ -50,7 +50,7 @@ def picked(session: Session, it: Sweep, where: Where) -> list[int]:
     found = Selection(reader=session.reader, sweep=it, where=where).trials()
     left: list[Trial] = [t for t in found if not t.state.is_terminal]
     if not left:
-        talk(f"{it.id}: no queued or running trial matches; nothing is cancelled")
+        print_message(f"{it.id}: no queued or running trial matches; nothing is cancelled")
         return []
     try:
         _show(it, left)

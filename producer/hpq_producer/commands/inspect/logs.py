@@ -12,7 +12,7 @@ import typer
 from hpq_producer.reports.logs import Cleaner, follow_log, read_log
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import complete_sweep_ids, find_trial
-from hpq_producer.terminal.console import talk
+from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import WHY_THINNED, clean
 
 app = typer.Typer()
@@ -32,12 +32,12 @@ def logs(
     with open_session() as session:
         found = find_trial(session.reader, trial, session.settings.user)
         if trial is None or not trial.endswith(str(found.number)):
-            talk(f"trial {found}")
+            print_message(f"trial {found}")
         told = session.reader.trials.get(found)  # NotFound, where there is none
         if told.reused:
-            talk(_what_trained(session, clean(told.reused)))
+            print_message(_what_trained(session, clean(told.reused)))
         if told.thinned:
-            talk(f"its log was {WHY_THINNED}")
+            print_message(f"its log was {WHY_THINNED}")
         data, last = read_log(session.reader, found, tail)
         more = follow_log(session.reader, found, last) if follow else ()
         _write(chain([data], more), raw)

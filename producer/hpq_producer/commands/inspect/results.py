@@ -10,7 +10,7 @@ import typer
 from hpq.domain.trial import TrialState
 from hpq_producer.analysis.records import trial_record
 from hpq_producer.commands.options import AsJson, WhereExpr
-from hpq_producer.query.filter import Where
+from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection, names_in
 from hpq_producer.reports.export import write_csv
 from hpq_producer.reports.ranking import result_columns, result_row
@@ -39,7 +39,7 @@ def results(
     all_metrics: Annotated[bool, typer.Option(help="Every metric, not only the sweep's.")] = False,
 ) -> None:
     """All trials as a table, CSV or JSON."""
-    only = Where.of(where) if where is not None else None
+    only = Filter.of(where) if where is not None else None
     with open_session() as session:
         reader = session.reader
         found = reader.sweeps.get(reader.sweeps.resolve(sweep, session.settings.user))

@@ -15,11 +15,11 @@ from hpq.errors import Held
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.verdict import exit_code
-from hpq_producer.diagnosis.waiting import gist, why_waits
-from hpq_producer.query.follow import follow, stands
+from hpq_producer.diagnosis.waiting import explain_waiting_with_pods, without_counts
+from hpq_producer.query.follow import follow, is_settled
 from hpq_producer.session import open_session
 from hpq_producer.targets import complete_sweep_ids
-from hpq_producer.terminal.console import show_json, talk
+from hpq_producer.terminal.console import print_message, show_json
 from hpq_producer.terminal.text import planned
 from hpq_producer.watch.event_log import say_verdict
 
@@ -43,11 +43,11 @@ def wait(
         for change in follow(session.reader, sid):
             why = _tell(change.snapshot, pods, told)
             is_late = deadline is not None and time.monotonic() > deadline
-            if not is_late and not stands(change.snapshot):
+            if not is_late and not is_settled(change.snapshot):
                 continue
             found, best = change.snapshot.sweep, change.snapshot.best
             record = sweep_record(found, best[0].objective if best else None)
-            if stands(change.snapshot):
+            if is_settled(change.snapshot):
                 if as_json:
                     show_json(record)
                 say_verdict(change.snapshot, sys.stderr, why)
@@ -57,14 +57,14 @@ def wait(
             if not as_json:
                 raise late
             show_json(record | {"error": late.record()})
-            talk(f"hpq: {late.notice}")
+            print_message(f"hpq: {late.notice}")
             raise typer.Exit(int(late.exit_code))
 
 
 def _tell(shot: Snapshot, pods: PodWatcher, told: set[str]) -> Notice | None:
     """Say once why nobody takes the sweep."""
-    why = why_waits(shot, pods)
-    if why and gist(why.text) not in told:
-        talk(f"hpq: {why}")
-        told.add(gist(why.text))
+    why = explain_waiting_with_pods(shot, pods)
+    if why and without_counts(why.text) not in told:
+        print_message(f"hpq: {why}")
+        told.add(without_counts(why.text))
     return why

@@ -8,11 +8,11 @@ import sys
 import typer
 
 from hpq.domain.sweep import Sweep, SweepState
-from hpq_producer.analysis.early_termination import target_words
+from hpq_producer.analysis.early_termination import describe_target
 from hpq_producer.commands.options import AsJson
 from hpq_producer.commands.submit.append import Appended, append, say_added
 from hpq_producer.commands.submit.options import SubmitOptions, submit_options
-from hpq_producer.diagnosis.notices import say_if_not_kept, say_if_not_taken
+from hpq_producer.diagnosis.notices import print_if_no_store, print_if_not_running
 from hpq_producer.enqueue import preflight
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
@@ -83,7 +83,7 @@ def _size(sweep: Sweep) -> str:
 def _queued(sweep: Sweep, count: int, reused: int) -> str:
     """What was enqueued; where sets are made while the sweep runs, by whom."""
     if sweep.reached:
-        return f"nothing to train; {target_words(sweep)}"
+        return f"nothing to train; {describe_target(sweep)}"
     if not sweep.sampler:
         return f"{trials_of(count - reused)} queued"
     if sweep.counts.is_open_ended:
@@ -153,7 +153,7 @@ def _report(
         say_added(done, sweep)
     elif done.is_new:
         say_new(session, done, sweep)
-        say_if_not_kept(session, sweep)
+        print_if_no_store(session, sweep)
     else:
         _say_there(sweep, options.reuse)
         say_whose(session, sweep, submission.spec.name)
@@ -162,7 +162,7 @@ def _report(
             f"{sweep.id} is {sweep.state}; `hpq resume {sweep.id}` lets it go on", file=sys.stderr
         )
     elif isinstance(done, Enqueued) or done.added:
-        say_if_not_taken(session, sweep.id, code_is_read=True)
+        print_if_not_running(session, sweep.id, code_is_read=True)
     print(sweep.id)
 
 

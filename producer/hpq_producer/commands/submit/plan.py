@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from hpq.domain.sweep import Launch
-from hpq_producer.analysis.early_termination import rule_words
+from hpq_producer.analysis.early_termination import describe_rule
 from hpq_producer.commands.options import AsJson
 from hpq_producer.commands.submit.append import show_plan
 from hpq_producer.commands.submit.options import SubmitOptions, submit_options
@@ -114,4 +114,4 @@ def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:
     if spec.metric:
         yield f"metric {spec.metric.name}, {spec.metric.goal}"
     if spec.early:
-        yield f"stops early by {rule_words(spec.early)}"
+        yield f"stops early by {describe_rule(spec.early)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hpq.domain.trial import Json, Params
-from hpq_producer.analysis.scores import flat
+from hpq_producer.analysis.scores import flatten
 from hpq_producer.enqueue.estimate import DurationEstimate
 from hpq_producer.enqueue.preflight import sampler_of
 from hpq_producer.sweepfile.spec import SweepSpec, sets
@@ -33,7 +33,7 @@ def hours_line(past: DurationEstimate, count: int | None, *, at_most: bool) -> s
 
 def set_words(params: Params) -> str:
     """A set as people read it: `lr=0.03 optimizer.name=adam`."""
-    return " ".join(f"{clean(name)}={said(v)}" for name, v in flat(params).items())
+    return " ".join(f"{clean(name)}={said(v)}" for name, v in flatten(params).items())
 
 
 def said(param: Json) -> str:

@@ -20,7 +20,7 @@ from hpq_producer.commands.submit.append import Appended, say_added
 from hpq_producer.commands.submit.enqueue import say_new, say_whose, submit
 from hpq_producer.commands.submit.options import SubmitOptions, submit_options
 from hpq_producer.diagnosis.verdict import exit_code
-from hpq_producer.diagnosis.waiting import why_not_taken
+from hpq_producer.diagnosis.waiting import explain_no_worker
 from hpq_producer.enqueue import preflight
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued
@@ -149,7 +149,7 @@ class Stuck:
         workers = self.takers()
         if not workers or sweep.counts.running or sweep.state.is_over:
             return None  # still starting, training, or done
-        reason = why_not_taken(sweep, workers, SHIPPED)
+        reason = explain_no_worker(sweep, workers, SHIPPED)
         return reason.text if reason else None
 
     def takers(self) -> list[Worker]:
