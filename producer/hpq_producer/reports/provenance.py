@@ -1,7 +1,4 @@
-"""`hpq show --provenance`: all that is known of where a sweep, or a trial's attempts, came from.
-
-`hpq show --code DIR`: the code of a sweep, as it was enqueued, into a directory.
-"""
+"""The origin of a sweep or a trial (`hpq show --provenance`), and its code (`hpq show --code`)."""
 
 from __future__ import annotations
 
@@ -23,19 +20,19 @@ def provenance_record(reader: StoreReader, found: TrialId | str) -> Origin:
     sid = found if isinstance(found, str) else found.sweep
     sweep = reader.sweeps.get(sid)
     manifest = reader.sweeps.manifest(sweep.launch.code)
-    told = dict(sweep.provenance)
-    git = told.get("git")
+    record = dict(sweep.provenance)
+    git = record.get("git")
     diff = reader.sweeps.origin(sid, "diff")
     if isinstance(git, dict):
         kept = len(diff.encode())
         whole = git.get("diff_bytes")
         is_cut = isinstance(whole, int) and kept < whole
-        told["git"] = {**git, "diff": diff, "diff_is_cut": is_cut}
+        record["git"] = {**git, "diff": diff, "diff_is_cut": is_cut}
     answer: Origin = {
         "sweep": sid,
         "seed": sweep.seed,
         "owner": sweep.owner,
-        **told,
+        **record,
         "code": {
             "digest": sweep.launch.code,
             "directory": sweep.launch.code_dir,
@@ -59,10 +56,10 @@ def _attempts(reader: StoreReader, trial: TrialId) -> list[Origin]:
             continue
         fields, number = event.fields, event.attempt
         digest = fields.get("provenance") or (row.provenance if number == row.attempt else "")
-        told = {"attempt": number, "worker": fields.get("worker"), "host": fields.get("host")}
+        record = {"attempt": number, "worker": fields.get("worker"), "host": fields.get("host")}
         if event.what == "reused":
-            told = {"attempt": number, "from": fields.get("from")}
-        found.append({**told, "ran_on": dict(reader.trials.provenance(digest))})
+            record = {"attempt": number, "from": fields.get("from")}
+        found.append({**record, "ran_on": dict(reader.trials.provenance(digest))})
     return found
 
 

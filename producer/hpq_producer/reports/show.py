@@ -108,8 +108,8 @@ def _sampling(sweep: Sweep) -> str:
     end = "open-ended" if sweep.counts.is_open_ended else f"to {planned(sweep.counts)} trials"
     most = sorted(sweep.made.items(), key=lambda made: (-made[1], made[0]))
     by = ", ".join(f"{count} by {name}" for name, count in most)
-    told = f" ({by})" if by else ""
-    return f"; sets by {sweep.sampler} as workers ask{told}, {sweep.no_more or end}"
+    source = f" ({by})" if by else ""
+    return f"; sets by {sweep.sampler} as workers ask{source}, {sweep.no_more or end}"
 
 
 def trial_lines(

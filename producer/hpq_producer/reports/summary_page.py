@@ -1,8 +1,6 @@
-"""`hpq summary` as a page: ranking with bars, what the parameters did, what failed.
+"""`hpq summary` as a page: ranking with bars, effects of the parameters, failures.
 
-Also what `hpq run` ends with.
-
-The lower part of `hpq summary`: what is left out, effects of parameters, failures. Pure.
+`hpq run` ends with it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from hpq.settings import read
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import Store
-from hpq_producer.commands.submit.enqueue import say_new
+from hpq_producer.commands.submit.enqueue import print_enqueued
 from hpq_producer.enqueue import code_discovery
 from hpq_producer.enqueue.submission import prepare
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
@@ -69,7 +69,7 @@ def test_what_was_enqueued_is_told_also_when_workers_have_it_already(
     done = put(session)
     for _ in range(3):
         assert take() is not None
-    say_new(session, done, session.reader.sweeps.get(done.sid))
+    print_enqueued(session, done, session.reader.sweeps.get(done.sid))
     assert f"{done.sid}: 3 trials queued" in capsys.readouterr().err
 
 

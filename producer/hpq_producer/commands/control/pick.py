@@ -41,27 +41,27 @@ def pick_row(trial: Trial, sweep: Sweep, value: float | None) -> list[Span]:
 _SHOWN = 20  # of the trials that it would cancel
 
 
-def picked(session: Session, it: Sweep, where: Filter) -> list[int]:
+def picked(session: Session, sweep: Sweep, where: Filter) -> list[int]:
     """List the numbers of the queued and running trials that match.
 
     Raises:
         UserError: no trial has a value that the expression names.
     """
-    found = Selection(reader=session.reader, sweep=it, where=where).trials()
+    found = Selection(reader=session.reader, sweep=sweep, where=where).trials()
     left: list[Trial] = [t for t in found if not t.state.is_terminal]
     if not left:
-        print_message(f"{it.id}: no queued or running trial matches; nothing is cancelled")
+        print_message(f"{sweep.id}: no queued or running trial matches; nothing is cancelled")
         return []
     try:
-        _show(it, left)
+        _show(sweep, left)
     except BrokenPipeError:  # whoever read has read enough; the cancelling was asked for
         discard_stdout()
     return [t.id.number for t in left]
 
 
-def _show(it: Sweep, left: list[Trial]) -> None:
-    rows = (pick_row(t, it, newest_value(it, t)) for t in left[:_SHOWN])
-    show_table(pick_columns(it), rows, explain=column_names(it))
+def _show(sweep: Sweep, left: list[Trial]) -> None:
+    rows = (pick_row(t, sweep, newest_value(sweep, t)) for t in left[:_SHOWN])
+    show_table(pick_columns(sweep), rows, explain=column_names(sweep))
     if len(left) > _SHOWN:
         print(f"… and {len(left) - _SHOWN} more")
     sys.stdout.flush()

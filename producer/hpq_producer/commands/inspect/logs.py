@@ -33,10 +33,10 @@ def logs(
         found = find_trial(session.reader, trial, session.settings.user)
         if trial is None or not trial.endswith(str(found.number)):
             print_message(f"trial {found}")
-        told = session.reader.trials.get(found)  # NotFound, where there is none
-        if told.reused:
-            print_message(_what_trained(session, clean(told.reused)))
-        if told.thinned:
+        record = session.reader.trials.get(found)  # NotFound, where there is none
+        if record.reused:
+            print_message(_what_trained(session, clean(record.reused)))
+        if record.thinned:
             print_message(f"its log was {WHY_THINNED}")
         data, last = read_log(session.reader, found, tail)
         more = follow_log(session.reader, found, last) if follow else ()

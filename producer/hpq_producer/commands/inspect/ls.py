@@ -160,8 +160,8 @@ def _doubts(
     """Which sweeps' trials seem not to report the metric; those with a result do."""
     unsure = [s for s in sweeps if s.metric and s.counts.running and best[s.id] is None]
     eldest = reader.trials.longest_running([s.id for s in unsure])
-    told = {s.id: doubt(s, [eldest[s.id]]) for s in unsure if s.id in eldest}
-    return {sid: words for sid, words in told.items() if words}
+    reasons = {s.id: doubt(s, [eldest[s.id]]) for s in unsure if s.id in eldest}
+    return {sid: words for sid, words in reasons.items() if words}
 
 
 def _record(

@@ -128,7 +128,7 @@ def _show_trial(reader: StoreReader, found: TrialId, as_json: bool) -> None:
         lines = trial_lines(trial, sweep, curves, ran_on, text, attempts=attempts, columns=columns)
         return show_lines(lines, whole=True)
     history = {n: [[p.step, finite(p.value)] for p in points] for n, points in curves.items()}
-    told = [attempt_record(one) for one in attempts]
-    more: dict[str, Any] = {"attempts": told, "history": history, "provenance": dict(ran_on)}
+    records = [attempt_record(one) for one in attempts]
+    more: dict[str, Any] = {"attempts": records, "history": history, "provenance": dict(ran_on)}
     more |= {"files_gone": trial.gone or None, "log_dropped": trial.thinned}
     show_json(trial_record(trial, sweep) | more)

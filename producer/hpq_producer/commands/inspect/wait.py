@@ -39,9 +39,9 @@ def wait(
     with open_session() as session, closing(PodWatcher(session)) as pods:
         sid = session.reader.sweeps.resolve(sweep, session.settings.user)
         deadline = None if timeout is None else time.monotonic() + timeout
-        told: set[str] = set()
+        printed: set[str] = set()
         for change in follow(session.reader, sid):
-            why = _tell(change.snapshot, pods, told)
+            why = _print_once(change.snapshot, pods, printed)
             is_late = deadline is not None and time.monotonic() > deadline
             if not is_late and not is_settled(change.snapshot):
                 continue
@@ -61,10 +61,10 @@ def wait(
             raise typer.Exit(int(late.exit_code))
 
 
-def _tell(shot: Snapshot, pods: PodWatcher, told: set[str]) -> Notice | None:
+def _print_once(snapshot: Snapshot, pods: PodWatcher, printed: set[str]) -> Notice | None:
     """Say once why nobody takes the sweep."""
-    why = explain_waiting_with_pods(shot, pods)
-    if why and without_counts(why.text) not in told:
+    why = explain_waiting_with_pods(snapshot, pods)
+    if why and without_counts(why.text) not in printed:
         print_message(f"hpq: {why}")
-        told.add(without_counts(why.text))
+        printed.add(without_counts(why.text))
     return why

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hpq.domain.sweep import Sweep
-from hpq_producer.commands.submit.plan_page import set_words
+from hpq_producer.commands.submit.plan_page import describe_set
 from hpq_producer.enqueue.append import AppendPlan, append_trials, plan_append
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.session import Session
@@ -52,12 +52,12 @@ def show_plan(sweep: Sweep, plan: AppendPlan) -> None:
     print_message(f"{sweep.id}: {counts}{':' if new else ''}")
     seeds = f"  ×{sweep.replicates} seeds" if sweep.replicates > 1 else ""
     for params in new[:_SHOWN]:
-        print_message(f"  + {set_words(params)}{seeds}")
+        print_message(f"  + {describe_set(params)}{seeds}")
     if len(new) > _SHOWN:
         print_message(f"  + … and {len(new) - _SHOWN} more")
 
 
-def say_added(done: Appended, sweep: Sweep) -> None:
+def print_appended(done: Appended, sweep: Sweep) -> None:
     """Print how many trials were added."""
     counts = f"{trials_of(done.added)} added; {trials_of(sweep.counts.total)} now"
     print_message(f"{sweep.id}: {counts} ({sweep.state})")

@@ -10,7 +10,7 @@ import typer
 from hpq.domain.sweep import Sweep, SweepState
 from hpq_producer.analysis.early_termination import describe_target
 from hpq_producer.commands.options import AsJson
-from hpq_producer.commands.submit.append import Appended, append, say_added
+from hpq_producer.commands.submit.append import Appended, append, print_appended
 from hpq_producer.commands.submit.options import SubmitOptions, submit_options
 from hpq_producer.diagnosis.notices import print_if_no_store, print_if_not_running
 from hpq_producer.enqueue import preflight
@@ -92,7 +92,7 @@ def _queued(sweep: Sweep, count: int, reused: int) -> str:
     return f"{left}, sets by {sweep.sampler} as workers ask"
 
 
-def _where(session: Session, sweep: Sweep) -> str:
+def _describe_code(session: Session, sweep: Sweep) -> str:
     """Where the user's code runs; "" for what is installed where workers are."""
     if not sweep.launch.bundled:
         return f"in {sweep.launch.code_dir}" if sweep.launch.code_dir else ""
@@ -101,7 +101,7 @@ def _where(session: Session, sweep: Sweep) -> str:
     return f"from the code sent: {files} file{'' if files == 1 else 's'}, {size(packed)} packed"
 
 
-def say_whose(session: Session, sweep: Sweep, name: str) -> None:
+def print_owner_and_name(session: Session, sweep: Sweep, name: str) -> None:
     """Say what may surprise of a sweep that was there: another's, or of another name."""
     if sweep.owner != session.settings.user:
         print(f"{sweep.id} is {clean(sweep.owner)}'s sweep", file=sys.stderr)
@@ -113,7 +113,7 @@ def say_whose(session: Session, sweep: Sweep, name: str) -> None:
         )
 
 
-def _say_there(sweep: Sweep, reuse: bool) -> None:
+def _print_existing(sweep: Sweep, reuse: bool) -> None:
     """Say that nothing was done, and what makes another sweep."""
     remedy = "--new makes another sweep of them"
     if reuse:
@@ -125,14 +125,14 @@ def _say_there(sweep: Sweep, reuse: bool) -> None:
     )
 
 
-def say_new(session: Session, done: Enqueued, sweep: Sweep) -> None:
+def print_enqueued(session: Session, done: Enqueued, sweep: Sweep) -> None:
     """Say what was enqueued, on stderr."""
     print(f"{sweep.id}: {_queued(sweep, done.trials, done.reused)}", file=sys.stderr)
     for note in done.notes:
         print(note, file=sys.stderr)
     if sweep.metric is None:
         print(_NO_METRIC, file=sys.stderr)
-    if where := _where(session, sweep):
+    if where := _describe_code(session, sweep):
         print(f"runs {sweep.launch.what} {where}", file=sys.stderr)
 
 
@@ -150,13 +150,13 @@ def _report(
         print(jsonlib.dumps(_record(done, sweep)))
         return
     if isinstance(done, Appended):
-        say_added(done, sweep)
+        print_appended(done, sweep)
     elif done.is_new:
-        say_new(session, done, sweep)
+        print_enqueued(session, done, sweep)
         print_if_no_store(session, sweep)
     else:
-        _say_there(sweep, options.reuse)
-        say_whose(session, sweep, submission.spec.name)
+        _print_existing(sweep, options.reuse)
+        print_owner_and_name(session, sweep, submission.spec.name)
     if isinstance(done, Appended) and sweep.state in (SweepState.PAUSED, SweepState.HELD):
         print(
             f"{sweep.id} is {sweep.state}; `hpq resume {sweep.id}` lets it go on", file=sys.stderr

@@ -16,8 +16,8 @@ from hpq.domain.sweep import Counts, SweepState
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq_producer import connection_record
-from hpq_producer.commands.submit.append import Appended, say_added
-from hpq_producer.commands.submit.enqueue import say_new, say_whose, submit
+from hpq_producer.commands.submit.append import Appended, print_appended
+from hpq_producer.commands.submit.enqueue import print_enqueued, print_owner_and_name, submit
 from hpq_producer.commands.submit.options import SubmitOptions, submit_options
 from hpq_producer.diagnosis.verdict import exit_code
 from hpq_producer.diagnosis.waiting import explain_no_worker
@@ -82,12 +82,12 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
         done = submit(session, submission, replace(options, new=True))
         sweep = session.reader.sweeps.get(done.sid)
     if isinstance(done, Appended):
-        say_added(done, sweep)
+        print_appended(done, sweep)
     elif done.is_new:
-        say_new(session, done, sweep)
+        print_enqueued(session, done, sweep)
         return sweep.id
     else:
-        say_whose(session, sweep, submission.spec.name)
+        print_owner_and_name(session, sweep, submission.spec.name)
         print(f"{sweep.id}: goes on, {_left(sweep.counts)}", file=sys.stderr)
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         store_of(session).control(sweep.id, "resume")
