@@ -81,8 +81,10 @@ test-all: $(DEV) ## what `make test` leaves out: faults, security, training code
 
 # Beside .venv, whose torch it uses. uv takes the oldest versions that pyproject.toml admits.
 LOWEST   := .lowest
-OF_LIBRARIES = test_suggest or test_flags or test_kubeconfig or test_endpoint or test_stores \
-  or test_command_line or test_kills
+OF_LIBRARIES = tests/unit/search tests/unit/code/test_bundle.py tests/unit/store/test_filestore.py \
+  tests/unit/producer/test_remedies.py tests/unit/worker/test_endpoint.py \
+  tests/integration/store/test_suggest*.py tests/integration/cli/test_command_line.py \
+  tests/integration/cli/test_kubeconfig.py tests/e2e/faults/test_kills.py
 lowest: $(DEV) ## what libraries do for hpq, tested with the oldest versions of them
 	$(BIN)/python -m venv --clear $(LOWEST)
 	$(call beside,$(LOWEST))
@@ -92,8 +94,7 @@ lowest: $(DEV) ## what libraries do for hpq, tested with the oldest versions of 
 	$(NO_TORCH) $(LOWEST)/all >$(LOWEST)/pins
 	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --requirement $(LOWEST)/pins
 	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable .
-	$(LOWEST)/bin/python -m pytest -q -n $(JOBS) --dist worksteal --ignore tests/cluster \
-	  -k '$(OF_LIBRARIES)'
+	$(LOWEST)/bin/python -m pytest -q -n $(JOBS) --dist worksteal $(OF_LIBRARIES)
 
 LINTER := .linter
 cluster: $(DEV) ## the tests in pods, on a test cluster (root); they skip where there is none

@@ -8,7 +8,7 @@ from benchmarks import peers
 from benchmarks.figures import Figure
 from benchmarks.server import Server, private_server
 from benchmarks.sweeps import put, write_grid
-from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import dumps_in_order
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import sets
 
@@ -21,7 +21,7 @@ def measure(rounds: int) -> Iterator[Figure]:
     with private_server() as server:
         file = write_grid(server.folder, _COUNT)
         every = list(sets(load(file)))
-        own = sum(len(sweep_codec.dumps_in_order(params)) for params in every) / _COUNT
+        own = sum(len(dumps_in_order(params)) for params in every) / _COUNT
         put(server, file)  # loads the scripts
         found = [_bytes(server, lambda: put(server, file)) for _ in range(min(rounds, 2))]
         theirs = _bytes(server, lambda: peers.enqueue_many(server.redis, every))

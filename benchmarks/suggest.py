@@ -24,7 +24,7 @@ from hpq.search.space import Space
 from hpq.store.event_reader import SweepHistory
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import Store
-from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.search import encode_search
 from hpq_worker.suggest.loop import Suggester
 
@@ -89,7 +89,7 @@ class Ours:
         lead = SuggestLease(server.redis, keys, lambda *_: None, "s", "w", _LEASE_MS)
         lead.take()
         draws = (_SPACE.draw(Random(f"0/{i}")) for i in range(size))
-        rows = [(sweep_codec.dumps_in_order(params), identity(params)) for params in draws]
+        rows = [(dumps_in_order(params), identity(params)) for params in draws]
         for start in range(0, size, 500):
             lead.append(start + 1, rows[start : start + 500])
         for _ in range(size):

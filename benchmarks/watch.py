@@ -18,7 +18,7 @@ from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Point, TrialState
 from hpq.store.tickets import Tickets
 from hpq.store.trials import Store
-from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import dumps
 from hpq_producer.terminal.style import TerminalInfo, paint
 from hpq_producer.watch.app import read_scene
 from hpq_producer.watch.frame import frame
@@ -81,7 +81,7 @@ def _fill(server: Server, sid: str, count: int) -> None:
     store = Store(server.redis, keys, Tickets(server.redis, keys).top_up)
     rows = [
         (
-            sweep_codec.dumps({"x": i, "y": i / 7, "z": "on"}),
+            dumps({"x": i, "y": i / 7, "z": "on"}),
             identity({"x": i, "y": i / 7, "z": "on"}),
         )
         for i in range(1, count + 1)

@@ -1,13 +1,11 @@
-"""A container's first process: to the kernel it has no default answer to a signal.
+"""What a process of hpq does at its start: end at SIGTERM, and hide its secrets from /proc.
 
-Until it has handlers of its own, SIGTERM is lost on it: a pod that is deleted while Python still
-imports would go on, take trials, and be killed with them at the end of its grace.
-Standard library only.
+The kernel gives a container's first process no default answer to a signal. Until the process has
+a handler, SIGTERM is lost: a deleted pod would still import, claim trials, and be killed with
+them at the end of its grace.
 
-Keeps variables out of /proc/PID/environ, which shows a process's first environment for good.
-
-Root and the same user read it, training code therefore, too, whatever the process does to its
-variables later. So their text is overwritten where it lies. Standard library only.
+/proc/PID/environ shows a process's first environment for good, to root and to the same user, and
+so to training code. `overwrite` blanks the secrets where they lie.
 """
 
 from __future__ import annotations
@@ -18,9 +16,6 @@ import signal
 import sys
 from collections.abc import Collection, Mapping
 from types import FrameType
-
-from hpq.connection import credentials
-from hpq.settings import SECRETS, variable
 
 
 def end_on_sigterm() -> None:
@@ -33,13 +28,15 @@ def _end(number: int, _frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-_ALWAYS = frozenset(variable(name) for name in SECRETS)
-_STORE = variable("store")
-
-
 def ours(environ: Mapping[str, str]) -> frozenset[str]:
     """The variables of hpq's that hold a secret there; HPQ_STORE where its URL carries one."""
-    return _ALWAYS | ({_STORE} if credentials.carried(environ.get(_STORE, "")) else set())
+    # Imported here, since settings import much, and `end_on_sigterm` must come before that.
+    from hpq.connection import credentials  # noqa: PLC0415
+    from hpq.settings import SECRETS, variable  # noqa: PLC0415
+
+    store = variable("store")
+    names = frozenset(variable(name) for name in SECRETS)
+    return names | ({store} if credentials.carried(environ.get(store, "")) else set())
 
 
 def overwrite(names: Collection[str] | None = None) -> None:

@@ -138,7 +138,7 @@ class Chaos:
         return pid
 
     def kill_worker(self) -> None:
-        self.signal("kill -9 of a worker", r"-m hpq_worker\.one", signal.SIGKILL)
+        self.signal("kill -9 of a worker", r"-m hpq_worker\.consumer", signal.SIGKILL)
 
     def kill_runner(self) -> None:
         self.signal("kill -9 of a runner", r"-m hpq_worker\.runner", signal.SIGKILL)
@@ -150,7 +150,7 @@ class Chaos:
         self.signal("SIGTERM to a fleet", r"worker --workers", signal.SIGTERM)
 
     def stop(self) -> None:
-        if pid := self.signal("SIGSTOP of a worker", r"-m hpq_worker\.one", signal.SIGSTOP):
+        if pid := self.signal("SIGSTOP of a worker", r"-m hpq_worker\.consumer", signal.SIGSTOP):
             self.stopped.append((time.monotonic() + self.rng.uniform(0.5, 5.0), pid))
 
     def cut(self) -> None:

@@ -22,7 +22,7 @@ from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.tickets import Tickets
 from hpq.store.trials import Store
-from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import dumps
 from tests.golden import Golden
 from tests.server import find_server
 
@@ -140,7 +140,7 @@ def sweep_of(store: Store) -> MakeSweep:
             "varying": ("x",),
         }
         sweep = Sweep(**{**base, **fields})  # type: ignore[arg-type]
-        rows = [(sweep_codec.dumps({"x": i}), identity({"x": i})) for i in range(1, n + 1)]
+        rows = [(dumps({"x": i}), identity({"x": i})) for i in range(1, n + 1)]
         store.add_rows(sid, 1, rows)
         assert store.seal(sweep) is None
         return sweep

@@ -233,7 +233,7 @@ class Lab:
 
     def parent(self) -> int:
         """The pid of the one worker process (not the fleet, not the runner)."""
-        (pid,) = self.processes(r"-m hpq_worker\.one")
+        (pid,) = self.processes(r"-m hpq_worker\.consumer")
         return pid
 
     def end(self) -> None:

@@ -26,7 +26,7 @@ from hpq.errors import UserError
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import Store
-from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import dumps
 
 TRIALS, LEASE = 4, 30_000
 BANDS = (1, 2)
@@ -37,7 +37,7 @@ ENDS = {"finished", "failed", "pruned", "cancelled"}
 
 
 def row(number: int) -> tuple[str, bytes]:
-    return sweep_codec.dumps({"x": number}), identity({"x": number})
+    return dumps({"x": number}), identity({"x": number})
 
 
 class Machine(RuleBasedStateMachine):

@@ -18,7 +18,8 @@ from pathlib import Path
 from hpq.domain.sweep import Launch, Sweep
 from hpq.errors import UserError
 from hpq.settings import Settings
-from hpq.store.wire.sweep import dumps, encode_launch
+from hpq.store.wire.fields import dumps
+from hpq.store.wire.sweep import encode_launch
 
 _FINGERPRINT = re.compile("[0-9a-f]{12}")
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from hpq.codes import Notice
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Trial, TrialState
-from hpq.store.memory import ServerMemory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +52,33 @@ class Unreadable:
 
     id: str
     why: str
+
+
+FULL = 0.8  # of maxmemory; what is above it is for reports and results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerMemory:
+    """The server's memory in bytes (limit 0: none) and its policy at the limit."""
+
+    used: int
+    limit: int
+    policy: str
+    is_kept: bool = True  # False: the last write to disk failed, so every change is refused
+
+    @property
+    def evicts(self) -> bool:
+        """True if the server would evict trials rather than refuse a write."""
+        return self.policy != "noeviction"
+
+    @property
+    def is_full(self) -> bool:
+        """True if no further trial starts unless logs and curves can be dropped for it."""
+        return bool(self.limit) and not self.evicts and self.used > self.limit
+
+    def takes(self, more: int) -> bool:
+        """Return whether N further bytes leave free what is reserved for results."""
+        return not self.limit or self.used + more <= FULL * self.limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from hpq.domain.trial import TrialId
 from hpq.store.code import CodeStore
 from hpq.store.keys import Keys
 from hpq.store.scripts import judge
-from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
+from hpq.store.wire.fields import flatten
 
 _ROWS = 500
 
@@ -91,7 +91,7 @@ class ControlStore(CodeStore):
 
     def set(self, sid: str, fields: Mapping[str, str]) -> None:
         """Change limits of a sweep: max_parallel, priority, retries, timeout_s."""
-        self.control(sid, "set", *sweep_codec.flatten(fields))
+        self.control(sid, "set", *flatten(fields))
 
     def drain(self, worker: str, *, undo: bool = False, lasts_ms: int = 0) -> str | None:
         """Let a worker take nothing more (for so long; 0: until undone), or again.

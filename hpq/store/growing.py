@@ -22,8 +22,8 @@ from hpq.store.control import ROWS, TopUp
 from hpq.store.keys import Keys
 from hpq.store.scripts import Scripts, judge
 from hpq.store.trials import Store
-from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire.sweep import encode_result
+from hpq.store.wire.fields import dumps
+from hpq.store.wire.trial import encode_result
 
 Row = tuple[str, bytes]  # parameters as JSON, identity
 
@@ -87,7 +87,7 @@ class Growing:
         try:
             pairs = ((str(n), mark + text.encode()) for n, (text, mark) in enumerate(rows, 1))
             count = self._stage(stage, pairs, progress)
-            told = sweep_codec.dumps(list(varying))
+            told = dumps(list(varying))
             word, rest = self._scripts.run(
                 "grow",
                 sweep=sid,

@@ -1,49 +1,22 @@
-"""How full the server is, and whether its disk is. A plain read.
+"""Read how full the server is, and estimate how much memory sweeps take.
 
-About how much memory sweeps take: MEMORY USAGE of their keys and of a sample of their trials.
-
-Plain reads, a bounded number for each sweep whatever its size.
+The estimate adds MEMORY USAGE of a sweep's keys and of a sample of its trials: a bounded number of
+reads whatever the sweep's size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from redis import Redis
 
+from hpq.domain.snapshot import ServerMemory
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId
 from hpq.store.keys import Keys, sweep_parts
 from hpq.store.wire import trial as trial_codec
-
-FULL = 0.8  # of maxmemory; what is above it is for reports and results
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerMemory:
-    """What the server uses and may use, in bytes (0: no limit), and what it does at the limit."""
-
-    used: int
-    limit: int
-    policy: str
-    is_kept: bool = True  # False: the disk took no write of late, and every change is refused
-
-    @property
-    def evicts(self) -> bool:
-        """True where the server would throw away trials rather than refuse a write."""
-        return self.policy != "noeviction"
-
-    @property
-    def is_full(self) -> bool:
-        """True where no further trial starts, unless logs and curves can be dropped for it."""
-        return bool(self.limit) and not self.evicts and self.used > self.limit
-
-    def takes(self, more: int) -> bool:
-        """True where so many bytes more leave what is kept free for results."""
-        return not self.limit or self.used + more <= FULL * self.limit
 
 
 def room_of(redis: Redis) -> ServerMemory:

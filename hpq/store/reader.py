@@ -11,11 +11,11 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from hpq.domain.snapshot import Snapshot, pace_of
+from hpq.domain.snapshot import ServerMemory, Snapshot, pace_of
 from hpq.store.audit_reader import AuditReader
 from hpq.store.event_reader import EventReader
 from hpq.store.keys import Keys
-from hpq.store.memory import ServerMemory, room_of
+from hpq.store.memory import room_of
 from hpq.store.sweep_reader import SweepReader
 from hpq.store.trial_reader import TrialReader
 from hpq.store.worker_reader import WorkerReader, server_ms

@@ -182,10 +182,6 @@ class SweepReader:
         raw: Any = self._redis.get(self._keys.bundle(digest)) if digest else None
         return raw if isinstance(raw, bytes) else None
 
-    def has_bundle(self, digest: str) -> bool:
-        """Return whether the store holds the code of a digest."""
-        return bool(self._redis.exists(self._keys.bundle(digest)))
-
     def manifest(self, digest: str) -> Mapping[str, str]:
         """Return {path: sha256} of a code digest; empty if the store does not hold it.
 
@@ -201,6 +197,11 @@ class SweepReader:
         """Return a long field of a sweep's origin (`diff`); empty if the sweep has none."""
         raw: Any = self._redis.hget(self._keys.sweep(sid, "origin"), field)
         return raw.decode("utf-8", "replace") if raw else ""
+
+    def file_stores(self, sid: str) -> list[str]:
+        """Return the ids of the file stores that ever held a file of the sweep, sorted."""
+        found: Any = self._redis.smembers(self._keys.sweep(sid, "stores"))
+        return sorted(raw.decode() for raw in found)
 
     def approximate_bytes(self, sweeps: Sequence[Sweep]) -> list[int]:
         """Return about how many bytes of the server's memory each of these sweeps takes."""

@@ -173,6 +173,24 @@ class TrialReader:
         entries = answer[0][1]
         return b"".join(fields[b"d"] for _, fields in entries), entries[-1][0].decode()
 
+    def file_pointers(self, sid: str, chunk: int = 500) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the JSON pointers to artifacts and checkpoint of the trials that may have files.
+
+        A missing pointer is empty. Reads `chunk` trials a round trip.
+        """
+        ended: Any = self._redis.smembers(self._keys.sweep(sid, "files"))
+        # Requeued trials wait with an order below 0; the others that wait were never claimed.
+        requeued: Any = self._redis.zrangebyscore(self._keys.sweep(sid, "waiting"), "-inf", 0)
+        running: Any = self._redis.zrange(self._keys.sweep(sid, "running"), 0, -1)
+        numbers = sorted({int(n) for n in (*ended, *requeued, *running)})
+        for start in range(0, len(numbers), chunk):
+            pipe = self._redis.pipeline(transaction=False)
+            for n in numbers[start : start + chunk]:
+                key = self._keys.trial(TrialId(sweep=sid, number=n))
+                pipe.hmget(key, "artifacts", "checkpoint")
+            for artifacts, checkpoint in pipe.execute():
+                yield artifacts or b"", checkpoint or b""
+
     def provenance(self, digest: str) -> Params:
         """Return the provenance record of an attempt by its digest; empty if it was dropped."""
         raw: Any = self._redis.hget(self._keys.provenance, digest) if digest else None

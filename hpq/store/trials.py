@@ -26,6 +26,7 @@ from hpq.store.code import UNSEALED_TTL_S
 from hpq.store.control import ROWS, ControlStore
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import flatten
 
 _ROW_PARTS = ("params", "waiting", "ids", "staged", "origin")
 
@@ -49,7 +50,7 @@ class Store(ControlStore):
 
         `manifest` is that of the code which is kept with it, as JSON.
         """
-        fields = sweep_codec.flatten(sweep_codec.encode_sweep(sweep))
+        fields = flatten(sweep_codec.encode_sweep(sweep))
         word, rest = self._scripts.run(
             "seal",
             *fields,
@@ -113,7 +114,7 @@ class Store(ControlStore):
                     leave(rest[0].decode())
                 return None
             try:
-                return attempt.decode_claim(self._keys, rest, nonce)
+                return attempt.decode_claim(rest, nonce)
             except DecodeError as error:  # nobody can train it; the next one, then
                 claim = attempt.blank_claim(rest, nonce)
                 self.commit(claim, attempt.unreadable(error))
@@ -231,7 +232,7 @@ class Store(ControlStore):
 
         `lost` hears that what its attempts run on is not kept.
         """
-        fields = sweep_codec.flatten(who.fields)
+        fields = flatten(who.fields)
         _, rest = self._scripts.run(
             "presence",
             *fields,

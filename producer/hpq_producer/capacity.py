@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hpq.domain.snapshot import FULL
 from hpq.errors import OutOfReach
-from hpq.store.memory import FULL, about_bytes, room_of
+from hpq.store.memory import room_of
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import size, trials_of
 
@@ -46,7 +47,7 @@ def _remedy(session: Session, needed: int) -> str:
         for s in session.reader.sweeps.get_many(session.reader.sweeps.ids(200))
         if not s.counts.running
     ]
-    sizes = about_bytes(session.redis, session.keys, sweeps)
+    sizes = session.reader.sweeps.approximate_bytes(sweeps)
     memory = room_of(session.redis)
     if needed - sum(sizes) > FULL * memory.limit:
         held = f"sweeps that can go hold only {size(sum(sizes))}: " if sweeps else ""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 
 from hpq.errors import UserError
-from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import dumps, number
 from hpq_producer.sweepfile.schema import MOST_PARALLEL, MOST_PRIORITY, MOST_RETRIES, TOP
 from hpq_producer.sweepfile.values import MOST_SECONDS
 
@@ -31,14 +31,14 @@ def _seconds(text: str) -> str:
     length = float(found["n"]) * _UNIT_S[found["unit"]] if found else math.inf
     if length > MOST_SECONDS:
         raise ValueError("a duration such as 90s, 15m or 2h (0: none; at most a year)")
-    return sweep_codec.number(length)
+    return number(length)
 
 
 def _tags(text: str) -> str:
     words = [word for word in text.split(",") if word]
     if not all(TAG.fullmatch(word) for word in words):
         raise ValueError("words of A-Z a-z 0-9 _ . : - with commas between (none: no tags)")
-    return sweep_codec.dumps(list(dict.fromkeys(words)))
+    return dumps(list(dict.fromkeys(words)))
 
 
 _KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {

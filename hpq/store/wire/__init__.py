@@ -1,1 +1,1 @@
-"""Encode and decode what Redis holds."""
+"""The only place where bytes of Redis become objects, and objects what Redis holds."""

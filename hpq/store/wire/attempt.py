@@ -1,9 +1,9 @@
-"""The half of `wire` that belongs to an attempt: what claim, beat and commit take and answer."""
+"""Encode and decode an attempt: what the scripts claim, beat and commit take and answer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from hpq.domain.attempt import Outcome, ReportBatch
@@ -19,59 +19,55 @@ from hpq.domain.trial import (
     TrialState,
 )
 from hpq.errors import DecodeError
-from hpq.store.keys import Keys
-from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire import trial as trial_codec
-from hpq.store.wire.fields import Field
+from hpq.store.wire.fields import Field, dumps, known, number
+from hpq.store.wire.trial import decode_params
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
 FAILED_LOG_KEPT_BYTES = 262_144
 _WHY_CHARACTERS = 200
 
 
-def decode_claim(keys: Keys, answer: list[Any], nonce: str) -> Claim:
-    """What `claim` answers after its word to who asked with this nonce.
+def decode_claim(answer: list[Any], nonce: str) -> Claim:
+    """Decode what the script `claim` answers after its word to a caller with this nonce.
 
-    A checkpoint that cannot be read is one in no store that anybody has: the worker says so and
-    starts from nothing.
+    A checkpoint that cannot be read becomes one in a store that no worker has: the worker reports
+    that and starts the training again.
 
     Raises:
         DecodeError: the parameters are not what this version writes.
     """
-    sid, number, attempt, params, checkpoint, unbegun, *_ = answer
-    trial = TrialId(sweep=sid.decode(), number=int(number))
-    where = f"{keys.sweep(trial.sweep, 'params')} field {trial.number}"
-    values = trial_codec.decode_params(where, params)
-    row = {b"checkpoint": checkpoint}
-    try:
-        told = trial_codec.decode_trial(keys.trial(trial), trial, row, {}, dropped=False).checkpoint
-    except DecodeError:
-        told = Checkpoint(store="unknown", path="")
-    return Claim(
-        trial=trial,
-        attempt=int(attempt),
-        params=values,
-        checkpoint=told,
-        nonce=nonce,
+    _, _, _, params, checkpoint, unbegun, *_ = answer
+    claim = blank_claim(answer, nonce)
+    return replace(
+        claim,
+        params=decode_params(f"parameters of {claim.trial}", params),
+        checkpoint=_decode_checkpoint(checkpoint),
         unbegun=int(unbegun),
     )
 
 
 def blank_claim(answer: list[Any], nonce: str) -> Claim:
-    """The claim that an answer is whose parameters cannot be read."""
+    """Decode an answer of the script `claim` without its parameters and its checkpoint."""
     trial = TrialId(sweep=answer[0].decode(), number=int(answer[1]))
     return Claim(trial=trial, attempt=int(answer[2]), params={}, nonce=nonce)
 
 
+def _decode_checkpoint(raw: bytes) -> Checkpoint | None:
+    try:
+        return known(Checkpoint, raw.decode()) if raw else None
+    except (ValueError, TypeError):
+        return Checkpoint(store="unknown", path="")
+
+
 def unreadable(error: DecodeError) -> Outcome:
-    """How a trial ends whose parameters cannot be read."""
+    """Return the outcome of a trial whose parameters cannot be read."""
     failure = Failure(kind=FailureKind.BAD_PARAMS, message=str(error), fingerprint="unreadable")
     return Outcome(state=TrialState.FAILED, failure=failure)
 
 
 def _files(record: Checkpoint | Artifacts | None) -> str:
-    """A pointer into a store of files as JSON; empty for none."""
-    return sweep_codec.dumps(asdict(record)) if record else ""
+    """Encode a pointer into a file store as JSON; "" for none."""
+    return dumps(asdict(record)) if record else ""
 
 
 def encode_batch(batch: ReportBatch) -> dict[str, Field]:
@@ -79,7 +75,7 @@ def encode_batch(batch: ReportBatch) -> dict[str, Field]:
     return {
         "seq": batch.seq,
         "step": batch.step,
-        "objective": "" if batch.objective is None else sweep_codec.number(batch.objective),
+        "objective": "" if batch.objective is None else number(batch.objective),
         "phase": batch.phase,
         "checkpoint": _files(batch.checkpoint),
         "checkpoint_step": batch.checkpoint.step if batch.checkpoint else 0,
@@ -89,7 +85,7 @@ def encode_batch(batch: ReportBatch) -> dict[str, Field]:
 
 def encode_points(points: Sequence[Point]) -> list[str]:
     """Encode points for the script `beat`: step, metric and value of each."""
-    return [part for p in points for part in (str(p.step), p.name, sweep_codec.number(p.value))]
+    return [part for p in points for part in (str(p.step), p.name, number(p.value))]
 
 
 def encode_outcome(outcome: Outcome) -> dict[str, Field]:
@@ -97,8 +93,8 @@ def encode_outcome(outcome: Outcome) -> dict[str, Field]:
     failure, rule = outcome.failure, retry_rule(outcome.failure)
     return {
         "outcome": outcome.state,
-        "objective": None if outcome.objective is None else sweep_codec.number(outcome.objective),
-        "best": None if outcome.best is None else sweep_codec.number(outcome.best),
+        "objective": None if outcome.objective is None else number(outcome.objective),
+        "best": None if outcome.best is None else number(outcome.best),
         "step": outcome.step,
         "kind": failure.kind if failure else "",
         "error": failure.message[:500] if failure else "",

@@ -1,4 +1,4 @@
-"""Reads the fields of one hash of Redis; `wire` makes objects of them."""
+"""Read the fields of a Redis hash, and write texts, numbers and the named fields of scripts."""
 
 from __future__ import annotations
 
@@ -112,3 +112,24 @@ def known(kind: type[T], data: str | Mapping[str, Any]) -> T:
         raise ValueError("not a mapping")
     names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in read.items() if name in names})
+
+
+def dumps(value: Any) -> str:
+    """Encode as compact JSON with sorted keys; NaN raises ValueError."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def dumps_in_order(value: Any) -> str:
+    """Encode as compact JSON with keys in their order; NaN raises ValueError."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def number(value: float) -> str:
+    """Encode a float as the shortest text that decodes to the same float."""
+    return repr(float(value))
+
+
+def flatten(pairs: Mapping[str, str] | Sequence[tuple[str, str]]) -> list[str]:
+    """Return [k, v, k, v, …], as scripts take the fields of a hash."""
+    items = pairs.items() if isinstance(pairs, Mapping) else pairs
+    return [part for pair in items for part in pair]

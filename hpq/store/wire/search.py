@@ -1,4 +1,4 @@
-"""The part of `wire` for late-bound sweeps: a Search, its space included, as JSON and back."""
+"""Encode and decode a Search, the space and sampler of a sweep whose trials are suggested."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
-from hpq.store.wire.sweep import dumps_in_order
+from hpq.store.wire.fields import dumps_in_order
 
 _KINDS: Mapping[str, Callable[..., Distribution]] = {
     "categorical": lambda values, **rest: Categorical(tuple(values), **rest),
@@ -38,7 +38,7 @@ _NAMES: Mapping[type[Distribution], str] = {
 
 
 def encode_search(search: Search) -> str:
-    """A search as JSON; numbers keep their kind, for 10 and 10.0 are different ends of a range."""
+    """Encode a search as JSON; 10 and 10.0 stay different, as ends of a range are."""
     leaves: list[dict[str, Any]] = [
         {"at": list(path), "kind": _NAMES[type(leaf)], **asdict(leaf)}  # type: ignore[call-overload]
         for path, leaf in search.space.leaves
@@ -61,10 +61,10 @@ def encode_search(search: Search) -> str:
 
 
 def decode_search(key: str, text: str) -> Search:
-    """A search from its JSON.
+    """Decode a search.
 
     Raises:
-        DecodeError: it is not what this version writes (names the key).
+        DecodeError: the text is not what this version writes (names the key).
     """
     try:
         data: dict[str, Any] = json.loads(text)

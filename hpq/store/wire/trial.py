@@ -1,4 +1,4 @@
-"""The half of `wire` that belongs to a trial: its hash and its parameters."""
+"""Encode and decode a trial: its hash, its parameters, and a result that another sweep reuses."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from hpq.domain.trial import (
     FailureKind,
     Json,
     Params,
+    Pruning,
     Trial,
     TrialId,
     TrialState,
 )
 from hpq.errors import DecodeError
-from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire.fields import Reader, Row, known, word
+from hpq.store.wire.fields import Reader, Row, dumps_in_order, known, number, word
 
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
 
 def decode_params(key: str, raw: bytes | None) -> Params:
-    """A parameter set from its JSON (DecodeError where it is missing or not one)."""
+    """Decode the parameters of a trial (DecodeError if they are missing or not a mapping)."""
     if raw is None:
         raise DecodeError(f"{key}: the parameters are missing")
     try:
@@ -37,17 +37,17 @@ def decode_params(key: str, raw: bytes | None) -> Params:
 
 
 def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped: bool) -> Trial:
-    """A trial from its hash (empty before its first claim) and its parameters.
+    """Decode a trial from its hash (empty before its first claim) and its parameters.
 
     Raises:
-        DecodeError: a field is not what this version writes (names it).
+        DecodeError: a field is not what this version writes (names the field).
     """
     r = Reader(key, row)
     phase = r.text("phase")
     queued: TrialState | None = TrialState.QUEUED
     state = r.parse("state", queued, lambda text: word(TrialState, text))
     failure = _failure(r)
-    if state is None:  # a newer version's: neither running nor ended as far as we know
+    if state is None:  # a state of a newer version is shown as queued
         state, phase = TrialState.QUEUED, f"{r.text('state')} (a newer hpq's word)"
     return Trial(
         id=trial,
@@ -75,8 +75,28 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         thinned=bool(r.text("thinned")),
         reused=r.text("reused"),
         seed=r.parse("seed", None, int),
-        pruning=r.parse("pruning", None, sweep_codec.pruning),
+        pruning=r.parse("pruning", None, decode_pruning),
     )
+
+
+def decode_pruning(text: str) -> Pruning:
+    """Decode why early termination stopped a trial (ValueError, TypeError if it is not that)."""
+    return known(Pruning, text)
+
+
+def encode_result(trial: Trial) -> str:
+    """Encode a finished trial's result, which the script `seal` gives to another sweep's trial."""
+    metrics = [part for name, value in trial.metrics.items() for part in (f"m:{name}", repr(value))]
+    objective = "" if trial.objective is None else number(trial.objective)
+    record = {
+        "from": trial.reused or str(trial.id),
+        "objective": objective,
+        "step": trial.step,
+        "metrics": metrics,
+        "provenance": trial.provenance,
+        "seed": "" if trial.seed is None else str(trial.seed),
+    }
+    return dumps_in_order(record)
 
 
 def _failure(r: Reader) -> Failure | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hpq.domain.snapshot import Event
 from hpq.domain.sweep import EarlyTerminate, Goal, Rule, Sweep
 from hpq.domain.trial import Pruning, Trial, TrialState
-from hpq.store.wire.sweep import pruning
+from hpq.store.wire.trial import decode_pruning
 from hpq_producer.analysis.eta import coarse_duration
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.terminal.style import Line, Span
@@ -67,7 +67,7 @@ def describe_early_end(trial: Trial, sweep: Sweep) -> str:
 def describe_prune_event(event: Event, sweep: Sweep) -> str:
     """What the event `prune` says."""
     try:
-        return f"told to stop: {describe_pruning(pruning(event.fields['why']), sweep)}"
+        return f"told to stop: {describe_pruning(decode_pruning(event.fields['why']), sweep)}"
     except (KeyError, TypeError, ValueError):  # a newer version's
         return "told to stop"
 

@@ -27,7 +27,7 @@ def restore(session: Session, path: Path, files: FileChecker | None = None) -> H
         OutOfReach: the server has no room for it, or the store does not answer.
     """
     header, fields, weight = _check(path)
-    if session.redis.exists(session.keys.sweep(header.sweep)):
+    if session.reader.sweeps.exists(header.sweep):
         raise UserError(
             f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it",
             code="sweep-exists",

@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpq.domain.trial import TrialId
 from hpq.filestore.local import Files, location, open_files
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import clean, size, trials_of
-
-_SOME = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,25 +32,15 @@ class KeptFiles:
 
 
 def files_of(session: Session, sid: str) -> KeptFiles:
-    """What the trials of a sweep that ended, or wait to go on, have in stores."""
-    stores: Any = session.redis.smembers(session.keys.sweep(sid, "stores"))
+    """Return which files the trials of a sweep have in file stores."""
+    stores = session.reader.sweeps.file_stores(sid)
     if not stores:
         return KeptFiles()
-    ended: Any = session.redis.smembers(session.keys.sweep(sid, "files"))
-    # Those that wait have been claimed before only if they stand before the first in the queue.
-    back: Any = session.redis.zrangebyscore(session.keys.sweep(sid, "waiting"), "-inf", 0)
-    running: Any = session.redis.zrange(session.keys.sweep(sid, "running"), 0, -1)
-    numbers = sorted({int(n) for n in (*ended, *back, *running)})
     trials = taken = 0
-    for start in range(0, len(numbers), _SOME):
-        pipe = session.redis.pipeline(transaction=False)
-        for n in numbers[start : start + _SOME]:
-            key = session.keys.trial(TrialId(sweep=sid, number=n))
-            pipe.hmget(key, "artifacts", "checkpoint")
-        for artifacts, checkpoint in pipe.execute():
-            trials += bool(artifacts or checkpoint)
-            taken += sum(_pointer(artifacts).get("files", {}).values()) if artifacts else 0
-    return KeptFiles(trials=trials, size=taken, stores=tuple(sorted(s.decode() for s in stores)))
+    for artifacts, checkpoint in session.reader.trials.file_pointers(sid):
+        trials += bool(artifacts or checkpoint)
+        taken += sum(_pointer(artifacts).get("files", {}).values()) if artifacts else 0
+    return KeptFiles(trials=trials, size=taken, stores=tuple(stores))
 
 
 def store_here(session: Session) -> Files | None:

@@ -17,8 +17,8 @@ from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
 from hpq.store.keys import Keys, sweep_parts
-from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
+from hpq.store.wire.fields import number
 from hpq_producer.archive.format import Header, Row, encode_end, encode_header, encode_row
 from hpq_producer.session import Session
 
@@ -180,7 +180,7 @@ def _zset(redis: Redis, key: str) -> Iterator[Item]:
     start = 0
     while True:
         page: Any = redis.zrange(key, start, start + _ITEMS - 1, withscores=True)
-        yield from ((sweep_codec.number(score).encode(), member) for member, score in page)
+        yield from ((number(score).encode(), member) for member, score in page)
         start += _ITEMS
         if len(page) < _ITEMS:
             return

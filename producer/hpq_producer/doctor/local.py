@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from redis import Redis
@@ -20,6 +19,7 @@ from hpq.code.signing import fingerprint, key_of
 from hpq.codes import Code
 from hpq.connection.client import FIRST_S, check_server, connect, guard
 from hpq.connection.credentials import redact
+from hpq.connection.server import read_acl, read_status
 from hpq.domain.snapshot import Worker
 from hpq.errors import ExitCode, HpqError, SettingsError
 from hpq.filestore.local import open_files
@@ -112,8 +112,8 @@ def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
             what="maxmemory is not set",
             remedy="set it to what the machine can spare",
         )
-    persistence: Any = redis.info("persistence")
-    if not int(persistence.get("aof_enabled", 0)):
+    status = read_status(redis)
+    if not status.has_aof:
         yield Finding(
             level="poor",
             code="redis-not-durable",
@@ -121,42 +121,35 @@ def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
             remedy="CONFIG SET appendonly yes, and in redis.conf",
         )
     if user.rpartition("-")[2] not in ROLES:
-        yield from _users(redis)
-    role = redis.info("replication")["role"]
-    if role != "master":
+        yield from _users(redis, status.config_file)
+    if status.role != "master":
         yield Finding(
             level="wrong",
             code="redis-replica",
-            what=f"the server is a {role}",
+            what=f"the server is a {status.role}",
             remedy="use the primary",
         )
 
 
-def _users(redis: Redis) -> Iterator[Finding]:
-    """What a restart of the server would lose by its users; only an administrator can ask for them.
+def _users(redis: Redis, config: str) -> Iterator[Finding]:
+    """Yield what a restart of the server would lose because of its ACL users.
 
-    hpq's own users are not let, and asking would only fill the server's ACL LOG.
+    Only an administrator may ask: a question by hpq's own users would fill the server's ACL LOG.
     """
-    try:
-        default = redis.acl_getuser("default") or {}
-        if "+@all" not in str(default.get("categories")) or "*" not in str(default.get("keys")):
-            yield Finding(
-                level="wrong",
-                code="acl-default-user",
-                what="the user `default` has no rights: a restart leaves out what scripts wrote",
-                remedy=f"in the aclfile: {DEFAULT_OFF} (it is off all the same), then ACL LOAD",
-            )
-        (aclfile,) = redis.config_get("aclfile").values()
-        unsaved = set[str | bytes]() if aclfile else set(redis.acl_users()) - {"default"}
-        if not unsaved:
-            return
-        config = str(redis.info("server").get("config_file", ""))
-    except (RedisError, ValueError):
+    acl = read_acl(redis)
+    if acl and not acl.default_has_all:
+        yield Finding(
+            level="wrong",
+            code="acl-default-user",
+            what="the user `default` has no rights: a restart leaves out what scripts wrote",
+            remedy=f"in the aclfile: {DEFAULT_OFF} (it is off all the same), then ACL LOAD",
+        )
+    if not acl or not acl.unsaved:
         return
     yield Finding(
         level="poor",
         code="acl-unsaved",
-        what=f"{trials_of(len(unsaved), 'ACL user')} and no aclfile: a restart may lose them",
+        what=f"{trials_of(acl.unsaved, 'ACL user')} and no aclfile: a restart may lose them",
         remedy="aclfile PATH in redis.conf, with the lines of `hpq redis-acl --aclfile`"
         + (f"; or CONFIG REWRITE, which writes them into {config}" if config else ""),
     )
@@ -186,8 +179,8 @@ def _workers(settings: Settings, redis: Redis, in_cluster: str | None) -> Iterat
         for sid, reason in worker.refuses.items():
             what = f"{worker.name} leaves {sid} alone: {reason.text}"
             yield Finding(level="poor", code=reason.code, what=what)
-    counters: Any = redis.hgetall(Keys(settings.prefix).counters)
-    if dropped := int(counters.pop(b"histories_dropped", 0)):
+    counters = reader.workers.counters()
+    if dropped := counters.pop("histories_dropped", 0):
         yield Finding(
             level="poor",
             code="histories-dropped",
@@ -196,9 +189,7 @@ def _workers(settings: Settings, redis: Redis, in_cluster: str | None) -> Iterat
             remedy="raise maxmemory, or `hpq archive` and then `hpq rm` old sweeps",
         )
     for name, count in counters.items():
-        yield Finding(
-            level="note", code="counter", what=f"{name.decode().replace('_', ' ')}: {int(count)}"
-        )
+        yield Finding(level="note", code="counter", what=f"{name.replace('_', ' ')}: {count}")
 
 
 def _stores(workers: Sequence[Worker]) -> Iterator[Finding]:

@@ -68,7 +68,7 @@ def _start_keeper(place: ServerHome, keeper_lock: int) -> None:
     try:
         binary = server_binary.find(writer=last.binary if last and place.data_bytes() else None)
     except HpqError as error:
-        raise OutOfReach(f"{place.data}: {error}", code="private-redis-failed") from None
+        raise OutOfReach(f"{place.data}: {error}", code=error.code) from None
     address = place.socket()
     make_private_directory(address.parent)
     place.data.mkdir(mode=0o700, exist_ok=True)

@@ -16,8 +16,8 @@ from hpq.domain.trial import Json, Params
 from hpq.errors import UserError
 from hpq.search.samplers import Identified, replicated
 from hpq.store.control import ROWS
-from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire.sweep import encode_file
+from hpq.store.wire.fields import dumps_in_order
+from hpq.store.wire.sweep import encode_appended_file
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import provenance
 from hpq_producer.enqueue.submission import Submission
@@ -95,8 +95,8 @@ def append_trials(
     origin, _ = provenance.collect_provenance(submission.file, submission.code.launch)
     return growing_of(session).grow(
         sweep.id,
-        ((sweep_codec.dumps_in_order(trial.params), trial.identity) for trial in plan.new),
-        encode_file(submission.digest, spec.source, origin),
+        ((dumps_in_order(trial.params), trial.identity) for trial in plan.new),
+        encode_appended_file(submission.digest, spec.source, origin),
         varying=list(dict.fromkeys((*spec.varying, *sweep.varying))),
         digest=submission.digest,
         progress=progress,

@@ -20,7 +20,7 @@ from hpq.search.samplers import Identified, replicated, seed_at
 from hpq.store.control import ROWS
 from hpq.store.growing import Row
 from hpq.store.trials import Store
-from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import dumps, dumps_in_order
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import preflight, provenance
 from hpq_producer.enqueue.preflight import check_code_visible
@@ -115,7 +115,7 @@ def enqueue_sweep(
         growing_of(session).stage_results(sid, reused.items())
         if diff:
             store.keep_diff(sid, diff)
-        manifest = "" if code.files is None else sweep_codec.dumps(code.files)
+        manifest = "" if code.files is None else dumps(code.files)
         other = _seal(session, store, sweep, manifest, bundle, allow_duplicate)
     except BaseException:
         store.discard(sid)
@@ -196,7 +196,7 @@ def _rows(
             if key in older:
                 reused[len(seen)] = older[key]
             # Not sorted: the order of the file is the order of the arguments on a command line.
-            yield sweep_codec.dumps_in_order(replicate_params), row_identity
+            yield dumps_in_order(replicate_params), row_identity
 
 
 def _write_rows(store: Store, sid: str, rows: Iterator[Row], progress: Progress) -> int:

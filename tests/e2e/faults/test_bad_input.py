@@ -132,7 +132,7 @@ def test_a_gpu_that_cannot_be_used_is_said_and_the_trial_goes_back_uncharged(lab
     lab.worker(CUDA_VISIBLE_DEVICES="0")
     lab.wait_over(other)  # it goes on with what needs no GPU
     why = "GPU 0: torch [^;]* cannot use it .*; install a torch that fits its driver, or set"
-    lab.wait_until(lambda: re.search(f"{sid}/1: {why}.*; given back", lab.log()), "its line")
+    lab.wait_until(lambda: re.search(f"{sid}/1 is given back: {why}", lab.log()), "its line")
     said = lab.ok("watch", sid, "--once", COLUMNS="300")
     assert re.search(f"leaves it: {why} CUDA_VISIBLE_DEVICES= to train on the CPU", said)
     lab.worker()  # another machine
@@ -165,7 +165,7 @@ def test_data_that_is_damaged_or_of_another_shape_is_said_and_other_sweeps_go_on
             " pixels, not 32x32; fetch it anew",
         ),
     ):
-        assert lab.log().count(f"{sid}/1: {line}; given back\n") == 1
+        assert f"{sid}/1 is given back: {line} [data-missing]\n" in lab.log()
         assert line in " ".join(lab.ok("watch", sid, "--once", COLUMNS="400").split())
     counts = lab.reader.sweeps.get(damaged).counts
     assert (counts.queued, counts.failed) == (4, 0)

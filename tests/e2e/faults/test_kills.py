@@ -84,7 +84,7 @@ def test_a_killed_runner_is_tried_again(lab) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victims", [("runner",), ("runner", "one")])
+@pytest.mark.parametrize("victims", [("runner",), ("runner", "consumer")])
 def test_a_killed_runner_leaves_nothing_of_its_program_even_if_its_worker_dies_with_it(
     lab, victims
 ) -> None:
@@ -101,7 +101,7 @@ def test_a_killed_runner_leaves_nothing_of_its_program_even_if_its_worker_dies_w
     for pid in doomed:
         os.kill(pid, signal.SIGKILL)
     lab.wait_until(lambda: not below & set(lab.processes()), "the end of the program")
-    if "one" in victims:
+    if "consumer" in victims:
         lab.end_lease(sid)
     lab.wait_for("began")
     lab.go()
@@ -261,7 +261,8 @@ def test_a_worker_told_to_stop_at_any_moment_goes(lab) -> None:
         fleet = lab.worker()
         lab.wait_until(
             lambda n=ended: (
-                lab.processes(r"worker\.one") and lab.reader.sweeps.get(sid).counts.ended >= n
+                lab.processes(r"-m hpq_worker\.consumer")
+                and lab.reader.sweeps.get(sid).counts.ended >= n
             ),
             f"{ended} trials ended",
         )

@@ -100,6 +100,7 @@ def test_jobs_of_too_many_sets_or_of_such_as_are_made_late_are_refused_before_an
 ) -> None:
     space = "parameters: {x: {min: 0.0, max: 1.0}}\n"
     head = "trainer: steered:train\nmetric: {name: loss, goal: minimize}\n"
+    lab.write("steered.py", "def train(params, trial): ...\n")
     late = lab.write("late.yaml", f"{head}method: random\n{space}")
     many = lab.write("many.yaml", f"{head}method: random\nrun_cap: 1001\n{space}")
     for file, said in (

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from hpq.domain.sweep import Sweep
+from tests.ids import refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -50,8 +51,7 @@ def test_a_disk_that_is_full_is_no_fault_of_hpq_s(environ: dict[str, str]) -> No
             text=True,
             check=False,
         )
-    assert answer.returncode == 2
-    assert answer.stderr == "hpq: cannot write: No space left on device; make room\n"
+    refused(answer, "disk-full")
 
 
 def test_a_default_stands_in_the_help_where_it_is_worked_out(hpq: Hpq) -> None:

@@ -99,7 +99,9 @@ def test_of_a_cluster_without_workers_it_is_told_which_scale_starts_some(
 
 
 @pytest.mark.torch
-def test_doctor_compares_the_driver_with_torch(hpq: Hpq, redis: Redis, tmp_path: Path) -> None:
+def test_doctor_compares_the_driver_with_torch(
+    hpq_process: Hpq, redis: Redis, tmp_path: Path
+) -> None:
     """On a machine with GPUs, by an nvidia-smi of the test's own; the tests' torch is for CPUs."""
     import torch  # noqa: PLC0415
 
@@ -108,7 +110,7 @@ def test_doctor_compares_the_driver_with_torch(hpq: Hpq, redis: Redis, tmp_path:
 case "$*" in *query-gpu*) echo "NVIDIA A100, 470.57.02";; *) echo "| CUDA Version: 11.4 |";; esac
 """)
     told.chmod(0o755)
-    said = " ".join(hpq("doctor", PATH=f"{tmp_path}:/usr/bin:/bin").stdout.split())
+    said = " ".join(hpq_process("doctor", PATH=f"{tmp_path}:/usr/bin:/bin").stdout.split())
     built = torch.version.cuda
     assert ("built for CUDA" if built else "torch is a build without CUDA") in said
     assert "NVIDIA A100" in said

@@ -27,7 +27,7 @@ from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.store.reader import StoreReader
 from hpq.store.trials import Store
-from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import dumps
 from tests.constants import DEADLINE_S, ROOT
 from tests.ids import ids, refused
 
@@ -237,7 +237,7 @@ def test_summary_ranks_draws_bars_and_groups_failures(
 
 def test_workers_lists_who_is_alive(hpq: Hpq, store: Store) -> None:
     assert "hpq worker" in hpq("workers").stderr
-    fields = {"state": "idle", "device": f"GPU {ESCAPES}", "takes": sweep_codec.dumps(["digits"])}
+    fields = {"state": "idle", "device": f"GPU {ESCAPES}", "takes": dumps(["digits"])}
     there = WorkerPresence(name="w9", host="h", worker_class="default", fields=fields)
     store.present(there, idle=True, lifetime_ms=600_000)
     answer = hpq("workers")
@@ -485,7 +485,7 @@ def test_show_of_a_trial_leaves_package_versions_to_json(
     hpq: Hpq, store: Store, redis: Redis, done: Sweep
 ) -> None:
     redis.hset("hpq:t:demo-00000/2", "provenance", "d1")
-    store.keep_provenance("d1", sweep_codec.dumps({"host": "h", "packages": {"numpy": "2.0"}}))
+    store.keep_provenance("d1", dumps({"host": "h", "packages": {"numpy": "2.0"}}))
     shown = hpq("show", "2").stdout
     assert '"host": "h"' in shown and "numpy" not in shown
     assert json.loads(hpq("show", "2", "--json").stdout)["provenance"]["packages"]
@@ -500,7 +500,7 @@ def nested(store: Store, who: WorkerPresence) -> Sweep:
     )  # fmt: skip
     sets = [{"opt": {"lr": 0.03106791910697813, "name": n}, "mix": [1, {"a": 2}]} for n in "ab"]
     sets[1]["opt"] = {"lr": 0.5, "name": "b"}
-    rows = [(sweep_codec.dumps(s), bytes([i]) * 16) for i, s in enumerate(sets)]
+    rows = [(dumps(s), bytes([i]) * 16) for i, s in enumerate(sets)]
     store.add_rows(sweep.id, 1, rows)
     store.seal(sweep)
     for objective in (0.5, 0.9):
@@ -585,7 +585,8 @@ def test_lines_begin_with_what_runs_already_and_are_never_wrapped(
         finish(store, got, 0.75)
         assert process.stdout is not None
         rest = process.stdout.read().decode().splitlines()
-    assert [line for line in rest if line.startswith("! 1 failed") and line.endswith(" end")]
+    failed = [line for line in rest if line.startswith("! 1 failed")]
+    assert ids("\n".join(failed)) == ["trials-failed"] and failed[0].count("word") == 60
 
 
 def test_ls_marks_what_no_live_worker_takes(
@@ -609,7 +610,7 @@ def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
     why = {"code": "data-missing", "text": "no data"}
     refuses = dict.fromkeys(("wanted-00000", "over-00000", "gone-0"), why)
     for name in ("w1", "w2"):
-        fields = {"state": "idle", "refuses": sweep_codec.dumps(refuses)}
+        fields = {"state": "idle", "refuses": dumps(refuses)}
         there = WorkerPresence(name=name, host="h", worker_class="default", fields=fields)
         store.present(there, idle=True, lifetime_ms=600_000)
     said = hpq("workers").stderr

@@ -61,12 +61,12 @@ def test_a_sweep_that_waits_here_beside_a_kubeconfig_may_have_been_meant_for_a_c
 
 @pytest.mark.parametrize("words", [["scale", "1"], ["connect", "--background"]])
 def test_without_the_kubernetes_library_the_command_names_the_extra_that_brings_it(
-    hpq, tmp_path: Path, words: list[str]
+    hpq_process, tmp_path: Path, words: list[str]
 ) -> None:
     (tmp_path / "kubeconfig").write_text(_CONTEXTS + "current-context: op")
     missing = "raise ModuleNotFoundError('No module', name='kubernetes')"
     (tmp_path / "kubernetes.py").write_text(missing)
     own = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "HPQ_REDIS_URL": ""}
-    done = hpq(*words, PYTHONPATH=str(tmp_path), **own)
+    done = hpq_process(*words, PYTHONPATH=str(tmp_path), **own)
     assert "pip install 'hpq[cluster]'" in done.stderr and done.stderr.count("\n") == 1
     assert done.returncode == 2

@@ -16,7 +16,7 @@ from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.reader import StoreReader
 from hpq.store.trials import Store
-from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import dumps
 from hpq_producer.diagnosis.waiting import explain_queue_position
 from tests.desk import Desk
 from tests.ids import ids
@@ -34,7 +34,7 @@ def work(store: Store) -> Callable[..., Claim | None]:
 
     def begin(name: str = "w1") -> Claim | None:
         fields = {
-            "takes": sweep_codec.dumps(sorted(SHIPPED)),
+            "takes": dumps(sorted(SHIPPED)),
             "schema": str(SCHEMA),
             "state": "idle",
         }
@@ -123,7 +123,7 @@ def test_who_gets_the_next_free_worker_waits_behind_nobody(
     store.control("old-00000", "resume")
     assert _why(reader, "new-00000") == LINE
     store.present(WorkerPresence(name="w2", host="h", worker_class="default", fields={
-        "takes": sweep_codec.dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "idle"
+        "takes": dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "idle"
     }), idle=True, lifetime_ms=600_000)  # fmt: skip
     assert _why(reader, "new-00000") is None
     redis.delete("hpq:w:w2")
@@ -140,8 +140,8 @@ def test_a_worker_that_may_not_run_the_older_sweep_comes_to_the_newer(
     work()
     refuses = {"old-00000": {"code": "data-missing", "text": "no data"}}
     there = WorkerPresence(name="w2", host="h", worker_class="default", fields={
-        "takes": sweep_codec.dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "busy",
-        "trial": "else-00000/1", "refuses": sweep_codec.dumps(refuses),
+        "takes": dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "busy",
+        "trial": "else-00000/1", "refuses": dumps(refuses),
     })  # fmt: skip
     store.present(there, idle=False, lifetime_ms=600_000)
     assert _why(reader, "new-00000") is None

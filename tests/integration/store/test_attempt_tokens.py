@@ -120,8 +120,8 @@ def test_results_of_two_executions_of_one_attempt_lie_side_by_side_on_disk(
 ) -> None:
     first, second = twice
     spool = Spool(tmp_path, "hpq")
-    spool.put(first, result(0.1), 0)
-    spool.put(second, result(0.9), 0)
+    spool.put(first, result(0.1))
+    spool.put(second, result(0.9))
     spool.close()
     assert Spool(tmp_path, "hpq").flush(store) == 2  # one of them is answered for as stale
     assert reader.trials.get(second.trial).objective == 0.9

@@ -22,7 +22,7 @@ from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import Store
-from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import dumps
 from hpq_producer.archive.restore import restore
 from hpq_producer.archive.write import write
 from hpq_producer.audit.sweep_audit import audit_sweep
@@ -62,7 +62,7 @@ def lead_of(redis: Redis) -> MakeLead:
 
 
 def rows(first: int, last: int) -> list[tuple[str, bytes]]:
-    return [(sweep_codec.dumps({"x": n}), identity({"x": n})) for n in range(first, last + 1)]
+    return [(dumps({"x": n}), identity({"x": n})) for n in range(first, last + 1)]
 
 
 def take(store: Store, who: WorkerPresence, told: list[str] | None = None) -> Claim | None:
@@ -316,7 +316,7 @@ def test_what_fails_to_make_sets_again_and_again_is_said_and_tried_more_rarely(
             assert time.monotonic() < deadline
             reason = makers.feed(sweep)
             time.sleep(0.05)
-        assert reason.startswith("what makes its sets failed 3 times in a row: ")
-        assert "hpq:" in reason and reason == makers.feed(sweep)
+        assert reason.code == "sampler-failed" and "3 times in a row: " in reason.text
+        assert "hpq:" in reason.text and reason == makers.feed(sweep)
     finally:
         makers.close()

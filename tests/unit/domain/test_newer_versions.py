@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.attempt import Outcome
-from hpq.domain.sweep import Goal, Launch, Metric, ObjectiveValue
+from hpq.domain.sweep import Goal, Launch, Metric, ObjectiveValue, Sweep
 from hpq.domain.trial import Artifacts, Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys
@@ -24,6 +24,11 @@ TRIAL = TrialId(sweep="s", number=1)
 def trial_of(**fields: str):
     row = {name.encode(): text.encode() for name, text in fields.items()}
     return trial_codec.decode_trial("key", TRIAL, row, {}, dropped=False)
+
+
+def read_sweep(**fields: str) -> Sweep:
+    row = {name.encode(): text.encode() for name, text in fields.items()}
+    return sweep_codec.decode_sweep("key", "s", row, 0, 0, 0)
 
 
 def test_a_state_of_a_newer_version_is_open_and_shown_by_its_word() -> None:
@@ -47,19 +52,19 @@ def test_what_is_no_word_at_all_names_key_and_field(field: str) -> None:
 def test_a_launch_record_loses_the_fields_that_are_not_known() -> None:
     launch = Launch(program="train.py", command=("a",))
     text = json.dumps(json.loads(sweep_codec.encode_launch(launch)) | {"sandbox": "x"})
-    assert sweep_codec.decode_launch(text) == launch
+    assert read_sweep(launch=text).launch == launch
 
 
 def test_a_metric_with_a_goal_of_a_newer_version_ranks_nothing() -> None:
-    text = json.loads(sweep_codec.encode_metric(Metric(name="loss")))
-    assert sweep_codec.decode_metric(json.dumps(text | {"goal": "pareto"})) is None
-    metric = sweep_codec.decode_metric(json.dumps(text | {"take": "median", "unit": "%"}))
+    sweep = Sweep(id="s", name="s", digest="d", launch=Launch(), metric=Metric(name="loss"))
+    text = json.loads(sweep_codec.encode_sweep(sweep)["metric"])
+    assert read_sweep(metric=json.dumps(text | {"goal": "pareto"})).metric is None
+    metric = read_sweep(metric=json.dumps(text | {"take": "median", "unit": "%"})).metric
     assert metric == Metric(name="loss", goal=Goal.MINIMIZE, take=ObjectiveValue.LAST)
 
 
 def test_what_a_sweep_keeps_loses_the_fields_that_are_not_known() -> None:
-    row = {b"keep": b'{"best": 3, "last": 1, "median": 2}'}
-    keep = sweep_codec.decode_sweep("key", "s", row, 0, 0, 0).keep
+    keep = read_sweep(keep='{"best": 3, "last": 1, "median": 2}').keep
     assert keep is not None and (keep.best, keep.last) == (3, 1)
 
 
@@ -69,7 +74,7 @@ class Spooled:
     def __init__(self, home: Path, store: Store, claim: Claim, outcome: Outcome) -> None:
         self.spool, self.store = Spool(home, "hpq"), store
         gone = Spool(home, "hpq")
-        gone.put(claim, outcome, 0)
+        gone.put(claim, outcome)
         gone.close()
         (self.path,) = (home / "spool" / "hpq").iterdir()
         self.data = json.loads(self.path.read_text("utf-8"))

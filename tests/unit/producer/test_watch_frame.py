@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpq.codes import Notice
-from hpq.domain.snapshot import Pace, Snapshot, Worker
+from hpq.domain.snapshot import Pace, ServerMemory, Snapshot, Worker
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind, Params, Trial, TrialId, TrialState
-from hpq.store.memory import ServerMemory
 from hpq_producer.diagnosis.verdict import needed_actions
 from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.terminal.style import TerminalInfo, paint, plain

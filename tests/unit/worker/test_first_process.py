@@ -13,7 +13,7 @@ import pytest
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root, unshare")
-@pytest.mark.parametrize("package", ["producer", "worker"])
+@pytest.mark.parametrize("package", ["hpq_producer", "hpq_worker"])
 def test_a_first_process_that_still_imports_ends_at_sigterm(package: str) -> None:
     code = f"import {package}, time; print('up', flush=True); time.sleep(3600)"
     # The child of unshare is process 1 of its own namespace, as in a container.

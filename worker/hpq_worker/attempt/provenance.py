@@ -15,7 +15,7 @@ from hpq.code.command import interpreter, is_own
 from hpq.domain.trial import Json
 from hpq.gpus import gpu_names
 from hpq.settings import Settings
-from hpq.store.wire.sweep import dumps
+from hpq.store.wire.fields import dumps
 
 _ASK = "import json, sys; print(json.dumps([sys.version.split()[0], sys.path[1:]]))"
 _PATIENCE_S = 20.0

@@ -31,7 +31,7 @@ from hpq.store.reader import StoreReader
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.tickets import Tickets
 from hpq.store.trials import Store
-from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import dumps
 from hpq_worker.attempt import provenance
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.code import Bundles
@@ -90,9 +90,7 @@ class PresenceRecord:
             "fault": "" if busy else self._slot.refusals.fault,
             "key": fingerprint(self._access.key),  # the first enqueue here may make it later
             "store_id": self._shelf.id,
-            "refuses": sweep_codec.dumps(
-                {s: asdict(r) for s, r in self._slot.refusals.reasons.items()}
-            ),
+            "refuses": dumps({s: asdict(r) for s, r in self._slot.refusals.reasons.items()}),
         }
         return replace(self._who, fields={**self._fixed, **fields}), not busy
 

@@ -232,14 +232,14 @@ class ClaimLoop:
         ):
             text = f"others do not fail as it does: {outcome.failure.message}"
             why = Notice("worker-suspect", text)
-            log.error("%s: %s; sweep %s is left to them for a while", claim.trial, why, sweep.id)
+            log.error("%s: sweep %s is left to other workers: %s", claim.trial, sweep.id, why)
             self.refusals.back_off(sweep.id, why)
         else:
             self.refusals.forgive(sweep.id)
 
     def _at_fault(self, claim: Claim, sid: str, why: Notice) -> None:
         self._beats.end()
-        log.error("%s: %s; given back", claim.trial, why)
+        log.error("%s is given back: %s", claim.trial, why)
         self.refusals.back_off(sid, why)
         is_data = why.code == "data-missing"
         self._release(claim, Reason.DATA_MISSING if is_data else Reason.WORKER_FAULT)

@@ -25,7 +25,7 @@ from hpq.search.samplers import replicated
 from hpq.search.search_spec import Sampler, Search, is_installed, unaided
 from hpq.store.event_reader import SweepHistory
 from hpq.store.suggest_lease import Answer, SuggestLease
-from hpq.store.wire.sweep import dumps_in_order
+from hpq.store.wire.fields import dumps_in_order
 from hpq_worker.suggest.chooser import Chooser
 from hpq_worker.suggest.history import Results
 

@@ -44,7 +44,7 @@ def logs(
 
 
 def _what_trained(session: Session, trial: str) -> str:
-    if session.redis.exists(session.keys.sweep(trial.rpartition("/")[0])):
+    if session.reader.sweeps.exists(trial.rpartition("/")[0]):
         return f"it never ran here; what trained: hpq logs {trial}"
     return f"it never ran here; {trial} trained it, and was deleted since, with its log"
 

@@ -12,7 +12,6 @@ from hpq.domain.metric_check import doubt
 from hpq.domain.snapshot import Unreadable
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
-from hpq.store.memory import about_bytes
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.commands.options import AsJson, WhereSweep
@@ -114,7 +113,7 @@ def _with_tags(rows: list[list[Span]]) -> tuple[Sequence[Column], list[list[Span
 
 
 def _sizes(session: Session, sweeps: Sequence[Sweep]) -> dict[str, int]:
-    taken = about_bytes(session.redis, session.keys, sweeps)
+    taken = session.reader.sweeps.approximate_bytes(sweeps)
     return dict(zip((s.id for s in sweeps), taken, strict=True))
 
 

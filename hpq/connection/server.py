@@ -1,0 +1,59 @@
+"""Read how a Redis server is set up, for `hpq doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStatus:
+    """A server's role, whether it keeps an append-only file, and its configuration file."""
+
+    role: str  # master | slave | sentinel
+    has_aof: bool
+    config_file: str  # "" if the server was started without one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclStatus:
+    """What a restart does to a server's ACL users."""
+
+    default_has_all: bool  # the user `default` may run every command on every key
+    unsaved: int | None  # users that no aclfile keeps; None: not known
+
+
+def read_status(redis: Redis) -> ServerStatus:
+    """Read the role and the persistence of a server."""
+    pipe = redis.pipeline(transaction=False)
+    for section in ("replication", "persistence", "server"):
+        pipe.info(section)
+    answers: list[Any] = pipe.execute()
+    replication, persistence, server = answers
+    return ServerStatus(
+        role=str(replication["role"]),
+        has_aof=bool(int(persistence.get("aof_enabled", 0))),
+        config_file=str(server.get("config_file", "")),
+    )
+
+
+def read_acl(redis: Redis) -> AclStatus | None:
+    """Read a server's ACL users; None if these credentials may not ask."""
+    try:
+        default = redis.acl_getuser("default") or {}
+    except (RedisError, ValueError):
+        return None
+    has_commands = "+@all" in str(default.get("categories"))
+    has_keys = "*" in str(default.get("keys"))
+    return AclStatus(default_has_all=has_commands and has_keys, unsaved=_unsaved(redis))
+
+
+def _unsaved(redis: Redis) -> int | None:
+    try:
+        (aclfile,) = redis.config_get("aclfile").values()
+        return 0 if aclfile else len(set(redis.acl_users()) - {"default"})
+    except (RedisError, ValueError):  # managed servers refuse CONFIG
+        return None
