@@ -81,9 +81,7 @@ def enqueue_sweep(
     check_code_visible(session, spec.queue, code)
     existing = None if allow_duplicate else session.reader.sweeps.find_by_digest(submission.digest)
     if existing is not None:
-        return Enqueued(
-            sid=existing, is_new=False, trials=session.reader.sweeps.get(existing).counts.total
-        )
+        return _existing(session, existing)
     bundle = None if code.files is None else pack(code.folder, code.files)
     for line in check_capacity(
         session, submission.trials or _OPEN_ENDED_SETS, code=len(bundle or b"")
@@ -120,12 +118,14 @@ def enqueue_sweep(
     except BaseException:
         store.discard(sid)
         raise
-    if other is not None:  # somebody enqueued the same in the same moment
-        return Enqueued(
-            sid=other, is_new=False, trials=session.reader.sweeps.get(other).counts.total
-        )
+    if other is not None:  # another command enqueued the same sweep in the same moment
+        return _existing(session, other)
     notes = describe_reuse(session.reader, criteria, reuse, list(reused.values()), new_sweep=sid)
     return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(reused), notes=notes)
+
+
+def _existing(session: Session, sid: str) -> Enqueued:
+    return Enqueued(sid=sid, is_new=False, trials=session.reader.sweeps.get(sid).counts.total)
 
 
 def _reuse_criteria(submission: Submission, sweep: Sweep) -> ReuseCriteria:
