@@ -21,9 +21,11 @@ from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.discrete import Categorical, IntUniform
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
+from hpq.store.enqueue import SweepWriter
 from hpq.store.event_reader import SweepHistory
+from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.search import encode_search
 from hpq_worker.suggest.loop import Suggester
@@ -84,17 +86,17 @@ class Ours:
             id="s", name="s", digest="d", launch=Launch(trainer="digits"), schema=SCHEMA,
             metric=Metric(name="loss"), sampler=sampler, search=encode_search(search),
         )  # fmt: skip
-        store = Store(server.redis, keys, lambda *_: None)
-        store.seal(sweep)
-        lead = SuggestLease(server.redis, keys, lambda *_: None, "s", "w", _LEASE_MS)
-        lead.take()
+        context = StoreContext.open(server.redis, keys, mints=False)
+        SweepWriter(context).seal(sweep)
+        lead = SuggestLease(context, "s", "w", _LEASE_MS)
+        lead.acquire()
         draws = (_SPACE.draw(Random(f"0/{i}")) for i in range(size))
         rows = [(dumps_in_order(params), identity(params)) for params in draws]
         for start in range(0, size, 500):
             lead.append(start + 1, rows[start : start + 500])
         for _ in range(size):
             self._end(self._claim())
-        self._store = store
+        self._store = TrialStore(context)
         self._is_there()
         self._suggester = Suggester(search, SweepHistory(server.redis, keys, "s"), lead)
         begun = time.process_time()

@@ -16,8 +16,7 @@ from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.identity import identity
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Point, TrialState
-from hpq.store.tickets import Tickets
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq_producer.terminal.style import TerminalInfo, paint
 from hpq_producer.watch.app import read_scene
@@ -77,8 +76,8 @@ def _rich_ms() -> float:
 
 
 def _fill(server: Server, sid: str, count: int) -> None:
-    keys = server.session().keys
-    store = Store(server.redis, keys, Tickets(server.redis, keys).top_up)
+    session = server.session()
+    writer, store = session.writer(), TrialStore(session.context())
     rows = [
         (
             dumps({"x": i, "y": i / 7, "z": "on"}),
@@ -86,8 +85,8 @@ def _fill(server: Server, sid: str, count: int) -> None:
         )
         for i in range(1, count + 1)
     ]
-    store.add_rows(sid, 1, rows)
-    store.seal(
+    writer.add_rows(sid, 1, rows)
+    writer.seal(
         Sweep(
             id=sid,
             name=sid,
@@ -104,7 +103,7 @@ def _fill(server: Server, sid: str, count: int) -> None:
         _claim(store, sid, i, ended=False, points=30)
 
 
-def _claim(store: Store, sid: str, worker: int, *, ended: bool, points: int) -> None:
+def _claim(store: TrialStore, sid: str, worker: int, *, ended: bool, points: int) -> None:
     who = WorkerPresence(
         name=f"{sid}-{worker}", host="bench", worker_class=sid, fields={"pid": "1"}
     )

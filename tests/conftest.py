@@ -17,11 +17,12 @@ from hpq.domain.attempt import WorkerPresence
 from hpq.domain.identity import identity
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim
-from hpq.store.growing import Growing
+from hpq.store.control import SweepControl
+from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.tickets import Tickets
-from hpq.store.trials import Store
+from hpq.store.scripts import StoreContext
+from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from tests.golden import Golden
 from tests.server import find_server
@@ -96,13 +97,23 @@ def keys() -> Keys:
 
 
 @pytest.fixture
-def store(redis: Redis, keys: Keys) -> Store:
-    return Store(redis, keys, Tickets(redis, keys).top_up)
+def store_context(redis: Redis, keys: Keys) -> StoreContext:
+    return StoreContext.open(redis, keys)
 
 
 @pytest.fixture
-def growing(redis: Redis, keys: Keys) -> Growing:
-    return Growing(redis, keys, Tickets(redis, keys).top_up)
+def store(store_context: StoreContext) -> TrialStore:
+    return TrialStore(store_context)
+
+
+@pytest.fixture
+def writer(store_context: StoreContext) -> SweepWriter:
+    return SweepWriter(store_context)
+
+
+@pytest.fixture
+def control(store_context: StoreContext) -> SweepControl:
+    return SweepControl(store_context)
 
 
 @pytest.fixture
@@ -116,7 +127,7 @@ def who() -> WorkerPresence:
 
 
 @pytest.fixture
-def take(store: Store, who: WorkerPresence) -> Callable[[], Claim | None]:
+def take(store: TrialStore, who: WorkerPresence) -> Callable[[], Claim | None]:
     """Claims the next trial, each time with a nonce of its own."""
     nonces = iter(range(10**6))
     return lambda: store.claim(who, nonce=f"n{next(nonces)}", lease_ms=30_000)
@@ -126,7 +137,7 @@ MakeSweep = Callable[..., Sweep]
 
 
 @pytest.fixture
-def sweep_of(store: Store) -> MakeSweep:
+def sweep_of(writer: SweepWriter) -> MakeSweep:
     """Makes a sweep of n trials with x = 1 … n."""
 
     def make(n: int, sid: str = "demo-00000", **fields: object) -> Sweep:
@@ -141,8 +152,8 @@ def sweep_of(store: Store) -> MakeSweep:
         }
         sweep = Sweep(**{**base, **fields})  # type: ignore[arg-type]
         rows = [(dumps({"x": i}), identity({"x": i})) for i in range(1, n + 1)]
-        store.add_rows(sid, 1, rows)
-        assert store.seal(sweep) is None
+        writer.add_rows(sid, 1, rows)
+        assert writer.seal(sweep) is None
         return sweep
 
     return make

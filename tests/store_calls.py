@@ -8,15 +8,16 @@ from redis import Redis
 
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.trial import Artifacts, Checkpoint, Claim, Point, TrialState
-from hpq.filestore.garbage import DoomedFiles
 from hpq.filestore.local import folder_of, open_files
+from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
-from hpq.store.trials import Store
+from hpq.store.scripts import StoreContext
+from hpq.store.trials import TrialStore
 
 LEASE = 30_000
 
 
-def take(store: Store, who: WorkerPresence, nonce: str) -> Claim:
+def take(store: TrialStore, who: WorkerPresence, nonce: str) -> Claim:
     claim = store.claim(who, nonce=nonce, lease_ms=LEASE)
     assert claim is not None
     return claim
@@ -27,15 +28,21 @@ def points(*steps: int) -> tuple[Point, ...]:
 
 
 def beat(
-    store: Store, who: WorkerPresence, claim: Claim, seq: int, *steps: int, **more
+    store: TrialStore, who: WorkerPresence, claim: Claim, seq: int, *steps: int, **more
 ) -> HeartbeatReply:
     batch = ReportBatch(seq=seq, step=max(steps, default=0), points=points(*steps), **more)
     return store.beat(claim, who, batch, lease_ms=LEASE)
 
 
-def end(store: Store, claim: Claim, value: float, **more) -> CommitReply:
+def end(store: TrialStore, claim: Claim, value: float, **more) -> CommitReply:
     outcome = Outcome(state=TrialState.FINISHED, objective=value, step=1, **more)
     return store.commit(claim, outcome)
+
+
+def reaped(store: TrialStore, worker_class: str, **more) -> int | None:
+    """Reap, and return how many trials were requeued or ended; None while the server settles."""
+    found = store.reap(worker_class, **more)
+    return None if found is None else found.queued + found.ended
 
 
 class Shelf:
@@ -43,7 +50,7 @@ class Shelf:
 
     def __init__(self, folder: Path, redis: Redis, keys: Keys) -> None:
         self.files = open_files(str(folder))
-        self.doomed = DoomedFiles(redis, keys)
+        self.garbage = FileGarbage(StoreContext.open(redis, keys))
         self.redis, self.stream = redis, keys.doomed(self.files.id)
 
     def put(self, claim: Claim, what: str) -> Checkpoint:
@@ -60,5 +67,5 @@ class Shelf:
     def left(self) -> list[str]:
         """What is in the store once it has lost what it may."""
         for _ in range(2):
-            self.doomed.work_off(self.files)
+            self.garbage.remove_from(self.files)
         return [name.removesuffix("/file") for name in self.files.names("hpq")]

@@ -23,9 +23,12 @@ from hpq.domain.identity import identity
 from hpq.domain.sweep import EarlyTerminate, Goal, Launch, Metric, Rule, Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.errors import UserError
+from hpq.store.control import SweepControl
+from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
+from hpq.store.scripts import StoreContext
+from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 
 TRIALS, LEASE = 4, 30_000
@@ -51,7 +54,10 @@ class Machine(RuleBasedStateMachine):
         self.redis = connect(self.url)
         self.redis.flushall()
         self.keys = Keys("hpq")
-        self.store = Store(self.redis, self.keys, lambda *_: None)
+        self.store_context = StoreContext.open(self.redis, self.keys, mints=False)
+        self.store = TrialStore(self.store_context)
+        self.writer = SweepWriter(self.store_context)
+        self.control = SweepControl(self.store_context)
         self.reader = StoreReader(self.redis, self.keys, LEASE)
         self.workers = [
             WorkerPresence(name=f"w{i}", host=f"h{i % 2}", worker_class="default") for i in range(3)
@@ -66,8 +72,8 @@ class Machine(RuleBasedStateMachine):
         self.taken: Counter[str] = Counter()  # commits that the store took, by trial
 
     def enqueue(self, sweep: Sweep) -> None:
-        self.store.add_rows(SID, 1, [row(number) for number in range(1, TRIALS + 1)])
-        self.store.seal(sweep)
+        self.writer.add_rows(SID, 1, [row(number) for number in range(1, TRIALS + 1)])
+        self.writer.seal(sweep)
 
     def teardown(self) -> None:
         self.redis.close()
@@ -155,9 +161,9 @@ class Machine(RuleBasedStateMachine):
     @rule(verb=st.sampled_from(["pause", "resume", "stop", "cancel"]))
     def tell(self, verb: str) -> None:
         try:
-            self.store.control(SID, verb)
+            getattr(self.control, verb)(SID)
             before = self.books()
-            self.store.control(SID, verb)  # said twice, as where the reply was lost
+            getattr(self.control, verb)(SID)  # said twice, as where the reply was lost
             assert self.books() == before
         except UserError:
             sweep = self.reader.sweeps.get(SID)
@@ -167,16 +173,16 @@ class Machine(RuleBasedStateMachine):
 
     @rule(number=st.integers(1, TRIALS))
     def cancel_one(self, number: int) -> None:
-        self.store.control(SID, "cancel", number)
+        self.control.cancel(SID, [number])
         before = self.books()
-        self.store.control(SID, "cancel", number)
+        self.control.cancel(SID, [number])
         assert self.books() == before
 
     @rule(numbers=st.sets(st.integers(1, TRIALS)))
     def retry(self, numbers: set[int]) -> None:
-        self.store.retry(SID, sorted(numbers))
+        self.control.retry(SID, sorted(numbers))
         before = self.books()
-        assert self.store.retry(SID, sorted(numbers)) == 0
+        assert self.control.retry(SID, sorted(numbers)) == 0
         assert self.books() == before
 
     def books(self) -> list[tuple[TrialState, int]]:
@@ -184,7 +190,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(cap=st.integers(0, 2))
     def cap(self, cap: int) -> None:
-        self.store.set(SID, {"max_parallel": str(cap)})
+        self.control.set(SID, {"max_parallel": str(cap)})
 
     @invariant()
     def the_books_agree(self) -> None:

@@ -1,1 +1,1 @@
-"""The words of a sweep: sweep, trial, attempt, their states and rules, without Redis."""
+"""Define sweeps, trials, attempts, their states and their rules, without Redis."""

@@ -1,4 +1,4 @@
-"""What goes into the store from a worker, and the words that come back. Pure data."""
+"""What a worker sends to the store, and what the store replies. Pure data."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from hpq.domain.trial import Artifacts, Checkpoint, Failure, Point, TrialState
 
 
 class HeartbeatReply(StrEnum):
-    """What a beat answers: go on, stop (cancelled), stop (pruned), or why this attempt is over."""
+    """Reply to a heartbeat: continue, stop, or why this attempt is over."""
 
     OK = "ok"
-    STOP = "stop"
-    PRUNE = "prune"
+    STOP = "stop"  # cancelled
+    PRUNE = "prune"  # early termination
     LOST = "lost"  # a later attempt has the trial, or it has ended
     UNKNOWN = "unknown"  # the store does not know the trial: its data was lost or removed
 
 
 class CommitReply(StrEnum):
-    """What became of a commit."""
+    """Reply to a commit."""
 
     DONE = "done"
-    REQUEUED = "requeued"  # a failure that is tried again
-    SUSPECT = "suspect"  # given back uncharged: this worker alone fails so
-    ALREADY = "already"  # the same commit was taken before
+    REQUEUED = "requeued"  # the failure is retried
+    SUSPECT = "suspect"  # requeued uncharged: only this worker fails like this
+    ALREADY = "already"  # this commit was recorded before
     STALE = "stale"  # a later attempt has the trial
     UNKNOWN = "unknown"  # the store does not know the trial: its data was lost or removed
 
 
 class Reason(StrEnum):
-    """Why a worker gives a trial back uncharged."""
+    """Why a worker releases a trial uncharged."""
 
     STOPPING = "stopping"
     DATA_MISSING = "data_missing"
@@ -40,9 +40,9 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBatch:
-    """What a trial reported and printed since the last batch that the store took.
+    """What a trial reported and printed since the last batch that the store acknowledged.
 
-    `seq` rises by one a batch; a batch is sent until it is acknowledged, unchanged.
+    `seq` rises by one a batch; a batch is sent unchanged until it is acknowledged.
     """
 
     seq: int
@@ -51,8 +51,8 @@ class ReportBatch:
     phase: str = ""
     log: bytes = b""
     points: tuple[Point, ...] = ()
-    checkpoint: Checkpoint | None = None  # published since
-    restarted: str = ""  # why the training starts again although there is a checkpoint
+    checkpoint: Checkpoint | None = None  # published since the last batch
+    restarted: str = ""  # why the training cannot resume from its checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +61,16 @@ class Outcome:
 
     state: TrialState
     objective: float | None = None
-    best: float | None = None  # of all that the attempt reported, whatever the sweep ranks by
+    best: float | None = None  # of all values reported, whichever the sweep ranks by
     step: int = 0
     failure: Failure | None = None
-    ran_ms: int | None = None  # by the worker's clock, which runs on while Redis is away
+    ran_ms: int | None = None  # by the worker's clock, which also counts a Redis outage
     artifacts: Artifacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capped:
-    """What a new run_cap did: how many it dropped, how many wait again, and how many there are."""
+    """What a new run_cap did: trials dropped, trials queued again, and trials now."""
 
     dropped: int
     back: int
@@ -79,15 +79,15 @@ class Capped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaped:
-    """How many trials lost their worker and are queued again, or came to their end."""
+    """How many trials whose lease expired were requeued, and how many ended."""
 
     queued: int
-    ended: int  # poison, or told to stop before
+    ended: int  # poison, or stopped before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPresence:
-    """How a worker describes itself to people and to the reaper (see snapshot.Worker)."""
+    """What a worker publishes about itself; readers see it as snapshot.Worker."""
 
     name: str
     host: str

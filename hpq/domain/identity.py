@@ -1,8 +1,8 @@
-"""What makes two trials, or two sweeps, the same: canonical JSON and short hashes of it.
+"""Decide when two trials, or two sweeps, are the same: canonical JSON and short hashes of it.
 
-Imported by both sides; standard library only, no I/O. A trial's identity is that of its parameter
-values, so 3.0 is 3 and the order of keys is nothing. A sweep's digest is that of its file's data,
-where 3.0 is not 3: a range from 0.0 to 1.0 is another search space than one from 0 to 1.
+A trial's identity depends on its parameter values only: 3.0 equals 3, and key order is ignored. A
+sweep's digest depends on the data of its file, where 3.0 differs from 3: a range from 0.0 to 1.0 is
+another search space than a range from 0 to 1.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from hashlib import blake2b
 
 from hpq.domain.trial import Json, Params
 
-MAX_SET_BYTES = 64 * 1024
+MAX_PARAMS_BYTES = 64 * 1024
 ID_BYTES = 16
 MAX_SLUG = 40
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
-_NOT_IN_DIGEST = frozenset({"name", "description"})  # an edit of the words is the same sweep
+_NOT_IN_DIGEST = frozenset({"name", "description"})  # a sweep with another name is the same sweep
 
 
 def canonical(params: Params) -> bytes:
-    """A set as JSON that depends on its values only: sorted keys, 3.0 as 3, -0.0 as 0.
+    """Encode parameters as JSON of their values alone: sorted keys, 3.0 as 3, -0.0 as 0.
 
     Raises:
-        ValueError: a number is not finite (names its path), or the set is over 64 KiB.
+        ValueError: a number is not finite (names its path), or the JSON exceeds 64 KiB.
     """
     data = _encode({name: _plain(value, name) for name, value in params.items()}).encode()
-    if len(data) > MAX_SET_BYTES:
-        raise ValueError(f"a set of {len(data):,} bytes; at most {MAX_SET_BYTES:,} are taken")
+    if len(data) > MAX_PARAMS_BYTES:
+        raise ValueError(f"a set of {len(data):,} bytes; at most {MAX_PARAMS_BYTES:,} are taken")
     return data
 
 
 def identity(params: Params, replicate: int = 0) -> bytes:
-    """The 16 bytes that name a trial within its sweep.
+    """Return the 16 bytes that identify a trial within its sweep.
 
     Raises:
         ValueError: as `canonical`.
@@ -46,7 +46,7 @@ def identity(params: Params, replicate: int = 0) -> bytes:
 
 
 def digest(spec: Mapping[str, Json], seed: int, code: str) -> str:
-    """The 32 hex digits that name a sweep: its file's data but for its name, its seed, its code.
+    """Return the 32 hex digits that identify a sweep: its file without names, its seed, its code.
 
     Raises:
         ValueError: a number of the spec is not finite.
@@ -56,7 +56,7 @@ def digest(spec: Mapping[str, Json], seed: int, code: str) -> str:
 
 
 def same_data(one: Json, other: Json) -> bool:
-    """True where two parts of sweep files are the same, as a digest has them: 3.0 is not 3.
+    """Return whether two parts of sweep files are the same to a digest: 3.0 differs from 3.
 
     Raises:
         ValueError: a number is not finite.
@@ -65,9 +65,9 @@ def same_data(one: Json, other: Json) -> bool:
 
 
 def slug(name: str) -> str:
-    """A name as the first part of an id: a-z, 0-9 and '-', at most 40; 'sweep' where none is left.
+    """Return a name as the first part of an id: at most 40 of a-z, 0-9 and '-'; 'sweep' if none.
 
-    The end is cut, not hashed: a random part follows.
+    The end is cut rather than hashed, since a random part follows.
     """
     text = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_SLUG].rstrip("-")
     return text or "sweep"

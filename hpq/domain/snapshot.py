@@ -1,6 +1,6 @@
-"""What readers get of the store in one look: frozen, without a client inside.
+"""Immutable records that StoreReader returns: workers, events, and one moment of a sweep.
 
-Filled by `reader`, drawn by the producer. Times are the server's, in integer milliseconds.
+Times are by the server's clock, in integer milliseconds.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from hpq.domain.trial import Trial, TrialState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A live worker as it described itself. Times in milliseconds, Redis's clock.
+    """A live worker, as its presence record describes it.
 
-    `takes` are the shipped trainers and the HPQ_ALLOW lines; `key` is the fingerprint of its
-    HPQ_CODE_KEY; `store` says whether it has HPQ_STORE: yes, no, or "" (an older one does not say);
-    `refuses` says, by sweep id, why it leaves a sweep alone.
+    `takes` are the shipped trainers and the lines of HPQ_ALLOW; `key` is the fingerprint of its
+    HPQ_CODE_KEY; `store` is yes or no for HPQ_STORE, or "" for an older worker; `refuses` has, by
+    sweep id, the reason why the worker cannot run a sweep.
     """
 
     name: str
@@ -32,23 +32,23 @@ class Worker:
     started_ms: int = 0
     device: str = ""
     version: str = ""
-    schema: int = 1  # of the newest sweeps that it reads
+    schema: int = 1  # of the newest sweeps that it can decode
     takes: tuple[str, ...] = ()
     key: str = ""
     store: str = ""
     code: str = ""  # its HPQ_CODE
-    only: str = ""  # the one sweep, or trial (`sweep/7`), that it is there for; "" for any
-    pod: str = ""  # its pod's name; "" outside a cluster
+    only: str = ""  # the one sweep, or trial (`sweep/7`), that it runs; "" for any
+    pod: str = ""  # the pod's name; "" outside a cluster
     refuses: dict[str, Notice] = field(default_factory=dict)
 
     def is_for(self, sid: str) -> bool:
-        """True where it is there for a sweep, or for a trial of it."""
+        """Return whether the worker may run the trials of a sweep, or one of them."""
         return self.only.partition("/")[0] in ("", sid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """A sweep that is there but not as any version of hpq writes it; `why` names the place."""
+    """A sweep that cannot be decoded; `why` names the key and the field."""
 
     id: str
     why: str
@@ -76,23 +76,32 @@ class ServerMemory:
         """True if no further trial starts unless logs and curves can be dropped for it."""
         return bool(self.limit) and not self.evicts and self.used > self.limit
 
-    def takes(self, more: int) -> bool:
+    def has_room(self, more: int) -> bool:
         """Return whether N further bytes leave free what is reserved for results."""
         return not self.limit or self.used + more <= FULL * self.limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How long ended trials of a sweep took: count, mean and spread, in milliseconds."""
+class DurationStats:
+    """How long the ended trials of a sweep ran: count, mean and standard deviation."""
 
     ended: int = 0
     mean_ms: float = 0.0
     sd_ms: float = 0.0
 
+    @classmethod
+    def of_sums(cls, count: float, total_ms: float, squares: float) -> DurationStats:
+        """Compute mean and deviation from a count, a sum and a sum of squares."""
+        if count < 1:
+            return cls()
+        mean = total_ms / count
+        deviation = max(0.0, squares / count - mean * mean) ** 0.5
+        return cls(ended=int(count), mean_ms=mean, sd_ms=deviation)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One moment of a sweep, bounded in size whatever the sweep's: what a frame is drawn from."""
+    """One moment of a sweep; its size does not grow with the sweep's."""
 
     sweep: Sweep
     at_ms: int
@@ -100,18 +109,18 @@ class Snapshot:
     best: tuple[Trial, ...]  # best objective first
     recent: tuple[Trial, ...]  # last ended first
     workers: tuple[Worker, ...]  # live workers of the sweep's class
-    pace: Pace
-    ahead: tuple[Sweep, ...] = ()  # that go before it, where it waits for workers that are busy
-    room: ServerMemory | None = None  # the server's; None where it does not say
-    silent_ms: float = math.inf  # without a beat for so long, a running trial's worker is silent
-    is_old: bool = False  # Redis has not answered since; `at_ms` goes on by a clock here
-    last_event: str  # id of the newest event seen; XREAD goes on from here
+    durations: DurationStats
+    ahead: tuple[Sweep, ...] = ()  # served before it, if it waits while all workers are busy
+    memory: ServerMemory | None = None  # the server's; None if these credentials may not ask
+    silent_ms: float = math.inf  # without a heartbeat for longer, a trial's worker is silent
+    is_stale: bool = False  # Redis has not answered since; `at_ms` advances by the local clock
+    last_event: str  # id of the newest event; later events have a higher one
 
     def silence_ms(self, trial: Trial) -> int:
-        """How long a running trial's worker has given no sign of life, where that is too long."""
+        """Return the time since the last heartbeat of a silent worker's trial, else 0."""
         since = self.at_ms - trial.beat_ms
         is_silent = trial.state is TrialState.RUNNING and trial.beat_ms and since > self.silent_ms
-        return since if is_silent and not self.is_old else 0
+        return since if is_silent and not self.is_stale else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,12 +136,3 @@ class Event:
     @property
     def at_ms(self) -> int:
         return int(self.id.partition("-")[0])
-
-
-def pace_of(count: float, total: float, squares: float) -> Pace:
-    """Mean and spread from a count, a sum and a sum of squares."""
-    if count < 1:
-        return Pace()
-    mean = total / count
-    spread = max(0.0, squares / count - mean * mean) ** 0.5
-    return Pace(ended=int(count), mean_ms=mean, sd_ms=spread)

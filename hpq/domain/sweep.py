@@ -1,7 +1,4 @@
-"""A sweep: what is searched, by which code, and where it stands. Imports trial and given only.
-
-A file that was enqueued into a sweep that was there. Imports nothing but trial.
-"""
+"""Define a sweep: its search, its code, its limits, its state and its counts."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ from hpq.domain.trial import Json, TrialState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendedFile:
-    """A further file that was enqueued into a sweep: when, how many trials it added, its data.
+    """A file that was added to an existing sweep: when, how many trials it added, its data.
 
-    `origin` is what `provenance` says of it, its text among it; `spec` its data after the flags.
+    `spec` is its data after the command's options; `origin` is its provenance, with its text.
     """
 
     at_ms: int
@@ -28,16 +25,16 @@ class AppendedFile:
     origin: Mapping[str, Json]
 
 
-# Stands on each sweep; a worker leaves a sweep whose number is higher. 2: its sets are made while
-# it runs, it ends trials early, has replicates, or its program gets a wandb.
+# Each sweep has a schema number, and a worker ignores sweeps whose number is higher than its own.
+# 2: trials are suggested while the sweep runs, early termination, replicates, or a wandb import.
 SCHEMA = 2
-EARLY_SCHEMA = 1  # of a sweep that has nothing of it
+EARLY_SCHEMA = 1  # of a sweep that uses none of these
 DEFAULT_CLASS = "default"
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 
 class SweepState(StrEnum):
-    """Where a sweep stands: computed from flags and counts, never stored."""
+    """State of a sweep: computed from flags and counts, never stored."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -48,19 +45,19 @@ class SweepState(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """True where nothing of the sweep will run again by itself."""
+        """True if no trial of the sweep will run again by itself."""
         return self in (SweepState.FINISHED, SweepState.CANCELLED)
 
 
 class Goal(StrEnum):
-    """Which way the metric is better."""
+    """Direction in which the metric is better."""
 
     MINIMIZE = "minimize"
     MAXIMIZE = "maximize"
 
 
 class Wandb(StrEnum):
-    """What `import wandb` gives to a program."""
+    """Which module `import wandb` imports in a program."""
 
     STAND_IN = "stand-in"  # hpq's own: everything goes to hpq
     TEE = "tee"  # the installed one, which feeds hpq as well
@@ -75,7 +72,7 @@ class ObjectiveValue(StrEnum):
 
 
 class Impute(StrEnum):
-    """Which value stands for that of a trial that has none of its own yet, or never will."""
+    """Which value replaces that of a trial that has none yet, or never will."""
 
     LATEST = "latest"
     BEST = "best"
@@ -84,10 +81,10 @@ class Impute(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """The name that trials report and the way it is better.
+    """The metric that trials report, and its direction.
 
-    `impute` and `impute_while_running` are for searches that learn: what a failed trial counts as,
-    and a running one (None = it is not counted).
+    `impute` and `impute_while_running` are for searches that learn: the value that replaces that of
+    a failed trial, and of a running one (None: running trials are ignored).
     """
 
     name: str
@@ -98,14 +95,14 @@ class Metric:
     impute_while_running: Impute | None = None
 
     def better(self, a: float, b: float) -> bool:
-        """True where a is better than b; NaN is better than nothing."""
+        """Return whether a is better than b; NaN is never better."""
         if a != a:
             return False
         return b != b or (a < b if self.goal is Goal.MINIMIZE else a > b)
 
 
 class Rule(StrEnum):
-    """How trials that do badly are told to stop (`early_terminate: {type: …}`)."""
+    """Rule of early termination (`early_terminate: {type: …}`)."""
 
     HYPERBAND = "hyperband"
     ASHA = "asha"
@@ -114,10 +111,10 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyTerminate:
-    """A rule and the values that it looks at, counted in finite values of the metric from 1.
+    """A rule of early termination and its bands, counted in finite values of the metric from 1.
 
-    `eta` and `strict` are hyperband's (asha has eta, too), `min_trials` is the median's: so many
-    others must have reached a band before it is looked at.
+    `eta` is for hyperband and asha, `strict` for hyperband, `min_trials` for the median: N other
+    trials must have reached a band before the rule compares at it.
     """
 
     rule: Rule
@@ -129,7 +126,7 @@ class EarlyTerminate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetReached:
-    """The trial whose value ended the sweep, as it was at least as good as the metric's target."""
+    """The trial whose value reached the metric's target and so ended the sweep."""
 
     trial: int
     value: float
@@ -138,7 +135,7 @@ class TargetReached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Whose checkpoints and artifacts stay: of the best trials, and of those that ended last."""
+    """Whose checkpoints and artifacts are kept: the N best trials and the N that ended last."""
 
     best: int = 0
     last: int = 0
@@ -149,10 +146,9 @@ class Launch:
     """What a worker starts for a trial: exactly one of trainer and program is set.
 
     `command` is W&B's template (whole-item macros), empty for a trainer. `code_dir` is where local
-    code lies and runs ("" for shipped or installed trainers, and for code that is `bundled`: it
-    comes from Redis, and a copy of it runs); `code` is the digest of that code, or the distribution
-    and version of an installed trainer. `wandb` is for programs; None is what an hpq before
-    schema 2 has enqueued.
+    code runs; "" for shipped or installed trainers, and for `bundled` code, of which a
+    copy from Redis runs. `code` is the digest of that code, or the distribution and version of an
+    installed trainer. `wandb` is for programs; None in sweeps of an hpq before schema 2.
     """
 
     trainer: str = ""
@@ -167,7 +163,7 @@ class Launch:
 
     @property
     def what(self) -> str:
-        """What is started, for people to read."""
+        """Name what is started, for people."""
         return self.trainer or self.program or " ".join(self.command)
 
 
@@ -182,31 +178,31 @@ class Counts:
     pruned: int = 0
     cancelled: int = 0
     diverged: int = 0  # of the failed ones
-    to_come: float = 0  # sets that are yet to be made; infinite where the sweep is open-ended
+    to_come: float = 0  # trials not yet suggested; infinite if the sweep is open-ended
 
     @property
     def total(self) -> int:
-        """All trials that the sweep has so far."""
+        """Number of trials that the sweep has so far."""
         return self.queued + self.running + self.ended
 
     @property
     def planned(self) -> float:
-        """All that it will have if nothing ends it before; infinite where it is open-ended."""
+        """Number of trials at the end if nothing stops the sweep; infinite if it is open-ended."""
         return self.total + self.to_come
 
     @property
     def waits(self) -> bool:
-        """True where trials wait for a worker, or sets are yet to be made for one."""
+        """True if trials wait for a worker, or are yet to be suggested."""
         return self.queued > 0 or self.to_come > 0
 
     @property
     def is_open_ended(self) -> bool:
-        """True where sets are made until somebody stops the sweep."""
+        """True if trials are suggested until the sweep is stopped."""
         return math.isinf(self.to_come)
 
     @property
     def ended(self) -> int:
-        """Trials in a terminal state."""
+        """Number of trials in a terminal state."""
         return self.finished + self.failed + self.pruned + self.cancelled
 
     def of(self, state: TrialState) -> int:
@@ -216,11 +212,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """A sweep as both sides see it. Times are Redis's, in integer milliseconds.
+    """A sweep as producer and worker see it. Times are Redis's, in integer milliseconds.
 
-    `spec` is the sweep file as data, kept for `show` and provenance; nothing computes with it after
-    enqueue. `varying` are the names whose values differ between trials, in the file's order, dotted
-    where parameters are nested.
+    `spec` is the sweep file as data, kept for `show` and provenance. `varying` are the names whose
+    values differ between trials, in the file's order, dotted if parameters are nested.
     """
 
     id: str
@@ -228,48 +223,50 @@ class Sweep:
     digest: str
     launch: Launch
     signature: str = ""
-    signer: str = ""  # fingerprint of the key that signed it, as the producer says: for people only
+    signer: str = ""  # fingerprint of the signing key as the producer wrote it: for people only
     metric: Metric | None = None
     worker_class: str = DEFAULT_CLASS
     owner: str = ""
     priority: int = 0
     max_parallel: int = 0  # 0 = no cap
-    retries: int = 0  # charged failures forgiven beyond what the failure kind allows
+    retries: int = 0  # added to the retries of retry_policy.RETRY_RULES
     timeout_s: float = 0.0  # 0 = none
     stall_s: float = 0.0  # 0 = by default
-    canary: int = 0  # so many must finish before the rest may be claimed; 0 = none, or passed
-    sampler: str = ""  # who makes its sets while it runs; "" where all are made at enqueue
-    search: str = ""  # what that one needs to know (wire_search); "" likewise
-    run_cap: int = 0  # the most sets that are made so; 0 = no end
-    made: Mapping[str, int] = field(default_factory=dict)  # by which sampler, how many trials so
-    no_more: str = ""  # why no further ones are made: stopped, cancelled, exhausted, …
-    keep: Keep | None = None  # None: all artifacts, and no checkpoint of what is finished
+    canary: int = 0  # N trials must finish before the rest may be claimed; 0: none, or passed
+    sampler: str = ""  # sampler that suggests trials; "" if all exist at enqueue
+    search: str = ""  # its search as JSON (wire/search.py); "" likewise
+    run_cap: int = 0  # suggests at most N trials; 0: no limit
+    made: Mapping[str, int] = field(
+        default_factory=dict
+    )  # sampler → number of trials that it suggested
+    no_more: str = ""  # why suggestions ended: stopped, cancelled, exhausted, …
+    keep: Keep | None = None  # None: all artifacts, but no checkpoints of finished trials
     early: EarlyTerminate | None = None
     method: str = "grid"
     seed: int = 0
-    replicates: int = 1  # trials of each set, in a row
+    replicates: int = 1  # trials with the same parameters, numbered consecutively
     varying: tuple[str, ...] = ()
     spec: Mapping[str, Json] = field(default_factory=dict)
     provenance: Mapping[str, Json] = field(default_factory=dict)
-    bundle: str = ""  # the code digest under which the code itself is kept; "": it is not
-    files: tuple[AppendedFile, ...] = ()  # that it grew by, after its own
+    bundle: str = ""  # digest under which Redis holds the code; "" if it does not
+    files: tuple[AppendedFile, ...] = ()  # added after the sweep's own
     tags: tuple[str, ...] = ()
     created_ms: int = 0
     schema: int = EARLY_SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled
-    held: str = ""  # why the breaker holds it, one line
+    held: str = ""  # why the breaker holds the sweep, one line
     reached: TargetReached | None = None
-    bands: tuple[int, ...] = ()  # of early termination, those that some trial has reached
+    bands: tuple[int, ...] = ()  # early-termination bands that some trial has reached
     counts: Counts = field(default_factory=Counts)
 
     @property
     def state(self) -> SweepState:
-        """Where the sweep stands."""
+        """The state of the sweep."""
         return sweep_state(self.flag, self.held, self.counts)
 
 
 def sweep_state(flag: str, held: str, counts: Counts) -> SweepState:
-    """Where a sweep stands, from its flag, its hold and its counts alone."""
+    """Compute the state of a sweep from its flag, its hold and its counts."""
     if flag == "cancelled":
         return SweepState.CANCELLED if counts.running == 0 else SweepState.STOPPING
     if counts.queued == 0 and counts.running == 0 and not counts.to_come:

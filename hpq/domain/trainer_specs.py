@@ -1,7 +1,7 @@
-"""What the shipped trainers accept: names, kinds, limits and defaults, without torch.
+"""List the parameters of the shipped trainers: names, kinds, limits and defaults, without torch.
 
-The producer checks a sweep file against these before anything is written; the trainer checks its
-parameters against the same table and takes the defaults from it. One home, so that they agree.
+The producer checks a sweep file against this table before it writes anything; the trainer checks
+its parameters against the same table and reads its defaults from it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from types import MappingProxyType
 from hpq.domain.sweep import Goal, Metric
 from hpq.domain.trial import Json, Params
 
-TOGETHER = ("batch_size", "train_images")  # parameters whose values have to fit each other
+TOGETHER = ("batch_size", "train_images")  # parameters whose values must fit each other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A number with limits, both included; `whole` where only integers are meant."""
+    """A number with inclusive limits; `whole` if it must be an integer."""
 
     default: float
     low: float
@@ -35,7 +35,7 @@ class Number:
         return f"a number from {self.low:g} to {self.high:g}"
 
     def problem(self, value: Json) -> str | None:
-        """What is wrong with the value and what is allowed; None where it is fine."""
+        """Return what is wrong with a value and what is allowed; None if it is valid."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             return f"{value!r} is not {self.allowed}"
         if not math.isfinite(value) or not self.low <= value <= self.high:
@@ -47,18 +47,18 @@ class Number:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """One of a few words."""
+    """One of several words."""
 
     default: str
     words: tuple[str, ...]
 
     @property
     def allowed(self) -> str:
-        """What to choose from."""
+        """The choices in words."""
         return f"one of {', '.join(self.words)}"
 
     def problem(self, value: Json) -> str | None:
-        """What is wrong with the value and what is allowed; None where it is fine."""
+        """Return what is wrong with a value and what is allowed; None if it is valid."""
         if isinstance(value, bool) and {"on", "off"} <= set(self.words):
             word = "on" if value else "off"
             return f"an unquoted {word} is a YAML boolean; write '{word}' with quotes"
@@ -68,7 +68,7 @@ class Word:
 
 
 def batch_problem(batch_size: float, images: float) -> str | None:
-    """What is wrong with a batch of this size out of so many images; None where one is whole."""
+    """Return what is wrong with a batch size for N images; None if one batch fits."""
     if batch_size <= images:
         return None
     return f"{batch_size:.0f} is more than the {images:.0f} training images"
@@ -76,7 +76,7 @@ def batch_problem(batch_size: float, images: float) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerSpec:
-    """A shipped trainer as a sweep file sees it."""
+    """A shipped trainer: its metric and its parameters."""
 
     name: str
     metric: Metric
@@ -84,11 +84,11 @@ class TrainerSpec:
 
     @property
     def module(self) -> str:
-        """Where its function `train` is."""
+        """The module of its function `train`."""
         return f"hpq_worker.trainers.{self.name.replace('-', '_')}"
 
     def problem(self, name: str, value: Json) -> str | None:
-        """What is wrong with one parameter of a set; None where it is fine."""
+        """Return what is wrong with one parameter; None if it is valid."""
         spec = self.params.get(name)
         if spec is not None:
             return spec.problem(value)
@@ -98,27 +98,26 @@ class TrainerSpec:
         return f"trainer {self.name} has no such parameter; {hint}it has {known}"
 
     def misfit(self, params: Params) -> tuple[str, str] | None:
-        """A parameter that the rest of the set leaves no room for, and what is wrong with it.
+        """Return a parameter that does not fit the others, and why; None if all fit.
 
-        None where they fit. The values are taken to be fine one by one. What fits still fits with
-        a smaller value of the first of TOGETHER, and with a larger one of the second.
+        Each value is assumed to be valid by itself. Values that fit still fit with a smaller first
+        and a larger second parameter of TOGETHER.
         """
         batch_size, images = (self._number(params, name) for name in TOGETHER)
         wrong = batch_problem(batch_size, images)
         return (TOGETHER[0], wrong) if wrong else None
 
     def _number(self, params: Params, name: str) -> float:
-        """The value of the set, or the default; no limit where the trainer has no such number."""
+        """Return a parameter or its default; infinity if the trainer has no such number."""
         spec = self.params.get(name)
         value = params.get(name, spec.default if spec else None)
         return value if isinstance(value, int | float) else math.inf
 
     def fill(self, params: Params) -> dict[str, float | int | str]:
-        """The set with defaults for what it leaves out; whole numbers as int.
+        """Return the parameters with defaults for those left out; whole numbers as int.
 
         Raises:
-            ValueError: a parameter is unknown, out of its limits or does not fit the others (names
-                it).
+            ValueError: a parameter is unknown, outside its limits or does not fit the others.
         """
         out: dict[str, float | int | str] = {}
         for name, value in params.items():

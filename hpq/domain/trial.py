@@ -1,7 +1,7 @@
-"""A trial: one hyperparameter set of a sweep, its states and the only ways between them.
+"""Define a trial: one hyperparameter set of a sweep, its states and the transitions between them.
 
-Imported by both sides; imports nothing of hpq. `TRANSITIONS` is the table that the Lua scripts
-implement; a test drives every (from, to) pair through them and compares.
+`TRANSITIONS` is the table that the Lua scripts implement; a test drives every (from, to) pair
+through them and compares.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class TrialState(StrEnum):
-    """Where a trial stands."""
+    """State of a trial."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -24,7 +24,7 @@ class TrialState(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """True for a state that only `hpq retry` leaves."""
+        """True if only `hpq retry` leaves this state."""
         return self not in (TrialState.QUEUED, TrialState.RUNNING)
 
 
@@ -32,8 +32,8 @@ _Q, _R = TrialState.QUEUED, TrialState.RUNNING
 _ENDS = frozenset({s for s in TrialState if s.is_terminal})
 
 TRANSITIONS: Mapping[TrialState, frozenset[TrialState]] = {
-    # Queued straight to an end: a result that comes back after its lease was reaped and before
-    # anyone claimed the trial again is taken (its hours are saved); or the sweep was cancelled.
+    # Queued to terminal: the sweep was cancelled, or a result arrived after its lease was reaped
+    # and before another worker claimed the trial (its hours are saved).
     _Q: frozenset({_R}) | _ENDS,
     _R: frozenset({_Q}) | _ENDS,
     TrialState.FINISHED: frozenset({_Q}),  # the way back is always `hpq retry`
@@ -52,7 +52,7 @@ class FailureKind(StrEnum):
     TIMEOUT = "timeout"
     STALLED = "stalled"
     USER_ERROR = "user_error"
-    UNREPORTED = "unreported"  # it came to its end without the sweep's metric
+    UNREPORTED = "unreported"  # ended without reporting the sweep's metric
     KILLED = "killed"
     LOST = "lost"
     POISON = "poison"
@@ -85,11 +85,11 @@ class TrialId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """The newest published checkpoint of a trial: where it lies, and where the training stood then.
+    """The newest published checkpoint of a trial: its place, and the progress of the training.
 
-    `store` is the store's id, `path` a folder in it. `last` and `best` are values of the sweep's
-    metric (None: none that is finite), `counts` how many values of each metric were reported and
-    `logged` how many finite ones of the sweep's metric.
+    `store` is the file store's id, `path` a folder in it. `last` and `best` are values of the
+    sweep's metric (None: none is finite), `counts` how many values of each metric were reported and
+    `logged` how many finite values of the sweep's metric.
     """
 
     store: str
@@ -103,7 +103,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifacts:
-    """The files that an attempt left, by name with their sizes in bytes: a folder in a store."""
+    """The files that an attempt published in a folder of a file store: name → size in bytes."""
 
     store: str
     path: str
@@ -112,25 +112,25 @@ class Artifacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a worker gets from `claim`: the right to run one attempt of a trial."""
+    """The right to run one attempt of a trial."""
 
     trial: TrialId
     attempt: int
     params: Params
     checkpoint: Checkpoint | None = None
-    nonce: str = ""  # the claim's own; "" from a worker that does not send it yet
-    unbegun: int = 0  # attempts before it that were given back before anything ran
+    nonce: str = ""  # identifies the claim; "" from a worker of an older version
+    unbegun: int = 0  # earlier attempts that were released before training began
 
     @property
     def token(self) -> str:
-        """The attempt and a little of the nonce, as a name for what this execution writes."""
+        """Name for what this execution writes: the attempt and a few characters of the nonce."""
         own = "".join(c for c in self.nonce if c in _NAMES)[:6]
         return f"{self.attempt}-{own}" if own else str(self.attempt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One value of one metric at one step, as a trial reported it."""
+    """One reported value of one metric at one step."""
 
     step: int
     name: str
@@ -139,7 +139,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why an attempt ended badly: the kind, one line for people, and where it came from."""
+    """Why an attempt failed: its kind, one line for people, and a fingerprint of its origin."""
 
     kind: FailureKind
     message: str
@@ -148,9 +148,9 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruning:
-    """Why early termination told a trial to stop.
+    """Why early termination stopped a trial.
 
-    `n` trials had reached the band, this one among them; its `value` ranked `rank` of them and was
+    `n` trials had reached the band, this one included; its `value` ranked `rank` among them and was
     worse than the `threshold`.
     """
 
@@ -164,7 +164,7 @@ class Pruning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicateGroup:
-    """What the replicates of a set came to: how many of them, their mean and spread."""
+    """The results of the replicates of one set of parameters."""
 
     first: int  # the number of the first
     of: int
@@ -172,12 +172,12 @@ class ReplicateGroup:
 
     @property
     def mean(self) -> float:
-        """The mean of those that have a result."""
+        """Mean of the replicates that have a result."""
         return math.fsum(self.objectives) / len(self.objectives)
 
     @property
     def spread(self) -> float:
-        """Their standard deviation (n - 1); 0 for one."""
+        """Sample standard deviation (n - 1); 0 for one result."""
         if len(self.objectives) < 2:
             return 0.0
         squares = ((value - self.mean) ** 2 for value in self.objectives)
@@ -197,8 +197,8 @@ class Trial:
     claimed_ms: int = 0
     beat_ms: int = 0
     ended_ms: int = 0
-    ran_ms: int = 0  # how long the latest attempt ran, once it is over
-    before_ms: int = 0  # how long all attempts before it ran
+    ran_ms: int = 0  # how long the latest attempt ran, once it ended
+    before_ms: int = 0  # how long all earlier attempts ran
     step: int = 0
     objective: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -206,23 +206,23 @@ class Trial:
     phase: str = ""
     provenance: str = ""
     checkpoint: Checkpoint | None = None
-    checkpoint_ms: int = 0  # when it was published; 0 where a worker of an older version did
+    checkpoint_ms: int = 0  # when it was published; 0 by a worker of an older version
     artifacts: Artifacts | None = None
-    restarted: str = ""  # why the last attempt could not go on from a checkpoint
-    gone: str = ""  # who let its files go: keep, or rm (and an archive brought the sweep back)
-    thinned: bool = False  # its log and points were dropped: the server was full
-    reused: str = ""  # the trial of an older sweep whose result this is; it never ran here
-    seed: int | None = None  # what that result was seeded with; None: as its place here says
-    group: ReplicateGroup | None = None  # in a ranking of sets with replicates: what they came to
-    pruning: Pruning | None = None  # also of a trial that came to its end before it heard
+    restarted: str = ""  # why the last attempt could not resume from its checkpoint
+    gone: str = ""  # what removed its files: keep, or rm (before a restore)
+    thinned: bool = False  # its log and points were dropped because the server was full
+    reused: str = ""  # the older trial that this result is from; it never ran here
+    seed: int | None = None  # seed of that result; None: derived from its number here
+    group: ReplicateGroup | None = None  # set in a ranking of replicates
+    pruning: Pruning | None = None  # set also if the trial ended before it was notified
 
     @property
     def duration_ms(self) -> int:
-        """Milliseconds that the latest attempt ran, so far where it still runs."""
+        """Milliseconds that the latest attempt ran, or has run so far."""
         running = self.state is TrialState.RUNNING
         return max(0, self.beat_ms - self.claimed_ms if running else self.ran_ms)
 
     @property
     def total_ms(self) -> int:
-        """Milliseconds that all attempts ran together."""
+        """Milliseconds that all attempts together ran."""
         return self.before_ms + self.duration_ms

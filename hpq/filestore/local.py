@@ -1,11 +1,11 @@
-"""HPQ_STORE: where checkpoints and artifacts lie, a directory or any URL that fsspec knows.
+"""The file store (HPQ_STORE) of checkpoints and artifacts: a directory, or a URL for fsspec.
 
-Workers write and read there, `hpq get` reads, `hpq rm` removes. A store has an id of its own in
-`.hpq-store`; what Redis holds of it is relative and carries that id, so that files of one store are
-never looked for in another. Layout: PREFIX/SWEEP/NUMBER/ATTEMPT-XXXXXX/checkpoint-N/… and
-…/artifacts/…, where XXXXXX is of the claim's nonce.
+Workers write and read it, `hpq get` reads, `hpq rm` removes. A file store has an id, in its file
+`.hpq-store`. Pointers in Redis are relative and carry that id, so that no process looks for files
+in another store. Layout: PREFIX/SWEEP/NUMBER/ATTEMPT-XXXXXX/checkpoint-N/… and …/artifacts/…, where
+XXXXXX is taken from the claim's nonce.
 
-Everything that goes wrong is an OSError; names are checked before they touch anything.
+Every failure is an OSError. Names are checked before any file is touched.
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ from hpq.settings import Settings
 ID_FILE = ".hpq-store"
 _ID = re.compile(r"[a-z0-9]{4,64}\Z")
 _CHUNK_BYTES = 1 << 20
-_TOKEN = re.compile(r"(\d{1,9})(-[a-z0-9]+)?\Z")  # older workers name it by its attempt alone
+_TOKEN = re.compile(r"(\d{1,9})(-[a-z0-9]+)?\Z")  # older workers use the attempt alone
 GoOn = Callable[[], bool]
 T = TypeVar("T")
 
 
 class Gone(FileNotFoundError):
-    """Raised where a store does not have a file."""
+    """Raised if a store does not have a file."""
 
 
 class Unreadable(OSError):
-    """Raised where a file of a store cannot be read, although it is there."""
+    """Raised if a file of a store exists but cannot be read."""
 
 
 class Readable(Protocol):
-    """A place from which files come under relative names such as `a/b/c`."""
+    """A source of files with relative names such as `a/b/c`."""
 
     def read(self, name: str) -> IO[bytes]:
         """Open a file for reading."""
 
 
 class Files(Readable, Protocol):
-    """A place for files, under such names."""
+    """A file store."""
 
     id: str
 
     def write(self, name: str) -> IO[bytes]:
-        """Open a file for writing, its folders made."""
+        """Open a file for writing; make its folders."""
 
     def names(self, folder: str) -> list[str]:
-        """All files below a folder, relative to it; none where it is not there."""
+        """List all files below a folder, relative to it; a missing folder has none."""
 
     def remove(self, folder: str) -> None:
-        """Remove a folder with all in it; one that is not there is fine."""
+        """Remove a folder and its files; a missing folder is no error."""
 
 
 def is_inert(name: str) -> bool:
-    """True for a relative name that stays where it is joined to, and that a terminal can show."""
+    """Return True for a printable relative name that cannot leave the folder it is joined to."""
     parts = name.split("/")
     return (
         len(name.encode("utf-8", "replace")) <= 512
@@ -72,28 +72,28 @@ def is_inert(name: str) -> bool:
 
 
 def folder_of(prefix: str, trial: TrialId, token: str = "") -> str:
-    """Where the files of a trial lie, or of one claim of it."""
+    """Return the folder of a trial's files, or of one claim of it."""
     folder = f"{prefix}/{trial.sweep}/{trial.number}"
     return f"{folder}/{token}" if token else folder
 
 
 def attempt_of(token: str) -> int | None:
-    """The attempt that the name of a claim's folder tells; None where it is no such name."""
+    """Return the attempt in the name of a claim's folder; None for any other name."""
     match = _TOKEN.match(token)
     return int(match[1]) if match else None
 
 
 def location(settings: Settings) -> str:
-    """The store that a command looks into: HPQ_STORE, else the one that `hpq run` keeps."""
+    """Return the store that commands use: HPQ_STORE, else the store of `hpq run`."""
     return settings.store or str(settings.home / "store")
 
 
 def open_files(place: str) -> Files:
-    """The store at a path or a URL, made with an id where it is new.
+    """Open the store at a path or a URL; a new store gets an id.
 
     Raises:
-        OSError: it cannot be reached or written.
-        SettingsError: it is a URL and fsspec, or what it needs, is not installed.
+        OSError: the store cannot be reached or written.
+        SettingsError: the URL needs fsspec, or a package of it, which is not installed.
     """
     if "://" not in place:
         return _Directory(Path(place).expanduser())
@@ -103,12 +103,15 @@ def open_files(place: str) -> Files:
 
 
 def copy_in(folder: Path, names: list[str], files: Files, to: str, go_on: GoOn) -> bool:
-    """Copy files of a local folder into the store; False where `go_on` ended it, nothing is left.
+    """Copy files of a local folder into the store: all of them, or none.
+
+    Returns:
+        False if `go_on` returned False during the copy.
 
     Raises:
-        OSError: a file could not be read or written; nothing is left in the store.
+        OSError: a file could not be read or written.
     """
-    if not answers(files):  # a directory where it was mounted is not the store
+    if not answers(files):  # an empty mount point is not the store
         raise OSError(f"store {files.id} is away: {ID_FILE} is not where it was")
     try:
         for name in names:
@@ -126,11 +129,14 @@ def copy_in(folder: Path, names: list[str], files: Files, to: str, go_on: GoOn) 
 
 
 def copy_out(files: Readable, name: str, path: Path, go_on: GoOn = lambda: True) -> bool:
-    """Copy one file of the store to a path, whole or not at all; False where `go_on` ended it.
+    """Copy one file of the store to a path, whole or not at all.
+
+    Returns:
+        False if `go_on` returned False during the copy.
 
     Raises:
-        Gone: it is not there (a FileNotFoundError).
-        Unreadable: it is there.
+        Gone: the store does not have the file (a FileNotFoundError).
+        Unreadable: the file exists and cannot be read.
         OSError: the path cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,22 +152,22 @@ def copy_out(files: Readable, name: str, path: Path, go_on: GoOn = lambda: True)
 
 
 class _Source:
-    """A file of a store, whose errors are told from those of the disk that it goes to."""
+    """A file of a store; its errors differ in type from those of the disk that it is copied to."""
 
     def __init__(self, files: Readable, name: str) -> None:
         self._files, self._name = files, name
 
     def __enter__(self) -> _Source:
-        self._file = self._told(lambda: self._files.read(self._name))
+        self._file = self._translate(lambda: self._files.read(self._name))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.__exit__(None, None, None)
 
     def read(self, size: int) -> bytes:
-        return self._told(lambda: self._file.read(size))
+        return self._translate(lambda: self._file.read(size))
 
-    def _told(self, act: Callable[[], T]) -> T:
+    def _translate(self, act: Callable[[], T]) -> T:
         try:
             return act()
         except FileNotFoundError as error:
@@ -171,7 +177,7 @@ class _Source:
 
 
 def answers(files: Files) -> bool:
-    """True where the store is there now, under the id that it had."""
+    """Return True if the store can be read now and still has its id."""
     try:
         with files.read(ID_FILE) as file:
             return id_in(file.read(100), ID_FILE) == files.id
@@ -184,26 +190,34 @@ def _pour(source: IO[bytes] | _Source, target: IO[bytes], go_on: GoOn) -> bool:
         if not go_on():
             return False
         target.write(data)
-    if hasattr(target, "fileno"):  # a pointer must not outlive what it points to
+    if hasattr(target, "fileno"):  # no pointer may be published before its file is on disk
         target.flush()
         os.fsync(target.fileno())
     return True
 
 
 def checked(name: str) -> str:
-    """The name, if it is inert (OSError where it is not)."""
+    """Return the name.
+
+    Raises:
+        OSError: the name is not safe (`is_inert`).
+    """
     if not is_inert(name):
         raise OSError(f"{name[:80]!r} is no name in a store")
     return name
 
 
 def new_id() -> str:
-    """An id for a store."""
+    """Generate an id for a store."""
     return secrets.token_hex(6)
 
 
 def id_in(data: bytes, where: str) -> str:
-    """The id that the file of a store holds (OSError where it holds none)."""
+    """Parse the id file of a store.
+
+    Raises:
+        OSError: the data is not an id.
+    """
     text = data.decode("ascii", "replace").strip()
     if not _ID.match(text):
         raise OSError(f"{where}: not the id of a store; remove the file if the store is new")
@@ -211,7 +225,7 @@ def id_in(data: bytes, where: str) -> str:
 
 
 class _Directory:
-    """A directory of this machine, or one that all machines see."""
+    """A directory, local or shared by all machines."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -220,7 +234,7 @@ class _Directory:
             root.mkdir(parents=True, exist_ok=True)
             draft = root / f"{ID_FILE}.{secrets.token_hex(4)}"
             draft.write_text(new_id() + "\n", "ascii")
-            with suppress(FileExistsError):  # somebody made it in the same moment
+            with suppress(FileExistsError):  # another process made it meanwhile
                 os.link(draft, path)
             draft.unlink()
         self.id = id_in(path.read_bytes(), str(path))
@@ -240,16 +254,16 @@ class _Directory:
     def remove(self, folder: str) -> None:
         path = self._root / checked(folder)
         while path.exists():
-            with suppress(FileNotFoundError):  # somebody else removes it, too
+            with suppress(FileNotFoundError):  # another process removes it, too
                 shutil.rmtree(path)
 
 
 def regular(root: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """The regular files below a local folder with what stat says; links are not followed."""
+    """Yield the regular files below a local folder with their stat; links are not followed."""
     for folder, _, names in os.walk(root):
         for name in names:
             path = os.path.join(folder, name)
-            with suppress(OSError):  # gone since the look
+            with suppress(OSError):  # removed since it was listed
                 stat = os.lstat(path)
                 if os.path.isfile(path) and not os.path.islink(path):
                     yield os.path.relpath(path, root), stat

@@ -1,4 +1,4 @@
-"""A store behind a URL (s3://, gs://, …), through fsspec, which is imported when it is needed."""
+"""A file store behind a URL (s3://, gs://, …), through fsspec, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hpq.connection import credentials
 from hpq.errors import SettingsError
 from hpq.filestore.local import ID_FILE, checked, id_in, new_id
 
-# What callers tell apart, the narrower first.
+# The types that callers distinguish, the narrower first.
 _KINDS = (FileNotFoundError, FileExistsError, PermissionError, OSError)
 
 
 class RemoteFiles:
-    """Whatever fsspec opens under a URL. Its errors, of whatever library, become OSError."""
+    """A store that fsspec opens; errors of its libraries become OSError."""
 
     def __init__(self, url: str) -> None:
         self._secrets = credentials.carried(url)
@@ -42,7 +42,7 @@ class RemoteFiles:
             self.attempt(self._fs.makedirs, self._root, exist_ok=True)
             with suppress(FileExistsError):
                 self.attempt(self._fs.pipe_file, path, new_id().encode(), mode="create")
-        # Read back: of two that made it in the same moment, both take the one that stayed.
+        # Read back: of two processes that write an id at once, both use the id that stayed.
         self.id = id_in(self.attempt(self._fs.cat_file, path), self._hide(path))
 
     def attempt(
@@ -52,10 +52,10 @@ class RemoteFiles:
         passing: tuple[type[Exception], ...] = (),
         **more: Any,
     ) -> Any:
-        """The answer of a call (OSError for whatever it raises but `passing`).
+        """Call fsspec; raise OSError for any error that is not of the types `passing`.
 
-        Where the URL carries a secret nothing of the library's own error is passed on but its text
-        without that: a traceback shows all that led to an error.
+        If the URL carries a secret, only the text of the error is kept, without the secret, since a
+        traceback shows the errors that caused an error.
         """
         try:
             return call(*args, **more)
@@ -67,8 +67,8 @@ class RemoteFiles:
             kind = next(kind for kind in _KINDS if isinstance(error, kind))
             raise kind(self._hide(error)) from None
         except Exception as error:  # botocore's, gcsfs's, … have no common base
-            told = self._hide(f"{type(error).__name__}: {error}")
-            raise OSError(told) from (None if self._secrets else error)
+            text = self._hide(f"{type(error).__name__}: {error}")
+            raise OSError(text) from (None if self._secrets else error)
 
     def _hide(self, text: object) -> str:
         return credentials.hide(str(text), self._secrets)
@@ -97,7 +97,7 @@ class RemoteFiles:
 
 
 class _Wrapped:
-    """A file of fsspec's whose errors are OSError."""
+    """An fsspec file whose errors are OSError."""
 
     def __init__(self, remote: RemoteFiles, file: Any) -> None:
         self._remote, self._file = remote, file

@@ -19,8 +19,8 @@ from hpq.store.keys import Keys, sweep_parts
 from hpq.store.wire import trial as trial_codec
 
 
-def room_of(redis: Redis) -> ServerMemory:
-    """The server's memory as it is now, and whether its last write to the disk was good."""
+def server_memory(redis: Redis) -> ServerMemory:
+    """Read the server's memory and the state of its disk."""
     pipe = redis.pipeline(transaction=False)
     pipe.info("memory")
     pipe.info("persistence")
@@ -34,16 +34,19 @@ def room_of(redis: Redis) -> ServerMemory:
     )
 
 
-_SAMPLE = 24  # trials of each kind; spread over their set
-_KINDS = ("ended", "running", "waiting")  # of waiting ones those that were claimed before
+_SAMPLE = 24  # trials of each kind, evenly spread
+_KINDS = ("ended", "running", "waiting")  # waiting: only trials that were claimed before
 
 
-def about_bytes(redis: Redis, keys: Keys, sweeps: Sequence[Sweep]) -> list[int]:
-    """The bytes that each of these sweeps takes, about."""
-    return [_about(redis, keys, sweep) for sweep in sweeps]
+def sweep_bytes(redis: Redis, keys: Keys, sweeps: Sequence[Sweep]) -> list[int]:
+    """Estimate the bytes that each of these sweeps takes.
+
+    MEMORY USAGE of the sweep's keys and of a sample of its trials: a bounded number of reads.
+    """
+    return [_bytes_of(redis, keys, sweep) for sweep in sweeps]
 
 
-def _about(redis: Redis, keys: Keys, sweep: Sweep) -> int:
+def _bytes_of(redis: Redis, keys: Keys, sweep: Sweep) -> int:
     sid = sweep.id
     pipe = redis.pipeline(transaction=False)
     for kind in _KINDS:
@@ -56,14 +59,14 @@ def _about(redis: Redis, keys: Keys, sweep: Sweep) -> int:
     ended, running, again, *own, code, sharing = pipe.execute()
     total = sum(size or 0 for size in own) + (code or 0) // max(1, sharing)
     for kind, count in zip(_KINDS, (ended, running, again), strict=True):
-        numbers = _sample(redis, keys.sweep(sid, kind), count)
+        numbers = _sample_numbers(redis, keys.sweep(sid, kind), count)
         if numbers:
-            total += count * sum(_trials(redis, keys, sid, numbers)) // len(numbers)
+            total += count * sum(_trial_bytes(redis, keys, sid, numbers)) // len(numbers)
     return int(total)
 
 
-def _sample(redis: Redis, key: str, count: int) -> list[int]:
-    """Numbers from a sorted set, evenly spread over its first `count`."""
+def _sample_numbers(redis: Redis, key: str, count: int) -> list[int]:
+    """Read trial numbers evenly spread over the first `count` of a sorted set."""
     ranks = sorted({i * count // _SAMPLE for i in range(_SAMPLE)}) if count else []
     pipe = redis.pipeline(transaction=False)
     for rank in ranks:
@@ -71,7 +74,7 @@ def _sample(redis: Redis, key: str, count: int) -> list[int]:
     return [int(found[0]) for found in pipe.execute() if found]
 
 
-def _trials(redis: Redis, keys: Keys, sid: str, numbers: Sequence[int]) -> Iterator[int]:
+def _trial_bytes(redis: Redis, keys: Keys, sid: str, numbers: Sequence[int]) -> Iterator[int]:
     trials = [TrialId(sweep=sid, number=n) for n in numbers]
     pipe = redis.pipeline(transaction=False)
     for trial in trials:

@@ -11,11 +11,11 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from hpq.domain.snapshot import ServerMemory, Snapshot, pace_of
+from hpq.domain.snapshot import DurationStats, ServerMemory, Snapshot
 from hpq.store.audit_reader import AuditReader
 from hpq.store.event_reader import EventReader
 from hpq.store.keys import Keys
-from hpq.store.memory import room_of
+from hpq.store.memory import server_memory
 from hpq.store.sweep_reader import SweepReader
 from hpq.store.trial_reader import TrialReader
 from hpq.store.worker_reader import WorkerReader, server_ms
@@ -42,7 +42,7 @@ class StoreReader:
     def server_memory(self) -> ServerMemory | None:
         """Return how full the server is; None if these credentials may not ask."""
         try:
-            return room_of(self._redis)
+            return server_memory(self._redis)
         except (ResponseError, KeyError):
             return None
 
@@ -80,8 +80,8 @@ class StoreReader:
             recent=shown[1],
             workers=workers,
             ahead=tuple(self.sweeps.ahead_of([sweep])[sid]) if is_behind else (),
-            pace=pace_of(*(float(v or 0) for v in row)),
-            room=self.server_memory(),
+            durations=DurationStats.of_sums(*(float(v or 0) for v in row)),
+            memory=self.server_memory(),
             silent_ms=self.workers.silent_ms,
             last_event=last_event,
         )

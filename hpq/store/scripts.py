@@ -1,25 +1,38 @@
-"""Load lua/*.lua, one transition a file, each behind its parts of lua/lib; run them by SHA.
+"""What every writer of the store shares: the client, the keys, the Lua scripts, the tickets.
 
-Only `store`, `lead`, `growing`, `restoring` and `doomed` use it. A script answers a list that
-begins with a word; what the words mean stands at the head of each file.
+A script is one transition: lua/NAME.lua behind its parts of lua/lib, run by its SHA. It replies a
+list that begins with a word; the head of each Lua file lists its words.
+
+A script with more than a few arguments takes them by name: ARGV[1] is one JSON object, whose fields
+the head of the file lists in braces; rows follow in ARGV. JSON, not MessagePack, since Python and
+Lua both have it; wire/fields.py says what a field may hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis import Redis
+from redis.exceptions import OutOfMemoryError
 
 from hpq.errors import NotFound, UserError
 from hpq.store.keys import Keys
 from hpq.store.wire.fields import Field, encode_fields
 
-PRELUDE = ("prelude", "points", "files", "moves")  # what all scripts share, in this order
+if TYPE_CHECKING:
+    from hpq.store.tickets import Tickets
 
-# What some of the scripts share, behind that.
+BATCH_ROWS = 500  # arguments of one call: Lua's unpack() is limited, and a script blocks the server
+UNSEALED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire after an hour
+
+PRELUDE = ("prelude", "points", "files", "moves")  # before every script, in this order
+
+# Parts of lua/lib that one script needs, after the prelude.
 SHARED: Mapping[str, tuple[str, ...]] = {
     "beat": ("ends", "early"),
     "claim": ("turns", "sharing"),
@@ -35,14 +48,14 @@ SHARED: Mapping[str, tuple[str, ...]] = {
 
 @cache
 def source(name: str) -> str:
-    """The text of one script, with all that it shares before it."""
+    """Return the text of a script, preceded by its parts of lua/lib."""
     folder = files("hpq.store").joinpath("lua")
     parts = (*(f"lib/{part}" for part in (*PRELUDE, *SHARED.get(name, ()))), name)
     return "\n".join(folder.joinpath(f"{part}.lua").read_text("utf-8") for part in parts)
 
 
 class Scripts:
-    """Runs the scripts of one prefix on one client (loads a script again where it is missing)."""
+    """Runs the scripts of one prefix by their SHA; loads a script that the server lacks."""
 
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self._redis, self._prefix = redis, keys.prefix
@@ -64,18 +77,48 @@ class Scripts:
         return answer[0].decode(), answer[1:]
 
 
-def judge(sid: str, word: str) -> None:
-    """Nothing where a script did what a person said to a sweep.
+@dataclass(frozen=True, slots=True)
+class StoreContext:
+    """What a writer of the store works with; without `tickets` it mints none."""
+
+    redis: Redis
+    keys: Keys
+    scripts: Scripts
+    tickets: Tickets | None = None
+
+    @classmethod
+    def open(cls, redis: Redis, keys: Keys, *, mints: bool = True) -> StoreContext:
+        """Build the context of one prefix on one client."""
+        scripts = Scripts(redis, keys)
+        if not mints:
+            return cls(redis, keys, scripts)
+        from hpq.store.tickets import Tickets  # noqa: PLC0415  commands that only read need no rq
+
+        return cls(redis, keys, scripts, Tickets(redis, keys))
+
+    def mint(self, worker_class: bytes, wanted: int) -> None:
+        """Have at least `wanted` tickets on the queue of a worker class.
+
+        A full server mints none. That is no error: a ticket only wakes a worker, the transition is
+        done, and the reaper mints what is missing.
+        """
+        if self.tickets is not None and worker_class and wanted > 0:
+            with suppress(OutOfMemoryError):
+                self.tickets.mint(worker_class.decode(), wanted)
+
+
+def check_reply(sid: str, reply: str) -> None:
+    """Raise the error for a reply that refuses to change a sweep.
 
     Raises:
-        NotFound: the sweep is gone.
+        NotFound: the sweep does not exist.
         UserError: it was stopped or cancelled.
     """
-    if word == "unknown":
+    if reply == "unknown":
         raise NotFound(
             f"sweep {sid!r} is not there; `hpq ls` lists what is", code="sweep-not-found"
         )
-    if word == "over":
+    if reply == "over":
         raise UserError(
             f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again", code="sweep-over"
         )

@@ -1,30 +1,24 @@
-"""The lease for making a late-bound sweep's sets, held by one process at a time.
+"""The lease for generating the trials of a late-bound sweep; one process holds it at a time.
 
-A token fences it: what a holder appends that was taken over comes to nothing.
+A token fences the lease: the server rejects what a process appends after another took the lease.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
-from redis import Redis
-from redis.exceptions import OutOfMemoryError
+from hpq.store.scripts import StoreContext
 
-from hpq.store.control import TopUp
-from hpq.store.keys import Keys
-from hpq.store.scripts import Scripts
-
-LEAST_MS = 1_000
+_MIN_LEASE_MS = 1_000
 Rows = Sequence[tuple[str, bytes]]  # parameters as JSON, identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What the holder is told: `ok`, or the word for why it has to leave off.
+class LeaseReply:
+    """A reply to the holder: `ok`, or the word that says why it must end.
 
-    `ahead` is how many sets should wait; `rows` how many trials the sweep has.
+    `ahead` is how many trials should be queued; `rows` is how many trials the sweep has.
     """
 
     word: str
@@ -33,66 +27,65 @@ class Answer:
 
     @property
     def is_ok(self) -> bool:
-        """True where the lease is held and there is more to make."""
+        """True if this process holds the lease and more trials are wanted."""
         return self.word == "ok"
 
 
 class SuggestLease:
-    """The lease for one sweep, as one process asks for it under its worker's name.
+    """The lease for one sweep, as one process requests it in the name of its worker.
 
-    It is a third of a trial's lease: whoever takes over has but to read, and workers wait.
+    It lasts a third of a trial's lease: workers wait for suggestions, and a new holder only has
+    to read the history.
     """
 
-    def __init__(
-        self, redis: Redis, keys: Keys, top_up: TopUp, sid: str, who: str, lease_ms: int
-    ) -> None:
-        self._scripts, self._top_up = Scripts(redis, keys), top_up
-        self._sid, self._who = sid, who
-        self._lease_ms = max(LEAST_MS, lease_ms // 3)
+    def __init__(self, context: StoreContext, sid: str, worker: str, lease_ms: int) -> None:
+        self._context, self._sid, self._worker = context, sid, worker
+        self._lease_ms = max(_MIN_LEASE_MS, lease_ms // 3)
         self._token = ""
 
     @property
     def lease_s(self) -> float:
-        """How long it is held at a time."""
+        """How long the lease lasts, in seconds."""
         return self._lease_ms / 1000
 
-    def take(self) -> Answer:
-        """Take the lease, unless another holds it."""
+    def acquire(self) -> LeaseReply:
+        """Request the lease; another process may hold it."""
         self._token = ""
         return self._call(self._lease_ms)
 
-    def extend(self) -> Answer:
-        """Hold it for another while."""
+    def renew(self) -> LeaseReply:
+        """Hold the lease for another `lease_s`."""
         return self._call(self._lease_ms)
 
-    def append(self, first: int, rows: Rows, no_more: str = "", by: str = "") -> Answer:
-        """Add sets, numbered from `first`; `no_more` says why these were the last, `by` whose."""
+    def append(self, first: int, rows: Rows, no_more: str = "", by: str = "") -> LeaseReply:
+        """Add trials numbered from `first`, and renew the lease.
+
+        `by` names the sampler that generated them; `no_more` gives the reason if they are the last.
+        """
         return self._call(self._lease_ms, first, rows, no_more, by)
 
-    def give_back(self) -> None:
-        """Let another take it."""
+    def release(self) -> None:
+        """Let another process take the lease."""
         if self._token:
             self._call(0)
 
     def _call(
         self, lease_ms: int, first: int = 0, rows: Rows = (), no_more: str = "", by: str = ""
-    ) -> Answer:
+    ) -> LeaseReply:
         flat = [part for row in rows for part in row]
-        word, rest = self._scripts.run(
+        reply, rest = self._context.scripts.run(
             "suggest",
             *flat,
             sweep=self._sid,
-            who=self._who,
+            who=self._worker,
             token=self._token,
             lease_ms=lease_ms,
             no_more=no_more,
             first=first,
             by=by,
         )
-        if word not in ("ok", "over"):
-            return Answer(word=word)
+        if reply not in ("ok", "over"):
+            return LeaseReply(word=reply)
         self._token = rest[0].decode()
-        if rest[1]:
-            with suppress(OutOfMemoryError):  # a ticket only wakes
-                self._top_up(rest[1].decode(), rest[2])
-        return Answer(word=word, ahead=int(rest[3]), rows=int(rest[4]))
+        self._context.mint(rest[1], rest[2])
+        return LeaseReply(word=reply, ahead=int(rest[3]), rows=int(rest[4]))

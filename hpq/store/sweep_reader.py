@@ -13,7 +13,7 @@ from hpq.domain.snapshot import Unreadable
 from hpq.domain.sweep import Sweep
 from hpq.errors import DecodeError, NotFound
 from hpq.store.keys import Keys
-from hpq.store.memory import about_bytes
+from hpq.store.memory import sweep_bytes
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
 
@@ -205,7 +205,7 @@ class SweepReader:
 
     def approximate_bytes(self, sweeps: Sequence[Sweep]) -> list[int]:
         """Return about how many bytes of the server's memory each of these sweeps takes."""
-        return about_bytes(self._redis, self._keys, sweeps)
+        return sweep_bytes(self._redis, self._keys, sweeps)
 
 
 def _ids_before(

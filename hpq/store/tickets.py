@@ -1,8 +1,8 @@
 """RQ's queue as hpq uses it: an RQ job is a ticket that wakes one idle worker, and nothing else.
 
-rq is imported here and in worker/hpq_worker/consumer/rq_worker only. A ticket carries no trial;
-losing, doubling or
-failing one costs nothing, since a worker that wakes asks `claim` and the reaper tops tickets up.
+Only this module and worker/hpq_worker/consumer/rq_worker import rq. A ticket names no trial. A
+lost, doubled or failed ticket costs nothing: the worker that wakes calls `claim`, and the reaper
+mints what is missing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from rq.serializers import JSONSerializer
 from hpq.store.keys import Keys
 
 TASK = "hpq_worker.ticket.wake"  # the only function a ticket may name
-MOST = 1_000  # tickets minted in one call
-_GARBAGE = (ResponseError, zlib.error, ValueError, LookupError, TypeError, RecursionError)
+_MAX_TICKETS = 1_000  # minted in one call
+_NOT_A_TICKET = (ResponseError, zlib.error, ValueError, LookupError, TypeError, RecursionError)
 
 
 class Tickets:
@@ -30,17 +30,19 @@ class Tickets:
         self._redis, self._keys = redis, keys
 
     def queue(self, worker_class: str) -> Queue:
-        """RQ's queue of a worker class."""
+        """Return RQ's queue of a worker class."""
         return Queue(
             self._keys.queue(worker_class), connection=self._redis, serializer=JSONSerializer
         )
 
-    def top_up(self, worker_class: str, wanted: int) -> int:
-        """Mint what is missing to `wanted` tickets; answers how many."""
-        if wanted < 1:
-            return 0
+    def mint(self, worker_class: str, wanted: int) -> int:
+        """Mint tickets until the queue holds `wanted`; return how many were minted.
+
+        Raises:
+            redis.OutOfMemoryError: the server is full.
+        """
         queue = self.queue(worker_class)
-        missing = min(wanted, MOST) - int(queue.count)
+        missing = min(wanted, _MAX_TICKETS) - int(queue.count)
         if missing < 1:
             return 0
         jobs = [
@@ -58,21 +60,21 @@ class Tickets:
         return missing
 
     def is_ticket(self, job_id: bytes) -> bool:
-        """Take a popped RQ job off the server; True where it is a ticket and nothing else.
+        """Delete a popped RQ job; return True if it is a ticket.
 
-        Whatever else lay on the queue is set aside and counted; nothing in it is looked up,
-        imported or unpickled.
+        The id of any other job is kept in `Keys.set_aside` and counted. Nothing in such a job is
+        looked up, imported or unpickled.
         """
         key = b"rq:job:" + job_id
         try:
             data = self._redis.hget(key, "data")
             self._redis.delete(key)
-            if data is None:  # expired, or removed by hand: it still woke us
+            if data is None:  # expired or deleted: it still woke this worker
                 return True
             text = zlib.decompressobj().decompress(data, 4096)  # type: ignore[arg-type]
             if json.loads(text)[0] == TASK:
                 return True
-        except _GARBAGE:
+        except _NOT_A_TICKET:
             pass
         pipe = self._redis.pipeline()
         pipe.hincrby(self._keys.counters, "tickets_set_aside", 1)

@@ -1,7 +1,8 @@
-"""The write side: one method a transition, each one script call, safe to send twice.
+"""What a worker does with trials: claim, heartbeat, commit, release, reap.
 
-Both sides import it. Whatever makes a trial claimable tops up the tickets of its class in the same
-breath; a crash between the two costs at most one reap interval.
+One method a transition, each one script call that may be sent twice. A call that makes a trial
+claimable also mints tickets for its worker class; a crash between the two costs at most one
+HPQ_REAP_S.
 """
 
 from __future__ import annotations
@@ -22,56 +23,19 @@ from hpq.domain.retry_policy import AWAIT_LEASES
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import Claim
 from hpq.errors import DecodeError, NotFound
-from hpq.store.code import UNSEALED_TTL_S
-from hpq.store.control import ROWS, ControlStore
+from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.fields import flatten
 
-_ROW_PARTS = ("params", "waiting", "ids", "staged", "origin")
 
+class TrialStore:
+    """The worker's half of the store."""
 
-class Store(ControlStore):
-    """Writes of one prefix on one client.
-
-    `top_up(class, wanted)` mints tickets; a process that may not write RQ's keys passes a no-op.
-    """
-
-    # --- enqueue ------------------------------------------------------------------------------
-
-    def add_rows(self, sid: str, first: int, rows: Sequence[tuple[str, bytes]]) -> None:
-        """Write parameter sets (JSON, identity) numbered from `first`; invisible until `seal`."""
-        for start in range(0, len(rows), ROWS):
-            some = [part for row in rows[start : start + ROWS] for part in row]
-            self._scripts.run("create", sid, UNSEALED_TTL_S, first + start, *some)
-
-    def seal(self, sweep: Sweep, *, again: bool = False, manifest: str = "") -> str | None:
-        """Make a sweep visible; None, or the id of the sweep that has its digest already.
-
-        `manifest` is that of the code which is kept with it, as JSON.
-        """
-        fields = flatten(sweep_codec.encode_sweep(sweep))
-        word, rest = self._scripts.run(
-            "seal",
-            *fields,
-            sweep=sweep.id,
-            digest=sweep.digest,
-            owner=sweep.owner,
-            again=again,
-            manifest=manifest,
-        )
-        if word == "exists":
-            return str(rest[0].decode())
-        self._tickets(rest[0], rest[1])
-        return None
-
-    def discard(self, sid: str) -> None:
-        """Forget the rows of an enqueue that will not be sealed; those of a sweep stay."""
-        if self._redis.exists(self._keys.sweep(sid)):  # sealed, and the answer was lost
-            return
-        self._redis.delete(*(self._keys.sweep(sid, part) for part in _ROW_PARTS))
-
-    # --- a worker's ---------------------------------------------------------------------------
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
+        self._redis, self._keys = context.redis, context.keys
+        self._scripts = context.scripts
 
     def claim(
         self,
@@ -86,13 +50,19 @@ class Store(ControlStore):
         feed: Callable[[str], object] = lambda _: None,
         drained: Callable[[], object] = lambda: None,
     ) -> Claim | None:
-        """The next trial for a worker (of one sweep `only`), or None where it may take none.
+        """Claim the next trial (of the sweep `only`, if given); return None if there is none.
 
-        `leave` hears of a sweep that was left because a newer version made it, `feed` of one whose
-        sets nobody makes, `drained` that a person told this worker to take nothing.
+        Args:
+            nonce: Identifies this call: sent twice, it returns the same claim.
+            lease_ms: How long the claim is valid without a heartbeat.
+            provenance: Digest of the record of what the worker runs on.
+            skip: Ids of sweeps that this worker cannot run.
+            leave: Called with the id of a sweep that needs a newer hpq.
+            feed: Called with the id of a sweep that needs a suggester process.
+            drained: Called if a person drained this worker.
         """
         while True:
-            word, rest = self._scripts.run(
+            reply, rest = self._scripts.run(
                 "claim",
                 worker_class=who.worker_class,
                 worker=who.name,
@@ -104,27 +74,27 @@ class Store(ControlStore):
                 skip=list(skip),
                 only=only,
             )
-            if word == "drained":
+            if reply == "drained":
                 drained()
                 return None
             if rest[-1]:
                 feed(rest[-1].decode())
-            if word == "empty":
+            if reply == "empty":
                 if rest[0]:
                     leave(rest[0].decode())
                 return None
             try:
                 return attempt.decode_claim(rest, nonce)
-            except DecodeError as error:  # nobody can train it; the next one, then
+            except DecodeError as error:  # no worker can train this trial
                 claim = attempt.blank_claim(rest, nonce)
                 self.commit(claim, attempt.unreadable(error))
                 nonce += "+"
 
     def sweep(self, sid: str) -> Sweep:
-        """A sweep as a worker needs it: counts are not filled in.
+        """Read a sweep; its counts are 0.
 
         Raises:
-            NotFound: it is gone.
+            NotFound: the sweep does not exist.
         """
         key = self._keys.sweep(sid)
         row: Any = self._redis.hgetall(key)
@@ -132,20 +102,31 @@ class Store(ControlStore):
             raise NotFound(f"sweep {sid!r} is not there", code="sweep-not-found")
         return sweep_codec.decode_sweep(key, sid, row, 0, 0, 0)
 
-    def there(self, sids: Collection[str]) -> frozenset[str]:
-        """Those of some sweeps that the server has."""
+    def existing(self, sids: Collection[str]) -> frozenset[str]:
+        """Return those of these sweeps that the server has."""
         pipe = self._redis.pipeline(transaction=False)
         for sid in sids:
             pipe.exists(self._keys.sweep(sid))
-        return frozenset(
-            sid for sid, is_there in zip(sids, pipe.execute(), strict=True) if is_there
-        )
+        return frozenset(sid for sid, found in zip(sids, pipe.execute(), strict=True) if found)
+
+    def code_manifest(self, digest: str) -> str | None:
+        """Read the manifest of a code digest, as JSON."""
+        raw: Any = self._redis.hget(self._keys.code, digest)
+        return raw.decode() if raw else None
+
+    def count_refused_code(self) -> None:
+        """Count a refusal of code that is not signed, or not as signed."""
+        self._redis.hincrby(self._keys.counters, "code_refused", 1)
+
+    def keep_provenance(self, digest: str, record: str) -> None:
+        """Write the record of what a worker's attempts run on (JSON), under its digest."""
+        self._scripts.run("keep_ran_on", digest, record)
 
     def beat(
         self, claim: Claim, who: WorkerPresence, batch: ReportBatch, *, lease_ms: int
     ) -> HeartbeatReply:
-        """Extend the lease and hand over a batch (again, if it is the one sent last)."""
-        word, _ = self._scripts.run(
+        """Renew the lease of a claim and write a batch of reports (once, if sent again)."""
+        reply, _ = self._scripts.run(
             "beat",
             batch.log,
             *attempt.encode_points(batch.points),
@@ -157,11 +138,11 @@ class Store(ControlStore):
             lease_ms=lease_ms,
             **attempt.encode_batch(batch),
         )
-        return HeartbeatReply(word)
+        return HeartbeatReply(reply)
 
     def commit(self, claim: Claim, outcome: Outcome) -> CommitReply:
-        """Record the end of an attempt, once."""
-        word, rest = self._scripts.run(
+        """Write the outcome of an attempt, once."""
+        reply, rest = self._scripts.run(
             "commit",
             sweep=claim.trial.sweep,
             number=claim.trial.number,
@@ -169,12 +150,16 @@ class Store(ControlStore):
             nonce=claim.nonce,
             **attempt.encode_outcome(outcome),
         )
-        self._tickets(rest[0], rest[1])
-        return CommitReply(word)
+        self._context.mint(rest[0], rest[1])
+        return CommitReply(reply)
 
     def release(self, claim: Claim, reason: Reason) -> str:
-        """Give a running trial back uncharged; answers released, already, stale or unknown."""
-        word, rest = self._scripts.run(
+        """Requeue a running trial; the attempt does not count as a failure.
+
+        Returns:
+            `released`, `already`, `stale` or `unknown`.
+        """
+        reply, rest = self._scripts.run(
             "release",
             claim.trial.sweep,
             claim.trial.number,
@@ -182,19 +167,10 @@ class Store(ControlStore):
             reason,
             claim.nonce,
         )
-        self._tickets(rest[0], rest[1])
-        return word
+        self._context.mint(rest[0], rest[1])
+        return reply
 
     def reap(
-        self, worker_class: str, *, lease_ms: int, lost_max: int, as_of_ms: int | None = None
-    ) -> int | None:
-        """Take trials whose lease had ended by then (now): how many, or None if settling."""
-        reaped = self.take_lost(
-            worker_class, lease_ms=lease_ms, lost_max=lost_max, as_of_ms=as_of_ms
-        )
-        return None if reaped is None else reaped.queued + reaped.ended
-
-    def take_lost(
         self,
         worker_class: str,
         *,
@@ -203,11 +179,14 @@ class Store(ControlStore):
         as_of_ms: int | None = None,
         every_ms: int = 0,
     ) -> Reaped | None:
-        """As `reap`; says also how many of them are queued again, and how many have ended.
+        """Requeue or fail trials whose lease expired before `as_of_ms` (None: now).
 
-        Counts and tickets of the class are put right where nobody did so for `every_ms`.
+        Counts and tickets of the class are repaired if no reaper has done so for `every_ms`.
+
+        Returns:
+            How many trials were queued again and how many ended; None while the server settles.
         """
-        word, rest = self._scripts.run(
+        reply, rest = self._scripts.run(
             "reap",
             worker_class=worker_class,
             lease_ms=lease_ms,
@@ -217,8 +196,8 @@ class Store(ControlStore):
             every_ms=every_ms,
         )
         for i in range(2, len(rest), 2):
-            self._tickets(rest[i], rest[i + 1])
-        return None if word == "settling" else Reaped(queued=int(rest[0]), ended=int(rest[1]))
+            self._context.mint(rest[i], rest[i + 1])
+        return None if reply == "settling" else Reaped(queued=int(rest[0]), ended=int(rest[1]))
 
     def present(
         self,
@@ -228,9 +207,9 @@ class Store(ControlStore):
         lifetime_ms: int,
         lost: Callable[[], object] = lambda: None,
     ) -> int:
-        """Say that a worker is there; answers the server's time in ms.
+        """Write the presence record of a worker; return the server's time in ms.
 
-        `lost` hears that what its attempts run on is not kept.
+        `lost` is called if the server does not have the worker's provenance record.
         """
         fields = flatten(who.fields)
         _, rest = self._scripts.run(
@@ -247,7 +226,7 @@ class Store(ControlStore):
         return int(rest[0])
 
     def absent(self, who: WorkerPresence) -> None:
-        """Say that a worker is leaving."""
+        """Delete the presence record of a worker that exits."""
         pipe = self._redis.pipeline(transaction=False)
         pipe.zrem(self._keys.workers, who.name)
         pipe.zrem(self._keys.worker_class(who.worker_class, "idle"), who.name)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hpq.domain.snapshot import FULL
 from hpq.errors import OutOfReach
-from hpq.store.memory import room_of
+from hpq.store.memory import server_memory
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import size, trials_of
 
@@ -24,8 +24,8 @@ def check_capacity(
     Raises:
         OutOfReach: they do not fit below 80 % of maxmemory (says what helps).
     """
-    memory, more = room_of(session.redis), (weight or trials * TRIAL_BYTES) + code
-    if not memory.takes(more):
+    memory, more = server_memory(session.redis), (weight or trials * TRIAL_BYTES) + code
+    if not memory.has_room(more):
         raise OutOfReach(
             f"{size(memory.used)} of the server's maxmemory of {size(memory.limit)} are used, and"
             f" {trials_of(trials)} would take about {size(more)} more; hpq fills {FULL:.0%} of it."
@@ -48,7 +48,7 @@ def _remedy(session: Session, needed: int) -> str:
         if not s.counts.running
     ]
     sizes = session.reader.sweeps.approximate_bytes(sweeps)
-    memory = room_of(session.redis)
+    memory = server_memory(session.redis)
     if needed - sum(sizes) > FULL * memory.limit:
         held = f"sweeps that can go hold only {size(sum(sizes))}: " if sweeps else ""
         return held + raise_limit

@@ -1,7 +1,7 @@
-"""What one command works with: settings, a Redis client, the keys, and the store.
+"""What one command works with: settings, a Redis client, the keys, readers and writers.
 
-`open_session` is the only place where the command line decides which server it talks to: the one
-that HPQ_REDIS_URL names, the one that `hpq connect` reaches, or the private one under HPQ_HOME.
+`open_session` alone decides which server the command line uses: the server that HPQ_REDIS_URL
+names, the server that `hpq connect` reaches, or the private server under HPQ_HOME.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from redis import Redis
 from hpq.connection.client import FIRST_S, check_server, connect, guard
 from hpq.errors import Forbidden, OutOfReach
 from hpq.settings import Settings, read
-from hpq.store.growing import Growing
+from hpq.store.control import SweepControl
+from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.tickets import Tickets
-from hpq.store.trials import Store
+from hpq.store.scripts import StoreContext
 from hpq_producer import connection_record
 from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.embedded_redis.attach import Attached, attach
@@ -43,15 +43,27 @@ def load_settings() -> Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """An open connection and everything that reads through it; `attached` on the private server."""
+    """An open connection and what reads and writes through it."""
 
     settings: Settings
     url: str
     redis: Redis
     keys: Keys
     reader: StoreReader
-    attached: Attached | None = None
+    attached: Attached | None = None  # the private server, if the session uses it
     connection: ConnectionRecord | None = None  # of `hpq connect`, if the URL goes through it
+
+    def context(self) -> StoreContext:
+        """Build what writers of the store share; imports rq."""
+        return StoreContext.open(self.redis, self.keys)
+
+    def writer(self) -> SweepWriter:
+        """Build the writer that creates sweeps and adds trials."""
+        return SweepWriter(self.context())
+
+    def control(self) -> SweepControl:
+        """Build the writer that pauses, cancels, retries and removes sweeps."""
+        return SweepControl(self.context())
 
     def trouble(self) -> str:
         """What `hpq connect` knows of why Redis is out of reach; "" where it knows nothing."""
@@ -109,13 +121,3 @@ def explain_errors(connection: ConnectionRecord | None, settings: Settings) -> I
         if connection is None or not why:
             raise
         raise OutOfReach(f"{connection.where}: {why}", code="connection-lost") from None
-
-
-def store_of(session: Session) -> Store:
-    """A store that mints tickets."""
-    return Store(session.redis, session.keys, Tickets(session.redis, session.keys).top_up)
-
-
-def growing_of(session: Session) -> Growing:
-    """What adds trials to sweeps; it mints tickets, too."""
-    return Growing(session.redis, session.keys, Tickets(session.redis, session.keys).top_up)

@@ -1,7 +1,7 @@
--- A sign of life of a running attempt: extends the lease, takes what was reported and printed since.
--- A batch with a sequence number that was seen already only extends the lease.
--- A server at its maxmemory still takes the lease, the step and the last values; what was printed and
--- the points are dropped where no room can be made for them.
+-- Heartbeat of a running attempt: extends the lease and records what was reported and printed since.
+-- A batch whose sequence number was recorded before only extends the lease.
+-- A server at its maxmemory still records the lease, the step and the last values; it drops printed
+-- bytes and points if it cannot free memory for them.
 -- KEYS prefix
 -- ARGV {sweep, number, attempt, nonce ('' from a claim of an older version), worker, lease_ms, seq, step,
 --      objective (so far; '' for none), phase, checkpoint (JSON of the one that was published since;
@@ -32,13 +32,13 @@ local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'r
   'closed', 'nonce')
 if not f[1] or not is_there(sid) then return {'unknown'} end  -- removed, or the server lost its data
 local alive = f[2] == attempt and f[7] ~= attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
-if not alive or is_anothers(f[8], args.nonce) then return {'lost'} end
+if not alive or is_other_claim(f[8], args.nonce) then return {'lost'} end
 
-if f[1] == 'queued' then  -- reaped, but nobody claimed it since: its hours are saved
+if f[1] == 'queued' then  -- reaped, but no worker has claimed it since: its hours are saved
   changing(sid, function()
     redis.call('ZREM', sweep_key(sid, 'waiting'), n)
     redis.call('ZADD', sweep_key(sid, 'running'), int(NOW), n)
-    book(sid, 1)
+    count_busy(sid, 1)
   end)
   redis.call('HSET', t, 'state', 'running')
   redis.call('HDEL', t, 'reaped')
@@ -50,7 +50,7 @@ redis.call('PEXPIRE', key('w', worker), 3 * lease)
 redis.call('HSET', t, 'beat_ms', int(NOW))
 local rule = read_rule(sid)
 local function answer()
-  if rule then look_again(sid, n, attempt, rule) end
+  if rule then judge_again(sid, n, attempt, rule) end
   return {redis.call('HGET', t, 'stop') or 'ok'}
 end
 if seq <= tonumber(f[4] or 0) then return answer() end
@@ -78,7 +78,7 @@ end
 if args.checkpoint ~= '' then
   -- Progress, which forgives earlier losses, is a checkpoint of a step beyond all before it. Without
   -- steps it is the second one of an attempt: the first may be what it saves before it trains.
-  has_files_in(sid, args.checkpoint)
+  add_store(sid, args.checkpoint)
   local nth = redis.call('HINCRBY', t, 'checkpoints', 1)
   local mark, at = tonumber(redis.call('HGET', t, 'checkpoint_mark') or 0), tonumber(args.checkpoint_step)
   if at > mark then redis.call('HSET', t, 'checkpoint_mark', int(at)) end
@@ -90,8 +90,8 @@ if args.checkpoint ~= '' then
   if nth == 1 and redis.call('HEXISTS', t, 'restarted') == 1 then doom(sid, n) end  -- the old one
 end
 
--- What an earlier attempt reported from this step on is reported again by this one, which says so
--- with its first value of a metric. `resumes` lists the metrics that were seen to.
+-- Removes the points that an earlier attempt reported from this step on, at the first value that this
+-- attempt reports of a metric. `resumes` lists the metrics that are done.
 local function cut(metric, points, step)
   if string.find(f[6], '\n' .. metric .. '\n', 1, true) then return end
   f[6] = f[6] .. metric .. '\n'

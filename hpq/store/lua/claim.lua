@@ -1,13 +1,13 @@
--- Gives a worker the next trial of its class: by the sweep's priority, then of the owner with the
--- fewest running trials, then by the sweep's age; in a sweep requeued trials first, then its order.
--- The same nonce again gets the same answer.
+-- Claims the next trial of a worker's class: by the sweep's priority, then by the owner with the fewest
+-- running trials, then by the sweep's age; within a sweep requeued trials first, then by number.
+-- A repeated call with the same nonce gets the same reply.
 -- KEYS prefix
 -- ARGV {worker_class, worker, host, nonce, lease_ms, schema (the newest that the worker reads), provenance (digest
 --      of what its attempts run on), skip (list of sweeps), only (the one sweep, or trial as sweep/7, that
 --      may be claimed; '' for any)}
--- Replies: trial sweep number attempt params checkpoint ('' for none) how many of its attempts never began, unfed |
---      empty [a sweep with a newer schema] unfed, which is a sweep whose sets nobody makes ('' for none) |
---      drained, where a person told this worker to take nothing
+-- Replies: trial sweep number attempt params checkpoint ('' for none), how many earlier attempts never
+--      began, unfed | empty, a sweep with a newer schema ('' for none), unfed (a sweep that lacks a
+--      suggester; '' for none) | drained (a person stopped this worker from claiming)
 
 local args = cjson.decode(ARGV[1])
 local class, worker, host, nonce = args.worker_class, args.worker, args.host, args.nonce
@@ -17,7 +17,7 @@ local w, unfed = key('w', worker), ''
 local BRIEF_MS = 10000  -- an idle worker has a ticket within one look of the reaper
 
 local function answer(sid, n, attempt)
-  if is_unfed(sid) then unfed = sid end
+  if lacks_suggester(sid) then unfed = sid end
   local f = redis.call('HMGET', trial_key(sid, n), 'checkpoint', 'unbegun')
   return {'trial', sid, n, attempt, redis.call('HGET', sweep_key(sid, 'params'), n), f[1] or '', f[2] or '0', unfed}
 end
@@ -36,11 +36,11 @@ if is_drained(last[4]) then
   return {'drained'}
 end
 
--- The other workers that might take a sweep, asked for once however many trials wait: whether one is
--- on another host, whether one of this host is idle, and the stores of files that they have.
-local function who_else(sid)
+-- The other workers that may claim from a sweep, read once however many trials wait: whether one is on
+-- another host, whether one is idle, and their file stores.
+local function other_candidates(sid)
   local found = {stores = {}}
-  for _, other in ipairs(takers(sid)) do
+  for _, other in ipairs(candidates(sid)) do
     if other.host ~= host then found.is_far = true end
     if other.name ~= worker then
       if other.idle then found.is_idle = true end
@@ -50,8 +50,8 @@ local function who_else(sid)
   return found
 end
 
--- True where a trial goes on from files in a store that this worker has not.
-local function is_kept_elsewhere(pointer)
+-- The file store that holds a trial's checkpoint if this worker lacks that store.
+local function store_elsewhere(pointer)
   local _, at = pcall(cjson.decode, pointer or '')
   return type(at) == 'table' and at.store and at.store ~= last[3] and at.store
 end
@@ -59,15 +59,15 @@ end
 local function pick(sid)
   local waiting, found = sweep_key(sid, 'waiting'), nil
   local function others()
-    found = found or who_else(sid)
+    found = found or other_candidates(sid)
     return found
   end
-  -- True where a trial should go elsewhere: to a worker that has its checkpoint, however busy; to
-  -- another host, else to another worker of this one that is idle. The latter not for long: whoever
-  -- else there is may be busy, and its ticket another's.
+  -- True if a trial should go to another worker: to one that has its checkpoint, however busy; to
+  -- another host, else to an idle worker of this host. The last is awaited briefly only, since that
+  -- worker may be busy by then.
   local function elsewhere(n)
     local f = redis.call('HMGET', trial_key(sid, n), 'avoid', 'avoid_ms', 'worker', 'checkpoint')
-    local store, waited = is_kept_elsewhere(f[4]), NOW - tonumber(f[2] or 0)
+    local store, waited = store_elsewhere(f[4]), NOW - tonumber(f[2] or 0)
     if store and others().stores[store] then return true end
     if f[1] ~= host or waited > 2 * FRESH_MS then return false end
     return others().is_far or (f[3] == worker and others().is_idle and waited < BRIEF_MS)
@@ -83,7 +83,7 @@ local function take(sid, n)
   changing(sid, function()
     redis.call('ZREM', sweep_key(sid, 'waiting'), n)
     redis.call('ZADD', sweep_key(sid, 'running'), int(NOW), n)
-    book(sid, 1)
+    count_busy(sid, 1)
     redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
   end)
   attempt = redis.call('HINCRBY', t, 'attempt', 1)
@@ -99,7 +99,7 @@ local function take(sid, n)
     local logged = math.min(tonumber(told.logged) or 0, tonumber(redis.call('HGET', t, 'logged') or 0))
     rewind(sid, n, logged, tonumber(told.best) and told.best or '')
   end
-  book_time(t)
+  add_attempt_time(t)
   redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'kind', 'error', 'fingerprint',
     'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints', 'pruning',
     'gone', 'thinned')
@@ -116,8 +116,8 @@ local function take(sid, n)
   return answer(sid, tonumber(n), attempt)
 end
 
--- The trial that is asked for, if it waits: whoever asks is for no other, and nobody else may be.
-local function the_one(sid, n) return redis.call('ZSCORE', sweep_key(sid, 'waiting'), n) and n end
+-- The requested trial if it waits: a worker for one trial claims no other.
+local function requested(sid, n) return redis.call('ZSCORE', sweep_key(sid, 'waiting'), n) and n end
 
 local full, newer = is_full(), ''
 local only, number = string.match(args.only, '^([^/]*)/?(%d*)$')
@@ -129,8 +129,8 @@ for _, sid in ipairs(sweeps) do
       newer = sid
     elseif of[1] == class then  -- the only one it may take may be another's, or not there yet
       local n
-      if number ~= '' then n = the_one(sid, number) else n = pick(sid) end
-      if unfed == '' and is_unfed(sid) then unfed = sid end
+      if number ~= '' then n = requested(sid, number) else n = pick(sid) end
+      if unfed == '' and lacks_suggester(sid) then unfed = sid end
       if n then
         if full and make_room(65536) < 65536 then  -- results need what is left
           return redis.error_reply('OOM the server is at its maxmemory: no further trial starts')

@@ -1,12 +1,12 @@
--- The end of an attempt, taken once: from the latest attempt, while it runs or after it was reaped
--- and before anyone claimed the trial again.
+-- Records the end of an attempt, once: of the latest attempt, while it runs, or after it was reaped
+-- and before another worker claims the trial.
 -- KEYS prefix
 -- ARGV {sweep, number, attempt, nonce ('' from a claim of an older version), outcome (finished failed
 --      pruned cancelled), objective (optional), best (optional: of all that the attempt reported), step,
 --      kind, error, fingerprint ('' in all three if it did not fail), retries, progress, elsewhere,
 --      evidence (the rule of hpq/domain/retry_policy.py for this failure), log_bytes (to keep), ran_ms
 --      (optional), artifacts (JSON, '' for none)}
--- Replies: done | requeued | suspect (given back uncharged: this worker fails alone) | already |
+-- Replies: done | requeued | suspect (requeued uncharged: only this worker fails like this) | already |
 --      stale | unknown, then class and tickets
 
 local args = cjson.decode(ARGV[1])
@@ -15,7 +15,7 @@ local objective, best, step = args.objective or '', args.best or '', tonumber(ar
 local kind, artifacts = args.kind, args.artifacts
 local s, t = sweep_key(sid), trial_key(sid, n)
 
--- Before anything is written: a result is taken whole or not at all.
+-- Before any write: a result is recorded whole or not at all.
 local function finite(field, text)
   local x = tonumber(text)
   if x and x == x and math.abs(x) < math.huge then return end
@@ -27,13 +27,13 @@ finite('log_bytes', args.log_bytes)
 if args.objective then finite('objective', args.objective) end
 if args.best then finite('best', args.best) end
 if args.ran_ms then finite('ran_ms', args.ran_ms) end
-if artifacts ~= '' then has_store(artifacts) end
+if artifacts ~= '' then store_of(artifacts) end
 
-if is_full() then make_room(65536) end  -- a result is taken all the same
+if is_full() then make_room(65536) end  -- a result is recorded in any case
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step',
   'stop', 'worker', 'nonce')
 if not f[1] or not is_there(sid) then return {'unknown', '', 0} end
-if f[2] ~= attempt or is_anothers(f[10], args.nonce) then
+if f[2] ~= attempt or is_other_claim(f[10], args.nonce) then
   count('stale_commits')
   return {'stale', '', 0}
 end
@@ -41,10 +41,10 @@ if f[4] == attempt or not (f[1] == 'running' or (f[1] == 'queued' and f[3] == at
   return {'already', '', 0}
 end
 
--- The worker's measure: while Redis was away the server's clock ran on.
+-- Measured by the worker, since the server's clock also counts an outage of Redis.
 local ran = args.ran_ms or int(NOW - tonumber(f[5]))
 
--- True where the sweep is to end, or the trial was told to stop: nothing of it starts again.
+-- True if the sweep or the trial was stopped: no failure is retried.
 local function is_to_end()
   local flag = redis.call('HGET', s, 'flag')
   return flag == 'stopped' or flag == 'cancelled' or f[8]
@@ -54,7 +54,7 @@ end
 local function is_retried()
   if outcome ~= 'failed' or is_to_end() then return false end
   if args.progress then
-    -- The first has no earlier one to be compared with: it is charged, however far it came.
+    -- The first such failure has none to compare with, so it is charged.
     local furthest = tonumber(f[7])
     redis.call('HSET', t, 'failed_step', int(math.max(step, furthest or 0)))
     if furthest and step > furthest then return true end
@@ -65,14 +65,14 @@ end
 
 local worker, mark = f[9] or '', mark_of(outcome, kind, args.fingerprint, args.evidence)
 
--- A worker that alone fails so gives the trial to others: it may be the worker that is at fault.
+-- If only this worker fails like this, the trial is requeued for others: the worker may be at fault.
 local function is_suspect(last, in_a_row)
   local _, others, passed = compare(last, worker, mark)
   if mark == '+' or mark == '-' or not is_alone(others, passed, in_a_row) then return false end
   return f[1] == 'running' and not is_to_end() and has_peer(sid, worker)
 end
 
-local function pass_canary()
+local function end_canary()
   local c = redis.call('HMGET', s, 'canary', 'n_finished', 'n_pruned')
   local canary = tonumber(c[1] or 0)
   if canary > 0 and tonumber(c[2] or 0) + tonumber(c[3] or 0) >= canary then redis.call('HSET', s, 'canary', '0') end
@@ -106,7 +106,7 @@ local want = changing(sid, function()
     if pair[2] ~= '' then fields[#fields + 1] = pair[1]; fields[#fields + 1] = pair[2] end
   end
   if artifacts ~= '' then
-    has_files_in(sid, artifacts)
+    add_store(sid, artifacts)
     redis.call('HSET', t, 'artifacts', artifacts)
   end
   finish(sid, n, attempt, outcome, unpack(fields))
@@ -120,14 +120,14 @@ local want = changing(sid, function()
     redis.call('HINCRBY', s, 'dur_n', 1)
     redis.call('HINCRBYFLOAT', s, 'dur_sum', ran)
     redis.call('HINCRBYFLOAT', s, 'dur_sq', int(ran * ran))
-    pass_canary()
+    end_canary()
   end
-  if outcome == 'failed' and kind ~= 'diverged' then mind_canary(sid, n, attempt, kind, args.error) end
+  if outcome == 'failed' and kind ~= 'diverged' then hold_failed_canary(sid, n, attempt, kind, args.error) end
   if args.evidence == 'code' and outcome == 'failed' then breaker(sid, n, attempt, worker, last) end
   let_files_go(sid, n, outcome == 'finished' or outcome == 'pruned' or kind == 'diverged')
 end)
 if reply == 'done' and objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
-  local rule = read_rule(sid)  -- a result may come without its reports, from a worker's disk
-  if rule then mind_target(sid, n, attempt, rule, objective) end
+  local rule = read_rule(sid)  -- a result from a worker's disk arrives without its reports
+  if rule then stop_at_target(sid, n, attempt, rule, objective) end
 end
 return {reply, want[1], want[2]}

@@ -1,8 +1,8 @@
--- A worker says that it is there.
+-- Publishes that a worker is alive, with the fields that describe it.
 -- KEYS prefix
 -- ARGV {worker, worker_class, host, idle, lifetime_ms}, then fields of the worker's hash
--- Replies: ok, the server's time in ms, then 1 where what its attempts run on (ran_on) is not kept: while
---      it was silent for long, `remove` may have let that go
+-- Replies: ok, the server's time in ms, then 1 if the record of what its attempts run on (ran_on) is gone:
+--      `remove` drops it if the worker was silent for long
 
 local args = cjson.decode(ARGV[1])
 local worker, class = args.worker, args.worker_class

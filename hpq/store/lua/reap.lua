@@ -1,11 +1,11 @@
--- Gives trials back whose lease has ended, and tops up what counts drift from.
--- After a restart of the server (its run_id changes) nothing expires until one lease has passed.
+-- Requeues trials whose lease expired, and corrects counts and tickets of the class.
+-- After a restart of the server (its run_id changes) no lease expires until one lease has passed.
 -- KEYS prefix
 -- ARGV {worker_class, lease_ms, lost_max, await_leases (the limits of hpq/domain/retry_policy.py), as_of_ms
 --      (optional: the server's time when the worker last looked, by which a call that was held up
 --      judges), every_ms (one call in this time puts counts and tickets of the class right)}
--- Replies: settling | ok, then how many trials went back and how many came to their end (poison, or
--- told to stop), then class and tickets pairs
+-- Replies: settling | ok, then how many trials were requeued and how many ended (poison, or stopped
+--      before), then class and tickets pairs
 
 local args = cjson.decode(ARGV[1])
 local class, lease, lost_max = args.worker_class, tonumber(args.lease_ms), tonumber(args.lost_max)
@@ -33,16 +33,16 @@ local function poison(sid, n, t, f)
   redis.call('HSET', t, 'lost', lost, 'lost_step', math.max(step, tonumber(f[5] or 0)), 'lost_hosts', hosts)
   if lost < lost_max then return false end
   if string.find(hosts, ',', 1, true) then return true end
-  for _, other in ipairs(takers(sid)) do
+  for _, other in ipairs(candidates(sid)) do
     if other.host ~= f[2] then return false end
   end
   return true
 end
 
--- What may end but not start again (the sweep was stopped, or early termination stopped the trial) is
--- left to its worker for some leases after the last beat: that may only be cut off, and its hours count.
--- Whom a person told to stop is not waited for.
-local function is_awaited(sid, n, told, beat_ms)
+-- A trial that may end but not be requeued (of a stopped sweep, or stopped by early termination) waits
+-- await_leases for its worker after the last heartbeat: the worker may be cut off, and its result
+-- counts. A trial that a person cancelled does not wait.
+local function awaits_worker(sid, n, told, beat_ms)
   local is_to_end = told == 'prune' or redis.call('HGET', sweep_key(sid), 'flag') == 'stopped'
   local until_ms = tonumber(beat_ms or 0) + await_ms
   if told == 'stop' or not is_to_end or NOW >= until_ms then return false end
@@ -50,8 +50,8 @@ local function is_awaited(sid, n, told, beat_ms)
   return true
 end
 
--- What was lost before its sweep was stopped waits in the queue, where nobody may claim it.
-local function end_unheard(sid)
+-- Ends trials that were lost before their sweep was stopped: no worker may claim them.
+local function end_lost_of_stopped(sid)
   if redis.call('HGET', sweep_key(sid), 'flag') ~= 'stopped' then return 0 end
   local ended = 0
   changing(sid, function()
@@ -70,22 +70,22 @@ local wanted, back, over = {}, 0, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of), 'LIMIT', 0, 100)) do
   local sid, n = string.match(id, '^([^/]+)/(%d+)$')
   local t, f = sid and trial_key(sid, n), {}
-  -- What is no lease, or that of a sweep that is gone, must not keep the others from coming back.
+  -- A malformed lease, or one of a removed sweep, must not keep other trials from being requeued.
   if sid and is_there(sid) then
     f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'beat_ms', 'stop')
   end
   if not f[1] then
     redis.call('ZREM', key('leases'), id)
-  elseif not is_awaited(sid, n, f[8], f[7]) then
+  elseif not awaits_worker(sid, n, f[8], f[7]) then
     count('leases_expired')
     local want = changing(sid, function()
-      let_go(sid, n, tonumber(f[7]))
-      if end_told(sid, n, f[1]) then
+      leave_running(sid, n, tonumber(f[7]))
+      if end_if_stopped(sid, n, f[1]) then
         over = over + 1
       elseif poison(sid, n, t, f) then
         local why = 'its worker was lost ' .. lost_max .. ' times without progress'
         finish(sid, n, f[1], 'failed', 'kind', 'poison', 'error', why)
-        mind_canary(sid, n, f[1], 'poison', why)
+        hold_failed_canary(sid, n, f[1], 'poison', why)
         let_files_go(sid, n, false)
         over = over + 1
       else
@@ -98,8 +98,8 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
   end
 end
 
--- Expired leases are everybody's; what follows costs a look at each open sweep, and is done by one
--- worker of the class an interval.
+-- Every worker reaps expired leases. The rest reads each open sweep, so one worker of the class does it
+-- in every_ms.
 local stamp = 'booked:' .. class
 local done = tonumber(redis.call('HGET', key('settle'), stamp) or 0)
 if done <= NOW and NOW - done < tonumber(args.every_ms) then return {'ok', back, over, unpack(wanted)} end
@@ -132,7 +132,7 @@ end
 
 local sum, want, owners, busy = 0, 0, {}, {}
 for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do  -- it may close some
-  over = over + end_unheard(sid)
+  over = over + end_lost_of_stopped(sid)
 end
 for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
   local owner = redis.call('HGET', sweep_key(sid), 'owner') or ''

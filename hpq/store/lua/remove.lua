@@ -11,7 +11,7 @@ local stores = redis.call('SMEMBERS', sweep_key(sid, 'stores'))
 local f = redis.call('HMGET', s, 'class', 'digest', 'owner')
 if not f[1] then return {'unknown'} end
 set_demand(f[1], -demand(sid))
-book(sid, -running(sid))
+count_busy(sid, -running(sid))
 for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
   redis.call('ZREM', key('leases'), sid .. '/' .. n)
   local t = trial_key(sid, n)  -- its worker hears that the attempt is over

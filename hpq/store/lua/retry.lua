@@ -20,11 +20,11 @@ local function back(n)
   redis.call('HINCRBY', s, 'n_' .. f[1], -1)
   if f[2] == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', -1) end
   place(sid, n)
-  weigh(sid, n, 0)
+  record_bytes(sid, n, 0)
   for _, field in ipairs(redis.call('HKEYS', t)) do
     if string.sub(field, 1, 2) == 'c:' then redis.call('HDEL', t, field) end
   end
-  book_time(t)
+  add_attempt_time(t)
   if redis.call('HEXISTS', t, 'reused') == 1 then redis.call('HINCRBY', t, 'unbegun', 1) end
   redis.call('HDEL', t, 'restarted', 'reused', 'seed', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step', 'lost_hosts', 'failed_step', 'kind', 'error',
     'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts', 'stop', 'pruning')

@@ -63,6 +63,6 @@ if not is_done(sid) then open(sid) end
 set_demand(class, claimable(sid))
 local rule = count > 0 and read_rule(sid)
 for i = 1, rule and #taken or 0, 2 do
-  mind_target(sid, taken[i], 1, rule, cjson.decode(taken[i + 1]).objective)
+  stop_at_target(sid, taken[i], 1, rule, cjson.decode(taken[i + 1]).objective)
 end
 return {'created', class, tickets(sid, class)}

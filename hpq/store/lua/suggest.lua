@@ -1,11 +1,11 @@
--- The sets of a late-bound sweep: takes, extends or gives back the lease of the one who makes them, and
--- appends what it has made. A lease that was taken over is answered lost, so its rows come to nothing.
+-- Takes, extends or gives back the lease for suggesting trials of a sweep, and appends suggested rows.
+-- A lease that another suggester took over is answered lost, and its rows are ignored.
 -- KEYS prefix
 -- ARGV {sweep, who (makes sets), token (of its lease; '' to take it), lease_ms (0 gives it back), no_more (why
 --      these rows are the last; '' if they are not), first (number of the first row), by (the sampler that
 --      made the rows)}, then params and identity of each row
--- Replies: ok | over (there is nothing to make), then token class tickets ahead (how many sets should wait)
---      rows; held (another makes them) | lost | behind (others added rows; read them) | unknown
+-- Replies: ok | over (no further trials), then token class tickets ahead (how many trials should wait) rows;
+--      held (another suggester has the lease) | lost | behind (others added rows; read them) | unknown
 
 local args = cjson.decode(ARGV[1])
 local sid, who, token, lease = args.sweep, args.who, args.token, tonumber(args.lease_ms)
@@ -65,7 +65,7 @@ end
 -- One for each worker that may take it, but no more than may run at once; none while nothing may.
 local function ahead()
   if (f[5] or '') ~= '' or (f[6] or '') ~= '' then return 0 end
-  local live, cap = #takers(sid), tonumber(f[7]) or 0
+  local live, cap = #candidates(sid), tonumber(f[7]) or 0
   return cap > 0 and math.min(live, cap) or live
 end
 return {'ok', token, want[1], want[2], ahead(), redis.call('HLEN', params)}

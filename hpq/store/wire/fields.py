@@ -36,7 +36,7 @@ def _plain(value: Field) -> object:
 
 
 class Reader:
-    """Reads the fields of one hash; each miss or misfit names the key and the field."""
+    """Reads the fields of one hash; an error names the key and the field."""
 
     def __init__(self, key: str, row: Row) -> None:
         self.key, self.row = key, row
@@ -60,7 +60,7 @@ class Reader:
         return self._take(field, 0.0, float)
 
     def counts(self, queued: int, running: int, dropped: int) -> Counts:
-        """A sweep's counts, from its hash and the sizes of its sorted sets."""
+        """Return a sweep's counts, from its hash and the sizes of its sorted sets."""
         counts = Counts(
             queued=queued,
             running=running,
@@ -82,16 +82,16 @@ class Reader:
         return self._take(field, default, parse)
 
     def reals(self, prefix: bytes) -> dict[str, float]:
-        """Every field that begins so, by what follows."""
+        """Return every field that begins with a prefix, named by the rest of its name."""
         names = [name.decode() for name in self.row if name.startswith(prefix)]
         return {name[len(prefix) :]: self.real(name) for name in names}
 
 
 def word(words: type[W], text: str) -> W | None:
-    """The word of an enum; None for one that only a newer version knows.
+    """Return the member of an enum; None for a word that only a newer version knows.
 
     Raises:
-        ValueError: the text is no word at all.
+        ValueError: the text is not a word.
     """
     try:
         return words(text)
@@ -102,10 +102,10 @@ def word(words: type[W], text: str) -> W | None:
 
 
 def known(kind: type[T], data: str | Mapping[str, Any]) -> T:
-    """A dataclass from its JSON or mapping; fields that a newer version has written are left out.
+    """Return a dataclass from its JSON or mapping, without the fields of a newer version.
 
     Raises:
-        ValueError, TypeError: the data are not one.
+        ValueError, TypeError: the data do not fit the dataclass.
     """
     read = json.loads(data) if isinstance(data, str) else data
     if not isinstance(read, Mapping):

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpq.domain.snapshot import Pace
+from hpq.domain.snapshot import DurationStats
 
 _Z = 1.28  # of ten sweeps, eight end within the range
 _MIN_SPREAD = 0.1  # of the mean: workers start and stop, machines are shared
@@ -36,17 +36,19 @@ class TimeLeft:
         return f"about {middle} ({low}–{high})"
 
 
-def sweep_eta(pace: Pace, queued: int, ages_ms: Sequence[float], slots: int) -> TimeLeft | None:
+def sweep_eta(
+    durations: DurationStats, queued: int, ages_ms: Sequence[float], slots: int
+) -> TimeLeft | None:
     """What is left of a sweep with `queued` trials waiting and others running for `ages_ms`.
 
     None where no trial has ended yet or nobody works on it.
     """
-    if pace.ended < 1 or (not ages_ms and not queued):
+    if durations.ended < 1 or (not ages_ms and not queued):
         return None
     slots = max(slots, len(ages_ms))
     if slots < 1:
         return None
-    mean, spread = _uncensored(pace, ages_ms)
+    mean, spread = _uncensored(durations, ages_ms)
     busy = [_expected_rest(mean, spread, age) for age in ages_ms]
     free = sorted(busy + [0.0] * (slots - len(busy)))
     shares = [queued // slots + (i < queued % slots) for i in range(slots)]
@@ -56,17 +58,19 @@ def sweep_eta(pace: Pace, queued: int, ages_ms: Sequence[float], slots: int) -> 
     slowest = spread * math.sqrt(2 * math.log(used)) if used > 1 else 0.0  # of the last round
     middle += slowest * (0.9 if rounds == 1 else 0.6)
     noise = spread * math.sqrt(rounds / used**0.3)
-    doubt = rounds * spread / math.sqrt(pace.ended)
+    doubt = rounds * spread / math.sqrt(durations.ended)
     reach = _Z * math.hypot(noise, doubt, _MIN_SPREAD * mean)
     return TimeLeft(left_ms=middle, low_ms=max(0.0, middle - reach), high_ms=middle + reach)
 
 
-def _uncensored(pace: Pace, ages_ms: Sequence[float]) -> tuple[float, float]:
+def _uncensored(durations: DurationStats, ages_ms: Sequence[float]) -> tuple[float, float]:
     """Mean and spread of a trial, minding that the long ones are still running."""
-    mean = pace.mean_ms
-    spread = pace.sd_ms if pace.ended >= 3 else max(pace.sd_ms, _GUESSED_SPREAD * mean)
-    unseen = sum(ages_ms) / pace.ended
-    share = min(1.0, pace.sd_ms / mean) if mean > 0 else 0.0  # 1: durations are exponential
+    mean = durations.mean_ms
+    spread = (
+        durations.sd_ms if durations.ended >= 3 else max(durations.sd_ms, _GUESSED_SPREAD * mean)
+    )
+    unseen = sum(ages_ms) / durations.ended
+    share = min(1.0, durations.sd_ms / mean) if mean > 0 else 0.0  # 1: durations are exponential
     late = share * share * unseen
     return mean + late, spread + late
 

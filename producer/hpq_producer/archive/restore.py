@@ -8,13 +8,12 @@ from itertools import chain
 from pathlib import Path
 
 from hpq.errors import DecodeError, OutOfReach, UserError
-from hpq.store.restore import Restoring
-from hpq.store.tickets import Tickets
+from hpq.store.archive import ArchiveRestore
 from hpq.store.wire import sweep as sweep_codec
 from hpq_producer.archive.format import Header, MemoryEstimate, Row, read
 from hpq_producer.archive.stored_files import FileChecker
 from hpq_producer.capacity import check_capacity
-from hpq_producer.session import Session, store_of
+from hpq_producer.session import Session
 
 
 def restore(session: Session, path: Path, files: FileChecker | None = None) -> Header:
@@ -35,17 +34,17 @@ def restore(session: Session, path: Path, files: FileChecker | None = None) -> H
     for _ in check_capacity(session, header.trials, weight=weight):
         pass
     look = files or FileChecker(None)
-    restoring = Restoring(session.redis, session.keys, header.sweep, header.trials)
+    restoring = ArchiveRestore(session.context(), header.sweep, header.trials)
     try:
         for row in _rows(path):
             if row.is_shared:
-                _share(session, row)
+                _share(restoring, row)
             elif row.trial or row.part:
                 restoring.write(row.trial, row.part, row.kind, list(_flat(_checked(row, look))))
-        restoring.reveal(fields, Tickets(session.redis, session.keys).top_up)
+        restoring.reveal(fields)
         for row in _rows(path):  # the last sweep that had the same may have been removed meanwhile
             if row.is_shared:
-                _share(session, row)
+                _share(restoring, row)
     except BaseException as error:
         restoring.discard()
         if isinstance(error, OSError):
@@ -103,14 +102,6 @@ def _flat(row: Row) -> Iterator[bytes]:
     )
 
 
-def _share(session: Session, row: Row) -> None:
-    """What other sweeps may refer to as well; by its digest it is the same."""
-    if row.part == "bundle":
-        for digest, data in row.items:
-            store_of(session).keep_bundle(digest.decode(), data)
-        return
-    for digest, text in row.items:
-        if row.part == "code":
-            session.redis.hsetnx(session.keys.code, digest.decode(), text.decode())
-        else:
-            store_of(session).keep_provenance(digest.decode(), text.decode())
+def _share(restoring: ArchiveRestore, row: Row) -> None:
+    for digest, data in row.items:
+        restoring.keep_shared(row.part, digest.decode(), data)

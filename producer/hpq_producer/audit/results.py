@@ -1,7 +1,4 @@
-"""What a trial has come to, for the audit: the result that its end told, and what the store holds.
-
-Pure. Of each ended trial one number is kept.
-"""
+"""Compare the result in a trial's last event with the result in the store. Pure."""
 
 from __future__ import annotations
 
@@ -17,35 +14,38 @@ _RANKED = frozenset({TrialState.FINISHED, TrialState.PRUNED})
 
 
 class Results:
-    """Folds events; `differs` then compares. `replicates` and `is_ranked` are the sweep's."""
+    """Fold the events of a sweep's trials, and compare results with them.
+
+    `replicates` is the sweep's number of replicates, `is_ranked` whether it has a metric.
+    """
 
     def __init__(self, replicates: int = 1, is_ranked: bool = True) -> None:
-        self._each, self._is_ranked = max(1, replicates), is_ranked
-        self._told: dict[int, float | None] = {}  # results of the ended; None: it had none
-        self._counted: set[int] = set()  # in the means of their sets, where sets have replicates
+        self._replicates, self._is_ranked = max(1, replicates), is_ranked
+        self._ended: dict[int, float | None] = {}  # of ended trials; None: no result
+        self._counted: set[int] = set()  # trials in the means of their groups of replicates
 
-    def see(self, event: Event) -> None:
-        """Take the next event of a trial."""
+    def add(self, event: Event) -> None:
+        """Add the next event of a trial."""
         text = event.fields.get("objective")
         is_end = event.what in _ENDS or event.what == "reused"
         if is_end and text is not None:
-            self._told[event.trial] = _number(text)
+            self._ended[event.trial] = _number(text)
         else:
-            self._told.pop(event.trial, None)
+            self._ended.pop(event.trial, None)
         self._counted.discard(event.trial)
-        if self._each > 1 and text and event.what in _COUNTED:
+        if self._replicates > 1 and text and event.what in _COUNTED:
             self._counted.add(event.trial)
 
     def differs(self, number: int, state: TrialState, stored: StoredResult) -> str | None:
-        """What is different between the store and the end of a trial; None where nothing is."""
+        """Return the difference between a trial's stored result and its last event, or None."""
         if not stored.is_known:
             return "its parameters are others than it was made with"
-        if number in self._told and not _is_same(self._told[number], _number(stored.objective)):
-            return f"its result is {stored.objective or 'gone'}, its end says {self._told[number]}"
+        if number in self._ended and not _is_same(self._ended[number], _number(stored.objective)):
+            return f"its result is {stored.objective or 'gone'}, its end says {self._ended[number]}"
         if state not in _RANKED and stored.score is not None:
             return f"it is {state}, and in the ranking with {stored.score}"
-        if state in _RANKED and number in self._told:
-            value = self._told[number] if self._is_ranked else stored.score
+        if state in _RANKED and number in self._ended:
+            value = self._ended[number] if self._is_ranked else stored.score
             if not _is_same(value, stored.score):
                 there = "not ranked" if stored.score is None else f"ranked by {stored.score}"
                 return f"it is {there}, and its end says {value}"
@@ -54,10 +54,10 @@ class Results:
         return self._mean_differs(number, stored)
 
     def _mean_differs(self, number: int, stored: StoredResult) -> str | None:
-        if self._each < 2 or (number - 1) % self._each or not self._is_ranked:
+        if self._replicates < 2 or (number - 1) % self._replicates or not self._is_ranked:
             return None
-        numbers = [n for n in range(number, number + self._each) if n in self._counted]
-        values = [value for n in numbers if (value := self._told[n]) is not None]
+        numbers = [n for n in range(number, number + self._replicates) if n in self._counted]
+        values = [value for n in numbers if (value := self._ended[n]) is not None]
         mean = sum(values) / len(values) if values else None
         if mean is None or stored.mean is None:
             is_same = mean is stored.mean

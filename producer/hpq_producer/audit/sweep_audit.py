@@ -65,6 +65,6 @@ def _replay_new(reader: StoreReader, sid: str, replay: Replay, after: str) -> tu
     has_moved = False
     while events := reader.events.read(sid, after, count=PAGE):
         for event in events:
-            replay.see(event)
+            replay.add(event)
         after, has_moved = events[-1].id, True
     return after, has_moved

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from hpq.codes import Notice
-from hpq.domain.metric_check import doubt
+from hpq.domain.metric_check import metric_warning
 from hpq.domain.snapshot import Snapshot
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import Trial, TrialState
@@ -96,7 +96,7 @@ def time_left(snapshot: Snapshot) -> TimeLeft | None:
     sweep, counts = snapshot.sweep, snapshot.sweep.counts
     if sweep.state in (SweepState.PAUSED, SweepState.HELD) or sweep.state.is_over:
         return None
-    if counts.is_open_ended or snapshot.is_old:
+    if counts.is_open_ended or snapshot.is_stale:
         return None
     live = [t for t in snapshot.running if not snapshot.silence_ms(t)]
     lost = len(snapshot.running) - len(live)  # they will be queued again
@@ -104,7 +104,7 @@ def time_left(snapshot: Snapshot) -> TimeLeft | None:
     not_shown = max(
         0, counts.running - len(snapshot.running)
     )  # a frame reads only the trials that it shows
-    ages += [snapshot.pace.mean_ms / 2] * min(not_shown, 1000)
+    ages += [snapshot.durations.mean_ms / 2] * min(not_shown, 1000)
     ours = [
         w for w in snapshot.workers
         if w.state in ("idle", "busy") and (not w.trial or w.trial.startswith(f"{sweep.id}/"))
@@ -112,7 +112,7 @@ def time_left(snapshot: Snapshot) -> TimeLeft | None:
     if not ours:
         return None
     slots = min(len(ours), sweep.max_parallel or len(ours))
-    return sweep_eta(snapshot.pace, counts.queued + lost + int(counts.to_come), ages, slots)
+    return sweep_eta(snapshot.durations, counts.queued + lost + int(counts.to_come), ages, slots)
 
 
 def needed_actions(snapshot: Snapshot, not_taken: Notice | None) -> list[Notice]:
@@ -149,7 +149,7 @@ def needed_actions(snapshot: Snapshot, not_taken: Notice | None) -> list[Notice]
 
 def explain_unreported_metric(snapshot: Snapshot) -> Notice | None:
     """The trial that reports other metrics than the sweep's, if one does."""
-    words = doubt(snapshot.sweep, snapshot.running, snapshot.best)
+    words = metric_warning(snapshot.sweep, snapshot.running, snapshot.best)
     return Notice("metric-unreported", clean(words)) if words else None
 
 

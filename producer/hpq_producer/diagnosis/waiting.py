@@ -45,7 +45,7 @@ def explain_waiting(
 
     `pods` knows whether Redis is reached by `hpq connect`, whether pods are seen or not.
     """
-    if reason := explain_full_server(snapshot.room):
+    if reason := explain_full_server(snapshot.memory):
         return reason
     waits = snapshot.sweep.counts.waits and not snapshot.workers
     if cluster and waits and (reason := explain_no_pod(cluster, snapshot.sweep.worker_class)):

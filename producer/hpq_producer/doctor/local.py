@@ -26,7 +26,7 @@ from hpq.filestore.local import open_files
 from hpq.gpus import cuda_mismatch, gpu_names
 from hpq.settings import Settings
 from hpq.store.keys import Keys
-from hpq.store.memory import room_of
+from hpq.store.memory import server_memory
 from hpq.store.reader import StoreReader
 from hpq_producer import connection_record
 from hpq_producer.diagnosis.notices import POD_STORE
@@ -88,7 +88,7 @@ def _check_redis(settings: Settings, in_cluster: str | None) -> Iterator[Finding
 
 
 def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
-    memory = room_of(redis)
+    memory = server_memory(redis)
     if memory.evicts:
         yield Finding(
             level="wrong",
@@ -96,7 +96,7 @@ def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
             what=f"maxmemory-policy is {memory.policy}: under pressure it would throw away trials",
             remedy="CONFIG SET maxmemory-policy noeviction, and in redis.conf",
         )
-    if not memory.takes(0):
+    if not memory.has_room(0):
         yield Finding(
             level="poor",
             code="redis-memory",

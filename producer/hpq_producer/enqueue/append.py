@@ -15,13 +15,13 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Json, Params
 from hpq.errors import UserError
 from hpq.search.samplers import Identified, replicated
-from hpq.store.control import ROWS
+from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.sweep import encode_appended_file
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import provenance
 from hpq_producer.enqueue.submission import Submission
-from hpq_producer.session import Session, growing_of
+from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import LIST, SweepSpec, identified
 from hpq_producer.terminal.text import trials_of
 
@@ -93,7 +93,7 @@ def append_trials(
         warn(line)
     spec = submission.spec
     origin, _ = provenance.collect_provenance(submission.file, submission.code.launch)
-    return growing_of(session).grow(
+    return session.writer().append(
         sweep.id,
         ((dumps_in_order(trial.params), trial.identity) for trial in plan.new),
         encode_appended_file(submission.digest, spec.source, origin),
@@ -191,7 +191,7 @@ def _missing_sets(
     source, existing = iter(sets), 0
     new: dict[bytes, dict[str, Json]] = {}
     max_sets = None if max_trials is None else max_trials // replicates
-    while (max_sets is None or len(new) < max_sets) and (chunk := list(islice(source, ROWS))):
+    while (max_sets is None or len(new) < max_sets) and (chunk := list(islice(source, BATCH_ROWS))):
         ids = [known or identity(params) for params, known in chunk]
         exists = session.reader.trials.has_identities(sid, ids)
         existing += sum(exists)

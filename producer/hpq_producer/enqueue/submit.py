@@ -17,9 +17,8 @@ from hpq.domain.identity import identity, slug
 from hpq.domain.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
 from hpq.domain.trial import Json, Trial
 from hpq.search.samplers import Identified, replicated, seed_at
-from hpq.store.control import ROWS
-from hpq.store.growing import Row
-from hpq.store.trials import Store
+from hpq.store.enqueue import Row, SweepWriter
+from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.fields import dumps, dumps_in_order
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import preflight, provenance
@@ -35,7 +34,7 @@ from hpq_producer.enqueue.reuse import (
 )
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.scaffold.template import refuse_unfilled
-from hpq_producer.session import Session, growing_of, store_of
+from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import SweepSpec, identified
 
 _OPEN_ENDED_SETS = 1_000  # sets that an open-ended sweep needs room for to begin with
@@ -77,7 +76,7 @@ def enqueue_sweep(
     """
     spec, code = submission.spec, submission.code
     refuse_unfilled(spec.source, submission.file)
-    store, search = store_of(session), preflight.late_search(submission)
+    writer, search = session.writer(), preflight.late_search(submission)
     check_code_visible(session, spec.queue, code)
     existing = None if allow_duplicate else session.reader.sweeps.find_by_digest(submission.digest)
     if existing is not None:
@@ -87,7 +86,7 @@ def enqueue_sweep(
         session, submission.trials or _OPEN_ENDED_SETS, code=len(bundle or b"")
     ):
         warn(line)
-    sid = _new_id(session, spec.name)
+    sid = _new_id(writer, spec.name)
     key = signing.key_of(session.settings, make=True)
     origin, diff = provenance.collect_provenance(
         submission.file, code.launch, code.folder if code.files else None
@@ -109,14 +108,14 @@ def enqueue_sweep(
     try:
         identified_sets = ((params, None) for params in first) if search else identified(spec)
         rows = _rows(spec, identified_sets, older, reused)
-        trials = _write_rows(store, sid, rows, progress)
-        growing_of(session).stage_results(sid, reused.items())
+        trials = _write_rows(writer, sid, rows, progress)
+        writer.stage_results(sid, reused.items())
         if diff:
-            store.keep_diff(sid, diff)
+            writer.keep_diff(sid, diff)
         manifest = "" if code.files is None else dumps(code.files)
-        other = _seal(session, store, sweep, manifest, bundle, allow_duplicate)
+        other = _seal(writer, sweep, manifest, bundle, allow_duplicate)
     except BaseException:
-        store.discard(sid)
+        writer.discard(sid)
         raise
     if other is not None:  # another command enqueued the same sweep in the same moment
         return _existing(session, other)
@@ -146,27 +145,26 @@ def _needs_new_schema(spec: SweepSpec, launch: Launch) -> bool:
 
 
 def _seal(
-    session: Session,
-    store: Store,
+    writer: SweepWriter,
     sweep: Sweep,
     manifest: str,
     bundle: bytes | None,
     allow_duplicate: bool,
 ) -> str | None:
     if bundle is None:
-        return store.seal(sweep, again=allow_duplicate)
-    store.keep_bundle(sweep.bundle, bundle)
-    other = store.seal(sweep, again=allow_duplicate, manifest=manifest)
+        return writer.seal(sweep, again=allow_duplicate)
+    writer.keep_bundle(sweep.bundle, bundle)
+    other = writer.seal(sweep, again=allow_duplicate, manifest=manifest)
     # The last sweep that had the same code may have been removed between the two.
-    if other is None and not session.redis.exists(session.keys.bundle(sweep.bundle)):
-        store.keep_bundle(sweep.bundle, bundle)
+    if other is None and not writer.has_bundle(sweep.bundle):
+        writer.keep_bundle(sweep.bundle, bundle)
     return other
 
 
-def _new_id(session: Session, name: str) -> str:
+def _new_id(writer: SweepWriter, name: str) -> str:
     while True:
         sid = f"{slug(name)}-{''.join(secrets.choice(_ALPHABET) for _ in range(5))}"
-        if not session.redis.exists(session.keys.sweep(sid)):
+        if not writer.exists(sid):
             return sid
 
 
@@ -199,11 +197,11 @@ def _rows(
             yield dumps_in_order(replicate_params), row_identity
 
 
-def _write_rows(store: Store, sid: str, rows: Iterator[Row], progress: Progress) -> int:
-    """Write the rows in order; answers how many."""
+def _write_rows(writer: SweepWriter, sid: str, rows: Iterator[Row], progress: Progress) -> int:
+    """Write the rows in order; return how many."""
     first = 1
-    while chunk := list(islice(rows, ROWS)):
-        store.add_rows(sid, first, chunk)
+    while chunk := list(islice(rows, BATCH_ROWS)):
+        writer.add_rows(sid, first, chunk)
         first += len(chunk)
         progress(first - 1)
     return first - 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hpq.domain.attempt import Reason
-from hpq.domain.metric_check import doubt
+from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import AppendedFile, Sweep
 from hpq.domain.trial import FailureKind, Params, Point, Trial, TrialState
 from hpq.search.samplers import replicate_of, seed_of_result
@@ -128,7 +128,7 @@ def trial_lines(
     if trial.failure:
         yield [Span("failed  "), Span(str(trial.failure.kind), Style.RED)]
         yield [Span(f"        {clean(trial.failure.message)}")]
-    if trial.state is TrialState.RUNNING and (words := doubt(sweep, [trial])):
+    if trial.state is TrialState.RUNNING and (words := metric_warning(sweep, [trial])):
         yield [Span("!       "), Span(clean(words), Style.YELLOW)]
     if ended := describe_early_end(trial, sweep):
         yield [Span("why     "), Span(ended)]

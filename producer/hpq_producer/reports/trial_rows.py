@@ -96,9 +96,9 @@ def _words(trial: Trial, snapshot: Snapshot, taken_ms: float) -> str:
         return "reused" if trial.reused else trial.state.value
     if not trial.step and trial.phase:
         return clean(trial.phase)
-    if snapshot.is_old:
+    if snapshot.is_stale:
         return "running"
-    mean = snapshot.pace.mean_ms if snapshot.pace.ended else None
+    mean = snapshot.durations.mean_ms if snapshot.durations.ended else None
     left = trial_left_ms(taken_ms, trial.step, last_step(snapshot), mean)
     return "running" if left is None else f"{duration(left)} left"
 

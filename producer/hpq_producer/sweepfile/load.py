@@ -13,7 +13,7 @@ from pathlib import Path as FilePath
 
 from hpq.code import command
 from hpq.domain import trainer_specs
-from hpq.domain.identity import MAX_SET_BYTES, canonical
+from hpq.domain.identity import MAX_PARAMS_BYTES, canonical
 from hpq.domain.sweep import (
     DEFAULT_CLASS,
     EarlyTerminate,
@@ -139,10 +139,10 @@ def _space(data: Keys, shipped: TrainerSpec | None, out: Problems) -> Space:
         if data.get("method") == "grid" and leaf.size is None:
             what = "a grid cannot step through it; give values, or write method: random"
             out.add(parameters.place(names), what, code="not-a-grid")
-    if largest > MAX_SET_BYTES:
+    if largest > MAX_PARAMS_BYTES:
         out.add(
             ("parameters",),
-            f"a set of up to {largest:,} bytes; at most {MAX_SET_BYTES:,}",
+            f"a set of up to {largest:,} bytes; at most {MAX_PARAMS_BYTES:,}",
             code="set-too-large",
         )
     return space

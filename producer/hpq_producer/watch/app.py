@@ -190,7 +190,7 @@ class _Watch:
         now, shot = time.monotonic(), self._scene.snapshot
         passed_ms = int(1000 * (now - self._seen_at))
         self._seen_at += passed_ms / 1000
-        return replace(shot, at_ms=shot.at_ms + passed_ms, is_old=True)
+        return replace(shot, at_ms=shot.at_ms + passed_ms, is_stale=True)
 
     def _listen(self, wake: Callable[[], None], stop: threading.Event) -> None:
         assert self._scene is not None

@@ -10,7 +10,8 @@ import pytest
 from redis.exceptions import RedisError
 
 from hpq.domain.trial import TrialState
-from hpq.store.trials import Store
+from hpq.store.control import SweepControl
+from hpq.store.scripts import StoreContext
 
 QUICK = "def train(params, trial):\n    return {'loss': params['x']}\n"
 
@@ -140,7 +141,7 @@ def test_lost_and_doubled_tickets_cost_nothing(lab) -> None:
     lab.wait_until(lambda: len(lab.reader.workers.live()) == 2, "two workers")
     for key in lab.redis.keys("rq:*"):
         lab.redis.delete(key)
-    Store(lab.redis, lab.keys, lambda *_: None).control(sid, "resume")
+    SweepControl(StoreContext.open(lab.redis, lab.keys, mints=False)).resume(sid)
     finished_at_once(lab, sid, 2)
     more = lab.steered(4, "seed: 2")
     queue = f"rq:queue:{lab.keys.queue('default')}"

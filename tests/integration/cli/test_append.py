@@ -16,10 +16,12 @@ from hpq.domain.trial import Claim, TrialState
 from hpq.errors import UserError
 from hpq.search.membership import is_inside
 from hpq.search.space import Space
-from hpq.store.growing import Growing
+from hpq.store.control import SweepControl
+from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
+from hpq.store.scripts import Scripts
+from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile import parameters
 from hpq_producer.sweepfile.errors import Places, Problems
@@ -36,14 +38,14 @@ RANDOM = (
 )
 
 
-def finish(store: Store, claim: Claim | None) -> None:
+def finish(store: TrialStore, claim: Claim | None) -> None:
     assert claim is not None
     outcome = Outcome(state=TrialState.FINISHED, objective=0.5, step=3)
     store.commit(claim, outcome)
 
 
 def test_an_edited_grid_adds_what_is_new_and_leaves_all_other_trials_as_they_are(
-    desk: Desk, store: Store, take: Take, redis: Redis, keys: Keys
+    desk: Desk, store: TrialStore, take: Take, redis: Redis, keys: Keys, control: SweepControl
 ) -> None:
     sid = desk.sweep(GRID)
     finish(store, take())
@@ -66,7 +68,7 @@ def test_an_edited_grid_adds_what_is_new_and_leaves_all_other_trials_as_they_are
     assert same.stdout.strip() == sid and "nothing was added" in same.stderr
     assert audit_sweep(desk.reader, sid).violations == ()
     assert [key for key in redis.keys("*") if b"staged" in key] == []
-    store.remove(sid)
+    control.remove(sid)
     assert redis.hlen(keys.digests) == 0
 
 
@@ -79,9 +81,7 @@ def test_a_file_with_fewer_trials_than_the_sweep_adds_none_and_cancels_none(desk
     assert desk.reader.sweeps.get(sid).files == ()
 
 
-def test_random_goes_on_with_its_sequence_up_to_the_new_count(
-    desk: Desk, store: Store, take: Take
-) -> None:
+def test_random_goes_on_with_its_sequence_up_to_the_new_count(desk: Desk, take: Take) -> None:
     sid = desk.sweep(RANDOM)
     whole = desk.sweep(RANDOM, "--count", "6", "--new", "--name", "whole")
     assert desk.into(sid, RANDOM, "--count", "6")["added"] == 2
@@ -114,13 +114,15 @@ def test_a_list_adds_its_new_sets(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("before", ["", "pause", "finished"])
-def test_a_sweep_goes_on_as_it_stands(desk: Desk, store: Store, take: Take, before: str) -> None:
+def test_a_sweep_goes_on_as_it_stands(
+    desk: Desk, store: TrialStore, take: Take, before: str, control: SweepControl
+) -> None:
     sid = desk.sweep(GRID)
     if before == "finished":
         while claim := take():
             finish(store, claim)
     elif before:
-        store.control(sid, before)
+        getattr(control, before)(sid)
     assert desk.into(sid, GRID.replace("3]", "3, 4]"))["added"] == 1
     state = desk.reader.sweeps.get(sid).state
     assert state is (SweepState.PAUSED if before == "pause" else SweepState.RUNNING)
@@ -131,9 +133,9 @@ def test_a_sweep_goes_on_as_it_stands(desk: Desk, store: Store, take: Take, befo
 
 
 @pytest.mark.parametrize("verb", ["stop", "cancel"])
-def test_a_sweep_that_was_ended_takes_nothing(desk: Desk, store: Store, verb: str) -> None:
+def test_a_sweep_that_was_ended_takes_nothing(desk: Desk, verb: str, control: SweepControl) -> None:
     sid = desk.sweep(GRID)
-    store.control(sid, verb)
+    getattr(control, verb)(sid)
     done = desk.put(GRID.replace("3]", "3, 4]"), "--into", sid)
     assert done.returncode == 2 and "is over" in done.stderr and len(desk.trials(sid)) == 3
 
@@ -161,16 +163,20 @@ def test_a_file_of_another_code_metric_or_owner_is_no_growth(
 
 
 def test_growth_sent_twice_or_by_two_adds_once(
-    growing: Growing, redis: Redis, keys: Keys, reader: StoreReader, sweep_of: Callable[..., Sweep]
+    writer: SweepWriter,
+    redis: Redis,
+    keys: Keys,
+    reader: StoreReader,
+    sweep_of: Callable[..., Sweep],
 ) -> None:
     sid = sweep_of(2).id
     rows = [('{"x":2}', identity({"x": 2})), ('{"x":3}', identity({"x": 3}))]
     file = '{"digest":"d","spec":{},"origin":{}}'
-    assert growing.grow(sid, rows, file, varying=["x"], digest="d") == 1  # x=2 exists
-    assert growing.grow(sid, rows, file, varying=["x"], digest="d") == 0
+    assert writer.append(sid, rows, file, varying=["x"], digest="d") == 1  # x=2 exists
+    assert writer.append(sid, rows, file, varying=["x"], digest="d") == 0
     stages = sorted(_stages(redis, keys, sid))
     fields = {"sweep": sid, "count": 2, "file": file, "varying": "[]", "digest": "d"}
-    added = [growing._scripts.run("grow", stage=stage, **fields)[1][2] for stage in stages]
+    added = [Scripts(redis, keys).run("grow", stage=stage, **fields)[1][2] for stage in stages]
     assert sorted(added) == [0, 1]  # a repeated call gets the first one's answer
     assert [t.params["x"] for t in reader.trials.all(sid)] == [1, 2, 3]
     assert audit_sweep(reader, sid).violations == ()
@@ -292,7 +298,11 @@ def test_a_sweep_whose_sets_are_made_while_it_runs_grows_by_its_cap(desk: Desk) 
 
 
 def test_growth_that_breaks_off_leaves_nothing(
-    growing: Growing, redis: Redis, keys: Keys, reader: StoreReader, sweep_of: Callable[..., Sweep]
+    writer: SweepWriter,
+    redis: Redis,
+    keys: Keys,
+    reader: StoreReader,
+    sweep_of: Callable[..., Sweep],
 ) -> None:
     """F28: an enqueue into a sweep that dies between its rows, or whose rows expire."""
     sid = sweep_of(1).id
@@ -304,9 +314,9 @@ def test_growth_that_breaks_off_leaves_nothing(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        growing.grow(sid, rows, "{}", varying=[], digest="d", progress=die)
+        writer.append(sid, rows, "{}", varying=[], digest="d", progress=die)
     with pytest.raises(UserError, match="do it again"):
-        growing.grow(
+        writer.append(
             sid, rows, "{}", varying=[], digest="d",
             progress=lambda count: redis.delete(*redis.keys("*staged")),
         )  # fmt: skip

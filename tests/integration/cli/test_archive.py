@@ -18,8 +18,10 @@ from hpq.domain.sweep import EarlyTerminate, Launch, Metric, Rule
 from hpq.domain.trial import Failure, FailureKind, Point, TrialState
 from hpq.errors import UserError
 from hpq.settings import read
-from hpq.store import restore as archive_restore
-from hpq.store.restore import Restoring
+from hpq.store import scripts
+from hpq.store.archive import ArchiveRestore
+from hpq.store.control import SweepControl
+from hpq.store.scripts import StoreContext
 from hpq_producer.archive.restore import restore
 from hpq_producer.archive.write import write
 from hpq_producer.audit.sweep_audit import audit_sweep
@@ -58,7 +60,7 @@ def dump(redis: Redis) -> dict[bytes, object]:
 
 
 @pytest.fixture
-def lived(store, sweep_of, who, redis, keys) -> str:
+def lived(store, sweep_of, who, redis, keys, control: SweepControl) -> str:
     """A sweep with everything in it: ends of all kinds, requeues, binary logs, waiting trials."""
     sweep_of(
         40,
@@ -86,8 +88,8 @@ def lived(store, sweep_of, who, redis, keys) -> str:
     failure = Failure(kind=FailureKind.USER_ERROR, message="no", fingerprint="f")
     store.commit(take(), Outcome(state=TrialState.FAILED, failure=failure))
     store.release(take(), Reason.STOPPING)
-    store.control(SID, "cancel", 7, 8)
-    store.control(SID, "pause")
+    control.cancel(SID, [7, 8])
+    control.pause(SID)
     return SID
 
 
@@ -110,11 +112,13 @@ def test_a_sweep_comes_back_as_it_was_to_every_key(
     assert audit_sweep(reader, lived).violations == ()
 
 
-def test_a_restored_sweep_goes_on(hpq: Hpq, lived, redis, store, reader, who) -> None:
+def test_a_restored_sweep_goes_on(
+    hpq: Hpq, lived, redis, store, reader, who, control: SweepControl
+) -> None:
     assert hpq("archive", lived, "s.hpq").returncode == 0
     assert hpq("rm", lived, "--yes").returncode == 0
     assert hpq("archive", "--restore", "s.hpq").returncode == 0
-    store.control(lived, "resume")
+    control.resume(lived)
     assert redis.llen("hpq:demand:default") == reader.sweeps.get(lived).counts.queued == 34
     assert redis.llen("rq:queue:hpq:hpq:default") > 0
     ran = 0
@@ -224,12 +228,12 @@ DAMAGES: dict[str, tuple[Callable[[bytes, list[str]], bytes], str]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_nothing_is_restored_of_a_file_that_is(
-    session: Session, lived, store, redis, tmp_path, damage: str
+    session: Session, lived, store, redis, tmp_path, damage: str, control: SweepControl
 ) -> None:
     """Archive: a file is cut, flipped, edited, newer, or of something else."""
     path = tmp_path / "s.hpq"
     write(session, lived, path, force=False)
-    store.remove(lived)
+    control.remove(lived)
     before = set(redis.keys("*"))
     spoil, what = DAMAGES[damage]
     path.write_bytes(spoil(path.read_bytes(), lines_of(path)))
@@ -249,13 +253,13 @@ def test_a_damaged_file_is_one_line_and_exit_code_2(hpq: Hpq, tmp_path) -> None:
 
 
 def test_a_restoring_that_dies_is_invisible_and_expires_and_can_be_done_again(
-    hpq: Hpq, lived, redis, reader, store, who, tmp_path, monkeypatch
+    hpq: Hpq, lived, redis, reader, store, who, tmp_path, monkeypatch, store_context: StoreContext
 ) -> None:
     """Archive: a restore dies in its midst."""
     before = dump(redis)
     assert hpq("archive", lived, "s.hpq").returncode == 0
     assert hpq("rm", lived, "--yes").returncode == 0
-    half = Restoring(redis, store._keys, lived, 40)
+    half = ArchiveRestore(store_context, lived, 40)
     half.write(0, "params", "hash", [b"1", b'{"x":1}'])
     half.write(0, "waiting", "zset", [b"1", b"1"])
     half.write(3, "", "hash", [b"state", b"finished", b"attempt", b"1"])
@@ -270,38 +274,40 @@ def test_a_restoring_that_dies_is_invisible_and_expires_and_can_be_done_again(
     assert dump(redis) == before
 
 
-def test_rows_sent_twice_are_there_once(redis, keys, store, lived, monkeypatch) -> None:
+def test_rows_sent_twice_are_there_once(
+    redis, keys, store, lived, monkeypatch, control: SweepControl, store_context: StoreContext
+) -> None:
     """As a client does where the reply is lost."""
-    run = archive_restore.Scripts.run
+    run = scripts.Scripts.run
 
     def twice(self, *rows, **fields):
         run(self, *rows, **fields)
         return run(self, *rows, **fields)
 
-    monkeypatch.setattr(archive_restore.Scripts, "run", twice)
+    monkeypatch.setattr(scripts.Scripts, "run", twice)
     fields = redis.hgetall(keys.sweep(lived))
-    store.remove(lived)
-    one = Restoring(redis, keys, lived, 1)
+    control.remove(lived)
+    one = ArchiveRestore(store_context, lived, 1)
     one.write(0, "params", "hash", [b"1", b'{"x":1}'])
     one.write(0, "waiting", "zset", [b"1", b"1"])
     stream = [b"5-1", b"4", b"e", b"created", b"count", b"1", b"9-0", b"2", b"e", b"pause"]
     one.write(0, "events", "stream", stream)
     one.write(0, "events", "stream", [b"9-1", b"2", b"e", b"resume"])
-    one.reveal(fields, lambda *_: None)
+    one.reveal(fields)
     assert [eid for eid, _ in redis.xrange(keys.sweep(lived, "events"))] == [b"5-1", b"9-0", b"9-1"]
     assert store.sweep(lived).id == lived
     assert all(redis.ttl(keys.sweep(lived, p)) == -1 for p in ("", "params", "waiting", "events"))
 
 
 def test_a_restoring_whose_rows_have_expired_leaves_nothing(
-    redis, keys, store, lived, reader
+    redis, keys, store, lived, reader, control: SweepControl, store_context: StoreContext
 ) -> None:
     fields = redis.hgetall(keys.sweep(lived))
-    store.remove(lived)
-    one = Restoring(redis, keys, lived, 1)
+    control.remove(lived)
+    one = ArchiveRestore(store_context, lived, 1)
     one.write(0, "params", "hash", [b"1", b'{"x":1}'])
     one.write(0, "waiting", "zset", [b"1", b"1"])
     redis.delete(keys.sweep(lived, "params"))
     with pytest.raises(Exception, match="expired"):
-        one.reveal(fields, lambda *_: None)
+        one.reveal(fields)
     assert not reader.sweeps.ids() and redis.ttl(keys.sweep(lived, "waiting")) > 0

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.attempt import Reason
-from hpq.store.restore import Restoring
+from hpq.store.archive import ArchiveRestore
+from hpq.store.control import SweepControl
+from hpq.store.scripts import StoreContext
 from tests.store_calls import Shelf, beat, end, take
 
 SID = "demo-00000"
@@ -27,7 +29,7 @@ def here(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def archived(hpq: Hpq, store, sweep_of, who, shelf, here) -> str:
+def archived(hpq: Hpq, store, sweep_of, who, shelf, here, control: SweepControl) -> str:
     """A sweep with the artifacts of one trial and the checkpoint of another, in a file."""
     sweep_of(2)
     first = take(store, who, "a")
@@ -35,7 +37,7 @@ def archived(hpq: Hpq, store, sweep_of, who, shelf, here) -> str:
     second = take(store, who, "b")
     beat(store, who, second, 1, 1, checkpoint=shelf.put(second, "checkpoint-1"))
     store.release(second, Reason.STOPPING)
-    store.control(SID, "pause")
+    control.pause(SID)
     done = hpq("archive", SID, "s.hpq", **here)
     assert done.returncode == 0, done.stderr
     assert f"the files of 2 trials are in store {shelf.files.id} only" in done.stderr
@@ -86,10 +88,10 @@ def test_a_restore_without_the_store_says_that_nobody_looked(
 
 
 def test_files_of_a_sweep_that_is_being_restored_stay_and_those_that_go_bar_the_restoring(
-    hpq: Hpq, archived, redis, keys, shelf, here
+    hpq: Hpq, archived, redis, keys, shelf, here, store_context: StoreContext
 ) -> None:
     assert hpq("rm", archived, "--yes").returncode == 0
-    under_way = Restoring(redis, keys, archived, 2)
+    under_way = ArchiveRestore(store_context, archived, 2)
     under_way.write(0, "params", "hash", [b"1", b"{}"])
     assert len(shelf.left()) == 2
     under_way.discard()
@@ -105,6 +107,6 @@ def test_files_of_a_sweep_that_is_being_restored_stay_and_those_that_go_bar_the_
             said.append(hpq("archive", "--restore", "s.hpq", **here))
             shelf.files.remove(folder)
 
-    shelf.doomed.work_off(Slow())
+    shelf.garbage.remove_from(Slow())
     assert said[0].returncode == 2 and "its files are being removed" in said[0].stderr
     assert hpq("archive", "--restore", "s.hpq", **here).returncode == 0

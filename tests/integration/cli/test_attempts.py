@@ -12,23 +12,25 @@ from redis import Redis
 
 from hpq.domain.attempt import Outcome, Reason, ReportBatch, WorkerPresence
 from hpq.domain.trial import Checkpoint, Failure, FailureKind, TrialId, TrialState
+from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq_producer.analysis.attempts import attempts_of
+from tests.store_calls import reaped
 
 LEASE = 30_000
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def tried(store: Store, sweep_of, take, who: WorkerPresence, redis: Redis, keys) -> TrialId:
+def tried(store: TrialStore, sweep_of, take, who: WorkerPresence, redis: Redis, keys) -> TrialId:
     """Trial 1 of two: lost, released with a checkpoint of step 7, killed, lost and back, done."""
     sweep_of(2)
     store.reap("default", lease_ms=LEASE, lost_max=9)
 
     def lose() -> None:
         redis.zadd(keys.leases, {name: 0 for name in redis.zrange(keys.leases, 0, -1)})
-        assert store.reap("default", lease_ms=LEASE, lost_max=9) == 1
+        assert reaped(store, "default", lease_ms=LEASE, lost_max=9) == 1
 
     first = take()
     lose()
@@ -71,11 +73,11 @@ def test_show_tells_how_each_attempt_began_and_ended(hpq: Hpq, tried: TrialId) -
 
 
 def test_a_retry_keeps_the_hours_of_before_and_tells_them(
-    hpq: Hpq, store: Store, reader: StoreReader, tried: TrialId, take
+    hpq: Hpq, store: TrialStore, reader: StoreReader, tried: TrialId, take, control: SweepControl
 ) -> None:
     before = reader.trials.get(tried).total_ms
-    store.retry(tried.sweep, [1])
-    store.retry(tried.sweep, [1])
+    control.retry(tried.sweep, [1])
+    control.retry(tried.sweep, [1])
     assert reader.trials.get(tried).total_ms == before
     store.commit(take(), Outcome(state=TrialState.FINISHED, objective=1.0, ran_ms=5_000))
     trial = reader.trials.get(tried)
@@ -87,7 +89,7 @@ def test_a_retry_keeps_the_hours_of_before_and_tells_them(
 
 
 def test_the_story_of_a_trial_is_read_without_those_of_the_others(
-    store: Store, reader: StoreReader, tried: TrialId, take, redis: Redis, keys
+    store: TrialStore, reader: StoreReader, tried: TrialId, take, redis: Redis, keys
 ) -> None:
     other = take()
     for _ in range(200):  # each a claim and a release: far more than a trial keeps
@@ -113,7 +115,7 @@ def test_a_trial_of_an_older_hpq_has_no_story_and_is_shown(
 
 
 def test_an_attempt_that_was_given_back_before_it_ran_took_no_time(
-    store: Store, sweep_of, take, redis: Redis, keys, reader: StoreReader
+    store: TrialStore, sweep_of, take, redis: Redis, keys, reader: StoreReader
 ) -> None:
     sweep_of(1)
     told = []

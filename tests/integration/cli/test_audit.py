@@ -10,6 +10,7 @@ import pytest
 
 from hpq.domain.attempt import Outcome, Reason, ReportBatch
 from hpq.domain.trial import Artifacts, Failure, FailureKind, TrialState
+from hpq.store.control import SweepControl
 from hpq_producer.audit.sweep_audit import audit_sweep
 
 LEASE = 30_000
@@ -22,7 +23,7 @@ Hpq = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def eventful(store, sweep_of, take, who, redis, keys) -> str:
+def eventful(store, sweep_of, take, who, redis, keys, control: SweepControl) -> str:
     """A sweep to which everything has happened that can happen to one, and that is not over."""
     sid = sweep_of(10).id
     store.reap("default", lease_ms=LEASE, lost_max=3)
@@ -47,25 +48,27 @@ def eventful(store, sweep_of, take, who, redis, keys) -> str:
     late = take()
     lose()
     store.commit(late, KILLED)  # late and final
-    store.control(sid, "cancel", 9)
-    store.retry(sid, [late.trial.number, 9])
+    control.cancel(sid, [9])
+    control.retry(sid, [late.trial.number, 9])
     store.commit(take(), FINISHED)
-    store.control(sid, "pause")
-    store.control(sid, "resume")
-    store.set(sid, {"max_parallel": "3"})
+    control.pause(sid)
+    control.resume(sid)
+    control.set(sid, {"max_parallel": "3"})
     take()
     return sid
 
 
-def test_whatever_the_scripts_do_the_audit_holds(store, reader, eventful) -> None:
+def test_whatever_the_scripts_do_the_audit_holds(
+    store, reader, eventful, control: SweepControl
+) -> None:
     found = audit_sweep(reader, eventful)
     assert found.violations == () and not found.unknown
     assert (found.trials, found.open, found.ends["finished"]) == (10, 7, 3)
     assert found.late == 3 and len(found.latencies_ms) == 3
     assert found.requeues == {"killed": 2, "lost": 3, "stopping": 1}
-    store.control(eventful, "stop")
-    store.retry(eventful, [10])
-    store.control(eventful, "cancel")
+    control.stop(eventful)
+    control.retry(eventful, [10])
+    control.cancel(eventful)
     found = audit_sweep(reader, eventful)
     assert found.violations == () and found.open == 1
 
@@ -171,8 +174,10 @@ def test_a_result_that_was_lost_or_altered_is_told(reader, kept, redis, command,
     assert any(said in what for what in told), told
 
 
-def test_what_was_taken_back_is_neither_ranked_nor_in_a_mean(reader, store, kept, take, redis):
-    store.retry(kept, [1, 2, 3])
+def test_what_was_taken_back_is_neither_ranked_nor_in_a_mean(
+    reader, store, kept, take, redis, control: SweepControl
+):
+    control.retry(kept, [1, 2, 3])
     assert audit_sweep(reader, kept).violations == ()
     store.commit(take(), KILLED)
     assert audit_sweep(reader, kept).violations == ()

@@ -55,7 +55,8 @@ def test_a_disk_that_is_full_is_no_fault_of_hpq_s(environ: dict[str, str]) -> No
 
 
 def test_a_default_stands_in_the_help_where_it_is_worked_out(hpq: Hpq) -> None:
-    assert "(default: hpq)" in " ".join(hpq("manifests", "--help").stdout.split())
+    made = " ".join(hpq("manifests", "--help").stdout.replace("│", " ").split())
+    assert "(default: hpq)" in made
     shown = " ".join(hpq("ls", "--help").stdout.replace("│", " ").split())
     assert "'state == held'" in shown and "'lr > 0.1'" not in shown
 

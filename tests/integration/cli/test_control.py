@@ -14,8 +14,9 @@ import pytest
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialState
+from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from tests.constants import DEADLINE_S
 from tests.ids import ids, refused
 
@@ -23,7 +24,7 @@ Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
 
 
-def finish_one(store: Store, who: WorkerPresence) -> None:
+def finish_one(store: TrialStore, who: WorkerPresence) -> None:
     got = store.claim(who, nonce=os.urandom(8).hex(), lease_ms=30_000)
     assert got is not None
     store.commit(got, Outcome(state=TrialState.FINISHED, objective=0.5, step=2))
@@ -51,7 +52,7 @@ def test_a_sweep_of_the_private_server_has_to_be_named_off_a_terminal(
 
 
 def test_cancel_asks_for_what_is_left(
-    environ: dict[str, str], store: Store, who: WorkerPresence, sweep_of: MakeSweep
+    environ: dict[str, str], store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(3)
     finish_one(store, who)
@@ -75,17 +76,15 @@ def test_cancel_asks_for_what_is_left(
 
 
 def test_retry_says_why_nobody_takes_the_trials(
-    hpq: Hpq, store: Store, who: WorkerPresence, sweep_of: MakeSweep
+    hpq: Hpq, who: WorkerPresence, sweep_of: MakeSweep, control: SweepControl
 ) -> None:
     sweep_of(1)
-    store.control("demo-00000", "cancel")
+    control.cancel("demo-00000")
     answer = hpq("retry", "--cancelled")
     assert "demo-00000: 1 trial " in answer.stderr and ids(answer.stderr) == ["no-worker"]
 
 
-def test_retry_and_resume_say_at_once_that_the_code_was_edited(
-    hpq: Hpq, tmp_path: Path, store: Store
-) -> None:
+def test_retry_and_resume_say_at_once_that_the_code_was_edited(hpq: Hpq, tmp_path: Path) -> None:
     code, file = tmp_path / "train.py", tmp_path / "sweep.yaml"
     code.write_text("print('loss=1')\n", "utf-8")
     file.write_text("program: train.py\nmethod: grid\nparameters: {x: {value: 1}}\n", "utf-8")
@@ -101,7 +100,12 @@ def test_retry_and_resume_say_at_once_that_the_code_was_edited(
 
 
 def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
-    hpq: Hpq, store: Store, reader: StoreReader, who: WorkerPresence, sweep_of: MakeSweep
+    hpq: Hpq,
+    store: TrialStore,
+    reader: StoreReader,
+    who: WorkerPresence,
+    sweep_of: MakeSweep,
+    control: SweepControl,
 ) -> None:
     sweep_of(2)
     finish_one(store, who)
@@ -111,7 +115,7 @@ def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
     assert reader.sweeps.get("demo-00000").counts.finished == 2
     assert hpq("retry", "demo-00000/1", "--yes").returncode == 0
     assert reader.sweeps.get("demo-00000").counts.finished == 1
-    store.control("demo-00000", "cancel")
+    control.cancel("demo-00000")
     assert hpq("retry", "demo-00000/1").returncode == 0  # without a result nobody asks
 
 

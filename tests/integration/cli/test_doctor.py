@@ -12,7 +12,7 @@ from redis import Redis
 
 from hpq.domain.attempt import WorkerPresence
 from hpq.settings import read
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq_producer.doctor.local import checkup
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
@@ -56,7 +56,7 @@ def test_doctor_breaks_no_word_on_a_narrow_terminal(hpq: Hpq, redis: Redis) -> N
         assert "".join(found["what"].split()) in said
 
 
-def test_doctor_names_workers_without_a_store(hpq: Hpq, store: Store) -> None:
+def test_doctor_names_workers_without_a_store(hpq: Hpq, store: TrialStore) -> None:
     for name, has in (("w1", "yes"), ("w2", "no")):
         fields = {"state": "idle", "store": has}
         who = WorkerPresence(name=name, host="h", worker_class="default", fields=fields)

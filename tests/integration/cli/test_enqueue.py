@@ -14,7 +14,6 @@ from hpq.domain.trial import Claim
 from hpq.settings import read
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
 from hpq_producer.commands.submit.enqueue import print_enqueued
 from hpq_producer.enqueue import code_discovery
 from hpq_producer.enqueue.submission import prepare
@@ -64,7 +63,7 @@ def test_trials_keep_the_order_of_the_file_and_their_parameters(session: Session
 
 
 def test_what_was_enqueued_is_told_also_when_workers_have_it_already(
-    session: Session, store: Store, take: Take, capsys: pytest.CaptureFixture[str]
+    session: Session, take: Take, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = put(session)
     for _ in range(3):

@@ -13,8 +13,9 @@ import pytest
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, Point, TrialState
+from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.ids import refused
 
@@ -24,7 +25,10 @@ SID = "demo-00000"
 
 @pytest.fixture
 def started(
-    store: Store, who: WorkerPresence, sweep_of: Callable[..., Sweep], take: Callable[[], Claim]
+    store: TrialStore,
+    who: WorkerPresence,
+    sweep_of: Callable[..., Sweep],
+    take: Callable[[], Claim],
 ) -> list[Claim]:
     """x = 1 … 6: the first finished, three run and report, the others wait."""
     sweep_of(6, SID)
@@ -41,7 +45,7 @@ def states(reader: StoreReader) -> str:
 
 
 def test_cancel_where_shows_what_is_meant_and_takes_only_what_is_left(
-    hpq: Hpq, reader: StoreReader, store: Store, started: list[Claim]
+    hpq: Hpq, reader: StoreReader, store: TrialStore, started: list[Claim]
 ) -> None:
     before = states(reader)
     asked = hpq("cancel", SID, "--where", "x in [1, 2, 6] or lacking > 3")
@@ -90,9 +94,9 @@ def test_what_matches_nothing_cancels_nothing(
 
 
 def test_retry_takes_an_expression(
-    hpq: Hpq, reader: StoreReader, store: Store, started: list[Claim]
+    hpq: Hpq, reader: StoreReader, started: list[Claim], control: SweepControl
 ) -> None:
-    store.control(SID, "cancel", 5, 6)
+    control.cancel(SID, [5, 6])
     assert hpq("retry", SID, "--cancelled", "--where", "x > 5").returncode == 0
     assert states(reader) == "f r r r c q"
     assert hpq("retry", f"{SID}/5", "--where", "x > 5").returncode == 2

@@ -25,8 +25,10 @@ from hpq.code.signing import sign
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
+from hpq.store.control import SweepControl
+from hpq.store.enqueue import SweepWriter
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from tests.constants import DEADLINE_S, ROOT
 from tests.ids import ids, refused
@@ -38,30 +40,32 @@ Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
 
 
-def claim(store: Store, who: WorkerPresence) -> Claim:
+def claim(store: TrialStore, who: WorkerPresence) -> Claim:
     got = store.claim(who, nonce=os.urandom(8).hex(), lease_ms=LEASE_MS)
     assert got is not None
     return got
 
 
-def report(store: Store, who: WorkerPresence, got: Claim, *values: float, log: bytes = b"") -> None:
+def report(
+    store: TrialStore, who: WorkerPresence, got: Claim, *values: float, log: bytes = b""
+) -> None:
     for step, value in enumerate(values, start=1):
         points = (Point(step=step, name="acc", value=value),)
         batch = ReportBatch(seq=step, step=step, objective=value, points=points, log=log)
         store.beat(got, who, batch, lease_ms=LEASE_MS)
 
 
-def finish(store: Store, got: Claim, objective: float, step: int = 2) -> None:
+def finish(store: TrialStore, got: Claim, objective: float, step: int = 2) -> None:
     store.commit(got, Outcome(state=TrialState.FINISHED, objective=objective, step=step))
 
 
-def fail(store: Store, got: Claim, message: str = ESCAPES) -> None:
+def fail(store: TrialStore, got: Claim, message: str = ESCAPES) -> None:
     failure = Failure(kind=FailureKind.USER_ERROR, message=message, fingerprint="f")
     store.commit(got, Outcome(state=TrialState.FAILED, failure=failure))
 
 
 @pytest.fixture
-def done(store: Store, who: WorkerPresence, sweep_of: MakeSweep) -> Sweep:
+def done(store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep) -> Sweep:
     """Three trials: finished at 0.5 and 0.9, failed with an ugly message."""
     sweep = sweep_of(3)
     for value in (0.5, 0.9):
@@ -214,7 +218,7 @@ def test_logs_of_a_sweep_are_those_of_the_trial_that_ended_last(hpq: Hpq, done: 
 
 
 def test_a_table_in_a_pipe_is_cut_only_where_columns_says_so(
-    hpq: Hpq, store: Store, who: WorkerPresence, sweep_of: MakeSweep
+    hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1)
     fail(store, claim(store, who), "long " * 40 + "end")
@@ -235,7 +239,7 @@ def test_summary_ranks_draws_bars_and_groups_failures(
     assert plain.stdout.isascii() and "####" in plain.stdout
 
 
-def test_workers_lists_who_is_alive(hpq: Hpq, store: Store) -> None:
+def test_workers_lists_who_is_alive(hpq: Hpq, store: TrialStore) -> None:
     assert "hpq worker" in hpq("workers").stderr
     fields = {"state": "idle", "device": f"GPU {ESCAPES}", "takes": dumps(["digits"])}
     there = WorkerPresence(name="w9", host="h", worker_class="default", fields=fields)
@@ -282,7 +286,7 @@ def next_line(process: subprocess.Popen[bytes]) -> str:
 
 
 def test_watch_off_a_terminal_prints_a_line_an_event_and_ends_with_the_sweep(
-    environ: dict[str, str], store: Store, who: WorkerPresence, sweep_of: MakeSweep
+    environ: dict[str, str], store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1)
     with running(environ, "watch") as process:
@@ -297,7 +301,7 @@ def test_watch_off_a_terminal_prints_a_line_an_event_and_ends_with_the_sweep(
 
 
 def test_logs_follow_until_the_trial_ends(
-    environ: dict[str, str], store: Store, who: WorkerPresence, sweep_of: MakeSweep
+    environ: dict[str, str], store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1)
     got = claim(store, who)
@@ -378,7 +382,7 @@ LEAVES = "\x1b[?1049l"
 
 
 def test_watch_draws_on_another_screen_and_q_gives_the_first_one_back(
-    terminal: Callable[..., Terminal], store: Store, who: WorkerPresence, sweep_of: MakeSweep
+    terminal: Callable[..., Terminal], store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(3)
     got = claim(store, who)
@@ -392,7 +396,7 @@ def test_watch_draws_on_another_screen_and_q_gives_the_first_one_back(
 
 
 def test_watch_until_done_leaves_by_itself_with_the_verdict_on_the_screen(
-    terminal: Callable[..., Terminal], store: Store, who: WorkerPresence, sweep_of: MakeSweep
+    terminal: Callable[..., Terminal], store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1)
     got = claim(store, who)
@@ -440,18 +444,18 @@ def test_a_broken_sweep_does_not_hide_the_others(
 
 
 def test_after_rm_of_my_last_sweep_the_one_before_is_meant(
-    hpq: Hpq, store: Store, reader: StoreReader, sweep_of: MakeSweep
+    hpq: Hpq, reader: StoreReader, sweep_of: MakeSweep, control: SweepControl
 ) -> None:
     sweep_of(1, "mine-00000")
     sweep_of(1, "hers-00000", owner="her")
-    store.remove(sweep_of(1, "mine-11111").id)
+    control.remove(sweep_of(1, "mine-11111").id)
     assert "mine-00000" in hpq("show").stdout
-    store.remove("mine-00000")
+    control.remove("mine-00000")
     refused(hpq("show"), "no-sweep", exit=4)
 
 
 def test_show_says_whether_the_launch_record_is_signed_by_this_users_key(
-    hpq: Hpq, redis: Redis, store: Store, sweep_of: MakeSweep
+    hpq: Hpq, redis: Redis, sweep_of: MakeSweep
 ) -> None:
     launch = Launch(program="train.py", code_dir="/tmp")
     sweep_of(1, launch=launch)
@@ -482,7 +486,7 @@ def test_show_prints_the_file_as_it_was_written(hpq: Hpq, sweep_of: MakeSweep) -
 
 
 def test_show_of_a_trial_leaves_package_versions_to_json(
-    hpq: Hpq, store: Store, redis: Redis, done: Sweep
+    hpq: Hpq, store: TrialStore, redis: Redis, done: Sweep
 ) -> None:
     redis.hset("hpq:t:demo-00000/2", "provenance", "d1")
     store.keep_provenance("d1", dumps({"host": "h", "packages": {"numpy": "2.0"}}))
@@ -492,7 +496,7 @@ def test_show_of_a_trial_leaves_package_versions_to_json(
 
 
 @pytest.fixture
-def nested(store: Store, who: WorkerPresence) -> Sweep:
+def nested(store: TrialStore, who: WorkerPresence, writer: SweepWriter) -> Sweep:
     """Two finished trials whose optimizer has a name and a learning rate."""
     sweep = Sweep(
         id="demo-00000", name="demo", digest="d", launch=Launch(program="t.py"), owner="me",
@@ -501,8 +505,8 @@ def nested(store: Store, who: WorkerPresence) -> Sweep:
     sets = [{"opt": {"lr": 0.03106791910697813, "name": n}, "mix": [1, {"a": 2}]} for n in "ab"]
     sets[1]["opt"] = {"lr": 0.5, "name": "b"}
     rows = [(dumps(s), bytes([i]) * 16) for i, s in enumerate(sets)]
-    store.add_rows(sweep.id, 1, rows)
-    store.seal(sweep)
+    writer.add_rows(sweep.id, 1, rows)
+    writer.seal(sweep)
     for objective in (0.5, 0.9):
         finish(store, claim(store, who), objective)
     return sweep
@@ -539,7 +543,7 @@ def test_the_command_of_a_trial_writes_the_file_of_parameters_that_it_names(
 
 
 def test_logs_of_a_sweep_are_rather_those_of_a_failed_trial(
-    hpq: Hpq, store: Store, who: WorkerPresence, sweep_of: MakeSweep
+    hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(2)
     fail(store, claim(store, who))
@@ -553,7 +557,7 @@ def test_a_page_in_a_pipe_ends_with_its_last_line(hpq: Hpq, done: Sweep) -> None
 
 
 def test_watch_once_and_wait_give_the_sweep_as_data(
-    hpq: Hpq, store: Store, who: WorkerPresence, sweep_of: MakeSweep
+    hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, control: SweepControl
 ) -> None:
     sweep_of(3)
     finish(store, claim(store, who), 0.5)
@@ -567,13 +571,13 @@ def test_watch_once_and_wait_give_the_sweep_as_data(
     assert hpq("watch", "--json").returncode == 2
     late = hpq("wait", "--json", "--timeout", "0.1")
     assert (late.returncode, json.loads(late.stdout)["running"]) == (5, 1)
-    store.control("demo-00000", "cancel", 3)
+    control.cancel("demo-00000", [3])
     got = store.claim(who, nonce="again", lease_ms=LEASE_MS)
     assert got is None
 
 
 def test_lines_begin_with_what_runs_already_and_are_never_wrapped(
-    environ: dict[str, str], store: Store, who: WorkerPresence, sweep_of: MakeSweep
+    environ: dict[str, str], store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(2)
     long = "word " * 60 + "end"
@@ -590,7 +594,7 @@ def test_lines_begin_with_what_runs_already_and_are_never_wrapped(
 
 
 def test_ls_marks_what_no_live_worker_takes(
-    hpq: Hpq, store: Store, who: WorkerPresence, sweep_of: MakeSweep
+    hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1)
     answer = hpq("ls")
@@ -602,11 +606,11 @@ def test_ls_marks_what_no_live_worker_takes(
 
 
 def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
-    hpq: Hpq, store: Store, sweep_of: MakeSweep
+    hpq: Hpq, store: TrialStore, sweep_of: MakeSweep, control: SweepControl
 ) -> None:
     sweep_of(1, "wanted-00000")
     sweep_of(1, "over-00000")
-    store.control("over-00000", "cancel")
+    control.cancel("over-00000")
     why = {"code": "data-missing", "text": "no data"}
     refuses = dict.fromkeys(("wanted-00000", "over-00000", "gone-0"), why)
     for name in ("w1", "w2"):
@@ -618,7 +622,7 @@ def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
 
 
 def test_a_worker_that_misses_beats_is_silent(
-    hpq: Hpq, store: Store, redis: Redis, reader: StoreReader
+    hpq: Hpq, store: TrialStore, redis: Redis, reader: StoreReader
 ) -> None:
     there = WorkerPresence(name="w1", host="h", worker_class="default", fields={"state": "busy"})
     store.present(there, idle=False, lifetime_ms=600_000)

@@ -13,9 +13,11 @@ from redis.exceptions import OutOfMemoryError
 
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, Reason, ReportBatch
 from hpq.domain.trial import Failure, FailureKind, Point, TrialId, TrialState
-from hpq.store.memory import about_bytes
+from hpq.store.control import SweepControl
+from hpq.store.memory import sweep_bytes
 from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.ids import refused
+from tests.store_calls import reaped
 
 LEASE = 30_000
 FINISHED = Outcome(state=TrialState.FINISHED, objective=1.0, step=1)
@@ -64,7 +66,7 @@ def has_history(reader, trial: TrialId) -> bool:
 
 
 def test_a_full_server_takes_results_beats_and_what_people_say(
-    store, reader, redis, keys, sweep_of, who, take, limit
+    store, reader, redis, keys, sweep_of, who, take, limit, control: SweepControl
 ) -> None:
     """F15: maxmemory is reached; beats, commits, releases, reaps and commands go on."""
     sid = sweep_of(6).id
@@ -90,9 +92,9 @@ def test_a_full_server_takes_results_beats_and_what_people_say(
     killed = Failure(kind=FailureKind.KILLED, message="signal 9")
     again = Outcome(state=TrialState.FAILED, failure=killed)
     assert store.commit(claims[2], again) is CommitReply.REQUEUED
-    assert store.reap("default", lease_ms=LEASE, lost_max=3) == 0
-    assert store.control(sid, "pause") == 0
-    store.control(sid, "cancel")
+    assert reaped(store, "default", lease_ms=LEASE, lost_max=3) == 0
+    control.pause(sid)
+    control.cancel(sid)
     assert store.commit(claims[3], Outcome(state=TrialState.CANCELLED)) is CommitReply.DONE
     trial = reader.trials.get(claims[0].trial)
     assert (trial.state, trial.objective, trial.metrics) == ("finished", 1.0, {"acc": 0.5})
@@ -129,7 +131,7 @@ def test_histories_of_the_trials_that_ended_first_make_room_for_the_next(
 
 
 def test_what_a_full_server_dropped_is_told_wherever_it_is_missed(
-    hpq: Hpq, redis, keys, store, sweep_of, take, run_one, limit
+    hpq: Hpq, redis, keys, store, sweep_of, take, run_one, limit, control: SweepControl
 ) -> None:
     sid = sweep_of(13).id
     trial, *_ = [run_one() for _ in range(12)]
@@ -144,7 +146,7 @@ def test_what_a_full_server_dropped_is_told_wherever_it_is_missed(
     assert f"of {count} trials are not in it: {why}" in hpq("archive", sid, "s.hpq").stderr
     doctor = {one["code"]: one["what"] for one in json.loads(hpq("doctor", "--json").stdout)}
     assert f" {count} trials" in doctor["histories-dropped"]
-    store.retry(sid, [trial.number])
+    control.retry(sid, [trial.number])
     assert run_one() == trial and why not in hpq("show", trial).stdout
 
 
@@ -182,17 +184,17 @@ def test_a_trials_weight_is_about_what_its_keys_take(redis, keys, sweep_of, run_
 
 
 def test_a_retried_or_removed_sweep_weighs_nothing(
-    store, reader, redis, keys, sweep_of, run_one
+    store, reader, redis, keys, sweep_of, run_one, control: SweepControl
 ) -> None:
     sweep = sweep_of(2)
     trial, _ = run_one(), run_one()
     one = int(redis.hget(keys.sweep(sweep.id), "bulk")) // 2
-    store.retry(sweep.id, [trial.number])
+    control.retry(sweep.id, [trial.number])
     assert int(redis.hget(keys.sweep(sweep.id), "bulk")) == one
     run_one()
     # The log of the first attempt is still there, above that of the second.
     assert int(redis.hget(keys.sweep(sweep.id), "bulk")) == 2 * one + 8000
-    store.remove(sweep.id)
+    control.remove(sweep.id)
     assert redis.zcard(keys.bulk) == 0
 
 
@@ -270,7 +272,7 @@ def test_ls_tells_about_how_much_each_sweep_takes(
             run_one()
         sizes[sid] = int(redis.info("memory")["used_memory"]) - before
     told = dict(
-        zip(sizes, about_bytes(redis, keys, reader.sweeps.get_many(list(sizes))), strict=True)
+        zip(sizes, sweep_bytes(redis, keys, reader.sweeps.get_many(list(sizes))), strict=True)
     )
     for sid, real in sizes.items():
         assert 0.6 * real < told[sid] < 1.5 * real, (sid, real, told)

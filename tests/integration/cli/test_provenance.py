@@ -15,7 +15,7 @@ from hpq.code import bundle
 from hpq.code import manifest as code_manifest
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.trial import TrialState
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from tests.ids import raises, refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
@@ -179,7 +179,7 @@ def test_a_script_for_wandb_runs_by_hand_with_the_stand_in_and_the_set(hpq, repo
     assert ran.stdout == "loss=2.0\n", (line, ran.stderr)
 
 
-def _worker(store: Store, name: str, digest: str) -> WorkerPresence:
+def _worker(store: TrialStore, name: str, digest: str) -> WorkerPresence:
     who = WorkerPresence(name=name, host="h", worker_class="default", fields={"ran_on": digest})
     store.keep_provenance(digest, f'{{"host":"{name}"}}')
     store.present(who, idle=True, lifetime_ms=600_000)

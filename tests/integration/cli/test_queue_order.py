@@ -14,8 +14,9 @@ from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Claim, TrialState
+from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq_producer.diagnosis.waiting import explain_queue_position
 from tests.desk import Desk
@@ -29,7 +30,7 @@ LINE = (
 
 
 @pytest.fixture
-def work(store: Store) -> Callable[..., Claim | None]:
+def work(store: TrialStore) -> Callable[..., Claim | None]:
     """Lets a worker claim a trial, if it can have one, and say so."""
 
     def begin(name: str = "w1") -> Claim | None:
@@ -107,7 +108,12 @@ def test_many_that_wait_behind_one_are_a_single_line_of_ls(
 
 
 def test_who_gets_the_next_free_worker_waits_behind_nobody(
-    reader: StoreReader, store: Store, redis: Redis, work, sweep_of: MakeSweep
+    reader: StoreReader,
+    store: TrialStore,
+    redis: Redis,
+    work,
+    sweep_of: MakeSweep,
+    control: SweepControl,
 ) -> None:
     """Another owner, a paused sweep, one at its max_parallel, an idle worker, no worker."""
     _open_ended(sweep_of, "old-00000", max_parallel=1)
@@ -118,9 +124,9 @@ def test_who_gets_the_next_free_worker_waits_behind_nobody(
     assert _why(reader, "new-00000") == LINE  # at its max_parallel, and so until that trial ends
     sweep_of(2, "anas-00000", owner="ana")
     assert _why(reader, "anas-00000") is None
-    store.control("old-00000", "pause")
+    control.pause("old-00000")
     assert _why(reader, "new-00000") is None
-    store.control("old-00000", "resume")
+    control.resume("old-00000")
     assert _why(reader, "new-00000") == LINE
     store.present(WorkerPresence(name="w2", host="h", worker_class="default", fields={
         "takes": dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "idle"
@@ -133,7 +139,7 @@ def test_who_gets_the_next_free_worker_waits_behind_nobody(
 
 
 def test_a_worker_that_may_not_run_the_older_sweep_comes_to_the_newer(
-    reader: StoreReader, store: Store, work, sweep_of: MakeSweep
+    reader: StoreReader, store: TrialStore, work, sweep_of: MakeSweep
 ) -> None:
     _open_ended(sweep_of, "old-00000")
     sweep_of(2, "new-00000")

@@ -14,8 +14,9 @@ from hpq.code import manifest as code_manifest
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
+from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.enqueue.provenance import CodeLocation, normalize_remote
 from hpq_producer.watch.event_log import event_line
@@ -29,14 +30,16 @@ GRID = (
 WIDER = GRID.replace("[1, 2, 3]", "[2.0, 3, 4, 5]")
 
 
-def finish(store: Store, who: WorkerPresence, claim: Claim | None, objective: float) -> None:
+def finish(store: TrialStore, who: WorkerPresence, claim: Claim | None, objective: float) -> None:
     assert claim is not None
     points = (Point(step=1, name="acc", value=objective), Point(step=1, name="loss", value=0.5))
     store.beat(claim, who, ReportBatch(seq=1, points=points), lease_ms=30_000)
     store.commit(claim, Outcome(state=TrialState.FINISHED, objective=objective, step=7))
 
 
-def two_finished(desk: Desk, store: Store, who: WorkerPresence, take: Take, *words: str) -> str:
+def two_finished(
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take, *words: str
+) -> str:
     """A sweep of x = 1, 2, 3 of which the first two are finished, and the third failed."""
     sid = desk.sweep(GRID, *words)
     finish(store, who, take(), 0.1)
@@ -48,7 +51,7 @@ def two_finished(desk: Desk, store: Store, who: WorkerPresence, take: Take, *wor
 
 
 def test_results_of_the_same_code_are_taken_and_say_where_they_come_from(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take, redis: Redis, keys: Keys
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take, redis: Redis, keys: Keys
 ) -> None:
     old = two_finished(desk, store, who, take)
     done = desk.put(WIDER, "--reuse")
@@ -85,11 +88,11 @@ def test_results_of_the_same_code_are_taken_and_say_where_they_come_from(
 
 
 def test_a_result_that_was_taken_is_trained_after_a_retry(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take, control: SweepControl
 ) -> None:
     two_finished(desk, store, who, take)
     new = desk.sweep(WIDER, "--reuse")
-    assert store.retry(new, [1]) == 1
+    assert control.retry(new, [1]) == 1
     claim = take()
     assert claim is not None and (claim.trial.number, claim.attempt, claim.unbegun) == (1, 2, 1)
     trial = desk.reader.trials.get(claim.trial)
@@ -99,7 +102,7 @@ def test_a_result_that_was_taken_is_trained_after_a_retry(
 
 
 def test_a_sweep_of_which_all_is_known_is_finished_at_once(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take, redis: Redis, keys: Keys
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take, redis: Redis, keys: Keys
 ) -> None:
     old = two_finished(desk, store, who, take)
     known = desk.sweep(GRID.replace("[1, 2, 3]", "[1, 2]"), "--reuse")
@@ -112,7 +115,7 @@ def test_a_sweep_of_which_all_is_known_is_finished_at_once(
 
 
 def test_after_a_wrong_goal_or_metric_what_was_trained_is_taken(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
 ) -> None:
     old = two_finished(desk, store, who, take, "--name", "wrong")
     turned = desk.sweep(WIDER.replace("maximize", "minimize"), "--reuse")
@@ -131,7 +134,7 @@ def test_after_a_wrong_goal_or_metric_what_was_trained_is_taken(
 
 
 def test_trials_that_only_failed_to_report_the_metric_are_results_for_the_right_one(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
 ) -> None:
     wrong = desk.sweep(GRID.replace("acc", "val_loss").replace("[1, 2, 3]", "[1, 2]"))
     crash = Failure(kind=FailureKind.USER_ERROR, message="KeyError")
@@ -151,7 +154,7 @@ def test_trials_that_only_failed_to_report_the_metric_are_results_for_the_right_
 
 
 def test_other_code_or_another_metric_gives_nothing_unless_one_insists(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
 ) -> None:
     two_finished(desk, store, who, take)
     (desk.folder / "train.py").write_text("print('edited')\n")
@@ -165,7 +168,7 @@ def test_other_code_or_another_metric_gives_nothing_unless_one_insists(
 
 
 def test_canaries_have_to_pass_here(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
 ) -> None:
     two_finished(desk, store, who, take)
     new = desk.sweep(WIDER, "--reuse", "--canary", "1")
@@ -177,7 +180,7 @@ def test_canaries_have_to_pass_here(
 
 
 def test_plan_tells_hours_from_trials_of_the_same_code(
-    desk: Desk, store: Store, take: Take, redis: Redis
+    desk: Desk, store: TrialStore, take: Take, redis: Redis
 ) -> None:
     desk.sweep(GRID)
     assert "median" not in desk.hpq("plan", "sweep.yaml").stdout
@@ -202,7 +205,7 @@ def test_plan_tells_hours_from_trials_of_the_same_code(
 
 
 def test_replicates_are_taken_each_for_itself_and_ranked_by_their_mean(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
 ) -> None:
     text = GRID.replace("[1, 2, 3]", "[1, 2]") + "replicates: 2\n"
     old = desk.sweep(text)
@@ -234,7 +237,7 @@ def test_tags_are_kept_shown_and_found(desk: Desk) -> None:
 
 
 def test_what_is_there_already_says_whose_it_is_and_what_it_is_called(
-    desk: Desk, store: Store, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, control: SweepControl
 ) -> None:
     sid = desk.sweep(GRID, "--name", "first")
     monkeypatch.setenv("HPQ_USER", "bob")
@@ -246,7 +249,7 @@ def test_what_is_there_already_says_whose_it_is_and_what_it_is_called(
     said = desk.put(GRID, "--reuse").stderr
     assert "nothing was added. --new --reuse begins another one with the older results" in said
     assert "me's" not in desk.put(GRID, "--new").stderr
-    store.control(sid, "cancel")
+    control.cancel(sid)
     for verb in ("stop", "cancel"):
         done = desk.hpq(verb, sid, "--force")
         assert (
@@ -255,7 +258,7 @@ def test_what_is_there_already_says_whose_it_is_and_what_it_is_called(
 
 
 def test_a_result_that_reaches_the_target_leaves_nothing_to_do(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take, redis: Redis, keys: Keys
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take, redis: Redis, keys: Keys
 ) -> None:
     two_finished(desk, store, who, take)
     new = desk.put(WIDER.replace("maximize", "maximize, target: 0.8"), "--reuse").stdout.strip()
@@ -267,7 +270,7 @@ def test_a_result_that_reaches_the_target_leaves_nothing_to_do(
 
 
 def test_another_script_of_the_same_name_gives_nothing_even_to_any_code(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = two_finished(desk, store, who, take)
     other = desk.folder / "other"
@@ -289,7 +292,7 @@ def test_another_script_of_the_same_name_gives_nothing_even_to_any_code(
 
 
 def test_code_that_is_sent_has_its_place_too(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take, redis: Redis, keys: Keys
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take, redis: Redis, keys: Keys
 ) -> None:
     old = two_finished(desk, store, who, take, "--code", ".")
     for number in (1, 2):  # a trial may take less than a millisecond
@@ -324,7 +327,7 @@ def test_two_checkouts_of_one_repository_are_one_place() -> None:
 
 
 def test_a_sweep_file_beside_the_code_is_no_part_of_it(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
 ) -> None:
     others = {"g1.yaml": GRID, "set.yml": "- hyperparam_set: {x: 1}\n"}
     for name, text in others.items():
@@ -348,7 +351,7 @@ def test_a_sweep_file_beside_the_code_is_no_part_of_it(
 
 @pytest.mark.parametrize("method", ["bayes", "random"])
 def test_a_sweep_whose_sets_are_made_later_begins_with_the_results_inside_its_space(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take, method: str
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take, method: str
 ) -> None:
     """They have run, so they are no part of run_cap."""
     old = desk.sweep(GRID.replace("[1, 2, 3]", "[1.5, 2, 7]"))
@@ -373,7 +376,7 @@ def test_a_sweep_whose_sets_are_made_later_begins_with_the_results_inside_its_sp
 
 
 def test_of_a_finite_space_no_more_sets_are_awaited_than_it_has(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
 ) -> None:
     two_finished(desk, store, who, take)
     late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 1, max: 4")
@@ -383,7 +386,7 @@ def test_of_a_finite_space_no_more_sets_are_awaited_than_it_has(
 
 
 def test_replicates_are_begun_with_where_all_of_a_set_have_a_result(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
 ) -> None:
     desk.sweep(GRID + "replicates: 2\n")
     for objective in (0.1, 0.2, 0.3):  # both of x = 1, one of x = 2
@@ -395,7 +398,7 @@ def test_replicates_are_begun_with_where_all_of_a_set_have_a_result(
 
 
 def test_a_result_of_another_seed_is_not_taken_for_one_of_this(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
 ) -> None:
     """What a result says it was seeded with is what ran."""
     text = GRID + "replicates: 2\n"
@@ -414,7 +417,7 @@ def test_a_result_of_another_seed_is_not_taken_for_one_of_this(
 
 
 def test_a_set_with_a_seed_of_its_own_is_taken_whatever_the_sweeps_is(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
 ) -> None:
     own = GRID + "  seed: {value: 7}\n"
     desk.sweep(own)
@@ -425,7 +428,7 @@ def test_a_set_with_a_seed_of_its_own_is_taken_whatever_the_sweeps_is(
 
 
 def test_a_search_learns_from_a_result_of_another_seed_which_keeps_its_own(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take, control: SweepControl
 ) -> None:
     old = two_finished(desk, store, who, take, "--seed", "5")
     late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
@@ -439,7 +442,7 @@ def test_a_search_learns_from_a_result_of_another_seed_which_keeps_its_own(
     # It goes on with the result, and not with a training here.
     third = desk.sweep(late + "run_cap: 5\n", "--reuse")
     assert [t.seed for t in desk.reader.trials.all(third)] == [5, 5]
-    assert store.retry(new, [1]) == 1
+    assert control.retry(new, [1]) == 1
     assert "HPQ_SEED" not in desk.hpq("show", f"{new}/1", "--command").stdout
     # With replicates each of a set has to have the seed that it would be given here.
     several = late + "run_cap: 4\nreplicates: 2\n"
@@ -448,7 +451,7 @@ def test_a_search_learns_from_a_result_of_another_seed_which_keeps_its_own(
 
 
 def test_what_a_taken_result_ran_on_outlives_the_sweep_that_trained_it(
-    desk: Desk, store: Store, who: WorkerPresence
+    desk: Desk, store: TrialStore, who: WorkerPresence
 ) -> None:
     old = desk.sweep(GRID.replace("[1, 2, 3]", "[1]"))
     store.keep_provenance("d-1", '{"host":"far"}')
@@ -466,7 +469,7 @@ def test_what_a_taken_result_ran_on_outlives_the_sweep_that_trained_it(
 
 
 def test_a_search_that_begins_at_its_target_says_so(
-    desk: Desk, store: Store, who: WorkerPresence, take: Take
+    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
 ) -> None:
     two_finished(desk, store, who, take)
     late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")

@@ -23,12 +23,13 @@ from hpq.domain.attempt import (
     WorkerPresence,
 )
 from hpq.domain.trial import Claim, TrialState
-from hpq.filestore.garbage import DoomedFiles
 from hpq.filestore.local import folder_of, open_files
 from hpq.settings import read
+from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
+from hpq.store.scripts import StoreContext
+from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.code import Bundles
@@ -48,7 +49,7 @@ def result(value: float) -> Outcome:
 
 
 @pytest.fixture
-def twice(store: Store, redis: Redis, keys: Keys, sweep_of, take) -> tuple[Claim, Claim]:
+def twice(redis: Redis, keys: Keys, sweep_of, take) -> tuple[Claim, Claim]:
     """Two claims of attempt 1; between them the server lost what the first had written."""
     sid = sweep_of(1).id
     first: Claim = take()
@@ -64,7 +65,7 @@ def twice(store: Store, redis: Redis, keys: Keys, sweep_of, take) -> tuple[Claim
 
 
 def test_of_two_claims_of_one_attempt_the_later_one_owns_the_trial(
-    store: Store, reader: StoreReader, who: WorkerPresence, twice
+    store: TrialStore, reader: StoreReader, who: WorkerPresence, twice
 ) -> None:
     """Promise 1: a server forgets a claim and gives the attempt out again; both workers report."""
     first, second = twice
@@ -83,7 +84,7 @@ def test_of_two_claims_of_one_attempt_the_later_one_owns_the_trial(
 
 
 def test_a_claim_of_an_older_worker_has_no_nonce_and_counts_by_its_attempt(
-    store: Store, redis: Redis, keys: Keys, who: WorkerPresence, twice
+    store: TrialStore, redis: Redis, keys: Keys, who: WorkerPresence, twice
 ) -> None:
     """B10: version N−1 knows no nonce: none comes with its calls, and its claims store none."""
     _, second = twice
@@ -95,7 +96,7 @@ def test_a_claim_of_an_older_worker_has_no_nonce_and_counts_by_its_attempt(
 
 
 def test_two_executions_of_one_attempt_share_no_folder(
-    tmp_path: Path, redis: Redis, keys: Keys, store: Store, twice
+    tmp_path: Path, redis: Redis, keys: Keys, store: TrialStore, twice
 ) -> None:
     """Files: two workers with one attempt's number write checkpoints into one store."""
     first, second = twice
@@ -106,17 +107,17 @@ def test_two_executions_of_one_attempt_share_no_folder(
     for folder in folders:
         with files.write(f"{folder}/checkpoint-1/model") as file:
             file.write(folder.encode())
-    doomed = DoomedFiles(redis, keys)
+    doomed = FileGarbage(StoreContext.open(redis, keys))
     redis.xadd(keys.doomed(files.id), {"s": first.trial.sweep, "n": 1})
-    doomed.work_off(files)
+    doomed.remove_from(files)
     assert len(files.names("hpq")) == 3  # it may still write
     store.commit(second, result(0.9))
-    doomed.work_off(files)
+    doomed.remove_from(files)
     assert files.names("hpq") == []
 
 
 def test_results_of_two_executions_of_one_attempt_lie_side_by_side_on_disk(
-    tmp_path: Path, store: Store, reader: StoreReader, twice
+    tmp_path: Path, store: TrialStore, reader: StoreReader, twice
 ) -> None:
     first, second = twice
     spool = Spool(tmp_path, "hpq")
@@ -129,7 +130,7 @@ def test_results_of_two_executions_of_one_attempt_lie_side_by_side_on_disk(
 
 
 def test_an_attempt_beats_before_it_has_its_directories(
-    tmp_path: Path, store: Store, who: WorkerPresence, sweep_of, take
+    tmp_path: Path, store: TrialStore, who: WorkerPresence, sweep_of, take
 ) -> None:
     """A disk that is slow, or a directory that another holds, must not cost the lease."""
     sweep, claim = sweep_of(1), take()

@@ -8,6 +8,7 @@ import pytest
 
 from hpq.domain.attempt import Outcome
 from hpq.domain.trial import TrialState
+from hpq.store.control import SweepControl
 from hpq_producer.cluster.scale.scale import Scaling
 from tests.unit.cluster.test_drain import Server, pod
 
@@ -27,37 +28,37 @@ def claim(store, who, nonce: str = "n", heard: list[str] | None = None):
 
 
 def test_a_drained_worker_gets_nothing_counts_as_no_idle_one_and_can_be_let_again(
-    store, reader, redis, keys, sweep_of, present
+    store, reader, redis, keys, sweep_of, present, control: SweepControl
 ) -> None:
     idle, heard = keys.worker_class("default", "idle"), list[str]()
-    assert store.drain(present.name) == "" and redis.zcard(idle) == 0
+    assert control.drain(present.name) == "" and redis.zcard(idle) == 0
     sweep_of(1)
     assert claim(store, present, heard=heard) is None and heard == ["drained"]
     store.present(present, idle=True, lifetime_ms=600_000)
     assert redis.zcard(idle) == 0 and reader.workers.live()[0].state == "drained"
-    assert store.drain(present.name, undo=True) == ""
+    assert control.drain(present.name, undo=True) == ""
     assert claim(store, present) is not None and reader.workers.live()[0].state == "busy"
 
 
 def test_a_drain_answers_the_trial_that_runs_whatever_the_worker_says_of_itself(
-    store, reader, sweep_of, present
+    store, reader, sweep_of, present, control: SweepControl
 ) -> None:
     sweep_of(2)
     got = claim(store, present)
     store.present(present, idle=True, lifetime_ms=600_000)  # written before it had the answer
-    assert store.drain(present.name) == store.drain(present.name) == str(got.trial)
+    assert control.drain(present.name) == control.drain(present.name) == str(got.trial)
     assert claim(store, present) == got  # a reply that was lost is still answered
     assert claim(store, present, "other") is None
     store.commit(got, Outcome(state=TrialState.FINISHED, objective=1.0, step=1))
-    assert store.drain(present.name) == ""
+    assert control.drain(present.name) == ""
 
 
 def test_a_drain_for_a_while_ends_by_itself_and_nobody_is_drained_who_is_not_there(
-    store, redis, keys, sweep_of, present
+    store, redis, keys, sweep_of, present, control: SweepControl
 ) -> None:
     sweep_of(1)
-    assert store.drain("nobody") is None
-    store.drain(present.name, lasts_ms=60_000)
+    assert control.drain("nobody") is None
+    control.drain(present.name, lasts_ms=60_000)
     assert claim(store, present) is None
     redis.hset(keys.worker(present.name), "drain", "1")  # a time long past
     assert claim(store, present) is not None
@@ -85,7 +86,7 @@ def test_a_drain_with_a_timeout_says_what_still_runs_and_how_to_go_on(
 
 
 def test_a_pod_that_is_handed_a_trial_after_it_was_chosen_stays_while_another_is_idle(
-    store, reader, sweep_of, who
+    store, control: SweepControl, reader, sweep_of, who
 ) -> None:
     names = [f"hpq-worker-x-{n}" for n in "abc"]
     crew = {
@@ -94,7 +95,7 @@ def test_a_pod_that_is_handed_a_trial_after_it_was_chosen_stays_while_another_is
     }
     for worker in crew.values():
         store.present(worker, idle=True, lifetime_ms=LEASE)
-    scaling = Scaling(Server([pod(name) for name in names]), reader, store, "default")
+    scaling = Scaling(Server([pod(name) for name in names]), reader, control, "default")
     plan = scaling.plan(2)
     (chosen,) = (one.name for one in plan.going)
     sweep_of(1)

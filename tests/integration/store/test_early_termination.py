@@ -14,8 +14,9 @@ import pytest
 from hpq.domain.attempt import HeartbeatReply, Outcome, Reason, ReportBatch, WorkerPresence
 from hpq.domain.sweep import EarlyTerminate, Goal, Metric, Rule, SweepState, TargetReached
 from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialId, TrialState
+from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile.early_termination import read
 from tests.constants import DATA
@@ -29,7 +30,7 @@ OK, PRUNE = HeartbeatReply.OK, HeartbeatReply.PRUNE
 class Bench:
     """Trials of one sweep that report one value at a time."""
 
-    def __init__(self, store: Store, reader: StoreReader) -> None:
+    def __init__(self, store: TrialStore, reader: StoreReader) -> None:
         self.store, self.reader = store, reader
         self.who = WorkerPresence(name="w", host="h", worker_class="default")
         self.claims: dict[int, Claim] = {}
@@ -76,7 +77,7 @@ class Bench:
 
 
 @pytest.fixture
-def bench(store: Store, reader: StoreReader) -> Bench:
+def bench(store: TrialStore, reader: StoreReader) -> Bench:
     store.reap("default", lease_ms=LEASE, lost_max=3)
     return Bench(store, reader)
 
@@ -240,7 +241,9 @@ def test_an_attempt_that_goes_on_from_a_checkpoint_counts_no_value_twice(
     assert bands(redis) == {1: [(b"1", 0.5)]}
 
 
-def test_what_a_trial_logged_goes_when_it_begins_anew(bench, sweep_of, redis, store) -> None:
+def test_what_a_trial_logged_goes_when_it_begins_anew(
+    bench, sweep_of, redis, store, control: SweepControl
+) -> None:
     sweep_of(1, early=rule())
     n = bench.claim()
     bench.log(n, 0.1, 0.2)
@@ -249,7 +252,7 @@ def test_what_a_trial_logged_goes_when_it_begins_anew(bench, sweep_of, redis, st
     bench.log(n, 0.3)
     bench.end(n, TrialState.FINISHED, 0.3)
     assert bands(redis) == {1: [(b"1", 0.3)]}
-    assert store.retry(SID, [n]) == 1 and bands(redis) == {}
+    assert control.retry(SID, [n]) == 1 and bands(redis) == {}
 
 
 @pytest.fixture
@@ -264,7 +267,7 @@ def told(bench: Bench, sweep_of: Callable[..., Any]) -> Bench:
 
 @pytest.mark.parametrize("how", ["commit", "release", "reap"])
 def test_a_trial_that_was_told_to_stop_ends_pruned_also_without_its_worker(
-    told, store, reader, redis, keys, how
+    told, store, reader, redis, keys, how, control: SweepControl
 ) -> None:
     if how == "commit":
         told.end(2, TrialState.PRUNED, 0.4)
@@ -282,7 +285,7 @@ def test_a_trial_that_was_told_to_stop_ends_pruned_also_without_its_worker(
     assert [e.what for e in events] == ["claimed", "prune", "pruned"]
     assert json.loads(events[1].fields["why"])["threshold"] == 0.5
     told.end(1, TrialState.FINISHED, 0.5)
-    store.control(SID, "cancel")
+    control.cancel(SID)
     assert not audit_sweep(reader, SID).violations
 
 
@@ -291,22 +294,26 @@ def test_a_trial_that_finished_before_it_heard_is_finished(told) -> None:
     assert told.trial(2).state is TrialState.FINISHED and told.trial(2).pruning
 
 
-def test_a_failure_of_a_trial_that_was_told_to_stop_is_not_tried_again(told, store) -> None:
+def test_a_failure_of_a_trial_that_was_told_to_stop_is_not_tried_again(
+    told, store, control: SweepControl
+) -> None:
     failure = Failure(kind=FailureKind.KILLED, message="m")
-    store.set(SID, {"retries": "3"})
+    control.set(SID, {"retries": "3"})
     store.commit(told.claims[2], Outcome(state=TrialState.FAILED, failure=failure))
     assert told.trial(2).state is TrialState.FAILED
 
 
-def test_a_pruned_canary_has_passed(told, store, reader) -> None:
-    store.set(SID, {"canary": "1"})
+def test_a_pruned_canary_has_passed(told, store, reader, control: SweepControl) -> None:
+    control.set(SID, {"canary": "1"})
     told.end(2, TrialState.PRUNED, 0.4)
     assert reader.sweeps.get(SID).canary == 0 and not reader.sweeps.get(SID).held
 
 
-def test_a_removed_sweep_leaves_nothing_of_its_bands(told, store, redis) -> None:
+def test_a_removed_sweep_leaves_nothing_of_its_bands(
+    told, store, redis, control: SweepControl
+) -> None:
     assert redis.exists(f"hpq:s:{SID}:band:1")
-    store.remove(SID)
+    control.remove(SID)
     assert not redis.keys(f"hpq:[st]:{SID}*")
 
 
@@ -314,10 +321,10 @@ TARGET = Metric(name="acc", goal=Goal.MAXIMIZE, target=0.9)
 
 
 def test_a_value_that_reaches_the_target_ends_the_sweep(
-    bench, sweep_of, store, reader, redis
+    bench, sweep_of, store, reader, redis, control: SweepControl
 ) -> None:
     sweep_of(6, metric=TARGET)
-    store.retry(SID, [])
+    control.retry(SID, [])
     bench.claim(), bench.claim(), bench.claim()
     store.release(bench.claims[3], Reason.STOPPING)  # it waits, and was claimed before
     bench.log(1, math.nan, math.inf, 0.89)
@@ -336,7 +343,7 @@ def test_a_value_that_reaches_the_target_ends_the_sweep(
     assert reader.sweeps.get(SID).state is SweepState.FINISHED
     assert [e.what for e in reader.events.read(SID) if e.trial == 1].count("target") == 1
     assert not audit_sweep(reader, SID).violations
-    store.retry(SID, [4])
+    control.retry(SID, [4])
     assert reader.sweeps.get(SID).reached is None and bench.claim() == 4
 
 

@@ -7,7 +7,8 @@ import pytest
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, Reason, WorkerPresence
 from hpq.domain.sweep import Keep
 from hpq.domain.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, TrialState
-from hpq.store.trials import Store
+from hpq.store.control import SweepControl
+from hpq.store.trials import TrialStore
 from tests.store_calls import LEASE, Shelf, beat, end, take
 
 HERE = Checkpoint(store="abcd", path="hpq/s/1/1/checkpoint-1", step=2, counts={"acc": 2})
@@ -17,7 +18,7 @@ def steps(reader, claim: Claim) -> list[int]:
     return [p.step for p in reader.trials.metric_history(claim.trial, "acc")]
 
 
-def expire(store: Store, redis, keys) -> None:
+def expire(store: TrialStore, redis, keys) -> None:
     store.reap("default", lease_ms=LEASE, lost_max=2)
     for name in redis.zrange(keys.leases, 0, -1):
         redis.zadd(keys.leases, {name: 0})
@@ -109,7 +110,7 @@ def test_a_restart_forgets_the_history_once_and_the_checkpoint_when_it_has_its_o
     assert take(store, who, "d").checkpoint == own
 
 
-def has(store: Store, name: str, mark: str, **more: str) -> WorkerPresence:
+def has(store: TrialStore, name: str, mark: str, **more: str) -> WorkerPresence:
     """A worker that says that it has a store of files."""
     fields = {"state": "busy", "store_id": mark, **more}
     it = WorkerPresence(name=name, host=f"h-{name}", worker_class="default", fields=fields)
@@ -172,7 +173,9 @@ def test_artifacts_come_with_the_commit_once(store, reader, sweep_of, who) -> No
     assert reader.trials.get(claim.trial).artifacts == left
 
 
-def test_only_what_came_to_its_end_loses_its_checkpoint(store, reader, sweep_of, who) -> None:
+def test_only_what_came_to_its_end_loses_its_checkpoint(
+    store, reader, sweep_of, who, control: SweepControl
+) -> None:
     sweep_of(2)
     done = take(store, who, "a")
     beat(store, who, done, 1, 1, checkpoint=HERE)
@@ -184,12 +187,14 @@ def test_only_what_came_to_its_end_loses_its_checkpoint(store, reader, sweep_of,
     assert reader.trials.get(done.trial).checkpoint is None
     assert reader.trials.get(failed.trial).checkpoint == HERE
     for number in (1, 2):
-        store.retry(done.trial.sweep, [number])
+        control.retry(done.trial.sweep, [number])
     assert take(store, who, "c").checkpoint is None  # it would only come to its end again
     assert take(store, who, "d").checkpoint == HERE
 
 
-def test_keep_lets_the_files_of_the_others_go_at_once(store, reader, sweep_of, who) -> None:
+def test_keep_lets_the_files_of_the_others_go_at_once(
+    store, reader, sweep_of, who, control: SweepControl
+) -> None:
     sweep = sweep_of(4, keep=Keep(best=1, last=1))  # a higher acc is better
     left = Artifacts(store="abcd", path="p", files={"model": 3})
 
@@ -201,7 +206,7 @@ def test_keep_lets_the_files_of_the_others_go_at_once(store, reader, sweep_of, w
         end(store, take(store, who, f"n{n}"), value, artifacts=left)
         seen.append(having())
     assert seen == [[1], [2], [2, 3], [2, 3, 4]]  # 2 and 3 are equally good
-    store.retry(sweep.id, [2])
+    control.retry(sweep.id, [2])
     assert having() == [3, 4]
     end(store, take(store, who, "again"), 0.95, artifacts=left)
     assert having() == [2]  # now the best and the last
@@ -213,7 +218,7 @@ def shelf(tmp_path, redis, keys) -> Shelf:
 
 
 def test_what_a_lost_reply_a_crash_or_a_later_attempt_leaves_goes_all_the_same(
-    store, sweep_of, who, shelf
+    store, sweep_of, who, shelf, control: SweepControl
 ) -> None:
     sweep_of(1)
     first = take(store, who, "a")
@@ -229,7 +234,7 @@ def test_what_a_lost_reply_a_crash_or_a_later_attempt_leaves_goes_all_the_same(
         assert store.commit(second, outcome) is word
     assert shelf.left() == ["demo-00000/1/2-b/artifacts"]
     assert not shelf.redis.exists(shelf.stream)
-    store.retry("demo-00000", [1])
+    control.retry("demo-00000", [1])
     assert shelf.left() == []
 
 
@@ -252,7 +257,7 @@ def test_a_worker_whose_mount_is_missing_costs_no_checkpoint(
     beat(store, who, third, 2, 2, checkpoint=empty.put(third, "checkpoint-1"))
     assert shelf.left() == []
     assert empty.left() == ["demo-00000/1/3-c/checkpoint-1"]
-    assert empty.doomed.stores() == {shelf.files.id, empty.files.id}
+    assert empty.garbage.recent_stores() == {shelf.files.id, empty.files.id}
 
 
 def test_a_restart_without_its_checkpoint_names_the_files_and_not_its_own(
@@ -282,7 +287,7 @@ def test_files_of_an_attempt_that_may_come_back_stay(store, sweep_of, who, shelf
 
 
 def test_what_is_in_another_store_waits_for_who_has_it(
-    store, sweep_of, who, shelf, tmp_path, redis, keys
+    store, sweep_of, who, shelf, tmp_path, redis, keys, control: SweepControl
 ) -> None:
     sweep_of(2)
     other = Shelf(tmp_path / "other", redis, keys)
@@ -291,7 +296,7 @@ def test_what_is_in_another_store_waits_for_who_has_it(
     end(store, first, 1.0)
     running = take(store, who, "b")
     beat(store, who, running, 1, 1, checkpoint=other.put(running, "checkpoint-1"))
-    assert sorted(store.remove("demo-00000")) == sorted([shelf.files.id, other.files.id])
+    assert sorted(control.remove("demo-00000")) == sorted([shelf.files.id, other.files.id])
     assert other.left() == []
     other.put(running, "checkpoint-2")  # it hears at its next beat only
     assert other.left() == []
@@ -300,7 +305,7 @@ def test_what_is_in_another_store_waits_for_who_has_it(
 
 
 def test_keep_lets_go_of_the_checkpoint_of_a_trial_that_no_commit_has_ended(
-    store, sweep_of, who, shelf, redis, keys
+    store, sweep_of, who, shelf, redis, keys, control: SweepControl
 ) -> None:
     sweep_of(4, keep=Keep(best=1))
     for nonce in ("a", "b"):  # poison: its checkpoint is no progress over the one before it
@@ -311,7 +316,7 @@ def test_keep_lets_go_of_the_checkpoint_of_a_trial_that_no_commit_has_ended(
     given = take(store, who, "c")
     beat(store, who, given, 1, 2, checkpoint=shelf.put(given, "checkpoint-1"))
     store.release(given, Reason.STOPPING)
-    store.control(given.trial.sweep, "cancel", given.trial.number)
+    control.cancel(given.trial.sweep, [given.trial.number])
     end(store, take(store, who, "d"), 0.5)
     assert shelf.left() == []
 

@@ -9,8 +9,9 @@ import pytest
 from hpq.domain.attempt import CommitReply, Outcome, WorkerPresence
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
+from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 
 LEASE = 30_000
 PASSES = Outcome(state=TrialState.FINISHED, objective=1.0)
@@ -24,8 +25,10 @@ def fails(print_: str = "KeyError a.py:3", kind: FailureKind = FailureKind.USER_
 class Crew:
     """Workers of one class that are alive, each with a name of one letter."""
 
-    def __init__(self, store: Store, reader: StoreReader, names: str, sid: str) -> None:
-        self.store, self.reader, self.sid = store, reader, sid
+    def __init__(
+        self, store: TrialStore, control: SweepControl, reader: StoreReader, names: str, sid: str
+    ) -> None:
+        self.store, self.control, self.reader, self.sid = store, control, reader, sid
         self.who = {n: WorkerPresence(name=n, host=f"h-{n}", worker_class="default") for n in names}
         for who in self.who.values():
             store.present(who, idle=True, lifetime_ms=3 * LEASE)
@@ -48,9 +51,9 @@ class Crew:
 
 
 @pytest.fixture
-def crew(store: Store, reader: StoreReader, sweep_of):
+def crew(store: TrialStore, control: SweepControl, reader: StoreReader, sweep_of):
     def make(names: str, trials: int = 20, **fields: object) -> Crew:
-        return Crew(store, reader, names, sweep_of(trials, **fields).id)
+        return Crew(store, control, reader, names, sweep_of(trials, **fields).id)
 
     return make
 
@@ -82,7 +85,7 @@ def test_a_canary_that_fails_holds_the_sweep_and_retry_tries_it_again(crew) -> N
     assert it.held == "canary #1 failed, user_error: no"
     assert it.take("a") is None and it.demand() == 0
     assert it.reader.sweeps.get(it.sid).state is SweepState.HELD
-    it.store.retry(it.sid, [1])
+    it.control.retry(it.sid, [1])
     assert it.demand() == 1
     assert it.one("a", PASSES) is CommitReply.DONE and it.demand() == 19
 
@@ -90,16 +93,16 @@ def test_a_canary_that_fails_holds_the_sweep_and_retry_tries_it_again(crew) -> N
 def test_resume_lets_the_rest_run_after_a_canary_failed(crew) -> None:
     it = crew("a", canary=3)
     it.one("a", fails())
-    it.store.control(it.sid, "resume")
+    it.control.resume(it.sid)
     assert it.held == "" and it.demand() == 19
 
 
 def test_a_pause_does_not_release_the_rest_and_set_does(crew) -> None:
     it = crew("a", canary=3)
-    it.store.control(it.sid, "pause")
-    it.store.control(it.sid, "resume")
+    it.control.pause(it.sid)
+    it.control.resume(it.sid)
     assert it.demand() == 3
-    it.store.set(it.sid, {"canary": "0"})
+    it.control.set(it.sid, {"canary": "0"})
     assert it.demand() == 20
 
 
@@ -242,8 +245,8 @@ def test_what_fails_after_its_sweep_was_ended_is_not_tried_again(crew, verb) -> 
     for _ in range(4):
         it.one("a", fails())
     first, second = it.take("a"), it.take("a")
-    it.store.set(it.sid, {"retries": "3"})
-    it.store.control(it.sid, verb)
+    it.control.set(it.sid, {"retries": "3"})
+    getattr(it.control, verb)(it.sid)
     assert it.store.commit(second, fails()) is CommitReply.DONE
     assert it.store.commit(first, fails("signal 9", FailureKind.KILLED)) is CommitReply.DONE
     assert it.reader.sweeps.get(it.sid).counts.queued == it.demand() == 0

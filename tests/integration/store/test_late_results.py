@@ -6,7 +6,9 @@ import pytest
 
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, ReportBatch
 from hpq.domain.trial import Claim, TrialState
+from hpq.store.control import SweepControl
 from hpq_producer.audit.sweep_audit import audit_sweep
+from tests.store_calls import reaped
 
 LEASE = 30_000
 WAYS = ("a stopped sweep", "a trial told to prune")
@@ -17,20 +19,22 @@ def lose(store, redis, keys, claim: Claim, *, silent_ms: int) -> int | None:
     seconds, _ = redis.time()
     redis.hset(keys.trial(claim.trial), "beat_ms", 1000 * seconds - silent_ms)
     redis.zadd(keys.leases, {str(claim.trial): 1})
-    return store.reap("default", lease_ms=LEASE, lost_max=3)
+    return reaped(store, "default", lease_ms=LEASE, lost_max=3)
 
 
 @pytest.fixture(params=WAYS)
-def cut_off(request, store, redis, keys, reader, who, sweep_of, take) -> Claim:
+def cut_off(
+    request, store, redis, keys, reader, who, sweep_of, take, control: SweepControl
+) -> Claim:
     """A trial that may end and not start again, whose worker was not heard for two leases."""
     sweep_of(2)
     store.reap("default", lease_ms=LEASE, lost_max=3)
     claim = take()
     store.beat(claim, who, ReportBatch(seq=1, step=1, objective=0.3), lease_ms=LEASE)
     if request.param == WAYS[0]:
-        store.control(claim.trial.sweep, "stop")
+        control.stop(claim.trial.sweep)
     else:
-        store.control(claim.trial.sweep, "cancel", 2)
+        control.cancel(claim.trial.sweep, [2])
         redis.hset(keys.trial(claim.trial), "stop", "prune")
     assert lose(store, redis, keys, claim, silent_ms=2 * LEASE) == 0
     assert take() is None  # it does not start again
@@ -66,24 +70,24 @@ def test_after_four_leases_without_a_word_it_has_ended(store, redis, keys, reade
 
 
 def test_a_trial_that_a_person_cancelled_ends_with_its_lease(
-    store, redis, keys, reader, sweep_of, take
+    store, redis, keys, reader, sweep_of, take, control: SweepControl
 ) -> None:
     sweep_of(1)
     store.reap("default", lease_ms=LEASE, lost_max=3)
     claim = take()
-    store.control(claim.trial.sweep, "cancel")
+    control.cancel(claim.trial.sweep)
     assert lose(store, redis, keys, claim, silent_ms=LEASE) == 1
     assert reader.trials.get(claim.trial).state is TrialState.CANCELLED
 
 
 @pytest.fixture
-def lost_before(store, redis, keys, reader, sweep_of, take) -> Claim:
+def lost_before(store, redis, keys, reader, sweep_of, take, control: SweepControl) -> Claim:
     """A trial that was queued again as lost; then its sweep was stopped."""
     sweep_of(2)
     store.reap("default", lease_ms=LEASE, lost_max=3)
     claim = take()
     assert lose(store, redis, keys, claim, silent_ms=LEASE) == 1
-    assert store.control(claim.trial.sweep, "stop") == 1  # the one that never ran
+    assert control.stop(claim.trial.sweep) == 1  # the one that never ran
     assert reader.trials.get(claim.trial).state is TrialState.QUEUED and take() is None
     return claim
 
@@ -99,20 +103,20 @@ def test_a_trial_that_was_lost_before_the_stop_may_end_as_well(store, reader, lo
 
 @pytest.mark.parametrize("how", ["four leases", "cancel", "retry"])
 def test_and_is_waited_for_no_longer_than_the_others(
-    store, redis, keys, reader, take, lost_before, how
+    store, redis, keys, reader, take, lost_before, how, control: SweepControl
 ) -> None:
     sid = lost_before.trial.sweep
     store.reap("default", lease_ms=LEASE, lost_max=3)
     assert reader.trials.get(lost_before.trial).state is TrialState.QUEUED
     if how == "retry":  # the sweep goes on, and with it what was lost
-        store.retry(sid, [2])
+        control.retry(sid, [2])
         assert take().trial == lost_before.trial
         return
     if how == "cancel":
-        store.control(sid, "cancel")
+        control.cancel(sid)
     else:
         redis.hincrby(keys.trial(lost_before.trial), "beat_ms", -3 * LEASE)
-        found = store.take_lost("default", lease_ms=LEASE, lost_max=3)
+        found = store.reap("default", lease_ms=LEASE, lost_max=3)
         assert (found.queued, found.ended) == (0, 1)
         assert not redis.hgetall(keys.worker_class("default", "owners"))  # the sweep is closed
     assert reader.trials.get(lost_before.trial).state is TrialState.CANCELLED

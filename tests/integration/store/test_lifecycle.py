@@ -19,14 +19,17 @@ from hpq.domain.retry_policy import RETRY_RULES
 from hpq.domain.sweep import Launch, SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.errors import UserError
+from hpq.store.control import SweepControl
+from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
+from tests.store_calls import reaped
 
 LEASE = 30_000
 ENDED = {TrialState.FINISHED, TrialState.FAILED, TrialState.PRUNED, TrialState.CANCELLED}
 
 
-def take(store: Store, who: WorkerPresence, nonce: str = "n", **more: object) -> Claim | None:
+def take(store: TrialStore, who: WorkerPresence, nonce: str = "n", **more: object) -> Claim | None:
     return store.claim(who, nonce=nonce, lease_ms=LEASE, **more)  # type: ignore[arg-type]
 
 
@@ -149,9 +152,9 @@ def test_an_expired_lease_gives_the_trial_back_first(
 ) -> None:
     sweep = sweep_of(3)
     lost = take(store, who, "a")
-    assert store.reap("default", lease_ms=LEASE, lost_max=3) == 0
+    assert reaped(store, "default", lease_ms=LEASE, lost_max=3) == 0
     expire(redis, keys)
-    assert store.reap("default", lease_ms=LEASE, lost_max=3) == 1
+    assert reaped(store, "default", lease_ms=LEASE, lost_max=3) == 1
     assert reader.sweeps.get(sweep.id).counts.queued == 3
     again = take(store, WorkerPresence(name="w2", host="h2", worker_class="default"), "b")
     assert again is not None and again.trial == lost.trial and again.attempt == 2
@@ -168,7 +171,7 @@ def test_a_late_result_is_taken_where_nobody_claimed_the_trial(
     claim = take(store, who)
     store.reap("default", lease_ms=LEASE, lost_max=3)
     expire(redis, keys)
-    assert store.reap("default", lease_ms=LEASE, lost_max=3) == 1
+    assert reaped(store, "default", lease_ms=LEASE, lost_max=3) == 1
     assert store.commit(claim, finished(0.3)) is CommitReply.DONE
     counts = reader.sweeps.get(sweep.id).counts
     assert (counts.finished, counts.queued) == (1, 0)
@@ -200,32 +203,38 @@ def test_a_released_trial_is_claimed_next_and_its_old_attempt_is_closed(
     assert again is not None and again.trial == claim.trial and again.attempt == 2
 
 
-def test_nothing_is_claimed_after_pause_returns(store, reader, sweep_of, who) -> None:
+def test_nothing_is_claimed_after_pause_returns(
+    store, reader, sweep_of, who, control: SweepControl
+) -> None:
     sweep = sweep_of(2)
-    store.control(sweep.id, "pause")
+    control.pause(sweep.id)
     assert reader.sweeps.get(sweep.id).state is SweepState.PAUSED
     assert take(store, who, "a") is None
-    store.control(sweep.id, "resume")
+    control.resume(sweep.id)
     assert take(store, who, "b") is not None
 
 
-def test_stop_lets_what_runs_finish_and_cancels_the_rest(store, reader, sweep_of, who) -> None:
+def test_stop_lets_what_runs_finish_and_cancels_the_rest(
+    store, reader, sweep_of, who, control: SweepControl
+) -> None:
     sweep = sweep_of(3)
     claim = take(store, who, "a")
-    assert store.control(sweep.id, "stop") == 2
+    assert control.stop(sweep.id) == 2
     assert reader.sweeps.get(sweep.id).state is SweepState.STOPPING
     assert take(store, who, "b") is None
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.OK
     store.commit(claim, finished(1.0))
     assert reader.sweeps.get(sweep.id).state is SweepState.FINISHED
     with pytest.raises(UserError, match="hpq retry"):
-        store.control(sweep.id, "pause")
+        control.pause(sweep.id)
 
 
-def test_cancel_reaches_a_running_trial_at_its_next_beat(store, reader, sweep_of, who) -> None:
+def test_cancel_reaches_a_running_trial_at_its_next_beat(
+    store, reader, sweep_of, who, control: SweepControl
+) -> None:
     sweep = sweep_of(3)
     claim = take(store, who, "a")
-    assert store.control(sweep.id, "cancel") == 3
+    assert control.cancel(sweep.id) == 3
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.STOP
     assert store.commit(claim, Outcome(state=TrialState.CANCELLED)) is CommitReply.DONE
     got = reader.sweeps.get(sweep.id)
@@ -233,26 +242,30 @@ def test_cancel_reaches_a_running_trial_at_its_next_beat(store, reader, sweep_of
     assert {t.state for t in reader.trials.all(sweep.id)} == {TrialState.CANCELLED}
 
 
-def test_retry_queues_ended_trials_with_a_new_attempt(store, reader, sweep_of, who) -> None:
+def test_retry_queues_ended_trials_with_a_new_attempt(
+    store, reader, sweep_of, who, control: SweepControl
+) -> None:
     sweep = sweep_of(2)
     claim = take(store, who, "a")
     store.commit(claim, failed())
-    store.control(sweep.id, "cancel")
-    assert store.retry(sweep.id, [1, 2]) == 2
+    control.cancel(sweep.id)
+    assert control.retry(sweep.id, [1, 2]) == 2
     counts = reader.sweeps.get(sweep.id).counts
     assert (counts.queued, counts.failed, counts.cancelled) == (2, 0, 0)
     again = take(store, who, "b")
     assert again is not None and again.trial.number == 1 and again.attempt == 2
 
 
-def test_a_sweep_whose_first_five_trials_fail_alike_is_held(store, reader, sweep_of, who) -> None:
+def test_a_sweep_whose_first_five_trials_fail_alike_is_held(
+    store, reader, sweep_of, who, control: SweepControl
+) -> None:
     sweep = sweep_of(9)
     for i in range(5):
         store.commit(take(store, who, str(i)), failed())
     got = reader.sweeps.get(sweep.id)
     assert got.state is SweepState.HELD and got.held == "5 of 5 KeyError a.py:3"
     assert take(store, who, "x") is None
-    assert store.retry(sweep.id, [1, 2, 3, 4, 5]) == 5
+    assert control.retry(sweep.id, [1, 2, 3, 4, 5]) == 5
     assert reader.sweeps.get(sweep.id).state is SweepState.RUNNING
 
 
@@ -263,13 +276,13 @@ def test_different_failures_do_not_hold_a_sweep(store, reader, sweep_of, who) ->
     assert reader.sweeps.get(sweep.id).state is SweepState.RUNNING
 
 
-def test_max_parallel_caps_what_runs_at_once(store, sweep_of, who) -> None:
+def test_max_parallel_caps_what_runs_at_once(store, sweep_of, who, control: SweepControl) -> None:
     sweep = sweep_of(3, max_parallel=1)
     claim = take(store, who, "a")
     assert take(store, who, "b") is None
     store.commit(claim, finished(1.0))
     assert take(store, who, "c") is not None
-    store.set(sweep.id, {"max_parallel": "2"})
+    control.set(sweep.id, {"max_parallel": "2"})
     assert take(store, who, "d") is not None
 
 
@@ -413,13 +426,13 @@ def test_after_a_restart_of_the_server_nothing_expires_for_one_lease(
     redis.hset(keys.settle, "run_id", "another")
     take(store, who)
     expire(redis, keys)
-    assert store.reap("default", lease_ms=LEASE, lost_max=3) is None
+    assert reaped(store, "default", lease_ms=LEASE, lost_max=3) is None
     redis.hset(keys.settle, "since", 0)
-    assert store.reap("default", lease_ms=LEASE, lost_max=3) == 1
+    assert reaped(store, "default", lease_ms=LEASE, lost_max=3) == 1
 
 
 def test_the_demand_list_is_as_long_as_running_and_claimable(
-    store, sweep_of, who, redis, keys
+    store, sweep_of, who, redis, keys, control: SweepControl
 ) -> None:
     def demand() -> int:
         return redis.llen(keys.demand("default"))
@@ -428,12 +441,12 @@ def test_the_demand_list_is_as_long_as_running_and_claimable(
     assert demand() == 5
     claim = take(store, who, "a")
     assert demand() == 5
-    store.set(sweep.id, {"max_parallel": "2"})
+    control.set(sweep.id, {"max_parallel": "2"})
     assert demand() == 2
-    store.control(sweep.id, "pause")
+    control.pause(sweep.id)
     assert demand() == 1
-    store.control(sweep.id, "resume")
-    store.set(sweep.id, {"max_parallel": "0"})
+    control.resume(sweep.id)
+    control.set(sweep.id, {"max_parallel": "0"})
     assert demand() == 5
     store.commit(claim, finished(1.0))
     assert demand() == 4
@@ -449,28 +462,34 @@ def test_tickets_are_as_many_as_can_be_used(store, sweep_of, redis, keys) -> Non
     assert redis.llen(f"rq:queue:{keys.queue('small')}") == 2
 
 
-def test_a_digest_that_is_there_is_not_written_again(store, reader, sweep_of, redis) -> None:
+def test_a_digest_that_is_there_is_not_written_again(
+    store, reader, sweep_of, redis, writer: SweepWriter
+) -> None:
     first = sweep_of(2)
-    store.add_rows("other-00000", 1, [('{"x":1}', b"1" * 16)])
-    assert store.seal(replace(first, id="other-00000")) == first.id
+    writer.add_rows("other-00000", 1, [('{"x":1}', b"1" * 16)])
+    assert writer.seal(replace(first, id="other-00000")) == first.id
     assert reader.sweeps.ids() == [first.id]
     assert redis.exists("hpq:s:other-00000:params") == 0
 
 
-def test_rows_of_an_enqueue_that_died_are_invisible_and_expire(store, reader, redis, who) -> None:
-    store.add_rows("half-00000", 1, [('{"x":1}', b"1" * 16)])
+def test_rows_of_an_enqueue_that_died_are_invisible_and_expire(
+    store, reader, redis, who, writer: SweepWriter
+) -> None:
+    writer.add_rows("half-00000", 1, [('{"x":1}', b"1" * 16)])
     assert reader.sweeps.ids() == [] and take(store, who) is None
     assert all(redis.ttl(f"hpq:s:half-00000:{part}") > 0 for part in ("params", "waiting", "ids"))
 
 
-def test_remove_leaves_no_key_of_the_sweep(store, reader, sweep_of, who, redis) -> None:
+def test_remove_leaves_no_key_of_the_sweep(
+    store, reader, sweep_of, who, redis, control: SweepControl
+) -> None:
     before = {k for k in redis.keys("*") if b":s:" in k or b":t:" in k}
     sweep = sweep_of(3)
     claim = take(store, who)
     batch = ReportBatch(seq=1, log=b"x", points=(Point(step=1, name="a/b c", value=1.0),))
     store.beat(claim, who, batch, lease_ms=LEASE)
     store.commit(claim, finished(1.0))
-    store.remove(sweep.id)
+    control.remove(sweep.id)
     assert {k for k in redis.keys("*") if b":s:" in k or b":t:" in k} == before
     assert reader.sweeps.ids() == []
 

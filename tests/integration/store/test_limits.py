@@ -12,10 +12,11 @@ from hpq.domain.attempt import Capped, Outcome, WorkerPresence
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import Claim, TrialState
 from hpq.errors import UserError
-from hpq.store.growing import Growing
+from hpq.store.control import SweepControl
+from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweep_limits import limits
 from hpq_producer.sweepfile.schema import TOP
@@ -32,59 +33,59 @@ def states(reader: StoreReader) -> str:
 
 
 def test_a_lower_run_cap_drops_the_last_and_a_higher_one_brings_them_back(
-    store: Store,
-    growing: Growing,
+    store: TrialStore,
+    writer: SweepWriter,
     reader: StoreReader,
     redis: Redis,
     keys: Keys,
     sweep_of: MakeSweep,
     take: Take,
+    control: SweepControl,
 ) -> None:
     sweep_of(6, SID)
     first = take()
     assert first is not None
-    store.control(SID, "cancel", 3)
+    control.cancel(SID, [3])
     for _ in range(2):  # sent twice
-        done = growing.cap(SID, 3)
+        done = writer.set_run_cap(SID, 3)
     assert states(reader) == "rqcqcc" and done == Capped(dropped=0, back=0, trials=3)
     assert redis.llen(keys.demand("default")) == 3
     store.commit(first, Outcome(state=TrialState.FINISHED, objective=1.0))
-    assert growing.cap(SID, 1) == Capped(dropped=2, back=0, trials=1)
+    assert writer.set_run_cap(SID, 1) == Capped(dropped=2, back=0, trials=1)
     assert reader.sweeps.get(SID).state is SweepState.FINISHED and take() is None
-    assert growing.cap(SID, 4) == Capped(dropped=0, back=3, trials=4)
+    assert writer.set_run_cap(SID, 4) == Capped(dropped=0, back=3, trials=4)
     assert states(reader) == "fqcqqc"  # what a person cancelled stays so
     second = take()
     assert second is not None and second.trial.number == 2
-    assert growing.cap(SID, 0) == Capped(dropped=0, back=1, trials=5)
+    assert writer.set_run_cap(SID, 0) == Capped(dropped=0, back=1, trials=5)
     assert redis.llen(keys.demand("default")) == 4
     assert audit_sweep(reader, SID).violations == ()
 
 
 def test_what_has_begun_is_beyond_a_cap(
-    store: Store, growing: Growing, reader: StoreReader, sweep_of: MakeSweep, take: Take
+    store: TrialStore, writer: SweepWriter, reader: StoreReader, sweep_of: MakeSweep, take: Take
 ) -> None:
     sweep_of(4, SID)
     claims = [take() for _ in range(3)]
     assert claims[2] is not None
     store.release(claims[2], "stopping")  # type: ignore[arg-type]
-    assert growing.cap(SID, 1) == Capped(dropped=1, back=0, trials=3)
+    assert writer.set_run_cap(SID, 1) == Capped(dropped=1, back=0, trials=3)
     assert states(reader) == "rrqc"
     assert audit_sweep(reader, SID).violations == ()
 
 
 def test_a_sweep_that_was_cancelled_takes_no_cap(
-    store: Store, growing: Growing, sweep_of: MakeSweep
+    writer: SweepWriter, sweep_of: MakeSweep, control: SweepControl
 ) -> None:
     sweep_of(2, SID)
-    store.control(SID, "cancel")
+    control.cancel(SID)
     with pytest.raises(UserError, match="hpq retry"):
-        growing.cap(SID, 9)
+        writer.set_run_cap(SID, 9)
 
 
 def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
     hpq: Hpq,
     reader: StoreReader,
-    store: Store,
     who: WorkerPresence,
     sweep_of: MakeSweep,
     take: Take,

@@ -10,7 +10,8 @@ from redis import Redis
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.trial import TrialState
 from hpq.settings import read
-from hpq.store.trials import Store
+from hpq.store.control import SweepControl
+from hpq.store.trials import TrialStore
 from hpq_worker.health.telemetry import Telemetry
 from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.redis_outage import Outage
@@ -19,13 +20,14 @@ LEASE = 30_000
 
 
 def test_the_housekeeper_tells_what_is_queued_again_from_what_is_over(
-    store: Store,
+    store: TrialStore,
     sweep_of,
     take,
     who: WorkerPresence,
     redis: Redis,
     keys,
     caplog: pytest.LogCaptureFixture,
+    control: SweepControl,
 ) -> None:
     sid = sweep_of(3).id
     store.reap("default", lease_ms=LEASE, lost_max=2)
@@ -43,7 +45,7 @@ def test_the_housekeeper_tells_what_is_queued_again_from_what_is_over(
     take()
     assert said() == ["1 trial is queued again: the worker was lost"]
     told, *_ = take(), take(), take()
-    store.control(sid, "cancel", told.trial.number + 1)
+    control.cancel(sid, [told.trial.number + 1])
     assert said() == [
         "1 trial is queued again: the worker was lost",
         "2 trials are over: the worker was lost; poison, or told to stop before",
@@ -51,7 +53,7 @@ def test_the_housekeeper_tells_what_is_queued_again_from_what_is_over(
 
 
 def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
-    store: Store, sweep_of, who: WorkerPresence, redis: Redis, keys
+    store: TrialStore, sweep_of, who: WorkerPresence, redis: Redis, keys, control: SweepControl
 ) -> None:
     """A worker is stopped for longer than it counts as live, and the last sweep is removed."""
     settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_REAP_S": "0.05"})
@@ -75,7 +77,7 @@ def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
     store.commit(claim, Outcome(state=TrialState.FINISHED))
     redis.delete(keys.worker(it.name))  # as it expires
     redis.zrem(keys.workers, it.name)
-    store.remove(old)
+    control.remove(old)
     assert not redis.hexists(keys.provenance, "d1")
     keeper.look()
     assert sent == ["d1"] and redis.hexists(keys.provenance, "d1")

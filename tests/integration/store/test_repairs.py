@@ -18,7 +18,9 @@ from hpq.domain.attempt import (
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Checkpoint, Failure, FailureKind, TrialId, TrialState
 from hpq.errors import NotFound, UserError
-from hpq.store import control
+from hpq.store.control import SweepControl
+from hpq.store.enqueue import SweepWriter
+from tests.store_calls import reaped
 
 LEASE = 30_000
 
@@ -38,11 +40,11 @@ def test_the_log_of_a_finished_trial_keeps_its_tail_to_the_byte(
 
 
 def test_a_trial_of_a_stopped_sweep_that_is_given_back_is_cancelled(
-    store, reader, sweep_of, who
+    store, reader, sweep_of, who, control: SweepControl
 ) -> None:
     sweep = sweep_of(2)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
-    store.control(sweep.id, "stop")
+    control.stop(sweep.id)
     assert store.release(claim, Reason.STOPPING) == "released"
     assert reader.sweeps.get(sweep.id).state is SweepState.FINISHED
     assert reader.trials.get(claim.trial).state is TrialState.CANCELLED
@@ -61,7 +63,7 @@ def test_poison_asks_for_the_hosts_of_the_trials_own_class(
     for nonce in ("a", "b"):
         claim = store.claim(who, nonce=nonce, lease_ms=LEASE)
         redis.zadd(keys.leases, {str(claim.trial): 0})
-        assert store.reap("small", lease_ms=LEASE, lost_max=2) == 1
+        assert reaped(store, "small", lease_ms=LEASE, lost_max=2) == 1
     failure = reader.trials.get(claim.trial).failure
     assert failure is not None and failure.kind is FailureKind.POISON
 
@@ -77,8 +79,8 @@ def test_a_reap_that_was_held_up_takes_no_lease_that_ended_meanwhile(
     redis.zadd(keys.leases, {str(early.trial): looked - 1, str(late.trial): looked + 1})
     while redis.time() <= ((looked + 1) // 1000, (looked + 1) % 1000 * 1000 + 999):
         pass  # the server's next millisecond but one
-    assert store.reap("default", lease_ms=1, lost_max=3, as_of_ms=looked) == 1
-    assert store.reap("default", lease_ms=1, lost_max=3) == 1
+    assert reaped(store, "default", lease_ms=1, lost_max=3, as_of_ms=looked) == 1
+    assert reaped(store, "default", lease_ms=1, lost_max=3) == 1
 
 
 def test_many_reapers_at_once_give_a_trial_back_once(
@@ -92,7 +94,8 @@ def test_many_reapers_at_once_give_a_trial_back_once(
     for name in redis.zrange(keys.leases, 0, -1):
         redis.zadd(keys.leases, {name: 0})
     with ThreadPoolExecutor(12) as pool:
-        reaps = [pool.submit(store.reap, "default", lease_ms=LEASE, lost_max=3) for _ in range(8)]
+        limits = {"lease_ms": LEASE, "lost_max": 3}
+        reaps = [pool.submit(reaped, store, "default", **limits) for _ in range(8)]
         looks = [pool.submit(lambda: list(reader.trials.all(sweep.id))) for _ in range(4)]
     assert sum(done.result() or 0 for done in reaps) == 20 and all(done.result() for done in looks)
     assert sorted(e.trial for e in reader.events.read(sweep.id) if e.what == "requeued") == [
@@ -109,14 +112,16 @@ def test_a_lease_that_is_none_keeps_no_reaper_from_the_others(
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     redis.hset("hpq:t:gone-00000/1", "attempt", 1)
     redis.zadd(keys.leases, {"rubbish": 0, "gone-00000/1": 1, str(claim.trial): 2})
-    assert store.reap("default", lease_ms=LEASE, lost_max=3) == 1
+    assert reaped(store, "default", lease_ms=LEASE, lost_max=3) == 1
     assert reader.trials.get(claim.trial).state is TrialState.QUEUED
     assert not redis.exists(keys.leases)
 
 
-def test_discard_leaves_a_sweep_that_was_sealed(store, reader, sweep_of) -> None:
+def test_discard_leaves_a_sweep_that_was_sealed(
+    store, reader, sweep_of, writer: SweepWriter
+) -> None:
     sweep = sweep_of(2)
-    store.discard(sweep.id)  # as after a seal whose answer was lost
+    writer.discard(sweep.id)  # as after a seal whose answer was lost
     assert len(list(reader.trials.all(sweep.id))) == 2
 
 
@@ -130,17 +135,17 @@ def late(store, who, redis, keys, claim) -> None:
     """The lease of an attempt ends and is reaped; its worker may still come back."""
     store.reap("default", lease_ms=LEASE, lost_max=9)
     redis.zadd(keys.leases, {str(claim.trial): 0})
-    assert store.reap("default", lease_ms=LEASE, lost_max=9) == 1
+    assert reaped(store, "default", lease_ms=LEASE, lost_max=9) == 1
 
 
 def test_a_late_beat_does_not_revive_an_attempt_that_was_closed(
-    store, reader, sweep_of, who, redis, keys
+    store, reader, sweep_of, who, redis, keys, control: SweepControl
 ) -> None:
     sweep_of(1)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     late(store, who, redis, keys, claim)
-    store.control(claim.trial.sweep, "cancel", claim.trial.number)
-    store.retry(claim.trial.sweep, [claim.trial.number])
+    control.cancel(claim.trial.sweep, [claim.trial.number])
+    control.retry(claim.trial.sweep, [claim.trial.number])
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
     assert reader.trials.get(claim.trial).state is TrialState.QUEUED
 
@@ -156,22 +161,22 @@ def test_a_late_failure_that_is_tried_again_ends_its_attempt(
 
 
 def test_a_cancelled_trial_that_fails_meanwhile_is_not_tried_again(
-    store, reader, sweep_of, who
+    store, reader, sweep_of, who, control: SweepControl
 ) -> None:
     sweep_of(1)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
-    store.control(claim.trial.sweep, "cancel", claim.trial.number)
+    control.cancel(claim.trial.sweep, [claim.trial.number])
     assert store.commit(claim, out_of_memory()) is CommitReply.DONE
     assert reader.trials.get(claim.trial).state is TrialState.FAILED
 
 
-def test_retry_leaves_a_pause_alone(store, reader, sweep_of, who) -> None:
+def test_retry_leaves_a_pause_alone(store, reader, sweep_of, who, control: SweepControl) -> None:
     sweep = sweep_of(2)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     store.commit(claim, Outcome(state=TrialState.FAILED))
-    store.control(sweep.id, "pause")
-    assert store.retry(sweep.id, [2]) == 0  # it waits
-    assert store.retry(sweep.id, [1]) == 1
+    control.pause(sweep.id)
+    assert control.retry(sweep.id, [2]) == 0  # it waits
+    assert control.retry(sweep.id, [1]) == 1
     assert reader.sweeps.get(sweep.id).state is SweepState.PAUSED
     assert store.claim(who, nonce="b", lease_ms=LEASE) is None
 
@@ -204,35 +209,37 @@ def test_trials_that_wait_for_another_host_hide_none_that_do_not(store, sweep_of
 
 
 @pytest.mark.parametrize("verb", ["stop", "cancel"])
-def test_a_sweep_that_has_finished_stays_finished(store, reader, sweep_of, who, verb) -> None:
+def test_a_sweep_that_has_finished_stays_finished(
+    store, reader, sweep_of, who, verb, control: SweepControl
+) -> None:
     sweep = sweep_of(1)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     store.commit(claim, Outcome(state=TrialState.FINISHED))
-    assert store.control(sweep.id, verb) == 0
+    assert getattr(control, verb)(sweep.id) == 0
     assert reader.sweeps.get(sweep.id).flag == ""
     with pytest.raises(UserError, match="is over"):
-        store.control(sweep.id, "pause")
+        control.pause(sweep.id)
 
 
 def test_a_removed_sweep_is_out_of_sight_at_once_and_a_later_removal_finishes_it(
-    store, reader, sweep_of, who, redis, keys, monkeypatch
+    store, reader, sweep_of, who, redis, keys, monkeypatch, control: SweepControl
 ) -> None:
     sweep_of(3)
     other = sweep_of(1, "two-00000")
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
-        broken.setattr(control, "finish", interrupted)
-        store.remove(claim.trial.sweep)
+        broken.setattr(SweepControl, "_delete_removed", interrupted)
+        control.remove(claim.trial.sweep)
     with pytest.raises(NotFound):
         reader.trials.get(claim.trial)
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.UNKNOWN
     assert store.claim(who, nonce="b", lease_ms=LEASE).trial.sweep == other.id
-    store.remove(other.id)
+    control.remove(other.id)
     assert not [k for k in redis.keys("*") if b":s:" in k or b":t:" in k or b"removing" in k]
 
 
 def test_what_a_trial_ran_is_its_workers_measure_and_ends_when_it_is_given_back(
-    store, reader, sweep_of, who, redis, keys
+    store, reader, sweep_of, who, redis, keys, control: SweepControl
 ) -> None:
     sweep_of(2)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
@@ -244,7 +251,7 @@ def test_what_a_trial_ran_is_its_workers_measure_and_ends_when_it_is_given_back(
     store.release(given, Reason.STOPPING)
     ran_ms = reader.trials.get(given.trial).duration_ms
     redis.hincrby(keys.trial(given.trial), "claimed_ms", -60_000)
-    store.control(given.trial.sweep, "cancel", given.trial.number)
+    control.cancel(given.trial.sweep, [given.trial.number])
     assert reader.trials.get(given.trial).duration_ms == ran_ms < 60_000
 
 

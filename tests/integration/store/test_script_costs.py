@@ -29,7 +29,7 @@ def test_one_worker_of_many_puts_the_counts_right_and_all_of_them_take_what_is_l
 
     def reap(every_ms: int) -> int:
         redis.config_resetstat()
-        store.take_lost("default", lease_ms=LEASE, lost_max=3, every_ms=every_ms)
+        store.reap("default", lease_ms=LEASE, lost_max=3, every_ms=every_ms)
         return commands(redis)
 
     redis.rpush(keys.demand("default"), "1")  # an autoscaler would start one too many

@@ -12,7 +12,6 @@ from hypothesis.stateful import invariant, precondition, rule
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import Trial, TrialId, TrialState
 from hpq.errors import UserError
-from hpq.store.growing import Growing
 from hpq.store.suggest_lease import SuggestLease
 from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.store_machine import LEASE, SID, TRIALS, Machine, row
@@ -22,16 +21,15 @@ class LateMachine(Machine):
     """The same of a sweep whose sets are made meanwhile, by any of the three workers."""
 
     def enqueue(self, sweep: Sweep) -> None:
-        self.store.seal(replace(sweep, schema=SCHEMA, sampler="tpe", search="{}", run_cap=TRIALS))
+        self.writer.seal(replace(sweep, schema=SCHEMA, sampler="tpe", search="{}", run_cap=TRIALS))
         self.leads = [
-            SuggestLease(self.redis, self.keys, lambda *_: None, SID, who.name, LEASE)
-            for who in self.workers
+            SuggestLease(self.store_context, SID, who.name, LEASE) for who in self.workers
         ]
         self.rows = dict[int, int]()  # what each maker believes to be there
 
     @rule(who=st.integers(0, 2))
     def lead(self, who: int) -> None:
-        answer = self.leads[who].take()
+        answer = self.leads[who].acquire()
         if answer.is_ok:
             self.rows[who] = answer.rows
         else:
@@ -58,25 +56,24 @@ class LateMachine(Machine):
         self.redis.hset(self.keys.sweep(SID), "suggest_until", 1)
 
 
-class GrowingMachine(Machine):
+class AppendMachine(Machine):
     """The same of a sweep that begins with an older result, and is capped and grown meanwhile."""
 
     def enqueue(self, sweep: Sweep) -> None:
-        self.growing = Growing(self.redis, self.keys, lambda *_: None)
         old = TrialId(sweep="old-00000", number=3)
         done = Trial(id=old, state=TrialState.FINISHED, params={}, attempt=1, objective=0.3)
-        self.growing.stage_results(SID, [(1, done)])
+        self.writer.stage_results(SID, [(1, done)])
         super().enqueue(sweep)
 
     @rule(most=st.integers(0, 7))
     def run_cap(self, most: int) -> None:
         try:
-            self.growing.cap(SID, most)
+            self.writer.set_run_cap(SID, most)
         except UserError:
             assert self.reader.sweeps.get(SID).flag in ("stopped", "cancelled")
             return
         before = self.books()
-        assert self.growing.cap(SID, most).dropped == 0
+        assert self.writer.set_run_cap(SID, most).dropped == 0
         assert self.books() == before
         states = [state for state, attempt in before if attempt == 0]
         if most and states.count(TrialState.QUEUED):
@@ -90,7 +87,7 @@ class GrowingMachine(Machine):
         known = {t.params["x"] for t in self.reader.trials.all(SID)}
         file = '{"digest":"d","spec":{},"origin":{}}'
         try:
-            added = self.growing.grow(SID, rows, file, varying=["x"], digest="e")
+            added = self.writer.append(SID, rows, file, varying=["x"], digest="e")
         except UserError:
             assert self.reader.sweeps.get(SID).flag in ("stopped", "cancelled")
             return
@@ -102,7 +99,7 @@ class GrowingMachine(Machine):
         assert audit_sweep(self.reader, SID).violations == ()
 
 
-@pytest.mark.parametrize("kind", [Machine, LateMachine, GrowingMachine])
+@pytest.mark.parametrize("kind", [Machine, LateMachine, AppendMachine])
 def test_any_order_of_calls_keeps_the_books_in_order(redis_url: str, kind: type[Machine]) -> None:
     kind.url = redis_url
     machine = kind.TestCase

@@ -16,8 +16,9 @@ from hypothesis.stateful import invariant, precondition, rule
 from hpq.domain.attempt import HeartbeatReply, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Keep, Sweep
 from hpq.domain.trial import Artifacts, Checkpoint, Claim, TrialId, TrialState
-from hpq.filestore.garbage import DoomedFiles
 from hpq.filestore.local import Files, folder_of, open_files
+from hpq.store.file_garbage import FileGarbage
+from hpq.store.scripts import StoreContext
 from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.store_machine import LEASE, SID, Machine
 
@@ -39,7 +40,7 @@ class FilesMachine(Machine):
         super().__init__()
         self.folder = tempfile.mkdtemp(prefix="hpq-t-")
         self.stores = [open_files(f"{self.folder}/{name}") for name in "ab"]
-        self.doomed = DoomedFiles(self.redis, self.keys)
+        self.garbage = FileGarbage(StoreContext.open(self.redis, self.keys))
         self.number = 0
         self.copies: dict[str, list[Checkpoint]] = {}  # of each attempt, in its worker's store
         self.over: set[str] = set()  # attempts that have heard that they are lost
@@ -107,7 +108,7 @@ class FilesMachine(Machine):
         path = f"{folder_of('hpq', claim.trial, claim.token)}/artifacts"
         self.put(files, path)
         if is_tidied:
-            self.doomed.work_off(files)
+            self.garbage.remove_from(files)
         left = Artifacts(store=files.id, path=path, files={"file": 1})
         outcome = Outcome(state=TrialState.FINISHED, objective=value, step=1, artifacts=left)
         self.store.commit(claim, outcome)
@@ -115,7 +116,7 @@ class FilesMachine(Machine):
 
     @rule(which=st.integers(0, 1))
     def tidy(self, which: int) -> None:
-        self.doomed.work_off(self.stores[which])
+        self.garbage.remove_from(self.stores[which])
 
     @invariant()
     def what_is_pointed_to_is_there(self) -> None:

@@ -17,11 +17,14 @@ from hpq.domain.identity import identity
 from hpq.domain.sweep import SCHEMA, Launch, Metric, Sweep, SweepState
 from hpq.domain.trial import Claim, TrialState
 from hpq.settings import read
+from hpq.store.control import SweepControl
+from hpq.store.enqueue import SweepWriter
 from hpq.store.event_reader import SweepHistory
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
+from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq_producer.archive.restore import restore
 from hpq_producer.archive.write import write
@@ -36,7 +39,7 @@ MakeLead = Callable[..., SuggestLease]
 
 
 @pytest.fixture
-def late(store: Store) -> Callable[..., Sweep]:
+def late(writer: SweepWriter) -> Callable[..., Sweep]:
     """Seals a late-bound sweep."""
 
     def make(run_cap: int = 0, **more: object) -> Sweep:
@@ -45,7 +48,7 @@ def late(store: Store) -> Callable[..., Sweep]:
             id=SID, name="late", digest="d", schema=SCHEMA, sampler="tpe", search="{}",
             run_cap=run_cap, **fields,  # type: ignore[arg-type]
         )  # fmt: skip
-        assert store.seal(sweep) is None
+        assert writer.seal(sweep) is None
         return sweep
 
     return make
@@ -56,7 +59,7 @@ def lead_of(redis: Redis) -> MakeLead:
     """Makes the lease for a worker."""
 
     def make(who: str = "w1", lease_ms: int = LEASE, client: Redis = redis) -> SuggestLease:
-        return SuggestLease(client, Keys("hpq"), lambda *_: None, SID, who, lease_ms)
+        return SuggestLease(StoreContext.open(client, Keys("hpq"), mints=False), SID, who, lease_ms)
 
     return make
 
@@ -65,12 +68,12 @@ def rows(first: int, last: int) -> list[tuple[str, bytes]]:
     return [(dumps({"x": n}), identity({"x": n})) for n in range(first, last + 1)]
 
 
-def take(store: Store, who: WorkerPresence, told: list[str] | None = None) -> Claim | None:
+def take(store: TrialStore, who: WorkerPresence, told: list[str] | None = None) -> Claim | None:
     feed = [] if told is None else told
     return store.claim(who, nonce=secrets.token_hex(4), lease_ms=LEASE, feed=feed.append)
 
 
-def finish(store: Store, claim: Claim) -> None:
+def finish(store: TrialStore, claim: Claim) -> None:
     outcome = Outcome(state=TrialState.FINISHED, objective=1.0, best=0.5, step=1)
     assert store.commit(claim, outcome) == "done"
 
@@ -90,42 +93,44 @@ def test_a_sweep_without_sets_runs_and_calls_for_workers(redis, store, reader, l
     assert told == [SID]  # so this worker sees to it that sets are made
 
 
-def test_an_open_ended_sweep_is_never_finished_by_itself(redis, store, reader, late, lead_of, who):
+def test_an_open_ended_sweep_is_never_finished_by_itself(
+    redis, store, reader, late, lead_of, who, control: SweepControl
+):
     late()
     lead = lead_of()
-    lead.take()
+    lead.acquire()
     for n in range(1, 4):
         assert lead.append(n, rows(n, n)).is_ok
         finish(store, take(store, who))
     sweep = reader.sweeps.get(SID)
     assert sweep.state is SweepState.RUNNING and sweep.counts.is_open_ended
     assert demand(redis) == 1000
-    store.control(SID, "stop")
+    control.stop(SID)
     sweep = reader.sweeps.get(SID)
     assert (sweep.state, sweep.no_more, demand(redis)) == (SweepState.FINISHED, "stopped", 0)
-    assert lead.extend().word == "over"
+    assert lead.renew().word == "over"
     assert not audit_sweep(reader, SID).violations
 
 
 def test_one_makes_sets_at_a_time(store, late, lead_of, redis) -> None:
     late(5)
     first, second = lead_of("w1"), lead_of("w2")
-    assert first.take().is_ok
-    assert second.take().word == "held"
-    assert first.take().is_ok  # its process was started again
+    assert first.acquire().is_ok
+    assert second.acquire().word == "held"
+    assert first.acquire().is_ok  # its process was started again
     redis.hset(Keys("hpq").sweep(SID), "suggest_until", 1)  # it hangs
-    assert second.take().is_ok
+    assert second.acquire().is_ok
     assert first.append(1, rows(1, 1)).word == "lost"
-    assert first.extend().word == "lost"
+    assert first.renew().word == "lost"
     assert redis.hlen(Keys("hpq").sweep(SID, "params")) == 0
-    second.give_back()
-    assert lead_of("w3").take().is_ok
+    second.release()
+    assert lead_of("w3").acquire().is_ok
 
 
 def test_sets_sent_twice_are_there_once(reader, late, lead_of) -> None:
     late(5)
     lead = lead_of()
-    lead.take()
+    lead.acquire()
     for _ in range(2):
         answer = lead.append(1, rows(1, 2))
         assert answer.is_ok and answer.rows == 2
@@ -145,9 +150,9 @@ def test_the_cap_holds_whoever_makes_sets(redis_url, redis, store, reader, late,
     def work(number: int) -> None:
         lead = lead_of(f"w{number}", 3_000, clients[number])
         who = WorkerPresence(name=f"w{number}", host="h", worker_class="default")
-        other = Store(clients[number], Keys("hpq"), lambda *_: None)
+        other = TrialStore(StoreContext.open(clients[number], Keys("hpq"), mints=False))
         while reader.sweeps.get(SID).counts.planned > reader.sweeps.get(SID).counts.ended:
-            answer = lead.take()
+            answer = lead.acquire()
             if answer.is_ok:
                 clients[number].hset(Keys("hpq").sweep(SID), "suggest_until", 1)
                 lead.append(answer.rows + 1, rows(answer.rows + 1, answer.rows + 1))
@@ -164,30 +169,32 @@ def test_the_cap_holds_whoever_makes_sets(redis_url, redis, store, reader, late,
     assert not found.violations and not found.open
 
 
-def test_as_many_sets_wait_as_workers_may_take_them(store, late, lead_of, who) -> None:
+def test_as_many_sets_wait_as_workers_may_take_them(
+    store, late, lead_of, who, control: SweepControl
+) -> None:
     late(50, max_parallel=3)
     lead = lead_of()
-    assert lead.take().ahead == 0
+    assert lead.acquire().ahead == 0
     names = ["a", "b", "c", "d"]
     for count, name in enumerate(names, 1):
         fields = {"state": "idle", "refuses": "{}", "only": ""}
         one = WorkerPresence(name=name, host="h", worker_class="default", fields=fields)
         store.present(one, idle=True, lifetime_ms=LEASE)
-        assert lead.extend().ahead == min(count, 3)
+        assert lead.renew().ahead == min(count, 3)
     refusing = {"state": "idle", "refuses": f'{{"{SID}": "no"}}', "only": ""}
     for name in names[1:]:
         one = WorkerPresence(name=name, host="h", worker_class="default", fields=refusing)
         store.present(one, idle=True, lifetime_ms=LEASE)
-    assert lead.extend().ahead == 1
-    store.control(SID, "pause")
-    assert lead.extend().ahead == 0
-    assert lead.extend().word == "ok"  # it may go on yet
+    assert lead.renew().ahead == 1
+    control.pause(SID)
+    assert lead.renew().ahead == 0
+    assert lead.renew().word == "ok"  # it may go on yet
 
 
 def test_a_space_that_is_used_up_ends_the_sweep(store, reader, late, lead_of, who) -> None:
     late()
     lead = lead_of()
-    lead.take()
+    lead.acquire()
     lead.append(1, rows(1, 1))
     assert lead.append(2, (), no_more="exhausted").word == "over"
     finish(store, take(store, who))
@@ -198,42 +205,44 @@ def test_a_space_that_is_used_up_ends_the_sweep(store, reader, late, lead_of, wh
 
 
 def test_retrying_a_trial_of_a_stopped_sweep_makes_no_further_sets(
-    store, reader, late, lead_of, who
+    store, reader, late, lead_of, who, control: SweepControl
 ):
     late(5)
     lead = lead_of()
-    lead.take()
+    lead.acquire()
     lead.append(1, rows(1, 1))
     claim = take(store, who)
-    store.control(SID, "stop")
+    control.stop(SID)
     finish(store, claim)
     assert reader.sweeps.get(SID).state is SweepState.FINISHED
-    store.retry(SID, [1])
+    control.retry(SID, [1])
     assert reader.sweeps.get(SID).counts.planned == 1
     finish(store, take(store, who))
     assert reader.sweeps.get(SID).state is SweepState.FINISHED
     assert not audit_sweep(reader, SID).violations
 
 
-def test_a_higher_cap_lets_more_come(redis, store, reader, late, lead_of, who) -> None:
+def test_a_higher_cap_lets_more_come(
+    redis, store, reader, late, lead_of, who, control: SweepControl
+) -> None:
     late(1)
     lead = lead_of()
-    lead.take()
+    lead.acquire()
     assert lead.append(1, rows(1, 1)).word == "over"
     finish(store, take(store, who))
     assert reader.sweeps.get(SID).state is SweepState.FINISHED and demand(redis) == 0
-    store.set(SID, {"run_cap": "3"})
+    control.set(SID, {"run_cap": "3"})
     assert reader.sweeps.get(SID).counts.to_come == 2 and demand(redis) == 2
     told: list[str] = []
     assert take(store, who, told) is None and told == [SID]
 
 
 def test_an_archived_sweep_goes_on_where_it_comes_back(
-    redis, redis_url, store, reader, late, lead_of, who, tmp_path
+    redis, redis_url, store, reader, late, lead_of, who, tmp_path, control: SweepControl
 ) -> None:
     late(5)
     lead = lead_of()
-    lead.take()
+    lead.acquire()
     lead.append(1, rows(1, 2))
     finish(store, take(store, who))
     before = reader.sweeps.get(SID)
@@ -243,13 +252,13 @@ def test_an_archived_sweep_goes_on_where_it_comes_back(
     )
     file = tmp_path / "late.hpq"
     write(session, SID, file, force=False)
-    store.remove(SID)
+    control.remove(SID)
     assert demand(redis) == 0
     restore(session, file)
     assert reader.sweeps.get(SID) == before and demand(redis) == 4
     redis.hset(Keys("hpq").sweep(SID), "suggest_until", 1)  # of a worker that was there then
     again = lead_of("w9")
-    assert again.take().rows == 2
+    assert again.acquire().rows == 2
     assert again.append(3, rows(3, 5)).word == "over"
     assert reader.sweeps.get(SID).counts.planned == 5 and not audit_sweep(reader, SID).violations
 
@@ -257,18 +266,18 @@ def test_an_archived_sweep_goes_on_where_it_comes_back(
 def test_a_set_that_cannot_be_read_is_passed_over(redis, late, lead_of) -> None:
     late(5)
     lead = lead_of()
-    lead.take()
+    lead.acquire()
     lead.append(1, [("{torn", bytes(16)), *rows(2, 2)])
     history = SweepHistory(redis, Keys("hpq"), SID)
     assert list(history.parameters(1, 2)) == [(2, {"x": 2})]
 
 
-def test_a_removed_sweep_is_unknown(redis, store, late, lead_of) -> None:
+def test_a_removed_sweep_is_unknown(redis, store, late, lead_of, control: SweepControl) -> None:
     late(5)
     lead = lead_of()
-    lead.take()
+    lead.acquire()
     lead.append(1, rows(1, 1))
-    store.remove(SID)
+    control.remove(SID)
     assert lead.append(2, rows(2, 2)).word == "unknown"
     assert not redis.keys(f"hpq:s:{SID}*") and demand(redis) == 0
 
@@ -276,7 +285,7 @@ def test_a_removed_sweep_is_unknown(redis, store, late, lead_of) -> None:
 def test_the_best_value_stands_beside_the_objective(store, reader, late, lead_of, who) -> None:
     late(5)
     lead = lead_of()
-    lead.take()
+    lead.acquire()
     lead.append(1, rows(1, 1))
     finish(store, take(store, who))
     (end,) = [e for e in reader.events.read(SID) if e.what == "finished"]
@@ -286,7 +295,7 @@ def test_the_best_value_stands_beside_the_objective(store, reader, late, lead_of
 def test_a_live_maker_is_left_alone(redis, store, late, lead_of, who, reader: StoreReader) -> None:
     late(5)
     lead = lead_of()
-    lead.take()
+    lead.acquire()
     told: list[str] = []
     assert take(store, who, told) is None and told == []
     lead.append(1, rows(1, 1))
@@ -298,7 +307,7 @@ def test_a_live_maker_is_left_alone(redis, store, late, lead_of, who, reader: St
 def test_no_more_sets_are_taken_than_the_cap_of_the_sweep(reader, late, lead_of) -> None:
     late(3)
     lead = lead_of()
-    lead.take()
+    lead.acquire()
     assert lead.append(1, rows(1, 5)).word == "over"  # the cap was lowered meanwhile
     assert reader.sweeps.get(SID).counts.total == 3 and not audit_sweep(reader, SID).violations
 

@@ -15,10 +15,12 @@ from hpq.domain.trial import Params, TrialId
 from hpq.search.continuous import Uniform
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
+from hpq.store.enqueue import SweepWriter
 from hpq.store.event_reader import SweepHistory
 from hpq.store.keys import Keys
+from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq.store.wire.search import encode_search
 from hpq_worker.suggest.loop import Suggester
 
@@ -28,7 +30,7 @@ Between = Callable[[int, Callable[[], None], str], None]
 
 
 @pytest.fixture
-def sets_of(redis: Redis, store: Store) -> Callable[..., list[Params]]:
+def sets_of(redis: Redis, store: TrialStore, writer: SweepWriter) -> Callable[..., list[Params]]:
     """Runs a sweep's trials one by one; `between` is called in each, and may have a set made."""
     keys = Keys("hpq")
     who = WorkerPresence(
@@ -41,10 +43,10 @@ def sets_of(redis: Redis, store: Store) -> Callable[..., list[Params]]:
         search = Search(space=SPACE, sampler=Sampler.TPE, **more)  # type: ignore[arg-type]
         late = {"sampler": "tpe", "search": encode_search(search), "metric": Metric(name="loss")}
         launch = Launch(trainer="digits")
-        store.seal(Sweep(id=sid, name=sid, digest=sid, schema=SCHEMA, launch=launch, **late))  # type: ignore[arg-type]
+        writer.seal(Sweep(id=sid, name=sid, digest=sid, schema=SCHEMA, launch=launch, **late))  # type: ignore[arg-type]
 
         def begin() -> Suggester:
-            lead = SuggestLease(redis, keys, lambda *_: None, sid, "w", 600_000)
+            lead = SuggestLease(StoreContext.open(redis, keys, mints=False), sid, "w", 600_000)
             one = Suggester(search, SweepHistory(redis, keys, sid), lead)
             assert one.take()
             one.begin()

@@ -17,11 +17,13 @@ from hpq.domain.sweep import SCHEMA, Launch, Metric, Sweep
 from hpq.search.continuous import Uniform
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
+from hpq.store.enqueue import SweepWriter
 from hpq.store.event_reader import SweepHistory
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
+from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq.store.wire.search import encode_search
 from hpq_worker.suggest.loop import Suggester
 
@@ -32,19 +34,21 @@ Trials = Callable[[int, int], set[str]]
 
 
 @pytest.fixture
-def suggester(redis: Redis, store: Store, request: pytest.FixtureRequest) -> Suggester:
+def suggester(
+    redis: Redis, store: TrialStore, request: pytest.FixtureRequest, writer: SweepWriter
+) -> Suggester:
     """Who makes sets for so many workers."""
     keys = Keys("hpq")
     late = {"sampler": "auto", "search": encode_search(SEARCH), "metric": Metric(name="loss")}
     launch = Launch(trainer="digits")
-    store.seal(Sweep(id=SID, name="p", digest="d", schema=SCHEMA, launch=launch, **late))  # type: ignore[arg-type]
+    writer.seal(Sweep(id=SID, name="p", digest="d", schema=SCHEMA, launch=launch, **late))  # type: ignore[arg-type]
     for number in range(request.param):
         who = WorkerPresence(
             name=f"w{number}", host="h", worker_class="default",
             fields={"state": "idle", "refuses": "{}", "only": ""},
         )  # fmt: skip
         store.present(who, idle=True, lifetime_ms=600_000)
-    lead = SuggestLease(redis, keys, lambda *_: None, SID, "w0", 600_000)
+    lead = SuggestLease(StoreContext.open(redis, keys, mints=False), SID, "w0", 600_000)
     suggester = Suggester(SEARCH, SweepHistory(redis, keys, SID), lead)
     assert suggester.take()
     suggester.begin()

@@ -10,9 +10,11 @@ from redis import Redis
 from hpq.domain.attempt import Outcome, Reason, ReportBatch, WorkerPresence
 from hpq.domain.trial import TRANSITIONS, Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.errors import UserError
+from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
+from hpq.store.scripts import StoreContext
+from hpq.store.trials import TrialStore
 
 LEASE = 30_000
 SID = "demo-00000"
@@ -57,8 +59,9 @@ OUTCOMES = {
 class World:
     """One trial on a real server, brought into a situation."""
 
-    def __init__(self, store: Store, redis: Redis, keys: Keys, reader: StoreReader) -> None:
+    def __init__(self, store: TrialStore, redis: Redis, keys: Keys, reader: StoreReader) -> None:
         self.store, self.redis, self.keys, self.reader = store, redis, keys, reader
+        self.control = SweepControl(StoreContext.open(redis, keys))
         self.who = WorkerPresence(name="w", host="h", worker_class="default")
         # Who was never given a claim can only make one up.
         self.held = Claim(trial=ME, attempt=1, params={})
@@ -68,7 +71,7 @@ class World:
         """Into a situation."""
         if situation in ("new", "dropped"):
             if situation == "dropped":
-                self.store.control(SID, "cancel")
+                self.control.cancel(SID)
             return
         claim = self.store.claim(self.who, nonce="first", lease_ms=LEASE)
         assert claim is not None
@@ -77,8 +80,8 @@ class World:
             "running": lambda: None,
             "released": lambda: self.store.release(claim, Reason.STOPPING),
             "reaped": self._lose,
-            "told": lambda: self.store.control(SID, "cancel", 1),
-            "stopping": lambda: self.store.control(SID, "stop"),
+            "told": lambda: self.control.cancel(SID, [1]),
+            "stopping": lambda: self.control.stop(SID),
             **{n: lambda n=n: self.store.commit(claim, OUTCOMES[n]) for n in OUTCOMES},
         }
         steps[situation]()
@@ -102,9 +105,9 @@ class World:
             "commit": lambda: self.store.commit(self.held, OUTCOMES[rest]),
             "release": lambda: self.store.release(self.held, Reason.STOPPING),
             "reap": lambda: self._lose(silent_leases=4 if rest else 0),
-            "retry": lambda: self.store.retry(SID, [1]),
-            "cancel": lambda: self.store.control(SID, "cancel", *([1] if rest else [])),
-            **{v: lambda v=v: self.store.control(SID, v) for v in ("pause", "resume", "stop")},
+            "retry": lambda: self.control.retry(SID, [1]),
+            "cancel": lambda: self.control.cancel(SID, ([1] if rest else [])),
+            **{v: lambda v=v: getattr(self.control, v)(SID) for v in ("pause", "resume", "stop")},
         }
         calls[verb]()
         calls[verb]()
@@ -163,7 +166,7 @@ def test_every_call_in_every_state_leads_where_the_table_says(
 
 @pytest.mark.parametrize("situation", ["stopping", *OVER])
 def test_a_sweep_that_is_over_takes_no_pause(
-    store, redis, keys, reader, sweep_of, situation
+    store, redis, keys, reader, sweep_of, situation, control: SweepControl
 ) -> None:
     sweep_of(1, SID)
     world = World(store, redis, keys, reader)
@@ -171,4 +174,4 @@ def test_a_sweep_that_is_over_takes_no_pause(
     for verb in ("pause", "resume"):
         if refuses(verb, situation):
             with pytest.raises(UserError, match="hpq retry"):
-                store.control(SID, verb)
+                getattr(control, verb)(SID)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hpq.domain.attempt import Outcome, Reason
 from hpq.domain.trial import TrialState
+from hpq.store.control import SweepControl
 
 LEASE = 30_000
 
@@ -20,19 +21,21 @@ def test_owners_are_served_in_turn(sweep_of, take) -> None:
     assert names(*(take() for _ in range(10))) == "a c d a c d a d a d"
 
 
-def test_priority_comes_before_the_turn_and_the_turn_before_age(sweep_of, take, store) -> None:
+def test_priority_comes_before_the_turn_and_the_turn_before_age(
+    sweep_of, take, store, control: SweepControl
+) -> None:
     sweep_of(9, "a-00000", owner="ann")
     sweep_of(9, "b-00000", owner="bob", priority=1)
     sweep_of(9, "c-00000", owner="ann", priority=1)
     sweep_of(9, "d-00000", owner="cyd", priority=-1)
     assert names(*(take() for _ in range(4))) == "b c b c"
-    store.set("b-00000", {"priority": "0"})
-    store.control("c-00000", "pause")
+    control.set("b-00000", {"priority": "0"})
+    control.pause("c-00000")
     assert names(*(take() for _ in range(2))) == "a b"  # each has two: the older one; then bob
 
 
 def test_what_ends_goes_back_or_is_lost_no_longer_counts(
-    sweep_of, take, store, redis, keys, who
+    sweep_of, take, store, redis, keys, who, control: SweepControl
 ) -> None:
     store.reap("default", lease_ms=LEASE, lost_max=3)
     sweep_of(9, "a-00000", owner="ann")
@@ -45,7 +48,7 @@ def test_what_ends_goes_back_or_is_lost_no_longer_counts(
     store.reap("default", lease_ms=LEASE, lost_max=3)
     assert redis.hgetall("hpq:c:default:busy") == {b"ann": b"3", b"bob": b"0"}
     assert names(*(take() for _ in range(4))) == "b b b a"
-    store.remove("a-00000")
+    control.remove("a-00000")
     assert redis.hgetall("hpq:c:default:busy") == {b"ann": b"0", b"bob": b"3"}
     assert list(redis.hgetall("hpq:c:default:owners")) == [b"b-00000"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpq.domain.snapshot import Pace, Snapshot, Worker
+from hpq.domain.snapshot import DurationStats, Snapshot, Worker
 from hpq.domain.sweep import Launch, Sweep
 from hpq_producer.cluster.objects import (
     COST_ANNOTATION,
@@ -224,8 +224,8 @@ def test_a_frame_has_the_pods_that_do_not_work_before_the_workers_and_keeps_its_
     worker = Worker(name="w1", worker_class="default", state="busy", device="GPU")
     sweep = Sweep(id="s", name="s", digest="", launch=Launch(trainer="digits"))
     shot = Snapshot(
-        sweep=sweep, at_ms=1, running=(), best=(), recent=(), workers=(worker,), pace=Pace(),
-        last_event="1-0",
+        sweep=sweep, at_ms=1, running=(), best=(), recent=(), workers=(worker,),
+        durations=DurationStats(), last_event="1-0",
     )  # fmt: skip
     look = TerminalInfo(columns=columns, rows=rows)
     lines = [

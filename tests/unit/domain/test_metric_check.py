@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpq.domain.metric_check import doubt
+from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import Launch, Metric, Sweep
 from hpq.domain.trial import Trial, TrialId, TrialState
 from hpq_producer.reports.show import sweep_lines, trial_lines
@@ -21,10 +21,12 @@ def _trial(step: int, **metrics: float) -> Trial:
 
 def test_other_names_are_told_once_there_were_some_reports_and_the_right_one_ends_it() -> None:
     strange = _trial(5, val__loss=0.3, val__acc=0.5)
-    assert doubt(SWEEP, [strange]) == SAID
-    assert not doubt(SWEEP, [_trial(4, val__loss=0.3)])
-    assert not doubt(SWEEP, [strange, _trial(1, val_loss=0.2)]), "another trial knows the name"
-    assert not doubt(SWEEP, [strange], best=[strange])
+    assert metric_warning(SWEEP, [strange]) == SAID
+    assert not metric_warning(SWEEP, [_trial(4, val__loss=0.3)])
+    assert not metric_warning(SWEEP, [strange, _trial(1, val_loss=0.2)]), (
+        "another trial knows the name"
+    )
+    assert not metric_warning(SWEEP, [strange], best=[strange])
     lines = [plain(line) for line in trial_lines(strange, SWEEP, {}, {}, "")]
     assert any(line.startswith("!") and SAID in line for line in lines)
     assert any(SAID in plain(line) for line in sweep_lines(SWEEP, "no", unmet=SAID))

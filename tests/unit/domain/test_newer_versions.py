@@ -13,7 +13,7 @@ from hpq.domain.trial import Artifacts, Claim, Failure, FailureKind, TrialId, Tr
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
 from hpq_worker.lease.spool import Spool
@@ -71,7 +71,7 @@ def test_what_a_sweep_keeps_loses_the_fields_that_are_not_known() -> None:
 class Spooled:
     """A result on disk as a newer version would have written it."""
 
-    def __init__(self, home: Path, store: Store, claim: Claim, outcome: Outcome) -> None:
+    def __init__(self, home: Path, store: TrialStore, claim: Claim, outcome: Outcome) -> None:
         self.spool, self.store = Spool(home, "hpq"), store
         gone = Spool(home, "hpq")
         gone.put(claim, outcome)
@@ -86,7 +86,7 @@ class Spooled:
 
 
 def test_a_result_on_disk_loses_the_fields_that_are_not_known(
-    tmp_path: Path, store: Store, reader: StoreReader, keys: Keys, sweep_of, take
+    tmp_path: Path, store: TrialStore, reader: StoreReader, keys: Keys, sweep_of, take
 ) -> None:
     """B10: an older worker finds what a newer one of its machine left in the spool."""
     sweep_of(2)
@@ -108,7 +108,7 @@ def test_a_result_on_disk_loses_the_fields_that_are_not_known(
 
 
 def test_a_result_on_disk_with_a_state_of_a_newer_version_waits_for_a_newer_worker(
-    tmp_path: Path, store: Store, reader: StoreReader, sweep_of, take
+    tmp_path: Path, store: TrialStore, reader: StoreReader, sweep_of, take
 ) -> None:
     """B10: an older worker finds what it cannot commit, and leaves it as it is."""
     sweep_of(1)

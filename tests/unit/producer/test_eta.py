@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from hpq.domain.snapshot import Pace, pace_of
+from hpq.domain.snapshot import DurationStats
 from hpq_producer.analysis.eta import TimeLeft, sweep_eta, trial_left_ms
 
 
@@ -22,10 +22,10 @@ def _halfway(trials: int, slots: int, spread: float, seed: int) -> tuple[float, 
         heapq.heappush(free, end)
     now, over = max(free) / 2, max(free)
     ended = [end - start for start, end in runs if end <= now]
-    pace = pace_of(len(ended), sum(ended), sum(d * d for d in ended))
+    durations = DurationStats.of_sums(len(ended), sum(ended), sum(d * d for d in ended))
     ages = [now - start for start, end in runs if start <= now < end]
     queued = sum(start > now for start, _ in runs)
-    return over - now, sweep_eta(pace, queued, ages, slots)
+    return over - now, sweep_eta(durations, queued, ages, slots)
 
 
 @pytest.mark.parametrize(("trials", "slots"), [(16, 2), (100, 4), (100, 16), (1000, 8)])
@@ -44,16 +44,16 @@ def test_the_estimate_halfway_is_near_and_its_range_holds_mostly(
 
 
 def test_nothing_is_promised_before_a_trial_has_ended() -> None:
-    assert sweep_eta(Pace(), queued=5, ages_ms=[1000], slots=2) is None
+    assert sweep_eta(DurationStats(), queued=5, ages_ms=[1000], slots=2) is None
 
 
 def test_nothing_is_promised_where_nobody_works() -> None:
-    assert sweep_eta(Pace(ended=3, mean_ms=1000), queued=5, ages_ms=[], slots=0) is None
+    assert sweep_eta(DurationStats(ended=3, mean_ms=1000), queued=5, ages_ms=[], slots=0) is None
 
 
 def test_more_workers_mean_less_time() -> None:
-    pace = Pace(ended=10, mean_ms=60_000, sd_ms=1_000)
-    few, many = (sweep_eta(pace, 100, [30_000.0] * n, n) for n in (2, 20))
+    durations = DurationStats(ended=10, mean_ms=60_000, sd_ms=1_000)
+    few, many = (sweep_eta(durations, 100, [30_000.0] * n, n) for n in (2, 20))
     assert few and many and few.left_ms > 5 * many.left_ms
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpq.codes import Notice
-from hpq.domain.snapshot import Pace, ServerMemory, Snapshot, Worker
+from hpq.domain.snapshot import DurationStats, ServerMemory, Snapshot, Worker
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind, Params, Trial, TrialId, TrialState
 from hpq_producer.diagnosis.verdict import needed_actions
@@ -59,7 +59,7 @@ def _scene(running: int = 2, **sweep: object) -> Scene:
         best=tuple(ended),
         recent=tuple(ended),
         workers=(worker,) * 3,
-        pace=Pace(ended=4, mean_ms=60_000, sd_ms=5_000),
+        durations=DurationStats(ended=4, mean_ms=60_000, sd_ms=5_000),
         last_event="1-0",
     )
     return Scene(snapshot=shot, curves={n: [0.1, 0.5, 0.9] for n in range(1, running + 1)})
@@ -196,7 +196,7 @@ def test_a_trial_whose_worker_is_silent_says_so_and_has_no_estimate() -> None:
 
 
 def test_while_redis_is_away_nothing_is_estimated() -> None:
-    shot = replace(_scene().snapshot, at_ms=NOW + 40_000, silent_ms=15_000.0, is_old=True)
+    shot = replace(_scene().snapshot, at_ms=NOW + 40_000, silent_ms=15_000.0, is_stale=True)
     lines = _text(Scene(snapshot=shot, stale="Connection refused: no answer for 40s"))
     assert not any("left" in line or "silent" in line for line in lines)
     assert any("1m10s" in line for line in lines), "ages go on"
@@ -204,13 +204,13 @@ def test_while_redis_is_away_nothing_is_estimated() -> None:
 
 def test_a_full_server_is_what_needs_the_user() -> None:
     shot = replace(
-        _scene().snapshot, room=ServerMemory(used=65 << 20, limit=64 << 20, policy="noeviction")
+        _scene().snapshot, memory=ServerMemory(used=65 << 20, limit=64 << 20, policy="noeviction")
     )
     (why,) = (
         one for one in needed_actions(shot, explain_waiting(shot)) if one.code == "redis-memory"
     )
     assert "65.0 MiB of 64.0 MiB" in why.text
-    roomy = replace(shot, room=ServerMemory(used=65 << 20, limit=0, policy="noeviction"))
+    roomy = replace(shot, memory=ServerMemory(used=65 << 20, limit=0, policy="noeviction"))
     codes = [one.code for one in needed_actions(roomy, explain_waiting(roomy))]
     assert "redis-memory" not in codes
 

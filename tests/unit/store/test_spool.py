@@ -25,7 +25,8 @@ from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.trial import Artifacts, Claim, TrialId, TrialState
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
+from hpq.store.scripts import StoreContext
+from hpq.store.trials import TrialStore
 from hpq.store.wire.attempt import encode_outcome
 from hpq_worker.lease.spool import Spool
 
@@ -60,7 +61,7 @@ ODD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: json.dumps(odd)[:60])
 def test_a_file_with_an_odd_field_is_set_aside_whole(
-    tmp_path: Path, store: Store, reader: StoreReader, redis: Redis, keys: Keys, kept, odd
+    tmp_path: Path, store: TrialStore, reader: StoreReader, redis: Redis, keys: Keys, kept, odd
 ) -> None:
     """F11: a result on disk has a field of the wrong type, or a number that is not finite."""
     claim, path = kept
@@ -78,14 +79,14 @@ def test_a_file_with_an_odd_field_is_set_aside_whole(
     {"sweep": 5}, {"sweep": "../x"}, {"number": "one"}, {"number": 0}, {"attempt": None},
     {"attempt": 2**70}, {"nonce": 7}, {"outcome": []},
 ])  # fmt: skip
-def test_so_is_one_that_names_no_attempt(tmp_path: Path, store: Store, kept, odd) -> None:
+def test_so_is_one_that_names_no_attempt(tmp_path: Path, store: TrialStore, kept, odd) -> None:
     _, path = kept
     path.write_text(json.dumps(json.loads(path.read_text()) | odd))
     assert Spool(tmp_path, "hpq").flush(store) == 0
     assert [p.suffix for p in path.parent.iterdir()] == [".bad"]
 
 
-class Refusing(Store):
+class Refusing(TrialStore):
     """Sends a commit that the script cannot take, as a newer worker's file might make us."""
 
     def commit(self, claim: Claim, outcome: Outcome) -> Any:
@@ -101,7 +102,7 @@ def test_a_commit_that_the_script_refuses_changes_nothing_and_is_not_sent_for_ev
     """F11: a commit with an argument that is no number."""
     claim, path = kept
     before = redis.hgetall(keys.trial(claim.trial))
-    assert Spool(tmp_path, "hpq").flush(Refusing(redis, keys, lambda *_: None)) == 0
+    assert Spool(tmp_path, "hpq").flush(Refusing(StoreContext.open(redis, keys, mints=False))) == 0
     assert redis.hgetall(keys.trial(claim.trial)) == before  # no half of it
     assert [p.suffix for p in path.parent.iterdir()] == [".bad"]
 
@@ -121,7 +122,7 @@ REFUSALS: list[RedisError] = [
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda e: str(e)[:30])
 def test_what_the_server_itself_refuses_leaves_the_result_where_it_is(
-    tmp_path: Path, store: Store, kept, refusal, monkeypatch
+    tmp_path: Path, store: TrialStore, kept, refusal, monkeypatch
 ) -> None:
     _, path = kept
 
@@ -151,7 +152,7 @@ def no_flock(_fd: int, _operation: int) -> None:
 
 @pytest.mark.parametrize("flock", [flock_of_nfs, no_flock])
 def test_a_result_is_kept_and_committed_whatever_locks_the_file_system_has(
-    tmp_path: Path, store: Store, reader: StoreReader, sweep_of, take, monkeypatch, flock
+    tmp_path: Path, store: TrialStore, reader: StoreReader, sweep_of, take, monkeypatch, flock
 ) -> None:
     """Files: HPQ_HOME on NFS, or where there are no locks at all."""
     monkeypatch.setattr(fcntl, "flock", flock)
@@ -210,12 +211,12 @@ def test_what_redis_does_not_know_is_asked_for_at_the_start_and_then_now_and_the
     """F14: results of a sweep that is gone lie on disk; a claim does not ask for each again."""
     asked: list[Claim] = []
 
-    class Unknown(Store):
+    class Unknown(TrialStore):
         def commit(self, claim: Claim, outcome: Outcome) -> CommitReply:
             asked.append(claim)
             return CommitReply.UNKNOWN
 
-    store = Unknown(redis, keys, lambda *_: None)
+    store = Unknown(StoreContext.open(redis, keys, mints=False))
     before = Spool(tmp_path, "hpq")
     for number in range(1, 4):
         trial = TrialId(sweep="gone-00000", number=number)
@@ -241,7 +242,7 @@ def test_what_redis_does_not_know_is_asked_for_at_the_start_and_then_now_and_the
 
 
 def test_a_result_on_disk_is_left_to_its_worker_while_that_lives(
-    tmp_path: Path, store: Store, reader: StoreReader, sweep_of, take
+    tmp_path: Path, store: TrialStore, reader: StoreReader, sweep_of, take
 ) -> None:
     sweep_of(1)
     mine, others = Spool(tmp_path, "hpq"), Spool(tmp_path, "hpq")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from redis.exceptions import RedisError
 
 from hpq.code.command import argv, interpreter
-from hpq.domain.metric_check import unreported
+from hpq.domain.metric_check import missing_metric
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Sweep
 from hpq.domain.trainer_specs import SHIPPED
@@ -111,7 +111,7 @@ class AttemptRunner:
     def _unreported(self, claim: Claim, sweep: Sweep, names: Sequence[str]) -> None:
         if sweep.metric is not None and sweep.id not in self._told:
             self._told.add(sweep.id)
-            log.warning("%s %s", claim.trial, unreported(sweep.metric.name, names))
+            log.warning("%s %s", claim.trial, missing_metric(sweep.metric.name, names))
 
     def _keep(self, keeper: CheckpointPublisher, sweep: Sweep, result: Result) -> Result:
         """What an attempt left goes to the store of files before anybody hears that it is over."""

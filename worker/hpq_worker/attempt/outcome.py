@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hpq.domain.attempt import HeartbeatReply, Outcome
-from hpq.domain.metric_check import likely
+from hpq.domain.metric_check import similar_name
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.report import MAX_NAMES
@@ -112,7 +112,7 @@ def _by_metric(sweep: Sweep, got: ReportBuffer, ending: Ending) -> Outcome:
 def _how_to_report(sweep: Sweep, ending: Ending, reported: Collection[str]) -> str:
     assert sweep.metric is not None
     name = sweep.metric.name
-    if close := likely(name, reported):
+    if close := similar_name(name, reported):
         return f"did you mean {close!r}? set metric.name and {_AGAIN}"
     if sweep.launch.trainer:
         return f"call trial.report({{{name!r}: …}}), or return {{{name!r}: …}}"

@@ -24,13 +24,14 @@ from hpq.domain.attempt import WorkerPresence
 from hpq.domain.sweep import SCHEMA
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import HpqError, UserError
-from hpq.filestore.garbage import DoomedFiles
 from hpq.settings import Settings, read
+from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
+from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.tickets import Tickets
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq_worker.attempt import provenance
 from hpq_worker.attempt.attempt import AttemptRunner
@@ -98,17 +99,15 @@ class PresenceRecord:
 log = logging.getLogger("hpq.worker")
 
 
-def _store(settings: Settings, *, retries: int, timeout_s: float) -> Store:
+def _context(settings: Settings, *, retries: int = 1, timeout_s: float = 5.0) -> StoreContext:
     redis = connect(settings.redis_url, retries=retries, timeout_s=timeout_s)
-    keys = Keys(settings.prefix)
-    return Store(redis, keys, Tickets(redis, keys).top_up)
+    return StoreContext.open(redis, Keys(settings.prefix))
 
 
 def _leads(settings: Settings, who: str) -> Callable[[str], SuggestLease]:
     """Makes this worker's lease for the sets of a sweep."""
-    redis, keys = connect(settings.redis_url, retries=1, timeout_s=5.0), Keys(settings.prefix)
-    top_up = Tickets(redis, keys).top_up
-    return lambda sid: SuggestLease(redis, keys, top_up, sid, who, settings.lease_ms)
+    context = _context(settings)
+    return lambda sid: SuggestLease(context, sid, who, settings.lease_ms)
 
 
 def _signals(settings: Settings, stopping: Stopping) -> Signals:
@@ -122,7 +121,7 @@ def _signals(settings: Settings, stopping: Stopping) -> Signals:
 def _beats(
     settings: Settings, who: WorkerPresence, stopping: Stopping, outage: Outage
 ) -> Heartbeat:
-    store = _store(settings, retries=0, timeout_s=3.0)
+    store = TrialStore(_context(settings, retries=0, timeout_s=3.0))
     return Heartbeat(store, who, settings.lease_ms, stopping.write_end, outage)
 
 
@@ -164,7 +163,7 @@ def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) 
     device = devices.describe(environ.get("CUDA_VISIBLE_DEVICES", ""))
 
     # Tried again once, for a connection that was cut; the slot decides what waits for how long.
-    store = _store(settings, retries=1, timeout_s=5.0)
+    store = TrialStore(_context(settings))
     digest, record = provenance.record(settings, host, device, environ)
     store.keep_provenance(digest, record)
     who = WorkerPresence(name=name, host=host, worker_class=settings.queue)
@@ -173,8 +172,8 @@ def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) 
     signals, shelf = _signals(settings, stopping), FileStoreHandle(settings)
     vitals, errand = Telemetry.given(words), _errand(words, settings, reader)
     attempts = AttemptRunner(settings, environ, access, beats, signals, shelf, bundles)
-    doomed = DoomedFiles(connect(url, retries=1), keys)
-    tidy = GarbageCollector(settings, shelf, doomed)
+    garbage = FileGarbage(_context(settings))
+    tidy = GarbageCollector(settings, shelf, garbage)
     suggesters = Suggesters(environ, name, _leads(settings, name))
     slot = ClaimLoop(
         settings,
@@ -193,13 +192,13 @@ def serve(settings: Settings, environ: Mapping[str, str], words: Sequence[str]) 
     )
 
     introduction = PresenceRecord(settings, who, device, access, slot, shelf, digest)
-    keeps = _store(settings, retries=1, timeout_s=5.0)
+    keeps = TrialStore(_context(settings))
     send = partial(keeps.keep_provenance, digest, record)
     figures = partial(reader.workers.server_figures, settings.queue)
     present = partial(introduction.now, stopping)
     housekeeper = Reaper(settings, keeps, present, vitals, outage, send, figures)
     worker = _worker(settings, name, slot, outage, errand)
-    shelf.say_if_another(doomed.stores())
+    shelf.say_if_another(garbage.recent_stores())
     tidy.start()
     housekeeper.start()
     log.info("%s takes %s on %s", name, settings.sweep or settings.queue, device)

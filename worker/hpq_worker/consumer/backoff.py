@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from hpq.codes import Notice
 from hpq.errors import HpqError, NotFound
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq_worker.attempt.trust import Access
 
 _LOOK_AGAIN_S = 5.0
@@ -52,7 +52,7 @@ class Backoff:
         """A trial of the sweep ran here: whatever was wrong is right again."""
         self._waits_s.pop(sid, None)
 
-    def current(self, store: Store) -> list[str]:
+    def current(self, store: TrialStore) -> list[str]:
         """The sweeps to skip now."""
         now = time.monotonic()
         for sid in [sid for sid, at in self._again_at.items() if at <= now]:
@@ -63,11 +63,11 @@ class Backoff:
                 self.refuse(sid, reason)
         return list(self._reasons)
 
-    def _look(self, sid: str, store: Store) -> Notice | None:
+    def _look(self, sid: str, store: TrialStore) -> Notice | None:
         try:
             sweep = store.sweep(sid)
         except NotFound:
             return None
         except HpqError as error:
             return error.notice
-        return self._access.refusal(sweep, store.code(sweep.launch.code))
+        return self._access.refusal(sweep, store.code_manifest(sweep.launch.code))

@@ -22,7 +22,7 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, FailureKind
 from hpq.errors import HpqError
 from hpq.settings import Settings
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.execution import Result
 from hpq_worker.attempt.outcome import Halt
@@ -49,7 +49,7 @@ class ClaimLoop:
     def __init__(
         self,
         settings: Settings,
-        store: Store,
+        store: TrialStore,
         who: WorkerPresence,
         *,
         access: Access,
@@ -188,7 +188,7 @@ class ClaimLoop:
             self._release(claim, Reason.REFUSED)
             if reason.code in DISTRUST:
                 with suppress(RedisError):
-                    self._store.count_distrust()
+                    self._store.count_refused_code()
             return False
         log.info("%s attempt %d starts", claim.trial, claim.attempt)
         try:
@@ -204,7 +204,7 @@ class ClaimLoop:
     def _read(self, sid: str) -> tuple[Sweep, Notice | None]:
         """A sweep, and why this worker may not run it."""
         sweep = self._store.sweep(sid)
-        return sweep, self._access.refusal(sweep, self._store.code(sweep.launch.code))
+        return sweep, self._access.refusal(sweep, self._store.code_manifest(sweep.launch.code))
 
     def _finish(self, claim: Claim, sweep: Sweep, result: Result) -> None:
         outcome = result.outcome

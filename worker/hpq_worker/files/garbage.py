@@ -14,9 +14,9 @@ from threading import Event, Thread
 from redis.exceptions import RedisError
 
 from hpq.connection.credentials import redact
-from hpq.filestore.garbage import DoomedFiles
 from hpq.filestore.local import Files, open_files
 from hpq.settings import Settings
+from hpq.store.file_garbage import FileGarbage
 from hpq_worker.files.workdir import clear_abandoned
 
 log = logging.getLogger("hpq.files")
@@ -70,14 +70,14 @@ class FileStoreHandle:
 
 
 class GarbageCollector:
-    """The thread that removes: files of a store that are doomed, work directories of the dead.
+    """The thread that removes: garbage of a file store, work directories of the dead.
 
     It looks when it is told to, and now and then: others may have left something.
     """
 
-    def __init__(self, settings: Settings, shelf: FileStoreHandle, doomed: DoomedFiles) -> None:
+    def __init__(self, settings: Settings, shelf: FileStoreHandle, garbage: FileGarbage) -> None:
         self._home, self._every_s = settings.home, 2 * settings.lease_s
-        self._shelf, self._doomed = shelf, doomed
+        self._shelf, self._garbage = shelf, garbage
         self._wake, self._is_over, self._complaint = Event(), False, ""
         self._thread = Thread(target=self._loop, name="tidy", daemon=True)
 
@@ -109,7 +109,7 @@ class GarbageCollector:
             try:
                 files = self._shelf.open()
                 if files is not None:
-                    self._doomed.work_off(files)
+                    self._garbage.remove_from(files)
                 self._complaint = ""
             except (OSError, RedisError) as error:
                 if str(error) != self._complaint:  # it is tried again and again

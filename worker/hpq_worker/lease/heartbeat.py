@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from hpq.domain.attempt import HeartbeatReply, WorkerPresence
 from hpq.domain.trial import Claim
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.report_buffer import ReportBuffer
 
@@ -28,7 +28,7 @@ class Heartbeat:
     """Beats for one attempt at a time; `wake` is a pipe that hears of each verdict but ok."""
 
     def __init__(
-        self, store: Store, who: WorkerPresence, lease_ms: int, wake: int, outage: Outage
+        self, store: TrialStore, who: WorkerPresence, lease_ms: int, wake: int, outage: Outage
     ) -> None:
         self._store, self._who, self._lease_ms, self._wake = store, who, lease_ms, wake
         self._outage = outage

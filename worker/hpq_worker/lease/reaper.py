@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from hpq.domain.attempt import WorkerPresence
 from hpq.settings import Settings
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq_worker.health.telemetry import Telemetry
 from hpq_worker.lease.redis_outage import Outage
 
@@ -32,7 +32,7 @@ class Reaper:
     def __init__(
         self,
         settings: Settings,
-        store: Store,
+        store: TrialStore,
         describe: Callable[[], tuple[WorkerPresence, bool]],
         vitals: Telemetry,
         outage: Outage,
@@ -97,7 +97,7 @@ class Reaper:
         if now < self._careful_until:
             return
         settings = self._settings
-        reaped = self._store.take_lost(
+        reaped = self._store.reap(
             settings.queue,
             lease_ms=settings.lease_ms,
             lost_max=settings.lost_max,

@@ -14,7 +14,7 @@ from dataclasses import replace
 from threading import Lock
 
 from hpq.domain.attempt import ReportBatch
-from hpq.domain.metric_check import ENOUGH
+from hpq.domain.metric_check import ENOUGH_REPORTS
 from hpq.domain.sweep import Metric, ObjectiveValue
 from hpq.domain.trial import Checkpoint, Point
 from hpq.report import MAX_NAMES, METRIC_NAME
@@ -156,7 +156,7 @@ class ReportBuffer:
         """The metrics reported so far where some came often, and the sweep's never."""
         with self._lock:
             named = self._metric is None or self._metric.name in self._counts
-            often = not named and max(self._counts.values(), default=0) >= ENOUGH
+            often = not named and max(self._counts.values(), default=0) >= ENOUGH_REPORTS
             return tuple(self._counts) if often else ()
 
     @property

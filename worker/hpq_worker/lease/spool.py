@@ -20,7 +20,7 @@ from redis.exceptions import DataError, ResponseError
 
 from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.trial import Claim
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq_worker.lease.spool_file import Newer, decode, encode
 
 log = logging.getLogger("hpq.spool")
@@ -113,7 +113,7 @@ class Spool:
         """Redis was away, and may know now what it did not know."""
         self._asked_at = None
 
-    def flush(self, store: Store) -> int:
+    def flush(self, store: TrialStore) -> int:
         """Commit what is kept, oldest first; answers how many results Redis has answered for.
 
         What Redis did not know is asked for at the first call, every few minutes, and where its
@@ -132,14 +132,14 @@ class Spool:
             self._asked_at = now
         return done
 
-    def _is_back(self, store: Store, aside: Sequence[Path]) -> bool:
+    def _is_back(self, store: TrialStore, aside: Sequence[Path]) -> bool:
         """True where a sweep of these is there that was not at the last call."""
         sids = {path.name.partition(".")[0] for path in aside}
-        there = store.there(sids) if sids else frozenset[str]()
+        there = store.existing(sids) if sids else frozenset[str]()
         is_new, self._there = not there <= self._there, there
         return is_new
 
-    def _commit(self, store: Store, path: Path) -> bool:
+    def _commit(self, store: TrialStore, path: Path) -> bool:
         """Commit one result; False where Redis has not answered for it."""
         try:
             if (text := self._read(path)) is None:

@@ -23,9 +23,9 @@ from hpq.search.search_spec import Sampler
 from hpq.settings import read
 from hpq.store.event_reader import SweepHistory
 from hpq.store.keys import Keys
+from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
-from hpq.store.tickets import Tickets
-from hpq.store.trials import Store
+from hpq.store.trials import TrialStore
 from hpq.store.wire.search import decode_search
 from hpq_worker.process import secrets
 from hpq_worker.process.logs import configure
@@ -50,10 +50,10 @@ def serve(sid: str, who: str, *, may_gp: bool = True) -> None:
     configure(settings)
     keys = Keys(settings.prefix)
     redis = connect(settings.redis_url, retries=1, timeout_s=5.0)
-    top_up = Tickets(redis, keys).top_up
-    sweep = Store(redis, keys, top_up).sweep(sid)
+    context = StoreContext.open(redis, keys)
+    sweep = TrialStore(context).sweep(sid)
     search = decode_search(keys.sweep(sid), sweep.search)
-    lead = SuggestLease(redis, keys, top_up, sid, who, settings.lease_ms)
+    lead = SuggestLease(context, sid, who, settings.lease_ms)
     why = Suggester(search, SweepHistory(redis, keys, sid), lead, may_gp=may_gp).run()
     log.info("%s: makes no more sets: %s", sid, why)
 

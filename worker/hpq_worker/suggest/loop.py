@@ -24,7 +24,7 @@ from hpq.domain.trial import Params
 from hpq.search.samplers import replicated
 from hpq.search.search_spec import Sampler, Search, is_installed, unaided
 from hpq.store.event_reader import SweepHistory
-from hpq.store.suggest_lease import Answer, SuggestLease
+from hpq.store.suggest_lease import LeaseReply, SuggestLease
 from hpq.store.wire.fields import dumps_in_order
 from hpq_worker.suggest.chooser import Chooser
 from hpq_worker.suggest.history import Results
@@ -50,7 +50,7 @@ class Suggester:
         self._results = Results(search)
         self._warming = Thread()
         self._known = 0  # the highest number whose set is known
-        self._answer = Answer(word="")
+        self._answer = LeaseReply(word="")
         self._busy_since = self._made_at = time.monotonic()
         self._make_s: dict[Sampler, float] = {}  # to make a set
         self._gap_s = 0.0  # between two claims
@@ -79,13 +79,13 @@ class Suggester:
         finally:
             done.set()
             keeper.join()
-            self._lead.give_back()
+            self._lead.release()
         self.get_ready()  # a process that ends amid an import may crash
         return word
 
     def take(self) -> bool:
         """Take the lease; False where there is nothing to do with it, or another holds it."""
-        self._answer = self._lead.take()
+        self._answer = self._lead.acquire()
         return self._answer.is_ok
 
     def begin(self) -> None:
@@ -138,7 +138,7 @@ class Suggester:
             if not self._answer.is_ok:
                 return
         if is_new:  # somebody paused it, or set limits; or workers came and went
-            self._answer = self._lead.extend()
+            self._answer = self._lead.renew()
             self._fill()
 
     def _pace(self, event: Event) -> None:
@@ -248,7 +248,7 @@ class Suggester:
                 log.error("a set is not made after %g s", _LONGEST_S)
                 return
             try:
-                if not self._lead.extend().is_ok:
+                if not self._lead.renew().is_ok:
                     return
             except RedisError as error:
                 log.warning("Redis: %s", error)

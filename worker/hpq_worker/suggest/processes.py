@@ -93,7 +93,7 @@ class Suggesters:
         is_early = course is not None and time.monotonic() - course.started_at < course.pause_s
         is_free = sweep.id not in self._children and len(self._children) < _MOST
         # Taken here first, so that of many workers one alone starts a process; that takes it anew.
-        if is_free and not is_early and self._lead_of(sweep.id).take().is_ok:
+        if is_free and not is_early and self._lead_of(sweep.id).acquire().is_ok:
             self._start(sweep.id, sweep.sampler)
         elif course and is_early and course.faults >= _FAULTS and sweep.id not in self._children:
             times = f"{course.faults} times in a row"

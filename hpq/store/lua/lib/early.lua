@@ -75,14 +75,14 @@ local function judge(sid, n, attempt, rule, counted, is_new)
 end
 
 -- Others may have moved the threshold since.
-local function look_again(sid, n, attempt, rule)
+local function judge_again(sid, n, attempt, rule)
   if not rule.bands then return end
   local f = redis.call('HMGET', trial_key(sid, n), 'logged', 'best', 'stop')
   if not f[3] then judge(sid, n, attempt, rule, {tonumber(f[1] or 0), f[2]}, false) end
 end
 
 -- Once a value is as good as the target nothing of the sweep starts any more; what runs may end.
-local function mind_target(sid, n, attempt, rule, text)
+local function stop_at_target(sid, n, attempt, rule, text)
   local value, flag = tonumber(text), redis.call('HGET', sweep_key(sid), 'flag')
   if not rule.target or not value or value ~= value or worse(rule, value, rule.target) then return end
   if flag == 'stopped' or flag == 'cancelled' then return end
@@ -100,7 +100,7 @@ end
 local function log_value(sid, n, attempt, rule, step, text)
   local value, t = tonumber(text), trial_key(sid, n)
   if not value or value ~= value or math.abs(value) == math.huge then return end
-  mind_target(sid, n, attempt, rule, text)
+  stop_at_target(sid, n, attempt, rule, text)
   if not rule.bands then return end
   local f = redis.call('HMGET', t, 'logged', 'best', 'stop', 'logged_at', 'best_before')
   local is_again = f[4] == step

@@ -42,7 +42,7 @@ end
 
 -- The worker of a running trial is gone. True where the trial, or its sweep, had been told to stop:
 -- then it has ended by this. What was pruned keeps the value that it had reached.
-local function end_told(sid, n, attempt)
+local function end_if_stopped(sid, n, attempt)
   local t, flag = trial_key(sid, n), redis.call('HGET', sweep_key(sid), 'flag')
   local f = redis.call('HMGET', t, 'stop', 'objective', 'step', 'best')
   if f[1] == 'prune' then

@@ -2,19 +2,19 @@
 -- this text before every script, behind the prelude.
 
 -- The id of the store that a pointer (JSON) names; what names none is an error.
-local function has_store(pointer)
+local function store_of(pointer)
   local told = cjson.decode(pointer)
   return type(told) == 'table' and type(told.store) == 'string' and told.store
     or error('a pointer to files names no store')
 end
 
 -- The files of an attempt lie in the store that a pointer names.
-local function has_files_in(sid, pointer)
-  redis.call('SADD', sweep_key(sid, 'stores'), has_store(pointer))
+local function add_store(sid, pointer)
+  redis.call('SADD', sweep_key(sid, 'stores'), store_of(pointer))
 end
 
 -- Files of a trial (n '': of a sweep) that nothing points to may go, wherever they are: whoever has
--- the store removes them and takes this down (hpq/filestore/garbage.py).
+-- the store removes them and takes this down (hpq/store/file_garbage.py).
 local function doom(sid, n)
   for _, store in ipairs(redis.call('SMEMBERS', sweep_key(sid, 'stores'))) do
     redis.call('XADD', key('doomed', store), '*', 's', sid, 'n', n)

@@ -1,8 +1,8 @@
--- The guards: who is at fault where trials of a sweep fail, its code or one of its workers.
+-- The guards: decide whether a sweep's code or one of its workers makes its trials fail.
 -- hpq/store/scripts.py puts this text before the scripts that need it.
 
--- A sweep's tail is its last ten ends, who saw each and its mark: '+' for a trial that passed, '-' for
--- one that says nothing, else what failed.
+-- A sweep's tail is its last ten ended attempts, each with its worker and its mark: '+' for a trial that
+-- passed, '-' for one that shows nothing, else the fingerprint of its failure.
 -- `evidence` is what the kind of failure shows (hpq/domain/retry_policy.py).
 local function mark_of(outcome, kind, fingerprint, evidence)
   if outcome == 'finished' or outcome == 'pruned' then return '+' end
@@ -11,7 +11,7 @@ local function mark_of(outcome, kind, fingerprint, evidence)
   return (string.gsub(fingerprint, '[\n\t]', ' '))
 end
 
--- Puts an end into the tail and answers that, each {worker, mark}.
+-- Appends an end to the tail and returns the tail, each {worker, mark}.
 local function tail(sid, worker, mark)
   local all = (redis.call('HGET', sweep_key(sid), 'tail') or '') .. worker .. '\t' .. mark .. '\n'
   local last, from = {}, 1
@@ -24,7 +24,7 @@ local function tail(sid, worker, mark)
   return last
 end
 
--- How often in a row a worker has failed so in a sweep.
+-- How often in a row a worker has failed with this mark in a sweep.
 local function streak(sid, worker, mark)
   local w, this = key('w', worker), sid .. '\t' .. mark
   if redis.call('EXISTS', w) == 0 then return 1 end
@@ -36,18 +36,18 @@ local function streak(sid, worker, mark)
   return redis.call('HINCRBY', w, 'streak_n', 1)
 end
 
--- True where another worker might take the sweep and show who is at fault. Once this one is under
--- suspicion that is not waited for long: a peer that stays busy with other sweeps is no witness.
+-- True if another worker may claim from the sweep and so show who is at fault. A suspected worker does
+-- not wait long for a peer that stays busy with other sweeps.
 local function has_peer(sid, worker)
   local since = tonumber(redis.call('HGET', key('w', worker), 'suspect_ms') or NOW)
   local is_late = NOW - since > 2 * FRESH_MS
-  for _, other in ipairs(takers(sid)) do
+  for _, other in ipairs(candidates(sid)) do
     if other.name ~= worker and (other.idle or other.sweep == sid or not is_late) then return true end
   end
   return false
 end
 
--- Counted in the tail: failures like this one, those of them on other workers, and what passed there.
+-- Counts in the tail: failures like this one, those on other workers, and trials that passed there.
 local function compare(last, worker, mark)
   local same, others, passed = 0, 0, 0
   for _, one in ipairs(last) do
@@ -61,7 +61,7 @@ local function compare(last, worker, mark)
   return same, others, passed
 end
 
--- True where a worker alone fails so, while others pass or nobody else was asked yet.
+-- True if only this worker fails like this, while others pass or no other has tried.
 local function is_alone(others, passed, in_a_row)
   return others == 0 and ((in_a_row >= 3 and passed >= 2) or in_a_row >= 5)
 end

@@ -2,16 +2,16 @@
 -- hpq/store/scripts.py puts this text before every script, behind points.lua and files.lua.
 
 -- The running attempt is over, one way or the other; `seen` is when it was last known to run.
-local function let_go(sid, n, seen)
+local function leave_running(sid, n, seen)
   redis.call('ZREM', key('leases'), sid .. '/' .. n)
   if redis.call('ZREM', sweep_key(sid, 'running'), n) == 0 then return end
-  book(sid, -1)
+  count_busy(sid, -1)
   local t = trial_key(sid, n)
   redis.call('HSET', t, 'ran_ms', int(seen - tonumber(redis.call('HGET', t, 'claimed_ms'))))
 end
 
 -- An attempt that is over and will be followed by another: its time goes to that of those before.
-local function book_time(t)
+local function add_attempt_time(t)
   local ran = redis.call('HGET', t, 'ran_ms')
   if ran then redis.call('HINCRBY', t, 'before_ms', ran) end
   redis.call('HDEL', t, 'ran_ms')
@@ -21,7 +21,7 @@ end
 -- its worker may still come back. `...` are further fields of the event.
 local function requeue(sid, n, attempt, reason, reaped, ...)
   local t = trial_key(sid, n)
-  let_go(sid, n, reaped and tonumber(redis.call('HGET', t, 'beat_ms')) or NOW)
+  leave_running(sid, n, reaped and tonumber(redis.call('HGET', t, 'beat_ms')) or NOW)
   redis.call('ZADD', sweep_key(sid, 'waiting'), n - FRONT, n)
   redis.call('HDEL', t, reaped and 'closed' or 'reaped')
   redis.call('HSET', t, 'state', 'queued', reaped and 'reaped' or 'closed', attempt)
@@ -47,7 +47,7 @@ end
 
 -- Into a terminal state. `...` are further fields for both the trial's hash and the event.
 local function finish(sid, n, attempt, state, ...)
-  let_go(sid, n, NOW)
+  leave_running(sid, n, NOW)
   redis.call('ZREM', sweep_key(sid, 'waiting'), n)
   redis.call('HDEL', trial_key(sid, n), 'reaped')
   redis.call('HSET', trial_key(sid, n), 'state', state, 'closed', attempt, 'ended_ms', int(NOW), ...)
@@ -56,6 +56,6 @@ local function finish(sid, n, attempt, state, ...)
   local files = redis.call('HMGET', trial_key(sid, n), 'checkpoint', 'artifacts')
   if files[1] or files[2] then redis.call('SADD', sweep_key(sid, 'files'), n) end
   event(sid, state, n, attempt, ...)
-  weigh(sid, n)
+  record_bytes(sid, n)
   doom(sid, n)  -- what earlier attempts have left
 end

@@ -32,7 +32,7 @@ local function forget_points(sid, n)
 end
 
 -- Books about how many bytes the points and the log of an ended trial take (0: they are gone).
-local function weigh(sid, n, bytes)
+local function record_bytes(sid, n, bytes)
   local t = trial_key(sid, n)
   if not bytes then
     bytes = tonumber(redis.call('HGET', t, 'log_bytes') or 0)
@@ -65,7 +65,7 @@ local function make_room(wanted)
         for _, name in ipairs(metrics(t)) do redis.call('DEL', trial_key(sid, one, 'p', name)) end
         redis.call('HDEL', t, 'log_bytes')
         if redis.call('HEXISTS', t, 'bulk') == 1 then redis.call('HSET', t, 'thinned', '1') end
-        weigh(sid, one, 0)
+        record_bytes(sid, one, 0)
         count('histories_dropped')
       end
       redis.call('ZADD', key('bulk'), at, sid)

@@ -29,7 +29,7 @@ end
 
 -- True where another claim has the attempt of this number: a server that lost its last second, or
 -- whose sweep was restored, gives a number out again. Workers and claims of an older version tell none.
-local function is_anothers(owner, nonce)
+local function is_other_claim(owner, nonce)
   return (owner or '') ~= '' and (nonce or '') ~= '' and owner ~= nonce
 end
 
@@ -87,7 +87,7 @@ local function set_demand(class, by)
 end
 
 -- True where sets may be made and nobody holds the lease for making them.
-local function is_unfed(sid)
+local function lacks_suggester(sid)
   local ends = tonumber(redis.call('HGET', sweep_key(sid), 'suggest_until') or 0)
   return ends <= NOW and claimable(sid) > 0 and to_come(sid) > 0
 end
@@ -97,7 +97,7 @@ end
 local function tickets(sid, class)
   local idle = redis.call('ZCOUNT', key('c', class, 'idle'), NOW - FRESH_MS, '+inf')
   local ready = math.min(claimable(sid), redis.call('ZCARD', sweep_key(sid, 'waiting')))
-  if ready == 0 and is_unfed(sid) then return 1 end
+  if ready == 0 and lacks_suggester(sid) then return 1 end
   return math.min(ready, idle + 8)
 end
 
@@ -108,7 +108,7 @@ local function close(sid, class)
 end
 
 -- Books about how many trials of a sweep's owner run in its class; the reaper puts them right.
-local function book(sid, by)
+local function count_busy(sid, by)
   local f = redis.call('HMGET', sweep_key(sid), 'class', 'owner')
   if f[1] and by ~= 0 then redis.call('HINCRBY', key('c', f[1], 'busy'), f[2] or '', by) end
 end
@@ -140,7 +140,7 @@ local function hold(sid, n, attempt, why)
 end
 
 -- A failed trial holds a sweep whose first ones have to pass before the rest may be claimed.
-local function mind_canary(sid, n, attempt, kind, why)
+local function hold_failed_canary(sid, n, attempt, kind, why)
   if tonumber(redis.call('HGET', sweep_key(sid), 'canary') or 0) > 0 then
     hold(sid, n, attempt, 'canary #' .. n .. ' failed, ' .. kind .. ': ' .. why)
   end
@@ -164,7 +164,7 @@ local function live_workers()
 end
 
 -- Those that might take a sweep's trials: {name, host, idle, store, sweep (what it runs)} each.
-local function takers(sid)
+local function candidates(sid)
   local class, found = redis.call('HGET', sweep_key(sid), 'class'), {}
   for _, one in ipairs(live_workers()) do
     local w = one[2]

@@ -27,7 +27,7 @@ local function by_owner(sweeps, owner, busy)
 end
 
 -- What HGETALL answers, as a table.
-local function pairs_of(name)
+local function read_hash(name)
   local flat, found = redis.call('HGETALL', name), {}
   for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
   return found
@@ -39,7 +39,7 @@ local function in_turn(class)
   local open = key('c', class, 'open')
   local sweeps = redis.call('ZRANGE', open, 0, -1)
   if #sweeps < 2 or redis.call('HLEN', key('c', class, 'busy')) < 2 then return sweeps end
-  local busy, owner = pairs_of(key('c', class, 'busy')), pairs_of(key('c', class, 'owners'))
+  local busy, owner = read_hash(key('c', class, 'busy')), read_hash(key('c', class, 'owners'))
   local from, last, served = 0, priority_at(class, -1), {}
   while from < #sweeps do
     local upto, this = #sweeps, priority_at(class, from)

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from hpq.domain.snapshot import Worker
 from hpq.errors import Held, NotFound, UserError
+from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
 from hpq_producer.cluster.api import Api
 from hpq_producer.cluster.objects import Deployment, Pod
 from hpq_producer.cluster.pods import autoscaler_of, read_cluster
@@ -44,13 +44,13 @@ def select_workers(workers: Sequence[Worker], names: Collection[str]) -> list[Wo
 class DrainedWorkers:
     """Workers that were drained; asked again and again, it says what became of them."""
 
-    def __init__(self, reader: StoreReader, store: Store, names: Collection[str]) -> None:
-        self._reader, self._store, self._names = reader, store, list(names)
+    def __init__(self, reader: StoreReader, control: SweepControl, names: Collection[str]) -> None:
+        self._reader, self._control, self._names = reader, control, list(names)
 
     def busy(self) -> list[Worker]:
         """Those that still run something."""
         live = [w for w in self._reader.workers.live() if w.name in self._names]
-        return [w for w in live if self._store.drain(w.name)]
+        return [w for w in live if self._control.drain(w.name)]
 
 
 def remove_drained_pods(api: Api, reader: StoreReader, pods: Collection[str]) -> Iterator[str]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from hpq.domain.snapshot import Worker
 from hpq.errors import Held, NotFound
+from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
-from hpq.store.trials import Store
 from hpq_producer.cluster.api import Api
 from hpq_producer.cluster.objects import COST_ANNOTATION, Deployment, Pod
 from hpq_producer.cluster.pods import ClusterSnapshot, read_cluster
@@ -69,10 +69,10 @@ class Scaling:
     """Changes of one worker class in one namespace."""
 
     def __init__(
-        self, api: Api, reader: StoreReader | None, store: Store | None, queue: str
+        self, api: Api, reader: StoreReader | None, control: SweepControl | None, queue: str
     ) -> None:
         """Without a view of Redis it cannot tell which pods are busy."""
-        self._api, self._reader, self._store, self._queue = api, reader, store, queue
+        self._api, self._reader, self._control, self._queue = api, reader, control, queue
 
     def plan(self, wanted: int, first: Collection[str] = ()) -> ScalePlan:
         """Choose the pods that go so that `wanted` are left; `first` are to go before any other.
@@ -95,7 +95,7 @@ class Scaling:
 
     def drain(self, plan: ScalePlan) -> ScalePlan:
         """Drain the pods that go; those that were handed a trial before that are chosen anew."""
-        if not self._store or not plan.going:
+        if not self._control or not plan.going:
             return plan
         claims = self._drain(plan.going, plan)
         late = {w.pod for w in self._workers(plan.going, plan) if claims.get(w.name)}
@@ -136,8 +136,8 @@ class Scaling:
         """Let the workers of these pods claim nothing more; answers the trial that each runs."""
         claims: dict[str, str] = {}
         for worker in self._workers(pods, plan):
-            assert self._store is not None
-            trial = self._store.drain(worker.name, lasts_ms=DRAIN_MS)
+            assert self._control is not None
+            trial = self._control.drain(worker.name, lasts_ms=DRAIN_MS)
             if trial is not None:
                 claims[worker.name] = trial
         return claims
@@ -145,8 +145,8 @@ class Scaling:
     def undrain(self, pods: Sequence[Pod], plan: ScalePlan) -> None:
         """Let the workers of these pods claim trials again."""
         for worker in self._workers(pods, plan):
-            assert self._store is not None
-            self._store.drain(worker.name, undo=True)
+            assert self._control is not None
+            self._control.drain(worker.name, undo=True)
 
     def apply(self, plan: ScalePlan) -> frozenset[str]:
         """Set the deletion costs, scale, and take the costs back; answers chosen pods that stay."""
@@ -183,7 +183,7 @@ class Scaling:
         return frozenset(p.name for p in kept)
 
     def _workers(self, pods: Sequence[Pod], plan: ScalePlan) -> list[Worker]:
-        return [w for p in pods for w in plan.workers.get(p.name, ())] if self._store else []
+        return [w for p in pods for w in plan.workers.get(p.name, ())] if self._control else []
 
 
 def set_deletion_cost(api: Api, pod: str, cost: int | None) -> None:

@@ -21,7 +21,7 @@ from hpq_producer.cluster.scale.drain import (
     select_workers,
 )
 from hpq_producer.commands.options import Context, Namespace
-from hpq_producer.session import Session, load_settings, open_session, store_of
+from hpq_producer.session import Session, load_settings, open_session
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
@@ -58,7 +58,7 @@ def drain(
         goes = pods and not undo and not stay
         api = api_of(context, namespace, session.settings) if goes else None
         for worker in drained:
-            at = store_of(session).drain(worker.name, undo=undo)
+            at = session.control().drain(worker.name, undo=undo)
             print_message(f"{clean(worker.name)}: {_describe(at, undo)}")
         if not drained:
             if undo:
@@ -115,7 +115,7 @@ def _wait_and_remove(
         Held: some still run after `timeout` seconds; 0 is no limit.
     """
     waiting, gone = (
-        DrainedWorkers(session.reader, store_of(session), [w.name for w in drained]),
+        DrainedWorkers(session.reader, session.control(), [w.name for w in drained]),
         set[str](),
     )
     until = time.monotonic() + (timeout or math.inf)

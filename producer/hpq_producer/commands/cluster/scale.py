@@ -14,7 +14,6 @@ from hpq_producer.cluster.pods import autoscaler_of, read_cluster
 from hpq_producer.cluster.scale.scale import ScalePlan, Scaling, scale_progress
 from hpq_producer.commands.options import Context, Namespace
 from hpq_producer.connection_record import kubectl_command
-from hpq_producer.session import store_of
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
@@ -34,8 +33,8 @@ def scale(
     """Scale worker pods: idle ones go first, then those with the newest checkpoint."""
     with open_cluster(context, namespace, needs_redis=False) as opened:
         session = opened.session
-        reader, store = (session.reader, store_of(session)) if session else (None, None)
-        scaling = Scaling(opened.api, reader, store, queue)
+        reader, control = (session.reader, session.control()) if session else (None, None)
+        scaling = Scaling(opened.api, reader, control, queue)
         plan = scaling.plan(count)
         _warn_of_autoscaler(opened, plan)
         if plan.going and session is None:

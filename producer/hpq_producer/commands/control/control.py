@@ -12,12 +12,13 @@ import typer
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import UserError
+from hpq.store.control import SweepControl
 from hpq_producer.commands.control.pick import picked
 from hpq_producer.commands.options import WhereExpr
 from hpq_producer.diagnosis.notices import print_if_not_running
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
-from hpq_producer.session import Session, growing_of, open_session, store_of
+from hpq_producer.session import Session, open_session
 from hpq_producer.sweep_limits import in_words, limits
 from hpq_producer.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
 from hpq_producer.terminal.text import trials_of
@@ -62,14 +63,17 @@ def _sweep_missing(verb: str) -> UserError:
 def pause(sweep: SweepRef = None, force: Other = False) -> None:
     """Let no further trial of a sweep start."""
     _control(
-        "pause", sweep, force, lambda s: f"{s.id}: paused; {_describe_running(s.counts.running)}"
+        SweepControl.pause,
+        sweep,
+        force,
+        lambda s: f"{s.id}: paused; {_describe_running(s.counts.running)}",
     )
 
 
 @app.command()
 def resume(sweep: SweepRef = None, force: Other = False) -> None:
     """Go on with a paused or held sweep."""
-    _control("resume", sweep, force, lambda s: f"{s.id}: {s.state}", goes_on=True)
+    _control(SweepControl.resume, sweep, force, lambda s: f"{s.id}: {s.state}", goes_on=True)
 
 
 def _describe_running(running: int) -> str:
@@ -77,11 +81,15 @@ def _describe_running(running: int) -> str:
 
 
 def _control(
-    verb: str, ref: str | None, force: bool, line: Callable[[Sweep], str], goes_on: bool = False
+    act: Callable[[SweepControl, str], None],
+    ref: str | None,
+    force: bool,
+    line: Callable[[Sweep], str],
+    goes_on: bool = False,
 ) -> None:
     with open_session() as session:
         sweep = owned_sweep(session, ref, force)
-        store_of(session).control(sweep.id, verb)
+        act(session.control(), sweep.id)
         print(line(session.reader.sweeps.get(sweep.id)), file=sys.stderr)
         if goes_on and sweep.counts.waits:
             print_if_not_running(session, sweep.id)
@@ -101,7 +109,7 @@ def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None
         if _is_over(found):
             return
         confirm(f"Cancel {trials_of(found.counts.queued, 'queued trial')} of {found.id}?", yes)
-        touched = store_of(session).control(found.id, "stop")
+        touched = session.control().stop(found.id)
         rest = _describe_running(session.reader.sweeps.get(found.id).counts.running)
         print(
             f"{found.id}: {trials_of(touched, 'queued trial')} cancelled; {rest}", file=sys.stderr
@@ -128,7 +136,7 @@ def cancel(
             if not numbers:
                 return
         confirm(f"Cancel {_describe_cancelled(session, found, numbers)}?", yes)
-        touched = growing_of(session).cancel(found.id, numbers)
+        touched = session.control().cancel(found.id, numbers)
         are = "is" if touched == 1 else "are"
         print(f"{found.id}: {trials_of(touched)} {are} cancelled or being stopped", file=sys.stderr)
 
@@ -170,7 +178,7 @@ def retry(
         elif results := _with_results(session, found, numbers):
             question = f"Drop the results of {trials_of(results, 'finished trial')} of {found.id}?"
             confirm(question, yes)
-        touched = store_of(session).retry(found.id, numbers)
+        touched = session.control().retry(found.id, numbers)
         print(f"{found.id}: {trials_of(touched)} queued again", file=sys.stderr)
         if touched:
             print_if_not_running(session, found.id)
@@ -199,14 +207,14 @@ def set_(
         done = in_words(fields)
         cap = fields.pop("run_cap", None)
         if fields:
-            store_of(session).set(found.id, fields)
+            session.control().set(found.id, fields)
         capped = _set_run_cap(session, found, int(cap)) if cap is not None else ""
         print(f"{found.id}: {done}{capped}", file=sys.stderr)
 
 
 def _set_run_cap(session: Session, found: Sweep, most: int) -> str:
     """Set run_cap, and say what that did to the trials that are there."""
-    done = growing_of(session).cap(found.id, most)
+    done = session.writer().set_run_cap(found.id, most)
     if done.dropped or done.back:
         what = f"{trials_of(done.dropped or done.back)} {'cancelled' if done.dropped else 'back'}"
     else:

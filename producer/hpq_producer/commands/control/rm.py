@@ -9,11 +9,11 @@ import typer
 
 from hpq.connection.credentials import redact
 from hpq.errors import SettingsError, UserError
-from hpq.filestore.garbage import DoomedFiles
 from hpq.filestore.local import location
+from hpq.store.file_garbage import FileGarbage
 from hpq_producer.archive.stored_files import files_of, store_here
 from hpq_producer.commands.control.control import Yes, open_to_end
-from hpq_producer.session import Session, open_session, store_of
+from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef, confirm
 from hpq_producer.terminal.text import clean, trials_of
 
@@ -52,14 +52,14 @@ def rm(
 
 def _finish_removal(sid: str, keep_files: bool) -> bool:
     with open_session() as session:
-        if sid not in store_of(session).half_removed():
+        if sid not in session.control().pending_removals():
             return False
         _remove(session, sid, keep_files, "")
         return True
 
 
 def _remove(session: Session, sid: str, keep_files: bool, files: str) -> None:
-    stores = store_of(session).remove(sid, keep_files=keep_files)
+    stores = session.control().remove(sid, keep_files=keep_files)
     print(f"{sid}: deleted{files}", file=sys.stderr)
     if keep_files:
         for store in stores:
@@ -77,15 +77,15 @@ def _remove(session: Session, sid: str, keep_files: bool, files: str) -> None:
 
 def _remove_files(session: Session, sid: str) -> str:
     """The id of the store that this shell can reach and that has none of its files now."""
-    place, deleted_files = location(session.settings), DoomedFiles(session.redis, session.keys)
+    place, garbage = location(session.settings), FileGarbage(session.context())
     try:
         files = store_here(session)
         if files is None:
             return ""
-        with deleted_files.barred(sid) as may_go:
+        with garbage.restore_barred(sid) as may_go:
             if may_go:
                 files.remove(f"{session.settings.prefix}/{sid}")
-        deleted_files.work_off(files, sid)
+        garbage.remove_from(files, sid)
     except (OSError, SettingsError) as error:
         print(f"{sid}: its files may stay in {redact(place)}: {error}", file=sys.stderr)
         return ""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hpq.codes import Notice
-from hpq.domain.metric_check import doubt
+from hpq.domain.metric_check import metric_warning
 from hpq.domain.snapshot import Unreadable
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
@@ -159,8 +159,8 @@ def _doubts(
     """Which sweeps' trials seem not to report the metric; those with a result do."""
     unsure = [s for s in sweeps if s.metric and s.counts.running and best[s.id] is None]
     eldest = reader.trials.longest_running([s.id for s in unsure])
-    reasons = {s.id: doubt(s, [eldest[s.id]]) for s in unsure if s.id in eldest}
-    return {sid: words for sid, words in reasons.items() if words}
+    told = {s.id: metric_warning(s, [eldest[s.id]]) for s in unsure if s.id in eldest}
+    return {sid: words for sid, words in told.items() if words}
 
 
 def _record(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hpq.code.signing import fingerprint, is_signed, key_of, keys_apart
-from hpq.domain.metric_check import doubt
+from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
@@ -73,7 +73,7 @@ def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
         full = explain_full_server(reader.server_memory()) if sweep.counts.waits else None
         signed = _signed(session.settings, sweep)
         eldest = reader.trials.longest_running([sid]).values()
-        unmet = doubt(sweep, [*eldest], reader.trials.best(sweep, 1))
+        unmet = metric_warning(sweep, [*eldest], reader.trials.best(sweep, 1))
         lines = sweep_lines(sweep, signed, waits=full.text if full else "", unmet=unmet)
         return show_lines(lines, whole=True)
     launch = sweep.launch

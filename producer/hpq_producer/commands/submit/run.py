@@ -26,7 +26,7 @@ from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued
 from hpq_producer.local_workers import LocalWorkers, exit_on_signals
 from hpq_producer.reports.summary_page import print_summary
-from hpq_producer.session import Session, load_settings, open_session, store_of
+from hpq_producer.session import Session, load_settings, open_session
 from hpq_producer.terminal.console import warn
 from hpq_producer.terminal.text import trials_of
 from hpq_producer.watch.app import watch_sweep
@@ -90,7 +90,7 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
         print_owner_and_name(session, sweep, submission.spec.name)
         print(f"{sweep.id}: goes on, {_left(sweep.counts)}", file=sys.stderr)
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
-        store_of(session).control(sweep.id, "resume")
+        session.control().resume(sweep.id)
     return sweep.id
 
 

@@ -1,0 +1,164 @@
+"""Create sweeps and add trials to them.
+
+Rows are staged under keys that no reader looks at; one script call then makes all of them visible.
+Every call may be sent twice.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+from hpq.domain.attempt import Capped
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Trial
+from hpq.errors import UserError
+from hpq.store.scripts import BATCH_ROWS, UNSEALED_TTL_S, StoreContext, check_reply
+from hpq.store.wire import sweep as sweep_codec
+from hpq.store.wire.fields import dumps, flatten
+from hpq.store.wire.trial import encode_result
+
+Row = tuple[str, bytes]  # parameters as JSON, identity
+_UNSEALED_PARTS = ("params", "waiting", "ids", "staged", "origin")
+
+
+class SweepWriter:
+    """Creates sweeps, appends trials, and bounds how many trials a sweep has."""
+
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
+        self._redis, self._keys = context.redis, context.keys
+        self._scripts = context.scripts
+
+    def exists(self, sid: str) -> bool:
+        """Return True if the server has a sweep of this id."""
+        return bool(self._redis.exists(self._keys.sweep(sid)))
+
+    def has_bundle(self, digest: str) -> bool:
+        """Return True if the server has the code snapshot of this digest."""
+        return bool(self._redis.exists(self._keys.bundle(digest)))
+
+    def keep_bundle(self, digest: str, bundle: bytes) -> None:
+        """Write a code snapshot under its digest; it expires unless a sweep of it is sealed."""
+        self._scripts.run("keep_code", digest, UNSEALED_TTL_S, bundle)
+
+    def keep_diff(self, sid: str, diff: str) -> None:
+        """Write the uncommitted changes of a sweep's code; call before `seal`."""
+        key = self._keys.sweep(sid, "origin")
+        pipe = self._redis.pipeline(transaction=True)
+        pipe.hset(key, "diff", diff)
+        pipe.expire(key, UNSEALED_TTL_S)
+        pipe.execute()
+
+    def add_rows(self, sid: str, first: int, rows: Sequence[Row]) -> None:
+        """Write trials numbered from `first`; no reader sees them before `seal`."""
+        for start in range(0, len(rows), BATCH_ROWS):
+            flat = [part for row in rows[start : start + BATCH_ROWS] for part in row]
+            self._scripts.run("create", sid, UNSEALED_TTL_S, first + start, *flat)
+
+    def stage_results(self, sid: str, results: Iterable[tuple[int, Trial]]) -> int:
+        """Write finished trials with which an unsealed sweep begins; return how many.
+
+        Each result comes with the number of the sweep's trial that reuses it.
+        """
+        pairs = ((str(n), encode_result(trial).encode()) for n, trial in results)
+        return self._stage(sid, pairs)
+
+    def seal(self, sweep: Sweep, *, again: bool = False, manifest: str = "") -> str | None:
+        """Make a sweep visible; return None, or the id of an existing sweep with its digest.
+
+        With `again` the sweep is made although one with its digest exists. `manifest` is that of
+        the code kept with the sweep, as JSON.
+        """
+        fields = flatten(sweep_codec.encode_sweep(sweep))
+        reply, rest = self._scripts.run(
+            "seal",
+            *fields,
+            sweep=sweep.id,
+            digest=sweep.digest,
+            owner=sweep.owner,
+            again=again,
+            manifest=manifest,
+        )
+        if reply == "exists":
+            return str(rest[0].decode())
+        self._context.mint(rest[0], rest[1])
+        return None
+
+    def discard(self, sid: str) -> None:
+        """Delete the rows of an enqueue that will not be sealed; a sealed sweep keeps its rows."""
+        if self.exists(sid):  # sealed, and the reply was lost
+            return
+        self._redis.delete(*(self._keys.sweep(sid, part) for part in _UNSEALED_PARTS))
+
+    def append(
+        self,
+        sid: str,
+        rows: Iterable[Row],
+        file: str,
+        *,
+        varying: Sequence[str],
+        digest: str,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        """Add trials to a sweep, all visible in one step; return how many were added.
+
+        `file` is the sweep file as `wire.sweep.encode_file` encodes it. Trials that another file
+        added meanwhile are left out.
+
+        Raises:
+            NotFound: the sweep does not exist.
+            UserError: the sweep is stopped or cancelled, or staging took longer than an hour.
+        """
+        stage = f"{sid}-{secrets.token_hex(8)}"
+        try:
+            pairs = ((str(n), mark + text.encode()) for n, (text, mark) in enumerate(rows, 1))
+            count = self._stage(stage, pairs, progress)
+            names = dumps(list(varying))
+            reply, rest = self._scripts.run(
+                "grow",
+                sweep=sid,
+                stage=stage,
+                count=count,
+                file=file,
+                varying=names,
+                digest=digest,
+            )
+        except BaseException:
+            self._redis.delete(self._keys.sweep(stage, "staged"))
+            raise
+        check_reply(sid, reply)
+        if reply == "torn":
+            raise UserError(
+                f"{sid}: the new rows expired before they were whole; do it again",
+                code="rows-expired",
+            )
+        self._context.mint(rest[0], rest[1])
+        return int(rest[2])
+
+    def set_run_cap(self, sid: str, run_cap: int) -> Capped:
+        """Allow a sweep at most `run_cap` trials (0: any number), also while it runs.
+
+        Raises:
+            NotFound: the sweep does not exist.
+            UserError: the sweep is stopped or cancelled.
+        """
+        reply, rest = self._scripts.run("cap", sid, run_cap)
+        check_reply(sid, reply)
+        self._context.mint(rest[0], rest[1])
+        return Capped(dropped=int(rest[2]), back=int(rest[3]), trials=int(rest[4]))
+
+    def _stage(
+        self,
+        stage: str,
+        pairs: Iterable[tuple[str, bytes]],
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        remaining, count = iter(pairs), 0
+        while batch := list(islice(remaining, BATCH_ROWS)):
+            flat = [part for pair in batch for part in pair]
+            self._scripts.run("stage", stage, UNSEALED_TTL_S, *flat)
+            count += len(batch)
+            progress(count)
+        return count
