@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from hpq.store.worker_reader import COUNTED
-from hpq_producer.manifests.render import folder
+from hpq_producer.manifests.render import manifests_folder
 from hpq_worker.health.health import Health, WorkerHealth
 from hpq_worker.health.telemetry import TelemetryMessage
 from tests.constants import DATA
@@ -60,7 +60,7 @@ def families() -> dict[str, Any]:
 
 
 def rules() -> list[dict[str, Any]]:
-    file = folder() / "components/monitoring/alerts.yaml"
+    file = manifests_folder() / "components/monitoring/alerts.yaml"
     (group,) = yaml.safe_load(file.read_text("utf-8"))["spec"]["groups"]
     return list(group["rules"])
 
