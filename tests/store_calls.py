@@ -8,7 +8,8 @@ from redis import Redis
 
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.trial import Artifacts, Checkpoint, Claim, Point, TrialState
-from hpq.filestore.local import folder_of, open_files
+from hpq.filestore.base import folder_of
+from hpq.filestore.local import open_files
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hpq.code.manifest import MOST_BYTES, digest_of
 from hpq.errors import UserError
-from hpq.filestore.local import is_inert
+from hpq.filestore.base import is_safe_name
 
 
 def pack(folder: Path, manifest: Mapping[str, str]) -> bytes:
@@ -89,7 +89,7 @@ def _read(bundle: bytes) -> dict[str, tuple[bytes, int]]:
         with tarfile.open(fileobj=data, mode="r:", tarinfo=_Entry) as tar:
             for entry in tar:
                 name = entry.name
-                if not _is_plain(entry) or not is_inert(name) or name in found:
+                if not _is_plain(entry) or not is_safe_name(name) or name in found:
                     raise ValueError(f"{name!r} is no file of the code")
                 room -= entry.size
                 if room < 0:  # before a byte of it is read

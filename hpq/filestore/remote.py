@@ -9,7 +9,7 @@ from typing import IO, Any, cast
 
 from hpq.connection import credentials
 from hpq.errors import SettingsError
-from hpq.filestore.local import ID_FILE, checked, id_in, new_id
+from hpq.filestore.base import ID_FILE, checked_name, new_id, store_id_in
 
 # The types that callers distinguish, the narrower first.
 _KINDS = (FileNotFoundError, FileExistsError, PermissionError, OSError)
@@ -43,7 +43,7 @@ class RemoteFiles:
             with suppress(FileExistsError):
                 self.attempt(self._fs.pipe_file, path, new_id().encode(), mode="create")
         # Read back: of two processes that write an id at once, both use the id that stayed.
-        self.id = id_in(self.attempt(self._fs.cat_file, path), self._hide(path))
+        self.id = store_id_in(self.attempt(self._fs.cat_file, path), self._hide(path))
 
     def attempt(
         self,
@@ -74,7 +74,7 @@ class RemoteFiles:
         return credentials.hide(str(text), self._secrets)
 
     def _full(self, name: str) -> str:
-        return f"{self._root}/{checked(name)}"
+        return f"{self._root}/{checked_name(name)}"
 
     def write(self, name: str) -> IO[bytes]:
         path = self._full(name)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hpq.domain.trial import TrialId
-from hpq.filestore.local import Files, attempt_of, folder_of
+from hpq.filestore.base import Files, attempt_of, folder_of
 from hpq.store.scripts import StoreContext
 
 _PAGE = 100

@@ -15,10 +15,9 @@ from hpq.domain.snapshot import DurationStats, ServerMemory, Snapshot
 from hpq.store.audit_reader import AuditReader
 from hpq.store.event_reader import EventReader
 from hpq.store.keys import Keys
-from hpq.store.memory import server_memory
 from hpq.store.sweep_reader import SweepReader
 from hpq.store.trial_reader import TrialReader
-from hpq.store.worker_reader import WorkerReader, server_ms
+from hpq.store.worker_reader import WorkerReader, server_memory, server_ms
 
 
 class StoreReader:

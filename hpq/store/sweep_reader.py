@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -11,9 +11,9 @@ from redis.exceptions import ResponseError
 
 from hpq.domain.snapshot import Unreadable
 from hpq.domain.sweep import Sweep
+from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError, NotFound
-from hpq.store.keys import Keys
-from hpq.store.memory import sweep_bytes
+from hpq.store.keys import Keys, sweep_parts
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
 
@@ -21,6 +21,8 @@ _COUNTED_SETS = ("waiting", "running", "dropped")
 _OWNERS_PER_ROUND_TRIP = 200
 _OPEN_SWEEPS_READ = 200  # of one worker class, in the order in which workers serve them
 _AHEAD_MAX = 20  # sweeps listed before one sweep
+_SAMPLE = 24  # trials of each kind whose memory is measured, evenly spread
+_MEASURED_SETS = ("ended", "running", "waiting")  # waiting: only trials that were claimed before
 
 
 class SweepReader:
@@ -224,3 +226,60 @@ def _ids_before(
         if other < order and (other < priority_start or owners.get(sid) == owner)
     )
     return list(ahead)[:_AHEAD_MAX]
+
+
+def sweep_bytes(redis: Redis, keys: Keys, sweeps: Sequence[Sweep]) -> list[int]:
+    """Estimate the bytes that each of these sweeps takes.
+
+    MEMORY USAGE of the sweep's keys and of a sample of its trials: a bounded number of reads.
+    """
+    return [_bytes_of(redis, keys, sweep) for sweep in sweeps]
+
+
+def _bytes_of(redis: Redis, keys: Keys, sweep: Sweep) -> int:
+    sid = sweep.id
+    pipe = redis.pipeline(transaction=False)
+    for kind in _MEASURED_SETS:
+        top = "0" if kind == "waiting" else "+inf"
+        pipe.zcount(keys.sweep(sid, kind), "-inf", top)
+    for key in (keys.sweep(sid), *(keys.sweep(sid, part) for part in sweep_parts(sweep.bands))):
+        pipe.memory_usage(key)
+    pipe.memory_usage(keys.bundle(sweep.bundle))
+    pipe.scard(keys.bundle(sweep.bundle, "sweeps"))
+    ended, running, again, *own, code, sharing = pipe.execute()
+    total = sum(size or 0 for size in own) + (code or 0) // max(1, sharing)
+    for kind, count in zip(_MEASURED_SETS, (ended, running, again), strict=True):
+        numbers = _sample_numbers(redis, keys.sweep(sid, kind), count)
+        if numbers:
+            total += count * sum(_trial_bytes(redis, keys, sid, numbers)) // len(numbers)
+    return int(total)
+
+
+def _sample_numbers(redis: Redis, key: str, count: int) -> list[int]:
+    """Read trial numbers evenly spread over the first `count` of a sorted set."""
+    ranks = sorted({i * count // _SAMPLE for i in range(_SAMPLE)}) if count else []
+    pipe = redis.pipeline(transaction=False)
+    for rank in ranks:
+        pipe.zrange(key, rank, rank)
+    return [int(found[0]) for found in pipe.execute() if found]
+
+
+def _trial_bytes(redis: Redis, keys: Keys, sid: str, numbers: Sequence[int]) -> Iterator[int]:
+    trials = [TrialId(sweep=sid, number=n) for n in numbers]
+    pipe = redis.pipeline(transaction=False)
+    for trial in trials:
+        pipe.hkeys(keys.trial(trial))
+    fields: list[list[bytes]] = pipe.execute()
+    start, sizes = len(trial_codec.METRIC_FIELD), []
+    for trial, names in zip(trials, fields, strict=True):
+        points = [
+            keys.points(trial, name[start:].decode("utf-8", "replace"))
+            for name in names
+            if name.startswith(trial_codec.METRIC_FIELD)
+        ]
+        for key in (keys.trial(trial), keys.trial(trial, "log"), *points):
+            pipe.memory_usage(key)
+        sizes.append(2 + len(points))
+    answers: Iterator[Any] = iter(pipe.execute())
+    for count in sizes:
+        yield sum(size or 0 for size in islice(answers, count))

@@ -1,4 +1,4 @@
-"""Read live workers, and the figures of the server that workers publish as metrics."""
+"""Read live workers, the figures that workers publish as metrics, and how full the server is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from redis import Redis
 
 from hpq.codes import Notice
-from hpq.domain.snapshot import Worker
+from hpq.domain.snapshot import ServerMemory, Worker
 from hpq.store.keys import Keys
 from hpq.store.wire.fields import Reader, Row
 
@@ -123,3 +123,18 @@ def _refusals(text: str) -> dict[str, Notice]:
 def _is_drained(until: str, now_ms: int) -> bool:
     """Return whether `until`, a time in ms or 0 for ever, is not over; the scripts agree."""
     return until.isdigit() and (int(until) == 0 or int(until) > now_ms)
+
+
+def server_memory(redis: Redis) -> ServerMemory:
+    """Read the server's memory and the state of its disk."""
+    pipe = redis.pipeline(transaction=False)
+    pipe.info("memory")
+    pipe.info("persistence")
+    answers: list[Any] = pipe.execute()
+    memory, persistence = answers
+    return ServerMemory(
+        used=int(memory["used_memory"]) - int(memory.get("mem_not_counted_for_evict", 0)),
+        limit=int(memory.get("maxmemory", 0)),
+        policy=str(memory.get("maxmemory_policy", "noeviction")),
+        is_kept=persistence.get("aof_last_write_status", "ok") == "ok",
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hpq.domain.snapshot import FULL
 from hpq.errors import OutOfReach
-from hpq.store.memory import server_memory
+from hpq.store.worker_reader import server_memory
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import size, trials_of
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpq.filestore.local import Files, location, open_files
+from hpq.filestore.base import Files
+from hpq.filestore.local import location, open_files
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import clean, size, trials_of
 

@@ -17,7 +17,7 @@ from typing import IO, Any
 from hpq.connection.credentials import redact
 from hpq.domain.trial import Artifacts
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
-from hpq.filestore.local import ID_FILE, Gone, Unreadable, checked
+from hpq.filestore.base import ID_FILE, Gone, Unreadable, checked_name
 from hpq_producer.cluster.api import Api
 from hpq_producer.cluster.objects import WORKER_SELECTOR, container_of, is_done, pod_of
 from hpq_producer.connection_record import kubectl_command
@@ -47,7 +47,7 @@ class PodVolume:
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        words = ["cat", "--", f"{self.folder}/{checked(name)}"]
+        words = ["cat", "--", f"{self.folder}/{checked_name(name)}"]
         try:
             with draft.open("wb") as target:
                 _, why = _exec(self.api, self.pod, self.container, words, target)

@@ -26,8 +26,8 @@ from hpq.filestore.local import open_files
 from hpq.gpus import cuda_mismatch, gpu_names
 from hpq.settings import Settings
 from hpq.store.keys import Keys
-from hpq.store.memory import server_memory
 from hpq.store.reader import StoreReader
+from hpq.store.worker_reader import server_memory
 from hpq_producer import connection_record
 from hpq_producer.diagnosis.notices import POD_STORE
 from hpq_producer.diagnosis.waiting import how_to_start

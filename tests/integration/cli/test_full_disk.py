@@ -11,7 +11,7 @@ import pytest
 from redis import Redis, ResponseError
 from redis.exceptions import ConnectionError as NoServer
 
-from hpq.store.memory import server_memory
+from hpq.store.worker_reader import server_memory
 from hpq_producer.diagnosis.waiting import explain_full_server
 from hpq_producer.embedded_redis.launch import answers
 from tests.ids import refused

@@ -14,7 +14,7 @@ from redis.exceptions import OutOfMemoryError
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, Reason, ReportBatch
 from hpq.domain.trial import Failure, FailureKind, Point, TrialId, TrialState
 from hpq.store.control import SweepControl
-from hpq.store.memory import sweep_bytes
+from hpq.store.sweep_reader import sweep_bytes
 from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.ids import refused
 from tests.store_calls import reaped

@@ -22,7 +22,8 @@ from hpq.domain.attempt import (
     WorkerPresence,
 )
 from hpq.domain.trial import Claim, TrialState
-from hpq.filestore.local import folder_of, open_files
+from hpq.filestore.base import folder_of
+from hpq.filestore.local import open_files
 from hpq.settings import read
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys

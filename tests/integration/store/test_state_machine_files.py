@@ -16,7 +16,8 @@ from hypothesis.stateful import invariant, precondition, rule
 from hpq.domain.attempt import HeartbeatReply, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Keep, Sweep
 from hpq.domain.trial import Artifacts, Checkpoint, Claim, TrialId, TrialState
-from hpq.filestore.local import Files, folder_of, open_files
+from hpq.filestore.base import Files, folder_of
+from hpq.filestore.local import open_files
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.scripts import StoreContext
 from hpq_producer.audit.sweep_audit import audit_sweep

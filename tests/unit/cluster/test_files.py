@@ -14,7 +14,7 @@ import pytest
 
 from hpq.domain.trial import Artifacts
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
-from hpq.filestore.local import ID_FILE, Gone, Unreadable
+from hpq.filestore.base import ID_FILE, Gone, Unreadable
 from hpq_producer.cluster.files import PodVolume, copy_command, find_volume
 
 DATA = bytes(range(256)) * 3000

@@ -13,7 +13,8 @@ from typing import IO
 import pytest
 
 from hpq.domain.trial import Claim, TrialId
-from hpq.filestore.local import Files, open_files
+from hpq.filestore.base import Files
+from hpq.filestore.local import open_files
 from hpq_worker.attempt.execution import Signals
 from hpq_worker.files import artifacts
 from hpq_worker.files.checkpoints import CheckpointPublisher

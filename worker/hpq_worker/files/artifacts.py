@@ -9,7 +9,8 @@ from pathlib import Path
 from threading import Event
 
 from hpq.domain.trial import Artifacts
-from hpq.filestore.local import Files, GoOn, copy_in, is_inert, regular
+from hpq.filestore.base import Files, GoOn, copy_in, is_safe_name
+from hpq.filestore.local import regular
 from hpq.settings import IN_POD
 
 TRIES_S = (0.0, 0.5, 2.0)  # pauses before each try to copy
@@ -28,7 +29,7 @@ def publish(
     sizes = {name: stat.st_size for name, stat in regular(out)}
     if sizes and files is None:
         log_line(f"HPQ_STORE is not set: its files {_remain(out)}")
-    invalid = sorted(name for name in sizes if not is_inert(name))
+    invalid = sorted(name for name in sizes if not is_safe_name(name))
     names = sorted(sizes.keys() - set(invalid))[:_MOST_FILES]
     if files is None or not names:
         return None

@@ -15,7 +15,15 @@ from dataclasses import replace
 from threading import Event, Thread
 
 from hpq.domain.trial import Artifacts, Checkpoint, Claim
-from hpq.filestore.local import Files, Unreadable, answers, copy_in, copy_out, folder_of, is_inert
+from hpq.filestore.base import (
+    Files,
+    Unreadable,
+    copy_in,
+    copy_out,
+    folder_of,
+    is_reachable,
+    is_safe_name,
+)
 from hpq_worker.files import artifacts
 from hpq_worker.files.snapshots import Signature, call_until, freeze, is_being_written, scan
 from hpq_worker.files.workdir import AttemptPaths
@@ -95,11 +103,11 @@ class CheckpointPublisher:
             return f"its checkpoint is in store {pointer.store}, and this worker has no HPQ_STORE"
         if self._files.id != pointer.store:
             return f"its checkpoint is in store {pointer.store}, and this worker's is another"
-        if not is_inert(pointer.path):
+        if not is_safe_name(pointer.path):
             return "the path of its checkpoint leads out of the store"
         why = self._copy_back(self._files, pointer.path)
         if why:
-            if not answers(self._files):
+            if not is_reachable(self._files):
                 raise OSError(f"store {pointer.store} is away")
             shutil.rmtree(self._paths.checkpoint)
             self._paths.checkpoint.mkdir()
@@ -110,7 +118,7 @@ class CheckpointPublisher:
         for pause_s in artifacts.TRIES_S:
             Event().wait(pause_s)
             try:
-                names = [name for name in files.names(path) if is_inert(name)]
+                names = [name for name in files.names(path) if is_safe_name(name)]
                 for name in names:
                     to = self._paths.checkpoint / name
                     copy_out(files, f"{path}/{name}", to, lambda: not self._is_stopping())

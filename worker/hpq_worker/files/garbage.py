@@ -14,7 +14,8 @@ from threading import Event, Thread
 from redis.exceptions import RedisError
 
 from hpq.connection.credentials import redact
-from hpq.filestore.local import Files, open_files
+from hpq.filestore.base import Files
+from hpq.filestore.local import open_files
 from hpq.settings import Settings
 from hpq.store.file_garbage import FileGarbage
 from hpq_worker.files.workdir import remove_abandoned

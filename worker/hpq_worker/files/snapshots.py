@@ -15,7 +15,8 @@ from pathlib import Path
 from threading import Thread
 from typing import TypeVar
 
-from hpq.filestore.local import is_inert, regular
+from hpq.filestore.base import is_safe_name
+from hpq.filestore.local import regular
 from hpq_worker.process.process_tree import descendants
 
 Signature = tuple[tuple[str, int, int], ...]  # name, bytes and mtime in ns of each file
@@ -26,7 +27,7 @@ def scan(folder: Path) -> Signature:
     found = (
         (name, stat.st_size, stat.st_mtime_ns)
         for name, stat in regular(folder)
-        if is_inert(name) and not name.endswith(".tmp") and os.path.basename(name)[0] != "."
+        if is_safe_name(name) and not name.endswith(".tmp") and os.path.basename(name)[0] != "."
     )
     return tuple(sorted(found))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hpq.filestore.local import is_inert
+from hpq.filestore.base import is_safe_name
 from hpq.report import flatten, rank, whole
 from hpq_worker.process.protocol import Run
 
@@ -96,7 +96,7 @@ class Trial:
             OSError: the file is not there, or cannot be copied.
         """
         name = Path(path).name if name is None else name
-        if not is_inert(name):
+        if not is_safe_name(name):
             raise ValueError(f"artifact name {name!r}: use a relative path without '..'")
         kept = Path(self._run.out) / name
         kept.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,8 @@ import typer
 from hpq.connection.credentials import redact
 from hpq.domain.trial import Artifacts, Trial, TrialId
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
-from hpq.filestore.local import Gone, Readable, Unreadable, copy_out, is_inert, location, open_files
+from hpq.filestore.base import Gone, Readable, Unreadable, copy_out, is_safe_name
+from hpq.filestore.local import location, open_files
 from hpq_producer.cluster.api import Api
 from hpq_producer.cluster.files import PodVolume, copy_command, find_volume
 from hpq_producer.connection_record import ConnectionRecord
@@ -43,7 +44,7 @@ def get(
             raise NotFound(f"{trial.id} left no files; {_why_none(trial, in_cluster)}")
         if name is None:
             return show_lines(artifact_lines(trial))
-        if name not in left.files or not is_inert(name):
+        if name not in left.files or not is_safe_name(name):
             some = ", ".join(clean(one) for one in sorted(left.files)[:10])
             raise NotFound(f"{trial.id} left no file {clean(name)!r}; it left {some}")
         path = _target(name, out, force)

@@ -1,0 +1,213 @@
+"""The file store (HPQ_STORE) of checkpoints and artifacts: a directory, or a URL for fsspec.
+
+Workers write and read it, `hpq get` reads, `hpq rm` removes. A file store has an id, in its file
+`.hpq-store`. Pointers in Redis are relative and carry that id, so that no process looks for files
+in another store. Layout: PREFIX/SWEEP/NUMBER/ATTEMPT-XXXXXX/checkpoint-N/… and …/artifacts/…, where
+XXXXXX is taken from the claim's nonce.
+
+Every failure is an OSError. Names are checked before any file is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Protocol, TypeVar
+
+from hpq.domain.trial import TrialId
+
+ID_FILE = ".hpq-store"
+
+
+_ID = re.compile(r"[a-z0-9]{4,64}\Z")
+
+
+_CHUNK_BYTES = 1 << 20
+
+
+_TOKEN = re.compile(r"(\d{1,9})(-[a-z0-9]+)?\Z")  # older workers use the attempt alone
+
+
+GoOn = Callable[[], bool]
+
+
+T = TypeVar("T")
+
+
+class Gone(FileNotFoundError):
+    """Raised if a store does not have a file."""
+
+
+class Unreadable(OSError):
+    """Raised if a file of a store exists but cannot be read."""
+
+
+class Readable(Protocol):
+    """A source of files with relative names such as `a/b/c`."""
+
+    def read(self, name: str) -> IO[bytes]:
+        """Open a file for reading."""
+
+
+class Files(Readable, Protocol):
+    """A file store."""
+
+    id: str
+
+    def write(self, name: str) -> IO[bytes]:
+        """Open a file for writing; make its folders."""
+
+    def names(self, folder: str) -> list[str]:
+        """List all files below a folder, relative to it; a missing folder has none."""
+
+    def remove(self, folder: str) -> None:
+        """Remove a folder and its files; a missing folder is no error."""
+
+
+def is_safe_name(name: str) -> bool:
+    """Return True for a printable relative name that cannot leave the folder it is joined to."""
+    parts = name.split("/")
+    return (
+        len(name.encode("utf-8", "replace")) <= 512
+        and name.isprintable()
+        and "\\" not in name
+        and all(part not in ("", ".", "..") for part in parts)
+    )
+
+
+def folder_of(prefix: str, trial: TrialId, token: str = "") -> str:
+    """Return the folder of a trial's files, or of one claim of it."""
+    folder = f"{prefix}/{trial.sweep}/{trial.number}"
+    return f"{folder}/{token}" if token else folder
+
+
+def attempt_of(token: str) -> int | None:
+    """Return the attempt in the name of a claim's folder; None for any other name."""
+    match = _TOKEN.match(token)
+    return int(match[1]) if match else None
+
+
+def copy_in(folder: Path, names: list[str], files: Files, to: str, go_on: GoOn) -> bool:
+    """Copy files of a local folder into the store: all of them, or none.
+
+    Returns:
+        False if `go_on` returned False during the copy.
+
+    Raises:
+        OSError: a file could not be read or written.
+    """
+    if not is_reachable(files):  # an empty mount point is not the store
+        raise OSError(f"store {files.id} is away: {ID_FILE} is not where it was")
+    try:
+        for name in names:
+            with (folder / name).open("rb") as source, files.write(f"{to}/{name}") as target:
+                if not _pour(source, target, go_on):
+                    break
+        else:
+            return True
+    except BaseException:
+        with suppress(OSError):
+            files.remove(to)
+        raise
+    files.remove(to)
+    return False
+
+
+def copy_out(files: Readable, name: str, path: Path, go_on: GoOn = lambda: True) -> bool:
+    """Copy one file of the store to a path, whole or not at all.
+
+    Returns:
+        False if `go_on` returned False during the copy.
+
+    Raises:
+        Gone: the store does not have the file (a FileNotFoundError).
+        Unreadable: the file exists and cannot be read.
+        OSError: the path cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with _Source(files, name) as source, draft.open("wb") as target:
+            if not _pour(source, target, go_on):
+                return False
+        draft.replace(path)
+        return True
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+class _Source:
+    """A file of a store; its errors differ in type from those of the disk that it is copied to."""
+
+    def __init__(self, files: Readable, name: str) -> None:
+        self._files, self._name = files, name
+
+    def __enter__(self) -> _Source:
+        self._file = self._translate(lambda: self._files.read(self._name))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.__exit__(None, None, None)
+
+    def read(self, size: int) -> bytes:
+        return self._translate(lambda: self._file.read(size))
+
+    def _translate(self, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except FileNotFoundError as error:
+            raise Gone(str(error)) from error
+        except OSError as error:
+            raise Unreadable(str(error)) from error
+
+
+def is_reachable(files: Files) -> bool:
+    """Return True if the store can be read now and still has its id."""
+    try:
+        with files.read(ID_FILE) as file:
+            return store_id_in(file.read(100), ID_FILE) == files.id
+    except OSError:
+        return False
+
+
+def _pour(source: IO[bytes] | _Source, target: IO[bytes], go_on: GoOn) -> bool:
+    while data := source.read(_CHUNK_BYTES):
+        if not go_on():
+            return False
+        target.write(data)
+    if hasattr(target, "fileno"):  # no pointer may be published before its file is on disk
+        target.flush()
+        os.fsync(target.fileno())
+    return True
+
+
+def checked_name(name: str) -> str:
+    """Return the name.
+
+    Raises:
+        OSError: the name is not safe (`is_safe_name`).
+    """
+    if not is_safe_name(name):
+        raise OSError(f"{name[:80]!r} is no name in a store")
+    return name
+
+
+def new_id() -> str:
+    """Generate an id for a store."""
+    return secrets.token_hex(6)
+
+
+def store_id_in(data: bytes, where: str) -> str:
+    """Parse the id file of a store.
+
+    Raises:
+        OSError: the data is not an id.
+    """
+    text = data.decode("ascii", "replace").strip()
+    if not _ID.match(text):
+        raise OSError(f"{where}: not the id of a store; remove the file if the store is new")
+    return text
