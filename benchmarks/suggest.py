@@ -100,7 +100,7 @@ class Ours:
         self._is_there()
         self._suggester = Suggester(search, SweepHistory(server.redis, keys, "s"), lead)
         begun = time.process_time()
-        self._suggester.take()
+        self._suggester.acquire()
         self._suggester.begin()
         self.begun_ms = 1000 * (time.process_time() - begun)
         self._running = self._claim()

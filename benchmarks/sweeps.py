@@ -13,7 +13,7 @@ import yaml
 from benchmarks.server import DEADLINE_S, Server
 from hpq.domain.trial import Json
 from hpq_producer.enqueue.submission import prepare
-from hpq_producer.enqueue.submit import enqueue
+from hpq_producer.enqueue.submit import enqueue_sweep
 from hpq_producer.sweepfile.load import load
 
 TRAINING = Path(__file__).resolve().parent / "training"
@@ -57,7 +57,7 @@ def write_trials(folder: Path, trainer: str, count: int, *, resident: bool, **fi
 
 def put(server: Server, file: Path) -> str:
     """Enqueue a sweep file as the command does; its id."""
-    return enqueue(server.session(), prepare(load(file, limit=None), file), again=True).sid
+    return enqueue_sweep(server.session(), prepare(load(file, limit=None), file), again=True).sid
 
 
 def wait_over(server: Server, sid: str, patience_s: float = DEADLINE_S) -> None:

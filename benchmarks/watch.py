@@ -18,7 +18,7 @@ from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Point, TrialState
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
-from hpq_producer.terminal.style import Look, paint
+from hpq_producer.terminal.style import TerminalInfo, paint
 from hpq_producer.watch.app import read_scene
 from hpq_producer.watch.frame import frame
 
@@ -26,7 +26,7 @@ _SMALL, _LARGE = 100, 100_000
 _RUNNING = 16
 _LEASE_MS = 3_600_000
 _FRAMES = 20  # a round is the mean of so many
-_LOOK = Look(columns=120, rows=50, tty=True, colour=True, unicode=True)
+_LOOK = TerminalInfo(columns=120, rows=50, tty=True, colour=True, unicode=True)
 
 
 def measure(rounds: int) -> Iterator[Figure]:

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime
 from hpq.domain.trial import FailureKind, Json
 from hpq_worker.process import devices
-from hpq_worker.process.protocol import Lines, Run, read_message
+from hpq_worker.process.protocol import LineBuffer, Run, read_message
 from hpq_worker.runner.process import RunnerKey, RunnerProcess
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -56,7 +56,7 @@ class Warm:
     """One runner."""
 
     def __init__(self, lab: Lab, sharing: int) -> None:
-        self._lab, self._lines, self._number = lab, Lines(), 0
+        self._lab, self._lines, self._number = lab, LineBuffer(), 0
         env = {
             **os.environ,
             "HPQ_TRIALS_PER_GPU": str(sharing),

@@ -57,7 +57,7 @@ def by_hpq(
     fill()
     for done in _places(seed, workers):
         if done is not None:
-            chooser.ends(done + 1, values[done])
+            chooser.trial_ended(done + 1, values[done])
         if len(values) == trials:
             return values
         _, params = waiting.pop(0)

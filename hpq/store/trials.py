@@ -8,6 +8,7 @@ HPQ_REAP_S.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hpq.domain.attempt import (
@@ -26,7 +27,10 @@ from hpq.errors import DecodeError, NotFound
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire.fields import flatten
+from hpq.store.wire.fields import Reader, flatten
+
+# What names a sweep, and what `hpq set` may change of its trials.
+_REFRESHED = [b"created_ms", b"signature", b"retries", b"timeout_s", b"stall_s"]
 
 
 class TrialStore:
@@ -101,6 +105,16 @@ class TrialStore:
         if not row:
             raise NotFound(f"sweep {sid!r} is not there", code="sweep-not-found")
         return sweep_codec.decode_sweep(key, sid, row, 0, 0, 0)
+
+    def refresh_limits(self, sweep: Sweep) -> Sweep | None:
+        """Read again the limits that matter to a trial; None if the sweep is gone or another."""
+        key = self._keys.sweep(sweep.id)
+        found: Any = self._redis.hmget(key, _REFRESHED)
+        r = Reader(key, {n: v for n, v in zip(_REFRESHED, found, strict=True) if v is not None})
+        if (r.whole("created_ms"), r.text("signature")) != (sweep.created_ms, sweep.signature):
+            return None
+        timeout_s, stall_s = r.real("timeout_s"), r.real("stall_s")
+        return replace(sweep, retries=r.whole("retries"), timeout_s=timeout_s, stall_s=stall_s)
 
     def existing(self, sids: Collection[str]) -> frozenset[str]:
         """Return those of these sweeps that the server has."""

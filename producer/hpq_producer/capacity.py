@@ -13,7 +13,9 @@ from hpq_producer.terminal.text import size, trials_of
 TRIAL_BYTES = 450  # of a queued trial, measured; more than 200 bytes of parameters come on top
 
 
-def check_room(session: Session, trials: int, *, weight: int = 0, code: int = 0) -> Iterator[str]:
+def check_capacity(
+    session: Session, trials: int, *, weight: int = 0, code: int = 0
+) -> Iterator[str]:
     """Warnings about the server's memory, before `trials` more, and their code, are written.
 
     `weight` is about how many bytes the trials take, where that is known (0: as waiting trials
@@ -22,34 +24,34 @@ def check_room(session: Session, trials: int, *, weight: int = 0, code: int = 0)
     Raises:
         OutOfReach: they do not fit below 80 % of maxmemory (says what helps).
     """
-    room, more = server_memory(session.redis), (weight or trials * TRIAL_BYTES) + code
-    if not room.has_room(more):
+    memory, more = server_memory(session.redis), (weight or trials * TRIAL_BYTES) + code
+    if not memory.has_room(more):
         raise OutOfReach(
-            f"{size(room.used)} of the server's maxmemory of {size(room.limit)} are used, and"
+            f"{size(memory.used)} of the server's maxmemory of {size(memory.limit)} are used, and"
             f" {trials_of(trials)} would take about {size(more)} more; hpq fills {FULL:.0%} of it."
-            f" {_remedy(session, room.used + more)}",
+            f" {_remedy(session, memory.used + more)}",
             code="redis-memory",
         )
-    if room.limit and room.evicts:
+    if memory.limit and memory.evicts:
         yield (
-            f"maxmemory-policy is {room.policy}: under pressure the server would throw away"
+            f"maxmemory-policy is {memory.policy}: under pressure the server would throw away"
             " trials; CONFIG SET maxmemory-policy noeviction"
         )
 
 
-def _remedy(session: Session, wanted: int) -> str:
+def _remedy(session: Session, needed: int) -> str:
     """What makes room for so many bytes in all: sweeps where they hold enough, or more memory."""
-    enough = f"raise maxmemory to at least {size(wanted / FULL * 1.01)}"
+    raise_limit = f"raise maxmemory to at least {size(needed / FULL * 1.01)}"
     sweeps = [
         s
         for s in session.reader.sweeps.get_many(session.reader.sweeps.ids(200))
         if not s.counts.running
     ]
     sizes = session.reader.sweeps.approximate_bytes(sweeps)
-    room = server_memory(session.redis)
-    if wanted - sum(sizes) > FULL * room.limit:
+    memory = server_memory(session.redis)
+    if needed - sum(sizes) > FULL * memory.limit:
         held = f"sweeps that can go hold only {size(sum(sizes))}: " if sweeps else ""
-        return held + enough
+        return held + raise_limit
     largest = sorted(zip(sizes, sweeps, strict=True), key=lambda pair: -pair[0])[:3]
     some = ", ".join(f"{s.id} (about {size(n)}, {s.state})" for n, s in largest)
-    return f"Largest: {some}; `hpq archive` and then `hpq rm {largest[0][1].id}`, or {enough}"
+    return f"Largest: {some}; `hpq archive` and then `hpq rm {largest[0][1].id}`, or {raise_limit}"

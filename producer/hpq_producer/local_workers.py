@@ -15,11 +15,11 @@ from hpq.domain.sweep import Sweep
 from hpq.filestore.local import location
 from hpq_producer.session import Session
 
-_MOST_ON_CPU = 4
+_MAX_CPU_WORKERS = 4
 
 
 @contextmanager
-def signals_unwind() -> Iterator[None]:
+def exit_on_signals() -> Iterator[None]:
     """SIGTERM and SIGHUP end this process as SystemExit, so that its workers are told to go.
 
     Raises:
@@ -44,9 +44,9 @@ class LocalWorkers:
     with this process, too, however that ends, and holds the private server until it has.
     """
 
-    def __init__(self, session: Session, sweep: Sweep, count: int | None, offer: str = "") -> None:
-        """`offer` is said when Ctrl-C has told the workers to end, and another one can be heard."""
-        settings, self._offer = session.settings, offer
+    def __init__(self, session: Session, sweep: Sweep, count: int | None, hint: str = "") -> None:
+        """`hint` is said when Ctrl-C has told the workers to end, and another one can be heard."""
+        settings, self._hint = session.settings, hint
         self._grace_s = settings.grace_s
         self.log = settings.home / "logs" / f"{sweep.id}.log"
         self._env = {
@@ -58,47 +58,54 @@ class LocalWorkers:
             "HPQ_STORE": location(settings),  # they are on this machine, so one under HPQ_HOME does
         }
         attached = session.attached
-        self._holds = (attached.keep_across_exec(),) if attached else ()
-        self._words = [sys.executable, "-P", "-m", "hpq_worker", "--end-with", str(os.getpid())]
+        self._held_locks = (attached.keep_across_exec(),) if attached else ()
+        self._command_line = [
+            sys.executable,
+            "-P",
+            "-m",
+            "hpq_worker",
+            "--end-with",
+            str(os.getpid()),
+        ]
         if count is not None:
-            self._words += ["--workers", str(count)]
+            self._command_line += ["--workers", str(count)]
         else:
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-            self._words += ["--workers-on-cpu", str(min(_MOST_ON_CPU, cores))]
-        self._fleet: subprocess.Popen[bytes] | None = None
+            self._command_line += ["--workers-on-cpu", str(min(_MAX_CPU_WORKERS, cores))]
+        self._supervisor: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> LocalWorkers:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as out:
             # A session of its own: Ctrl-C is ours to answer, by an orderly stop.
-            self._fleet = subprocess.Popen(
-                self._words,
+            self._supervisor = subprocess.Popen(
+                self._command_line,
                 env=self._env,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
-                pass_fds=self._holds,
+                pass_fds=self._held_locks,
                 start_new_session=True,
             )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        assert self._fleet is not None
+        assert self._supervisor is not None
         try:
-            self._fleet.terminate()
+            self._supervisor.terminate()
             if kind is KeyboardInterrupt:
-                print(self._offer, file=sys.stderr)
-            self._fleet.wait(self._grace_s + 5.0)
+                print(self._hint, file=sys.stderr)
+            self._supervisor.wait(self._grace_s + 5.0)
         except (subprocess.TimeoutExpired, KeyboardInterrupt, SystemExit):
             self._end_at_once()
 
     def _end_at_once(self) -> None:
         """The second signal means that; two that come together are one, so it is sent again."""
-        assert self._fleet is not None
-        while self._fleet.poll() is None:
-            self._fleet.terminate()
+        assert self._supervisor is not None
+        while self._supervisor.poll() is None:
+            self._supervisor.terminate()
             with suppress(subprocess.TimeoutExpired):
-                self._fleet.wait(1.0)
+                self._supervisor.wait(1.0)
 
     def wait_for_one(self, is_there: Callable[[], bool], patience_s: float = 20.0) -> None:
         """Return once a worker is there, the fleet has ended, or the patience has."""
@@ -108,8 +115,8 @@ class LocalWorkers:
 
     def ended(self) -> str | None:
         """Why there are no workers any more; None while there are."""
-        assert self._fleet is not None
-        if self._fleet.poll() is None:
+        assert self._supervisor is not None
+        if self._supervisor.poll() is None:
             return None
         lines = self.log.read_text("utf-8", "replace").strip().splitlines()
         return f"the workers ended: {lines[-1] if lines else f'see {self.log}'}"

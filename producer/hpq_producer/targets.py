@@ -25,7 +25,7 @@ from hpq_producer.session import Session, load_settings
 _TRIAL = re.compile(r"(?:(?P<sweep>[a-z0-9-]+)/|#)?(?P<number>[1-9][0-9]*)\Z")
 
 
-def parse(targets: list[str] | None) -> tuple[str | None, list[int]]:
+def parse_targets(targets: list[str] | None) -> tuple[str | None, list[int]]:
     """The sweep that is meant (None: my last one) and the trials of it (none: the sweep itself).
 
     Raises:
@@ -47,32 +47,32 @@ def parse(targets: list[str] | None) -> tuple[str | None, list[int]]:
     return (distinct[0] if distinct else None), numbers
 
 
-_RECENT = 200  # ended trials among which a failed one is looked for
+_MAX_RECENT = 200  # ended trials among which a failed one is looked for
 
 
-def find(reader: StoreReader, ref: str | None, owner: str) -> str | TrialId:
-    """The sweep's id, or the trial, that a reference means (see `refs`).
+def find_target(reader: StoreReader, ref: str | None, owner: str) -> str | TrialId:
+    """The sweep's id, or the trial, that a reference means (see `parse_targets`).
 
     Raises:
         NotFound: nothing or more than one sweep fits.
     """
-    sweep, numbers = parse([ref] if ref else None)
+    sweep, numbers = parse_targets([ref] if ref else None)
     sid = reader.sweeps.resolve(sweep, owner)
     return TrialId(sweep=sid, number=numbers[0]) if numbers else sid
 
 
 def find_trial(reader: StoreReader, ref: str | None, owner: str) -> TrialId:
-    """As `find`, where a trial is wanted: of a sweep, one that runs, else one that ended.
+    """As `find_target`, where a trial is wanted: of a sweep, one that runs, else one that ended.
 
     Of those the one that failed last, since it has something to say, else the one that ended last.
 
     Raises:
         NotFound: nothing fits, or no trial of the sweep has begun.
     """
-    found = find(reader, ref, owner)
+    found = find_target(reader, ref, owner)
     if isinstance(found, TrialId):
         return found
-    shot = reader.snapshot(found, rows=1, top=0, recent=_RECENT)
+    shot = reader.snapshot(found, rows=1, top=0, recent=_MAX_RECENT)
     failed = [t for t in shot.recent if t.state is TrialState.FAILED]
     for trial in (*shot.running, *failed, *shot.recent):
         return trial.id
@@ -82,7 +82,7 @@ def find_trial(reader: StoreReader, ref: str | None, owner: str) -> TrialId:
     )
 
 
-def mine(session: Session, ref: str | None, force: bool) -> Sweep:
+def owned_sweep(session: Session, ref: str | None, force: bool) -> Sweep:
     """The sweep that is meant, if I may touch it.
 
     Raises:
@@ -97,7 +97,7 @@ def mine(session: Session, ref: str | None, force: bool) -> Sweep:
     return sweep
 
 
-def ask(question: str, yes: bool) -> None:
+def confirm(question: str, yes: bool) -> None:
     """Ask for a yes, unless it was said.
 
     Raises:
@@ -113,11 +113,11 @@ def ask(question: str, yes: bool) -> None:
         raise typer.Abort
 
 
-_PATIENCE_S = 0.5
-_MOST = 500  # the newest sweeps
+_COMPLETION_TIMEOUT_S = 0.5
+_MAX_COMPLETIONS = 500  # the newest sweeps
 
 
-def sweep_ids(incomplete: str) -> list[str]:
+def complete_sweep_ids(incomplete: str) -> list[str]:
     """The ids that begin so, newest first; none where Redis is away. Starts no server."""
     try:
         settings = load_settings()
@@ -127,8 +127,10 @@ def sweep_ids(incomplete: str) -> list[str]:
             if not (private.running and private.record):
                 return []
             url = f"unix://{private.record.socket}"
-        redis: Redis = connect(url, retries=0, timeout_s=_PATIENCE_S)
-        ids = StoreReader(redis, Keys(settings.prefix), settings.lease_ms).sweeps.ids(_MOST)
+        redis: Redis = connect(url, retries=0, timeout_s=_COMPLETION_TIMEOUT_S)
+        ids = StoreReader(redis, Keys(settings.prefix), settings.lease_ms).sweeps.ids(
+            _MAX_COMPLETIONS
+        )
     except (HpqError, RedisError, OSError, ValueError):
         return []
     return [sid for sid in ids if sid.startswith(incomplete)]
@@ -137,6 +139,7 @@ def sweep_ids(incomplete: str) -> list[str]:
 SweepRef = Annotated[
     str | None,
     typer.Argument(
-        help="A sweep's id or its beginning; without: my last one.", autocompletion=sweep_ids
+        help="A sweep's id or its beginning; without: my last one.",
+        autocompletion=complete_sweep_ids,
     ),
 ]

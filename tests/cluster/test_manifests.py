@@ -13,14 +13,20 @@ import pytest
 import yaml
 
 from hpq_producer.manifests.components import parse
-from hpq_producer.manifests.render import Wanted, Yaml, components, folder, render
+from hpq_producer.manifests.render import (
+    ManifestOptions,
+    Yaml,
+    component_names,
+    manifests_folder,
+    render,
+)
 from tests.cluster.conftest import MakeNamespace
 from tests.cluster.kube import Cluster
 from tests.cluster.place import Namespace
 from tests.constants import ROOT
 
 VERSIONS = ("1.31", "1.34")
-OVERLAYS = sorted(p.name for p in (folder() / "overlays").iterdir())
+OVERLAYS = sorted(p.name for p in (manifests_folder() / "overlays").iterdir())
 NAME = "dry-run"
 OPERATORS = ("monitoring.coreos.com",)  # whose kinds the test cluster has not
 
@@ -31,7 +37,7 @@ TREE = f"https://git.example.org/a.git@{'1' * 40}"
 def rendered(cluster: Cluster, which: str) -> str:
     """An overlay as `kubectl apply -k` has it, or the base with one component, or all at once."""
     if which in OVERLAYS:
-        return cluster.kubectl("kustomize", folder() / "overlays" / which)
+        return cluster.kubectl("kustomize", manifests_folder() / "overlays" / which)
     words = {
         "everything": "class=big:4 class=small:0 keda=5 tls kueue=team spot egress monitoring store"
         f" nfs=nas:/data git-code={TREE}",
@@ -42,7 +48,7 @@ def rendered(cluster: Cluster, which: str) -> str:
     }.get(which, which)
     settings = {"HPQ_STORE": "s3://ours/x"} if which == "bucket" else {}
     parts = tuple(map(parse, words.split()))
-    return render(Wanted(namespace=NAME, parts=parts, settings=settings))
+    return render(ManifestOptions(namespace=NAME, parts=parts, settings=settings))
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +56,10 @@ def objects(cluster: Cluster) -> list[Yaml]:
     """Every object of every overlay and component; what is the same in several is there once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", cluster.env["PATH"])
-        texts = [rendered(cluster, which) for which in (*OVERLAYS, *components(), "everything")]
-    texts += [(folder() / "components/dataset/fill.yaml").read_text("utf-8")]
+        texts = [
+            rendered(cluster, which) for which in (*OVERLAYS, *component_names(), "everything")
+        ]
+    texts += [(manifests_folder() / "components/dataset/fill.yaml").read_text("utf-8")]
     found = {json.dumps(o): o for text in texts for o in yaml.safe_load_all(text)}
     return list(found.values())
 

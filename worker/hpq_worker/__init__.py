@@ -1,6 +1,6 @@
-"""The worker side: a supervisor, one parent process a slot, and the runner that trains.
+"""The worker: a supervisor, one consumer process per slot, and the runners that train.
 
-Parents import neither torch nor CUDA; only runners do. Nothing here imports producer.
+Only runners import torch. No module imports hpq_producer.
 """
 
 from hpq.process import end_on_sigterm

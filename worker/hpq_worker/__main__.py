@@ -15,7 +15,7 @@ from hpq_worker.process import devices, secrets
 from hpq_worker.process.logs import configure
 from hpq_worker.supervisor import Supervisor
 
-log = logging.getLogger("hpq.fleet")
+log = logging.getLogger("hpq.supervisor")
 
 
 def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
@@ -27,12 +27,12 @@ def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
         return found[:1]
     if workers is None:
         return found if gpus else found * on_cpu
-    # More workers than slots share what is there, in turn.
+    # More workers than slots share the slots' devices in turn.
     return [found[i % len(found)] for i in range(workers)]
 
 
 def main() -> None:
-    """Serve until told to stop."""
+    """Serve until a signal stops the supervisor."""
     parser = argparse.ArgumentParser(prog="hpq worker")
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--workers-on-cpu", type=int, default=1)
@@ -53,21 +53,21 @@ def main() -> None:
             raise UserError(f"--count {args.count}: use 1 to {MOST_RUNS}")
         configure(settings)
         found = _slots(settings, args.workers, args.workers_on_cpu)[: args.count]
-        hidden = secrets.take(settings.in_pod)
+        hidden = secrets.hide(settings.in_pod)
         monitor = Monitor(settings.port, settings.queue, len(found), settings.reap_s)
         threads = devices.threads(len(found) * settings.gpus_per_trial, os.environ, settings.cpus)
-        fleet = Supervisor(
+        supervisor = Supervisor(
             found,
             os.environ,
             hidden,
             monitor,
             threads,
-            is_once=settings.is_for_one,
+            is_single_trial=settings.is_for_one,
             is_until_over=args.until_over,
-            runs=RunBudget.of(args.count) if args.count else None,
+            budget=RunBudget.of(args.count) if args.count else None,
             parent=args.end_with,
         )
-        code = fleet.run()
+        code = supervisor.run()
     except HpqError as error:
         print(f"hpq worker: {error.notice}", file=sys.stderr)
         code = int(error.exit_code)

@@ -1,4 +1,4 @@
-"""What an RQ job of hpq names. `hpq worker` never calls it: a ticket only wakes."""
+"""The function that hpq's RQ jobs name. `hpq worker` never calls it: a ticket only wakes."""
 
 
 def wake() -> None:

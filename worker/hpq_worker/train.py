@@ -47,7 +47,7 @@ def main() -> None:
         "--checkpoint", type=Path, metavar="DIR", help="keep checkpoints in DIR; resume from them"
     )
     given = parser.parse_args()
-    params, here, told = dict(given.set), Path.cwd(), _Told()
+    params, here, stop = dict(given.set), Path.cwd(), _StopSignal()
     with _one_line(), _checkpoints(given.checkpoint) as checkpoints:
         settings = read(os.environ)
         run = Run(
@@ -62,14 +62,14 @@ def main() -> None:
             data=str(settings.data or ""),
             cache=str(settings.cache),
         )
-        trial = Trial(run, _say, lambda: told.by is not None)
+        trial = Trial(run, _say, lambda: stop.by is not None)
         set_sink(trial.report)
         sys.path.insert(0, str(here))
         returned = _function(given.trainer)(params, trial)
         if isinstance(returned, Mapping):
             trial.report(returned)
-    if told.by is not None:
-        sys.exit(128 + told.by)  # as shells have it
+    if stop.by is not None:
+        sys.exit(128 + stop.by)  # as shells have it
 
 
 def _parameters(words: list[str]) -> str | None:
@@ -118,16 +118,16 @@ def _one_line() -> Iterator[None]:
         sys.exit(ExitCode.SOME_FAILED)
 
 
-class _Told:
+class _StopSignal:
     """What this process was told: by a first SIGINT or SIGTERM to stop, by a second to end."""
 
     def __init__(self) -> None:
         self.by: signal.Signals | None = None
         self._pid = os.getpid()
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._hear)
+            signal.signal(number, self._handle)
 
-    def _hear(self, number: int, _frame: FrameType | None) -> None:
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
         if os.getpid() != self._pid:  # training code forked it, as a DataLoader does
             if number == signal.SIGTERM:
                 signal.signal(number, signal.SIG_DFL)

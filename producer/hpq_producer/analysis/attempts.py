@@ -33,42 +33,42 @@ def attempts_of(story: Sequence[Event], trial: Trial) -> list[Attempt]:
     found: dict[int, Attempt] = {}
     for event in story:
         old = found.get(event.attempt) or Attempt(number=event.attempt)
-        found[event.attempt] = _after(old, event)
+        found[event.attempt] = _apply(old, event)
     last = found.get(trial.attempt)
     if last is not None:
         found[trial.attempt] = replace(last, ran_ms=trial.duration_ms or last.ran_ms)
     return [found[number] for number in sorted(found)]
 
 
-def _after(it: Attempt, event: Event) -> Attempt:
+def _apply(attempt: Attempt, event: Event) -> Attempt:
     fields, at_ms = event.fields, event.at_ms
     if event.what == "claimed":
         step, worker, host = fields.get("from"), fields.get("worker", ""), fields.get("host", "")
-        it = replace(it, worker=worker, host=host, started_ms=at_ms)
-        return replace(it, from_step=int(step)) if step and step.isdigit() else it
+        attempt = replace(attempt, worker=worker, host=host, started_ms=at_ms)
+        return replace(attempt, from_step=int(step)) if step and step.isdigit() else attempt
     if event.what == "restarted":
-        return replace(it, from_step=None, restarted=fields.get("why", ""))
+        return replace(attempt, from_step=None, restarted=fields.get("why", ""))
     if event.what == "resumed":  # it came back after its lease had ended
-        return replace(it, end="", kind="")
+        return replace(attempt, end="", kind="")
     if event.what != "requeued" and event.what not in TERMINAL:
-        return it
+        return attempt
     beat = fields.get("beat_ms", "")  # nobody knows of a lost attempt later than that
     until_ms = int(beat) if beat.isdigit() and int(beat) else at_ms
-    ran_ms = max(0, until_ms - it.started_ms) if it.started_ms else 0
+    ran_ms = max(0, until_ms - attempt.started_ms) if attempt.started_ms else 0
     end = fields.get("reason", "") if event.what == "requeued" else event.what
-    return replace(it, end=end, kind=fields.get("kind", ""), ran_ms=ran_ms)
+    return replace(attempt, end=end, kind=fields.get("kind", ""), ran_ms=ran_ms)
 
 
-def attempt_record(it: Attempt) -> dict[str, Any]:
+def attempt_record(attempt: Attempt) -> dict[str, Any]:
     """An attempt as data."""
     return {
-        "attempt": it.number,
-        "worker": it.worker or None,
-        "host": it.host or None,
-        "started": iso(it.started_ms),
-        "duration_s": it.ran_ms / 1000,
-        "end": it.end or None,
-        "kind": it.kind or None,
-        "from_step": it.from_step,
-        "restarted": it.restarted or None,
+        "attempt": attempt.number,
+        "worker": attempt.worker or None,
+        "host": attempt.host or None,
+        "started": iso(attempt.started_ms),
+        "duration_s": attempt.ran_ms / 1000,
+        "end": attempt.end or None,
+        "kind": attempt.kind or None,
+        "from_step": attempt.from_step,
+        "restarted": attempt.restarted or None,
     }

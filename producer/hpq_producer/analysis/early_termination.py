@@ -8,8 +8,8 @@ from hpq.domain.snapshot import Event
 from hpq.domain.sweep import EarlyTerminate, Goal, Rule, Sweep
 from hpq.domain.trial import Pruning, Trial, TrialState
 from hpq.store.wire.trial import decode_pruning
-from hpq_producer.analysis.eta import coarse
-from hpq_producer.analysis.summary import Tally
+from hpq_producer.analysis.eta import coarse_duration
+from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.terminal.style import Line, Span
 from hpq_producer.terminal.text import clean, number, trials_of
 
@@ -17,7 +17,7 @@ _FIRST = 4  # bands that are named
 _FEW = 3  # finished trials whose median says little
 
 
-def rule_words(early: EarlyTerminate) -> str:
+def describe_rule(early: EarlyTerminate) -> str:
     """`hyperband, eta 3, strict, at values 3, 9, 27, …`."""
     words = [early.rule.value]
     if early.rule is Rule.MEDIAN:
@@ -31,13 +31,13 @@ def rule_words(early: EarlyTerminate) -> str:
     return f"{', '.join(words)}, at values {bands}{more}"
 
 
-def why(told: Pruning, sweep: Sweep) -> str:
+def describe_pruning(pruning: Pruning, sweep: Sweep) -> str:
     """`hyperband at its 9th value: loss 0.71 is number 8 of 12, and worse than 0.5`."""
     name = clean(sweep.metric.name) if sweep.metric else "the metric"
-    value, threshold = _apart(told.value, told.threshold)
+    value, threshold = _distinct(pruning.value, pruning.threshold)
     return (
-        f"{clean(told.rule)} at its {_nth(told.band)} value: {name} {value}"
-        f" is number {told.rank} of {told.n}, and worse than {threshold}"
+        f"{clean(pruning.rule)} at its {_nth(pruning.band)} value: {name} {value}"
+        f" is number {pruning.rank} of {pruning.n}, and worse than {threshold}"
     )
 
 
@@ -47,32 +47,32 @@ def _nth(number: int) -> str:
     return f"{number}{'th' if is_teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
-def _apart(a: float, b: float) -> tuple[str, str]:
+def _distinct(a: float, b: float) -> tuple[str, str]:
     """Two numbers in as few digits as tell them apart."""
     pairs = ((f"{a:.{digits}g}", f"{b:.{digits}g}") for digits in (4, 6, 9, 17))
     return next((pair for pair in pairs if pair[0] != pair[1]), (repr(a), repr(b)))
 
 
-def why_ended(trial: Trial, sweep: Sweep) -> str:
+def describe_early_end(trial: Trial, sweep: Sweep) -> str:
     """Why a trial ended early, or was told to; empty where it was not."""
     if trial.pruning:
-        told = why(trial.pruning, sweep)
+        text = describe_pruning(trial.pruning, sweep)
         is_so = trial.state in (TrialState.PRUNED, TrialState.RUNNING)
-        return told if is_so else f"{told}; it ended before it heard"
+        return text if is_so else f"{text}; it ended before it heard"
     if sweep.reached and trial.state is TrialState.CANCELLED:
         return f"the sweep's target had been reached by #{sweep.reached.trial}"
     return ""
 
 
-def told_words(event: Event, sweep: Sweep) -> str:
+def describe_prune_event(event: Event, sweep: Sweep) -> str:
     """What the event `prune` says."""
     try:
-        return f"told to stop: {why(decode_pruning(event.fields['why']), sweep)}"
+        return f"told to stop: {describe_pruning(decode_pruning(event.fields['why']), sweep)}"
     except (KeyError, TypeError, ValueError):  # a newer version's
         return "told to stop"
 
 
-def target_words(sweep: Sweep) -> str:
+def describe_target(sweep: Sweep) -> str:
     """`target reached: #7 has acc 0.91, wanted 0.9`; empty where it was not."""
     if sweep.reached is None or sweep.metric is None:
         return ""
@@ -81,9 +81,9 @@ def target_words(sweep: Sweep) -> str:
     return f"target reached: #{it.trial} has {name} {number(it.value)} {sign} {number(it.target)}"
 
 
-def saved_lines(tally: Tally) -> Iterator[Line]:
+def saved_lines(summary: SweepSummary) -> Iterator[Line]:
     """How many trials were stopped early, and about what that saved."""
-    saved = tally.saved
+    saved = summary.saved
     if saved is None:
         return
     yield []
@@ -93,8 +93,8 @@ def saved_lines(tally: Tally) -> Iterator[Line]:
     else:
         share = saved.ms / max(1.0, saved.ms + saved.ran_ms)
         text += (
-            f": about {coarse(saved.ms)} of workers' time saved ({share:.0%}), if each"
-            f" had taken {coarse(saved.usual_ms)}, the median of {saved.finished} finished"
+            f": about {coarse_duration(saved.ms)} of workers' time saved ({share:.0%}), if each"
+            f" had taken {coarse_duration(saved.usual_ms)}, the median of {saved.finished} finished"
         )
         text += "; few, so this is a guess" if saved.finished < _FEW else ""
     yield [Span(text)]

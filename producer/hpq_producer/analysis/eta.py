@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from hpq.domain.snapshot import DurationStats
 
 _Z = 1.28  # of ten sweeps, eight end within the range
-_FLOOR = 0.1  # of the mean: workers start and stop, machines are shared
+_MIN_SPREAD = 0.1  # of the mean: workers start and stop, machines are shared
 _GUESSED_SPREAD = 0.4  # of the mean, while fewer than three trials have ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class TimeLeft:
     """What is left: the middle and the range that most outcomes fall into."""
 
     left_ms: float
@@ -28,7 +28,7 @@ class Estimate:
     def __str__(self) -> str:
         if self.high_ms < 1000:
             return "about 1s"
-        low, middle, high = map(coarse, (self.low_ms, self.left_ms, self.high_ms))
+        low, middle, high = map(coarse_duration, (self.low_ms, self.left_ms, self.high_ms))
         if low == high:
             return f"about {middle}"
         if low[-1] == high[-1]:
@@ -38,7 +38,7 @@ class Estimate:
 
 def sweep_eta(
     durations: DurationStats, queued: int, ages_ms: Sequence[float], slots: int
-) -> Estimate | None:
+) -> TimeLeft | None:
     """What is left of a sweep with `queued` trials waiting and others running for `ages_ms`.
 
     None where no trial has ended yet or nobody works on it.
@@ -49,7 +49,7 @@ def sweep_eta(
     if slots < 1:
         return None
     mean, spread = _uncensored(durations, ages_ms)
-    busy = [_rest(mean, spread, age) for age in ages_ms]
+    busy = [_expected_rest(mean, spread, age) for age in ages_ms]
     free = sorted(busy + [0.0] * (slots - len(busy)))
     shares = [queued // slots + (i < queued % slots) for i in range(slots)]
     middle = max(start + share * mean for start, share in zip(free, shares, strict=True))
@@ -59,8 +59,8 @@ def sweep_eta(
     middle += slowest * (0.9 if rounds == 1 else 0.6)
     noise = spread * math.sqrt(rounds / used**0.3)
     doubt = rounds * spread / math.sqrt(durations.ended)
-    reach = _Z * math.hypot(noise, doubt, _FLOOR * mean)
-    return Estimate(left_ms=middle, low_ms=max(0.0, middle - reach), high_ms=middle + reach)
+    reach = _Z * math.hypot(noise, doubt, _MIN_SPREAD * mean)
+    return TimeLeft(left_ms=middle, low_ms=max(0.0, middle - reach), high_ms=middle + reach)
 
 
 def _uncensored(durations: DurationStats, ages_ms: Sequence[float]) -> tuple[float, float]:
@@ -75,7 +75,7 @@ def _uncensored(durations: DurationStats, ages_ms: Sequence[float]) -> tuple[flo
     return mean + late, spread + late
 
 
-def _rest(mean: float, spread: float, age: float) -> float:
+def _expected_rest(mean: float, spread: float, age: float) -> float:
     """What is left of a trial of this age: what the mean says, and a little when it is late."""
     return max(mean - age, min(spread, mean) / 2)
 
@@ -96,7 +96,7 @@ def trial_left_ms(
     return None if usual is None or usual < 0 else usual
 
 
-def coarse(ms: float) -> str:
+def coarse_duration(ms: float) -> str:
     """A length of time in one unit: an estimate has no second digit worth reading."""
     s = ms / 1000
     for unit, size, below in (("s", 1, 90), ("m", 60, 90), ("h", 3600, 48), ("d", 86400, math.inf)):

@@ -13,7 +13,7 @@ from hpq.domain.snapshot import Snapshot, Worker
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Trial, TrialState
 from hpq.search.samplers import replicate_of, seed_of, seed_of_result
-from hpq_producer.analysis.eta import Estimate
+from hpq_producer.analysis.eta import TimeLeft
 from hpq_producer.analysis.scores import group_record
 
 
@@ -56,7 +56,7 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
     }
 
 
-def result_of(trial: Trial, sweep: Sweep) -> str:
+def source_of_result(trial: Trial, sweep: Sweep) -> str:
     """The trial that trained what was taken from an older sweep, and its seed, if that is another.
 
     "" for a trial that ran here.
@@ -104,7 +104,7 @@ def trial_record(trial: Trial, sweep: Sweep) -> dict[str, Any]:
 
 
 def snapshot_record(
-    shot: Snapshot, needs: Sequence[Notice], left: Estimate | None
+    shot: Snapshot, needs: Sequence[Notice], left: TimeLeft | None
 ) -> dict[str, Any]:
     """What a frame of `watch` shows; `left_s` is what is left of the sweep, with its range."""
     best = shot.best[0].objective if shot.best else None

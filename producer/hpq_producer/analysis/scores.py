@@ -49,29 +49,29 @@ def group_record(group: ReplicateGroup | None) -> dict[str, Any] | None:
     }
 
 
-def flat(params: Params) -> dict[str, Json]:
+def flatten(params: Params) -> dict[str, Json]:
     """The values by dotted name, in order; an empty mapping is a value."""
     out: dict[str, Json] = {}
     for name, inner in params.items():
         if isinstance(inner, dict) and inner:
-            out |= {f"{name}.{below}": leaf for below, leaf in flat(inner).items()}
+            out |= {f"{name}.{below}": leaf for below, leaf in flatten(inner).items()}
         else:
             out[name] = inner
     return out
 
 
-def pick(params: Params, name: str) -> Json:
+def param_value(params: Params, name: str) -> Json:
     """The value of a name, dotted or of the top; None where there is none."""
-    return params[name] if name in params else flat(params).get(name)
+    return params[name] if name in params else flatten(params).get(name)
 
 
-def cell(params: Params, name: str) -> str:
+def param_text(params: Params, name: str) -> str:
     """The value of a name as a table shows it; blank where there is none."""
-    leaves = params if name in params else flat(params)
+    leaves = params if name in params else flatten(params)
     return value(leaves[name]) if name in leaves else ""
 
 
-def pairs(params: Params, names: Iterable[str]) -> str:
+def param_pairs(params: Params, names: Iterable[str]) -> str:
     """`lr=0.1 opt.name=adam`: the named parameters that are there."""
-    leaves = {**flat(params), **params}
+    leaves = {**flatten(params), **params}
     return " ".join(f"{clean(name)}={value(leaves[name])}" for name in names if name in leaves)

@@ -10,11 +10,11 @@ from typing import Any
 
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Json, Trial, TrialState
-from hpq_producer.analysis.scores import flat
+from hpq_producer.analysis.scores import flatten
 from hpq_producer.terminal.text import clean, number, value
 
-LEAST_FOR_EFFECTS = 4  # finished trials
-_MOST_VALUES = 8  # of one parameter; more of them are put into quarters
+MIN_TRIALS_FOR_EFFECTS = 4  # finished trials
+_MAX_VALUES = 8  # of one parameter; more of them are put into quarters
 _QUARTERS = 4
 _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
@@ -43,7 +43,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class FailureGroup:
     """Trials that failed alike."""
 
     kind: str
@@ -53,7 +53,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class TimeSaved:
     """Trials that were stopped early, and the time that they would have taken beyond what they did.
 
     `usual_ms` is the median of the finished trials (None: none has finished), `ran_ms` what all
@@ -68,7 +68,7 @@ class Saved:
 
 
 @dataclass(slots=True)
-class Tally:
+class SweepSummary:
     """Takes trials one by one and keeps of them only what a summary needs."""
 
     sweep: Sweep
@@ -78,10 +78,10 @@ class Tally:
     total_ms: int = 0  # of all attempts
     before_ms: int = 0  # of those that another attempt followed
     _values: dict[str, list[tuple[Json, float]]] = field(default_factory=dict)
-    _failed: dict[str, Failed] = field(default_factory=dict)
+    _failed: dict[str, FailureGroup] = field(default_factory=dict)
     _took: dict[TrialState, list[int]] = field(default_factory=dict)
 
-    def add(self, trials: Iterable[Trial]) -> Tally:
+    def add(self, trials: Iterable[Trial]) -> SweepSummary:
         """Count these trials in."""
         for trial in trials:
             self.reused += bool(trial.reused)
@@ -92,7 +92,7 @@ class Tally:
             if trial.objective is not None and trial.state in _RANKED:
                 self.objectives.append(trial.objective)
                 self.pruned += trial.state is TrialState.PRUNED
-                leaves = {**flat(trial.params), **trial.params}
+                leaves = {**flatten(trial.params), **trial.params}
                 for name in self.sweep.varying:
                     if name in leaves:  # a condition may have left it out
                         pair = leaves[name], trial.objective
@@ -100,23 +100,23 @@ class Tally:
             if trial.failure is not None and trial.state is TrialState.FAILED:
                 kind, message = trial.failure.kind.value, clean(trial.failure.message)
                 old = self._failed.get(kind)
-                new = Failed(kind=kind, count=1, example=str(trial.id), message=message)
+                new = FailureGroup(kind=kind, count=1, example=str(trial.id), message=message)
                 if old:
-                    new = Failed(
+                    new = FailureGroup(
                         kind=kind, count=old.count + 1, example=old.example, message=old.message
                     )
                 self._failed[kind] = new
         return self
 
     @property
-    def saved(self) -> Saved | None:
+    def saved(self) -> TimeSaved | None:
         """What early termination saved; None where it stopped nothing."""
         stopped = self._took.get(TrialState.PRUNED, [])
         finished = self._took.get(TrialState.FINISHED, [])
         if not stopped:
             return None
         usual = median(finished) if finished else None
-        return Saved(
+        return TimeSaved(
             stopped=len(stopped),
             finished=len(finished),
             ran_ms=sum(stopped) + sum(finished),
@@ -125,14 +125,14 @@ class Tally:
         )
 
     @property
-    def failures(self) -> list[Failed]:
+    def failures(self) -> list[FailureGroup]:
         """The kinds of failure, the most frequent first."""
         return sorted(self._failed.values(), key=lambda f: -f.count)
 
     @property
     def effects(self) -> list[Effect]:
         """The effect of each varying parameter, the largest first; none of too few trials."""
-        if len(self.objectives) < LEAST_FOR_EFFECTS:
+        if len(self.objectives) < MIN_TRIALS_FOR_EFFECTS:
             return []
         found = [effect(name, *zip(*pairs, strict=True)) for name, pairs in self._values.items()]
         return sorted((e for e in found if e), key=lambda e: -e.size)
@@ -147,7 +147,7 @@ def effect(param: str, values: Sequence[Json], objectives: Sequence[float]) -> E
     for v, objective in zip(values, objectives, strict=True):
         groups.setdefault(json.dumps(v, sort_keys=True), []).append(objective)
     # A mean of one trial says nothing of its value: numbers that hardly repeat go into quarters.
-    if len(groups) > min(_MOST_VALUES, max(_QUARTERS, len(objectives) // 2)):
+    if len(groups) > min(_MAX_VALUES, max(_QUARTERS, len(objectives) // 2)):
         return _quarters(param, values, objectives)
     if len(groups) < 2:
         return None

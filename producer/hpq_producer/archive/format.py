@@ -60,7 +60,7 @@ class Row:
         return self.kind == "shared"
 
 
-class Bad(Exception):
+class ArchiveInvalid(Exception):
     """Raised where a line is not what hpq writes; the text says what is wrong."""
 
 
@@ -104,7 +104,7 @@ def read(path: Path) -> Iterator[Header | Row]:
     try:
         with gzip.open(path, "rb") as file:
             yield from _lines(file)
-    except Bad as error:
+    except ArchiveInvalid as error:
         raise UserError(f"{path}: {error}", code="archive-invalid") from None
     except EOFError:
         raise UserError(
@@ -126,38 +126,40 @@ def _lines(file: gzip.GzipFile) -> Iterator[Header | Row]:
         data = _parse(line, count + 2)
         if "end" in data:
             if data["end"] != count or file.read(1):
-                raise Bad(f"torn: {count} lines of items, and its end says {data['end']!r:.20}")
+                raise ArchiveInvalid(
+                    f"torn: {count} lines of items, and its end says {data['end']!r:.20}"
+                )
             return
         count += 1
         try:
             yield _row(data, header)
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
-            raise Bad(f"line {count + 1}: not a row of hpq's: {error}") from None
-    raise Bad("torn: its last line is missing")
+            raise ArchiveInvalid(f"line {count + 1}: not a row of hpq's: {error}") from None
+    raise ArchiveInvalid("torn: its last line is missing")
 
 
 def _parse(line: bytes, number: int) -> dict[str, Any]:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
-        raise Bad(f"line {number}: not an archive of hpq's, or a torn one") from None
+        raise ArchiveInvalid(f"line {number}: not an archive of hpq's, or a torn one") from None
     if not isinstance(data, dict):
-        raise Bad(f"line {number}: not an archive of hpq's")
+        raise ArchiveInvalid(f"line {number}: not an archive of hpq's")
     return data
 
 
 def _header(data: dict[str, Any]) -> Header:
     form, schema, trials = data.get("hpq-archive"), data.get("schema"), data.get("trials")
     if not isinstance(form, int) or not isinstance(schema, int) or not isinstance(trials, int):
-        raise Bad("not an archive of hpq's: its first line does not say so")
+        raise ArchiveInvalid("not an archive of hpq's: its first line does not say so")
     if form > FORMAT or schema > SCHEMA:
-        raise Bad(
+        raise ArchiveInvalid(
             f"written by a newer hpq (format {form}, schema {schema}); this one reads up to"
             f" format {FORMAT}, schema {SCHEMA}: upgrade hpq"
         )
     sid = data.get("sweep")
     if not isinstance(sid, str) or not _SID.match(sid):
-        raise Bad("not an archive of hpq's: it names no sweep")
+        raise ArchiveInvalid("not an archive of hpq's: it names no sweep")
     return Header(sweep=sid, trials=trials, schema=schema)
 
 
@@ -175,10 +177,10 @@ def _row(data: dict[str, Any], header: Header) -> Row:
     return Row(trial=trial, part=part, kind=kind, items=items)
 
 
-def _kind(trial: int, part: str, told: str) -> str:
+def _kind(trial: int, part: str, kind_name: str) -> str:
     """What a key with this name has to be; empty for a name that is none."""
-    if told == "shared":
-        return told if part in _SHARED and not trial else ""
+    if kind_name == "shared":
+        return kind_name if part in _SHARED and not trial else ""
     if not part:
         return "hash"
     if trial:
@@ -208,7 +210,7 @@ _KEY_BYTES = 150
 _STREAM_BYTES = 4_096  # a stream takes that from its first entry on
 
 
-class Weight:
+class MemoryEstimate:
     """The sum over rows as they come in a file: those of one key follow one another."""
 
     def __init__(self) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 from hpq.errors import DecodeError, OutOfReach, UserError
 from hpq.store.archive import ArchiveRestore
 from hpq.store.wire import sweep as sweep_codec
-from hpq_producer.archive.format import Header, Row, Weight, read
-from hpq_producer.archive.stored_files import Lookup
-from hpq_producer.capacity import check_room
+from hpq_producer.archive.format import Header, MemoryEstimate, Row, read
+from hpq_producer.archive.stored_files import FileChecker
+from hpq_producer.capacity import check_capacity
 from hpq_producer.session import Session
 
 
-def restore(session: Session, path: Path, files: Lookup | None = None) -> Header:
+def restore(session: Session, path: Path, files: FileChecker | None = None) -> Header:
     """Bring a sweep back as it was; nobody sees it before it is whole.
 
     Pointers whose files the store at hand has not any more are left out.
@@ -31,9 +31,9 @@ def restore(session: Session, path: Path, files: Lookup | None = None) -> Header
             f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it",
             code="sweep-exists",
         )
-    for _ in check_room(session, header.trials, weight=weight):
+    for _ in check_capacity(session, header.trials, weight=weight):
         pass
-    look = files or Lookup(None)
+    look = files or FileChecker(None)
     restoring = ArchiveRestore(session.context(), header.sweep, header.trials)
     try:
         for row in _rows(path):
@@ -55,7 +55,7 @@ def restore(session: Session, path: Path, files: Lookup | None = None) -> Header
     return header
 
 
-def _checked(row: Row, files: Lookup) -> Row:
+def _checked(row: Row, files: FileChecker) -> Row:
     if not row.trial or row.part:
         return row
     fields = {item[0]: item[1] for item in row.items}
@@ -72,7 +72,7 @@ def _check(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
     header = next(lines)
     assert isinstance(header, Header)
     fields: dict[bytes, bytes] = {}
-    numbers, weight = 0, Weight()
+    numbers, weight = 0, MemoryEstimate()
     for row in lines:
         assert isinstance(row, Row)
         weight.add(row)

@@ -57,7 +57,7 @@ def store_here(session: Session) -> Files | None:
 
 
 @dataclass(slots=True)
-class Lookup:
+class FileChecker:
     """Compares the pointers of trials that are restored with the store at hand, if there is one."""
 
     files: Files | None

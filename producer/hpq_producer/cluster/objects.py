@@ -120,9 +120,9 @@ def deployment_of(raw: Object) -> Deployment:
 
 def queue_of(meta: Object, spec: Object) -> str:
     """The worker class of a pod or a template: its label hpq/queue, or its HPQ_QUEUE."""
-    told = meta.get("labels", {}).get("hpq/queue")
-    if told:
-        return str(told)
+    label = meta.get("labels", {}).get("hpq/queue")
+    if label:
+        return str(label)
     for one in container_of(spec).get("env", ()):
         if one["name"] == "HPQ_QUEUE" and one.get("value"):
             return str(one["value"])

@@ -8,22 +8,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hpq.code import manifest as code_manifest
+from hpq.code.manifest import changed
 from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq_producer.cluster.api import has_kubeconfig
-from hpq_producer.diagnosis.waiting import OF_A_CLUSTER, why_behind, why_full, why_not_taken
+from hpq_producer.diagnosis.waiting import (
+    CLUSTER_HINT,
+    explain_full_server,
+    explain_no_worker,
+    explain_queue_position,
+)
 from hpq_producer.session import Session
 
 _SHORT_S = 600.0  # of a timeout: what is lost of such a trial is not worth a line
 _LOSES = "a trial that loses its worker starts again from its beginning"
 _REMEDY = "set it to a directory that all of them see, or a URL"
-OF_PODS = "`hpq manifests … --with store`, or a URL as their HPQ_STORE"  # how pods get one
+POD_STORE = "`hpq manifests … --with store`, or a URL as their HPQ_STORE"  # how pods get one
 
 
-def why_not_kept(
+def explain_missing_store(
     sweep: Sweep, workers: Sequence[Worker], *, is_set_here: bool, in_cluster: bool = False
 ) -> Notice | None:
     """One line where trials could lose hours for want of a store; None where nothing is to say.
@@ -33,31 +38,31 @@ def why_not_kept(
     """
     if not sweep.keep and 0 < sweep.timeout_s <= _SHORT_S:
         return None
-    told = [w.store for w in workers if w.is_for(sweep.id) and w.store]
-    without = told.count("no")
-    if not without and (told or is_set_here):
+    answers = [w.store for w in workers if w.is_for(sweep.id) and w.store]
+    without = answers.count("no")
+    if not without and (answers or is_set_here):
         return None
-    if not told and not sweep.keep and not sweep.timeout_s:
+    if not answers and not sweep.keep and not sweep.timeout_s:
         return None  # nobody knows, neither whether there is one nor whether trials are long
-    if not told:
+    if not answers:
         who = "HPQ_STORE is not set here; where workers have none,"
-    elif without == len(told):
+    elif without == len(answers):
         who = "no live worker has HPQ_STORE:"
     else:
         have = "has" if without == 1 else "have"
-        who = f"{without} of {len(told)} live workers {have} no HPQ_STORE:"
+        who = f"{without} of {len(answers)} live workers {have} no HPQ_STORE:"
     kept = ", and `keep` keeps nothing" if sweep.keep else ""
     in_pods = in_cluster or any(w.pod for w in workers if w.store == "no")
-    remedy = f"give them one: {OF_PODS}" if in_pods else _REMEDY
+    remedy = f"give them one: {POD_STORE}" if in_pods else _REMEDY
     return Notice("no-store", f"{who} {_LOSES}{kept}; {remedy}")
 
 
-def say_if_not_kept(session: Session, sweep: Sweep) -> None:
+def print_if_no_store(session: Session, sweep: Sweep) -> None:
     """Say that trials may lose hours where there is no store."""
     if session.is_private and not sweep.keep:
         return  # `hpq run` comes next, most often, and has a store
     is_set = bool(session.settings.store) or session.is_private
-    reason = why_not_kept(
+    reason = explain_missing_store(
         sweep,
         session.reader.workers.live(sweep.worker_class),
         is_set_here=is_set,
@@ -67,7 +72,7 @@ def say_if_not_kept(session: Session, sweep: Sweep) -> None:
         print(f"note: {reason}", file=sys.stderr)
 
 
-def say_if_not_taken(session: Session, sid: str, *, code_is_read: bool = False) -> None:
+def print_if_not_running(session: Session, sid: str, *, code_is_read: bool = False) -> None:
     """Say why no live worker can or will soon take a sweep that waits for one, with the remedy.
 
     `code_is_read`: the sweep's code was compared just now, and is not read again.
@@ -75,33 +80,35 @@ def say_if_not_taken(session: Session, sid: str, *, code_is_read: bool = False) 
     sweep = session.reader.sweeps.get(sid)
     if sweep.state.is_over:
         return
-    reason = why_full(session.reader.server_memory())
+    reason = explain_full_server(session.reader.server_memory())
     if not reason and not code_is_read:
-        reason = _edited(session, sweep)
+        reason = _explain_edited_code(session, sweep)
     if not reason:
         workers = session.reader.workers.live(sweep.worker_class)
-        reason = why_not_taken(sweep, workers, SHIPPED, in_cluster=session.connection is not None)
+        reason = explain_no_worker(
+            sweep, workers, SHIPPED, in_cluster=session.connection is not None
+        )
         if reason and not workers:
-            reason = replace(reason, text=reason.text + of_a_cluster(session))
+            reason = replace(reason, text=reason.text + cluster_hint(session))
         elif not reason and not sweep.counts.running:
-            reason = why_behind(
+            reason = explain_queue_position(
                 sweep, session.reader.sweeps.ahead_of([sweep])[sid], workers, SHIPPED
             )
     if reason:
         print(reason, file=sys.stderr)
 
 
-def of_a_cluster(session: Session) -> str:
+def cluster_hint(session: Session) -> str:
     """What to add where a cluster's Redis may have been meant; nothing where it was reached."""
-    return OF_A_CLUSTER if session.is_private and has_kubeconfig(os.environ) else ""
+    return CLUSTER_HINT if session.is_private and has_kubeconfig(os.environ) else ""
 
 
-def _edited(session: Session, sweep: Sweep) -> Notice | None:
+def _explain_edited_code(session: Session, sweep: Sweep) -> Notice | None:
     """Why workers that see this directory will leave it, where they had no time yet to say so."""
     folder = Path(sweep.launch.code_dir)
     if not sweep.launch.code_dir or not folder.is_dir():
         return None
-    path = code_manifest.changed(folder, dict(session.reader.sweeps.manifest(sweep.launch.code)))
+    path = changed(folder, dict(session.reader.sweeps.manifest(sweep.launch.code)))
     if path is None:
         return None
     return Notice(

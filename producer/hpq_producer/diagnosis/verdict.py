@@ -10,9 +10,9 @@ from hpq.domain.snapshot import Snapshot
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import Trial, TrialState
 from hpq.errors import ExitCode
-from hpq_producer.analysis.early_termination import target_words
-from hpq_producer.analysis.eta import Estimate, sweep_eta
-from hpq_producer.analysis.scores import pairs, score
+from hpq_producer.analysis.early_termination import describe_target
+from hpq_producer.analysis.eta import TimeLeft, sweep_eta
+from hpq_producer.analysis.scores import param_pairs, score
 from hpq_producer.terminal.style import Line, Span, Style, flow
 from hpq_producer.terminal.text import clean, duration, fit, planned
 
@@ -24,36 +24,40 @@ STATE_STYLE = {
     SweepState.FINISHED: Style.BOLD,
     SweepState.CANCELLED: Style.YELLOW,
 }
-_BAR = 12
-_BAR_FROM = 60  # columns of the terminal; below, the figures have to do
+_BAR_WIDTH = 12
+_MIN_COLUMNS_FOR_BAR = 60  # columns of the terminal; below, the figures have to do
 
 
-def verdict(snapshot: Snapshot, columns: int, best_rows: int = 2) -> list[Line]:
+def status_lines(snapshot: Snapshot, columns: int, best_rows: int = 2) -> list[Line]:
     """Name, state, counts, time and what is left; then the best trial so far."""
     sweep, counts = snapshot.sweep, snapshot.sweep.counts
-    has_bar = columns >= _BAR_FROM and not counts.is_open_ended
-    filled = Span(bar(counts.ended, int(counts.planned), _BAR), Style.GREEN) if has_bar else None
+    has_bar = columns >= _MIN_COLUMNS_FOR_BAR and not counts.is_open_ended
+    filled = (
+        Span(progress_text(counts.ended, int(counts.planned), _BAR_WIDTH), Style.GREEN)
+        if has_bar
+        else None
+    )
     progress = [filled, Span(" ")] if filled else []
     items: list[Line] = [
         [Span(sweep.id, Style.BOLD)],
         [Span(sweep.state.value, STATE_STYLE[sweep.state])],
         [*progress, Span(f"{counts.ended}/{planned(counts)}")],
-        *([Span(text)] for text in count_words(sweep)),
+        *([Span(text)] for text in state_counts(sweep)),
         [Span(duration(elapsed_ms(snapshot)))],
     ]
-    if left := estimate(snapshot):
+    if left := time_left(snapshot):
         items.append([Span(f"{left} left")])
     elif counts.is_open_ended:
         items.append([Span("open-ended")])
     lines = flow(items, columns)
     if snapshot.best and sweep.metric:
         lines += flow(best_items(snapshot.best[0], sweep), columns)[:best_rows]
-    if words := target_words(sweep):
+    if words := describe_target(sweep):
         lines += flow([[Span(words, Style.BOLD)]], columns)[:1]
     return lines
 
 
-def count_words(sweep: Sweep) -> list[str]:
+def state_counts(sweep: Sweep) -> list[str]:
     """`6 queued`, `2 running`, …: the states in which there are trials."""
     counts, out = sweep.counts, []
     for state in TrialState:
@@ -70,11 +74,11 @@ def best_items(trial: Trial, sweep: Sweep) -> list[Line]:
     return [
         [Span(f"best {name} "), Span(shown, Style.BOLD)],
         [Span(f"#{trial.id.number}", Style.BOLD)],
-        *([Span(pairs(trial.params, [varying]))] for varying in sweep.varying),
+        *([Span(param_pairs(trial.params, [varying]))] for varying in sweep.varying),
     ]
 
 
-def bar(done: int, total: int, columns: int) -> str:
+def progress_text(done: int, total: int, columns: int) -> str:
     """How much is done, as a bar of fixed length; full only when all is."""
     filled = columns * done // total if total else columns
     return "━" * filled + "·" * (columns - filled)
@@ -87,7 +91,7 @@ def elapsed_ms(snapshot: Snapshot) -> int:
     return max(0, end - snapshot.sweep.created_ms)
 
 
-def estimate(snapshot: Snapshot) -> Estimate | None:
+def time_left(snapshot: Snapshot) -> TimeLeft | None:
     """What is left of the sweep; None where it does not move or nothing has ended yet."""
     sweep, counts = snapshot.sweep, snapshot.sweep.counts
     if sweep.state in (SweepState.PAUSED, SweepState.HELD) or sweep.state.is_over:
@@ -97,10 +101,10 @@ def estimate(snapshot: Snapshot) -> Estimate | None:
     live = [t for t in snapshot.running if not snapshot.silence_ms(t)]
     lost = len(snapshot.running) - len(live)  # they will be queued again
     ages = [float(max(0, snapshot.at_ms - t.claimed_ms)) for t in live]
-    unseen = max(
+    not_shown = max(
         0, counts.running - len(snapshot.running)
     )  # a frame reads only the trials that it shows
-    ages += [snapshot.durations.mean_ms / 2] * min(unseen, 1000)
+    ages += [snapshot.durations.mean_ms / 2] * min(not_shown, 1000)
     ours = [
         w for w in snapshot.workers
         if w.state in ("idle", "busy") and (not w.trial or w.trial.startswith(f"{sweep.id}/"))
@@ -111,14 +115,14 @@ def estimate(snapshot: Snapshot) -> Estimate | None:
     return sweep_eta(snapshot.durations, counts.queued + lost + int(counts.to_come), ages, slots)
 
 
-def needs_you(snapshot: Snapshot, not_taken: Notice | None) -> list[Notice]:
+def needed_actions(snapshot: Snapshot, not_taken: Notice | None) -> list[Notice]:
     """What the user has to do or know, most urgent first; each says what helps."""
     sweep = snapshot.sweep
     out: list[Notice] = []
     state, counts = sweep.state, sweep.counts
     if state is SweepState.HELD:
         out.append(Notice("sweep-held", f"held: {clean(sweep.held)}"))
-        out.append(Notice("sweep-held-remedy", _way_on(sweep)))
+        out.append(Notice("sweep-held-remedy", _how_to_resume(sweep)))
         if sweep.canary:
             text = f"or let the others run: hpq resume {sweep.id}"
             out.append(Notice("canary-failed", text))
@@ -130,7 +134,7 @@ def needs_you(snapshot: Snapshot, not_taken: Notice | None) -> list[Notice]:
         passed = f"{counts.finished + counts.pruned} of {sweep.canary} canary trials passed"
         text = f"{passed}; the rest waits (or runs now: hpq resume {sweep.id})"
         out.append(Notice("canary-runs", text))
-    if unmet := doubtful(snapshot):
+    if unmet := explain_unreported_metric(snapshot):
         out.append(unmet)
     if failed := counts.failed - counts.diverged:
         seen = [t for t in snapshot.recent if t.failure and t.failure.kind.counts_as_failure]
@@ -143,13 +147,13 @@ def needs_you(snapshot: Snapshot, not_taken: Notice | None) -> list[Notice]:
     return out
 
 
-def doubtful(snapshot: Snapshot) -> Notice | None:
+def explain_unreported_metric(snapshot: Snapshot) -> Notice | None:
     """The trial that reports other metrics than the sweep's, if one does."""
     words = metric_warning(snapshot.sweep, snapshot.running, snapshot.best)
     return Notice("metric-unreported", clean(words)) if words else None
 
 
-def _way_on(sweep: Sweep) -> str:
+def _how_to_resume(sweep: Sweep) -> str:
     """What to do about a sweep that is held: edited code is another sweep, and leaves this one."""
     again = f"hpq retry --failed {sweep.id}"
     if not (sweep.launch.code_dir or sweep.launch.bundled):
@@ -157,7 +161,7 @@ def _way_on(sweep: Sweep) -> str:
     return f"mend the code and enqueue it anew; if the fault lies elsewhere: {again}"
 
 
-def note(text: str, columns: int, most: int | None = None) -> list[Line]:
+def note_lines(text: str, columns: int, most: int | None = None) -> list[Line]:
     """Something that the user has to know, in as many lines as it needs, or in at most so many."""
     room = max(10, columns - 2)
     parts = textwrap.wrap(clean(text), room)

@@ -20,8 +20,8 @@ from hpq_producer.sweepfile.schema import MOST_PRIORITY
 from hpq_producer.terminal.text import clean, size
 
 _UNWILLING = ("faulty", "stopping", "draining", "drained")
-OF_A_CLUSTER = " (this is the private Redis of this machine; a cluster's: hpq connect)"
-_ALLOW = "allow:"  # how a worker writes its HPQ_ALLOW lines among what it takes
+CLUSTER_HINT = " (this is the private Redis of this machine; a cluster's: hpq connect)"
+_ALLOW_PREFIX = "allow:"  # how a worker writes its HPQ_ALLOW lines among what it takes
 
 DISK_FULL = Notice(
     "redis-disk-full",
@@ -30,61 +30,63 @@ DISK_FULL = Notice(
 )
 
 
-def why_waits(shot: Snapshot, pods: PodWatcher) -> Notice | None:
-    """As `not_taken`, of a sweep that waits; where no worker is there, by a look at the pods."""
-    if not shot.sweep.counts.waits:
+def explain_waiting_with_pods(snapshot: Snapshot, pods: PodWatcher) -> Notice | None:
+    """As `explain_waiting` of a sweep that waits; without workers, with a look at the pods."""
+    if not snapshot.sweep.counts.waits:
         return None
-    cluster = None if shot.workers else pods.snapshot(shot.workers, wait=True)
-    return not_taken(shot, cluster, pods)
+    cluster = None if snapshot.workers else pods.snapshot(snapshot.workers, wait=True)
+    return explain_waiting(snapshot, cluster, pods)
 
 
-def not_taken(
-    shot: Snapshot, cluster: ClusterSnapshot | None = None, pods: PodWatcher | None = None
+def explain_waiting(
+    snapshot: Snapshot, cluster: ClusterSnapshot | None = None, pods: PodWatcher | None = None
 ) -> Notice | None:
     """Why no trial of the sweep starts, with the remedy: no room, no worker, others before it.
 
     `pods` knows whether Redis is reached by `hpq connect`, whether pods are seen or not.
     """
-    if full := why_full(shot.memory):
-        return full
-    waits = shot.sweep.counts.waits and not shot.workers
-    if cluster and waits and (nobody := explain_no_pod(cluster, shot.sweep.worker_class)):
-        return nobody
+    if reason := explain_full_server(snapshot.memory):
+        return reason
+    waits = snapshot.sweep.counts.waits and not snapshot.workers
+    if cluster and waits and (reason := explain_no_pod(cluster, snapshot.sweep.worker_class)):
+        return reason
     in_cluster = cluster is not None or (pods is not None and pods.in_cluster)
-    nobody = why_not_taken(shot.sweep, shot.workers, SHIPPED, in_cluster=in_cluster)
-    if nobody and not shot.workers and pods and pods.may_mean_cluster:
-        return replace(nobody, text=nobody.text + OF_A_CLUSTER)
-    return nobody or why_behind(shot.sweep, shot.ahead, shot.workers, SHIPPED)
+    reason = explain_no_worker(snapshot.sweep, snapshot.workers, SHIPPED, in_cluster=in_cluster)
+    if reason and not snapshot.workers and pods and pods.may_mean_cluster:
+        return replace(reason, text=reason.text + CLUSTER_HINT)
+    return reason or explain_queue_position(
+        snapshot.sweep, snapshot.ahead, snapshot.workers, SHIPPED
+    )
 
 
-def why_full(room: ServerMemory | None) -> Notice | None:
+def explain_full_server(memory: ServerMemory | None) -> Notice | None:
     """One line with the remedy where the server or its disk is full, so that no trial starts."""
-    if room is not None and not room.is_kept:
+    if memory is not None and not memory.is_kept:
         return DISK_FULL
-    if room is None or not room.is_full:
+    if memory is None or not memory.is_full:
         return None
     return Notice(
         "redis-memory",
-        f"the server is full ({size(room.used)} of {size(room.limit)}): no trial starts until there"
-        " is room; raise maxmemory, or `hpq archive` and then `hpq rm` old sweeps",
+        f"the server is full ({size(memory.used)} of {size(memory.limit)}): no trial starts"
+        " until there is room; raise maxmemory, or `hpq archive` and then `hpq rm` old sweeps",
     )
 
 
 def how_to_start(worker_class: str = DEFAULT_CLASS, *, in_cluster: bool = False) -> str:
     """What gets a worker of a class; `in_cluster` where Redis is reached by `hpq connect`."""
     if in_cluster:
-        return f"{scale_up(worker_class)}; `hpq workers` says how the pods are"
+        return f"{how_to_scale(worker_class)}; `hpq workers` says how the pods are"
     queue = "" if worker_class == DEFAULT_CLASS else f"HPQ_QUEUE={worker_class} "
     return f"start one: {queue}hpq worker"
 
 
-def scale_up(worker_class: str = DEFAULT_CLASS) -> str:
+def how_to_scale(worker_class: str = DEFAULT_CLASS) -> str:
     """What gets pods of a class of a cluster, as long as nothing is known of them."""
     flag = "" if worker_class == DEFAULT_CLASS else f" --queue {worker_class}"
     return f"`hpq scale N{flag}` starts some, unless an autoscaler decides"
 
 
-def why_not_taken(
+def explain_no_worker(
     sweep: Sweep,
     workers: Iterable[Worker],
     shipped: Collection[str],
@@ -97,17 +99,19 @@ def why_not_taken(
     with HPQ_ALLOW lines does, until it says that it refuses.
     """
     of_class = [w for w in workers if w.worker_class == sweep.worker_class]
-    there = [w for w in of_class if w.is_for(sweep.id)]
-    if not there:
-        return _nobody(sweep, of_class, how_to_start(sweep.worker_class, in_cluster=in_cluster))
-    willing = [w for w in there if w.state not in _UNWILLING]
+    candidates = [w for w in of_class if w.is_for(sweep.id)]
+    if not candidates:
+        return _explain_none(
+            sweep, of_class, how_to_start(sweep.worker_class, in_cluster=in_cluster)
+        )
+    willing = [w for w in candidates if w.state not in _UNWILLING]
     if not willing:
-        states = ", ".join(f"{clean(w.name)} is {clean(w.state)}" for w in there[:3])
-        undo = any(w.state in ("draining", "drained") for w in there)
+        states = ", ".join(f"{clean(w.name)} is {clean(w.state)}" for w in candidates[:3])
+        undo = any(w.state in ("draining", "drained") for w in candidates)
         remedy = "`hpq drain --undo` lets drained ones take trials again; " if undo else ""
         text = f"no worker can take it: {states}; {remedy}`hpq workers` lists them"
         return Notice("workers-unwilling", text)
-    if any(_takes(w, sweep, shipped) for w in willing):
+    if any(_may_run(w, sweep, shipped) for w in willing):
         return None
     for worker in willing:
         if sweep.id in worker.refuses:
@@ -120,10 +124,10 @@ def why_not_taken(
             f"{clean(older.name)} runs hpq {clean(older.version)}, which reads sweeps up to schema"
             f" {older.schema}, and this one has {sweep.schema}; upgrade the workers",
         )
-    return _remedy(sweep, shipped, willing, in_cluster=in_cluster)
+    return _explain_refusal(sweep, shipped, willing, in_cluster=in_cluster)
 
 
-def _nobody(sweep: Sweep, pinned: Sequence[Worker], start: str) -> Notice:
+def _explain_none(sweep: Sweep, pinned: Sequence[Worker], start: str) -> Notice:
     """No live worker is there for the sweep: none of its class, or for other sweeps alone."""
     if not pinned:
         return Notice("no-worker", f"no worker of class {sweep.worker_class!r} is alive; {start}")
@@ -136,13 +140,13 @@ def _nobody(sweep: Sweep, pinned: Sequence[Worker], start: str) -> Notice:
     )
 
 
-def can_take(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
+def can_run(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
     """True where a worker, whatever it does now, is one that takes trials of the sweep."""
     is_of = worker.worker_class == sweep.worker_class and worker.is_for(sweep.id)
-    return is_of and _takes(worker, sweep, shipped)
+    return is_of and _may_run(worker, sweep, shipped)
 
 
-def _takes(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
+def _may_run(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
     if sweep.id in worker.refuses or worker.schema < sweep.schema:
         return False
     if sweep.launch.trainer in worker.takes:
@@ -151,10 +155,10 @@ def _takes(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
         return False
     if sweep.signature and worker.key and sweep.signer in ("", worker.key):
         return True
-    return any(line.startswith(_ALLOW) for line in worker.takes)
+    return any(line.startswith(_ALLOW_PREFIX) for line in worker.takes)
 
 
-def _remedy(
+def _explain_refusal(
     sweep: Sweep, shipped: Collection[str], willing: Sequence[Worker], *, in_cluster: bool
 ) -> Notice:
     launch = sweep.launch
@@ -183,7 +187,7 @@ def _remedy(
 _COUNT = re.compile(r"\b\d+ queued\b")
 
 
-def why_behind(
+def explain_queue_position(
     sweep: Sweep, ahead: Iterable[Sweep], workers: Iterable[Worker], shipped: Collection[str]
 ) -> Notice | None:
     """One line with the remedy where whoever could take the sweep is busy, and goes on with others.
@@ -193,24 +197,25 @@ def why_behind(
     """
     if sweep.state is not SweepState.RUNNING or sweep.counts.running or not sweep.counts.waits:
         return None
-    takers = [w for w in workers if w.state in ("busy", "idle") and can_take(w, sweep, shipped)]
+    able = [w for w in workers if w.state in ("busy", "idle") and can_run(w, sweep, shipped)]
     first = [one for one in ahead if one.state is SweepState.RUNNING and one.counts.waits]
-    held = [[one for one in first if _goes_on(w, one, shipped)] for w in takers]
-    if not held or any(w.state == "idle" for w in takers) or not all(held):
+    blockers = [[one for one in first if _runs_next(w, one, shipped)] for w in able]
+    if not blockers or any(w.state == "idle" for w in able) or not all(blockers):
         return None
     return Notice(
-        "behind", _words(sweep, [one for one in first if any(one in those for those in held)])
+        "behind",
+        _describe_blocker(sweep, [one for one in first if any(one in those for those in blockers)]),
     )
 
 
-def gist(why: str) -> str:
+def without_counts(why: str) -> str:
     """A reason without its counts: what is told once is not told anew at each trial that starts."""
     return _COUNT.sub("queued", why)
 
 
-def _goes_on(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
+def _runs_next(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
     """True where a worker that is done takes a trial of this sweep next, if it may."""
-    if not can_take(worker, sweep, shipped):
+    if not can_run(worker, sweep, shipped):
         return False
     return worker.trial.startswith(f"{sweep.id}/") or _has_room(sweep)
 
@@ -223,11 +228,11 @@ def _has_room(sweep: Sweep) -> bool:
     return not sweep.canary or counts.finished + counts.pruned + counts.running < sweep.canary
 
 
-def _words(sweep: Sweep, first: Sequence[Sweep]) -> str:
+def _describe_blocker(sweep: Sweep, first: Sequence[Sweep]) -> str:
     """Names one of them: what has no end, or the first; `ls` says it once of all that wait so."""
     one = next((s for s in first if s.counts.is_open_ended), first[0])
     is_mine = one.owner == sweep.owner
-    left = "open-ended" if one.counts.is_open_ended else f"{_left(one)} queued"
+    left = "open-ended" if one.counts.is_open_ended else f"{_waiting_trials(one)} queued"
     whose = "" if is_mine else f"{clean(one.owner)}'s, "
     line = f"waits behind {one.id} ({whose}{left})"
     above = max(s.priority for s in first) + 1
@@ -237,5 +242,5 @@ def _words(sweep: Sweep, first: Sequence[Sweep]) -> str:
     return f"{line}; {sooner} lets it go first" if sooner else line
 
 
-def _left(sweep: Sweep) -> int:
+def _waiting_trials(sweep: Sweep) -> int:
     return sweep.counts.queued + int(sweep.counts.to_come)

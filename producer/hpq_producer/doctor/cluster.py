@@ -16,7 +16,7 @@ from hpq_producer.cluster.redis_access import (
     recreate_secrets,
 )
 from hpq_producer.doctor.local import Finding
-from hpq_producer.doctor.workloads import good, redis_checkup, workers_checkup
+from hpq_producer.doctor.workloads import good_finding, redis_checkup, workers_checkup
 
 Need = tuple[str, str, str]
 # What each command asks of these credentials: verb, resource (group:plural/sub), name.
@@ -44,7 +44,7 @@ def cluster_checkup(api: Api) -> Iterator[Finding]:
         if not isinstance(error, Forbidden) or error.code == "cluster-credentials-refused":
             return
     else:
-        yield good(
+        yield good_finding(
             "cluster-answers", f"{api.server}: Kubernetes {version} answers, context {api.context}"
         )
     yield from _namespace(api)
@@ -67,23 +67,27 @@ def _namespace(api: Api) -> Iterator[Finding]:
     except HpqError as error:
         yield Finding.of(error)
     else:
-        yield good("namespace", f"namespace {api.namespace}: Service {SERVICE} is there")
+        yield good_finding("namespace", f"namespace {api.namespace}: Service {SERVICE} is there")
 
 
 def _rights(api: Api) -> Iterator[Finding]:
     for command, needs in _NEEDS.items():
-        lacks = [need for need in needs if not api.allows(*need)]
-        if not lacks:
-            yield good("rights", f"you may do what {command} needs")
-        elif lacks == [_ALL] and api.allows(*_LOOK):
-            yield good("rights-viewer", f"you may look: hpq connect --role viewer{api.flags}")
+        missing = [need for need in needs if not api.allows(*need)]
+        if not missing:
+            yield good_finding("rights", f"you may do what {command} needs")
+        elif missing == [_ALL] and api.allows(*_LOOK):
+            yield good_finding(
+                "rights-viewer", f"you may look: hpq connect --role viewer{api.flags}"
+            )
         else:
-            told = ", ".join(f"{v} {r} {n}".rstrip() for v, r, n in lacks).replace(":", "/")
+            missing_rights = ", ".join(f"{v} {r} {n}".rstrip() for v, r, n in missing).replace(
+                ":", "/"
+            )
             may_look = all(api.allows(*need) for need in (*_CONNECTS, _LOOK))
             yield Finding(
                 level="poor",
                 code="rights-missing",
-                what=f"you may not {told}: {command} will not work",
+                what=f"you may not {missing_rights}: {command} will not work",
                 remedy=_OPERATOR + ("" if may_look else " (hpq-viewer to look only)"),
             )
 
@@ -116,7 +120,9 @@ def keys_agree(ours: str, key: bytes | None, flags: str) -> Finding | None:
     if not theirs or not ours:
         return None
     if ours == theirs:
-        return good("code-key", f"Secret hpq-code-key is the code key in force here, {ours}")
+        return good_finding(
+            "code-key", f"Secret hpq-code-key is the code key in force here, {ours}"
+        )
     return Finding(
         level="poor",
         code="code-key-differs",

@@ -29,7 +29,7 @@ from hpq.store.keys import Keys
 from hpq.store.memory import server_memory
 from hpq.store.reader import StoreReader
 from hpq_producer import connection_record
-from hpq_producer.diagnosis.notices import OF_PODS
+from hpq_producer.diagnosis.notices import POD_STORE
 from hpq_producer.diagnosis.waiting import how_to_start
 from hpq_producer.embedded_redis.attach import attach
 from hpq_producer.manifests.acl import DEFAULT_OFF, ROLES
@@ -67,15 +67,15 @@ def checkup(settings: Settings, *, in_cluster: str | None = None) -> list[Findin
         with explain_errors(
             connection_record.connection_of_url(settings.home, settings.redis_url), settings
         ):
-            found += _reached(settings, in_cluster)
+            found += _check_redis(settings, in_cluster)
     except HpqError as error:
         found.append(Finding.of(error))
     except RedisError as error:
         found.append(Finding(level="wrong", code="redis-error", what=f"the server: {error}"))
-    return found + (list(_here(settings)) if in_cluster is None else [])
+    return found + (list(_check_machine(settings)) if in_cluster is None else [])
 
 
-def _reached(settings: Settings, in_cluster: str | None) -> Iterator[Finding]:
+def _check_redis(settings: Settings, in_cluster: str | None) -> Iterator[Finding]:
     url = settings.redis_url or attach(settings.home).url
     redis = connect(url, retries=1, patience_s=FIRST_S)
     with guard(url):
@@ -88,24 +88,24 @@ def _reached(settings: Settings, in_cluster: str | None) -> Iterator[Finding]:
 
 
 def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
-    room = server_memory(redis)
-    if room.evicts:
+    memory = server_memory(redis)
+    if memory.evicts:
         yield Finding(
             level="wrong",
             code="redis-evicts",
-            what=f"maxmemory-policy is {room.policy}: under pressure it would throw away trials",
+            what=f"maxmemory-policy is {memory.policy}: under pressure it would throw away trials",
             remedy="CONFIG SET maxmemory-policy noeviction, and in redis.conf",
         )
-    if not room.has_room(0):
+    if not memory.has_room(0):
         yield Finding(
             level="poor",
             code="redis-memory",
-            what=f"{room.used / room.limit:.0%} of maxmemory is used: enqueue refuses"
-            + (", and no trial starts" if room.is_full else ""),
+            what=f"{memory.used / memory.limit:.0%} of maxmemory is used: enqueue refuses"
+            + (", and no trial starts" if memory.is_full else ""),
             remedy="`hpq ls --all --size` shows what is large; `hpq archive` it and then"
             " `hpq rm`, or raise maxmemory",
         )
-    if not room.limit and not private:
+    if not memory.limit and not private:
         yield Finding(
             level="note",
             code="redis-memory-unlimited",
@@ -167,13 +167,13 @@ def _workers(settings: Settings, redis: Redis, in_cluster: str | None) -> Iterat
             remedy = f"`hpq scale N{in_cluster}` starts some"
         yield Finding(level="note", code="no-worker", what="no worker is alive", remedy=remedy)
     yield from _stores(workers)
-    mine = _fingerprint(settings)
+    own_key = _fingerprint(settings)
     for worker in workers:
-        if mine and worker.key not in ("", mine):
+        if own_key and worker.key not in ("", own_key):
             yield Finding(
                 level="poor",
                 code="code-key-differs",
-                what=f"{worker.name} has code key {worker.key}, and yours is {mine}",
+                what=f"{worker.name} has code key {worker.key}, and yours is {own_key}",
                 remedy="it runs nothing that you sign; give both the same HPQ_CODE_KEY",
             )
         for sid, reason in worker.refuses.items():
@@ -200,12 +200,12 @@ def _stores(workers: Sequence[Worker]) -> Iterator[Finding]:
             code="workers-without-store",
             what=f"{trials_of(len(without), 'worker')} of {len(workers)} without HPQ_STORE,"
             f" such as {without[0].name}: a trial that loses it starts again from its beginning",
-            remedy=OF_PODS if any(w.pod for w in without) else _STORE,
+            remedy=POD_STORE if any(w.pod for w in without) else _STORE,
         )
 
 
 def _fingerprint(settings: Settings) -> str:
-    with suppress(HpqError):  # `_here` tells
+    with suppress(HpqError):  # `_check_machine` tells
         return fingerprint(key_of(settings, make=False))
     return ""
 
@@ -267,7 +267,7 @@ def _python(settings: Settings) -> Finding:
     )
 
 
-def _here(settings: Settings) -> Iterator[Finding]:
+def _check_machine(settings: Settings) -> Iterator[Finding]:
     yield _store(settings)
     yield _python(settings)
     if settings.data is None:

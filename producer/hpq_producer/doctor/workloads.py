@@ -15,7 +15,7 @@ from hpq_producer.cluster.redis_access import SERVICE, kubectl_of, recreate_secr
 from hpq_producer.doctor.local import Finding
 
 
-def good(code: Code, what: str) -> Finding:
+def good_finding(code: Code, what: str) -> Finding:
     """All is well."""
     return Finding(level="good", code=code, what=what)
 
@@ -77,7 +77,7 @@ def _not_ready(api: Api, raw: Any, pods: list[Any]) -> Finding:
 def _claim(api: Api, claim: dict[str, dict[str, object]]) -> Finding:
     name, phase = claim["metadata"]["name"], claim["status"].get("phase")
     if phase == "Bound":
-        return good("volume", f"PersistentVolumeClaim {name} is bound")
+        return good_finding("volume", f"PersistentVolumeClaim {name} is bound")
     return Finding(
         level="wrong",
         code="volume-unbound",
@@ -109,7 +109,7 @@ def _workers(api: Api, cluster: ClusterSnapshot, deployment: Deployment) -> Iter
         )
     counts = f"{called}: {deployment.wanted} pods wanted, {deployment.ready} ready"
     if deployment.ready >= deployment.wanted:
-        yield good("pods", counts)
+        yield good_finding("pods", counts)
     else:
         yield Finding(
             level="note",
@@ -118,7 +118,7 @@ def _workers(api: Api, cluster: ClusterSnapshot, deployment: Deployment) -> Iter
             remedy=f"{kubectl_of(api)} logs deployment/{deployment.name} says why",
         )
     if name := autoscaler_of(api, deployment.name):
-        yield good("autoscaled", f"{name} decides how many pods {deployment.name} has")
+        yield good_finding("autoscaled", f"{name} decides how many pods {deployment.name} has")
     for name in deployment.settings:
         yield from _settings(api, deployment, name)
     for pod in cluster.pods:
@@ -220,7 +220,9 @@ def _gpus(api: Api, cluster: ClusterSnapshot) -> Iterator[Finding]:
     has = {n["metadata"]["name"]: int(n["status"]["allocatable"].get(GPU, 0)) for n in nodes}
     total = sum(has.values())
     if total:
-        yield good("gpus", f"{GPU}: {total} on {sum(map(bool, has.values()))} of {len(has)} nodes")
+        yield good_finding(
+            "gpus", f"{GPU}: {total} on {sum(map(bool, has.values()))} of {len(has)} nodes"
+        )
         return
     yield Finding(
         level="wrong",

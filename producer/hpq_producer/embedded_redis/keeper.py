@@ -1,8 +1,8 @@
 """The keeper: the small process that owns the private server of one HPQ_HOME, and stops it.
 
-`embedded` runs this file by its path, as `python -I -S keeper.py HOME FD`, so that nothing
-in the user's directory is imported in its place: it needs the standard library only. Four flocks in
-HPQ_HOME say who is there, and the kernel frees those of whoever is killed:
+`launch` runs this file by its path, as `python -I -S keeper.py HOME FD`, so that nothing in the
+user's directory is imported in its place: it needs the standard library only. Four flocks in
+HPQ_HOME say which processes are there, and the kernel frees those of a killed process:
   users.lock   shared by every process that uses the server, exclusive while it is being stopped;
                it contains for how many seconds the server stays after its last user
   start.lock   exclusive, by the one process that sees to it that the server runs

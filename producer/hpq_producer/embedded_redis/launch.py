@@ -1,8 +1,7 @@
-"""Starting the private server: a keeper, which starts a server, and the wait until it answers.
+"""Start the private server: a keeper, which starts a server, and the wait until it answers.
 
-Imported by `embedded` only. keeper.lock is taken before there is a keeper and handed to
-it, so it tells at any moment whether there is one; a server without its keeper is replaced, so
-that each one is its keeper's child.
+keeper.lock is taken before there is a keeper and handed to it, so at any moment the lock shows
+whether there is one. A server without its keeper is replaced, so that each is its keeper's child.
 """
 
 from __future__ import annotations

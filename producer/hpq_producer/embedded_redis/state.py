@@ -1,8 +1,8 @@
-"""Where the private server's things lie, and the record of what ran there last (server.json).
+"""The paths of the private server, and the record of what ran there last (server.json).
 
-Imported by `embedded` and `start`. HPQ_HOME may lie deep, on a network
-disk or behind a link, and a socket's path is at most 108 bytes long (104 on macOS), so the socket
-lies elsewhere: in a directory that only its owner can enter, named after HPQ_HOME's resolved path.
+HPQ_HOME may lie deep, on a network disk or behind a link, and a socket's path has at most 108 bytes
+(104 on macOS). So the socket lies elsewhere: in a directory that only its owner can enter, named
+after HPQ_HOME's resolved path.
 """
 
 from __future__ import annotations

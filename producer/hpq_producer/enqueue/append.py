@@ -1,6 +1,6 @@
 """Append the trials of a sweep file that an existing sweep lacks; nothing else of it changes.
 
-`plan_append` reads, `append` writes, all trials in one step.
+`plan_append` reads, `append_trials` writes, all trials in one step.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from hpq.domain.identity import identity, same_data
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Json, Params
 from hpq.errors import UserError
-from hpq.search.samplers import replicated
+from hpq.search.samplers import Identified, replicated
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.sweep import encode_appended_file
-from hpq_producer.capacity import check_room
+from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import provenance
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.session import Session
-from hpq_producer.sweepfile.spec import LIST, SweepSpec, sets
+from hpq_producer.sweepfile.spec import LIST, SweepSpec, identified
 from hpq_producer.terminal.text import trials_of
 
 # Keys whose edit is what --into is for, or changes nothing that runs.
-_OF_GROWTH = frozenset(
+_APPENDABLE_KEYS = frozenset(
     {"parameters", "run_cap", "seed", "order", "method", LIST, "points", "exclude", "when"}
     | {"name", "description", "project", "entity"}
 )
-_OF_THE_SPACE = ("parameters", "when", "exclude", "points")
+_SPACE_KEYS = ("parameters", "when", "exclude", "points")
 
 
 class NewTrial(NamedTuple):
@@ -58,15 +58,15 @@ def plan_append(session: Session, sweep: Sweep, submission: Submission) -> Appen
             are chosen while the sweep runs.
     """
     spec = submission.spec
-    _check_same(sweep, submission)
+    _check_comparable(sweep, submission)
     if sweep.sampler or submission.is_late:
         raise UserError(
             f"{submission.file}: its sets are made while it runs; `hpq set {sweep.id} run_cap=N`"
             " lets it run on, and an edited space is a new sweep, which --reuse begins with these"
             " results"
         )
-    new, existing, notes = _new(session, sweep, submission)
-    if line := _seed_stays(sweep, spec):
+    new, existing, notes = _missing_trials(session, sweep, submission)
+    if line := _note_on_seed(sweep, spec):
         notes.append(line)
     edited = _edited(sweep, spec)
     if edited:
@@ -74,7 +74,7 @@ def plan_append(session: Session, sweep: Sweep, submission: Submission) -> Appen
     return AppendPlan(new=tuple(new), existing=existing, notes=tuple(notes))
 
 
-def append(
+def append_trials(
     session: Session,
     sweep: Sweep,
     submission: Submission,
@@ -89,10 +89,10 @@ def append(
         UserError: the sweep was stopped or cancelled.
         OutOfReach: the server has no room for it.
     """
-    for line in check_room(session, len(plan.new)):
+    for line in check_capacity(session, len(plan.new)):
         warn(line)
     spec = submission.spec
-    origin, _ = provenance.collect(submission.file, submission.code.launch)
+    origin, _ = provenance.collect_provenance(submission.file, submission.code.launch)
     return session.writer().append(
         sweep.id,
         ((dumps_in_order(trial.params), trial.identity) for trial in plan.new),
@@ -108,38 +108,40 @@ def latest_spec(sweep: Sweep) -> Mapping[str, Json]:
     return sweep.files[-1].spec if sweep.files else sweep.spec
 
 
-def _check_same(sweep: Sweep, submission: Submission) -> None:
+def _check_comparable(sweep: Sweep, submission: Submission) -> None:
     """Refuse a file whose trials do not compare with those of the sweep."""
     spec, launch = submission.spec, submission.code.launch
-    was, other = sweep.launch, ""
+    was, difference = sweep.launch, ""
     if (launch.trainer, launch.program) != (was.trainer, was.program):
         now, before = launch.trainer or launch.program, was.trainer or was.program
-        other = f"it runs {now}, and the sweep {before}"
+        difference = f"it runs {now}, and the sweep {before}"
     elif launch.code != was.code:
-        other = "the code was edited since"
+        difference = "the code was edited since"
     elif launch.code_dir != was.code_dir:
-        other = f"the code lies in {launch.code_dir}, and the sweep's in {was.code_dir}"
+        difference = f"the code lies in {launch.code_dir}, and the sweep's in {was.code_dir}"
     elif launch != was:
-        other = "the command, or what it is given, is another"
+        difference = "the command, or what it is given, is another"
     elif spec.replicates != sweep.replicates:
-        other = f"it has {spec.replicates} replicates of a set, and the sweep {sweep.replicates}"
+        difference = (
+            f"it has {spec.replicates} replicates of a set, and the sweep {sweep.replicates}"
+        )
     elif spec.metric != sweep.metric:
-        other = "the metric is another"
-    if other:
+        difference = "the metric is another"
+    if difference:
         raise UserError(
-            f"{submission.file}: {other}, so its trials would not compare with those of {sweep.id};"
-            " without --into it is a sweep of its own"
+            f"{submission.file}: {difference}, so its trials would not compare with those of"
+            f" {sweep.id}; without --into it is a sweep of its own"
         )
 
 
 def _edited(sweep: Sweep, spec: SweepSpec) -> list[str]:
     """Keys of the file that are edited and that --into does not change."""
     before, now = latest_spec(sweep), spec.source
-    keys = sorted({*before, *now} - _OF_GROWTH)
+    keys = sorted({*before, *now} - _APPENDABLE_KEYS)
     return [key for key in keys if not same_data(before.get(key), now.get(key))]
 
 
-def _seed_stays(sweep: Sweep, spec: SweepSpec) -> str:
+def _note_on_seed(sweep: Sweep, spec: SweepSpec) -> str:
     """What to say of an edited seed: of random it draws other sets, but none is trained with it."""
     if spec.seed == sweep.seed or (spec.method == "random" and spec.replicates == 1):
         return ""
@@ -149,55 +151,55 @@ def _seed_stays(sweep: Sweep, spec: SweepSpec) -> str:
     )
 
 
-def _new(
+def _missing_trials(
     session: Session, sweep: Sweep, submission: Submission
 ) -> tuple[list[NewTrial], int, list[str]]:
     """The trials that the sweep lacks, how many it has, and notes for the user."""
-    spec, asked = submission.spec, submission.trials or 0
+    spec, requested = submission.spec, submission.trials or 0
     if spec.method in ("grid", LIST):
-        new, there = _unseen(session, sweep.id, sets(spec), spec.replicates)
-        return new, there, []
+        new, existing = _missing_sets(session, sweep.id, identified(spec), spec.replicates)
+        return new, existing, []
     # Random: run_cap counts all trials but the cancelled ones, also those that have ended.
     total = sweep.counts.total
-    stay = total - sweep.counts.cancelled
-    wanted = asked - stay
+    kept = total - sweep.counts.cancelled
+    wanted = requested - kept
     if wanted <= 0:
-        line = f"{trials_of(stay)} stay, and the file asks for {asked}: none is added"
-        return [], stay, [line]
+        line = f"{trials_of(kept)} stay, and the file asks for {requested}: none is added"
+        return [], kept, [line]
     before = latest_spec(sweep)
-    same = all(same_data(before.get(key), spec.source.get(key)) for key in _OF_THE_SPACE)
+    same = all(same_data(before.get(key), spec.source.get(key)) for key in _SPACE_KEYS)
     same = same and before.get("seed", 0) == spec.seed
-    every = sets(replace(spec, run_cap=total + wanted))
+    drawn = identified(replace(spec, run_cap=total + wanted))
     if same:
         note = f"{wanted} more of the same sequence"
     else:
-        note = f"another space or seed: {trials_of(stay)} stay, {wanted} are drawn from the new one"
+        note = f"another space or seed: {trials_of(kept)} stay, {wanted} are drawn from the new one"
         if spec.space is not None and spec.space.outcomes is None:
-            every = islice(every, total // spec.replicates, None)  # not the same quantiles again
-    new, _ = _unseen(session, sweep.id, every, spec.replicates, wanted)
-    return new, stay, [note]
+            drawn = islice(drawn, total // spec.replicates, None)  # not the same quantiles again
+    new, _ = _missing_sets(session, sweep.id, drawn, spec.replicates, wanted)
+    return new, kept, [note]
 
 
-def _unseen(
+def _missing_sets(
     session: Session,
     sid: str,
-    every: Iterable[dict[str, Json]],
+    sets: Iterable[Identified],
     replicates: int,
-    most: int | None = None,
+    max_trials: int | None = None,
 ) -> tuple[list[NewTrial], int]:
-    """Trials of the sets that the sweep does not have, and how many it has."""
-    source, there = iter(every), 0
+    """Trials of the sets that the sweep lacks, and the number of trials of the others."""
+    source, existing = iter(sets), 0
     new: dict[bytes, dict[str, Json]] = {}
-    room = None if most is None else most // replicates
-    while (room is None or len(new) < room) and (some := list(islice(source, BATCH_ROWS))):
-        marks = [identity(params) for params in some]
-        known = session.reader.trials.has_identities(sid, marks)
-        there += sum(known)
-        fresh = zip(some, marks, known, strict=True)
-        new |= {mark: params for params, mark, is_there in fresh if not is_there}
+    max_sets = None if max_trials is None else max_trials // replicates
+    while (max_sets is None or len(new) < max_sets) and (chunk := list(islice(source, BATCH_ROWS))):
+        ids = [known or identity(params) for params, known in chunk]
+        exists = session.reader.trials.has_identities(sid, ids)
+        existing += sum(exists)
+        rows = zip(chunk, ids, exists, strict=True)
+        new |= {id_: params for (params, _), id_, is_there in rows if not is_there}
     trials = [
-        NewTrial(params, i, identity(params, i) if i else mark)
-        for mark, first in islice(new.items(), room)
+        NewTrial(params, i, identity(params, i) if i else id_)
+        for id_, first in islice(new.items(), max_sets)
         for i, params in enumerate(replicated(first, replicates))
     ]
-    return trials, there * replicates
+    return trials, existing * replicates

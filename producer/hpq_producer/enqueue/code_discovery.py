@@ -11,31 +11,32 @@ from importlib import metadata
 from pathlib import Path, PurePath
 
 from hpq import __version__
-from hpq.code import manifest as code_manifest
+from hpq.code.manifest import digest_of, manifest
 from hpq.domain.sweep import Launch
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import SweepFileError, UserError
-from hpq_producer.sweepfile import source as sweep_source
 from hpq_producer.sweepfile import yaml_reader
-from hpq_producer.sweepfile.source import is_sweep_file
+from hpq_producer.sweepfile.source import is_sweep_file, read
 from hpq_producer.sweepfile.spec import SweepSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class DiscoveredCode:
     """A launch record and, where it is the user's code, its manifest and the directory of it."""
 
     launch: Launch
     files: dict[str, str] | None = None
     folder: Path = Path()
-    twin: str = ""  # what is said of another program of that name beside the sweep file
+    namesake: str = ""  # what is said of another program of that name beside the sweep file
 
 
-class _Nowhere(Exception):
-    """Raised where the code that a file names is not found; `find` says where it is named."""
+class _CodeNotFound(Exception):
+    """Raised where the code that a file names is not found; `find_code` says where it is named."""
 
 
-def find(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None = None) -> Code:
+def find_code(
+    spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None = None
+) -> DiscoveredCode:
     """The code that a sweep file means; `code_dir` is --code.
 
     A program is looked for as W&B does, from the working directory, and then beside the file. What
@@ -44,15 +45,17 @@ def find(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None = None) ->
     Raises:
         UserError: it is nowhere (names the places), or too large to fingerprint.
     """
-    given, file = file, file.resolve()
+    named_file, file = file, file.resolve()
     if spec.trainer in SHIPPED:
-        return Code(launch=Launch(trainer=spec.trainer, code=f"hpq=={__version__}"))
+        return DiscoveredCode(launch=Launch(trainer=spec.trainer, code=f"hpq=={__version__}"))
     try:
-        folder = _folder(spec, file, cwd, code_dir)
+        folder = _code_folder(spec, file, cwd, code_dir)
         if folder is None:
-            return Code(launch=_launch(spec, _installed(spec.trainer, cwd, file.parent)))
-    except _Nowhere as error:
-        raise SweepFileError(f"{_place(spec, given)}: {error}", code="code-invalid") from None
+            return DiscoveredCode(launch=_launch(spec, _installed(spec.trainer, cwd, file.parent)))
+    except _CodeNotFound as error:
+        raise SweepFileError(
+            f"{_position(spec, named_file)}: {error}", code="code-invalid"
+        ) from None
     named = {folder / word for word in (spec.program, *spec.command) if "\0" not in word}
 
     def is_no_code(path: Path) -> bool:
@@ -60,15 +63,13 @@ def find(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None = None) ->
         return path.resolve() == file or (path not in named and is_sweep_file(path))
 
     folder, is_sent = folder.resolve(), bool(code_dir or spec.code)
-    files = code_manifest.manifest(folder, spec.program, without=is_no_code, is_sent=is_sent)
-    launch = _launch(
-        spec, code_manifest.digest_of(files), "" if is_sent else str(folder), bundled=is_sent
-    )
-    twin = "" if is_sent else _twin(spec, folder, file.parent)
-    return Code(launch=launch, files=files, folder=folder, twin=twin)
+    files = manifest(folder, spec.program, without=is_no_code, is_sent=is_sent)
+    launch = _launch(spec, digest_of(files), "" if is_sent else str(folder), bundled=is_sent)
+    namesake = "" if is_sent else _warn_of_namesake(spec, folder, file.parent)
+    return DiscoveredCode(launch=launch, files=files, folder=folder, namesake=namesake)
 
 
-def _twin(spec: SweepSpec, folder: Path, beside: Path) -> str:
+def _warn_of_namesake(spec: SweepSpec, folder: Path, beside: Path) -> str:
     ours, other = folder / spec.program, beside / spec.program
     if not spec.program or folder == beside or not (ours.is_file() and other.is_file()):
         return ""
@@ -94,22 +95,22 @@ def _launch(spec: SweepSpec, digest: str, code_dir: str = "", *, bundled: bool =
     )
 
 
-def _folder(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None) -> Path | None:
+def _code_folder(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None) -> Path | None:
     """Where local code lies; None for an installed trainer."""
     named = code_dir if code_dir is not None else spec.code
     if named:
         folder = (cwd if code_dir is not None else file.parent) / Path(named).expanduser()
         if not folder.is_dir():
             raise UserError(f"code: {folder} is not a directory", code="code-invalid")
-        _must_have(spec, [folder])
+        _find_folder(spec, [folder])
         return folder
     places = [cwd, file.parent]
     if spec.trainer:
         return next((p for p in places if _has_module(p, spec.trainer)), None)
-    return _must_have(spec, places)
+    return _find_folder(spec, places)
 
 
-def _must_have(spec: SweepSpec, places: list[Path]) -> Path:
+def _find_folder(spec: SweepSpec, places: list[Path]) -> Path:
     for place in places:
         if spec.trainer and _has_module(place, spec.trainer):
             return place
@@ -121,9 +122,9 @@ def _must_have(spec: SweepSpec, places: list[Path]) -> Path:
         return places[0]
     what = spec.program or spec.trainer
     looked = " nor in ".join(dict.fromkeys(str(p) for p in places))
-    close = get_close_matches(what, _names_near(what, places), n=1) if spec.program else []
+    close = get_close_matches(what, _similar_names(what, places), n=1) if spec.program else []
     hint = f"did you mean {close[0]!r}?" if close else "name its directory with `code:` or --code"
-    raise _Nowhere(f"{what!r} is not in {looked}; {hint}")
+    raise _CodeNotFound(f"{what!r} is not in {looked}; {hint}")
 
 
 def _names_a_file(command: tuple[str, ...], folder: Path) -> bool:
@@ -131,17 +132,17 @@ def _names_a_file(command: tuple[str, ...], folder: Path) -> bool:
     return any((folder / word).is_file() for word in command if word and "\0" not in word)
 
 
-def _place(spec: SweepSpec, file: Path) -> str:
+def _position(spec: SweepSpec, file: Path) -> str:
     """Where the file, or else a flag, names the code: file:line:col: key."""
     key = "program" if spec.program else "trainer"
-    document = yaml_reader.parse(sweep_source.read(file), str(file))
+    document = yaml_reader.parse(read(file), str(file))
     data = document.data if isinstance(document.data, dict) else {}
     if data.get(key) == getattr(spec, key):
         return f"{document.places.find((key,))[1]}: {key}"
     return "--set program" if spec.program else "--trainer"
 
 
-def _names_near(program: str, places: list[Path]) -> list[str]:
+def _similar_names(program: str, places: list[Path]) -> list[str]:
     """The files that a misspelt program may mean: those of its ending, where it would be."""
     inside = PurePath(program).parent
     found: list[str] = []
@@ -166,6 +167,6 @@ def _installed(trainer: str, *looked: Path) -> str:
     top = module.split(".")[0]
     if importlib.util.find_spec(top) is None:
         places = " nor in ".join(dict.fromkeys(str(p) for p in looked))
-        raise _Nowhere(f"{trainer!r}: no module {top!r} in {places}, and none installed")
+        raise _CodeNotFound(f"{trainer!r}: no module {top!r} in {places}, and none installed")
     names = metadata.packages_distributions().get(top, [])
     return "+".join(f"{name}=={metadata.version(name)}" for name in names) or f"module {top}"

@@ -13,11 +13,11 @@ from hpq.errors import HpqError
 from hpq.store.reader import StoreReader
 from hpq_producer.embedded_redis.attach import status
 from hpq_producer.enqueue import provenance
-from hpq_producer.enqueue.reuse import Reuse, Wanted, same_code
+from hpq_producer.enqueue.reuse import Reuse, ReuseCriteria, sweeps_of_same_code
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.session import load_settings, open_session
 
-_MOST = 2_000  # trials that are looked at, of the newest sweeps first
+_MAX_TRIALS = 2_000  # trials that are looked at, of the newest sweeps first
 _HOUR_MS = 3_600_000
 
 
@@ -39,38 +39,40 @@ class DurationEstimate:
         return count * self.median_ms * max(1, self.gpus) / _HOUR_MS
 
 
-def past(submission: Submission) -> DurationEstimate | str | None:
+def estimate_duration(submission: Submission) -> DurationEstimate | str | None:
     """What is known; None where nothing is, and a line where the server is out of reach."""
     try:
         settings = load_settings()
         if not settings.redis_url and not status(settings.home).data_bytes:
             return None
         launch, owner = submission.code.launch, submission.spec.owner or settings.user
-        place = provenance.where(launch, owner, submission.code.folder)
-        wanted = Wanted(launch=launch, place=place)
+        place = provenance.local_code_location(launch, owner, submission.code.folder)
+        criteria = ReuseCriteria(launch=launch, location=place)
         with open_session() as session:
             for which in Reuse:
-                took = list(islice(_finished(session.reader, wanted, which), _MOST))
-                if took:
-                    return _of(session.reader, took, which, settings.gpus_per_trial)
+                trials = list(islice(_finished(session.reader, criteria, which), _MAX_TRIALS))
+                if trials:
+                    return _summarize(session.reader, trials, which, settings.gpus_per_trial)
     except HpqError as error:
         return str(error)
     return None
 
 
-def _finished(reader: StoreReader, wanted: Wanted, which: Reuse) -> Iterator[Trial]:
-    for sweep in same_code(reader, wanted, which):
+def _finished(reader: StoreReader, criteria: ReuseCriteria, which: Reuse) -> Iterator[Trial]:
+    for sweep in sweeps_of_same_code(reader, criteria, which):
         for trial in reader.trials.all(sweep.id) if sweep.counts.finished else ():
             if trial.state is TrialState.FINISHED and not trial.reused:
                 yield trial
 
 
-def _of(reader: StoreReader, took: list[Trial], which: Reuse, gpus: int) -> DurationEstimate:
-    ran_on = reader.trials.provenance(took[0].provenance)
+def _summarize(
+    reader: StoreReader, trials: list[Trial], which: Reuse, gpus: int
+) -> DurationEstimate:
+    ran_on = reader.trials.provenance(trials[0].provenance)
     return DurationEstimate(
-        median_ms=statistics.median(trial.total_ms for trial in took),
-        trials=len(took),
+        median_ms=statistics.median(trial.total_ms for trial in trials),
+        trials=len(trials),
         same_code=which is Reuse.SAME_CODE,
         gpus=gpus if ran_on.get("gpus") else 0,
-        sweep=reader.sweeps.get(took[0].id.sweep),
+        sweep=reader.sweeps.get(trials[0].id.sweep),
     )

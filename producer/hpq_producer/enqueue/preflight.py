@@ -9,14 +9,14 @@ from hpq.domain.sweep import SCHEMA, Goal, Impute, ObjectiveValue, Sweep
 from hpq.errors import UserError
 from hpq.search.search_spec import BY_DEFAULT, Sampler, Search, is_installed, missing, unaided
 from hpq.store.wire.search import encode_search
-from hpq_producer.enqueue.code_discovery import Code
+from hpq_producer.enqueue.code_discovery import DiscoveredCode
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import SweepSpec
 from hpq_producer.terminal.text import shell_line
 
 
-class OutOfSight(UserError):
+class CodeNotVisible(UserError):
     """Nobody could run local code where it lies; `why` is that without what to do."""
 
     def __init__(self, why: str, remedy: str) -> None:
@@ -24,7 +24,7 @@ class OutOfSight(UserError):
         self.why = why
 
 
-def check_seen(session: Session, worker_class: str, code: Code) -> None:
+def check_code_visible(session: Session, worker_class: str, code: DiscoveredCode) -> None:
     """Refuse local code where all workers of a class are pods, which do not have its directory.
 
     A pod that has it mounted says so by its HPQ_CODE.
@@ -33,28 +33,28 @@ def check_seen(session: Session, worker_class: str, code: Code) -> None:
         OutOfSight: nobody could run it.
     """
     folder = code.folder
-    there = session.reader.workers.live(worker_class) if code.launch.code_dir else []
-    if there and all(w.pod and not _has(w.code, folder) for w in there):
+    workers = session.reader.workers.live(worker_class) if code.launch.code_dir else []
+    if workers and all(w.pod and not _mounts(w.code, folder) for w in workers):
         shown = "." if folder == Path.cwd().resolve() else shell_line([str(folder)])
-        raise OutOfSight(
+        raise CodeNotVisible(
             f"{code.launch.what} lies in {folder}, and no worker can see this directory: those of"
             f" class {worker_class} run in pods",
             f"add --code {shown} to send the code along",
         )
 
 
-def _has(mounted: str, folder: Path) -> bool:
+def _mounts(mounted: str, folder: Path) -> bool:
     return bool(mounted) and folder.is_relative_to(mounted)
 
 
-def search_of(submission: Submission) -> Search | None:
+def late_search(submission: Submission) -> Search | None:
     """How the sets are searched; None where all of them are made at enqueue."""
     spec = submission.spec
     if spec.space is None or not submission.is_late:
         return None
     metric = spec.metric
     keys = spec.source.get("metric")
-    told = keys if isinstance(keys, dict) else {}
+    metric_keys = keys if isinstance(keys, dict) else {}
     return Search(
         space=spec.space,
         sampler=sampler_of(spec),
@@ -62,7 +62,7 @@ def search_of(submission: Submission) -> Search | None:
         replicates=spec.replicates,
         maximize=metric is not None and metric.goal is Goal.MAXIMIZE,
         metric=metric.name if metric else "",
-        take=ObjectiveValue(str(told.get("value", ObjectiveValue.BEST))),
+        take=ObjectiveValue(str(metric_keys.get("value", ObjectiveValue.BEST))),
         impute=metric.impute if metric else Impute.WORST,
         impute_while_running=metric.impute_while_running if metric else None,
     )
@@ -75,31 +75,31 @@ def sampler_of(spec: SweepSpec) -> Sampler:
     return Sampler(spec.sampler or BY_DEFAULT)
 
 
-def bound(sweep: Sweep, submission: Submission, search: Search, older: int) -> Sweep:
+def with_late_search(sweep: Sweep, submission: Submission, search: Search, older: int) -> Sweep:
     """The sweep as one whose sets are made while it runs; `older` sets of it have their results.
 
     These are no part of run_cap, which says how many are to run.
     """
-    spec, wanted = submission.spec, submission.trials
-    every = spec.uncapped_trials
-    cap = 0 if wanted is None else wanted + older * spec.replicates
+    spec, requested = submission.spec, submission.trials
+    size = spec.uncapped_trials
+    cap = 0 if requested is None else requested + older * spec.replicates
     return replace(
         sweep,
         schema=SCHEMA,
         sampler=search.sampler,
         search=encode_search(search),
-        run_cap=cap if every is None else min(cap or every, every),
+        run_cap=cap if size is None else min(cap or size, size),
     )
 
 
-def lacks(submission: Submission) -> str | None:
+def missing_sampler(submission: Submission) -> str | None:
     """What has to be installed here for the sampler to run here, in a line."""
     if not submission.is_late:
         return None
     return missing(sampler_of(submission.spec), is_installed)
 
 
-def is_unaided(submission: Submission) -> str | None:
+def missing_sampler_aid(submission: Submission) -> str | None:
     """What has to be installed here for the sampler to find its best sets here, in a line."""
     if not submission.is_late:
         return None

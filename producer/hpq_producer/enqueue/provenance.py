@@ -23,7 +23,7 @@ _SCP = re.compile(r"(?:[^@/]+@)?([^/:]+):(?!/?/)(.+)")  # git@host:path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CodeLocation:
     """The directory of a sweep's code; `remote` and `below` are git's, where it has a remote."""
 
     folder: str
@@ -32,7 +32,7 @@ class Place:
     remote: str = ""
     below: str = ""  # the directory as the repository's root has it
 
-    def is_that_of(self, other: Place) -> bool:
+    def is_same_as(self, other: CodeLocation) -> bool:
         """True for the same directory, or the same one of two checkouts of one repository.
 
         /app in two people's containers is not the same one.
@@ -44,12 +44,12 @@ class Place:
         return not self.folder or self.host == other.host or self.owner == other.owner
 
 
-def place_of(launch: Launch, origin: Mapping[str, Json], owner: str) -> Place:
+def code_location(launch: Launch, origin: Mapping[str, Json], owner: str) -> CodeLocation:
     """Where the code of a launch lies, by what was noted of its origin."""
     git, host = origin.get("git"), origin.get("host")
     folder = launch.code_dir or str(origin.get("folder") or "")  # of code that was sent
     facts = git if isinstance(git, dict) and folder else {}
-    return Place(
+    return CodeLocation(
         folder=folder,
         host=str(host or ""),
         owner=owner,
@@ -58,12 +58,12 @@ def place_of(launch: Launch, origin: Mapping[str, Json], owner: str) -> Place:
     )
 
 
-def place_of_sweep(sweep: Sweep) -> Place:
-    """As `place_of`."""
-    return place_of(sweep.launch, sweep.provenance, sweep.owner)
+def sweep_code_location(sweep: Sweep) -> CodeLocation:
+    """As `code_location`."""
+    return code_location(sweep.launch, sweep.provenance, sweep.owner)
 
 
-def remote_name(url: str) -> str:
+def normalize_remote(url: str) -> str:
     """A remote as host/path, whichever way it is reached; without a user or a password."""
     url = url.strip()
     if scheme := _SCHEME.match(url):
@@ -77,10 +77,12 @@ def remote_name(url: str) -> str:
     return url.rstrip("/").removesuffix(".git")
 
 
-MOST_DIFF_BYTES = 1024 * 1024  # of changes that are not committed; the rest is cut, and told
+MAX_DIFF_BYTES = 1024 * 1024  # of changes that are not committed; the rest is cut, and told
 
 
-def collect(file: Path, launch: Launch, code: Path | None = None) -> tuple[dict[str, Json], str]:
+def collect_provenance(
+    file: Path, launch: Launch, code: Path | None = None
+) -> tuple[dict[str, Json], str]:
     """What `hpq show` tells of a sweep's origin, and the diff of its code; never fails for git.
 
     `code` is the directory of the code, where it is the user's.
@@ -88,7 +90,7 @@ def collect(file: Path, launch: Launch, code: Path | None = None) -> tuple[dict[
     data = file.read_bytes()
     folder = code or (Path(launch.code_dir) if launch.code_dir else file.resolve().parent)
     diff = _git(folder, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD") or b""
-    told: dict[str, Json] = {
+    record: dict[str, Json] = {
         "file": str(file.resolve()),
         "text": data.decode("utf-8", "replace"),
         "sha256": hashlib.sha256(data).hexdigest(),
@@ -99,8 +101,8 @@ def collect(file: Path, launch: Launch, code: Path | None = None) -> tuple[dict[
         "git": _git_state(folder, diff),
     }
     if launch.bundled:
-        told["folder"] = str(folder)
-    return told, diff[:MOST_DIFF_BYTES].decode("utf-8", "replace")
+        record["folder"] = str(folder)
+    return record, diff[:MAX_DIFF_BYTES].decode("utf-8", "replace")
 
 
 def _git_state(folder: Path, diff: bytes) -> Json:
@@ -117,17 +119,17 @@ def _git_state(folder: Path, diff: bytes) -> Json:
     }
 
 
-def where(launch: Launch, owner: str, folder: Path) -> Place:
+def local_code_location(launch: Launch, owner: str, folder: Path) -> CodeLocation:
     """Where the code of a launch lies on this machine."""
     facts: dict[str, Json] = {"host": platform.node()}
     if launch.code_dir or launch.bundled:
         facts |= {"git": _repository(folder), "folder": str(folder)}
-    return place_of(launch, facts, owner)
+    return code_location(launch, facts, owner)
 
 
 def _repository(folder: Path) -> dict[str, Json]:
     """Which repository, as its remote names it, and the directory as its root has it."""
-    remote = remote_name(_text(_git(folder, "config", "--get", "remote.origin.url")) or "")
+    remote = normalize_remote(_text(_git(folder, "config", "--get", "remote.origin.url")) or "")
     below = _git(folder, "rev-parse", "--show-prefix") if remote else None
     return {"remote": remote, "below": _text(below) or ""}
 

@@ -17,11 +17,11 @@ from hpq.domain.trial import FailureKind, Json, Params, Trial, TrialState
 from hpq.search.membership import is_inside
 from hpq.search.samplers import SEED, replicated, seed_at, seed_of_result
 from hpq.store.reader import StoreReader
-from hpq_producer.enqueue.provenance import Place, place_of_sweep
+from hpq_producer.enqueue.provenance import CodeLocation, sweep_code_location
 from hpq_producer.sweepfile.spec import SweepSpec
 from hpq_producer.terminal.text import clean, trials_of
 
-_SOME = 100  # sweeps asked about in one round trip
+_CHUNK = 100  # sweeps asked about in one round trip
 
 
 class Reuse(Enum):
@@ -32,51 +32,51 @@ class Reuse(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ReuseCriteria:
     """What a sweep runs, where it lies, what it measures, and what its trials are seeded with.
 
     `any_seed`: results of another seed pass, and keep theirs.
     """
 
     launch: Launch
-    place: Place
+    location: CodeLocation
     metric: Metric | None = None
     seed: int = 0
     any_seed: bool = False
 
 
-def older_results(reader: StoreReader, wanted: Wanted, which: Reuse) -> dict[bytes, Trial]:
+def older_results(reader: StoreReader, criteria: ReuseCriteria, scope: Reuse) -> dict[bytes, Trial]:
     """Trials with a result by the mark of their set; the newest sweep's where several fit.
 
     Where another seed passes, such a one is found under the mark of the wanted seed, too.
     """
     found: dict[bytes, Trial] = {}
-    others: dict[bytes, Trial] = {}
-    for sweep in same_code(reader, wanted, which):
-        fits = compares(sweep, wanted.metric)
+    other_seeds: dict[bytes, Trial] = {}
+    for sweep in sweeps_of_same_code(reader, criteria, scope):
+        fits = is_comparable(sweep, criteria.metric)
         if not fits or not (sweep.counts.finished or sweep.counts.failed):
             continue
         for trial in reader.trials.all(sweep.id):
-            result = _result(trial, sweep, wanted.metric)
+            result = _result(trial, sweep, criteria.metric)
             if result is not None:
                 seed = seed_of_result(sweep, trial)
                 result = replace(result, seed=seed)
-                found.setdefault(mark_of(trial.params, seed), result)
-                if wanted.any_seed:
-                    here = seed_at(wanted.seed, 0, trial.params)
-                    others.setdefault(mark_of(trial.params, here), result)
-    return others | found
+                found.setdefault(result_key(trial.params, seed), result)
+                if criteria.any_seed:
+                    own_seed = seed_at(criteria.seed, 0, trial.params)
+                    other_seeds.setdefault(result_key(trial.params, own_seed), result)
+    return other_seeds | found
 
 
-def mark_of(params: Params, seed: int) -> bytes:
+def result_key(params: Params, seed: int) -> bytes:
     """What results have in common that stand for each other: a set, and what it was seeded with."""
     return identity(params, seed)
 
 
-def marks_of(params: dict[str, Json], spec: SweepSpec) -> list[bytes]:
+def result_keys(params: dict[str, Json], spec: SweepSpec) -> list[bytes]:
     """The mark of each replicate of a file's set."""
     every = replicated(params, spec.replicates)
-    return [mark_of(again, seed_at(spec.seed, i, again)) for i, again in enumerate(every)]
+    return [result_key(again, seed_at(spec.seed, i, again)) for i, again in enumerate(every)]
 
 
 def _result(trial: Trial, sweep: Sweep, metric: Metric | None) -> Trial | None:
@@ -84,7 +84,7 @@ def _result(trial: Trial, sweep: Sweep, metric: Metric | None) -> Trial | None:
     is_nameless = trial.failure is not None and trial.failure.kind is FailureKind.UNREPORTED
     if trial.state is not TrialState.FINISHED and not is_nameless:
         return None
-    if means_the_same(sweep.metric, metric):
+    if is_same_metric(sweep.metric, metric):
         return (
             trial if not is_nameless and (metric is None or trial.objective is not None) else None
         )
@@ -92,13 +92,13 @@ def _result(trial: Trial, sweep: Sweep, metric: Metric | None) -> Trial | None:
     return replace(trial, objective=value) if math.isfinite(value) else None
 
 
-def sets_inside(older: Mapping[bytes, Trial], spec: SweepSpec) -> Iterator[dict[str, Json]]:
+def reusable_sets(older: Mapping[bytes, Trial], spec: SweepSpec) -> Iterator[dict[str, Json]]:
     """Sets with older results that lie in a file's space, each once; where a file has replicates,
     those of which every replicate has a result."""
-    taken = {one for point in spec.points for one in marks_of(point, spec)}
+    taken = {one for point in spec.points for one in result_keys(point, spec)}
     for first, trial in older.items():
         params = dict(trial.params)
-        every = marks_of(params, spec)
+        every = result_keys(params, spec)
         is_whole = every[0] == first and all(other in older for other in every)
         if spec.space is None or not is_whole or not taken.isdisjoint(every):
             continue
@@ -107,81 +107,89 @@ def sets_inside(older: Mapping[bytes, Trial], spec: SweepSpec) -> Iterator[dict[
             yield params
 
 
-def same_code(reader: StoreReader, wanted: Wanted, which: Reuse) -> Iterator[Sweep]:
+def sweeps_of_same_code(
+    reader: StoreReader, criteria: ReuseCriteria, scope: Reuse
+) -> Iterator[Sweep]:
     """Sweeps of the same code, newest first; what is the same to the byte may lie anywhere."""
-    for sweep in same_program(reader, wanted.launch):
-        if which is Reuse.ANY_CODE:
-            fits = wanted.place.is_that_of(place_of_sweep(sweep))
+    for sweep in sweeps_of_same_program(reader, criteria.launch):
+        if scope is Reuse.ANY_CODE:
+            fits = criteria.location.is_same_as(sweep_code_location(sweep))
         else:
-            fits = is_same_code(sweep, wanted)
+            fits = has_same_code(sweep, criteria)
         if fits:
             yield sweep
 
 
-def is_same_code(sweep: Sweep, wanted: Wanted) -> bool:
+def has_same_code(sweep: Sweep, criteria: ReuseCriteria) -> bool:
     """True where the command and all files are the same.
 
     The files of a command without a program may say nothing of what it starts: only in its place.
     """
-    was, now = sweep.launch, wanted.launch
+    was, now = sweep.launch, criteria.launch
     if (was.command, was.code) != (now.command, now.code):
         return False
-    return bool(now.trainer or now.program) or wanted.place.is_that_of(place_of_sweep(sweep))
+    return bool(now.trainer or now.program) or criteria.location.is_same_as(
+        sweep_code_location(sweep)
+    )
 
 
-def same_program(reader: StoreReader, launch: Launch) -> Iterator[Sweep]:
+def sweeps_of_same_program(reader: StoreReader, launch: Launch) -> Iterator[Sweep]:
     """Sweeps of a trainer or program of this name, newest first; unreadable ones are left out."""
     ids = reader.sweeps.ids()
-    for start in range(0, len(ids), _SOME):
-        for sweep in reader.sweeps.get_each(ids[start : start + _SOME]):
-            if isinstance(sweep, Sweep) and _named(sweep.launch) == _named(launch):
+    for start in range(0, len(ids), _CHUNK):
+        for sweep in reader.sweeps.get_each(ids[start : start + _CHUNK]):
+            if isinstance(sweep, Sweep) and _program_name(sweep.launch) == _program_name(launch):
                 yield sweep
 
 
-def _named(launch: Launch) -> tuple[object, ...]:
+def _program_name(launch: Launch) -> tuple[object, ...]:
     """What is started; the words of a command are its name where there is no other."""
     if launch.trainer or launch.program:
         return (launch.trainer, launch.program)
     return launch.command
 
 
-def compares(sweep: Sweep, metric: Metric | None) -> bool:
+def is_comparable(sweep: Sweep, metric: Metric | None) -> bool:
     """True where a sweep's results are results for a metric.
 
     The last value of everything that a trial reported is kept, so a metric that is another, or has
     another goal, asks for no training; where trials were pruned, the old one chose those.
     """
-    if means_the_same(sweep.metric, metric):
+    if is_same_metric(sweep.metric, metric):
         return True
     return metric is not None and metric.take is ObjectiveValue.LAST and not sweep.counts.pruned
 
 
-def means_the_same(one: Metric | None, other: Metric | None) -> bool:
+def is_same_metric(one: Metric | None, other: Metric | None) -> bool:
     """True where results of both compare."""
-    return _means(one) == _means(other)
+    return _metric_key(one) == _metric_key(other)
 
 
-def _means(metric: Metric | None) -> tuple[object, ...]:
+def _metric_key(metric: Metric | None) -> tuple[object, ...]:
     return (metric.name, metric.goal, metric.take) if metric else ()
 
 
 _SHOWN = 5  # sweeps
 _FILES = 3
-_LOOKED_AT = 100  # sweeps of the same program, of the newest
+_MAX_COMPARED = 100  # sweeps of the same program, of the newest
 
 
-def reuse_lines(
-    reader: StoreReader, wanted: Wanted, which: Reuse | None, taken: Collection[Trial], but: str
+def describe_reuse(
+    reader: StoreReader,
+    criteria: ReuseCriteria,
+    scope: Reuse | None,
+    taken: Collection[Trial],
+    new_sweep: str,
 ) -> tuple[str, ...]:
     """What became of --reuse for the sweep `but`; nothing where it was not asked for."""
-    if which is None:
+    if scope is None:
         return ()
     if taken:
-        return tuple(_taken(reader, taken, wanted.place.owner))
-    return (_why_none(reader, wanted, which, but),)
+        return tuple(_describe_taken(reader, taken, criteria.location.owner))
+    return (_explain_none(reader, criteria, scope, new_sweep),)
 
 
-def _taken(reader: StoreReader, taken: Iterable[Trial], owner: str) -> list[str]:
+def _describe_taken(reader: StoreReader, taken: Iterable[Trial], owner: str) -> list[str]:
     """A line for each sweep that results were taken of: how many, whose it is, where it ran."""
     count = Counter(trial.id.sweep for trial in taken)
     lines = []
@@ -196,35 +204,37 @@ def _taken(reader: StoreReader, taken: Iterable[Trial], owner: str) -> list[str]
     return lines
 
 
-def _why_none(reader: StoreReader, wanted: Wanted, which: Reuse, but: str) -> str:
+def _explain_none(
+    reader: StoreReader, criteria: ReuseCriteria, scope: Reuse, new_sweep: str
+) -> str:
     """One line: what keeps the results of older sweeps of the same program from being taken."""
-    what = clean(wanted.launch.what)
+    what = clean(criteria.launch.what)
     reasons: Counter[str] = Counter()
-    for number, sweep in enumerate(same_program(reader, wanted.launch)):
-        if number > _LOOKED_AT:
+    for number, sweep in enumerate(sweeps_of_same_program(reader, criteria.launch)):
+        if number > _MAX_COMPARED:
             break
-        if sweep.id != but:
-            reasons[_reason(reader, sweep, wanted, which)] += 1
+        if sweep.id != new_sweep:
+            reasons[_explain_sweep(reader, sweep, criteria, scope)] += 1
     if not reasons:
         return f"0 results taken: no older sweep runs {what}"
-    told = [f"{trials_of(n, 'sweep')} of {what}: {why}" for why, n in reasons.most_common(_SHOWN)]
-    return f"0 results taken: {'; '.join(told)}"
+    counts = [f"{trials_of(n, 'sweep')} of {what}: {why}" for why, n in reasons.most_common(_SHOWN)]
+    return f"0 results taken: {'; '.join(counts)}"
 
 
-def _reason(reader: StoreReader, sweep: Sweep, wanted: Wanted, which: Reuse) -> str:
-    place = place_of_sweep(sweep)
-    is_here = wanted.place.is_that_of(place)
-    if not is_here and (which is Reuse.ANY_CODE or not is_same_code(sweep, wanted)):
-        return f"another one, in {clean(place.folder or 'an installed package')}"
-    if which is Reuse.SAME_CODE and not is_same_code(sweep, wanted):
-        return _difference(reader, sweep, wanted)
-    if not compares(sweep, wanted.metric):
-        return _other_metric(sweep, wanted.metric)
-    if wanted.metric and not means_the_same(sweep.metric, wanted.metric):
-        return f"no trial with one of these sets has a last {clean(wanted.metric.name)}"
+def _explain_sweep(reader: StoreReader, sweep: Sweep, criteria: ReuseCriteria, scope: Reuse) -> str:
+    location = sweep_code_location(sweep)
+    is_here = criteria.location.is_same_as(location)
+    if not is_here and (scope is Reuse.ANY_CODE or not has_same_code(sweep, criteria)):
+        return f"another one, in {clean(location.folder or 'an installed package')}"
+    if scope is Reuse.SAME_CODE and not has_same_code(sweep, criteria):
+        return _explain_code(reader, sweep, criteria)
+    if not is_comparable(sweep, criteria.metric):
+        return _explain_metric(sweep, criteria.metric)
+    if criteria.metric and not is_same_metric(sweep.metric, criteria.metric):
+        return f"no trial with one of these sets has a last {clean(criteria.metric.name)}"
     if not sweep.counts.finished:
         return "no trial is finished"
-    if sweep.seed != wanted.seed and not wanted.any_seed and not _has_own_seeds(sweep):
+    if sweep.seed != criteria.seed and not criteria.any_seed and not _has_own_seeds(sweep):
         return f"the seed is another, {sweep.seed}"
     return "no finished trial has one of these sets"
 
@@ -234,7 +244,7 @@ def _has_own_seeds(sweep: Sweep) -> bool:
     return isinstance(parameters, dict) and SEED in parameters
 
 
-def _other_metric(sweep: Sweep, now: Metric | None) -> str:
+def _explain_metric(sweep: Sweep, now: Metric | None) -> str:
     """What differs, and why that keeps the results from being taken."""
     was = sweep.metric
     if was is None or now is None:
@@ -246,10 +256,13 @@ def _other_metric(sweep: Sweep, now: Metric | None) -> str:
     return f"the metric is another ({there} there, {here} here){more}"
 
 
-def _difference(reader: StoreReader, sweep: Sweep, wanted: Wanted) -> str:
-    if sweep.launch.code == wanted.launch.code:
+def _explain_code(reader: StoreReader, sweep: Sweep, criteria: ReuseCriteria) -> str:
+    if sweep.launch.code == criteria.launch.code:
         return "the command is another"
-    was, now = reader.sweeps.manifest(sweep.launch.code), reader.sweeps.manifest(wanted.launch.code)
+    was, now = (
+        reader.sweeps.manifest(sweep.launch.code),
+        reader.sweeps.manifest(criteria.launch.code),
+    )
     paths = [p for p in sorted({*was, *now}) if was.get(p) != now.get(p)] if was and now else []
     if not paths:
         return f"the code is {clean(sweep.launch.code[:12])}, and now another; see --any-code"

@@ -11,8 +11,7 @@ from pathlib import Path
 from hpq.codes import Notice
 from hpq.domain.identity import digest
 from hpq.domain.sweep import Launch
-from hpq_producer.enqueue import code_discovery as launching
-from hpq_producer.enqueue.code_discovery import Code
+from hpq_producer.enqueue.code_discovery import DiscoveredCode, find_code
 from hpq_producer.sweepfile.spec import SweepSpec
 
 
@@ -22,7 +21,7 @@ class Submission:
 
     spec: SweepSpec
     file: Path
-    code: Code
+    code: DiscoveredCode
     digest: str  # of the sweep: file, seed and code
 
     @property
@@ -38,8 +37,8 @@ class Submission:
     @property
     def warnings(self) -> tuple[Notice, ...]:
         """What the user should know before the sweep runs."""
-        twin = self.code.twin
-        more = (Notice("program-ambiguous", twin),) if twin else ()
+        namesake = self.code.namesake
+        more = (Notice("program-ambiguous", namesake),) if namesake else ()
         return (*self.spec.warnings, *more)
 
 
@@ -49,11 +48,11 @@ def prepare(spec: SweepSpec, file: Path, code_dir: str | None = None) -> Submiss
     Raises:
         UserError: the code is missing, or too large.
     """
-    code = launching.find(spec, file, Path.cwd(), code_dir)
-    mark = digest(spec.source, spec.seed, _code_mark(code.launch))
-    return Submission(spec=spec, file=file, code=code, digest=mark)
+    code = find_code(spec, file, Path.cwd(), code_dir)
+    sweep_digest = digest(spec.source, spec.seed, _code_identity(code.launch))
+    return Submission(spec=spec, file=file, code=code, digest=sweep_digest)
 
 
-def _code_mark(launch: Launch) -> str:
+def _code_identity(launch: Launch) -> str:
     """The code as identity has it: what runs in its directory is other code in another one."""
     return f"{launch.code} in {launch.code_dir}" if launch.code_dir else launch.code

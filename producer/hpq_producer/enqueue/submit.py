@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from hpq.code import bundle as packing
 from hpq.code import signing
+from hpq.code.bundle import pack
 from hpq.domain.identity import identity, slug
 from hpq.domain.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
 from hpq.domain.trial import Json, Trial
@@ -20,24 +20,24 @@ from hpq.search.samplers import Identified, replicated, seed_at
 from hpq.store.enqueue import Row, SweepWriter
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.fields import dumps, dumps_in_order
-from hpq_producer.capacity import check_room
+from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import preflight, provenance
-from hpq_producer.enqueue.preflight import check_seen
-from hpq_producer.enqueue.provenance import place_of_sweep
+from hpq_producer.enqueue.preflight import check_code_visible
+from hpq_producer.enqueue.provenance import sweep_code_location
 from hpq_producer.enqueue.reuse import (
     Reuse,
-    Wanted,
-    mark_of,
+    ReuseCriteria,
+    describe_reuse,
     older_results,
-    reuse_lines,
-    sets_inside,
+    result_key,
+    reusable_sets,
 )
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import SweepSpec, identified
 
-_OPEN_ENDED = 1_000  # sets that an open-ended sweep needs room for to begin with
+_OPEN_ENDED_SETS = 1_000  # sets that an open-ended sweep needs room for to begin with
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 Progress = Callable[[int], None]
 
@@ -53,11 +53,11 @@ class Enqueued:
     notes: tuple[str, ...] = ()  # of which sweeps they are, or why there are none
 
 
-def enqueue(
+def enqueue_sweep(
     session: Session,
     submission: Submission,
     *,
-    again: bool = False,
+    allow_duplicate: bool = False,
     canary: int = 0,
     tags: Sequence[str] = (),
     reuse: Reuse | None = None,
@@ -76,19 +76,19 @@ def enqueue(
     """
     spec, code = submission.spec, submission.code
     refuse_unfilled(spec.source, submission.file)
-    writer, search = session.writer(), preflight.search_of(submission)
-    check_seen(session, spec.queue, code)
-    there = None if again else session.reader.sweeps.find_by_digest(submission.digest)
-    if there is not None:
-        return Enqueued(
-            sid=there, is_new=False, trials=session.reader.sweeps.get(there).counts.total
-        )
-    bundle = None if code.files is None else packing.pack(code.folder, code.files)
-    for line in check_room(session, submission.trials or _OPEN_ENDED, code=len(bundle or b"")):
+    writer, search = session.writer(), preflight.late_search(submission)
+    check_code_visible(session, spec.queue, code)
+    existing = None if allow_duplicate else session.reader.sweeps.find_by_digest(submission.digest)
+    if existing is not None:
+        return _existing(session, existing)
+    bundle = None if code.files is None else pack(code.folder, code.files)
+    for line in check_capacity(
+        session, submission.trials or _OPEN_ENDED_SETS, code=len(bundle or b"")
+    ):
         warn(line)
     sid = _new_id(writer, spec.name)
     key = signing.key_of(session.settings, make=True)
-    origin, diff = provenance.collect(
+    origin, diff = provenance.collect_provenance(
         submission.file, code.launch, code.folder if code.files else None
     )
     sweep = replace(
@@ -98,45 +98,47 @@ def enqueue(
         provenance=origin,
         bundle=code.launch.code if bundle is not None else "",
     )
-    like = _wanted(submission, sweep)
-    older = older_results(session.reader, like, reuse) if reuse else {}
-    known: dict[int, Trial] = {}
+    criteria = _reuse_criteria(submission, sweep)
+    older = older_results(session.reader, criteria, reuse) if reuse else {}
+    reused: dict[int, Trial] = {}
     first: Sequence[dict[str, Json]] = ()
     if search is not None:  # of a late-bound one no more is known
-        first = [*spec.points, *sets_inside(older, spec)]
-        sweep = preflight.bound(sweep, submission, search, len(first) - len(spec.points))
+        first = [*spec.points, *reusable_sets(older, spec)]
+        sweep = preflight.with_late_search(sweep, submission, search, len(first) - len(spec.points))
     try:
-        begun = ((params, None) for params in first) if search else identified(spec)
-        every = _known(spec, begun, older, known)
-        trials = _write_rows(writer, sid, every, progress)
-        writer.stage_results(sid, known.items())
+        identified_sets = ((params, None) for params in first) if search else identified(spec)
+        rows = _rows(spec, identified_sets, older, reused)
+        trials = _write_rows(writer, sid, rows, progress)
+        writer.stage_results(sid, reused.items())
         if diff:
             writer.keep_diff(sid, diff)
         manifest = "" if code.files is None else dumps(code.files)
-        other = _seal(writer, sweep, manifest, bundle, again)
+        other = _seal(writer, sweep, manifest, bundle, allow_duplicate)
     except BaseException:
         writer.discard(sid)
         raise
-    if other is not None:  # somebody enqueued the same in the same moment
-        return Enqueued(
-            sid=other, is_new=False, trials=session.reader.sweeps.get(other).counts.total
-        )
-    notes = reuse_lines(session.reader, like, reuse, list(known.values()), but=sid)
-    return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(known), notes=notes)
+    if other is not None:  # another command enqueued the same sweep in the same moment
+        return _existing(session, other)
+    notes = describe_reuse(session.reader, criteria, reuse, list(reused.values()), new_sweep=sid)
+    return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(reused), notes=notes)
 
 
-def _wanted(submission: Submission, sweep: Sweep) -> Wanted:
+def _existing(session: Session, sid: str) -> Enqueued:
+    return Enqueued(sid=sid, is_new=False, trials=session.reader.sweeps.get(sid).counts.total)
+
+
+def _reuse_criteria(submission: Submission, sweep: Sweep) -> ReuseCriteria:
     spec = submission.spec
-    return Wanted(
+    return ReuseCriteria(
         launch=sweep.launch,
-        place=place_of_sweep(sweep),
+        location=sweep_code_location(sweep),
         metric=spec.metric,
         seed=spec.seed,
         any_seed=submission.is_late and spec.replicates == 1,
     )
 
 
-def _is_of_now(spec: SweepSpec, launch: Launch) -> bool:
+def _needs_new_schema(spec: SweepSpec, launch: Launch) -> bool:
     """True for what a worker of schema 1 would do wrong without knowing it."""
     has_target = spec.metric is not None and spec.metric.target is not None
     return bool(spec.replicates > 1 or spec.early or has_target or launch.wandb or launch.bundled)
@@ -147,12 +149,12 @@ def _seal(
     sweep: Sweep,
     manifest: str,
     bundle: bytes | None,
-    again: bool,
+    allow_duplicate: bool,
 ) -> str | None:
     if bundle is None:
-        return writer.seal(sweep, again=again)
+        return writer.seal(sweep, again=allow_duplicate)
     writer.keep_bundle(sweep.bundle, bundle)
-    other = writer.seal(sweep, again=again, manifest=manifest)
+    other = writer.seal(sweep, again=allow_duplicate, manifest=manifest)
     # The last sweep that had the same code may have been removed between the two.
     if other is None and not writer.has_bundle(sweep.bundle):
         writer.keep_bundle(sweep.bundle, bundle)
@@ -166,33 +168,41 @@ def _new_id(writer: SweepWriter, name: str) -> str:
             return sid
 
 
-def _known(
+def _rows(
     spec: SweepSpec,
-    first: Iterable[Identified],
+    identified_sets: Iterable[Identified],
     older: Mapping[bytes, Trial],
-    known: dict[int, Trial],
+    reused: dict[int, Trial],
 ) -> Iterator[Row]:
     """Sets with their replicates as rows, each once; an older result is noted under its number."""
     seen: set[bytes] = set()
-    for params, mark in first:
-        for replicate, again in enumerate(replicated(params, spec.replicates)):
-            own = mark if mark and replicate == 0 else identity(again, replicate)
-            if own in seen:
+    for params, known_identity in identified_sets:
+        for replicate, replicate_params in enumerate(replicated(params, spec.replicates)):
+            row_identity = (
+                known_identity
+                if known_identity and replicate == 0
+                else identity(replicate_params, replicate)
+            )
+            if row_identity in seen:
                 continue
-            seen.add(own)
-            like = mark_of(again, seed_at(spec.seed, replicate, again)) if older else b""
-            if like in older:
-                known[len(seen)] = older[like]
+            seen.add(row_identity)
+            key = (
+                result_key(replicate_params, seed_at(spec.seed, replicate, replicate_params))
+                if older
+                else b""
+            )
+            if key in older:
+                reused[len(seen)] = older[key]
             # Not sorted: the order of the file is the order of the arguments on a command line.
-            yield dumps_in_order(again), own
+            yield dumps_in_order(replicate_params), row_identity
 
 
-def _write_rows(writer: SweepWriter, sid: str, every: Iterator[Row], progress: Progress) -> int:
+def _write_rows(writer: SweepWriter, sid: str, rows: Iterator[Row], progress: Progress) -> int:
     """Write the rows in order; return how many."""
     first = 1
-    while some := list(islice(every, BATCH_ROWS)):
-        writer.add_rows(sid, first, some)
-        first += len(some)
+    while chunk := list(islice(rows, BATCH_ROWS)):
+        writer.add_rows(sid, first, chunk)
+        first += len(chunk)
         progress(first - 1)
     return first - 1
 
@@ -219,7 +229,7 @@ def _sweep(session: Session, submission: Submission, sid: str, key: bytes | None
         method=spec.method,
         seed=spec.seed,
         replicates=spec.replicates,
-        schema=SCHEMA if _is_of_now(spec, launch) else EARLY_SCHEMA,
+        schema=SCHEMA if _needs_new_schema(spec, launch) else EARLY_SCHEMA,
         varying=spec.varying,
         spec=spec.source,
     )

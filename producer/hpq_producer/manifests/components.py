@@ -27,7 +27,7 @@ _CLASS_NAME = 52  # the label hpq-worker-NAME has 63
 Patch = dict[str, Any]
 
 
-def turn(component: str) -> tuple[int, str]:
+def component_order(component: str) -> tuple[int, str]:
     """Where a component comes among others."""
     return (component not in _FIRST) + (component in _LAST), component
 
@@ -41,7 +41,7 @@ class WorkerClass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Component:
     """A component that is wanted, and its value; "" leaves it as its files have it."""
 
     name: str
@@ -58,7 +58,7 @@ class Part:
         return [make(self.value)] if make and self.value else []
 
 
-def parse(text: str) -> Part:
+def parse(text: str) -> Component:
     """`NAME` or `NAME=VALUE`.
 
     Raises:
@@ -69,12 +69,12 @@ def parse(text: str) -> Part:
     if not is_given:
         if name in _NEEDS_VALUE:  # what its files have is an example, and nobody's
             raise UserError(f"--with {name}: write {name}={wanted}")
-        return Part(name=name)
+        return Component(name=name)
     if rule is None:
         raise UserError(f"--with {text}: {name} takes no value")
     if not rule(value):
         raise UserError(f"--with {text}: write {name}={wanted}")
-    return Part(name=name, value=value)
+    return Component(name=name, value=value)
 
 
 def class_patch(
@@ -156,22 +156,22 @@ def _is_class(text: str) -> bool:
     return bool(is_name) and gpus.isdecimal() and int(gpus) <= 64
 
 
-def _at_most(most: str) -> Patch:
+def _max_replicas_patch(most: str) -> Patch:
     return _replace({"kind": "ScaledObject"}, spec_maxReplicaCount=int(most))
 
 
-def _local_queue(name: str) -> Patch:
+def _kueue_patch(name: str) -> Patch:
     op = {"op": "replace", "path": "/metadata/labels/kueue.x-k8s.io~1queue-name", "value": name}
     return {"target": dict(_WORKERS), "patch": json.dumps([op])}
 
 
-def _export(place: str) -> Patch:
+def _nfs_patch(place: str) -> Patch:
     server, _, path = place.partition(":")
     target = {"kind": "PersistentVolume", "name": "hpq-nfs-hpq"}
     return _replace(target, spec_nfs_server=server, spec_nfs_path=path)
 
 
-def _tree(place: str) -> Patch:
+def _git_code_patch(place: str) -> Patch:
     url, _, commit = place.rpartition("@")
     env = [{"name": "URL", "value": url}, {"name": "COMMIT", "value": commit}]
     init = {"initContainers": [{"name": "fetch-code", "env": env}]}
@@ -179,10 +179,10 @@ def _tree(place: str) -> Patch:
 
 
 _PATCHES: Mapping[str, Callable[[str], Patch]] = {
-    "keda": _at_most,
-    "kueue": _local_queue,
-    "nfs": _export,
-    "git-code": _tree,
+    "keda": _max_replicas_patch,
+    "kueue": _kueue_patch,
+    "nfs": _nfs_patch,
+    "git-code": _git_code_patch,
 }
 _NEEDS_VALUE = (CLASS, "kueue", "nfs", "git-code")
 # component → what its value must be, and how that is written

@@ -18,7 +18,7 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Trial
 from hpq.errors import TOLD_TO_GO, ExitCode, UserError
 
-MOST = 1_000  # each is an object and a pod that the API server keeps
+MAX_JOBS = 1_000  # each is an object and a pod that the API server keeps
 _TTL_S = 86_400  # what is done stays to be looked at for a day
 _BACKOFF = 3
 _INSTANCE = "app.kubernetes.io/instance"
@@ -39,10 +39,11 @@ def refuse_too_many(what: str, sets: int | None) -> None:
             " method: grid, or random with run_cap, or resident workers: hpq enqueue",
             code="jobs-need-count",
         )
-    if sets > MOST:
+    if sets > MAX_JOBS:
         raise UserError(
-            f"{what}: {sets:,} sets are {sets:,} Jobs, and {MOST:,} is the limit; resident workers"
-            " take any number: hpq enqueue, and kubectl scale deployment/hpq-worker",
+            f"{what}: {sets:,} sets are {sets:,} Jobs, and {MAX_JOBS:,} is the limit;"
+            " resident workers take any number: hpq enqueue, and"
+            " kubectl scale deployment/hpq-worker",
             code="jobs-too-many",
         )
 

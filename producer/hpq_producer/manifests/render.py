@@ -19,7 +19,7 @@ import yaml
 from hpq.errors import UserError
 from hpq.settings import LAST_WORDS_S
 from hpq_producer.manifests import components as parts
-from hpq_producer.manifests.components import Part, WorkerClass
+from hpq_producer.manifests.components import Component, WorkerClass
 from hpq_producer.shipped import shipped
 
 BASE = "base"
@@ -33,7 +33,7 @@ Yaml = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ManifestOptions:
     """What a cluster's manifests are to say; what is left empty stays as k8s/base has it."""
 
     image: str = ""
@@ -43,7 +43,7 @@ class Wanted:
     gpus: int | None = None  # of each pod; 0 = none, which is the component cpu
     cpu: str = ""  # of each pod, as Kubernetes writes quantities; not of the further classes
     memory: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Component, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)  # HPQ_* of the workers
 
     @property
@@ -55,65 +55,67 @@ class Wanted:
     def components(self) -> list[str]:
         """The components in the order in which they build on each other."""
         names = {p.name for p in self.parts} - {parts.CLASS}
-        return sorted(names | ({"cpu"} if self.gpus == 0 else set()), key=parts.turn)
+        return sorted(names | ({"cpu"} if self.gpus == 0 else set()), key=parts.component_order)
 
 
-def folder() -> Path:
+def manifests_folder() -> Path:
     """Where the manifests lie: in the installed package, or in a checkout."""
     return shipped("k8s")
 
 
-def components() -> list[str]:
+def component_names() -> list[str]:
     """The names of the components beside the base."""
-    return sorted(p.parent.name for p in (folder() / _OPTIONAL).glob("*/kustomization.yaml"))
+    return sorted(
+        p.parent.name for p in (manifests_folder() / _OPTIONAL).glob("*/kustomization.yaml")
+    )
 
 
 def own_settings() -> set[str]:
     """The HPQ_* that a Deployment says of its pods itself, over any ConfigMap."""
-    text = (folder() / "worker" / "deployment.yaml").read_text("utf-8")
+    text = (manifests_folder() / "worker" / "deployment.yaml").read_text("utf-8")
     (container,) = yaml.safe_load(text)["spec"]["template"]["spec"]["containers"]
     return {str(one["name"]) for one in container["env"]}
 
 
-def overlay(wanted: Wanted, root: str) -> Yaml:
+def overlay(options: ManifestOptions, root: str) -> Yaml:
     """The kustomization that says what is wanted, with the manifests lying at `root`.
 
-    The further classes are its resources `class-NAME`, which `class_of` makes; what the settings
-    say is the component `settings`, the last: those before it have values of their own.
+    The further classes are its resources `class-NAME`, which `class_kustomization` makes. The
+    settings are the component `settings`, the last: those before it have values of their own.
     """
-    check(wanted)
-    if "bucket" in wanted.components and "HPQ_STORE" not in wanted.settings:
+    check(options)
+    if "bucket" in options.components and "HPQ_STORE" not in options.settings:
         raise UserError("--with bucket: say which, --set HPQ_STORE=s3://BUCKET/PATH")
-    classes = wanted.classes
-    components = [f"{root}/{_OPTIONAL}/{name}" for name in wanted.components]
+    classes = options.classes
+    components = [f"{root}/{_OPTIONAL}/{name}" for name in options.components]
     made: Yaml = {
         **_HEAD,
-        "namespace": wanted.namespace,
+        "namespace": options.namespace,
         "labels": _labels(),
         "resources": [f"{root}/{BASE}", *(f"class-{c.name}" for c in classes)],
-        "components": [*components, *([_SETTINGS] if wanted.settings else [])],
-        "images": [_image(wanted.image or IMAGE)],
-        "patches": _patches(wanted),
-        "replacements": _replacements(wanted),
+        "components": [*components, *([_SETTINGS] if options.settings else [])],
+        "images": [_image(options.image or IMAGE)],
+        "patches": _patches(options),
+        "replacements": _replacements(options),
     }
     return made
 
 
 def _labels() -> Any:
     """The labels of the base, for what the overlay adds to it."""
-    text = (folder() / BASE / "kustomization.yaml").read_text("utf-8")
+    text = (manifests_folder() / BASE / "kustomization.yaml").read_text("utf-8")
     return yaml.safe_load(text)["labels"]
 
 
-def settings_of(wanted: Wanted) -> Yaml:
+def settings_component(options: ManifestOptions) -> Yaml:
     """The component that says what the settings say."""
-    literals = [f"{name}={value}" for name, value in wanted.settings.items()]
+    literals = [f"{name}={value}" for name, value in options.settings.items()]
     merged = {"name": "hpq-settings", "behavior": "merge", "literals": literals}
     head = {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component"}
     return {**head, "configMapGenerator": [merged]}
 
 
-def class_of(one: WorkerClass, root: str, *, is_scaled: bool) -> Yaml:
+def class_kustomization(one: WorkerClass, root: str, *, is_scaled: bool) -> Yaml:
     """The kustomization of a further class of workers; k8s/components/class is one of them."""
     scaler = [f"{root}/{_OPTIONAL}/keda/scaler"] if is_scaled else []
     return {
@@ -130,52 +132,52 @@ def class_of(one: WorkerClass, root: str, *, is_scaled: bool) -> Yaml:
     }
 
 
-def check(wanted: Wanted) -> None:
+def check(options: ManifestOptions) -> None:
     """Refuse what no cluster could use.
 
     Raises:
         UserError: no such component, or what is asked for does not go together.
     """
-    there = components()
-    for name in [*wanted.components, *(p.name for p in wanted.parts)]:
-        if name not in there:
+    known = component_names()
+    for name in [*options.components, *(p.name for p in options.parts)]:
+        if name not in known:
             raise UserError(
-                f"--with {name}: no such component; there are {', '.join(there)}",
+                f"--with {name}: no such component; there are {', '.join(known)}",
                 code="component-unknown",
             )
-    if "keda" in wanted.components and wanted.replicas is not None:
+    if "keda" in options.components and options.replicas is not None:
         raise UserError(
             "--replicas: with keda, that decides; --with keda=MAX says how many at most"
         )
     for one, other in (("dataset", "nfs"), ("store", "bucket")):
-        if one in wanted.components and other in wanted.components:
+        if one in options.components and other in options.components:
             raise UserError(f"--with {one} and --with {other} are for the same thing; take one")
-    if wanted.gpus and "cpu" in wanted.components:
-        raise UserError(f"--gpus {wanted.gpus}: --with cpu is for workers without; take one")
-    _check_gpus(wanted)
-    _check_grace(wanted)
-    names = [wanted.queue, *(c.name for c in wanted.classes)]
+    if options.gpus and "cpu" in options.components:
+        raise UserError(f"--gpus {options.gpus}: --with cpu is for workers without; take one")
+    _check_gpus(options)
+    _check_grace(options)
+    names = [options.queue, *(c.name for c in options.classes)]
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"--with class={name}: another class has this queue")
 
 
-def _check_gpus(wanted: Wanted) -> None:
+def _check_gpus(options: ManifestOptions) -> None:
     """What no worker could start with is refused before it is a pod that crashes."""
-    per_trial = int(wanted.settings.get(_PER_TRIAL, 0))
-    if wanted.gpus and per_trial > wanted.gpus:
-        raise UserError(f"--set {_PER_TRIAL}={per_trial}: --gpus gives a pod {wanted.gpus}")
-    many = [per_trial or wanted.gpus or 1, *(c.gpus for c in wanted.classes)]
-    if int(wanted.settings.get(_PER_GPU, 1)) > 1 and max(many) > 1:
+    per_trial = int(options.settings.get(_PER_TRIAL, 0))
+    if options.gpus and per_trial > options.gpus:
+        raise UserError(f"--set {_PER_TRIAL}={per_trial}: --gpus gives a pod {options.gpus}")
+    many = [per_trial or options.gpus or 1, *(c.gpus for c in options.classes)]
+    if int(options.settings.get(_PER_GPU, 1)) > 1 and max(many) > 1:
         raise UserError(
             f"--set {_PER_GPU}: trials that share a GPU have one; for pods of several GPUs, --set"
             f" {_PER_TRIAL}=1, too"
         )
 
 
-def _check_grace(wanted: Wanted) -> None:
-    grace = wanted.settings.get(_GRACE)
-    if grace and "spot" in wanted.components and parts.pod_grace(float(grace)) > _SPOT_S:
+def _check_grace(options: ManifestOptions) -> None:
+    grace = options.settings.get(_GRACE)
+    if grace and "spot" in options.components and parts.pod_grace(float(grace)) > _SPOT_S:
         raise UserError(
             f"--set {_GRACE}={grace}: with spot a pod has {_SPOT_S} s, {LAST_WORDS_S:g} of them for"
             f" its worker; say {_SPOT_S - LAST_WORDS_S:g} at most"
@@ -195,35 +197,35 @@ def _image(image: str) -> dict[str, str]:
     }
 
 
-def _patches(wanted: Wanted) -> list[Yaml]:
-    found = [patch for part in wanted.parts for patch in part.patches()]
-    grace = wanted.settings.get(_GRACE)
-    if grace and "spot" not in wanted.components:
+def _patches(options: ManifestOptions) -> list[Yaml]:
+    found = [patch for part in options.parts for patch in part.patches()]
+    grace = options.settings.get(_GRACE)
+    if grace and "spot" not in options.components:
         found.append(parts.grace_patch(float(grace)))
-    if wanted.queue != "default" or wanted.gpus or wanted.cpu or wanted.memory:
+    if options.queue != "default" or options.gpus or options.cpu or options.memory:
         patch = parts.class_patch(
             "hpq-worker",
-            wanted.queue,
-            wanted.gpus,
-            is_split=_PER_TRIAL in wanted.settings,
-            cpu=wanted.cpu,
-            memory=wanted.memory,
+            options.queue,
+            options.gpus,
+            is_split=_PER_TRIAL in options.settings,
+            cpu=options.cpu,
+            memory=options.memory,
         )
         found.append(patch)
     return found
 
 
-def _replacements(wanted: Wanted) -> list[Yaml]:
+def _replacements(options: ManifestOptions) -> list[Yaml]:
     """Those of k8s, and for each further class those of a Deployment again."""
-    ours: list[Yaml] = yaml.safe_load((folder() / "replacements.yaml").read_text("utf-8"))
+    ours: list[Yaml] = yaml.safe_load((manifests_folder() / "replacements.yaml").read_text("utf-8"))
     of_one = yaml.safe_dump([r for r in ours if r["source"]["kind"] == "Deployment"])
-    for one in wanted.classes:
+    for one in options.classes:
         name = f"name: hpq-worker-{one.name}\n"
         ours = [*ours, *yaml.safe_load(of_one.replace("name: hpq-worker\n", name))]
     return ours
 
 
-def render(wanted: Wanted) -> str:
+def render(options: ManifestOptions) -> str:
     """All objects as YAML.
 
     Raises:
@@ -234,15 +236,15 @@ def render(wanted: Wanted) -> str:
         raise UserError(
             "kubectl is not on PATH; its kustomize renders the manifests", code="program-missing"
         )
-    is_scaled = "keda" in wanted.components
-    files = {".": overlay(wanted, "k8s")}
-    if wanted.settings:
-        files[_SETTINGS] = settings_of(wanted)
-    for one in wanted.classes:
-        files[f"class-{one.name}"] = class_of(one, "../k8s", is_scaled=is_scaled)
+    is_scaled = "keda" in options.components
+    files = {".": overlay(options, "k8s")}
+    if options.settings:
+        files[_SETTINGS] = settings_component(options)
+    for one in options.classes:
+        files[f"class-{one.name}"] = class_kustomization(one, "../k8s", is_scaled=is_scaled)
     with tempfile.TemporaryDirectory() as name:
         # kustomize takes nothing from outside the directory that it is given but relative paths.
-        shutil.copytree(folder(), Path(name, "k8s"))
+        shutil.copytree(manifests_folder(), Path(name, "k8s"))
         for place, made in files.items():
             Path(name, place).mkdir(exist_ok=True)
             Path(name, place, "kustomization.yaml").write_text(yaml.safe_dump(made), "utf-8")

@@ -18,7 +18,7 @@ from hpq_producer.manifests.acl import DEFAULT_OFF, ROLES, line, users
 _DAYS = 3650
 
 
-def for_redis(namespace: str) -> Mapping[str, str]:
+def redis_certificate(namespace: str) -> Mapping[str, str]:
     """The files of the Secret hpq-redis-tls: tls.crt, tls.key and ca.crt, for ten years.
 
     Also for localhost, which is what Redis is called at the end of a port-forward.
@@ -92,7 +92,7 @@ def tls_secret(namespace: str) -> Manifest:
     Raises:
         UserError: there is no openssl, or it refuses.
     """
-    return _secret(namespace, "hpq-redis-tls", for_redis(namespace))
+    return _secret(namespace, "hpq-redis-tls", redis_certificate(namespace))
 
 
 def _secret(namespace: str, name: str, data: Mapping[str, str]) -> Manifest:

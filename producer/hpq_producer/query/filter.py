@@ -32,33 +32,37 @@ _SIGNS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }
 _WORDS: Mapping[str, Json] = {"true": True, "false": False, "null": None, "none": None}
 _JOINS: Mapping[type[ast.operator], str] = {ast.Div: "/", ast.Sub: "-"}
-_MOST = 2_000  # characters, so that Python's parser stays within its depth
-_DEEPEST = 200
+_MAX_LENGTH = 2_000  # characters, so that Python's parser stays within its depth
+_MAX_DEPTH = 200
 _HELP = "write such as 'lr > 0.1 and optimizer in [adam, sgd]'"
 
 
 @dataclass(slots=True)
-class Where:
+class Filter:
     """An expression, and which of its names were met so far."""
 
     text: str
     tree: ast.expr
     names: frozenset[str]
-    met: set[str] = field(default_factory=set)
+    seen_names: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, text: str) -> Where:
+    def of(cls, text: str) -> Filter:
         """The expression that a text is.
 
         Raises:
             UserError: it is none (says what is not understood).
         """
-        if len(text) > _MOST:
-            raise UserError(f"--where: longer than {_MOST:,} characters", code="filter-invalid")
+        if len(text) > _MAX_LENGTH:
+            raise UserError(
+                f"--where: longer than {_MAX_LENGTH:,} characters", code="filter-invalid"
+            )
         try:
             tree = ast.parse(text.strip(), mode="eval").body
-            if _depth(tree) > _DEEPEST:  # `holds` goes as deep for every trial
-                raise UserError(f"--where: nested more than {_DEEPEST} deep", code="filter-invalid")
+            if _depth(tree) > _MAX_DEPTH:  # `matches` goes as deep for every trial
+                raise UserError(
+                    f"--where: nested more than {_MAX_DEPTH} deep", code="filter-invalid"
+                )
             names: set[str] = set()
             _check(tree, text, names)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -67,28 +71,28 @@ class Where:
             ) from None
         return cls(text, tree, frozenset(names))
 
-    def holds(self, lookup: Lookup) -> bool:
+    def matches(self, lookup: Lookup) -> bool:
         """True where it holds of what the lookup tells."""
 
-        def noting(name: str) -> Json:
+        def recorded(name: str) -> Json:
             value = lookup(name)
             if value is not None:
-                self.met.add(name)
+                self.seen_names.add(name)
             return value
 
-        return _truth(self.tree, noting) is True
+        return _truth(self.tree, recorded) is True
 
-    def check_met(self, known: Iterable[str]) -> None:
+    def check_names(self, known: Iterable[str]) -> None:
         """Call it after all were looked at.
 
         Raises:
             UserError: nothing has one of the names (tells some that there are).
         """
-        lacking = sorted(self.names - self.met - set(known))
-        if lacking:
+        unknown = sorted(self.names - self.seen_names - set(known))
+        if unknown:
             some = ", ".join(list(dict.fromkeys(known))[:12])
             raise UserError(
-                f"--where: nothing has {lacking[0]!r}; there are {some}", code="filter-name-unknown"
+                f"--where: nothing has {unknown[0]!r}; there are {some}", code="filter-name-unknown"
             )
 
 
@@ -112,19 +116,19 @@ def _check(node: ast.expr, text: str, names: set[str]) -> None:
         for sign, side in zip(node.ops, sides[1:], strict=True):
             is_many = isinstance(side, ast.List | ast.Tuple | ast.Set)
             if type(sign) not in _SIGNS or isinstance(sign, ast.In | ast.NotIn) != is_many:
-                raise _not_known(node, text)
+                raise _unknown_part(node, text)
         named = [name for side in sides if (name := _name(side)) and name not in _WORDS]
         if not named or any(not _is_value(side) for side in sides):
-            raise _not_known(node, text)
+            raise _unknown_part(node, text)
         # Only the first has to be a name: the adam of `optimizer == adam` is a word.
         names.update(named[:1] if _name(node.left) else named)
     elif name := _name(node):
         names.update({name} - set(_WORDS))
     else:
-        raise _not_known(node, text)
+        raise _unknown_part(node, text)
 
 
-def _not_known(node: ast.expr, text: str) -> UserError:
+def _unknown_part(node: ast.expr, text: str) -> UserError:
     part = ast.get_source_segment(text.strip(), node) or text
     return UserError(
         f"--where {text!r}: {part!r} is not understood; {_HELP}", code="filter-invalid"
@@ -168,18 +172,18 @@ def _truth(node: ast.expr, lookup: Lookup) -> _Truth:
         inner = _truth(node.operand, lookup)
         return None if inner is None else not inner
     if isinstance(node, ast.Compare):
-        return _compared(node, lookup)
+        return _compare(node, lookup)
     value = _value(node, lookup)
     return None if value is None else bool(value)
 
 
-def _compared(node: ast.Compare, lookup: Lookup) -> _Truth:
+def _compare(node: ast.Compare, lookup: Lookup) -> _Truth:
     left: Any = _value(node.left, lookup)
     # Sweeps have counts that are called as states are: `state == running` means the word.
     named = _no_names if _name(node.left) == "state" else lookup
     for sign, side in zip(node.ops, node.comparators, strict=True):
         right: Any = _value(side, named, or_word=True)
-        about_nothing = isinstance(sign, ast.Eq | ast.NotEq) and _says_nothing(side)
+        about_nothing = isinstance(sign, ast.Eq | ast.NotEq) and _is_null(side)
         if (left is None or right is None or left != left) and not about_nothing:
             return None
         try:
@@ -195,7 +199,7 @@ def _no_names(_: str) -> Json:
     return None
 
 
-def _says_nothing(node: ast.expr) -> bool:
+def _is_null(node: ast.expr) -> bool:
     if isinstance(node, ast.Constant):
         return node.value is None
     return _WORDS.get(_name(node).lower(), "") is None

@@ -20,14 +20,14 @@ BATCH = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class SweepUpdate:
     """What happened since the last one, and the sweep after it."""
 
     snapshot: Snapshot
     events: list[Event]
 
 
-def follow(reader: StoreReader, sid: str, *, rows: int = 0) -> Iterator[Change]:
+def follow(reader: StoreReader, sid: str, *, rows: int = 0) -> Iterator[SweepUpdate]:
     """The sweep now, then again after each batch of events and at least every second.
 
     Events before the first snapshot are not told; all later ones are, once and in order.
@@ -35,27 +35,27 @@ def follow(reader: StoreReader, sid: str, *, rows: int = 0) -> Iterator[Change]:
     Raises:
         NotFound: the sweep is not there, or was removed meanwhile.
     """
-    shot = reader.snapshot(sid, rows, top=1, recent=3)
-    after, away = shot.last_event, False
-    yield Change(snapshot=shot, events=[])
+    snapshot = reader.snapshot(sid, rows, top=1, recent=3)
+    after, is_away = snapshot.last_event, False
+    yield SweepUpdate(snapshot=snapshot, events=[])
     while True:
         try:
             events = reader.events.read(sid, after, block_ms=BLOCK_MS, count=BATCH)
-            shot = reader.snapshot(sid, rows, top=1, recent=3)
-            if stands(shot):  # nothing more will come: all that came before it, at once
+            snapshot = reader.snapshot(sid, rows, top=1, recent=3)
+            if is_settled(snapshot):  # nothing more will come: all that came before it, at once
                 events += reader.events.read(sid, events[-1].id if events else after)
         except TRANSIENT:
-            if not away:
+            if not is_away:
                 print("hpq: Redis does not answer; waiting for it", file=sys.stderr)
-            away = True
+            is_away = True
             time.sleep(1)
             continue
-        away = False
+        is_away = False
         if events:
             after = events[-1].id
-        yield Change(snapshot=shot, events=events)
+        yield SweepUpdate(snapshot=snapshot, events=events)
 
 
-def stands(shot: Snapshot) -> bool:
+def is_settled(snapshot: Snapshot) -> bool:
     """True where the sweep is over, or is held and waits for its owner."""
-    return shot.sweep.state.is_over or shot.sweep.state is SweepState.HELD
+    return snapshot.sweep.state.is_over or snapshot.sweep.state is SweepState.HELD

@@ -12,12 +12,12 @@ from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import Json, Trial, TrialState
 from hpq.errors import UserError
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.scores import flat, pick
-from hpq_producer.query.filter import Where
+from hpq_producer.analysis.scores import flatten, param_value
+from hpq_producer.query.filter import Filter
 
 _CHUNK = 500
 # what every trial may have beside parameters and metrics; duration in seconds
-FIXED: Mapping[str, Callable[[Trial], Json]] = {
+TRIAL_FIELDS: Mapping[str, Callable[[Trial], Json]] = {
     "objective": lambda t: t.objective,
     "duration": lambda t: t.duration_ms / 1000 or None,
     "number": lambda t: t.id.number,
@@ -41,7 +41,7 @@ class Selection:
     state: TrialState | None = None
     sort: str = ""
     top: int | None = None
-    where: Where | None = None
+    where: Filter | None = None
 
     def trials(self) -> Iterator[Trial]:
         """The trials, as they are read.
@@ -58,18 +58,18 @@ class Selection:
 
     def _matching(self) -> Iterator[Trial]:
         for trial in self.reader.trials.all(self.sweep.id):
-            if self.where is not None and not self.where.holds(partial(field_of, trial)):
+            if self.where is not None and not self.where.matches(partial(field_of, trial)):
                 continue
             if self.state is None or trial.state is self.state:
                 yield trial
         if self.where is not None:
-            self.where.check_met((*self.sweep.varying, *FIXED))
+            self.where.check_names((*self.sweep.varying, *TRIAL_FIELDS))
 
     def _order(self) -> list[int]:
         """Numbers in order; of the trials no more is kept than what decides it."""
         name = self.sort.removeprefix("-") or "objective"
         best_high = self.sweep.metric is not None and self.sweep.metric.goal is Goal.MAXIMIZE
-        turned = self.sort.startswith("-") != (name == "objective" and best_high)
+        is_descending = self.sort.startswith("-") != (name == "objective" and best_high)
         present, missing = [], []
         for trial in self._matching():
             key = _key(field_of(trial, name))
@@ -79,10 +79,10 @@ class Selection:
                 present.append((key, trial.id.number))
         if missing and not present and self.sort:
             raise UserError(
-                f"--sort {self.sort}: no trial has {name!r}; {_known(self.sweep)}",
+                f"--sort {self.sort}: no trial has {name!r}; {_explain_names(self.sweep)}",
                 code="column-unknown",
             )
-        present.sort(key=lambda pair: pair[0], reverse=turned)
+        present.sort(key=lambda pair: pair[0], reverse=is_descending)
         return [n for _, n in present] + missing
 
 
@@ -91,7 +91,7 @@ def names_in(reader: StoreReader, sweep: Sweep) -> tuple[list[str], list[str]]:
     params: dict[str, None] = dict.fromkeys(sweep.varying)
     metrics: dict[str, None] = {}
     for trial in reader.trials.all(sweep.id):
-        params.update(dict.fromkeys(flat(trial.params)))
+        params.update(dict.fromkeys(flatten(trial.params)))
         metrics.update(dict.fromkeys(sorted(trial.metrics)))
     if sweep.metric:
         metrics.pop(sweep.metric.name, None)
@@ -100,11 +100,11 @@ def names_in(reader: StoreReader, sweep: Sweep) -> tuple[list[str], list[str]]:
 
 def field_of(trial: Trial, name: str) -> Json:
     """A parameter, else a metric, else one of FIXED; None where the trial has no such thing."""
-    if (param := pick(trial.params, name)) is not None:
+    if (param := param_value(trial.params, name)) is not None:
         return param
     if name in trial.metrics:
         return trial.metrics[name]
-    return FIXED[name](trial) if name in FIXED else None
+    return TRIAL_FIELDS[name](trial) if name in TRIAL_FIELDS else None
 
 
 def _key(value: Json) -> _Key | None:
@@ -116,6 +116,6 @@ def _key(value: Json) -> _Key | None:
     return (1, 0.0, str(value))
 
 
-def _known(sweep: Sweep) -> str:
+def _explain_names(sweep: Sweep) -> str:
     names = ["objective", "duration", "number", "ended", *islice(sweep.varying, 8)]
     return "there are " + ", ".join(names)

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 import yaml
 
 import hpq
-from hpq.code import bundle as packing
+from hpq.code.bundle import unpack
 from hpq.code.command import arguments, argv, interpreter
 from hpq.domain.sweep import Sweep, Wandb
 from hpq.domain.trainer_specs import SHIPPED
@@ -26,11 +26,11 @@ from hpq.errors import UserError
 from hpq.search.samplers import SEED, replicate_of, seed_of_result
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import iso
-from hpq_producer.analysis.scores import pick
+from hpq_producer.analysis.scores import param_value
 from hpq_producer.terminal.text import clean_block, shell_line
 
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
-_FIXED = (
+_COLUMNS = (
     "step",
     "attempt",
     "worker",
@@ -60,24 +60,24 @@ def write_csv(
     """
     writer = csv.writer(file, lineterminator="\r\n")
     more = _REPLICATES if sweep.replicates > 1 else ()
-    writer.writerow([guarded(name) for name in _header(params, metrics, more)])
+    writer.writerow([guard_formula(name) for name in _header(params, metrics, more)])
     for trial in trials:
         failure = trial.failure
         row = [
             trial.id.number,
             trial.state.value,
-            *(cell(pick(trial.params, name)) for name in params),
+            *(cell(param_value(trial.params, name)) for name in params),
             trial.objective,
             *(trial.metrics.get(name) for name in metrics),
             trial.step,
             trial.attempt,
-            guarded(trial.worker),
-            guarded(trial.host),
+            guard_formula(trial.worker),
+            guard_formula(trial.host),
             iso(trial.claimed_ms),
             iso(trial.ended_ms),
             trial.duration_ms / 1000,
             failure.kind.value if failure else None,
-            guarded(failure.message) if failure else None,
+            guard_formula(failure.message) if failure else None,
             trial.total_ms / 1000,
             trial.reused or None,
         ]
@@ -87,22 +87,22 @@ def write_csv(
 
 
 def _header(params: Sequence[str], metrics: Sequence[str], more: Sequence[str]) -> list[str]:
-    taken = {"trial", "state", "objective", *_FIXED, *more}
+    taken = {"trial", "state", "objective", *_COLUMNS, *more}
     out = ["trial", "state"]
     out += [f"params.{name}" if name in taken else name for name in params]
     taken.update(params)
     out += ["objective", *(f"metrics.{name}" if name in taken else name for name in metrics)]
-    return [*out, *_FIXED, *more]
+    return [*out, *_COLUMNS, *more]
 
 
 def cell(param: Json) -> Any:
     """A parameter as a cell: numbers and truth as they are, text guarded, the rest as JSON text."""
     if param is None or isinstance(param, bool | int | float):
         return param
-    return guarded(param if isinstance(param, str) else json.dumps(param, ensure_ascii=False))
+    return guard_formula(param if isinstance(param, str) else json.dumps(param, ensure_ascii=False))
 
 
-def guarded(text: str) -> str:
+def guard_formula(text: str) -> str:
     """The text without control characters, and no formula to a spreadsheet."""
     text = clean_block(text)
     return f"'{text}" if text.startswith(_FORMULA) else text
@@ -136,7 +136,7 @@ def to_args(params: Params, command: tuple[str, ...] = ()) -> str:
 _WANDB_SHIM = Path(hpq.__file__).parent / "wandb_shim" / "stub"
 
 
-def by_hand(reader: StoreReader, found: TrialId | str, python: str, gpus: int = 1) -> str:
+def trial_command(reader: StoreReader, found: TrialId | str, python: str, gpus: int = 1) -> str:
     """The shell command that a trial's worker starts, with the interpreter of workers here.
 
     `python` is HPQ_PYTHON.
@@ -193,7 +193,7 @@ def _trainer(trainer: str, params: Params) -> list[str]:
 def _imports_wandb(reader: StoreReader, sweep: Sweep) -> bool:
     data = reader.sweeps.bundle(sweep.bundle)
     try:
-        files = packing.unpack(data, reader.sweeps.manifest(sweep.launch.code)) if data else {}
+        files = unpack(data, reader.sweeps.manifest(sweep.launch.code)) if data else {}
     except ValueError:
         return False
     return any(b"wandb" in content for name, (content, _) in files.items() if name.endswith(".py"))

@@ -1,7 +1,4 @@
-"""`hpq show --provenance`: all that is known of where a sweep, or a trial's attempts, came from.
-
-`hpq show --code DIR`: the code of a sweep, as it was enqueued, into a directory.
-"""
+"""The origin of a sweep or a trial (`hpq show --provenance`), and its code (`hpq show --code`)."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from hpq.code import bundle as packing
-from hpq.code import manifest as code_manifest
+from hpq.code import bundle
+from hpq.code.manifest import digest_of
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
 from hpq.store.reader import StoreReader
@@ -18,24 +15,24 @@ from hpq.store.reader import StoreReader
 Origin = dict[str, Any]
 
 
-def origin_of(reader: StoreReader, found: TrialId | str) -> Origin:
+def provenance_record(reader: StoreReader, found: TrialId | str) -> Origin:
     """The file as given, git's state with the diff, the code; of a trial also its attempts."""
     sid = found if isinstance(found, str) else found.sweep
     sweep = reader.sweeps.get(sid)
     manifest = reader.sweeps.manifest(sweep.launch.code)
-    told = dict(sweep.provenance)
-    git = told.get("git")
+    record = dict(sweep.provenance)
+    git = record.get("git")
     diff = reader.sweeps.origin(sid, "diff")
     if isinstance(git, dict):
         kept = len(diff.encode())
         whole = git.get("diff_bytes")
         is_cut = isinstance(whole, int) and kept < whole
-        told["git"] = {**git, "diff": diff, "diff_is_cut": is_cut}
+        record["git"] = {**git, "diff": diff, "diff_is_cut": is_cut}
     answer: Origin = {
         "sweep": sid,
         "seed": sweep.seed,
         "owner": sweep.owner,
-        **told,
+        **record,
         "code": {
             "digest": sweep.launch.code,
             "directory": sweep.launch.code_dir,
@@ -59,14 +56,14 @@ def _attempts(reader: StoreReader, trial: TrialId) -> list[Origin]:
             continue
         fields, number = event.fields, event.attempt
         digest = fields.get("provenance") or (row.provenance if number == row.attempt else "")
-        told = {"attempt": number, "worker": fields.get("worker"), "host": fields.get("host")}
+        record = {"attempt": number, "worker": fields.get("worker"), "host": fields.get("host")}
         if event.what == "reused":
-            told = {"attempt": number, "from": fields.get("from")}
-        found.append({**told, "ran_on": dict(reader.trials.provenance(digest))})
+            record = {"attempt": number, "from": fields.get("from")}
+        found.append({**record, "ran_on": dict(reader.trials.provenance(digest))})
     return found
 
 
-def code_of(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
+def read_code(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
     """The files of a sweep's code, compared with its signed digest.
 
     Raises:
@@ -84,25 +81,25 @@ def code_of(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
             f" ({sweep.launch.code}), or an older hpq enqueued it",
             code="code-not-kept",
         )
-    if data is None or code_manifest.digest_of(manifest) != sweep.launch.code:
+    if data is None or digest_of(manifest) != sweep.launch.code:
         raise UserError(
             f"{sid}: its code is gone from Redis, or is not what was enqueued", code="code-altered"
         )
     try:
-        return packing.unpack(data, manifest)
+        return bundle.unpack(data, manifest)
     except ValueError as error:
         raise UserError(
             f"{sid}: its code in Redis is not what was enqueued: {error}", code="code-altered"
         ) from None
 
 
-def give_back(reader: StoreReader, sid: str, folder: Path) -> int:
+def write_code(reader: StoreReader, sid: str, folder: Path) -> int:
     """Write a sweep's code into a directory that is not there, or is empty; how many files.
 
     Raises:
         UserError: it is not kept, or the directory holds something or cannot be written.
     """
-    files = code_of(reader, sid)
+    files = read_code(reader, sid)
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UserError(
@@ -114,7 +111,7 @@ def give_back(reader: StoreReader, sid: str, folder: Path) -> int:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         try:
-            packing.write(files, draft)
+            bundle.write(files, draft)
             if is_there:
                 for part in list(draft.iterdir()):
                     part.rename(folder / part.name)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Trial
 from hpq.search.samplers import seed_of_result
-from hpq_producer.analysis.early_termination import why_ended
-from hpq_producer.analysis.records import result_of
-from hpq_producer.analysis.scores import cell, score
+from hpq_producer.analysis.early_termination import describe_early_end
+from hpq_producer.analysis.records import source_of_result
+from hpq_producer.analysis.scores import param_text, score
 from hpq_producer.reports.trial_rows import STATE_STYLE, column_names
 from hpq_producer.terminal.charts import Scale, bar
-from hpq_producer.terminal.console import show_legend, show_lines, stdout_look
+from hpq_producer.terminal.console import show_legend, show_lines, stdout_info
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column, lay
 from hpq_producer.terminal.text import clean, duration, measure
@@ -42,12 +42,12 @@ def result_row(trial: Trial, sweep: Sweep, metrics: Sequence[str] = ()) -> list[
     failure = trial.failure
     has_seeds = sweep.replicates > 1
     why = f"{failure.kind}: {clean(failure.message)}" if failure else ""
-    taken = f"of {clean(result_of(trial, sweep))}" if trial.reused else ""
-    why = why or why_ended(trial, sweep) or taken
+    taken = f"of {clean(source_of_result(trial, sweep))}" if trial.reused else ""
+    why = why or describe_early_end(trial, sweep) or taken
     return [
         Span(str(trial.id.number)),
         Span(trial.state.value, STATE_STYLE[trial.state]),
-        *(Span(cell(trial.params, p)) for p in sweep.varying),
+        *(Span(param_text(trial.params, p)) for p in sweep.varying),
         *([Span(str(seed_of_result(sweep, trial)))] if has_seeds else []),
         Span("" if trial.objective is None else measure(trial.objective), Style.BOLD),
         *(Span(measure(trial.metrics[m]) if m in trial.metrics else "") for m in metrics),
@@ -76,13 +76,13 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
         row = [
             Span(str(rank)),
             Span(str(trial.id.number)),
-            *(Span(cell(trial.params, p)) for p in sweep.varying),
+            *(Span(param_text(trial.params, p)) for p in sweep.varying),
             Span(duration(trial.duration_ms)),
             Span(score(trial), Style.BOLD),
         ]
         rows.append(row)
     names = column_names(sweep)
-    total = stdout_look().columns
+    total = stdout_info().columns
     for room in _BARS if scale else (0,):
         # Bars give before titles do; one that is cut would lie about its length.
         shown = [
@@ -100,7 +100,7 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
 
 def _are_numbers(trials: Sequence[Trial], name: str) -> bool:
     """True where a parameter has numbers alone, which are not to be cut."""
-    cells = [cell(trial.params, name) for trial in trials]
+    cells = [param_text(trial.params, name) for trial in trials]
     return all(re.fullmatch(r"[-+.0-9e]*", text) for text in cells)
 
 

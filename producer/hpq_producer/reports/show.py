@@ -12,10 +12,14 @@ from hpq.domain.sweep import AppendedFile, Sweep
 from hpq.domain.trial import FailureKind, Params, Point, Trial, TrialState
 from hpq.search.samplers import replicate_of, seed_of_result
 from hpq_producer.analysis.attempts import TERMINAL, Attempt
-from hpq_producer.analysis.early_termination import rule_words, target_words, why_ended
-from hpq_producer.analysis.records import iso, result_of
-from hpq_producer.analysis.scores import flat
-from hpq_producer.diagnosis.verdict import count_words
+from hpq_producer.analysis.early_termination import (
+    describe_early_end,
+    describe_rule,
+    describe_target,
+)
+from hpq_producer.analysis.records import iso, source_of_result
+from hpq_producer.analysis.scores import flatten
+from hpq_producer.diagnosis.verdict import state_counts
 from hpq_producer.reports.trial_rows import STATE_STYLE
 from hpq_producer.terminal.charts import sparkline
 from hpq_producer.terminal.style import Line, Span, Style
@@ -47,7 +51,7 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
             "sweep": sweep.id,
             "name": sweep.name,
             "state": sweep.state.value + (f": {sweep.held}" if sweep.held else ""),
-            "trials": f"{counts.total}: {', '.join(count_words(sweep))}",
+            "trials": f"{counts.total}: {', '.join(state_counts(sweep))}",
             "waits": waits,
             "!": clean(unmet),
             "metric": f"{metric.name}, {metric.goal}, {metric.take} value" if metric else "none",
@@ -67,8 +71,8 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
             "max parallel": str(sweep.max_parallel or ""),
             "retries": str(sweep.retries or ""),
             "timeout": duration(sweep.timeout_s * 1000) if sweep.timeout_s else "",
-            "early terminate": rule_words(sweep.early) if sweep.early else "",
-            "target": target_words(sweep)
+            "early terminate": describe_rule(sweep.early) if sweep.early else "",
+            "target": describe_target(sweep)
             or (f"{metric.target:g}" if metric and metric.target is not None else ""),
             "keep": f"best {sweep.keep.best}, last {sweep.keep.last}" if sweep.keep else "",
             "method": f"{sweep.method}, seed {sweep.seed}" + _sampling(sweep),
@@ -104,8 +108,8 @@ def _sampling(sweep: Sweep) -> str:
     end = "open-ended" if sweep.counts.is_open_ended else f"to {planned(sweep.counts)} trials"
     most = sorted(sweep.made.items(), key=lambda made: (-made[1], made[0]))
     by = ", ".join(f"{count} by {name}" for name, count in most)
-    told = f" ({by})" if by else ""
-    return f"; sets by {sweep.sampler} as workers ask{told}, {sweep.no_more or end}"
+    source = f" ({by})" if by else ""
+    return f"; sets by {sweep.sampler} as workers ask{source}, {sweep.no_more or end}"
 
 
 def trial_lines(
@@ -126,7 +130,7 @@ def trial_lines(
         yield [Span(f"        {clean(trial.failure.message)}")]
     if trial.state is TrialState.RUNNING and (words := metric_warning(sweep, [trial])):
         yield [Span("!       "), Span(clean(words), Style.YELLOW)]
-    if ended := why_ended(trial, sweep):
+    if ended := describe_early_end(trial, sweep):
         yield [Span("why     "), Span(ended)]
     yield from _pairs(
         {
@@ -139,14 +143,18 @@ def trial_lines(
             "phase": trial.phase,
             "replicate": _replicate(trial, sweep),
             "started again": trial.restarted,
-            "result of": f"{result_of(trial, sweep)}: it never ran here" if trial.reused else "",
+            "result of": f"{source_of_result(trial, sweep)}: it never ran here"
+            if trial.reused
+            else "",
             "checkpoint": _checkpoint(trial),
             "files": _GONE.get(trial.gone, ""),
             "log and curves": WHY_THINNED if trial.thinned else "",
         }
     )
     yield from _section("attempts", attempt_lines(attempts))
-    yield from _section("parameters", _pairs({k: value(v) for k, v in flat(trial.params).items()}))
+    yield from _section(
+        "parameters", _pairs({k: value(v) for k, v in flatten(trial.params).items()})
+    )
     yield from _section("metrics", _metrics(trial, sweep, curves, columns))
     yield from _section("artifacts", artifact_lines(trial))
     # The versions of all packages are for --json: they would push the log off the screen.

@@ -8,7 +8,7 @@ from hpq.domain.snapshot import Snapshot
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Trial, TrialState
 from hpq_producer.analysis.eta import trial_left_ms
-from hpq_producer.analysis.scores import cell, newest_value, spread
+from hpq_producer.analysis.scores import newest_value, param_text, spread
 from hpq_producer.terminal.charts import sparkline
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
@@ -25,7 +25,7 @@ STATE_STYLE = {
 _FIRST_TO_STAY = (75, 70, 55)  # the first varying parameters outlive the curve and the step
 _CURVES, _CURVES_WIDE = (12, 9, 6), (24, 18, 12, 9, 6)  # columns, the widest that fits
 _ROOMY = 80  # columns, from which a state may be three words
-MOST_CURVE = _CURVES_WIDE[0]
+MAX_CURVE_WIDTH = _CURVES_WIDE[0]
 WIDE = 120  # columns of a terminal that has room for wide curves
 
 
@@ -47,7 +47,7 @@ def trial_columns(sweep: Sweep, columns: int) -> list[Column]:
     ]
 
 
-def curve_rooms(columns: int) -> tuple[int, ...]:
+def curve_widths(columns: int) -> tuple[int, ...]:
     """How wide curves may be in a terminal, from the widest: they give room before values do."""
     return _CURVES_WIDE if columns >= WIDE else _CURVES
 
@@ -73,7 +73,7 @@ def trial_row(
     curve = curves.get(trial.id.number, ())
     return [
         Span(str(trial.id.number)),
-        *(Span(cell(trial.params, name)) for name in sweep.varying),
+        *(Span(param_text(trial.params, name)) for name in sweep.varying),
         Span(str(trial.step) if trial.step else ""),
         Span("" if shown is None else measure(shown) + spread(trial.group), Style.BOLD),
         Span(sparkline(curve, curve_room), Style.CYAN),

@@ -82,12 +82,12 @@ def _kind(
     if "type" not in given:
         # argparse hands over text: a number as default without a type is a slip, but known.
         return Kind.TEXT, ""
-    told = called(given["type"]).rpartition(".")[2]
-    if told == "bool":
+    called_name = called(given["type"]).rpartition(".")[2]
+    if called_name == "bool":
         return Kind.OTHER, "type=bool takes any text for true; argparse.BooleanOptionalAction works"
-    if told in _TYPES:
-        return _TYPES[told], ""
-    if "bool" in told.lower():
+    if called_name in _TYPES:
+        return _TYPES[called_name], ""
+    if "bool" in called_name.lower():
         return Kind.WORDS_OF_TRUTH, ""
     return _like(default), ""
 

@@ -45,17 +45,17 @@ def _command(node: ast.FunctionDef, literals: Literals) -> Command:
     command = Command(node.name.replace("_", "-"))
     is_click = False
     for decorator in node.decorator_list:
-        told = called(decorator)
+        called_name = called(decorator)
         if not isinstance(decorator, ast.Call):
             continue
         words = [w for w in map(literals.value, decorator.args) if isinstance(w, str)]
-        if told.endswith(".command") and words:
+        if called_name.endswith(".command") and words:
             command.name = words[0]
-        elif told.endswith("click.option"):
+        elif called_name.endswith("click.option"):
             command.options.append(_of_click(decorator, words, literals))
-        elif told.endswith("click.argument") and words:
+        elif called_name.endswith("click.argument") and words:
             command.arguments.append(words[0])
-        is_click = is_click or told.startswith("click.")
+        is_click = is_click or called_name.startswith("click.")
     if not is_click:
         for name, annotation, default in _parameters(node):
             _add_typers(command, name, annotation, default, literals)
@@ -97,20 +97,20 @@ def _why_not(name: str, several: bool) -> str:
 def _click_type(
     node: ast.expr | None, default: Any, literals: Literals
 ) -> tuple[Kind, tuple[Value, ...], float | None, float | None]:
-    told = called(node).rpartition(".")[2] if node is not None else ""
-    if isinstance(node, ast.Call) and told == "Choice" and node.args:
+    called_name = called(node).rpartition(".")[2] if node is not None else ""
+    if isinstance(node, ast.Call) and called_name == "Choice" and node.args:
         words = literals.value(node.args[0])
         return Kind.TEXT, tuple(words) if isinstance(words, list) else (), None, None
-    if isinstance(node, ast.Call) and told in _RANGES:
+    if isinstance(node, ast.Call) and called_name in _RANGES:
         given = keywords(node)
         ends = [*map(literals.value, node.args), UNKNOWN, UNKNOWN][:2]
         low = literals.value(given["min"]) if "min" in given else ends[0]
         high = literals.value(given["max"]) if "max" in given else ends[1]
-        return _RANGES[told], (), _real(low), _real(high)
-    if told in ("BOOL", "bool"):
+        return _RANGES[called_name], (), _real(low), _real(high)
+    if called_name in ("BOOL", "bool"):
         return Kind.WORDS_OF_TRUTH, (), None, None
-    if told.lower() in _TYPES:
-        return _TYPES[told.lower()], (), None, None
+    if called_name.lower() in _TYPES:
+        return _TYPES[called_name.lower()], (), None, None
     if node is None:
         kinds = {bool: Kind.WORDS_OF_TRUTH, int: Kind.INT, float: Kind.FLOAT}
         return kinds.get(type(default), Kind.TEXT), (), None, None
@@ -188,17 +188,17 @@ def _typers_kind(node: ast.expr | None, literals: Literals) -> tuple[Kind, tuple
     if isinstance(node, ast.BinOp):  # float | None
         node = node.left
     if isinstance(node, ast.Subscript):
-        told = called(node.value).rpartition(".")[2]
-        if told == "Optional":
+        called_name = called(node.value).rpartition(".")[2]
+        if called_name == "Optional":
             return _typers_kind(node.slice, literals)
-        if told == "Literal":
+        if called_name == "Literal":
             inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             words = map(literals.value, inner)
             return Kind.TEXT, tuple(w for w in words if isinstance(w, Value))
         return Kind.OTHER, ()
-    told = called(node).rpartition(".")[2] if node is not None else "str"
-    if told == "bool":
+    called_name = called(node).rpartition(".")[2] if node is not None else "str"
+    if called_name == "bool":
         return Kind.FLAG, ()
-    if told in _TYPES:
-        return _TYPES[told], ()
-    return Kind.TEXT, literals.words_of(told)
+    if called_name in _TYPES:
+        return _TYPES[called_name], ()
+    return Kind.TEXT, literals.words_of(called_name)

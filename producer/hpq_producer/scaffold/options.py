@@ -1,8 +1,6 @@
-"""Values that stand written in a script: constants, signs, arithmetic of them, names of them. Pure.
+"""What a script's text says: its literal values, its options, and the metrics it reports. Pure.
 
-Nothing of a script is run; what is not written down has no value here.
-
-What was found in a script: its options, and what it reports. Frozen, nothing but data.
+No script is run: only what is written down has a value here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""A training script as text, read for what a sweep file needs. Nothing of it is run or imported.
+"""Read a training script's options and the metrics that it reports. No script is run or imported.
 
-The metrics that a script reports, by the calls that hpq understands. Pure.
-
-wandb.log({...}), hpq.report({...}), trial.report({...}), Lightning's self.log("name", …),
-monitor="val_loss" of a callback, and prints of whole lines `name=number`.
+Metrics are found in wandb.log({...}), hpq.report({...}), trial.report({...}), Lightning's
+self.log("name", …), monitor="val_loss" of a callback, and prints of whole lines `name=number`.
 """
 
 from __future__ import annotations
@@ -132,14 +130,14 @@ def read_metrics(tree: ast.Module, literals: Literals) -> list[Reported]:
 
 
 def _names(node: ast.Call, literals: Literals) -> Iterator[str]:
-    told = called(node)
-    if told == "print":
+    called_name = called(node)
+    if called_name == "print":
         yield from _printed(node)
-    elif told == "self.log" and node.args:
+    elif called_name == "self.log" and node.args:
         name = literals.value(node.args[0])
         if isinstance(name, str):
             yield name
-    elif told.endswith(_LOGS) and node.args:
+    elif called_name.endswith(_LOGS) and node.args:
         yield from (n for n, v in literals.entries(node.args[0]).items() if _may_be_number(v))
     elif "monitor" in keywords(node):  # a callback that stops or saves by it
         name = literals.value(keywords(node)["monitor"])

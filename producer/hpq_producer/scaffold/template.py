@@ -1,8 +1,6 @@
-"""From an option to a range worth searching: around its default, on a scale that fits it. Pure.
+"""The text of a first sweep file: a range for each option, around its default, on a fitting scale.
 
-The text of a first sweep file. Pure; it says which lines are to be edited.
-
-Values that `hpq init` left for a person to fill in: the plan warns, enqueue refuses. Pure.
+Values that a person has to fill in are marked: `hpq plan` warns of them, `hpq enqueue` refuses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The parameters of a script that reads wandb.config: its defaults, and bare reads. Pure.
-
-The sweep that a script hands to wandb.sweep, where it stands written in it. Pure.
-"""
+"""Read what a script tells W&B: defaults and reads of wandb.config, and wandb.sweep's sweep."""
 
 from __future__ import annotations
 
@@ -42,10 +39,10 @@ def _value(node: ast.expr, literals: Literals) -> Any:
 
 def _defaults(node: ast.Call) -> ast.expr | None:
     """Where a call says what wandb.config is by default."""
-    told = called(node)
-    if told.endswith("wandb.init") or told == "init":
+    called_name = called(node)
+    if called_name.endswith("wandb.init") or called_name == "init":
         return keywords(node).get("config")
-    if told.endswith(("config.setdefaults", "wandb.config.update")) and node.args:
+    if called_name.endswith(("config.setdefaults", "wandb.config.update")) and node.args:
         return node.args[0]
     return None
 

@@ -1,7 +1,7 @@
-"""Whether a sweep fits the code that it names: trainer or program, command, parameter values.
+"""Check a sweep against the code that it names: trainer or program, command, parameter values.
 
-Imported by spec. A shipped trainer's parameters are checked against hpq.hyperparams for every value
-that is known before anything is drawn; of other code nothing is known but how it is started.
+Values of a shipped trainer's parameters are checked against hpq.domain.trainer_specs before
+anything is drawn; of other code only the command line is known.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""A sweep file's `when` and `exclude`: which parameters exist in a set, which sets are not run.
+"""A sweep file's `when`, `exclude` and `points`, checked against the space.
 
-Imported by load. Both are made of partial sets: `{optimizer: sgd}`, `{optimizer: [sgd, adam]}` (any
-of), `{layers: {min: 3}}`. Every name and every value is looked up in the space; what can never
-match is an error.
-
-A sweep file's `points`: sets that run before all others, checked against the space.
-
-Imported by load. A point gives every parameter that exists in it, but for those that have one
-value only.
+`when` says which parameters exist in a set, `exclude` which sets are not run. Both are made of
+partial sets: `{optimizer: sgd}`, `{optimizer: [sgd, adam]}` (any of), `{layers: {min: 3}}`. Every
+name and value is looked up in the space; what can never match is an error. `points` are sets that
+run before all others: each gives every parameter that exists in it and has more than one value.
 """
 
 from __future__ import annotations

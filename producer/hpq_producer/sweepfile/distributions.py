@@ -1,7 +1,7 @@
 """W&B's distributions by name: the keys of each, how it is made of them, what makes it impossible.
 
-Imported by parameters only. The names without `_values` that take exponents are W&B's deprecated
-ones: they are made rightly, and the reader warns.
+The names without `_values` that take exponents are W&B's deprecated ones: hpq reads them as W&B
+does, and warns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`early_terminate` of a sweep file: which rules there are, and the values that each looks at.
+"""`early_terminate` of a sweep file: the rules, and the values that each looks at.
 
-Imported by sweepfile only. hyperband is W&B's, to the letter of its package `sweeps`; asha and
-median are Optuna's rules and defaults. All count the finite values of the metric, not steps.
+hyperband is W&B's, to the letter of its package `sweeps`; asha and median have Optuna's rules and
+defaults. All count the finite values of the metric, not steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """An explicit list of sets: the `- hyperparam_set: {…}` entries of the CIFAR10 article's file.
 
-Imported by spec. Each entry is one trial, in the file's order; a set that is there twice is run
-once, with a warning.
+Each entry is one trial, in the file's order. A set that occurs twice is run once, with a warning.
 """
 
 from __future__ import annotations

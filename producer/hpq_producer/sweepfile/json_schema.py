@@ -1,11 +1,8 @@
-"""The tables of schema, rules and early as one JSON Schema (draft 2020-12), for editors.
+"""The JSON Schema (draft 2020-12) of sweep files, for editors; `hpq schema` prints it.
 
-`hpq schema` prints it. It refuses nothing that hpq takes; what only a whole file shows (ends in the
-wrong order, names that do not exist, macros) it cannot say.
-
-What each key of a sweep file means, in a line: an editor shows it beside the key.
-
-Imported by publish only. The keys themselves, and what they may hold, stand in schema and early.
+It is made of the tables in schema, distributions and early_termination, with a line about each key.
+It refuses nothing that hpq takes. It cannot check what only a whole file shows: ends in the wrong
+order, names that do not exist, macros.
 """
 
 from __future__ import annotations

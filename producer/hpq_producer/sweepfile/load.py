@@ -1,11 +1,6 @@
-"""From a sweep file and the flags over it to a SweepSpec: the one way in.
+"""Read a sweep file and the flags over it into a SweepSpec, and check its top level.
 
-Imported by the commands that take a sweep file. Nothing is expanded or written; everything that is
-wrong is found in one reading, one line each.
-
-The checks of a sweep file's top level: its keys one by one, and those that belong together.
-
-Imported by sweepfile only. What is wrong is noted; nothing is returned or changed.
+Nothing is expanded or written. Everything that is wrong is found in one reading, one line each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A sweep file's `parameters` -> a Space, by W&B's rules; what W&B warns about is an error here.
 
-Imported by spec only. Where `distribution` is left out it follows from the keys: value, values, two
-whole numbers, two numbers. Which keys go with which distribution stands in rules.
+Without `distribution` it follows from the keys: value, values, two whole numbers, two numbers.
+`distributions` says which keys go with which distribution.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The one table of what a sweep file may hold: keys, kinds, limits, and what is refused and why.
 
-Imported by whatever reads a sweep file. W&B's keys mean what they mean there; hpq's own say what
-W&B cannot. `check` reports every unknown key (with the nearest known one) and every wrong value.
+W&B's keys mean what they mean there; hpq's own say what W&B cannot. `check` reports every unknown
+key (with the nearest known one) and every wrong value.
 """
 
 from __future__ import annotations

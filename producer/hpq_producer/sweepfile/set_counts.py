@@ -1,11 +1,7 @@
-"""How many trials a sweep file comes to: none, too many, fewer than it says. Imported by load.
+"""Count the trials of a sweep file, and the sets that its trainer cannot run. Nothing is drawn.
 
-Counted, never made. A set is run with all its replicates or not at all.
-
-Sets whose values are fine one by one, but not together: no shipped trainer takes them.
-
-Imported by load. Where no set of a sweep can be trained its file is refused. Where some cannot, a
-warning says how many, since a grid may have corners that nobody asked for.
+A set is run with all its replicates or not at all. A file of which no set can be trained is
+refused. If some cannot, a warning says how many: a grid may have corners that nobody asked for.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""A sweep file as text: found, small enough, and in UTF-8.
+"""A sweep file as text, and the flags that change its data, such as `--set a.b=value`.
 
-Imported by spec. Every way in which a path can fail to be such a file is one line that says where.
-
-Whether a YAML file is a sweep file: those that lie beside the code are no part of it.
-
-`--set a.b=value` and the other flags that change a sweep file's data, before it is checked.
-
-Imported by spec. What a flag set stands at that flag from then on, so that an error names it.
+Every way in which a path can fail to be a sweep file is one line that says where. A value that a
+flag set stands at that flag, so that an error names the flag.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What a sweep file comes to: a SweepSpec, its sets, and how many there are. Pure.
+"""A checked sweep file: the SweepSpec, its sets, and how many there are. Pure.
 
-Imported by the commands that take a sweep file; `load` (in sweepfile) makes one. Nothing is
-expanded until `sets` is iterated.
+Nothing is expanded until `sets` is iterated.
 """
 
 from __future__ import annotations

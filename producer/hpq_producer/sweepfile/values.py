@@ -1,7 +1,6 @@
 """Rules for single values of a sweep file: what is wrong with one, and the same as JSON Schema.
 
-Imported by schema, whose tables are made of them, and by whatever checks a value by itself. A rule
-and its JSON Schema stand together, so that an editor and `hpq enqueue` say the same.
+A rule and its JSON Schema stand together, so that an editor and `hpq enqueue` say the same.
 """
 
 from __future__ import annotations

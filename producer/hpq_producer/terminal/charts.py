@@ -1,7 +1,4 @@
-"""Horizontal bars in text, to an eighth of a column. Pure.
-
-A curve in one line of text: what a metric did, at a glance. Pure.
-"""
+"""Horizontal bars in text, to an eighth of a column, and sparklines: a curve in one line. Pure."""
 
 from __future__ import annotations
 

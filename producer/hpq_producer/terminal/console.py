@@ -24,7 +24,7 @@ from types import FrameType, TracebackType
 from typing import Any, TextIO
 
 from hpq.codes import Notice
-from hpq_producer.terminal.style import Line, Look, Span, Style, fold, paint
+from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo, fold, paint
 from hpq_producer.terminal.tables import Column, Layout, lay
 from hpq_producer.terminal.text import trials_of
 
@@ -42,14 +42,14 @@ _NAMED = {
 }  # fmt: skip
 
 
-def look_of(stream: TextIO, environ: Mapping[str, str]) -> Look:
+def terminal_info(stream: TextIO, environ: Mapping[str, str]) -> TerminalInfo:
     """What a stream can show. No colour off a terminal, with NO_COLOR or on a dumb one."""
     is_tty = stream.isatty()
     size = shutil.get_terminal_size() if not is_tty else os.get_terminal_size(stream.fileno())
     columns, rows = size.columns or 80, size.lines or 24  # a pty may say 0x0
     colour = is_tty and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     shows = can_show(stream)
-    return Look(columns=columns, rows=rows, tty=is_tty, colour=colour, unicode=shows)
+    return TerminalInfo(columns=columns, rows=rows, tty=is_tty, colour=colour, unicode=shows)
 
 
 def can_show(stream: TextIO) -> bool:
@@ -61,7 +61,7 @@ def can_show(stream: TextIO) -> bool:
     return True
 
 
-def names_of_keys(text: str) -> list[str]:
+def key_names(text: str) -> list[str]:
     """The keys that a terminal sent, by name; others as they are."""
     return [_NAMED.get(key, key) for key in _KEY.findall(text)]
 
@@ -107,12 +107,12 @@ class Screen:
                 os.close(self._waker)
                 os.close(self._wake_end)
 
-    def draw(self, lines: Sequence[Line], look: Look) -> None:
+    def draw(self, lines: Sequence[Line], terminal: TerminalInfo) -> None:
         """Show these lines; what does not change is not written again."""
         # Cleared first: after a full line the cursor still stands on its last character.
-        text = "\r\n".join("\x1b[K" + paint(line, look) for line in lines[: look.rows])
+        text = "\r\n".join("\x1b[K" + paint(line, terminal) for line in lines[: terminal.rows])
         if text != self._shown:
-            below = "\x1b[J" if len(lines) < look.rows else ""
+            below = "\x1b[J" if len(lines) < terminal.rows else ""
             self._write(f"{_BEGIN}\x1b[H{text}{below}{_END}")
             self._shown = text
 
@@ -131,7 +131,7 @@ class Screen:
         if self._keys is None or self._keys not in ready:
             return []
         sent = os.read(self._keys, 1024)
-        return names_of_keys(sent.decode("utf-8", "replace")) if sent else ["quit"]
+        return key_names(sent.decode("utf-8", "replace")) if sent else ["quit"]
 
     def _take(self) -> None:
         if self._keys is not None:
@@ -173,20 +173,22 @@ _ENDLESS = 100_000  # columns
 _BLOCK = 500  # rows of a table that decide its widths
 
 
-def stdout_look() -> Look:
+def stdout_info() -> TerminalInfo:
     """What stdout can show."""
-    look = look_of(sys.stdout, os.environ)
-    if look.tty or os.environ.get("COLUMNS", "").isdigit():
-        return look
-    return Look(columns=_ENDLESS, rows=look.rows, colour=False, unicode=look.unicode)
+    terminal = terminal_info(sys.stdout, os.environ)
+    if terminal.tty or os.environ.get("COLUMNS", "").isdigit():
+        return terminal
+    return TerminalInfo(
+        columns=_ENDLESS, rows=terminal.rows, colour=False, unicode=terminal.unicode
+    )
 
 
 def show_lines(lines: Iterable[Line], *, whole: bool = False) -> None:
     """Print lines, cut to the terminal; `whole` ones go on in the next line instead."""
-    look = stdout_look()
+    terminal = stdout_info()
     for line in lines:
-        for part in fold(line, look.columns) if whole else [line]:
-            print(paint(part, look))
+        for part in fold(line, terminal.columns) if whole else [line]:
+            print(paint(part, terminal))
 
 
 def show_table(
@@ -196,9 +198,9 @@ def show_table(
 
     Below it stands what those titles are in full that are to be explained and had to be shortened.
     """
-    look, source = stdout_look(), iter(rows)
+    terminal, source = stdout_info(), iter(rows)
     first = list(islice(source, _BLOCK))
-    layout = lay(columns, first, look.columns)
+    layout = lay(columns, first, terminal.columns)
     show_lines(_table(layout, chain(first, source)))
     show_legend(layout, explain)
 
@@ -233,7 +235,7 @@ def show_json_rows(rows: Iterable[Any]) -> None:
     print("[]" if ends == "[" else "\n]")
 
 
-def talk(text: str) -> None:
+def print_message(text: str) -> None:
     """Say something that is not data."""
     print(text, file=sys.stderr)
 

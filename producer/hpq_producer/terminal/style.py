@@ -42,7 +42,7 @@ Line = Sequence[Span]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class TerminalInfo:
     """What the place that text goes to can show, and how wide and tall it is."""
 
     columns: int = 80
@@ -57,15 +57,15 @@ def plain(line: Line) -> str:
     return "".join(span.text for span in line)
 
 
-def paint(line: Line, look: Look) -> str:
+def paint(line: Line, terminal: TerminalInfo) -> str:
     """The line as it is written: at most `look.columns` wide, coloured where that is wanted."""
-    out, left = [], look.columns
+    out, left = [], terminal.columns
     for span in line:
         text = fit(span.text, left)
         left -= width(text)
-        if not look.unicode:
+        if not terminal.unicode:
             text = to_ascii(text)
-        if look.colour and span.style and text.strip():
+        if terminal.colour and span.style and text.strip():
             text = f"\x1b[{span.style}m{text}\x1b[0m"
         out.append(text)
         if left <= 0:

@@ -24,12 +24,12 @@ from hpq.domain.sweep import SweepState
 from hpq.errors import HpqError
 from hpq.store.reader import StoreReader
 from hpq_producer.cluster.pods import PodWatcher
-from hpq_producer.diagnosis.waiting import not_taken
-from hpq_producer.query.follow import BLOCK_MS, stands
-from hpq_producer.reports.trial_rows import MOST_CURVE
+from hpq_producer.diagnosis.waiting import explain_waiting
+from hpq_producer.query.follow import BLOCK_MS, is_settled
+from hpq_producer.reports.trial_rows import MAX_CURVE_WIDTH
 from hpq_producer.session import Session
-from hpq_producer.terminal.console import Screen, look_of
-from hpq_producer.terminal.style import Look
+from hpq_producer.terminal.console import Screen, terminal_info
+from hpq_producer.terminal.style import TerminalInfo
 from hpq_producer.terminal.text import clean, duration
 from hpq_producer.watch.event_log import Leave, print_lines, say_verdict
 from hpq_producer.watch.frame import Scene, frame
@@ -75,24 +75,24 @@ def watch_sweep(
 def read_scene(
     reader: StoreReader,
     sid: str,
-    look: Look,
+    terminal: TerminalInfo,
     skip: int = 0,
     *,
     pods: PodWatcher | None = None,
     is_live: bool = True,
 ) -> Scene:
     """Everything that a frame of this size shows; only one that is not live waits for pods."""
-    some = max(3, min(20, look.rows // 3))
-    shot = reader.snapshot(sid, look.rows, top=some, recent=some, skip=skip)
+    some = max(3, min(20, terminal.rows // 3))
+    shot = reader.snapshot(sid, terminal.rows, top=some, recent=some, skip=skip)
     curves = {}
     if shot.sweep.metric:
         ids = list({t.id.number: t.id for t in (*shot.running, *shot.recent, *shot.best)}.values())
-        found = reader.trials.recent_values(ids, shot.sweep.metric.name, last=4 * MOST_CURVE)
+        found = reader.trials.recent_values(ids, shot.sweep.metric.name, last=4 * MAX_CURVE_WIDTH)
         curves = {
             tid.number: [p.value for p in points] for tid, points in zip(ids, found, strict=True)
         }
     cluster = pods.snapshot(shot.workers, wait=not is_live) if pods else None
-    why = not_taken(shot, cluster, pods)
+    why = explain_waiting(shot, cluster, pods)
     return Scene(
         snapshot=shot, curves=curves, not_taken=why, skip=skip, cluster=cluster, is_live=is_live
     )
@@ -148,7 +148,7 @@ class _Watch:
         return False
 
     def _stands(self) -> bool:
-        return self._scene is not None and stands(self._scene.snapshot)
+        return self._scene is not None and is_settled(self._scene.snapshot)
 
     def _pause(self, screen: Screen) -> None:
         """Until a key, an event, a new size or the next tick; all but keys 4 times a second."""
@@ -168,9 +168,9 @@ class _Watch:
         self._skip = max(0, min(self._skip + by, running - 1))
 
     def _draw(self, screen: Screen) -> None:
-        look = look_of(self._stream, os.environ)
+        terminal = terminal_info(self._stream, os.environ)
         try:
-            scene = read_scene(self._reader, self._sid, look, self._skip, pods=self._pods)
+            scene = read_scene(self._reader, self._sid, terminal, self._skip, pods=self._pods)
             self._scene = replace(scene, on_quit=self._on_quit)
             self._away_since, self._seen_at = 0.0, time.monotonic()
         except TRANSIENT as error:
@@ -182,7 +182,7 @@ class _Watch:
             stale = f"{clean(why)}: Redis has not answered for {since}"
             self._scene = replace(self._scene, stale=stale, snapshot=self._aged())
         self._scroll(0)
-        screen.draw(frame(self._scene, look.columns, look.rows), look)
+        screen.draw(frame(self._scene, terminal.columns, terminal.rows), terminal)
 
     def _aged(self) -> Snapshot:
         """What was seen last, as old as it is now."""

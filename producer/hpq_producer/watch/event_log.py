@@ -13,18 +13,23 @@ from hpq.domain.snapshot import Event, Snapshot
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import Trial, TrialState
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.early_termination import told_words
-from hpq_producer.analysis.scores import pairs
+from hpq_producer.analysis.early_termination import describe_prune_event
+from hpq_producer.analysis.scores import param_pairs
 from hpq_producer.cluster.pods import PodWatcher
-from hpq_producer.diagnosis.verdict import doubtful, needs_you, note, verdict
-from hpq_producer.diagnosis.waiting import (
-    gist,
-    why_waits,
+from hpq_producer.diagnosis.verdict import (
+    explain_unreported_metric,
+    needed_actions,
+    note_lines,
+    status_lines,
 )
-from hpq_producer.query.follow import Change, follow, stands
+from hpq_producer.diagnosis.waiting import (
+    explain_waiting_with_pods,
+    without_counts,
+)
+from hpq_producer.query.follow import SweepUpdate, follow, is_settled
 from hpq_producer.session import Session
 from hpq_producer.sweep_limits import in_words
-from hpq_producer.terminal.console import look_of
+from hpq_producer.terminal.console import terminal_info
 from hpq_producer.terminal.style import flow, paint, plain
 from hpq_producer.terminal.text import clean, duration, number
 
@@ -56,7 +61,7 @@ def event_line(event: Event, trial: Trial | None, sweep: Sweep) -> str:
             return clean(event.what)
         return _SWEEP[event.what].format(n=clean(event.fields.get("touched", "0")))
     words = [f"#{event.trial}", *_trial_words(event, trial, sweep)]
-    return f"{' '.join(words)}  {pairs(trial.params, sweep.varying)}".rstrip()
+    return f"{' '.join(words)}  {param_pairs(trial.params, sweep.varying)}".rstrip()
 
 
 def running_line(trial: Trial, sweep: Sweep, at_ms: int) -> str:
@@ -64,7 +69,7 @@ def running_line(trial: Trial, sweep: Sweep, at_ms: int) -> str:
     again = f", attempt {trial.attempt}" if trial.attempt > 1 else ""
     ago = duration(at_ms - trial.claimed_ms)
     line = f"#{trial.id.number} started on {clean(trial.worker)} {ago} ago{again}"
-    return f"{line}  {pairs(trial.params, sweep.varying)}".rstrip()
+    return f"{line}  {param_pairs(trial.params, sweep.varying)}".rstrip()
 
 
 def _trial_words(event: Event, trial: Trial, sweep: Sweep) -> list[str]:
@@ -75,7 +80,7 @@ def _trial_words(event: Event, trial: Trial, sweep: Sweep) -> list[str]:
     if event.what == "requeued":
         return [f"back in the queue: {fields.get('reason', '')}"]
     if event.what == "prune":
-        return [told_words(event, sweep)]
+        return [describe_prune_event(event, sweep)]
     if event.what == "target":
         cancelled = fields.get("touched", "0")
         return [f"has reached the target; waiting trials cancelled: {cancelled}"]
@@ -113,14 +118,14 @@ Leave = Callable[[], object | None]
 
 def say_verdict(shot: Snapshot, stream: TextIO, why: Notice | None) -> None:
     """The verdict and what needs the user, as lines; `why` is what `not_taken` said."""
-    look = look_of(stream, os.environ)
-    if not look.tty:  # whoever reads a pipe has no columns, and greps for whole lines
-        look = replace(look, columns=_WIDE)
-    lines = verdict(shot, look.columns)
-    for notice in needs_you(shot, why):
-        lines += note(notice.text if look.tty else str(notice), look.columns)
+    terminal = terminal_info(stream, os.environ)
+    if not terminal.tty:  # whoever reads a pipe has no columns, and greps for whole lines
+        terminal = replace(terminal, columns=_WIDE)
+    lines = status_lines(shot, terminal.columns)
+    for notice in needed_actions(shot, why):
+        lines += note_lines(notice.text if terminal.tty else str(notice), terminal.columns)
     for line in lines:
-        print(paint(line, look), file=stream)
+        print(paint(line, terminal), file=stream)
     stream.flush()
 
 
@@ -141,7 +146,7 @@ def _print_lines(
 ) -> SweepState:
     changes = follow(reader, sid, rows=_RUNNING)
     shot = next(changes).snapshot
-    print(plain(flow(verdict(shot, _WIDE)[:1], _WIDE)[0]), file=stream)
+    print(plain(flow(status_lines(shot, _WIDE)[:1], _WIDE)[0]), file=stream)
     for trial in shot.running:
         print(running_line(trial, shot.sweep, shot.at_ms), file=stream)
     if (more := shot.sweep.counts.running - len(shot.running)) > 0:
@@ -149,13 +154,13 @@ def _print_lines(
     told: set[str] = set()
     begun = {t.id.number for t in shot.running}  # whose start the lines have told or passed over
     while True:
-        stuck = why_waits(shot, pods)
+        stuck = explain_waiting_with_pods(shot, pods)
         for text in _notes(shot, begun, stuck):
-            if gist(text) not in told:
+            if without_counts(text) not in told:
                 print(text, file=stream)
-            told.add(gist(text))
+            told.add(without_counts(text))
         stream.flush()
-        if stands(shot) or leave() is not None:
+        if is_settled(shot) or leave() is not None:
             break
         change = next(changes)
         shot = change.snapshot
@@ -166,7 +171,7 @@ def _print_lines(
     return shot.sweep.state
 
 
-def _event_lines(reader: StoreReader, change: Change) -> list[str]:
+def _event_lines(reader: StoreReader, change: SweepUpdate) -> list[str]:
     numbers = sorted({e.trial for e in change.events if e.trial})
     sweep = change.snapshot.sweep
     trials = {t.id.number: t for t in reader.trials.get_many(sweep.id, numbers)}
@@ -178,5 +183,5 @@ def _notes(shot: Snapshot, begun: Collection[int], stuck: Notice | None) -> list
     # Only of trials that have begun in the lines: the snapshot may be ahead of the events.
     early = [t for t in shot.running if t.phase and not t.step and t.id.number in begun]
     out = [f"#{t.id.number} {clean(t.phase)}" for t in early]
-    unmet = doubtful(shot)
+    unmet = explain_unreported_metric(shot)
     return [*out, *(f"! {notice}" for notice in (stuck, unmet) if notice)]

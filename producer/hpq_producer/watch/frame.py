@@ -16,8 +16,8 @@ from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Trial
 from hpq_producer.cluster.pods import ClusterSnapshot
 from hpq_producer.diagnosis import pods
-from hpq_producer.diagnosis.verdict import needs_you, note, verdict
-from hpq_producer.reports.trial_rows import column_names, curve_rooms, trial_columns, trial_row
+from hpq_producer.diagnosis.verdict import needed_actions, note_lines, status_lines
+from hpq_producer.reports.trial_rows import column_names, curve_widths, trial_columns, trial_row
 from hpq_producer.terminal.style import Line, Span, Style, fold
 from hpq_producer.terminal.tables import Column, Layout, lay
 from hpq_producer.terminal.text import clean, duration, trials_of, width
@@ -64,7 +64,7 @@ def frame(scene: Scene, columns: int, rows: int) -> list[Line]:
 
 def _head(scene: Scene, columns: int, rows: int) -> list[Line]:
     roomy = rows >= ROOMY_ROWS
-    head = verdict(scene.snapshot, columns, 2 if roomy else 1)[: rows - 2]
+    head = status_lines(scene.snapshot, columns, 2 if roomy else 1)[: rows - 2]
     head += _notes(scene, columns, rows // 3 if roomy else 1, rows - len(head) - 2)
     return [*head, []] if roomy else head[: rows - 1]
 
@@ -72,7 +72,7 @@ def _head(scene: Scene, columns: int, rows: int) -> list[Line]:
 def _notes(scene: Scene, columns: int, room: int, most: int) -> list[Line]:
     """What needs the user; `most` lines instead of `room` where nothing goes on without them."""
     is_held = scene.snapshot.sweep.state is SweepState.HELD
-    texts = [one.text for one in needs_you(scene.snapshot, scene.not_taken)]
+    texts = [one.text for one in needed_actions(scene.snapshot, scene.not_taken)]
     # Why it is held may be long, and what helps comes after it.
     wants = [2 if is_held and i == 0 else _LONGEST for i in range(len(texts))]
     if scene.stale:
@@ -81,7 +81,7 @@ def _notes(scene: Scene, columns: int, room: int, most: int) -> list[Line]:
         room = max(room, most)
     out: list[Line] = []
     for text, want in zip(texts, wants, strict=True):
-        out += note(text, columns, min(want, room - len(out)))
+        out += note_lines(text, columns, min(want, room - len(out)))
     return out
 
 
@@ -139,7 +139,7 @@ def _table(
 ) -> tuple[list[list[list[Span]]], Layout]:
     """The rows of each part, with curves as wide as they may be, and the layout of all."""
     shot, heads = scene.snapshot, trial_columns(scene.snapshot.sweep, columns)
-    for room in curve_rooms(columns):
+    for room in curve_widths(columns):
         table = [[trial_row(t, shot, scene.curves, columns, room) for t in p] for p in parts]
         layout = lay(heads, [row for part in table for row in part], columns)
         if layout.is_whole:

@@ -14,10 +14,10 @@ from hpq.domain.trial import Claim
 from hpq.settings import read
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq_producer.commands.submit.enqueue import say_new
+from hpq_producer.commands.submit.enqueue import print_enqueued
 from hpq_producer.enqueue import code_discovery
 from hpq_producer.enqueue.submission import prepare
-from hpq_producer.enqueue.submit import Enqueued, enqueue
+from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session
 from hpq_producer.sweepfile.load import load
 from tests.ids import raises
@@ -47,13 +47,13 @@ def session(
 
 def put(session: Session, **more: object) -> Enqueued:
     file = Path("sweep.yaml")
-    return enqueue(session, prepare(load(file), file), **more)  # type: ignore[arg-type]
+    return enqueue_sweep(session, prepare(load(file), file), **more)  # type: ignore[arg-type]
 
 
 def test_the_same_file_twice_is_one_sweep(session: Session) -> None:
     first, second = put(session), put(session)
     assert first.is_new and not second.is_new and first.sid == second.sid
-    assert put(session, again=True).sid != first.sid
+    assert put(session, allow_duplicate=True).sid != first.sid
 
 
 def test_trials_keep_the_order_of_the_file_and_their_parameters(session: Session) -> None:
@@ -68,7 +68,7 @@ def test_what_was_enqueued_is_told_also_when_workers_have_it_already(
     done = put(session)
     for _ in range(3):
         assert take() is not None
-    say_new(session, done, session.reader.sweeps.get(done.sid))
+    print_enqueued(session, done, session.reader.sweeps.get(done.sid))
     assert f"{done.sid}: 3 trials queued" in capsys.readouterr().err
 
 
@@ -148,7 +148,7 @@ def test_a_program_is_found_beside_the_file_where_it_is_not_in_the_working_direc
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     file = tmp_path / "sweep.yaml"
-    assert code_discovery.find(load(file), file, elsewhere).launch.code_dir == str(
+    assert code_discovery.find_code(load(file), file, elsewhere).launch.code_dir == str(
         tmp_path.resolve()
     )
 

@@ -12,7 +12,7 @@ from redis import Redis, ResponseError
 from redis.exceptions import ConnectionError as NoServer
 
 from hpq.store.memory import server_memory
-from hpq_producer.diagnosis.waiting import why_full
+from hpq_producer.diagnosis.waiting import explain_full_server
 from hpq_producer.embedded_redis.launch import answers
 from tests.ids import refused
 from tests.server import find_server
@@ -58,7 +58,7 @@ def test_a_disk_that_is_full_is_told_where_people_look(
             while True:
                 redis.set("x", "y")
         assert answers(socket)  # though PING says MISCONF, too
-        why = why_full(server_memory(redis))  # as a watch that was open before says
+        why = explain_full_server(server_memory(redis))  # as a watch that was open before says
         assert why and why.code == "redis-disk-full"
     for words in (["ls"], ["pause"], ["watch", "--once"]):
         told = hpq(*words, **here)
@@ -72,5 +72,5 @@ def test_a_disk_that_is_full_is_told_where_people_look(
                 break
             except ResponseError:
                 continue
-        assert why_full(server_memory(redis)) is None
+        assert explain_full_server(server_memory(redis)) is None
     assert hpq("pause", **here).returncode == 0

@@ -18,7 +18,7 @@ from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
-from hpq_producer.diagnosis.waiting import why_behind
+from hpq_producer.diagnosis.waiting import explain_queue_position
 from tests.desk import Desk
 from tests.ids import ids
 
@@ -52,7 +52,7 @@ def _open_ended(sweep_of: MakeSweep, sid: str, **fields: object) -> Sweep:
 
 def _why(reader: StoreReader, sid: str) -> str | None:
     shot = reader.snapshot(sid, 3)
-    why = why_behind(shot.sweep, shot.ahead, shot.workers, SHIPPED)
+    why = explain_queue_position(shot.sweep, shot.ahead, shot.workers, SHIPPED)
     return why.text if why else None
 
 

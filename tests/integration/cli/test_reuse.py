@@ -18,7 +18,7 @@ from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
-from hpq_producer.enqueue.provenance import Place, remote_name
+from hpq_producer.enqueue.provenance import CodeLocation, normalize_remote
 from hpq_producer.watch.event_log import event_line
 from tests.desk import Desk
 
@@ -315,15 +315,15 @@ def test_two_checkouts_of_one_repository_are_one_place() -> None:
         "https://u:p@host.org/team/net",
         "ssh://host.org:22/team/net/",
     )
-    assert {remote_name(url) for url in remotes} == {"host.org/team/net"}
-    assert remote_name("../net.git") == ""
-    here = Place(folder="/app", host="a", owner="me", remote="h/net", below="x/")
-    assert here.is_that_of(replace(here, folder="/home/bob/net", host="b", owner="bob"))
-    assert not here.is_that_of(replace(here, below="y/"))
-    assert not here.is_that_of(replace(here, remote="h/other"))
+    assert {normalize_remote(url) for url in remotes} == {"host.org/team/net"}
+    assert normalize_remote("../net.git") == ""
+    here = CodeLocation(folder="/app", host="a", owner="me", remote="h/net", below="x/")
+    assert here.is_same_as(replace(here, folder="/home/bob/net", host="b", owner="bob"))
+    assert not here.is_same_as(replace(here, below="y/"))
+    assert not here.is_same_as(replace(here, remote="h/other"))
     plain = replace(here, remote="")
-    assert plain.is_that_of(replace(plain, host="b")) and plain.is_that_of(here)
-    assert not plain.is_that_of(replace(plain, host="b", owner="bob"))
+    assert plain.is_same_as(replace(plain, host="b")) and plain.is_same_as(here)
+    assert not plain.is_same_as(replace(plain, host="b", owner="bob"))
 
 
 def test_a_sweep_file_beside_the_code_is_no_part_of_it(

@@ -6,7 +6,6 @@ attempt out again while its first worker still trains. The claim's nonce tells t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,13 +31,8 @@ from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_worker.attempt.attempt import AttemptRunner
-from hpq_worker.attempt.code import Bundles
-from hpq_worker.attempt.execution import Signals
-from hpq_worker.attempt.trust import Access
-from hpq_worker.files.garbage import FileStoreHandle
-from hpq_worker.lease.heartbeat import Heartbeat
-from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.spool import Spool
+from tests.worker_parts import worker_parts
 
 Take = Callable[[], Claim]
 LEASE = 30_000
@@ -130,18 +124,19 @@ def test_results_of_two_executions_of_one_attempt_lie_side_by_side_on_disk(
 
 
 def test_an_attempt_beats_before_it_has_its_directories(
-    tmp_path: Path, store: TrialStore, who: WorkerPresence, sweep_of, take
+    tmp_path: Path,
+    store: TrialStore,
+    store_context: StoreContext,
+    who: WorkerPresence,
+    sweep_of,
+    take,
 ) -> None:
     """A disk that is slow, or a directory that another holds, must not cost the lease."""
     sweep, claim = sweep_of(1), take()
     (tmp_path / "work").write_text("no directory can be made here")
     settings = read({"HPQ_HOME": str(tmp_path), "HPQ_REDIS_URL": "unix:///x", "USER": "me"})
-    beats = Heartbeat(store, who, LEASE, os.open(os.devnull, os.O_WRONLY), Outage())
-    signals = Signals(wake=-1, level=lambda: 0, is_late=lambda: False)
-    bundles = Bundles(tmp_path, lambda digest: None)
-    access, shelf = Access(settings, bundles), FileStoreHandle(settings)
-    attempts = AttemptRunner(settings, {}, access, beats, signals, shelf, bundles)
+    parts = worker_parts(settings, store, FileGarbage(store_context), who)
     with pytest.raises(OSError):
-        attempts.run(claim, sweep)
-    assert beats._claim == claim
-    beats.end()
+        AttemptRunner(parts).run(claim, sweep)
+    assert parts.heartbeat._claim == claim
+    parts.heartbeat.end()

@@ -1,4 +1,4 @@
-"""What a worker's housekeeper says of the trials that it takes from lost workers."""
+"""What a worker's reaper logs of the trials that it takes from lost workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hpq_worker.lease.redis_outage import Outage
 LEASE = 30_000
 
 
-def test_the_housekeeper_tells_what_is_queued_again_from_what_is_over(
+def test_the_reaper_tells_what_is_queued_again_from_what_is_over(
     store: TrialStore,
     sweep_of,
     take,
@@ -37,9 +37,9 @@ def test_the_housekeeper_tells_what_is_queued_again_from_what_is_over(
     def said() -> list[str]:
         caplog.clear()
         redis.zadd(keys.leases, {name: 0 for name in redis.zrange(keys.leases, 0, -1)})
-        keeper = Reaper(settings, store, lambda: (busy, False), Telemetry(None), Outage())
-        keeper.start()
-        keeper.stop()
+        reaper = Reaper(settings, store, lambda: (busy, False), Telemetry(None), Outage())
+        reaper.start()
+        reaper.stop()
         return caplog.messages
 
     take()
@@ -69,8 +69,8 @@ def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
 
     old = sweep_of(1).id
     store.keep_provenance("d1", '{"host":"h"}')
-    keeper = Reaper(settings, store, lambda: (it, True), Telemetry(None), Outage(), send)
-    keeper.look()
+    reaper = Reaper(settings, store, lambda: (it, True), Telemetry(None), Outage(), send)
+    reaper.run_once()
     assert not sent and alive()
     claim = store.claim(it, nonce="n", lease_ms=LEASE, provenance="d1")
     assert claim is not None
@@ -79,7 +79,7 @@ def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
     redis.zrem(keys.workers, it.name)
     control.remove(old)
     assert not redis.hexists(keys.provenance, "d1")
-    keeper.look()
+    reaper.run_once()
     assert sent == ["d1"] and redis.hexists(keys.provenance, "d1")
-    keeper.look()
+    reaper.run_once()
     assert sent == ["d1"]

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import replace
 
 from redis import Redis
 
+from hpq.code import manifest as code_manifest
+from hpq.code.signing import sign
 from hpq.domain.attempt import CommitReply, Outcome, WorkerPresence
+from hpq.domain.sweep import Launch
 from hpq.domain.trial import Failure, FailureKind, TrialState
+from hpq.settings import read
+from tests.worker_parts import records_of
 
 LEASE = 30_000
+KEY = "0123456789abcdef0123456789abcdef"
 
 
 def commands(redis: Redis) -> int:
@@ -62,3 +70,26 @@ def test_a_claim_asks_about_each_worker_once_however_many_trials_wait(
     redis.config_resetstat()
     assert store.claim(workers[1], nonce="x", lease_ms=LEASE) is None
     assert commands(redis) < 200
+
+
+def test_a_further_trial_of_a_sweep_reads_its_limits_in_one_command(
+    store, sweep_of, redis, keys, tmp_path
+) -> None:
+    home = {"HPQ_HOME": str(tmp_path / "home"), "HPQ_REDIS_URL": "unix:///x", "USER": "me"}
+    launches = records_of(read({**home, "HPQ_CODE_KEY": KEY}), store)
+    files = {"train.py": hashlib.sha256(b"").hexdigest()}
+    (tmp_path / "train.py").write_bytes(b"")
+    code = code_manifest.digest_of(files)
+    launch = Launch(trainer="train:run", code=code, code_dir=str(tmp_path))
+    signature = sign(KEY.encode(), "hpq", "demo-00000", launch)
+    sid = sweep_of(9, launch=launch, signature=signature).id
+    redis.hset(keys.code, code, json.dumps(files))
+
+    def admit() -> dict[str, int]:
+        redis.config_resetstat()
+        assert launches.admit(sid)[1] is None
+        stats = redis.info("commandstats")
+        return {name: row["calls"] for name, row in stats.items() if "config" not in name}
+
+    assert admit() == {"cmdstat_hgetall": 1, "cmdstat_hget": 1}  # the sweep, its code manifest
+    assert admit() == {"cmdstat_hmget": 1}

@@ -318,14 +318,14 @@ def test_what_fails_to_make_sets_again_and_again_is_said_and_tried_more_rarely(
     pytest.importorskip("optuna")
     monkeypatch.setattr(processes, "_AGAIN_S", 0.0)
     sweep = late(3)  # its search is none that anybody can read
-    makers = processes.Suggesters({**os.environ, **environ}, "w1", lambda _: lead_of())
+    makers = processes.SuggesterProcesses({**os.environ, **environ}, "w1", lambda _: lead_of())
     try:
         reason, deadline = None, time.monotonic() + DEADLINE_S
         while reason is None:
             assert time.monotonic() < deadline
-            reason = makers.feed(sweep)
+            reason = makers.ensure_running(sweep)
             time.sleep(0.05)
         assert reason.code == "sampler-failed" and "3 times in a row: " in reason.text
-        assert "hpq:" in reason.text and reason == makers.feed(sweep)
+        assert "hpq:" in reason.text and reason == makers.ensure_running(sweep)
     finally:
         makers.close()

@@ -48,7 +48,7 @@ def sets_of(redis: Redis, store: TrialStore, writer: SweepWriter) -> Callable[..
         def begin() -> Suggester:
             lead = SuggestLease(StoreContext.open(redis, keys, mints=False), sid, "w", 600_000)
             one = Suggester(search, SweepHistory(redis, keys, sid), lead)
-            assert one.take()
+            assert one.acquire()
             one.begin()
             return one
 

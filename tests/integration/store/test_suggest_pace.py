@@ -50,9 +50,9 @@ def suggester(
         store.present(who, idle=True, lifetime_ms=600_000)
     lead = SuggestLease(StoreContext.open(redis, keys, mints=False), SID, "w0", 600_000)
     suggester = Suggester(SEARCH, SweepHistory(redis, keys, SID), lead)
-    assert suggester.take()
+    assert suggester.acquire()
     suggester.begin()
-    suggester.get_ready()
+    suggester.wait_for_imports()
     return suggester
 
 
@@ -106,11 +106,11 @@ def test_no_import_is_part_of_what_a_set_takes(
 ) -> None:
     now = 0.0
 
-    def get_ready() -> None:
+    def wait_for_imports() -> None:
         nonlocal now
         now += 100.0
 
     monkeypatch.setattr("hpq_worker.suggest.loop.time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(suggester, "get_ready", get_ready)
+    monkeypatch.setattr(suggester, "wait_for_imports", wait_for_imports)
     assert trials(12, 10) == {"gp"}
     assert now > 0 and suggester._make_s[Sampler.GP] == 0.0

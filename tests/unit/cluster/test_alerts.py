@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from hpq.store.worker_reader import COUNTED
-from hpq_producer.manifests.render import folder
-from hpq_worker.health.health import Health, Slot
-from hpq_worker.health.telemetry import Vital
+from hpq_producer.manifests.render import manifests_folder
+from hpq_worker.health.health import Health, WorkerHealth
+from hpq_worker.health.telemetry import TelemetryMessage
 from tests.constants import DATA
 
 metrics = pytest.importorskip("hpq_worker.health.prometheus", reason="pip install 'hpq[worker]'")
@@ -41,11 +41,11 @@ def page(figures: Any, **headers: str) -> str:
 @pytest.fixture
 def families() -> dict[str, Any]:
     """What a worker's page says, as Prometheus reads it."""
-    health = Health({0: Slot()})
-    figures = metrics.Figures(health, "big")
+    health = Health({0: WorkerHealth()})
+    figures = metrics.WorkerMetrics(health, "big")
     figures.started()
-    health.hear(0, Vital(kind="tick", server=SERVER))
-    figures.hear(Vital(kind="end", word="failed", why="user_error", seconds=3.0))
+    health.receive(0, TelemetryMessage(kind="redis", server=SERVER))
+    figures.receive(TelemetryMessage(kind="end", status="failed", reason="user_error", seconds=3.0))
     text = page(figures)
     found = {f.name: f for f in parser.text_string_to_metric_families(text)}
     in_openmetrics = page(figures, HTTP_ACCEPT="application/openmetrics-text; version=1.0.0")
@@ -60,7 +60,7 @@ def families() -> dict[str, Any]:
 
 
 def rules() -> list[dict[str, Any]]:
-    file = folder() / "components/monitoring/alerts.yaml"
+    file = manifests_folder() / "components/monitoring/alerts.yaml"
     (group,) = yaml.safe_load(file.read_text("utf-8"))["spec"]["groups"]
     return list(group["rules"])
 

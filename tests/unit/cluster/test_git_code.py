@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hpq_producer.manifests.render import folder
+from hpq_producer.manifests.render import manifests_folder
 
-FETCH = folder() / "components/git-code/fetch.yaml"
+FETCH = manifests_folder() / "components/git-code/fetch.yaml"
 ME = ("-c", "user.name=me", "-c", "user.email=me@example.org")
 
 

@@ -12,14 +12,16 @@ from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trial import Trial, TrialId, TrialState
 from hpq.errors import UserError
 from hpq_producer.manifests import jobs
-from hpq_producer.manifests.render import folder
+from hpq_producer.manifests.render import manifests_folder
 
 SWEEP = "a-sweep-with-a-name-that-is-as-long-as-one-3u4d4"
 
 
 def manifests() -> str:
     """The Deployment as kustomize would print it, and the settings that it reads."""
-    worker: Any = yaml.safe_load((folder() / "worker" / "deployment.yaml").read_text("utf-8"))
+    worker: Any = yaml.safe_load(
+        (manifests_folder() / "worker" / "deployment.yaml").read_text("utf-8")
+    )
     worker["metadata"] |= {"name": "hpq-worker", "namespace": "team"}
     worker["metadata"]["labels"] |= {
         "app.kubernetes.io/instance": "hpq-worker",

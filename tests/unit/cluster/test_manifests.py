@@ -17,13 +17,13 @@ from hpq import __version__
 from hpq.errors import HpqError, UserError
 from hpq.settings import read
 from hpq_producer.commands.cluster.manifests import app
-from hpq_producer.manifests.components import Part, WorkerClass, parse
+from hpq_producer.manifests.components import Component, WorkerClass, parse
 from hpq_producer.manifests.render import (
-    Wanted,
+    ManifestOptions,
     check,
-    class_of,
-    components,
-    folder,
+    class_kustomization,
+    component_names,
+    manifests_folder,
     overlay,
     render,
 )
@@ -89,7 +89,7 @@ def test_with_tls_each_roles_secret_has_the_ca_and_none_but_redis_the_private_ke
 
 def test_an_image_is_taken_with_its_tag_its_digest_or_the_port_of_its_registry() -> None:
     def image(text: str) -> object:
-        return overlay(Wanted(image=text), "k8s")["images"]
+        return overlay(ManifestOptions(image=text), "k8s")["images"]
 
     name = {"name": "hpq-worker"}
     assert image("ours/hpq:1.2") == [{**name, "newName": "ours/hpq", "newTag": "1.2"}]
@@ -125,7 +125,7 @@ def test_a_count_of_pods_is_a_command_to_type_since_in_the_manifests_it_would_un
 
 def test_a_component_that_is_not_there_is_named_with_those_that_are() -> None:
     with raises("component-unknown", "clouds", "cpu"):
-        overlay(Wanted(parts=(parse("clouds"),)), "k8s")
+        overlay(ManifestOptions(parts=(parse("clouds"),)), "k8s")
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,19 @@ def test_a_value_that_its_component_cannot_use_is_refused(text: str, remedy: str
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
-        (Wanted(replicas=3, parts=(parse("keda"),)), "--replicas: with keda"),
-        (Wanted(parts=(parse("nfs=nas:/x"), parse("dataset"))), "take one"),
-        (Wanted(queue="big", parts=(parse("class=big:2"),)), "another class has this queue"),
-        (Wanted(gpus=2, parts=(parse("cpu"),)), "--gpus 2: --with cpu is for workers without"),
+        (ManifestOptions(replicas=3, parts=(parse("keda"),)), "--replicas: with keda"),
+        (ManifestOptions(parts=(parse("nfs=nas:/x"), parse("dataset"))), "take one"),
+        (
+            ManifestOptions(queue="big", parts=(parse("class=big:2"),)),
+            "another class has this queue",
+        ),
+        (
+            ManifestOptions(gpus=2, parts=(parse("cpu"),)),
+            "--gpus 2: --with cpu is for workers without",
+        ),
     ],
 )
-def test_what_does_not_go_together_is_refused(wanted: Wanted, why: str) -> None:
+def test_what_does_not_go_together_is_refused(wanted: ManifestOptions, why: str) -> None:
     with pytest.raises(UserError, match=why):
         overlay(wanted, "k8s")
 
@@ -182,8 +188,8 @@ def test_a_setting_that_is_secret_or_no_worker_could_use_is_refused(text: str, w
 
 
 def test_the_class_among_the_components_is_as_one_that_is_asked_for() -> None:
-    made = class_of(WorkerClass(name="big", gpus=4), "../../..", is_scaled=False)
-    path = folder() / "components/class/workers/kustomization.yaml"
+    made = class_kustomization(WorkerClass(name="big", gpus=4), "../../..", is_scaled=False)
+    path = manifests_folder() / "components/class/workers/kustomization.yaml"
     there = yaml.safe_load(path.read_text("utf-8"))
     for one in (made, there):
         one["patches"] = [yaml.safe_load(p["patch"]) for p in one["patches"]]
@@ -191,7 +197,7 @@ def test_the_class_among_the_components_is_as_one_that_is_asked_for() -> None:
 
 
 def test_every_manifest_is_yaml_with_no_password_and_no_option_commented_out() -> None:
-    for path in sorted(folder().rglob("*.yaml")):
+    for path in sorted(manifests_folder().rglob("*.yaml")):
         text = path.read_text("utf-8")
         assert list(yaml.safe_load_all(text)) != [None], path
         assert "password:" not in text and len(text.splitlines()) <= 80, path
@@ -199,18 +205,18 @@ def test_every_manifest_is_yaml_with_no_password_and_no_option_commented_out() -
 
 def test_every_component_has_its_line_in_the_page_about_kubernetes() -> None:
     page = (ROOT / "docs" / "kubernetes.md").read_text("utf-8")
-    assert set(re.findall(r"^\| `([a-z-]+)[^`]*` \|", page, re.MULTILINE)) == set(components())
+    assert set(re.findall(r"^\| `([a-z-]+)[^`]*` \|", page, re.MULTILINE)) == set(component_names())
 
 
 def test_each_overlay_has_the_replacements() -> None:
-    wanted = (folder() / "replacements.yaml").read_text("utf-8")
-    copies = list((folder() / "overlays").glob("*/replacements.yaml"))
-    assert len(copies) == len(list((folder() / "overlays").iterdir()))
+    wanted = (manifests_folder() / "replacements.yaml").read_text("utf-8")
+    copies = list((manifests_folder() / "overlays").glob("*/replacements.yaml"))
+    assert len(copies) == len(list((manifests_folder() / "overlays").iterdir()))
     assert {copy.read_text("utf-8") for copy in copies} == {wanted}
-    of_big = Wanted(parts=(Part(name="class", value="big:4"),))
+    of_big = ManifestOptions(parts=(Component(name="class", value="big:4"),))
     made = overlay(of_big, "k8s")["replacements"][len(yaml.safe_load(wanted)) :]
     assert made == yaml.safe_load(
-        (folder() / "overlays/classes/replacements-big.yaml").read_text("utf-8")
+        (manifests_folder() / "overlays/classes/replacements-big.yaml").read_text("utf-8")
     )
 
 
@@ -223,7 +229,7 @@ def test_a_pods_grace_leaves_its_worker_time_for_a_last_word() -> None:
 
 @NEEDS_KUBECTL
 def test_what_is_rendered_says_what_was_wanted(tmp_path: Path) -> None:
-    text = render(Wanted(image="ours/hpq:7", namespace="team", queue="a100x4", gpus=4))
+    text = render(ManifestOptions(image="ours/hpq:7", namespace="team", queue="a100x4", gpus=4))
     found = {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(text)}
     spec = found["Deployment", "hpq-worker"]["spec"]
     pod = spec["template"]["spec"]
@@ -243,7 +249,7 @@ def test_what_is_rendered_says_what_was_wanted(tmp_path: Path) -> None:
 def test_each_class_names_the_image_that_a_kustomization_around_the_overlay_sets(
     name: str, tmp_path: Path
 ) -> None:
-    shutil.copytree(folder(), tmp_path / "k8s")
+    shutil.copytree(manifests_folder(), tmp_path / "k8s")
     around = {
         "resources": [f"../k8s/overlays/{name}"],
         "images": [{"name": "hpq-worker", "newName": "reg:5000/hpq", "digest": "sha256:12"}],
@@ -262,8 +268,10 @@ def test_each_class_names_the_image_that_a_kustomization_around_the_overlay_sets
 def test_every_object_has_the_recommended_labels_and_no_selector_has_a_new_one() -> None:
     label = "app.kubernetes.io/"
     shared = {"part-of": "hpq", "managed-by": "kustomize", "version": __version__}
-    chosen = render(Wanted(parts=tuple(map(parse, ("class=big:4", "keda", "tls", "store")))))
-    words = ["kubectl", "kustomize", str(folder() / "overlays" / "classes")]
+    chosen = render(
+        ManifestOptions(parts=tuple(map(parse, ("class=big:4", "keda", "tls", "store"))))
+    )
+    words = ["kubectl", "kustomize", str(manifests_folder() / "overlays" / "classes")]
     shipped = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     for one in [*yaml.safe_load_all(chosen), *yaml.safe_load_all(shipped)]:
         labels = one["metadata"]["labels"]
@@ -282,21 +290,21 @@ def test_every_object_has_the_recommended_labels_and_no_selector_has_a_new_one()
 def test_a_pod_has_as_long_to_end_as_its_trials_are_given() -> None:
     parts = (parse("class=big:2"),)
     for set_s, pod_s in (("600", 605), ("20.5", 26)):
-        text = render(Wanted(settings={"HPQ_GRACE_S": set_s}, parts=parts))
+        text = render(ManifestOptions(settings={"HPQ_GRACE_S": set_s}, parts=parts))
         pods = [p for _, p in workers_of(text)]
         assert [p["terminationGracePeriodSeconds"] for p in pods] == [pod_s] * 2
     spot = (parse("spot"),)
-    ((_, pod),) = workers_of(render(Wanted(settings={"HPQ_GRACE_S": "10"}, parts=spot)))
+    ((_, pod),) = workers_of(render(ManifestOptions(settings={"HPQ_GRACE_S": "10"}, parts=spot)))
     assert pod["terminationGracePeriodSeconds"] == 15
     with raises("usage", "HPQ_GRACE_S=11"):
-        render(Wanted(settings={"HPQ_GRACE_S": "11"}, parts=spot))
+        render(ManifestOptions(settings={"HPQ_GRACE_S": "11"}, parts=spot))
 
 
 @NEEDS_KUBECTL
 def test_what_a_pod_asks_for_grows_with_its_gpus() -> None:
     def asked(**wanted: Any) -> list[tuple[str, ...]]:
         found = []
-        for _, pod in workers_of(render(Wanted(**wanted))):
+        for _, pod in workers_of(render(ManifestOptions(**wanted))):
             of = pod["containers"][0]["resources"]
             (shm,) = (v["emptyDir"] for v in pod["volumes"] if v["name"] == "shm")
             requests, limits = of["requests"], of["limits"]
@@ -327,7 +335,7 @@ def test_a_pods_cpus_and_memory_are_quantities(words: tuple[str, str]) -> None:
 
 @NEEDS_KUBECTL
 def test_without_gpus_no_pod_asks_for_one() -> None:
-    assert "nvidia.com/gpu:" not in render(Wanted(gpus=0))
+    assert "nvidia.com/gpu:" not in render(ManifestOptions(gpus=0))
 
 
 @pytest.mark.parametrize("name", ["nfs", "git-code", "kueue", "class"])
@@ -343,7 +351,7 @@ def test_a_component_that_is_nothing_without_a_value_is_refused_without_one(name
 )
 def test_a_setting_wins_over_the_one_that_a_component_has(component: str, setting: str) -> None:
     name, _, value = setting.partition("=")
-    text = render(Wanted(image="x:1", parts=(parse(component),), settings={name: value}))
+    text = render(ManifestOptions(image="x:1", parts=(parse(component),), settings={name: value}))
     (found,) = (
         o["data"][name]
         for o in yaml.safe_load_all(text)
@@ -354,9 +362,9 @@ def test_a_setting_wins_over_the_one_that_a_component_has(component: str, settin
 
 def test_a_bucket_is_named_and_secrets_are_of_components_that_are_there() -> None:
     with pytest.raises(UserError, match="--set HPQ_STORE="):
-        overlay(Wanted(parts=(parse("bucket"),)), "k8s")
+        overlay(ManifestOptions(parts=(parse("bucket"),)), "k8s")
     with pytest.raises(UserError, match="no such component"):
-        check(Wanted(parts=(parse("tlss"),)))
+        check(ManifestOptions(parts=(parse("tlss"),)))
 
 
 @NEEDS_KUBECTL
@@ -366,7 +374,7 @@ def test_all_components_are_composed_for_each_class() -> None:
         "class=big:4 class=small:0 keda=5 tls kueue=team-a spot egress monitoring store"
         f" nfs=nas:/data git-code=https://git.example.org/a.git@{commit}"
     )
-    wanted = Wanted(
+    wanted = ManifestOptions(
         namespace="team",
         image="ours/hpq:7",
         queue="main",
@@ -407,7 +415,7 @@ def test_all_components_are_composed_for_each_class() -> None:
 
 def test_the_gpus_of_a_pod_are_one_trials_unless_a_setting_splits_them() -> None:
     def patched(**settings: str) -> list[str]:
-        made = overlay(Wanted(gpus=8, queue="big", settings=settings), "k8s")
+        made = overlay(ManifestOptions(gpus=8, queue="big", settings=settings), "k8s")
         return [patch["patch"] for patch in made["patches"]]
 
     assert "HPQ_GPUS_PER_TRIAL" in patched()[0] and "nvidia.com/gpu: 8" in patched()[0]
@@ -423,16 +431,16 @@ def test_the_gpus_of_a_pod_are_one_trials_unless_a_setting_splits_them() -> None
 def test_what_a_component_adds_goes_by_the_labels_and_kinds_that_the_page_names() -> None:
     def objects(*words: str) -> dict[tuple[str, str], Yaml]:
         store = {"HPQ_STORE": "s3://bucket/hpq"} if "bucket" in words else {}
-        text = render(Wanted(image="a:1", parts=tuple(map(parse, words)), settings=store))
+        text = render(ManifestOptions(image="a:1", parts=tuple(map(parse, words)), settings=store))
         found = {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(text)}
         return {key: o for key, o in found.items() if key[0] != "ConfigMap"}
 
-    page = (folder().parent / "docs" / "kubernetes.md").read_text("utf-8")
+    page = (manifests_folder().parent / "docs" / "kubernetes.md").read_text("utf-8")
     deletes = re.findall(r"delete ([a-z,]+) -l ((?:hpq|app)[^ `]*)=([a-z-]+)`", page)
     kinds = {(label, value): kind.split(",") for kind, label, value in deletes}
     before = objects().keys()
     values = {"nfs": "=nas:/data", "kueue": "=team", "git-code": f"=https://x.org/a@{'1' * 40}"}
-    for name in set(components()) - {"class"}:
+    for name in set(component_names()) - {"class"}:
         for key, one in objects(f"{name}{values.get(name, '')}").items():
             mark = one["metadata"].get("labels", {}).get("app.kubernetes.io/component")
             assert (mark == name) == (key not in before), key
@@ -449,11 +457,11 @@ def test_what_a_component_adds_goes_by_the_labels_and_kinds_that_the_page_names(
 
 @NEEDS_KUBECTL
 def test_new_passwords_reach_all_that_reads_them_by_the_label_that_the_page_names() -> None:
-    page = (folder().parent / "docs" / "kubernetes.md").read_text("utf-8")
+    page = (manifests_folder().parent / "docs" / "kubernetes.md").read_text("utf-8")
     label = "app.kubernetes.io/part-of=hpq"
     assert f"delete secret -l {label}" in page
     assert f"rollout restart statefulset,deployment -l {label}" in page
-    text = render(Wanted(parts=(parse("class=big:4"), parse("tls"))))
+    text = render(ManifestOptions(parts=(parse("class=big:4"), parse("tls"))))
     read_them = [o for o in yaml.safe_load_all(text) if o["kind"] in ("StatefulSet", "Deployment")]
     made = secret_objects("hpq", "hpq", "the-key")
     assert len(read_them) == 3

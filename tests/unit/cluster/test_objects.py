@@ -20,7 +20,7 @@ from hpq_producer.cluster.objects import (
 )
 from hpq_producer.cluster.pods import ClusterSnapshot, read_cluster
 from hpq_producer.diagnosis.pods import explain_no_pod, troubled_pods
-from hpq_producer.terminal.style import Look, paint
+from hpq_producer.terminal.style import TerminalInfo, paint
 from hpq_producer.terminal.text import width
 from hpq_producer.watch.frame import Scene, frame
 from tests.constants import DATA
@@ -227,7 +227,7 @@ def test_a_frame_has_the_pods_that_do_not_work_before_the_workers_and_keeps_its_
         sweep=sweep, at_ms=1, running=(), best=(), recent=(), workers=(worker,),
         durations=DurationStats(), last_event="1-0",
     )  # fmt: skip
-    look = Look(columns=columns, rows=rows)
+    look = TerminalInfo(columns=columns, rows=rows)
     lines = [
         paint(line, look) for line in frame(Scene(snapshot=shot, cluster=cluster), columns, rows)
     ]

@@ -16,7 +16,7 @@ from hpq.code import bundle
 from hpq.code import manifest as code_manifest
 from hpq.domain.sweep import Launch
 from hpq.errors import UserError
-from hpq_worker.attempt.code import Bundles
+from hpq_worker.attempt.code import CodeBundles
 from tests.ids import raises
 
 
@@ -171,7 +171,7 @@ ATTACKS = {
 
 @pytest.mark.parametrize("what", ATTACKS)
 def test_nothing_is_written_of_a_bundle_that_holds(what: str, tmp_path: Path) -> None:
-    bundles = Bundles(tmp_path, lambda digest: ATTACKS[what])
+    bundles = CodeBundles(tmp_path, lambda digest: ATTACKS[what])
     with pytest.raises(ValueError):
         bundle.opened(ATTACKS[what], "0" * 64)
     from_redis = bundles.refusal(launch("0" * 64))
@@ -198,7 +198,7 @@ def test_a_bundle_is_fetched_once_copied_as_it_was_and_mended_where_the_disk_has
         asked.append(wanted)
         return data
 
-    bundles = Bundles(tmp_path / "home", fetch)
+    bundles = CodeBundles(tmp_path / "home", fetch)
     assert bundles.refusal(launch(digest)) is None
     bundles.copy(launch(digest), tmp_path / "one")
     assert asked == [digest]

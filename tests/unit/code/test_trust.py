@@ -11,8 +11,8 @@ from hpq.code.command import DEFAULT
 from hpq.code.signing import fingerprint, sign
 from hpq.domain.sweep import Launch, Sweep, Wandb
 from hpq.settings import read
-from hpq_worker.attempt.code import Bundles
-from hpq_worker.attempt.trust import Access
+from hpq_worker.attempt.code import CodeBundles
+from hpq_worker.attempt.trust import TrustPolicy
 from tests.golden import Golden
 
 LAUNCH = Launch(program="train.py", command=("python", "${program}", "${args}"), code="c",
@@ -21,9 +21,9 @@ ARGS = "${args}"
 OURS, THEIRS = b"ours, of 16 letters", b"theirs, of 16 letters"
 
 
-def access(tmp_path: Path, **env: str) -> Access:
+def access(tmp_path: Path, **env: str) -> TrustPolicy:
     settings = read({"HPQ_HOME": str(tmp_path), "HPQ_CODE_KEY": OURS.decode(), **env})
-    return Access(settings, Bundles(tmp_path, lambda digest: None))
+    return TrustPolicy(settings, CodeBundles(tmp_path, lambda digest: None))
 
 
 def signed(launch: Launch, key: bytes = OURS) -> Sweep:

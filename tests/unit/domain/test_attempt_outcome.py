@@ -8,7 +8,7 @@ import pytest
 
 from hpq.domain.sweep import Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind
-from hpq_worker.attempt.outcome import Ending, Halt, judge
+from hpq_worker.attempt.outcome import AttemptEnd, Halt, outcome_of
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.protocol import End
 
@@ -20,8 +20,8 @@ def _failure(tail: str, launch: Launch, *, is_wandb: bool = False, reported: str
     got = ReportBuffer(METRIC)
     if reported:
         got.report({reported: 0.5}, None)
-    ending = Ending(halt=None, end=End(), status=0, tail=tail, ran_ms=1, is_wandb=is_wandb)
-    outcome = judge(ending, sweep, got)
+    ending = AttemptEnd(halt=None, end=End(), status=0, tail=tail, ran_ms=1, is_wandb=is_wandb)
+    outcome = outcome_of(ending, sweep, got)
     assert outcome is not None and outcome.failure is not None
     return outcome.failure
 
@@ -66,7 +66,7 @@ def test_a_wandb_script_is_told_to_log_and_not_that_its_printed_line_is_no_such_
 def test_a_missing_module_is_told_with_whose_python_it_was_and_the_way_to_another(
     python: str, named: list[str]
 ) -> None:
-    ending = Ending(
+    ending = AttemptEnd(
         halt=None,
         end=End(status=1),
         status=1,
@@ -75,7 +75,7 @@ def test_a_missing_module_is_told_with_whose_python_it_was_and_the_way_to_anothe
         argv=("/usr/bin/env", python, "train.py"),
     )
     sweep = Sweep(id="s-00000", name="s", digest="", launch=Launch(program="train.py"))
-    outcome = judge(ending, sweep, ReportBuffer(None))
+    outcome = outcome_of(ending, sweep, ReportBuffer(None))
     assert outcome is not None and outcome.failure is not None
     said = outcome.failure.message
     assert "ModuleNotFoundError" in said and "'torch'" in said
@@ -100,6 +100,6 @@ def test_what_was_told_to_stop_is_pruned_unless_it_came_to_its_end(
     got = ReportBuffer(METRIC)
     got.report({"val_loss": 0.5}, None)
     sweep = Sweep(id="s-00000", name="s", digest="", launch=Launch(trainer="digits"), metric=METRIC)
-    ending = Ending(halt=Halt.PRUNED, end=end, status=0, tail="", ran_ms=1)
-    outcome = judge(ending, sweep, got)
+    ending = AttemptEnd(halt=Halt.PRUNED, end=end, status=0, tail="", ran_ms=1)
+    outcome = outcome_of(ending, sweep, got)
     assert outcome is not None and (outcome.state.value, outcome.objective) == (state, 0.5)

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpq.settings import read
-from hpq_worker.process.secrets import Mask, values
+from hpq_worker.process.secrets import Mask, secret_values
 
 SECRETS = [b"hunter2-long", b"hunter2", b"longest-one", b"ababac", b"\xff\x00secret"]
 
 
 def masked(mask: Mask, pieces: list[bytes]) -> bytes:
-    return b"".join([mask.feed(piece) for piece in pieces]) + mask.rest()
+    return b"".join([mask.feed(piece) for piece in pieces]) + mask.flush()
 
 
 @pytest.mark.parametrize("secret", SECRETS)
@@ -63,7 +63,9 @@ def test_password_code_key_and_telling_names_are_secrets(tmp_path) -> None:
     env = {"WANDB_API_KEY": "k-123456", "HF_TOKEN": "t-123456", "TOKENIZERS_PARALLELISM": "false",
            "KEYBOARD": "qwerty", "SSH_KEY": str(path), "PATH": "/bin"}  # fmt: skip
     url = {"HPQ_REDIS_URL": "redis://h", "HPQ_REDIS_PASSWORD_FILE": str(path)}
-    got = values(read({**url, "HPQ_CODE_KEY": "code-key of sixteen"}), env, b"code-key of sixteen")
+    got = secret_values(
+        read({**url, "HPQ_CODE_KEY": "code-key of sixteen"}), env, b"code-key of sixteen"
+    )
     assert got == [b"from-a-file", b"code-key of sixteen", b"k-123456", b"t-123456"]
 
 
@@ -72,9 +74,9 @@ def test_what_is_taken_is_gone_from_proc() -> None:
     script = """
 import os
 from pathlib import Path
-from hpq_worker.process.secrets import take
+from hpq_worker.process.secrets import hide
 before = Path("/proc/self/environ").read_bytes()
-taken = take(in_pod=False)
+taken = hide(in_pod=False)
 after = Path("/proc/self/environ").read_bytes()
 assert b"v3ry" in before and b"v3ry" not in after and b"HOME=/h" in after, after
 assert taken == {"HPQ_CODE_KEY": "v3ry", "HPQ_REDIS_URL": "redis://:v3ry@h"}

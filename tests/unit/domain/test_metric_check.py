@@ -37,7 +37,7 @@ def test_a_worker_hears_of_strange_names_after_five_reports_unless_the_metric_is
 ):
     strange, right = ReportBuffer(Metric(name="val_loss")), ReportBuffer(Metric(name="val_loss"))
     for _ in range(5):
-        assert not strange.strangers
+        assert not strange.unexpected_names
         strange.report({"val/loss": 0.5}, None)
         right.report({"val/loss": 0.5, "val_loss": 1.0}, None)
-    assert strange.strangers == ("val/loss",) and not right.strangers
+    assert strange.unexpected_names == ("val/loss",) and not right.unexpected_names

@@ -8,13 +8,13 @@ from hpq.domain.snapshot import Event
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep, TargetReached
 from hpq.domain.trial import Pruning, Trial, TrialId, TrialState
 from hpq_producer.analysis.early_termination import (
-    rule_words,
+    describe_early_end,
+    describe_pruning,
+    describe_rule,
+    describe_target,
     saved_lines,
-    target_words,
-    why,
-    why_ended,
 )
-from hpq_producer.analysis.summary import Tally
+from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.sweepfile.early_termination import read
 from hpq_producer.terminal.style import plain
 from hpq_producer.watch.event_log import event_line
@@ -47,19 +47,23 @@ def trial(state: TrialState, minutes: float = 0, **fields: object) -> Trial:
     ],
 )  # fmt: skip
 def test_a_rule_is_told_with_its_first_bands(file: dict[str, object], words: str) -> None:
-    assert rule_words(read(file)) == words  # type: ignore[arg-type]
+    assert describe_rule(read(file)) == words  # type: ignore[arg-type]
 
 
 def test_numbers_that_are_compared_are_told_apart() -> None:
     line = "asha at its 4th value: acc 0.5 is number 8 of 12, and worse than 0.50001"
-    assert why(TOLD, SWEEP) == why_ended(trial(TrialState.PRUNED, pruning=TOLD), SWEEP) == line
+    assert (
+        describe_pruning(TOLD, SWEEP)
+        == describe_early_end(trial(TrialState.PRUNED, pruning=TOLD), SWEEP)
+        == line
+    )
     finished = trial(TrialState.FINISHED, pruning=TOLD)
-    assert why_ended(finished, SWEEP) == f"{line}; it ended before it heard"
+    assert describe_early_end(finished, SWEEP) == f"{line}; it ended before it heard"
 
 
 def test_what_a_target_ended_says_so() -> None:
-    assert target_words(SWEEP) == "target reached: #7 has acc 0.95 >= 0.9"
-    cancelled = why_ended(trial(TrialState.CANCELLED), SWEEP)
+    assert describe_target(SWEEP) == "target reached: #7 has acc 0.95 >= 0.9"
+    cancelled = describe_early_end(trial(TrialState.CANCELLED), SWEEP)
     assert cancelled == "the sweep's target had been reached by #7"
     event = Event(id="1-0", what="target", trial=7, attempt=1, fields={"touched": "24"})
     line = event_line(event, trial(TrialState.RUNNING), SWEEP)
@@ -97,6 +101,6 @@ def test_the_order_to_stop_is_a_line_with_its_reason(text: str, line: str) -> No
 def test_what_was_saved_is_told_with_what_it_is_measured_against(
     finished: list[float], stopped: list[float], line: str | None
 ) -> None:
-    tally = Tally(SWEEP).add(trial(TrialState.FINISHED, minutes) for minutes in finished)
+    tally = SweepSummary(SWEEP).add(trial(TrialState.FINISHED, minutes) for minutes in finished)
     tally.add(trial(TrialState.PRUNED, minutes) for minutes in stopped)
     assert [plain(text) for text in saved_lines(tally)] == ([] if line is None else ["", line])

@@ -8,10 +8,10 @@ import random
 import pytest
 
 from hpq.domain.snapshot import DurationStats
-from hpq_producer.analysis.eta import Estimate, sweep_eta, trial_left_ms
+from hpq_producer.analysis.eta import TimeLeft, sweep_eta, trial_left_ms
 
 
-def _halfway(trials: int, slots: int, spread: float, seed: int) -> tuple[float, Estimate | None]:
+def _halfway(trials: int, slots: int, spread: float, seed: int) -> tuple[float, TimeLeft | None]:
     """Simulates a sweep of trials of about a minute and asks for its estimate halfway."""
     draw = random.Random(seed)
     free, runs = [0.0] * slots, []
@@ -70,7 +70,7 @@ def test_more_workers_mean_less_time() -> None:
 def test_an_estimate_reads_as_a_person_says_it(
     low: float, middle: float, high: float, shown: str
 ) -> None:
-    assert str(Estimate(left_ms=middle, low_ms=low, high_ms=high)) == shown
+    assert str(TimeLeft(left_ms=middle, low_ms=low, high_ms=high)) == shown
 
 
 def test_a_trial_goes_by_its_own_pace_the_further_it_is() -> None:

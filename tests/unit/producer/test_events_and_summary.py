@@ -10,7 +10,7 @@ from hpq.domain.snapshot import Event
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind, Json, Trial, TrialId, TrialState
 from hpq.errors import ExitCode
-from hpq_producer.analysis.summary import Tally, effect
+from hpq_producer.analysis.summary import SweepSummary, effect
 from hpq_producer.diagnosis.verdict import exit_code
 from hpq_producer.reports.summary_page import effect_lines, failure_lines
 from hpq_producer.terminal.charts import bar, scale_of
@@ -86,7 +86,9 @@ def test_bars_of_what_is_not_finite_are_empty() -> None:
 
 
 def test_the_mean_effect_of_each_value_is_told() -> None:
-    tally = Tally(SWEEP).add(_trial(i, [0.1, 0.4][i % 2], [0.5, 0.9][i % 2]) for i in range(6))
+    tally = SweepSummary(SWEEP).add(
+        _trial(i, [0.1, 0.4][i % 2], [0.5, 0.9][i % 2]) for i in range(6)
+    )
     (found,) = tally.effects
     assert [(x.label, x.count, round(x.mean, 3)) for x in found.levels] == [
         ("0.1", 3, 0.5),
@@ -96,7 +98,7 @@ def test_the_mean_effect_of_each_value_is_told() -> None:
 
 
 def test_few_trials_tell_nothing_of_effects() -> None:
-    assert Tally(SWEEP).add(_trial(i, 0.1 * i, 0.5) for i in range(3)).effects == []
+    assert SweepSummary(SWEEP).add(_trial(i, 0.1 * i, 0.5) for i in range(3)).effects == []
 
 
 def test_many_numbers_are_put_into_quarters() -> None:
@@ -138,7 +140,7 @@ def test_nested_parameters_have_effects_of_their_own() -> None:
         _trial(i, 0, i / 10, params={"optimizer": {"lr": i % 2, "name": "ab"[i // 4]}})
         for i in range(8)
     ]
-    effects = Tally(sweep).add(trials).effects
+    effects = SweepSummary(sweep).add(trials).effects
     assert [(e.param, [level.label for level in e.levels]) for e in effects] == [
         ("optimizer.name", ["a", "b"]),
         ("optimizer.lr", ["0", "1"]),
@@ -149,7 +151,7 @@ def test_a_parameter_that_a_condition_leaves_out_of_a_set_has_no_level_there() -
     sweep = replace(SWEEP, varying=("momentum",))
     some: list[dict[str, Json]] = [{"momentum": 0.5}, {"momentum": 0.9}, {}]
     trials = [_trial(i, 0, float(i % 3), params=some[i % 3]) for i in range(9)]
-    (found,) = Tally(sweep).add(trials).effects
+    (found,) = SweepSummary(sweep).add(trials).effects
     levels = [(level.label, level.count, level.mean) for level in found.levels]
     assert levels == [("0.5", 3, 0.0), ("0.9", 3, 1.0)]
 
@@ -157,7 +159,7 @@ def test_a_parameter_that_a_condition_leaves_out_of_a_set_has_no_level_there() -
 def test_failures_are_counted_by_kind_with_an_example() -> None:
     failure = Failure(kind=FailureKind.OUT_OF_MEMORY, message="CUDA out of memory")
     failed = [_trial(i, 0.1, None, state=TrialState.FAILED, failure=failure) for i in (3, 4)]
-    lines = [plain(line) for line in failure_lines(Tally(SWEEP).add(failed))]
+    lines = [plain(line) for line in failure_lines(SweepSummary(SWEEP).add(failed))]
     assert lines[-1] == "2 out_of_memory  demo-00000/3: CUDA out of memory"
 
 

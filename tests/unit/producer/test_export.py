@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hpq.code.command import argv
 from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trial import Failure, FailureKind, Json, Trial, TrialId, TrialState
-from hpq_producer.reports.export import guarded, to_args, to_yaml, write_csv
+from hpq_producer.reports.export import guard_formula, to_args, to_yaml, write_csv
 from hpq_producer.terminal.text import clean
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -43,7 +43,7 @@ def _csv(
 @pytest.mark.parametrize("text", ["=cmd()", "+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1"])
 def test_text_that_a_spreadsheet_would_run_is_guarded(text: str) -> None:
     """B6: formulas in a CSV."""
-    assert guarded(text).startswith("'")
+    assert guard_formula(text).startswith("'")
     assert _csv(_trial({"opt": text}), ["opt"])["opt"].startswith("'")
 
 

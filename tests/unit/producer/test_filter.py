@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hpq.errors import UserError
-from hpq_producer.query.filter import Where
+from hpq_producer.query.filter import Filter
 from tests.ids import raises
 
 FACTS: dict[str, Any] = {
@@ -40,7 +40,7 @@ FACTS: dict[str, Any] = {
     ],
 )
 def test_it_holds(text: str) -> None:
-    assert Where.of(text).holds(FACTS.get)
+    assert Filter.of(text).matches(FACTS.get)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_it_holds(text: str) -> None:
     ],
 )
 def test_it_does_not_hold(text: str) -> None:
-    assert not Where.of(text).holds(FACTS.get)
+    assert not Filter.of(text).matches(FACTS.get)
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_it_does_not_hold(text: str) -> None:
 )  # fmt: skip
 def test_anything_else_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(UserError) as caught:
-        Where.of(text)
+        Filter.of(text)
     assert "\n" not in str(caught.value)
 
 
 def test_a_name_that_nothing_has_is_told_and_a_word_on_the_right_is_none() -> None:
-    where = Where.of("lr > 0 and opt.nam == adam")
-    assert not where.holds(FACTS.get)
+    where = Filter.of("lr > 0 and opt.nam == adam")
+    assert not where.matches(FACTS.get)
     with raises("filter-name-unknown", "'opt.nam'", "lr, opt.name"):
-        where.check_met(["lr", "opt.name"])
+        where.check_names(["lr", "opt.name"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Keep, Launch, Sweep
-from hpq_producer.diagnosis.notices import why_not_kept
+from hpq_producer.diagnosis.notices import explain_missing_store
 from tests.golden import Golden
 
 SWEEP = {"id": "s-00000", "name": "s", "digest": "d", "launch": Launch(program="train.py")}
@@ -16,7 +16,7 @@ def said(
 ) -> Notice | None:
     workers = [Worker(name=f"w{i}", store=store, pod=pod) for i, store in enumerate(stores)]
     sweep = Sweep(**{**SWEEP, **fields})  # type: ignore[arg-type]
-    return why_not_kept(sweep, workers, is_set_here=here, in_cluster=cluster)
+    return explain_missing_store(sweep, workers, is_set_here=here, in_cluster=cluster)
 
 
 def text(notice: Notice | None) -> str:

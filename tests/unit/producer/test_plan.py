@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpq_producer.commands.submit.plan_page import rest_words
+from hpq_producer.commands.submit.plan_page import describe_rest
 from hpq_producer.sweepfile.load import load
 from tests.constants import DEADLINE_S, ROOT
 
@@ -36,7 +36,7 @@ def test_plan_of_bayes_says_which_sets_follow_from_results(
     tmp_path: Path, count: int | None, first: int, rest: str | None
 ) -> None:
     (tmp_path / "sweep.yaml").write_text(BAYES)
-    assert rest_words(load(tmp_path / "sweep.yaml", count=count), first, count) == rest
+    assert describe_rest(load(tmp_path / "sweep.yaml", count=count), first, count) == rest
 
 
 def test_plan_prints_short_numbers_and_nested_names_with_dots(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hpq.domain.sweep import Launch, Metric, Sweep
 from hpq.domain.trial import Pruning, Trial, TrialId, TrialState
-from hpq_producer.analysis.summary import Tally
+from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.reports.ranking import result_row, show_ranking
 from hpq_producer.reports.summary_page import effect_lines
 from hpq_producer.terminal.charts import scale_of
@@ -58,7 +58,7 @@ def test_a_ranking_shows_numbers_whole_and_bars_in_proportion(
 def test_effects_scale_their_bars_to_the_room_or_leave_them_out(
     columns: int, has_bars: bool
 ) -> None:
-    lines = [plain(line) for line in effect_lines(Tally(SWEEP).add(TRIALS * 2), columns)]
+    lines = [plain(line) for line in effect_lines(SweepSummary(SWEEP).add(TRIALS * 2), columns)]
     rows = [line for line in lines if "trial" in line]
     assert rows and all(len(line) <= columns for line in rows)
     assert any("█" in line for line in rows) == has_bars
@@ -66,7 +66,9 @@ def test_effects_scale_their_bars_to_the_room_or_leave_them_out(
 
 def test_effects_say_that_pruned_trials_count_and_their_columns_align() -> None:
     pruned = [replace(t, state=TrialState.PRUNED, objective=1234.0) for t in TRIALS[1:]]
-    _, title, *rows = [plain(line) for line in effect_lines(Tally(SWEEP).add([*TRIALS, *pruned]))]
+    _, title, *rows = [
+        plain(line) for line in effect_lines(SweepSummary(SWEEP).add([*TRIALS, *pruned]))
+    ]
     assert title == "mean val_loss by value, 2 pruned trials among them, the widest spread first"
     assert len({row.index("trial") for row in rows if "trial" in row}) == 1
 

@@ -13,9 +13,9 @@ from hpq.codes import Notice
 from hpq.domain.snapshot import DurationStats, ServerMemory, Snapshot, Worker
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind, Params, Trial, TrialId, TrialState
-from hpq_producer.diagnosis.verdict import needs_you
-from hpq_producer.diagnosis.waiting import not_taken
-from hpq_producer.terminal.style import Look, paint, plain
+from hpq_producer.diagnosis.verdict import needed_actions
+from hpq_producer.diagnosis.waiting import explain_waiting
+from hpq_producer.terminal.style import TerminalInfo, paint, plain
 from hpq_producer.terminal.text import width
 from hpq_producer.watch.frame import LEAST_COLUMNS, LEAST_ROWS, Scene, frame, share
 
@@ -66,7 +66,7 @@ def _scene(running: int = 2, **sweep: object) -> Scene:
 
 
 def _text(scene: Scene, columns: int = 80, rows: int = 24) -> list[str]:
-    look = Look(columns=columns, rows=rows)
+    look = TerminalInfo(columns=columns, rows=rows)
     return [paint(line, look) for line in frame(scene, columns, rows)]
 
 
@@ -124,7 +124,7 @@ def test_what_needs_the_user_stands_above_the_trials() -> None:
         (paused, ["sweep-paused"]),
         (stuck, ["no-worker"]),
     ):
-        needs = needs_you(scene.snapshot, scene.not_taken)
+        needs = needed_actions(scene.snapshot, scene.not_taken)
         assert [notice.code for notice in needs] == codes
         above = _text(scene)[:6]
         assert all(any(f"! {notice.text}" in line for line in above) for notice in needs)
@@ -206,25 +206,27 @@ def test_a_full_server_is_what_needs_the_user() -> None:
     shot = replace(
         _scene().snapshot, memory=ServerMemory(used=65 << 20, limit=64 << 20, policy="noeviction")
     )
-    (why,) = (one for one in needs_you(shot, not_taken(shot)) if one.code == "redis-memory")
+    (why,) = (
+        one for one in needed_actions(shot, explain_waiting(shot)) if one.code == "redis-memory"
+    )
     assert "65.0 MiB of 64.0 MiB" in why.text
     roomy = replace(shot, memory=ServerMemory(used=65 << 20, limit=0, policy="noeviction"))
-    codes = [one.code for one in needs_you(roomy, not_taken(roomy))]
+    codes = [one.code for one in needed_actions(roomy, explain_waiting(roomy))]
     assert "redis-memory" not in codes
 
 
 def test_colour_adds_to_the_words_and_replaces_none() -> None:
     lines = frame(_scene(), 80, 24)
-    coloured = [paint(line, Look(colour=True)) for line in lines]
+    coloured = [paint(line, TerminalInfo(colour=True)) for line in lines]
     assert any("\x1b[" in line for line in coloured)
     assert [plain(line).rstrip() for line in lines] == _text(_scene())
 
 
 def test_without_unicode_a_frame_is_ascii_of_the_same_width() -> None:
     for line in frame(_scene(), 80, 24):
-        shown = paint(line, Look(unicode=False))
+        shown = paint(line, TerminalInfo(unicode=False))
         assert shown.isascii()
-        assert len(shown) == len(paint(line, Look()))
+        assert len(shown) == len(paint(line, TerminalInfo()))
 
 
 def test_rows_are_shared_by_need_then_in_order() -> None:

@@ -33,7 +33,7 @@ def course(chooser: Chooser, count: int, first: int = 1) -> list[dict]:
     for number in range(first, first + count):
         params = chooser.ask(number, {})
         out.append(params)
-        chooser.ends(number, value(params))
+        chooser.trial_ended(number, value(params))
     return out
 
 
@@ -73,7 +73,7 @@ def test_every_set_of_a_small_space_comes_once_and_then_no_more(sampler: Sampler
         params = chooser.ask(number, {})
         assert params is not None
         seen.add(identity(params))
-        chooser.ends(number, float(number))
+        chooser.trial_ended(number, float(number))
     assert len(seen) == FEW.size == 12
     assert chooser.ask(13, {}) is None
 
@@ -84,7 +84,7 @@ def test_every_distribution_can_be_searched() -> None:
         params = chooser.ask(number, {})
         assert params is not None and params["constant"] is None and params["fixed"] == 1.0
         assert 0 <= params["nested"]["deep"]["lr"] <= 1
-        chooser.ends(number, params["uniform"])
+        chooser.trial_ended(number, params["uniform"])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_whoever_takes_over_makes_the_same_sets(sampler: Sampler, space: Space) 
         for number in range(first, last + 1):
             out.append(chooser.ask(number, {}))
             if number > 1:  # one is always a set ahead
-                chooser.ends(number - 1, told((known + out)[number - 2]))
+                chooser.trial_ended(number - 1, told((known + out)[number - 2]))
         return out
 
     known: list[dict] = []
@@ -126,7 +126,7 @@ def test_whoever_takes_over_makes_the_same_sets(sampler: Sampler, space: Space) 
         for number, params in enumerate(known, 1):
             second.add(number, json.loads(json.dumps(params)))
             if number < cut:
-                second.ends(number, told(params))
+                second.trial_ended(number, told(params))
         assert go_on(second, cut + 1, len(sets)) == sets[cut:]
 
 
@@ -134,7 +134,7 @@ def test_results_that_a_sweep_begins_with_are_learnt_from_at_once() -> None:
     chooser = Chooser(Search(space=PLAIN))
     for number, params in enumerate(course(Chooser(Search(space=PLAIN)), 12), 1):
         chooser.add(number, params)
-        chooser.ends(number, value(params))
+        chooser.trial_ended(number, value(params))
     assert chooser.ask(13, {}) is not None and chooser.by is Sampler.TPE
 
 
@@ -148,7 +148,7 @@ def test_cmaes_begins_where_others_found_the_best(caplog: pytest.LogCaptureFixtu
             chooser = Chooser(Search(space=PLAIN, sampler=Sampler.CMAES, seed=seed))
             for number, params in enumerate(known, 1):
                 chooser.add(number, params)
-                chooser.ends(number, value(params))
+                chooser.trial_ended(number, value(params))
             found += map(value, course(chooser, 6, len(known) + 1))
         near.append(sum(found))
     assert near[0] < 0.75 * near[1] and not caplog.records
@@ -157,8 +157,8 @@ def test_cmaes_begins_where_others_found_the_best(caplog: pytest.LogCaptureFixtu
 def test_a_set_of_another_space_is_passed_over() -> None:
     chooser = Chooser(Search(space=FEW))
     chooser.add(1, {"a": 9, "b": "text"})
-    chooser.ends(1, 0.0)
-    chooser.runs(1)
+    chooser.trial_ended(1, 0.0)
+    chooser.trial_requeued(1)
     assert chooser.ask(2, {}) is not None
 
 
@@ -169,7 +169,7 @@ def test_what_runs_counts_as_its_stand_in_while_a_set_is_made() -> None:
     running = chooser.ask(13, {})
     plain = chooser.ask(14, {13: -100.0})
     assert plain not in (None, running)
-    chooser.ends(13, 5.0)
+    chooser.trial_ended(13, 5.0)
     assert chooser.ask(15, {}) is not None
 
 
@@ -209,7 +209,7 @@ def makers(
         out.append(chooser.by)
         if made is not None:
             made.append(params)
-        chooser.ends(number, value(params))
+        chooser.trial_ended(number, value(params))
     return out
 
 
@@ -231,7 +231,7 @@ def test_by_default_a_gaussian_process_makes_sets_while_results_are_few(
 def test_by_default_tpe_makes_the_sets_where_a_gaussian_process_cannot(why: str) -> None:
     space = CONDITIONAL if why == "conditions" else PLAIN
     has = {"optuna"} if why == "no torch" else {"optuna", "scipy", "torch"}
-    chooser = Chooser(Search(space=space, sampler=Sampler.AUTO), is_there=has.__contains__)
+    chooser = Chooser(Search(space=space, sampler=Sampler.AUTO), has_module=has.__contains__)
     by = makers(chooser, 12, is_hurried=why == "hurry")
     assert by == [Sampler.RANDOM] * 10 + [Sampler.TPE] * 2
 

@@ -9,7 +9,7 @@ import pytest
 from hpq.domain.snapshot import Event
 from hpq.domain.sweep import ObjectiveValue
 from hpq.search.search_spec import Impute, Search
-from hpq_worker.suggest.history import Results
+from hpq_worker.suggest.history import TrialResults
 from tests.spaces import SPACE
 
 BOTH = {"objective": "3.0", "best": "1.0"}
@@ -19,8 +19,8 @@ def told(what: str, n: int = 1, **fields: str) -> Event:
     return Event(id="1-0", what=what, trial=n, attempt=1, fields=fields)
 
 
-def results(**more: object) -> Results:
-    return Results(Search(space=SPACE, **more))  # type: ignore[arg-type]
+def results(**more: object) -> TrialResults:
+    return TrialResults(Search(space=SPACE, **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -43,18 +43,18 @@ def results(**more: object) -> Results:
     ],
 )
 def test_a_trials_value(keys: dict, what: str, fields: dict, value: float | None) -> None:
-    assert results(**keys).see(told(what, **fields)) == (1, value)
+    assert results(**keys).apply(told(what, **fields)) == (1, value)
 
 
 def test_who_waits_and_who_runs() -> None:
     books = results()
     books.waiting |= {1, 2}
     for event in (told("claimed"), told("claimed", 2), told("requeued"), told("finished", 2)):
-        books.see(event)
+        books.apply(event)
     assert (books.waiting, books.running) == ({1}, set())
-    books.see(told("retried", 2))
+    books.apply(told("retried", 2))
     assert books.waiting == {1, 2}
-    books.see(told("cancelled", 2))
+    books.apply(told("cancelled", 2))
     assert books.waiting == {1}
 
 
@@ -69,4 +69,4 @@ def test_who_waits_and_who_runs() -> None:
     ],
 )
 def test_a_running_trials_value(how: Impute | None, now: float | None, value: float | None) -> None:
-    assert results(impute_while_running=how).stand_in(now) == value
+    assert results(impute_while_running=how).imputed(now) == value

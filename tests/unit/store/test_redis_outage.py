@@ -38,7 +38,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_full_server_is_no_outage_in_which_training_goes_on(outage, clock, caplog) -> None:
-    outage.missed("claims", OutOfMemoryError("the server is at its maxmemory"))
+    outage.failed("claims", OutOfMemoryError("the server is at its maxmemory"))
     (line,) = lines(caplog)
     assert line == "the server is full: no trial starts until there is room; what runs trains on"
     outage.answered("claims")
@@ -46,30 +46,30 @@ def test_a_full_server_is_no_outage_in_which_training_goes_on(outage, clock, cap
 
 
 def test_the_reason_is_what_the_system_says_and_no_more(outage, caplog) -> None:
-    outage.missed("beats", ConnectionError("Error 111 connecting to a.b:6379. Connection refused."))
+    outage.failed("beats", ConnectionError("Error 111 connecting to a.b:6379. Connection refused."))
     assert lines(caplog) == ["Redis: Connection refused; trying again, training goes on"]
 
 
 def test_an_outage_is_a_line_at_its_start_and_one_at_its_end(outage, clock, caplog) -> None:
     caplog.set_level(logging.INFO)
     for clock.now in range(100):
-        outage.missed("beats", GONE)
-        outage.missed("housekeeper", GONE)
-    outage.kept()
+        outage.failed("beats", GONE)
+        outage.failed("reaper", GONE)
+    outage.spooled()
     assert lines(caplog) == ["Redis: Connection refused; trying again, training goes on"]
-    outage.answered("housekeeper")
+    outage.answered("reaper")
     outage.answered("tickets")
     assert lines(caplog) == []  # the beats are still without contact
     outage.answered("beats")
     assert lines(caplog) == ["Redis answers again after 99 s; results that waited: 1"]
-    outage.missed("beats", GONE)
+    outage.failed("beats", GONE)
     outage.answered("beats")
     assert [line[:13] for line in lines(caplog)] == ["Redis: Connec", "Redis answers"]
 
 
 def test_a_long_outage_is_recalled_every_five_minutes(outage, clock, caplog) -> None:
     for clock.now in range(3_600):
-        outage.missed("beats", GONE)
+        outage.failed("beats", GONE)
     said = lines(caplog)
     assert len(said) == 12
     assert said[-1] == "Redis does not answer for 55 min: Connection refused"
@@ -77,13 +77,13 @@ def test_a_long_outage_is_recalled_every_five_minutes(outage, clock, caplog) -> 
 
 def test_another_kind_of_error_is_news_once(outage, caplog) -> None:
     for error in (GONE, BusyLoadingError("loading"), GONE, BusyLoadingError("loading")):
-        outage.missed("beats", error)
+        outage.failed("beats", error)
     assert lines(caplog)[1:] == ["Redis: loading"]
 
 
 def test_nobody_waits_for_the_beats_of_a_trial_that_is_over(outage, caplog) -> None:
-    outage.missed("beats", GONE)
-    outage.left("beats")
+    outage.failed("beats", GONE)
+    outage.idle("beats")
     assert len(lines(caplog)) == 1
     outage.answered("claims")
     assert lines(caplog) == ["Redis answers again after 0 s"]

@@ -234,7 +234,7 @@ def test_what_redis_does_not_know_is_asked_for_at_the_start_and_then_now_and_the
     assert len(asked) == 6
     spool.flush(store)
     assert len(asked) == 6
-    spool.look_again()  # Redis was away: it may have come back with other data
+    spool.retry_unknown()  # Redis was away: it may have come back with other data
     spool.flush(store)
     assert len(asked) == 9
     Spool(tmp_path, "hpq").flush(store)

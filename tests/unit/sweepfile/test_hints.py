@@ -8,7 +8,7 @@ import pytest
 
 from hpq.domain.trial import Json
 from hpq.errors import SweepFileError
-from hpq_producer.commands.submit.plan_page import said
+from hpq_producer.commands.submit.plan_page import quoted_value
 from hpq_producer.sweepfile.load import load
 
 HEAD = "program: t.py\nmethod: random\nparameters:\n  lr: {values: [1]}\n"  # line 5 comes next
@@ -158,4 +158,4 @@ def test_a_shells_words_and_quoted_texts_are_left_alone(tmp_path: Path, word: st
                          (0.123456, "0.1235"), (None, "null"), ("null", "'null'")],
 )  # fmt: skip
 def test_plan_quotes_texts_that_look_like_other_values(value: Json, shown: str) -> None:
-    assert said(value) == shown
+    assert quoted_value(value) == shown

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpq.domain.trial import FailureKind
-from hpq_worker.runner.failures import leaves_ruins, of_exception
+from hpq_worker.runner.failures import of_exception, ruins_process
 from hpq_worker.trainers import digits, mnist
 from hpq_worker.trainers.networks import ResNet9
 from hpq_worker.trainers.training import device, step
@@ -208,7 +208,7 @@ def test_a_gpu_that_torch_cannot_use_is_the_workers_fault_and_one_line(tmp_path:
     assert done.stderr.count("\n") == 1
     failure = of_exception(DeviceUnusable("x"))
     assert failure.kind is FailureKind.WORKER_FAULT
-    assert leaves_ruins(failure)  # CUDA looks for devices once in a process
+    assert ruins_process(failure)  # CUDA looks for devices once in a process
 
 
 def test_why_there_is_no_gpu_is_torchs_first_sentence_without_its_advice(monkeypatch) -> None:

@@ -14,37 +14,37 @@ import pytest
 
 from hpq.domain.trial import Claim, TrialId
 from hpq.filestore.local import Files, open_files
-from hpq_worker.attempt.environment import AttemptPaths
 from hpq_worker.attempt.execution import Signals
 from hpq_worker.files import artifacts
 from hpq_worker.files.checkpoints import CheckpointPublisher
+from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
 
 # Opens a file as it is told, says so, and closes it when its standard input ends.
 HOLDS = "import sys; f = open(sys.argv[1], sys.argv[2]); print(flush=True); sys.stdin.read()"
-SIGNALS = Signals(wake=-1, level=lambda: 0, is_late=lambda: False)
+SIGNALS = Signals()
 
 
 @pytest.fixture
 def kept(tmp_path) -> Iterator[CheckpointPublisher]:
     claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, params={})
-    place = AttemptPaths.make(tmp_path / "home", claim)
+    place = AttemptPaths.create(tmp_path / "home", claim)
     files = open_files(str(tmp_path / "store"))
     yield CheckpointPublisher(files, "hpq", claim, place, ReportBuffer(None), lambda: None, SIGNALS)
-    place.clear(keep_out=False)
+    place.remove(keep_out=False)
 
 
 def looks(keeper: CheckpointPublisher, times: int = 4) -> bool:
     """True where something was published within so many looks."""
     for _ in range(times):
-        keeper._look()
-    return keeper._collector.is_publishing
+        keeper._scan()
+    return keeper._reports.is_publishing
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc says who writes")
 @pytest.mark.parametrize("mode", ["a", "r+", "r"])
 def test_a_file_that_is_open_for_writing_is_not_published(kept, mode) -> None:
-    path = kept._place.checkpoint / "state"
+    path = kept._paths.checkpoint / "state"
     path.write_text("half")
     command = [sys.executable, "-c", HOLDS, str(path), mode]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -71,23 +71,23 @@ class Broken:
 
 def test_a_checkpoint_that_nobody_can_read_does_not_hold_up_its_sweep(kept, monkeypatch) -> None:
     monkeypatch.setattr("hpq_worker.files.artifacts.TRIES_S", (0.0, 0.0))
-    (kept._place.checkpoint / "state").write_text("whole")
+    (kept._paths.checkpoint / "state").write_text("whole")
     assert looks(kept) and kept._fetch(kept._copies[-1]) == ""
     kept._files = Broken(kept._files)
     assert "cannot be read: [Errno 5]" in kept._fetch(kept._copies[-1])
-    assert not list(kept._place.checkpoint.iterdir())
+    assert not list(kept._paths.checkpoint.iterdir())
 
 
 def test_a_store_that_is_away_is_waited_for_and_not_taken_for_an_empty_one(kept, tmp_path) -> None:
-    (kept._place.checkpoint / "state").write_text("whole")
+    (kept._paths.checkpoint / "state").write_text("whole")
     assert looks(kept)
-    kept._collector.batch()
-    kept._collector.acknowledge()
+    kept._reports.batch()
+    kept._reports.acknowledge()
     (tmp_path / "store").rename(tmp_path / "mounted")
     (tmp_path / "store").mkdir()
     with pytest.raises(OSError, match="is away"):
         kept._fetch(kept._copies[-1])
-    (kept._place.checkpoint / "state").write_text("newer")
+    (kept._paths.checkpoint / "state").write_text("newer")
     with pytest.raises(OSError, match="is away"):
         looks(kept)
     assert not list((tmp_path / "store").iterdir())
@@ -109,7 +109,7 @@ class Meddled:
 
 
 def test_a_file_that_was_written_in_place_while_it_was_copied_is_not_published(kept) -> None:
-    path, files = kept._place.checkpoint / "state", kept._files
+    path, files = kept._paths.checkpoint / "state", kept._files
     path.write_text("whole")
     kept._files = Meddled(files, path)
     assert not looks(kept) and files.names("hpq") == []
@@ -124,7 +124,7 @@ def test_the_log_says_where_files_without_a_store_stay_and_that_a_pod_takes_them
     said: list[str] = []
     for host in ("", "10.0.0.1"):
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
-        assert artifacts.keep(tmp_path, None, "to", lambda: True, said.append) is None
+        assert artifacts.publish(tmp_path, None, "to", lambda: True, said.append) is None
     assert said[0].endswith(f"its files stay at {tmp_path} on this machine")
     assert f"at {tmp_path}, in this pod, and go with it; `hpq manifests" in said[1]
 
@@ -136,7 +136,7 @@ def test_an_attempt_that_begins_anew_for_want_of_a_store_is_told_where_a_pod_get
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     said: list[str] = []
     kept._files, kept._claim = None, replace(kept._claim, attempt=2)
-    monkeypatch.setattr(kept, "_say", said.append)
+    monkeypatch.setattr(kept, "_log_line", said.append)
     assert kept.restore()
     remedy = ": `hpq manifests … --with store` gives pods one" if host else ""
     assert said == [f"attempt 2 starts from the beginning: there is no HPQ_STORE here{remedy}"]

@@ -15,8 +15,8 @@ import pytest
 
 from hpq_worker.health import endpoint
 from hpq_worker.health.endpoint import Endpoint
-from hpq_worker.health.health import Health, Slot
-from hpq_worker.health.telemetry import Vital
+from hpq_worker.health.health import Health, WorkerHealth
+from hpq_worker.health.telemetry import TelemetryMessage
 from tests.constants import DEADLINE_S
 
 Serve = Callable[..., int]
@@ -149,17 +149,17 @@ def test_a_thousand_scrapes_while_workers_come_and_go_are_all_answered(serve: Se
     metrics = pytest.importorskip(
         "hpq_worker.health.prometheus", reason="pip install 'hpq[worker]'"
     )
-    health = Health({0: Slot(), 1: Slot()})
-    figures = metrics.Figures(health, "default")
+    health = Health({0: WorkerHealth(), 1: WorkerHealth()})
+    figures = metrics.WorkerMetrics(health, "default")
     port, is_over = serve(metrics=figures.page), threading.Event()
 
     def live() -> None:
         while not is_over.wait(0.0001):
             for slot in (0, 1):
-                health.born(slot)
-                health.hear(slot, Vital(kind="tick", server={"demand": 3.0}))
-                figures.hear(Vital(kind="end", word="finished", seconds=1.0))
-                health.died(slot)
+                health.worker_started(slot)
+                health.receive(slot, TelemetryMessage(kind="redis", server={"demand": 3.0}))
+                figures.receive(TelemetryMessage(kind="end", status="finished", seconds=1.0))
+                health.worker_ended(slot)
 
     fleet = threading.Thread(target=live, daemon=True)
     fleet.start()

@@ -72,7 +72,7 @@ def told(text: str, prefix: str) -> str:
     ],
 )
 def test_a_line_says_whose_it_is(line: str, rank: int, text: str) -> None:
-    assert failures.split(line) == (rank, text)
+    assert failures.split_rank(line) == (rank, text)
 
 
 def test_what_rank_0_prints_is_a_metric_once() -> None:
@@ -105,8 +105,8 @@ def test_a_rank_that_was_killed_is_a_trial_that_was_killed() -> None:
 
 def test_a_port_is_given_to_one_attempt_and_its_ranks_may_listen_there() -> None:
     with (
-        trial_environment.reserved() as one,
-        trial_environment.reserved() as other,
+        trial_environment.reserved_port() as one,
+        trial_environment.reserved_port() as other,
         socket.socket() as store,
     ):
         assert one != other

@@ -81,9 +81,9 @@ def test_a_checkpoint_says_how_many_finite_values_of_the_metric_it_has_behind_it
     for value in (0.5, float("nan"), float("inf"), 0.25):
         got.report({"loss": value, "other": 1.0}, None)
     got.report({"loss": 0.25}, 4)  # at the step of the one before: it takes its place
-    mark = got.mark()
-    assert (mark.logged, mark.counts["loss"], mark.best) == (2, 5, 0.25)
+    position = got.position()
+    assert (position.logged, position.counts["loss"], position.best) == (2, 5, 0.25)
     again = ReportBuffer(Metric(name="loss"))
-    again.resume(mark)
+    again.resume(position)
     again.report({"loss": 0.1}, None)
-    assert again.mark().logged == 3
+    assert again.position().logged == 3

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hpq_worker.runner.stall import Rhythm
+from hpq_worker.runner.stall import StallDetector
 
 
-def rhythm(*gaps: float, stall_s: float = 0.0) -> Rhythm:
-    now, it = 0.0, Rhythm(stall_s, 0.0)
+def rhythm(*gaps: float, stall_s: float = 0.0) -> StallDetector:
+    now, it = 0.0, StallDetector(stall_s, 0.0)
     for gap in gaps:
         now += gap
-        it.moved(now)
+        it.active(now)
     return it
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpq_worker.files import workdir
-from hpq_worker.files.workdir import Owned, clear_abandoned
+from hpq_worker.files.workdir import DirectoryLock, remove_abandoned
 
 
 @pytest.fixture
@@ -19,27 +19,27 @@ def work(tmp_path) -> Path:
     return folder
 
 
-def die(owned: Owned) -> None:
+def die(lock: DirectoryLock) -> None:
     """What the kernel does for a process that was killed."""
-    owned._close()
+    lock._close()
 
 
 def test_what_has_a_living_owner_stays_and_goes_when_that_is_dead(work, tmp_path) -> None:
     short = tmp_path / "hpq-abc"
     short.mkdir()
     (short / "report").touch()
-    owned = Owned(work)
-    owned.note(str(short))
-    assert clear_abandoned(tmp_path) == [] and (work / "checkpoint" / "large").exists()
-    die(owned)
-    assert clear_abandoned(tmp_path) == [work.name]
+    lock = DirectoryLock(work)
+    lock.record_socket_dir(str(short))
+    assert remove_abandoned(tmp_path) == [] and (work / "checkpoint" / "large").exists()
+    die(lock)
+    assert remove_abandoned(tmp_path) == [work.name]
     assert not list((tmp_path / "work").iterdir()) and not short.exists()
-    assert clear_abandoned(tmp_path) == []
+    assert remove_abandoned(tmp_path) == []
 
 
 def test_what_was_given_up_with_something_in_it_stays(work, tmp_path) -> None:
-    Owned(work).release()
-    assert clear_abandoned(tmp_path) == [] and work.exists()
+    DirectoryLock(work).release()
+    assert remove_abandoned(tmp_path) == [] and work.exists()
 
 
 @pytest.mark.parametrize("name", ["hpq-full", "mine", "hpq-file"])
@@ -50,10 +50,10 @@ def test_a_note_removes_nothing_that_is_not_the_directory_of_a_socket(work, tmp_
     else:
         target.mkdir()
         (target / "mine").touch()
-    owned = Owned(work)
-    owned.note(str(target))
-    die(owned)
-    clear_abandoned(tmp_path)
+    lock = DirectoryLock(work)
+    lock.record_socket_dir(str(target))
+    die(lock)
+    remove_abandoned(tmp_path)
     assert not work.exists()
     assert target.is_file() or [p.name for p in target.iterdir()] == ["mine"]
 
@@ -63,17 +63,17 @@ def test_a_lock_that_is_a_link_or_has_another_name_leads_nowhere(work, tmp_path)
     (tmp_path / "work" / "s-00000.7.1-0a1b2c.lock").symlink_to(tmp_path / "secret")
     (tmp_path / "work" / "notes.lock").touch()
     (tmp_path / "work" / "notes").mkdir()
-    assert clear_abandoned(tmp_path) == []
+    assert remove_abandoned(tmp_path) == []
     assert work.exists() and (tmp_path / "work" / "notes").exists()
 
 
 def test_who_meets_a_living_owner_gives_up_after_a_while(work, monkeypatch) -> None:
     monkeypatch.setattr(workdir, "_PATIENCE_S", 0.1)
-    owner = Owned(work)
+    owner = DirectoryLock(work)
     with pytest.raises(OSError, match="another process holds"):
-        Owned(work)
+        DirectoryLock(work)
     owner.release()
-    Owned(work).release()
+    DirectoryLock(work).release()
 
 
 @pytest.mark.parametrize(("note", "goes"), [
@@ -87,16 +87,16 @@ def test_what_another_machine_has_locked_stays_where_its_locks_do_not_show(
     work, tmp_path, note, goes
 ) -> None:
     """Files: HPQ_HOME on a shared file system whose locks are each machine's own."""
-    host, boot = workdir.here()
+    host, boot = workdir.machine()
     lock = tmp_path / "work" / f"{work.name}.lock"
     lock.write_text(note.format(host=host, boot=boot))
-    assert clear_abandoned(tmp_path) == ([work.name] if goes else [])
+    assert remove_abandoned(tmp_path) == ([work.name] if goes else [])
     assert work.exists() is not goes
 
 
 def test_a_lock_says_whose_it_is_from_the_beginning(work, tmp_path) -> None:
-    owned = Owned(work)
-    lock = tmp_path / "work" / f"{work.name}.lock"
-    assert lock.read_text().split("\n") == ["", *workdir.here()]
-    owned.note("/tmp/hpq-x")
-    assert lock.read_text().split("\n") == ["/tmp/hpq-x", *workdir.here()]
+    lock = DirectoryLock(work)
+    file = tmp_path / "work" / f"{work.name}.lock"
+    assert file.read_text().split("\n") == ["", *workdir.machine()]
+    lock.record_socket_dir("/tmp/hpq-x")
+    assert file.read_text().split("\n") == ["/tmp/hpq-x", *workdir.machine()]

@@ -1,1 +1,1 @@
-"""Execute one attempt of a trial."""
+"""Run one attempt of a trial: trust, code, environment, execution, outcome."""

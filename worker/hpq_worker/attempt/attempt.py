@@ -1,4 +1,4 @@
-"""Readies a runner for an attempt: the resident one where it fits, else a fresh one."""
+"""Runs one attempt: prepares the runner (resident or fresh), executes, publishes its files."""
 
 from __future__ import annotations
 
@@ -16,17 +16,13 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Claim
 from hpq.search.samplers import SEED, seed_of
-from hpq.settings import Settings
 from hpq_worker.attempt import environment
-from hpq_worker.attempt import environment as trial_environment
-from hpq_worker.attempt.code import Bundles, Copy
-from hpq_worker.attempt.environment import AttemptPaths
-from hpq_worker.attempt.execution import Execution, Result, Signals
+from hpq_worker.attempt.code import CodeCopy
+from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.outcome import Halt
-from hpq_worker.attempt.trust import Access
+from hpq_worker.attempt.parts import WorkerParts
 from hpq_worker.files.checkpoints import CheckpointPublisher
-from hpq_worker.files.garbage import FileStoreHandle
-from hpq_worker.lease.heartbeat import Heartbeat
+from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process import secrets
 from hpq_worker.process.protocol import Run
@@ -37,67 +33,29 @@ log = logging.getLogger("hpq.attempt")
 
 
 class AttemptRunner:
-    """Runs attempts, keeping the runner of a resident trainer warm from one to the next."""
+    """Runs attempts, and keeps the runner of a resident trainer for the next one."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        environ: Mapping[str, str],
-        access: Access,
-        beats: Heartbeat,
-        signals: Signals,
-        shelf: FileStoreHandle,
-        bundles: Bundles,
-    ) -> None:
-        self._settings, self._environ, self._shelf = settings, environ, shelf
-        self._access, self._beats, self._signals = access, beats, signals
-        self._bundles = bundles
-        self._child: RunnerProcess | None = None
-        self._told = set[str]()  # sweeps of which something was said about their metric
-        self._copy: Copy | None = None  # of the code that the runner has, where it is resident
+    def __init__(self, parts: WorkerParts) -> None:
+        self._parts, self._settings, self._heartbeat = parts, parts.settings, parts.heartbeat
+        self._runner: RunnerProcess | None = None
+        self._warned = set[str]()  # sweeps whose metric a warning named
+        self._copy: CodeCopy | None = None  # of the code that a resident runner imports
 
     def run(self, claim: Claim, sweep: Sweep) -> Result:
         """Run one attempt to its end.
 
         Raises:
-            OSError: this machine cannot start anything (no disk, no process).
+            OSError: this machine cannot start a process, or its disk is full.
         """
-        collector, is_over = ReportBuffer(sweep.metric), False
-        self._beats.begin(claim, collector)  # before the disk, which may be slow
-        place = AttemptPaths.make(self._settings.home, claim)
+        reports, is_over = ReportBuffer(sweep.metric), False
+        self._heartbeat.begin(claim, reports)  # before the disk, which may be slow
+        paths = AttemptPaths.create(self._settings.home, claim)
         try:
-            files = self._shelf.open()
-            keeper = CheckpointPublisher(
-                files,
-                self._shelf.prefix,
-                claim,
-                place,
-                collector,
-                self._beats.nudge,
-                self._signals,
-            )
-            if not keeper.restore():
+            publisher = self._publisher(claim, paths, reports)
+            if not publisher.restore():
                 return Result(outcome=None, halt=Halt.STOPPING, keep_runner=True, is_whole=False)
-            env = environment.of_runner(self._settings, sweep, self._environ)
-            mask = Mask(secrets.values(self._settings, env, self._access.key))
-            with trial_environment.reserved() as port:
-                child, code_dir = self._ready(claim, sweep, place, env)
-                run = self._describe(claim, sweep, place, env, code_dir, port)
-                execution = Execution(
-                    claim,
-                    sweep,
-                    child,
-                    collector,
-                    mask,
-                    self._settings.grace_s,
-                    lambda names: self._unreported(claim, sweep, names),
-                )
-                keeper.start()
-                try:
-                    result = execution.run(run, self._beats, self._signals)
-                finally:
-                    keeper.stop()
-            result = self._keep(keeper, sweep, result)
+            result = self._execute(claim, sweep, paths, reports, publisher)
+            result = self._publish_rest(publisher, sweep, result)
             is_over = _is_over(result)
             if not (result.keep_runner and _is_resident(sweep)):
                 self.close()
@@ -106,33 +64,75 @@ class AttemptRunner:
             self.close()
             raise
         finally:
-            place.clear(keep_out=is_over)
+            paths.remove(keep_out=is_over)
 
-    def _unreported(self, claim: Claim, sweep: Sweep, names: Sequence[str]) -> None:
-        if sweep.metric is not None and sweep.id not in self._told:
-            self._told.add(sweep.id)
+    def _publisher(
+        self, claim: Claim, paths: AttemptPaths, reports: ReportBuffer
+    ) -> CheckpointPublisher:
+        files = self._parts.files
+        return CheckpointPublisher(
+            files.open(),
+            files.prefix,
+            claim,
+            paths,
+            reports,
+            self._heartbeat.notify,
+            self._parts.signals,
+        )
+
+    def _execute(
+        self,
+        claim: Claim,
+        sweep: Sweep,
+        paths: AttemptPaths,
+        reports: ReportBuffer,
+        publisher: CheckpointPublisher,
+    ) -> Result:
+        env = environment.runner_environment(self._settings, sweep, self._parts.environ)
+        mask = Mask(secrets.secret_values(self._settings, env, self._parts.trust.key))
+        with environment.reserved_port() as port:
+            runner, code_dir = self._ready(claim, sweep, paths, env)
+            run = self._describe(claim, sweep, paths, env, code_dir, port)
+            execution = Execution(
+                claim,
+                sweep,
+                runner,
+                reports,
+                mask,
+                self._settings.grace_s,
+                lambda names: self._warn_unreported(claim, sweep, names),
+            )
+            publisher.start()
+            try:
+                return execution.run(run, self._heartbeat, self._parts.signals)
+            finally:
+                publisher.stop()
+
+    def _warn_unreported(self, claim: Claim, sweep: Sweep, names: Sequence[str]) -> None:
+        if sweep.metric is not None and sweep.id not in self._warned:
+            self._warned.add(sweep.id)
             log.warning("%s %s", claim.trial, missing_metric(sweep.metric.name, names))
 
-    def _keep(self, keeper: CheckpointPublisher, sweep: Sweep, result: Result) -> Result:
-        """What an attempt left goes to the store of files before anybody hears that it is over."""
+    def _publish_rest(self, publisher: CheckpointPublisher, sweep: Sweep, result: Result) -> Result:
+        """Publish the last checkpoint and the artifacts, before the commit names them."""
         outcome = result.outcome
-        goes_back = outcome is None and result.halt is Halt.STOPPING
-        if goes_back or (outcome is not None and sweep.keep):
+        is_released = outcome is None and result.halt is Halt.STOPPING
+        if is_released or (outcome is not None and sweep.keep):
             if result.is_whole:
-                keeper.keep_last()
+                publisher.publish_last()
             with suppress(RedisError):  # then the checkpoint before it stands
-                self._beats.flush()
+                self._heartbeat.flush()
             with suppress(OSError):
-                keeper.drop_older()
+                publisher.remove_older()
         if outcome is None or not _is_over(result):
             return result
-        return replace(result, outcome=replace(outcome, artifacts=keeper.artifacts()))
+        return replace(result, outcome=replace(outcome, artifacts=publisher.publish_artifacts()))
 
     def close(self) -> None:
         """End the runner, if there is one."""
-        if self._child is not None:
-            self._child.close()
-            self._child = None
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
         if self._copy is not None:
             self._copy.remove()
             self._copy = None
@@ -141,24 +141,24 @@ class AttemptRunner:
         self,
         claim: Claim,
         sweep: Sweep,
-        place: AttemptPaths,
-        runner: Mapping[str, str],
+        paths: AttemptPaths,
+        runner_env: Mapping[str, str],
         code_dir: str,
         port: int,
     ) -> Run:
         launch, gpus = sweep.launch, self._settings.gpus_per_trial
-        env = environment.of_group(gpus, port)
-        words: tuple[str, ...] = ()
+        env = environment.group_environment(gpus, port)
+        command: tuple[str, ...] = ()
         if launch.program or launch.command:
-            env = environment.of_program(runner, sweep, claim, place, gpus, port)
-            words = argv(
+            env = environment.program_environment(runner_env, sweep, claim, paths, gpus, port)
+            command = argv(
                 launch.command,
                 launch.program,
                 claim.params,
                 environ=env,
-                params_file=str(place.params),
+                params_file=str(paths.params),
                 interpreter=interpreter(env, self._settings.python),
-                out=str(place.out),
+                out=str(paths.out),
                 gpus=gpus,
             )
         seed = seed_of(sweep, claim.trial.number, claim.params)
@@ -168,54 +168,56 @@ class AttemptRunner:
             params={SEED: seed, **claim.params} if launch.trainer in SHIPPED else claim.params,
             seed=seed,
             trainer=launch.trainer,
-            argv=words,
+            argv=command,
             env=env,
-            cwd=code_dir or str(place.work),
+            cwd=code_dir or str(paths.work),
             code_dir=code_dir,
-            out=str(place.out),
-            checkpoint=str(place.checkpoint),
+            out=str(paths.out),
+            checkpoint=str(paths.checkpoint),
             checkpoint_s=self._settings.checkpoint_s,
-            socket=place.socket,
+            socket=paths.socket,
             data=str(self._settings.data or ""),
             cache=str(self._settings.cache),
         )
 
     def _ready(
-        self, claim: Claim, sweep: Sweep, place: AttemptPaths, env: Mapping[str, str]
+        self, claim: Claim, sweep: Sweep, paths: AttemptPaths, env: Mapping[str, str]
     ) -> tuple[RunnerProcess, str]:
-        """The runner, and the directory of the code that it runs ("": none)."""
+        """Return the runner, and the directory of the code that it runs ("": none)."""
         launch = sweep.launch
-        fresh = "" if _is_resident(sweep) else f"{claim.trial}/{claim.token}"
+        attempt = "" if _is_resident(sweep) else f"{claim.trial}/{claim.token}"
         key = RunnerKey(
             trainer=launch.trainer,
             code=launch.code,
             code_dir=launch.code_dir,
             pass_env=launch.pass_env,
-            attempt=fresh,
+            attempt=attempt,
         )
-        if self._child is not None and (self._child.key != key or self._child.status() is not None):
+        if self._runner is not None and (
+            self._runner.key != key or self._runner.status() is not None
+        ):
             self.close()
-        code_dir = self._code(sweep, place)
-        if self._child is None:
-            # A resident runner outlives the directories of an attempt; it must not stand in them.
-            self._child = RunnerProcess(key, env, code_dir or str(self._settings.home))
-        return self._child, code_dir
+        code_dir = self._code(sweep, paths)
+        if self._runner is None:
+            # A resident runner outlives the attempt's directories: it must not work in one.
+            self._runner = RunnerProcess(key, env, code_dir or str(self._settings.home))
+        return self._runner, code_dir
 
-    def _code(self, sweep: Sweep, place: AttemptPaths) -> str:
-        """Where the code of a sweep lies; what came with it is copied out, for this runner."""
+    def _code(self, sweep: Sweep, paths: AttemptPaths) -> str:
+        """Return the directory of the sweep's code; a bundle is unpacked for this runner."""
         launch = sweep.launch
         if not launch.bundled:
             return launch.code_dir or str(self._settings.code or "")
         if not _is_resident(sweep):
-            self._bundles.copy(launch, place.code)
-            return str(place.code)
+            self._parts.bundles.copy(launch, paths.code)
+            return str(paths.code)
         if self._copy is None:
-            self._copy = self._bundles.own_copy(launch)
+            self._copy = self._parts.bundles.own_copy(launch)
         return str(self._copy.path)
 
 
 def _is_over(result: Result) -> bool:
-    """True where an attempt has a result of its own, and is not merely given back."""
+    """True if the attempt has a result, and is not released to the queue."""
     outcome = result.outcome
     return outcome is not None and not retry_rule(outcome.failure).released
 

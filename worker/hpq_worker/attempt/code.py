@@ -1,7 +1,7 @@
-"""The code that comes with a sweep: fetched once, compared with the signed digest, copied out.
+"""The code that comes with a sweep: fetched once, compared with the signed digest, unpacked.
 
-What lies in Redis, and what this disk has kept of it, may be anybody's bytes: a bundle is unpacked
-only where the digest of all its files is the one that the launch record carries.
+Another user may have written the bundle in Redis or on this disk: a worker unpacks it only if the
+digest of all its files equals the one in the launch record.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from pathlib import Path
 from hpq.code import bundle as packing
 from hpq.codes import Notice
 from hpq.domain.sweep import Launch
-from hpq_worker.files.workdir import Owned
+from hpq_worker.files.workdir import DirectoryLock
 
 Files = dict[str, tuple[bytes, int]]
 _KEPT = 20  # bundles on a disk; each is at most 10 MiB
 _NUMBERS = itertools.count(1)
 
 
-class Bundles:
-    """The bundles that this worker has seen, under HPQ_HOME/bundles."""
+class CodeBundles:
+    """The code bundles on this disk, under HPQ_HOME/bundles; `fetch` reads one from Redis."""
 
     def __init__(self, home: Path, fetch: Callable[[str], bytes | None]) -> None:
         self._folder, self._work, self._fetch = home / "bundles", home / "work", fetch
 
     def refusal(self, launch: Launch) -> Notice | None:
-        """Why the code of a launch cannot run, with the remedy; None where it is here and right.
+        """Return why the code of a launch cannot run, with the remedy; None if it can.
 
         Raises:
-            RedisError: it is not here yet, and the server is away.
+            RedisError: the bundle is not on this disk, and Redis is away.
         """
         try:
             self._files(launch.code)
@@ -43,10 +43,10 @@ class Bundles:
         return None
 
     def copy(self, launch: Launch, folder: Path) -> None:
-        """The code of a launch into a folder that is not there yet.
+        """Unpack the code of a launch into a new folder.
 
         Raises:
-            OSError: the disk does not take it, or the code is gone.
+            OSError: the disk cannot take it, or the bundle was removed.
         """
         try:
             files = self._files(launch.code)
@@ -55,15 +55,15 @@ class Bundles:
         folder.mkdir()
         packing.write(files, folder)
 
-    def own_copy(self, launch: Launch) -> Copy:
-        """A copy for a runner that outlives attempts.
+    def own_copy(self, launch: Launch) -> CodeCopy:
+        """Unpack the code of a launch for a runner that outlives attempts.
 
         Raises:
             OSError: as `copy`.
         """
         work = self._work / f"code-{launch.code[:12]}.{os.getpid()}.{next(_NUMBERS)}"
         work.parent.mkdir(parents=True, exist_ok=True)
-        copy = Copy(work)
+        copy = CodeCopy(work)
         try:
             self.copy(launch, work)
         except OSError:
@@ -73,7 +73,7 @@ class Bundles:
 
     def _files(self, digest: str) -> Files:
         path = self._folder / f"{digest}.tar.gz"
-        with suppress(OSError, ValueError):  # gone, or damaged: Redis has it
+        with suppress(OSError, ValueError):  # removed or damaged: Redis has it
             files = packing.opened(path.read_bytes(), digest)
             os.utime(path)
             return files
@@ -81,7 +81,7 @@ class Bundles:
         if data is None:
             raise ValueError("it is gone from there")
         files = packing.opened(data, digest)
-        with suppress(OSError):  # then it is fetched again
+        with suppress(OSError):  # the next attempt fetches it again
             self._keep(path, data)
         return files
 
@@ -95,15 +95,15 @@ class Bundles:
             old.unlink(missing_ok=True)
 
 
-class Copy:
-    """A directory of code under HPQ_HOME/work; a killed owner's is cleared by the next worker."""
+class CodeCopy:
+    """A directory of code under HPQ_HOME/work; the next worker removes a killed owner's."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self._owned = path, Owned(path)
+        self.path, self._lock = path, DirectoryLock(path)
         shutil.rmtree(path, ignore_errors=True)
 
     def remove(self) -> None:
         """Remove it; never fails."""
         shutil.rmtree(self.path, ignore_errors=True)
         with suppress(OSError):
-            self._owned.release()
+            self._lock.release()

@@ -1,4 +1,7 @@
-"""What the end of an attempt means: why it was halted, what it said and left → an outcome. Pure."""
+"""Decide the outcome of an attempt from why it was halted, how it ended and what it reported.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,17 @@ from hpq_worker.runner.failures import of_exit
 from hpq_worker.runner.stall import LEAST_S, STALLED, USUAL
 
 _AGAIN = "enqueue the file with --reuse: what was trained is taken"
-_SHOWN = 60  # characters of a line of the program's
+_SHOWN = 60  # characters of a printed line
 
 
 class Halt(StrEnum):
-    """Why an attempt is told to end before it ends by itself."""
+    """Why the worker ends an attempt before it ends by itself."""
 
     CANCELLED = "cancelled"
     PRUNED = "pruned"
-    STOPPING = "stopping"  # this worker was told to go
+    STOPPING = "stopping"  # a signal stops this worker
     LOST = "lost"  # another attempt has the trial
-    UNKNOWN = "unknown"  # Redis does not know the trial any more
+    UNKNOWN = "unknown"  # Redis has no such trial any more
     TIMEOUT = "timeout"
     STALLED = STALLED
 
@@ -42,74 +45,76 @@ HALT_OF = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """What is left of an attempt: its last message, else its exit status, and its last lines."""
+class AttemptEnd:
+    """How an attempt ended: its last message, else its exit status, and its last lines."""
 
     halt: Halt | None
     end: End | None
     status: int
     tail: str
     ran_ms: int
-    silent_s: float = 0.0  # how long it was allowed to say nothing
+    silent_s: float = 0.0  # its stall limit
     argv: tuple[str, ...] = ()  # of a program
     is_wandb: bool = False  # the stand-in's init was called: printed lines are no reports
 
     @property
     def is_finished(self) -> bool:
-        """True where the training code came to its own end without a fault."""
+        """True if the training code returned without a failure."""
         end = self.end
         return end is not None and not (end.stopped or end.failure or end.status)
 
 
-def judge(ending: Ending, sweep: Sweep, got: ReportBuffer) -> Outcome | None:
-    """The outcome to commit; None where the trial is another's or goes back to the queue."""
-    outcome = _judge(ending, sweep, got)
+def outcome_of(ending: AttemptEnd, sweep: Sweep, reports: ReportBuffer) -> Outcome | None:
+    """Return the outcome to commit; None if another attempt has the trial, or it is released."""
+    outcome = _outcome_of(ending, sweep, reports)
     return outcome and replace(outcome, ran_ms=ending.ran_ms)
 
 
-def _judge(ending: Ending, sweep: Sweep, got: ReportBuffer) -> Outcome | None:
+def _outcome_of(ending: AttemptEnd, sweep: Sweep, reports: ReportBuffer) -> Outcome | None:
     halt, end = ending.halt, ending.end
     if halt in (Halt.LOST, Halt.UNKNOWN, Halt.STOPPING) and not ending.is_finished:
         return None
     if halt is Halt.CANCELLED and not ending.is_finished:
-        return _ended(got, TrialState.CANCELLED)
+        return _ended(reports, TrialState.CANCELLED)
     if halt is Halt.PRUNED and not ending.is_finished:
-        return _ended(got, TrialState.PRUNED)
+        return _ended(reports, TrialState.PRUNED)
     if halt is Halt.TIMEOUT:
         limit = f"{sweep.timeout_s:g} s"
-        return _failed(got, FailureKind.TIMEOUT, f"not done after {limit}; see `timeout`")
+        return _failed(reports, FailureKind.TIMEOUT, f"not done after {limit}; see `timeout`")
     if halt is Halt.STALLED:
-        return _stalled(ending, sweep, got)
+        return _stalled(ending, sweep, reports)
     if end is None:
-        return _ended(got, TrialState.FAILED, of_exit(ending.status, ending.tail))
+        return _ended(reports, TrialState.FAILED, of_exit(ending.status, ending.tail))
     if end.status:
         failure = of_exit(end.status, ending.tail, ending.argv)
-        return _ended(got, TrialState.FAILED, failure)
+        return _ended(reports, TrialState.FAILED, failure)
     if end.failure is not None:
-        return _ended(got, TrialState.FAILED, end.failure)
-    return _by_metric(sweep, got, ending)
+        return _ended(reports, TrialState.FAILED, end.failure)
+    return _by_metric(sweep, reports, ending)
 
 
-def _by_metric(sweep: Sweep, got: ReportBuffer, ending: Ending) -> Outcome:
+def _by_metric(sweep: Sweep, reports: ReportBuffer, ending: AttemptEnd) -> Outcome:
     metric = sweep.metric
-    if metric is None or got.objective is not None:
-        return _ended(got, TrialState.FINISHED)
-    names = got.names
+    if metric is None or reports.objective is not None:
+        return _ended(reports, TrialState.FINISHED)
+    names = reports.names
     if metric.name in names:
-        return _failed(got, FailureKind.DIVERGED, f"{metric.name} was {got.last} at its end")
-    said = f"it reported {', '.join(names)}" if names else "it reported nothing"
-    if got.has_dropped:
-        said += f"; of more than {MAX_NAMES} names the rest was dropped"
-    what = f"the metric {metric.name!r} was never reported; {said}"
+        return _failed(
+            reports, FailureKind.DIVERGED, f"{metric.name} was {reports.last} at its end"
+        )
+    reported = f"it reported {', '.join(names)}" if names else "it reported nothing"
+    if reports.has_dropped:
+        reported += f"; of more than {MAX_NAMES} names the rest was dropped"
+    what = f"the metric {metric.name!r} was never reported; {reported}"
     failure = Failure(
         kind=FailureKind.UNREPORTED,
         message=f"{what}; {_how_to_report(sweep, ending, names)}",
         fingerprint=what,  # without the line that was seen: it differs from trial to trial
     )
-    return _ended(got, TrialState.FAILED, failure)
+    return _ended(reports, TrialState.FAILED, failure)
 
 
-def _how_to_report(sweep: Sweep, ending: Ending, reported: Collection[str]) -> str:
+def _how_to_report(sweep: Sweep, ending: AttemptEnd, reported: Collection[str]) -> str:
     assert sweep.metric is not None
     name = sweep.metric.name
     if close := similar_name(name, reported):
@@ -125,7 +130,7 @@ def _how_to_report(sweep: Sweep, ending: Ending, reported: Collection[str]) -> s
     return f"{remedy}; {seen[-1][:_SHOWN]!r} is no such line" if seen else remedy
 
 
-def _stalled(ending: Ending, sweep: Sweep, got: ReportBuffer) -> Outcome:
+def _stalled(ending: AttemptEnd, sweep: Sweep, reports: ReportBuffer) -> Outcome:
     limit = f"{ending.silent_s:.0f} s"
     if not sweep.stall_s:
         limit += f" (the longer of {LEAST_S / 60:.0f} min and {USUAL} times its usual gap)"
@@ -133,15 +138,18 @@ def _stalled(ending: Ending, sweep: Sweep, got: ReportBuffer) -> Outcome:
         f"it neither reported nor printed for {limit}; its log has the stacks; to let it be silent"
         f" longer: hpq set {sweep.id} stall=2h, then hpq retry --failed {sweep.id}"
     )
-    mark = "neither reported nor printed"
-    failure = Failure(kind=FailureKind.STALLED, message=line, fingerprint=mark)
-    return _ended(got, TrialState.FAILED, failure)
+    failure = Failure(
+        kind=FailureKind.STALLED, message=line, fingerprint="neither reported nor printed"
+    )
+    return _ended(reports, TrialState.FAILED, failure)
 
 
-def _failed(got: ReportBuffer, kind: FailureKind, message: str) -> Outcome:
-    return _ended(got, TrialState.FAILED, Failure(kind=kind, message=message, fingerprint=message))
+def _failed(reports: ReportBuffer, kind: FailureKind, message: str) -> Outcome:
+    return _ended(
+        reports, TrialState.FAILED, Failure(kind=kind, message=message, fingerprint=message)
+    )
 
 
-def _ended(got: ReportBuffer, state: TrialState, failure: Failure | None = None) -> Outcome:
-    base = Outcome(state=state, step=got.step, failure=failure)
-    return replace(base, objective=got.objective, best=got.best)
+def _ended(reports: ReportBuffer, state: TrialState, failure: Failure | None = None) -> Outcome:
+    base = Outcome(state=state, step=reports.step, failure=failure)
+    return replace(base, objective=reports.objective, best=reports.best)

@@ -1,4 +1,4 @@
-"""What an attempt ran on: versions, host, device. Kept once in Redis under its digest."""
+"""The provenance record of a worker: versions, host, device. Redis keeps it under its digest."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from hpq.gpus import gpu_names
 from hpq.settings import Settings
 from hpq.store.wire.fields import dumps
 
-_ASK = "import json, sys; print(json.dumps([sys.version.split()[0], sys.path[1:]]))"
-_PATIENCE_S = 20.0
+_PROBE = "import json, sys; print(json.dumps([sys.version.split()[0], sys.path[1:]]))"
+_TIMEOUT_S = 20.0
 
 
 def record(
     settings: Settings, host: str, device: str, environ: Mapping[str, str]
 ) -> tuple[str, str]:
-    """The digest and the JSON of what this worker's attempts run on.
+    """Return the digest and the JSON of what this worker's attempts run on.
 
-    `programs` is the Python that programs get, where it is not the worker's own.
+    `programs` is the Python of programs, if it is not the worker's own.
 
     Raises:
-        SettingsError: HPQ_PYTHON names nothing that can be run.
+        SettingsError: HPQ_PYTHON is not executable.
     """
     python = interpreter(environ, settings.python)
     text = dumps(
@@ -54,15 +54,15 @@ def _packages(path: list[str] | None = None) -> dict[str, Json]:
 
 
 def _of_another(python: str, environ: Mapping[str, str]) -> dict[str, Json]:
-    """Another Python's version and packages. It is only asked where they lie: that is quick."""
+    """Return another Python's version and packages; it prints only its path, which is quick."""
     ours = hpq_process.ours(environ)
     try:
         done = subprocess.run(
-            [python, "-c", _ASK],
+            [python, "-c", _PROBE],
             env={n: v for n, v in environ.items() if n not in ours},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_PATIENCE_S,
+            timeout=_TIMEOUT_S,
             check=True,
         )
         version, path = json.loads(done.stdout)

@@ -1,7 +1,6 @@
-"""What this worker runs: shipped trainers, what HPQ_ALLOW names, and records signed by our key.
+"""What this worker may run: shipped trainers, HPQ_ALLOW, and records signed with its key.
 
-Answers a reason, never an error, so that a sweep which this worker must leave alone is shown to
-people with the remedy.
+A refusal is a reason with the remedy, not an error: `hpq workers` and `hpq show` display it.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from hpq.domain.sweep import SCHEMA, Launch, Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import UserError
 from hpq.settings import Settings
-from hpq_worker.attempt.code import Bundles
+from hpq_worker.attempt.code import CodeBundles
 
 # Reasons of trust: the sweep is not signed, or not what was signed. They are counted.
 DISTRUST: Collection[Code] = ("code-key-missing", "code-not-signed", "code-altered")
 
 
-class Access:
-    """Decides about sweeps, by HPQ_CODE_KEY or the key under HPQ_HOME."""
+class TrustPolicy:
+    """Decides which sweeps to run, by HPQ_CODE_KEY or the key under HPQ_HOME."""
 
-    def __init__(self, settings: Settings, bundles: Bundles) -> None:
+    def __init__(self, settings: Settings, bundles: CodeBundles) -> None:
         self._settings, self._bundles = settings, bundles
         self._key = key_of(settings, make=False)
 
@@ -38,12 +37,12 @@ class Access:
     def key(self) -> bytes | None:
         """The key; the first enqueue of this user may make it after this worker has started."""
         if self._key is None:
-            with contextlib.suppress(UserError):  # it was told at the start, if it is still so
+            with contextlib.suppress(UserError):  # the start has reported it
                 self._key = key_of(self._settings, make=False)
         return self._key
 
     def refusal(self, sweep: Sweep, manifest: str | None) -> Notice | None:
-        """Why this worker leaves a sweep alone, with the remedy; None where it takes it."""
+        """Return why this worker may not run a sweep, with the remedy; None if it may."""
         launch = sweep.launch
         if sweep.schema > SCHEMA:
             return Notice(
@@ -70,6 +69,10 @@ class Access:
             return _stale(launch, manifest)
         return None
 
+    def needs_manifest(self, launch: Launch) -> bool:
+        """True if `refusal` compares local files with the code manifest."""
+        return bool(launch.code_dir) and not launch.bundled
+
     def _is_allowed(self, sweep: Sweep) -> bool:
         if any(_matches(line, sweep.launch) for line in self._settings.allow):
             return True
@@ -78,16 +81,16 @@ class Access:
 
 
 def _matches(line: str, launch: Launch) -> bool:
-    # HPQ_ALLOW names what lies in the worker's own image; code from elsewhere needs a signature.
+    # HPQ_ALLOW names code in the worker's own image; other code needs a signature.
     if launch.code_dir or launch.bundled:
         return False
     if launch.trainer:
         return line == launch.trainer
-    words = tuple(line.split())
-    asked = template(launch.command, launch.program)
+    allowed = tuple(line.split())
+    command = template(launch.command, launch.program)
     # One word is a program under W&B's default command, or a command without arguments.
-    by_default = len(words) == 1 and asked == template((), words[0])
-    return by_default or asked == template(words, None)
+    by_default = len(allowed) == 1 and command == template((), allowed[0])
+    return by_default or command == template(allowed, None)
 
 
 def _cannot_import_trainers() -> Notice | None:

@@ -1,7 +1,7 @@
-"""One worker: claims trials of its class one after another and sees each to its outcome.
+"""The claim loop of a worker: claim a trial, run the attempt, commit or release, repeat.
 
-The main thread only. What wakes it is an RQ ticket (supervisor); what ends a trial from outside
-arrives through the beat thread and the signals.
+Main thread only. An RQ ticket wakes the loop (rq_worker); requests to end a trial arrive through
+the heartbeat thread and the signals.
 """
 
 from __future__ import annotations
@@ -16,153 +16,128 @@ from redis.exceptions import RedisError
 
 from hpq.codes import Code, Notice
 from hpq.connection.client import short_reason
-from hpq.domain.attempt import CommitReply, Outcome, Reason, WorkerPresence
+from hpq.domain.attempt import CommitReply, Outcome, Reason
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, FailureKind
 from hpq.errors import HpqError
-from hpq.settings import Settings
-from hpq.store.trials import TrialStore
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.execution import Result
 from hpq_worker.attempt.outcome import Halt
-from hpq_worker.attempt.trust import DISTRUST, Access
+from hpq_worker.attempt.parts import WorkerParts
+from hpq_worker.attempt.trust import DISTRUST
 from hpq_worker.consumer.backoff import Backoff
 from hpq_worker.consumer.run_limit import RunLimit
-from hpq_worker.files.garbage import GarbageCollector
-from hpq_worker.health.telemetry import Telemetry
-from hpq_worker.lease.heartbeat import Heartbeat
-from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.spool import Spool
-from hpq_worker.process.logs import say_end
-from hpq_worker.process.signals import Stopping
-from hpq_worker.suggest.processes import Suggesters
+from hpq_worker.process.logs import log_end
 
 log = logging.getLogger("hpq.worker")
-_RESTS = "takes no further trial until `hpq drain --undo`: somebody drained this worker"
+_DRAINED = "takes no further trial until `hpq drain --undo`: somebody drained this worker"
 T = TypeVar("T")
 
 
 class ClaimLoop:
-    """The claim loop of one worker."""
+    """Claims trials of one class, one after another."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: TrialStore,
-        who: WorkerPresence,
-        *,
-        access: Access,
-        attempts: AttemptRunner,
-        beats: Heartbeat,
-        stopping: Stopping,
-        tidy: GarbageCollector,
-        outage: Outage,
-        suggesters: Suggesters,
-        provenance: str,
-        vitals: Telemetry,
-        errand: RunLimit,
-    ) -> None:
-        self._settings, self._store, self._who = settings, store, who
-        self._access, self._attempts, self._beats = access, attempts, beats
-        self._stopping, self._tidy, self._provenance = stopping, tidy, provenance
-        self._vitals, self._outage, self._errand = vitals, outage, errand
-        self._suggesters, self._unfed = suggesters, set[str]()
-        self._outages = outage.times  # seen by this slot
-        self._spool = Spool(settings.home, settings.prefix)
-        self.refusals = Backoff(access)
-        self.trial = ""  # what it runs now; "" when idle
-        self.is_resting = False  # a person told it to take nothing more
+    def __init__(self, parts: WorkerParts, attempts: AttemptRunner, run_limit: RunLimit) -> None:
+        self._parts, self._attempts, self._run_limit = parts, attempts, run_limit
+        self._settings, self._store, self._signals = parts.settings, parts.store, parts.signals
+        self._heartbeat, self._outage = parts.heartbeat, parts.outage
+        self._without_suggester = set[str]()  # sweeps for which this worker has logged so
+        self._outages = self._outage.count  # seen by this loop
+        self._spool = Spool(self._settings.home, self._settings.prefix)
+        self.backoff = Backoff(parts.launches)
+        self.trial = ""  # that runs now; "" when idle
+        self.is_drained = False  # by `hpq drain`
 
     @property
-    def is_told(self) -> bool:
-        """True once this worker was told to stop."""
-        return self._stopping.level > 0
+    def is_stopping(self) -> bool:
+        """True once a signal asked this worker to stop."""
+        return self._signals.is_stopping
 
     def drain(self) -> int:
-        """Claim and run until nothing is left to claim, or until told to stop; how many ran."""
+        """Run trials until none can be claimed, or a signal comes; return how many ran."""
         ran = 0
-        while self._errand.may_start():
-            if (claim := self._insist(self._claim)) is None:
-                self._errand.not_started()
+        while self._run_limit.may_start():
+            if (claim := self._retry(self._claim)) is None:
+                self._run_limit.not_started()
                 break
             self.trial, has_trained = str(claim.trial), False
             try:
-                has_trained = self._one(claim)
-            except Exception as error:  # a fault of ours must not leave a claim that beats for ever
+                has_trained = self._run_trial(claim)
+            except Exception as error:  # our own bug must not keep a lease alive for ever
                 log.exception("%s", claim.trial)
                 why = Notice("worker-fault", f"a fault of this worker: {error!r}")
-                self._at_fault(claim, claim.trial.sweep, why)
+                self._release_at_fault(claim, claim.trial.sweep, why)
             finally:
                 self.trial = ""
                 if not has_trained:
-                    self._errand.not_started()
+                    self._run_limit.not_started()
             ran += 1
         return ran
 
     def _claim(self, nonce: str) -> Claim | None:
-        if self._outage.times != self._outages:
-            self._outages = self._outage.times
-            self._spool.look_again()
-        if self._spool.flush(self._store):  # it may hold the result of what would be claimed
-            self._tidy.soon()
-        was_resting, self.is_resting = self.is_resting, False
+        if self._outage.count != self._outages:
+            self._outages = self._outage.count
+            self._spool.retry_unknown()
+        if self._spool.flush(self._store):  # it may hold the result of the next claim
+            self._parts.garbage.schedule()
+        was_drained, self.is_drained = self.is_drained, False
 
-        def rest() -> None:
-            self.is_resting = True
+        def on_drained() -> None:
+            self.is_drained = True
 
         claim = self._store.claim(
-            self._who,
+            self._parts.worker,
             nonce=nonce,
             lease_ms=self._settings.lease_ms,
-            provenance=self._provenance,
-            skip=self.refusals.current(self._store),
+            provenance=self._parts.provenance,
+            skip=self.backoff.current(),
             only=self._settings.sweep,
-            leave=self._leave,
-            feed=self._feed,
-            drained=rest,
+            leave=self._skip_newer,
+            feed=self._start_suggester,
+            drained=on_drained,
         )
-        if self.is_resting != was_resting:
-            log.info(_RESTS if self.is_resting else "takes trials again")
+        if self.is_drained != was_drained:
+            log.info(_DRAINED if self.is_drained else "takes trials again")
         return claim
 
-    def _feed(self, sid: str) -> None:
-        """Let sets be made for a sweep that nobody makes them for."""
+    def _start_suggester(self, sid: str) -> None:
+        """Start a suggester for a sweep that has none."""
         try:
-            reason = self._suggesters.feed(self._store.sweep(sid))
+            reason = self._parts.suggesters.ensure_running(self._parts.launches.sweep(sid))
         except HpqError as error:
             reason = error.notice
         except OSError as error:
             reason = Notice("worker-fault", str(error))
         if reason is not None:
-            if sid not in self._unfed:
+            if sid not in self._without_suggester:
                 log.warning("sweep %s gets no sets from here: %s", sid, reason)
-            self._unfed.add(sid)
-            self.refusals.refuse(sid, reason)
+            self._without_suggester.add(sid)
+            self.backoff.refuse(sid, reason)
 
-    def _leave(self, sid: str) -> None:
-        """Say why a newer version's sweep waits; the next claim skips it."""
+    def _skip_newer(self, sid: str) -> None:
+        """Log why a newer version's sweep waits; the next claim skips it."""
         try:
-            sweep = self._store.sweep(sid)
-            reason = self._access.refusal(sweep, None)
+            _, reason = self._parts.launches.admit(sid)
         except HpqError as error:
             reason = error.notice
-        if reason is not None and sid not in self.refusals.reasons:
+        if reason is not None and sid not in self.backoff.reasons:
             log.warning("sweep %s is left alone: %s", sid, reason)
-            self.refusals.refuse(sid, reason)
+            self.backoff.refuse(sid, reason)
 
-    def _insist(self, call: Callable[[str], T]) -> T | None:
-        """The store's answer, however long Redis is away; None once told to stop.
+    def _retry(self, call: Callable[[str], T]) -> T | None:
+        """Call the store until Redis answers; None once a signal asked this worker to stop.
 
-        The call gets a nonce that stays the same through all tries: a lost reply loses nothing.
+        Each try passes the same nonce, so that a lost reply loses nothing.
         """
         nonce, pause_s = secrets.token_hex(8), 0.1
-        while self._stopping.level == 0:
+        while not self.is_stopping:
             try:
                 answer = call(nonce)
             except RedisError as error:
-                self._outage.missed("claims", error)
-                self._stopping.pause(pause_s)
+                self._outage.failed("claims", error)
+                self._signals.pause(pause_s)
                 pause_s = min(2.0, pause_s * 2)
             else:
                 self._outage.answered("claims")
@@ -171,20 +146,20 @@ class ClaimLoop:
 
     # --- one trial ----------------------------------------------------------------------------
 
-    def _one(self, claim: Claim) -> bool:
-        """See a trial to its end here; False where it was not trained, by no fault of its own."""
+    def _run_trial(self, claim: Claim) -> bool:
+        """Run one attempt; False if it did not train for a reason that is not the trial's."""
         try:
-            read = self._insist(lambda _: self._read(claim.trial.sweep))
+            admitted = self._retry(lambda _: self._parts.launches.admit(claim.trial.sweep))
         except HpqError as error:
-            self._at_fault(claim, claim.trial.sweep, error.notice)
+            self._release_at_fault(claim, claim.trial.sweep, error.notice)
             return False
-        if read is None:  # told to stop meanwhile
+        if admitted is None:  # a signal came meanwhile
             self._release(claim, Reason.STOPPING)
             return False
-        sweep, reason = read
+        sweep, reason = admitted
         if reason is not None:
             log.warning("sweep %s is left alone: %s", sweep.id, reason)
-            self.refusals.refuse(sweep.id, reason)
+            self.backoff.refuse(sweep.id, reason)
             self._release(claim, Reason.REFUSED)
             if reason.code in DISTRUST:
                 with suppress(RedisError):
@@ -195,21 +170,16 @@ class ClaimLoop:
             result = self._attempts.run(claim, sweep)
         except OSError as error:
             why = Notice("worker-fault", f"cannot start anything here: {error}")
-            self._at_fault(claim, sweep.id, why)
+            self._release_at_fault(claim, sweep.id, why)
             return False
         self._finish(claim, sweep, result)
         outcome = result.outcome
         return outcome is None or not retry_rule(outcome.failure).released
 
-    def _read(self, sid: str) -> tuple[Sweep, Notice | None]:
-        """A sweep, and why this worker may not run it."""
-        sweep = self._store.sweep(sid)
-        return sweep, self._access.refusal(sweep, self._store.code_manifest(sweep.launch.code))
-
     def _finish(self, claim: Claim, sweep: Sweep, result: Result) -> None:
         outcome = result.outcome
         if outcome is None:
-            self._beats.end()
+            self._heartbeat.end()
             if result.halt is Halt.STOPPING:
                 if self._release(claim, Reason.STOPPING):
                     log.info("%s: told to stop; given back, others go on with it", claim.trial)
@@ -224,7 +194,7 @@ class ClaimLoop:
             failure = outcome.failure
             is_data = failure.kind is FailureKind.DATA_MISSING
             code: Code = "data-missing" if is_data else "worker-fault"
-            self._at_fault(claim, sweep.id, Notice(code, failure.message))
+            self._release_at_fault(claim, sweep.id, Notice(code, failure.message))
             return
         if (
             self._commit(claim, sweep, outcome) == CommitReply.SUSPECT
@@ -232,16 +202,16 @@ class ClaimLoop:
         ):
             text = f"others do not fail as it does: {outcome.failure.message}"
             why = Notice("worker-suspect", text)
-            log.error("%s: sweep %s is left to other workers: %s", claim.trial, sweep.id, why)
-            self.refusals.back_off(sweep.id, why)
+            log.error("%s: %s; sweep %s is left to them for a while", claim.trial, why, sweep.id)
+            self.backoff.back_off(sweep.id, why)
         else:
-            self.refusals.forgive(sweep.id)
+            self.backoff.reset(sweep.id)
 
-    def _at_fault(self, claim: Claim, sid: str, why: Notice) -> None:
-        self._beats.end()
-        log.error("%s is given back: %s", claim.trial, why)
-        self.refusals.back_off(sid, why)
-        is_data = why.code == "data-missing"
+    def _release_at_fault(self, claim: Claim, sid: str, reason: Notice) -> None:
+        self._heartbeat.end()
+        log.error("%s: %s; given back", claim.trial, reason)
+        self.backoff.back_off(sid, reason)
+        is_data = reason.code == "data-missing"
         self._release(claim, Reason.DATA_MISSING if is_data else Reason.WORKER_FAULT)
 
     def _release(self, claim: Claim, reason: Reason) -> bool:
@@ -252,27 +222,27 @@ class ClaimLoop:
             return False
 
     def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> str:
-        """Hand over the last reports and then the result; the disk keeps it while Redis is away."""
+        """Deliver the last reports, then the result; the spool keeps it while Redis is away."""
 
-        def hand_over() -> CommitReply:
-            self._beats.flush()
+        def deliver() -> CommitReply:
+            self._heartbeat.flush()
             return self._store.commit(claim, outcome)
 
         answer: CommitReply | None = None
         try:
-            answer = hand_over()
+            answer = deliver()
         except RedisError as error:
-            self._outage.kept()
+            self._outage.spooled()
             kept = self._spool.keep(claim, outcome)
             log.warning("%s: Redis: %s; %s", claim.trial, short_reason(error), kept)
-            answer = self._insist(lambda _: hand_over())
+            answer = self._retry(lambda _: deliver())
         if answer is not None:
-            if answer is CommitReply.UNKNOWN:  # only a person may drop it
+            if answer is CommitReply.UNKNOWN:  # only an operator may drop it
                 log.warning("%s: unknown; %s", claim.trial, self._spool.keep(claim, outcome))
             self._spool.settle(claim, answer)
-        self._beats.end()
-        said: str = answer or "on disk"
-        say_end(claim, outcome, said)
-        self._vitals.end(outcome, said)
-        self._tidy.soon()
-        return said
+        self._heartbeat.end()
+        status: str = answer or "on disk"
+        log_end(claim, outcome, status)
+        self._parts.telemetry.attempt_ended(outcome, status)
+        self._parts.garbage.schedule()
+        return status

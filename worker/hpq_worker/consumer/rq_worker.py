@@ -1,9 +1,8 @@
 """RQ's worker class as hpq uses it: RQ wakes and counts, hpq's scripts decide.
 
-rq is imported here and in hpq/store/tickets only. The overrides take out what would lose, double
-or stop
-work when Redis is away or somebody puts rubbish on the queue (the measured holes of RQ are named
-R1–R25 in the reliability study; the numbers stand beside what closes each).
+rq is imported here and in hpq/store/tickets only. The overrides remove what would lose, repeat or
+stop work when Redis is away or the queue holds foreign data. R1–R25 are the measured holes of RQ in
+the reliability study; each override names the hole that it closes.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from rq.serializers import JSONSerializer
 from rq.worker.base import StopRequested, WorkerStatus
 
 from hpq.store.tickets import Tickets
+from hpq_worker.attempt.parts import WorkerParts
 from hpq_worker.consumer.claim_loop import ClaimLoop
 from hpq_worker.consumer.run_limit import RunLimit
-from hpq_worker.lease.redis_outage import Outage
-from hpq_worker.process.signals import Stopping
+from hpq_worker.process.signals import Signals
 
 _BLOCK_S = 15
-_LOOK_S = 2  # between two looks at whether what it came for is done
+_BOUNDED_BLOCK_S = 2  # with a run limit, which is checked between two waits
 _TTL_S = 30
-_REST_S = 3.0  # between two looks at whether it may take trials again
+_DRAINED_S = 3.0  # between two claims of a drained worker
 
 
 class RqWorker(SimpleWorker):  # type: ignore[misc]
-    """Waits for a ticket on one queue, then lets the slot claim until there is nothing left."""
+    """Waits for a ticket on one queue, then runs the claim loop until no trial is left."""
 
     log_job_description = False  # R9: it would print what a stranger wrote
 
@@ -39,42 +38,40 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
         self,
         redis: Redis,
         tickets: Tickets,
-        worker_class: str,
-        name: str,
-        slot: ClaimLoop,
-        outage: Outage,
-        errand: RunLimit,
+        parts: WorkerParts,
+        loop: ClaimLoop,
+        run_limit: RunLimit,
     ) -> None:
-        self._tickets, self._slot, self._outage = tickets, slot, outage
-        self._errand, self._is_done = errand, False
+        self._tickets, self._loop, self._outage = tickets, loop, parts.outage
+        self._run_limit, self._is_done = run_limit, False
         self._is_waiting = False
-        self._block_s = _LOOK_S if errand.is_bounded else _BLOCK_S
-        queue = tickets.queue(worker_class)  # R2: exactly one queue
+        self._block_s = _BOUNDED_BLOCK_S if run_limit.is_bounded else _BLOCK_S
+        queue = tickets.queue(parts.settings.queue)  # R2: exactly one queue
         super().__init__(
             [queue],
-            name=name,
+            name=parts.worker.name,
             connection=redis,
             serializer=JSONSerializer,
             worker_ttl=_TTL_S,  # R15: the pool's timeout follows from it
             log_job_description=False,
         )
 
-    def serve(self, stopping: Stopping) -> None:
-        """Work until told to stop, or its errand is done, whatever Redis does meanwhile."""
-        stopping.interrupt = self._interrupt
-        while stopping.level == 0:
+    def serve(self, signals: Signals) -> None:
+        """Run trials until a signal comes or the run limit is reached, also through outages."""
+        signals.interrupt = self._interrupt
+        while not signals.is_stopping:
             try:
-                self._slot.drain()  # a worker also tries one claim at its start
-                if self._is_done or self._errand.is_done():
+                self._loop.drain()  # a worker also tries one claim at its start
+                if self._is_done or self._run_limit.is_done():
                     return
-                if self._slot.is_resting:  # it leaves the tickets to others
-                    stopping.pause(_REST_S)
+                if self._loop.is_drained:  # other workers take the tickets
+                    signals.pause(_DRAINED_S)
                     continue
                 self.work(logging_level="WARNING")
             except RedisError as error:  # R1, R25: no Redis error ends a worker
-                self._outage.missed("tickets", error)
+                self._outage.failed("tickets", error)
             if not self._is_done:
-                stopping.pause(1.0)
+                signals.pause(1.0)
 
     def _interrupt(self) -> None:
         if self._is_waiting:  # only here: anywhere else a claim or a commit may be under way
@@ -82,13 +79,13 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
             raise StopRequested
 
     @contextmanager
-    def _quietly(self) -> Iterator[None]:
-        """Leave RQ's loop where Redis is away: RQ itself would print a page, and quit (R1)."""
+    def _redis_errors_stop_rq(self) -> Iterator[None]:
+        """Leave RQ's loop on a Redis error: RQ itself would print a page, and quit (R1)."""
         try:
             yield
             self._outage.answered("tickets")
         except RedisError as error:
-            self._outage.missed("tickets", error)
+            self._outage.failed("tickets", error)
             raise StopRequested from None
 
     # --- what RQ's loop calls -----------------------------------------------------------------
@@ -96,12 +93,12 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
     def dequeue_job_and_maintain_ttl(
         self, timeout: int | None, max_idle_time: int | None = None
     ) -> tuple[Any, Any]:
-        """Wait for a valid ticket. A ticket carries nothing, so it is simply taken off (R3, R4)."""
+        """Wait for a valid ticket. A ticket has no content, so it is only removed (R3, R4)."""
         queue = self.queues[0]
-        with self._quietly():
+        with self._redis_errors_stop_rq():
             self.set_state(WorkerStatus.IDLE)
             while True:
-                self._is_done = self._errand.is_done()
+                self._is_done = self._run_limit.is_done()
                 if self._is_done:
                     raise StopRequested
                 self.heartbeat()
@@ -110,9 +107,9 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
                     return None, queue
 
     def _pop(self, key: str) -> Any:
-        self._is_waiting = True  # before the look at what was told, so that no signal is missed
+        self._is_waiting = True  # before the check below, so that no signal is missed
         try:
-            if self._slot.is_told:
+            if self._loop.is_stopping:
                 raise StopRequested
             return self.connection.blpop(key, timeout=self._block_s)
         finally:
@@ -120,15 +117,15 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
 
     def execute_job(self, job: Any, queue: Any) -> None:
         """Claim until there is nothing left."""
-        with self._quietly():
+        with self._redis_errors_stop_rq():
             self.set_state(WorkerStatus.BUSY)
-        self._slot.drain()
-        if self._slot.is_told or self._slot.is_resting:
+        self._loop.drain()
+        if self._loop.is_stopping or self._loop.is_drained:
             raise StopRequested
 
     def heartbeat(self, *args: Any, **kw: Any) -> None:
         """As RQ's; its loop calls it after each job, too."""
-        with self._quietly():
+        with self._redis_errors_stop_rq():
             super().heartbeat(*args, **kw)
 
     def register_birth(self) -> None:
@@ -136,13 +133,13 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
         super().register_birth()
 
     def _set_ip_address(self, connection: Redis) -> None:
-        """Its name but not its address: CLIENT LIST would show everybody's."""
+        """Its name but not its address: CLIENT LIST would show it to all users."""
         with suppress(ResponseError):
             connection.client_setname(self.name)
         self.ip_address = "unknown"
 
     def _install_signal_handlers(self) -> None:
-        """The signals are the slot's (R8): it checkpoints, gives back and goes."""
+        """hpq handles the signals (R8): it checkpoints, releases the trial and ends."""
 
     def check_for_suspension(self, burst: bool) -> None:
         """`rq suspend` is not hpq's pause (R13)."""

@@ -1,7 +1,7 @@
-"""What `hpq worker --sweep SWEEP --count N` came for: one sweep until that is over, so many trials.
+"""When `hpq worker --sweep SWEEP --count N` ends: its sweep is over, or N trials were run.
 
-Without such an errand, as a Deployment's pods are, a worker serves until it is told to stop. The
-runs that are left are bytes in a pipe which all workers of a fleet share: who claims takes one out.
+A worker without a limit, as in a Deployment, serves until a signal stops it. The runs that are
+left are bytes in a pipe that all workers of a supervisor share: a worker reads one byte a claim.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from hpq.domain.sweep import Sweep, SweepState
 from hpq.errors import HpqError, NotFound
 
 log = logging.getLogger("hpq.worker")
-OPTION = "--runs="  # and the two ends of the pipe
+OPTION = "--run-budget-fds="  # and the two ends of the pipe
 UNTIL_OVER = "--until-over"
 MOST_RUNS = 60_000  # a pipe holds 65,536 bytes
 
 
 class RunBudget:
-    """How many trials the workers of a fleet may still start, together."""
+    """How many trials the workers of a supervisor may still start, together."""
 
     def __init__(self, read_end: int, write_end: int) -> None:
         self._read_end, self._write_end = read_end, write_end
         for fd in (read_end, write_end):
-            os.set_inheritable(fd, False)  # neither a runner nor what makes sets gets them
+            os.set_inheritable(fd, False)  # neither a runner nor a suggester inherits them
             os.set_blocking(fd, False)
 
     @classmethod
     def of(cls, count: int) -> RunBudget:
-        """So many of them."""
-        runs = cls(*os.pipe())
-        os.write(runs._write_end, b"." * count)
-        return runs
+        """Create a budget of N runs."""
+        budget = cls(*os.pipe())
+        os.write(budget._write_end, b"." * count)
+        return budget
 
     @classmethod
-    def given(cls, words: Sequence[str]) -> RunBudget | None:
-        """Those that a command line names; None where there is no bound."""
-        found = [word.removeprefix(OPTION) for word in words if word.startswith(OPTION)]
+    def from_args(cls, args: Sequence[str]) -> RunBudget | None:
+        """Return the budget that a command line names; None without a limit."""
+        found = [word.removeprefix(OPTION) for word in args if word.startswith(OPTION)]
         if not found:
             return None
         read_end, write_end = found[0].split(",")
@@ -50,81 +50,81 @@ class RunBudget:
 
     @property
     def fds(self) -> tuple[int, int]:
-        """What a worker has to inherit."""
+        """The file descriptors that a worker inherits."""
         return self._read_end, self._write_end
 
     @property
-    def word(self) -> str:
-        """What tells a worker of them."""
+    def arg(self) -> str:
+        """The option that passes the budget to a worker."""
         return f"{OPTION}{self._read_end},{self._write_end}"
 
     @property
     def are_left(self) -> bool:
-        """True while another trial may be started."""
+        """True while a worker may start another trial."""
         return bool(select.select([self._read_end], [], [], 0)[0])
 
-    def take(self) -> bool:
-        """Take one; False where none is left."""
+    def spend(self) -> bool:
+        """Spend one run; False if none is left."""
         with suppress(BlockingIOError):
             return len(os.read(self._read_end, 1)) == 1
         return False
 
-    def give_back(self) -> None:
-        """What was taken came to no training."""
+    def put_back(self) -> None:
+        """Put a run back that trained nothing."""
         os.write(self._write_end, b".")
 
 
 class RunLimit:
-    """One worker's part; `look` reads the sweep that it is there for."""
+    """The limit of one worker; `read_sweep` reads the sweep with which the worker ends."""
 
     def __init__(
-        self, runs: RunBudget | None = None, look: Callable[[], Sweep] | None = None
+        self, budget: RunBudget | None = None, read_sweep: Callable[[], Sweep] | None = None
     ) -> None:
-        self._runs, self._look = runs, look
-        self._said = ""
+        self._budget, self._read_sweep = budget, read_sweep
+        self._logged = ""
 
     @property
     def is_bounded(self) -> bool:
-        """True where the worker ends by itself."""
-        return self._runs is not None or self._look is not None
+        """True if the worker ends by itself."""
+        return self._budget is not None or self._read_sweep is not None
 
     def may_start(self) -> bool:
-        """True where this worker may claim one more trial; it is counted."""
-        return self._runs is None or self._runs.take()
+        """Spend one run; False if this worker may claim no further trial."""
+        return self._budget is None or self._budget.spend()
 
     def not_started(self) -> None:
-        """Nothing was trained after all."""
-        if self._runs is not None:
-            self._runs.give_back()
+        """Put the run back: the claim trained nothing."""
+        if self._budget is not None:
+            self._budget.put_back()
 
     def is_done(self) -> bool:
-        """True once there is nothing left to do, asked where nothing can be claimed.
+        """True once the limit is reached; called when no trial can be claimed.
 
-        Says once what its sweep waits for. Redis being away ends nothing.
+        Logs once why the sweep waits. An outage of Redis does not end the worker.
         """
-        if self._runs is not None and not self._runs.are_left:
-            self._say("all runs that it was started for are done")
+        if self._budget is not None and not self._budget.are_left:
+            self._log("all runs that it was started for are done")
             return True
-        if self._look is None:
+        if self._read_sweep is None:
             return False
         try:
-            sweep = self._look()
+            sweep = self._read_sweep()
         except NotFound:
-            self._say("its sweep was removed")
+            self._log("its sweep was removed")
             return True
-        except (RedisError, HpqError):  # away, or a newer hpq's: who claims says so
+        except (RedisError, HpqError):  # away, or a newer hpq's: the claim loop logs it
             return False
-        self._say(_words(sweep))
+        self._log(_why_waiting(sweep))
         return sweep.state.is_over
 
-    def _say(self, words: str) -> None:
-        if words and words != self._said:
-            log.info("%s", words)
-        self._said = words
+    def _log(self, line: str) -> None:
+        if line and line != self._logged:
+            log.info("%s", line)
+        self._logged = line
 
 
-def _words(sweep: Sweep) -> str:
-    """What keeps a sweep from going on; nothing where it may."""
+def _why_waiting(sweep: Sweep) -> str:
+    """Why no trial of a sweep can start; "" if one can."""
     state = sweep.state
     if state is SweepState.RUNNING:
         return ""

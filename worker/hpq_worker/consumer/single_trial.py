@@ -1,7 +1,7 @@
-"""A worker for one trial, as a Kubernetes Job has it: it works until that trial is over, and ends.
+"""A worker for one trial, as in a Kubernetes Job: it ends when that trial is over.
 
-Its exit code is the trial's: 0 for finished, pruned or cancelled, 1 for failed; 143 where it was
-told to go before, so that nobody takes the Job for done; 75 where another machine may do better.
+Its exit code is the trial's: 0 for finished, pruned or cancelled; 1 for failed; 143 if a signal
+stopped it before, so that the Job does not count as done; 75 if another machine may succeed.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from hpq.errors import TOLD_TO_GO, Held, HpqError
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_worker.consumer.claim_loop import ClaimLoop
-from hpq_worker.process.signals import Stopping
+from hpq_worker.process.signals import Signals
 
 log = logging.getLogger("hpq.worker")
 ELSEWHERE = 75  # EX_TEMPFAIL
-_LOOK_S = 2.0
+_RETRY_S = 2.0
 
 
 def trial_of(settings: Settings) -> TrialId:
-    """The trial that HPQ_SWEEP names."""
+    """Return the trial that HPQ_SWEEP names."""
     sweep, _, number = settings.sweep.partition("/")
     return TrialId(sweep=sweep, number=int(number))
 
 
 class SingleTrialWorker:
-    """Claims one trial as often as it takes: also after another pod that had it was lost."""
+    """Claims one trial until it is over: also after the pod that ran it was lost."""
 
-    def __init__(self, trial: TrialId, slot: ClaimLoop, reader: StoreReader) -> None:
-        self._trial, self._slot, self._reader = trial, slot, reader
-        self._waits = ""
+    def __init__(self, trial: TrialId, loop: ClaimLoop, reader: StoreReader) -> None:
+        self._trial, self._loop, self._reader = trial, loop, reader
+        self._logged = ""
 
-    def serve(self, stopping: Stopping) -> None:
-        """Work until the trial is over.
+    def serve(self, signals: Signals) -> None:
+        """Serve until the trial is over.
 
         Raises:
-            SystemExit: told to stop before, or something is missing on this machine.
-            HpqError: it failed, its sweep is held, or this worker cannot run it; says why.
+            SystemExit: a signal came first, or this machine lacks something.
+            HpqError: the trial failed, its sweep is held, or this worker cannot run it.
             NotFound: there is no such trial.
         """
-        while stopping.level == 0:
+        while not signals.is_stopping:
             try:
-                self._slot.drain()
-                if stopping.level == 0 and self._is_over():
+                self._loop.drain()
+                if not signals.is_stopping and self._is_over():
                     return
             except RedisError as error:
-                self._say(f"Redis: {short_reason(error)}")
-            stopping.pause(_LOOK_S)
+                self._log_wait(f"Redis: {short_reason(error)}")
+            signals.pause(_RETRY_S)
         raise SystemExit(TOLD_TO_GO)
 
     def _is_over(self) -> bool:
@@ -66,20 +66,20 @@ class SingleTrialWorker:
         if trial.state.is_terminal or sweep.state.is_over:
             log.info("%s is over: %s", self._trial, trial.state)
             return True
-        refusals = self._slot.refusals
-        if refusals.fault:  # here, but perhaps not on another node
-            log.error("%s cannot run here: %s", self._trial, refusals.fault)
+        backoff = self._loop.backoff
+        if backoff.fault:  # here, but perhaps not on another node
+            log.error("%s cannot run here: %s", self._trial, backoff.fault)
             raise SystemExit(ELSEWHERE)
-        if self._trial.sweep in refusals.reasons:
-            reason = refusals.reasons[self._trial.sweep]
+        if self._trial.sweep in backoff.reasons:
+            reason = backoff.reasons[self._trial.sweep]
             raise Held(f"{self._trial} cannot run here: {reason}", code="trial-refused")
         if sweep.state is SweepState.HELD:
             raise Held(f"{self._trial}: its sweep is held: {sweep.held}", code="sweep-held")
         where = f"{trial.state} on {trial.worker}" if trial.worker else str(trial.state)
-        self._say(f"{where}, its sweep is {sweep.state}")
+        self._log_wait(f"{where}, its sweep is {sweep.state}")
         return False
 
-    def _say(self, why: str) -> None:
-        if why != self._waits:
-            self._waits = why
+    def _log_wait(self, why: str) -> None:
+        if why != self._logged:
+            self._logged = why
             log.info("waits for %s: %s", self._trial, why)

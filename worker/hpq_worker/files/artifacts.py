@@ -1,4 +1,4 @@
-"""What an attempt left in its output directory goes to the store, and is named with the commit."""
+"""Copies the artifacts of an attempt (the files in HPQ_OUT) to the file store."""
 
 from __future__ import annotations
 
@@ -13,43 +13,45 @@ from hpq.filestore.local import Files, GoOn, copy_in, is_inert, regular
 from hpq.settings import IN_POD
 
 TRIES_S = (0.0, 0.5, 2.0)  # pauses before each try to copy
-IN_PODS = "`hpq manifests … --with store`"  # what gives pods a store
+IN_PODS = "`hpq manifests … --with store`"  # gives pods a store
 _MOST_FILES = 1_000
-Say = Callable[[str], None]
+LogLine = Callable[[str], None]
 
 
-def keep(out: Path, files: Files | None, to: str, go_on: GoOn, say: Say) -> Artifacts | None:
-    """Copy what lies in `out`; None where there is nothing to name.
+def publish(
+    out: Path, files: Files | None, to: str, go_on: GoOn, log_line: LogLine
+) -> Artifacts | None:
+    """Copy the files in `out`; None if the store got none.
 
-    What cannot be copied stays where it is, and the log says where.
+    Files that cannot be copied stay in `out`, and `log_line` names the directory.
     """
     sizes = {name: stat.st_size for name, stat in regular(out)}
     if sizes and files is None:
-        say(f"HPQ_STORE is not set: its files {_stay(out)}")
-    odd = sorted(name for name in sizes if not is_inert(name))
-    names = sorted(sizes.keys() - set(odd))[:_MOST_FILES]
+        log_line(f"HPQ_STORE is not set: its files {_remain(out)}")
+    invalid = sorted(name for name in sizes if not is_inert(name))
+    names = sorted(sizes.keys() - set(invalid))[:_MOST_FILES]
     if files is None or not names:
         return None
-    if odd or len(names) < len(sizes) - len(odd):
-        say(f"some files are not kept: odd names, or more than {_MOST_FILES}; see {out}")
+    if invalid or len(names) < len(sizes) - len(invalid):
+        log_line(f"some files are not kept: odd names, or more than {_MOST_FILES}; see {out}")
     complaint = _copy(out, names, files, to, go_on)
     if complaint:
-        say(f"its files could not be kept: {complaint}; they {_stay(out)}")
+        log_line(f"its files could not be kept: {complaint}; they {_remain(out)}")
         return None
     if len(names) == len(sizes):
         shutil.rmtree(out, ignore_errors=True)
     return Artifacts(store=files.id, path=to, files={name: sizes[name] for name in names})
 
 
-def _stay(out: Path) -> str:
-    """Where files are that no store has, and for how long."""
+def _remain(out: Path) -> str:
+    """Where files remain that no store has, and for how long."""
     if _is_in_pod():
         return f"stay at {out}, in this pod, and go with it; {IN_PODS} keeps them"
     return f"stay at {out} on this machine"
 
 
 def no_store() -> str:
-    """What an attempt is told that could have gone on, had its worker a store."""
+    """Why an attempt without a store cannot resume, with the remedy."""
     gives = f": {IN_PODS} gives pods one" if _is_in_pod() else ""
     return f"there is no HPQ_STORE here{gives}"
 
@@ -59,7 +61,7 @@ def _is_in_pod() -> bool:
 
 
 def _copy(out: Path, names: list[str], files: Files, to: str, go_on: GoOn) -> str:
-    """Why they are not in the store; empty where they are."""
+    """Return why the copy failed; "" if it succeeded."""
     complaint = ""
     for pause_s in TRIES_S:
         if not go_on():

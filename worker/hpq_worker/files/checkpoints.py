@@ -1,8 +1,8 @@
-"""Between the directories of an attempt and the store of files: checkpoints and artifacts.
+"""How checkpoints are published: from the directory of an attempt to the file store.
 
-Training code writes into a local directory, as it likes. A thread of its own looks at that, so
-that neither the pipes nor the beats ever wait for a disk: what has changed, and is the same at two
-looks, is copied under a new number, and the beat publishes it. Nothing here fails a trial.
+Training code writes into a local directory at any time. A thread scans it, so that neither the
+pipes nor the heartbeat wait for a disk. Files that changed, and are equal in two scans, are copied
+under a new number; the next heartbeat publishes the pointer in Redis. No error here fails a trial.
 """
 
 from __future__ import annotations
@@ -16,81 +16,81 @@ from threading import Event, Thread
 
 from hpq.domain.trial import Artifacts, Checkpoint, Claim
 from hpq.filestore.local import Files, Unreadable, answers, copy_in, copy_out, folder_of, is_inert
-from hpq_worker.attempt.environment import AttemptPaths
-from hpq_worker.attempt.execution import Signals
 from hpq_worker.files import artifacts
-from hpq_worker.files.snapshots import Signature, freeze, in_time, is_being_written, look
+from hpq_worker.files.snapshots import Signature, call_until, freeze, is_being_written, scan
+from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
+from hpq_worker.process.signals import Signals
 
 log = logging.getLogger("hpq.files")
-_LOOK_S = 0.25
+_SCAN_S = 0.25
 _AFTER_ERROR_S = 2.0
-_RESTLESS = 8  # looks, after which a single file that is always replaced is taken as it is
-_STUCK_S = 5.0  # a store that hangs is not waited for longer
-_OPEN_S = 30.0  # without a change, until a file that stays open for writing is taken as it is
+_MOST_CHANGES = 8  # scans, after which a single file that always changes is copied as it is
+_HUNG_S = 5.0  # the longest wait for a store that hangs
+_OPEN_S = 30.0  # without a change, after which a file open for writing is copied as it is
 
 
 class CheckpointPublisher:
-    """Keeps what one attempt leaves; `files` is None where the worker has no store."""
+    """Restores and publishes the files of one attempt; `files` is None without a store."""
 
     def __init__(
         self,
         files: Files | None,
         prefix: str,
         claim: Claim,
-        place: AttemptPaths,
-        collector: ReportBuffer,
-        nudge: Callable[[], None],
+        paths: AttemptPaths,
+        reports: ReportBuffer,
+        notify: Callable[[], None],
         signals: Signals,
     ) -> None:
-        self._files, self._claim, self._place = files, claim, place
-        self._collector, self._nudge, self._signals = collector, nudge, signals
+        self._files, self._claim, self._paths = files, claim, paths
+        self._reports, self._notify, self._signals = reports, notify, signals
         self._base = folder_of(prefix, claim.trial, claim.token)
         self._number = 0
-        self._over = Event()
+        self._stopped = Event()
         self._thread: Thread | None = None
-        self._kept: Signature = ()  # what the newest copy in the store was made of
-        self._seen: Signature = ()  # at the last look
-        self._mark = Checkpoint(store="", path="")  # where training stood when that was new
+        self._newest: Signature = ()  # the files of the newest copy in the store
+        self._seen: Signature = ()  # at the last scan
+        self._position = Checkpoint(store="", path="")  # of training when those were new
         self._copies: list[Checkpoint] = []  # in the store, oldest first
-        self._changes = 0  # looks in a row that saw something new
+        self._changes = 0  # scans in a row that saw a change
         self._changed_at = 0.0
-        self._complaint = ""
+        self._error = ""
 
     # --- the beginning --------------------------------------------------------------------------
 
     def restore(self) -> bool:
-        """Put the last published checkpoint into the attempt's directory, or say why not.
+        """Copy the last published checkpoint into the attempt's directory, or log why not.
 
-        Answers False where the worker was told to stop meanwhile.
+        Returns False if a signal stops the worker meanwhile.
 
         Raises:
-            OSError: the store or the disk does not work now; another worker may be better off.
+            OSError: the store or the disk fails now; another worker may succeed.
         """
         pointer = self._claim.checkpoint
         if pointer is None:
             if self._claim.attempt - self._claim.unbegun > 1:
                 none = "no checkpoint was kept" if self._files else artifacts.no_store()
-                self._say(f"attempt {self._claim.attempt} starts from the beginning: {none}")
+                self._log_line(f"attempt {self._claim.attempt} starts from the beginning: {none}")
             return True
-        why = in_time(lambda: self._fetch(pointer), self._is_told)
-        if why is None or self._is_told():
+        why = call_until(lambda: self._fetch(pointer), self._is_stopping)
+        if why is None or self._is_stopping():
             return False
         if why:
-            self._collector.restart(why)
-            self._say(f"training starts again: {why}")
+            self._reports.restart(why)
+            self._log_line(f"training starts again: {why}")
             return True
         self._copies.append(pointer)
-        self._kept = look(self._place.checkpoint)
-        self._collector.resume(pointer)
-        self._say(f"training goes on from the checkpoint of step {pointer.step}")
+        self._newest = scan(self._paths.checkpoint)
+        self._reports.resume(pointer)
+        self._log_line(f"training goes on from the checkpoint of step {pointer.step}")
         return True
 
-    def _is_told(self) -> bool:
-        return self._signals.level() > 0
+    def _is_stopping(self) -> bool:
+        return self._signals.is_stopping
 
     def _fetch(self, pointer: Checkpoint) -> str:
-        """Why there is no checkpoint to go on from; empty where it lies in its place now."""
+        """Return why the checkpoint cannot be restored; "" if it was."""
         if self._files is None:
             return f"its checkpoint is in store {pointer.store}, and this worker has no HPQ_STORE"
         if self._files.id != pointer.store:
@@ -101,8 +101,8 @@ class CheckpointPublisher:
         if why:
             if not answers(self._files):
                 raise OSError(f"store {pointer.store} is away")
-            shutil.rmtree(self._place.checkpoint)
-            self._place.checkpoint.mkdir()
+            shutil.rmtree(self._paths.checkpoint)
+            self._paths.checkpoint.mkdir()
         return why
 
     def _copy_back(self, files: Files, path: str) -> str:
@@ -112,103 +112,103 @@ class CheckpointPublisher:
             try:
                 names = [name for name in files.names(path) if is_inert(name)]
                 for name in names:
-                    to = self._place.checkpoint / name
-                    copy_out(files, f"{path}/{name}", to, lambda: not self._is_told())
+                    to = self._paths.checkpoint / name
+                    copy_out(files, f"{path}/{name}", to, lambda: not self._is_stopping())
                 return "" if names else "the files of its checkpoint are gone from the store"
             except FileNotFoundError:
                 return "files of its checkpoint are gone from the store"
-            except Unreadable as error:  # for nobody, perhaps; it must not hold up its sweep
+            except Unreadable as error:  # perhaps by any worker; it must not block its sweep
                 why = f"its checkpoint cannot be read: {error}"
         return why
 
-    def _say(self, line: str) -> None:
+    def _log_line(self, line: str) -> None:
         log.warning("%s: %s", self._claim.trial, line)
-        self._collector.log(f"hpq: {line}\n".encode())
+        self._reports.log(f"hpq: {line}\n".encode())
 
     # --- while it trains ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Look at the checkpoints from now on."""
+        """Start to publish checkpoints."""
         if self._files is not None:
-            self._thread = Thread(target=self._loop, name="keeper", daemon=True)
+            self._thread = Thread(target=self._loop, name="checkpoints", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Look no more; a copy under way is given up."""
-        self._over.set()
-        until = time.monotonic() + _STUCK_S
-        while self._is_stuck and time.monotonic() < until and not self._signals.is_late():
+        """Stop; a copy under way is abandoned."""
+        self._stopped.set()
+        until = time.monotonic() + _HUNG_S
+        while self._is_alive and time.monotonic() < until and not self._signals.is_late():
             assert self._thread is not None
             self._thread.join(0.05)
 
     @property
-    def _is_stuck(self) -> bool:
+    def _is_alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
     def _loop(self) -> None:
-        wait_s = _LOOK_S
-        while not self._over.wait(wait_s):
-            wait_s = _LOOK_S if self._attempt(self._look) else _AFTER_ERROR_S
+        wait_s = _SCAN_S
+        while not self._stopped.wait(wait_s):
+            wait_s = _SCAN_S if self._attempt(self._scan) else _AFTER_ERROR_S
 
-    def _attempt(self, act: Callable[[], None]) -> bool:
+    def _attempt(self, call: Callable[[], None]) -> bool:
         try:
-            act()
+            call()
         except OSError as error:
-            complaint = f"a checkpoint could not be kept: {error}"
-            if complaint != self._complaint:  # it is tried again every two seconds
-                self._complaint = complaint
-                self._say(f"{complaint}; training goes on")
+            message = f"a checkpoint could not be kept: {error}"
+            if message != self._error:  # it is tried again every two seconds
+                self._error = message
+                self._log_line(f"{message}; training goes on")
             return False
-        self._complaint = ""
+        self._error = ""
         return True
 
-    def _look(self) -> None:
-        self.drop_older()
-        if self._collector.is_publishing:  # Redis has not taken the last one yet
+    def _scan(self) -> None:
+        self.remove_older()
+        if self._reports.is_publishing:  # Redis does not have the last one yet
             return
-        now = look(self._place.checkpoint)
+        now = scan(self._paths.checkpoint)
         if now != self._seen:
-            self._seen, self._mark = now, self._collector.mark()
+            self._seen, self._position = now, self._reports.position()
             self._changed_at = time.monotonic()
             self._changes += 1
-            if self._changes < _RESTLESS or len(now) != 1:
+            if self._changes < _MOST_CHANGES or len(now) != 1:
                 return
-        if now and now != self._kept:
-            self._publish(now, self._mark, lambda: not self._over.is_set())
+        if now and now != self._newest:
+            self._publish(now, self._position, lambda: not self._stopped.is_set())
         self._changes = 0
 
-    def _publish(self, found: Signature, mark: Checkpoint, go_on: Callable[[], bool]) -> None:
+    def _publish(self, found: Signature, position: Checkpoint, go_on: Callable[[], bool]) -> None:
         assert self._files is not None
-        rests = time.monotonic() - self._changed_at > _OPEN_S
-        if not rests and is_being_written(self._place.checkpoint, found):
+        is_settled = time.monotonic() - self._changed_at > _OPEN_S
+        if not is_settled and is_being_written(self._paths.checkpoint, found):
             return
         self._number += 1
         to = f"{self._base}/checkpoint-{self._number}"
-        frozen = self._place.work / "frozen"
-        freeze(self._place.checkpoint, found, frozen)
+        frozen = self._paths.work / "frozen"
+        freeze(self._paths.checkpoint, found, frozen)
         if self._changes:
-            found = look(frozen)
-            self._over.wait(_LOOK_S)
+            found = scan(frozen)
+            self._stopped.wait(_SCAN_S)
         names = [name for name, *_ in found]
-        if not names or look(frozen) != found:
+        if not names or scan(frozen) != found:
             return
         if not copy_in(frozen, names, self._files, to, go_on):
             return
-        if look(frozen) != found or not go_on():
+        if scan(frozen) != found or not go_on():
             self._files.remove(to)  # written in place meanwhile: the copy may be torn
             return
-        self._kept = found
-        self._copies.append(replace(mark, store=self._files.id, path=to))
-        self._collector.publish(self._copies[-1])
-        self._nudge()
+        self._newest = found
+        self._copies.append(replace(position, store=self._files.id, path=to))
+        self._reports.publish(self._copies[-1])
+        self._notify()
 
-    def drop_older(self) -> None:
-        """Remove the checkpoints before the one that Redis points to now.
+    def remove_older(self) -> None:
+        """Remove the checkpoints before the one that Redis points to.
 
         Raises:
-            OSError: the store does not let us.
+            OSError: the store fails.
         """
-        published = self._collector.published
+        published = self._reports.published
         while published in self._copies and self._copies[0] != published:
             assert self._files is not None
             self._files.remove(self._copies[0].path)
@@ -216,32 +216,33 @@ class CheckpointPublisher:
 
     # --- the end --------------------------------------------------------------------------------
 
-    def keep_last(self) -> None:
-        """Copy what lies there now that training has ended; the caller flushes the beats."""
-        found = look(self._place.checkpoint)
-        if self._files is None or not found or found == self._kept or self._is_stuck:
+    def publish_last(self) -> None:
+        """Publish the last checkpoint after training; the caller flushes the heartbeat."""
+        found = scan(self._paths.checkpoint)
+        if self._files is None or not found or found == self._newest or self._is_alive:
             return
-        mark, self._changes = self._collector.mark(), 0
+        position, self._changes = self._reports.position(), 0
         if found != self._seen:
             self._changed_at = time.monotonic()
         is_late = self._signals.is_late
-        in_time(
-            lambda: self._attempt(lambda: self._publish(found, mark, lambda: not is_late())),
+        call_until(
+            lambda: self._attempt(lambda: self._publish(found, position, lambda: not is_late())),
             is_late,
         )
 
-    def artifacts(self) -> Artifacts | None:
-        """Copy what the attempt left in its output directory; None where there is nothing to name.
+    def publish_artifacts(self) -> Artifacts | None:
+        """Copy the files of the output directory to the store; None if there are none.
 
-        What cannot be copied stays in the directory, and the log says where.
+        Files that cannot be copied stay in the directory, and the log names it.
         """
-        out, to, is_late = self._place.out, f"{self._base}/artifacts", self._signals.is_late
+        out, to, is_late = self._paths.out, f"{self._base}/artifacts", self._signals.is_late
         if self._files is None:
-            return artifacts.keep(out, None, to, lambda: True, self._say)
+            return artifacts.publish(out, None, to, lambda: True, self._log_line)
         files = self._files
-        kept = in_time(
-            lambda: (artifacts.keep(out, files, to, lambda: not is_late(), self._say),), is_late
+        kept = call_until(
+            lambda: (artifacts.publish(out, files, to, lambda: not is_late(), self._log_line),),
+            is_late,
         )
         if kept is None:
-            self._say(f"its files could not be kept: the store hangs; they are in {out}")
+            self._log_line(f"its files could not be kept: the store hangs; they are in {out}")
         return kept[0] if kept else None

@@ -1,7 +1,7 @@
-"""Where a worker's store of files is, and the thread that removes what nobody needs any more.
+"""The file store of a worker, and the thread that removes unneeded files.
 
-Removing is nobody's hurry: a trial never waits for it, and what is missed stays named in Redis
-until somebody with that store has done it.
+A trial never waits for a removal. Files that could not be removed stay listed in Redis until a
+worker with that store removes them.
 """
 
 from __future__ import annotations
@@ -17,82 +17,82 @@ from hpq.connection.credentials import redact
 from hpq.filestore.local import Files, open_files
 from hpq.settings import Settings
 from hpq.store.file_garbage import FileGarbage
-from hpq_worker.files.workdir import clear_abandoned
+from hpq_worker.files.workdir import remove_abandoned
 
 log = logging.getLogger("hpq.files")
 _PATIENCE_S = 5.0
 
 
 class FileStoreHandle:
-    """The store of files of a worker.
+    """The file store of a worker, opened when it is first needed.
 
-    Raises, when made: SettingsError where HPQ_STORE cannot be used here.
+    Raises, when created: SettingsError if HPQ_STORE cannot be used here.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._place, self.prefix = settings.store, settings.prefix
+        self._url, self.prefix = settings.store, settings.prefix
         self._files: Files | None = None
         try:
-            self.open()  # a store that can never be used is said before anything is claimed
+            self.open()  # an unusable store must end the worker before the first claim
         except OSError as error:
             log.warning("%s; it is tried again at each trial", error)
 
     def open(self) -> Files | None:
-        """The store, or None where HPQ_STORE is not set.
+        """Return the store, or None if HPQ_STORE is not set.
 
         Raises:
-            OSError: it cannot be reached now.
+            OSError: the store cannot be reached now.
             SettingsError: HPQ_STORE cannot be used here.
         """
-        if self._files is None and self._place:
+        if self._files is None and self._url:
             try:
-                self._files = open_files(self._place)
+                self._files = open_files(self._url)
             except OSError as error:
-                raise OSError(f"HPQ_STORE={redact(self._place)}: {error}") from error
+                raise OSError(f"HPQ_STORE={redact(self._url)}: {error}") from error
         return self._files
 
     @property
     def id(self) -> str:
-        """The id of the store; empty where there is none, or it could not be reached yet."""
+        """The id of the store; "" without one, or before it was reached."""
         return self._files.id if self._files else ""
 
-    def say_if_another(self, known: Collection[str]) -> None:
-        """Warn where the sweeps have files in other stores only: perhaps this is no mount."""
+    def warn_if_unknown(self, known: Collection[str]) -> None:
+        """Warn if the sweeps have files in other stores only: HPQ_STORE may be no mount."""
         if self.id and known and self.id not in known:
             log.warning(
                 "HPQ_STORE=%s is store %s, and the files of the sweeps here are in %s: is that a"
                 " mount? Trials with checkpoints there wait for a live worker that has them; else"
                 " they start again",
-                redact(self._place),
+                redact(self._url),
                 self.id,
                 ", ".join(sorted(known)[:5]),
             )
 
 
 class GarbageCollector:
-    """The thread that removes: garbage of a file store, work directories of the dead.
+    """The thread that removes doomed files of the store and work directories of dead workers.
 
-    It looks when it is told to, and now and then: others may have left something.
+    It runs when scheduled, and every two leases: other workers may have left files.
     """
 
-    def __init__(self, settings: Settings, shelf: FileStoreHandle, garbage: FileGarbage) -> None:
-        self._home, self._every_s = settings.home, 2 * settings.lease_s
-        self._shelf, self._garbage = shelf, garbage
-        self._wake, self._is_over, self._complaint = Event(), False, ""
-        self._thread = Thread(target=self._loop, name="tidy", daemon=True)
+    def __init__(self, settings: Settings, files: FileStoreHandle, garbage: FileGarbage) -> None:
+        self._home, self._interval_s = settings.home, 2 * settings.lease_s
+        self._files, self._garbage = files, garbage
+        self._wake, self._is_over, self._error = Event(), False, ""
+        self._thread = Thread(target=self._loop, name="garbage", daemon=True)
 
     def start(self) -> None:
-        """Clear at once what killed workers have left of this machine's disk; then go on."""
-        self._clear_disk()
-        self.soon()
+        """Remove the directories of killed workers at once; then start the thread."""
+        self._remove_abandoned()
+        self.schedule()
         self._thread.start()
 
-    def soon(self) -> None:
-        """There may be something to remove."""
+    def schedule(self) -> None:
+        """Run soon."""
         self._wake.set()
 
     def close(self, is_late: Callable[[], bool]) -> None:
-        """Finish what was asked for, for a few seconds at most."""
+        """Finish what was scheduled, within a few seconds."""
         self._is_over = True
         self._wake.set()
         until = time.monotonic() + _PATIENCE_S
@@ -102,20 +102,22 @@ class GarbageCollector:
     def _loop(self) -> None:
         is_over = False
         while not is_over:
-            self._wake.wait(self._every_s)
+            self._wake.wait(self._interval_s)
             self._wake.clear()
-            is_over = self._is_over  # asked first: what was told before that is still done
-            self._clear_disk()
+            is_over = (
+                self._is_over
+            )  # read first: a run that was scheduled before `close` still happens
+            self._remove_abandoned()
             try:
-                files = self._shelf.open()
+                files = self._files.open()
                 if files is not None:
                     self._garbage.remove_from(files)
-                self._complaint = ""
+                self._error = ""
             except (OSError, RedisError) as error:
-                if str(error) != self._complaint:  # it is tried again and again
-                    self._complaint = str(error)
+                if str(error) != self._error:  # each retry would log it
+                    self._error = str(error)
                     log.warning("files that nobody needs stay for now: %s", error)
 
-    def _clear_disk(self) -> None:
-        for name in clear_abandoned(self._home):
+    def _remove_abandoned(self) -> None:
+        for name in remove_abandoned(self._home):
             log.info("what a killed worker left of %s on this disk is removed", name)

@@ -1,6 +1,6 @@
-"""What lies in a directory that training code writes as it likes: looked at, held still, judged.
+"""Consistent copies of a directory that training code writes at any time.
 
-Work on a disk or a store that may hang: done beside, so that nobody has to wait for its end.
+Also calls that may hang on a disk or a store, in a thread that the process need not wait for.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hpq_worker.process.process_tree import descendants
 Signature = tuple[tuple[str, int, int], ...]  # name, bytes and mtime in ns of each file
 
 
-def look(folder: Path) -> Signature:
-    """What lies in a folder; drafts (.name, name.tmp) and what cannot be stored do not count."""
+def scan(folder: Path) -> Signature:
+    """Return the files of a folder, without drafts (.name, name.tmp) and unstorable names."""
     found = (
         (name, stat.st_size, stat.st_mtime_ns)
         for name, stat in regular(folder)
@@ -32,7 +32,7 @@ def look(folder: Path) -> Signature:
 
 
 def freeze(folder: Path, found: Signature, to: Path) -> None:
-    """Links to the files that were found: what is replaced meanwhile stays as it was."""
+    """Link the files that were found into `to`: a file that is replaced later stays as it was."""
     shutil.rmtree(to, ignore_errors=True)
     for name, *_ in found:
         path = to / name
@@ -45,7 +45,7 @@ def freeze(folder: Path, found: Signature, to: Path) -> None:
 
 
 def is_being_written(folder: Path, found: Signature) -> bool:
-    """True where a process below this one has one of these files open for writing (Linux)."""
+    """True if a descendant of this process has one of these files open for writing (Linux)."""
     files = set()
     for name, *_ in found:
         with suppress(OSError):
@@ -68,24 +68,24 @@ def _written() -> Iterator[tuple[int, int]]:
 
 
 _TICK_S = 0.05
-_GIVE_UP_S = 0.5  # for what was told to give up to clear away what it has begun
+_GIVE_UP_S = 0.5  # in which a late call may remove what it has begun
 T = TypeVar("T")
 
 
-def in_time(act: Callable[[], T], is_late: Callable[[], bool]) -> T | None:
-    """What `act` answers, or raises; None where it is late before that.
+def call_until(call: Callable[[], T], is_late: Callable[[], bool]) -> T | None:
+    """Return or raise what `call` does; None if `is_late` is true first.
 
-    Then `act` may still run, in a thread that does not keep the process from ending.
+    A late `call` goes on in a daemon thread.
     """
     future: Future[T] = Future()
 
     def work() -> None:
         try:
-            future.set_result(act())
+            future.set_result(call())
         except BaseException as error:
             future.set_exception(error)
 
-    Thread(target=work, name="aside", daemon=True).start()
+    Thread(target=work, name="file-call", daemon=True).start()
     while not wait({future}, _TICK_S).done and not is_late():
         pass
     return future.result() if wait({future}, _GIVE_UP_S).done else None

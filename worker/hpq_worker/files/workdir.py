@@ -1,41 +1,48 @@
-"""Whose work directory is whose: an attempt holds a lock beside it, which a killed owner loses.
+"""The work directory of an attempt, and the lock beside it that a killed owner loses.
 
-HPQ_HOME/work/NAME belongs to whoever holds the lock on NAME.lock, which names the attempt's
-directory for its socket, too, and the machine: a shared file system may keep locks to itself. What
-has no such file (results that a person is told of) is nobody's to remove, and where a file system
-has no locks nothing is.
+HPQ_HOME/work/NAME belongs to the process that holds the lock on NAME.lock. The lock file also names
+the directory of the attempt's socket, and the machine: a shared file system may keep locks to each
+machine. A directory without a lock file holds results that the log has named: no process removes
+it. On a file system without locks no process removes anything.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import shutil
 import socket
+import tempfile
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import hpq
+from hpq.domain.trial import Claim
+
+_HPQ = Path(hpq.__file__).parent
 _LOCK = re.compile(r"[a-z0-9-]+\.\d+\.\d+(-[a-z0-9]+)?\.lock\Z")
 _LONGEST_BYTES = 4_096 + 512  # of the path in it and the machine
 _PATIENCE_S, _LOOK_S = 5.0, 0.05
 SOCKET = "report"
 
 
-class Owned:
-    """The lock on a work directory; whoever makes one waits a little while another holds it.
+class DirectoryLock:
+    """The lock on a work directory; creating one waits a few seconds for another holder.
 
-    Raises, when made: OSError where the file cannot be written, or another process holds it.
+    Raises, when created: OSError if the file cannot be written, or another process holds the lock.
     """
 
     def __init__(self, work: Path) -> None:
-        self._path = _lock_of(work)
+        self._path = _lock_path(work)
         self._fd = -1
         until = time.monotonic() + _PATIENCE_S
         try:
-            while not _is_at(self._fd, self._path):  # one that was removed protects nothing
+            while not _is_same_file(self._fd, self._path):  # a removed lock file protects nothing
                 self._close()
                 self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 self._lock(until)
@@ -43,7 +50,7 @@ class Owned:
             self._close()
             raise
         try:
-            self.note("")
+            self.record_socket_dir("")
         except OSError:
             self.release()
             raise
@@ -57,21 +64,21 @@ class Owned:
                 if time.monotonic() > until:
                     raise OSError(f"{self._path}: another process holds it") from None
                 time.sleep(_LOOK_S)
-            except OSError:  # a file system without locks: nobody can sweep there, either
+            except OSError:  # a file system without locks: no process removes directories there
                 return
 
-    def note(self, short: str) -> None:
-        """Name the directory of the attempt's socket, so that it goes with the work directory.
+    def record_socket_dir(self, socket_dir: str) -> None:
+        """Write the directory of the attempt's socket into the lock file, for `remove_abandoned`.
 
         Raises:
-            OSError: the disk does not take it.
+            OSError: the file cannot be written.
         """
-        text = os.fsencode("\n".join((short, *here())))
-        os.pwrite(self._fd, text, 0)  # over what is there: at no time is it empty
+        text = os.fsencode("\n".join((socket_dir, *machine())))
+        os.pwrite(self._fd, text, 0)  # overwrites in place: the file is at no time empty
         os.ftruncate(self._fd, len(text))
 
     def release(self) -> None:
-        """Give the directory up; what is left in it now stays."""
+        """Release the directory; files that are left in it stay."""
         self._path.unlink(missing_ok=True)
         self._close()
 
@@ -81,46 +88,116 @@ class Owned:
         self._fd = -1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptPaths:
+    """The directories of one attempt. The socket's path is short: the kernel allows 108 bytes."""
+
+    work: Path
+    out: Path
+    checkpoint: Path
+    params: Path
+    python_path: Path
+    socket: str
+    lock: DirectoryLock
+
+    @property
+    def code(self) -> Path:
+        """The copy of the sweep's code, if the code came with the sweep."""
+        return self.work / "code"
+
+    @classmethod
+    def create(cls, home: Path, claim: Claim) -> AttemptPaths:
+        """Create empty directories.
+
+        Raises:
+            OSError: the disk cannot take them, or another process holds the lock.
+        """
+        # One flat name: workers of a machine share the folder, and none removes another's parent.
+        name = f"{claim.trial.sweep}.{claim.trial.number}.{claim.token}"
+        work = home / "work" / name
+        work.parent.mkdir(parents=True, exist_ok=True)
+        lock = DirectoryLock(work)
+        try:
+            shutil.rmtree(work, ignore_errors=True)
+            (work / "out").mkdir(parents=True)
+            (work / "checkpoint").mkdir()
+            (work / "path").mkdir()
+            # The package alone: its site-packages would shadow those of the program's Python.
+            (work / "path" / "hpq").symlink_to(_HPQ)
+            params = work / "params.json"
+            params.write_text(json.dumps(dict(claim.params)), "utf-8")
+            socket_dir = tempfile.mkdtemp(prefix="hpq-")
+            try:
+                lock.record_socket_dir(socket_dir)
+            except OSError:
+                os.rmdir(socket_dir)
+                raise
+        except OSError:
+            shutil.rmtree(work, ignore_errors=True)
+            lock.release()
+            raise
+        return cls(
+            work=work,
+            out=work / "out",
+            checkpoint=work / "checkpoint",
+            params=params,
+            python_path=work / "path",
+            socket=f"{socket_dir}/{SOCKET}",
+            lock=lock,
+        )
+
+    def remove(self, *, keep_out: bool) -> None:
+        """Remove the directories, except (`keep_out`) files left in HPQ_OUT; never fails."""
+        shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
+        for name in ("checkpoint", "frozen", "path", "code", "ranks"):
+            shutil.rmtree(self.work / name, ignore_errors=True)
+        with suppress(OSError):
+            if not (keep_out and self.out.exists() and any(self.out.iterdir())):
+                shutil.rmtree(self.work, ignore_errors=True)
+            self.lock.release()
+
+
 @cache
-def here() -> tuple[str, str]:
-    """This machine's name, and what names its kernel since that started ("" where nothing does)."""
+def machine() -> tuple[str, str]:
+    """The host name, and the id of this boot of its kernel ("" where the system has none)."""
     boot = ""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     return socket.gethostname(), boot
 
 
-def _may_judge(host: str, boot: str) -> bool:
-    """True where a lock of that machine shows here: it is this kernel's, or this machine's."""
-    own_host, own_boot = here()
+def _sees_locks_of(host: str, boot: str) -> bool:
+    """Tell whether locks of that machine are visible here: same host, or same kernel."""
+    own_host, own_boot = machine()
     return host == own_host or (boot != "" and boot == own_boot)
 
 
-def clear_abandoned(home: Path) -> list[str]:
-    """Remove the work directories whose owners are dead; answers their names."""
-    folder, cleared = home / "work", []
+def remove_abandoned(home: Path) -> list[str]:
+    """Remove the work directories whose owners are dead; return their names."""
+    folder, removed = home / "work", []
     with suppress(OSError):
         for entry in os.listdir(folder):
-            if _LOCK.match(entry) and _clear(folder / entry):
-                cleared.append(entry.removesuffix(".lock"))
-    return cleared
+            if _LOCK.match(entry) and _remove_if_abandoned(folder / entry):
+                removed.append(entry.removesuffix(".lock"))
+    return removed
 
 
-def _clear(lock: Path) -> bool:
+def _remove_if_abandoned(lock: Path) -> bool:
     try:
         fd = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:  # gone, or somebody else's
+    except OSError:  # gone, or another user's
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        short, *of = os.fsdecode(os.pread(fd, _LONGEST_BYTES, 0)).split("\n")
-        is_ours = _may_judge(*of) if len(of) == 2 else bool(short)  # an older worker tells no more
-        if not is_ours or not _is_at(fd, lock):
+        socket_dir, *of = os.fsdecode(os.pread(fd, _LONGEST_BYTES, 0)).split("\n")
+        # An older worker's lock file names no machine.
+        is_visible = _sees_locks_of(*of) if len(of) == 2 else bool(socket_dir)
+        if not is_visible or not _is_same_file(fd, lock):
             return False
-        _remove_short(Path(short))
+        _remove_socket_dir(Path(socket_dir))
         work = lock.with_name(lock.name.removesuffix(".lock"))
         shutil.rmtree(work, ignore_errors=True)
-        if work.exists():  # a runner that is just dying still writes
+        if work.exists():  # a dying runner still writes
             return False
         lock.unlink(missing_ok=True)
         return True
@@ -130,19 +207,19 @@ def _clear(lock: Path) -> bool:
         os.close(fd)
 
 
-def _remove_short(short: Path) -> None:
-    """What a note says: taken for no more than it can be, the directory of a socket."""
-    if short.is_absolute() and short.name.startswith("hpq-"):
+def _remove_socket_dir(socket_dir: Path) -> None:
+    """Remove what a lock file names, if that is the directory of a socket and nothing else."""
+    if socket_dir.is_absolute() and socket_dir.name.startswith("hpq-"):
         with suppress(OSError):
-            (short / SOCKET).unlink(missing_ok=True)
-            short.rmdir()  # of a folder that holds anything else, nothing goes
+            (socket_dir / SOCKET).unlink(missing_ok=True)
+            socket_dir.rmdir()  # fails on a folder with other files
 
 
-def _lock_of(work: Path) -> Path:
+def _lock_path(work: Path) -> Path:
     return work.with_name(f"{work.name}.lock")
 
 
-def _is_at(fd: int, path: Path) -> bool:
+def _is_same_file(fd: int, path: Path) -> bool:
     if fd < 0:
         return False
     with suppress(FileNotFoundError):

@@ -27,10 +27,10 @@ _MOST = 64  # connections at a time
 
 
 class Endpoint:
-    """Answers GET of WSGI pages on a port of IPv4 and IPv6, from a thread, until `close`."""
+    """Serves WSGI pages on a port of IPv4 and IPv6, from a thread, until `close`."""
 
     def __init__(self, port: int, pages: Mapping[str, WSGIApplication]) -> None:
-        """Raises UserError where the port cannot be had."""
+        """Raises UserError if the port cannot be used."""
         try:
             self._server = _Server(("", port), _Handler)
         except OSError as error:
@@ -42,7 +42,7 @@ class Endpoint:
         Thread(target=self._server.serve_forever, name="health", daemon=True).start()
 
     def close(self) -> None:
-        """Answer no more; calls under way are left to themselves."""
+        """Stop serving; calls under way go on."""
         self._server.shutdown()
         self._server.server_close()
 

@@ -1,4 +1,4 @@
-"""The fleet's side of HPQ_PORT: a pipe a worker, what they say, and the endpoint that shows it."""
+"""The supervisor's side of HPQ_PORT: one telemetry pipe per worker, and the endpoint."""
 
 from __future__ import annotations
 
@@ -9,81 +9,82 @@ from typing import TYPE_CHECKING
 from hpq.errors import SettingsError
 from hpq_worker.health import telemetry
 from hpq_worker.health.endpoint import Endpoint
-from hpq_worker.health.health import Health, Slot, pages
-from hpq_worker.process.protocol import Lines
+from hpq_worker.health.health import Health, WorkerHealth, pages
+from hpq_worker.process.protocol import LineBuffer
 
 if TYPE_CHECKING:
-    from hpq_worker.health.prometheus import Figures
+    from hpq_worker.health.prometheus import WorkerMetrics
 
 _READ_BYTES = 65_536
 
 
 class Monitor:
-    """Listens to the workers of a fleet; with port 0 there is none to listen to."""
+    """Reads the telemetry of all workers; does nothing with port 0."""
 
-    def __init__(self, port: int, queue: str, slots: int, every_s: float) -> None:
-        """`every_s`: how often a worker says something.
+    def __init__(self, port: int, queue: str, slots: int, interval_s: float) -> None:
+        """`interval_s`: between two messages of a worker.
 
-        Raises UserError where the port cannot be had, SettingsError without the library.
+        Raises UserError if the port cannot be used, SettingsError without the library.
         """
-        self._pipes: dict[int, tuple[int, Lines]] = {}
-        self._health = Health({n: Slot() for n in range(slots)}, every_s=every_s)
-        self._figures: Figures | None = None
+        self._pipes: dict[int, tuple[int, LineBuffer]] = {}
+        self._health = Health({n: WorkerHealth() for n in range(slots)}, interval_s=interval_s)
+        self._metrics: WorkerMetrics | None = None
         self._endpoint: Endpoint | None = None
         if port:
-            figures = self._figures = _figures(self._health, queue)
-            self._endpoint = Endpoint(port, pages(self._health, figures.page))
+            metrics = self._metrics = _metrics(self._health, queue)
+            self._endpoint = Endpoint(port, pages(self._health, metrics.page))
 
-    def pipe(self, slot: int) -> tuple[int, ...]:
-        """The end of a new pipe for a slot's worker, to be closed once that has it."""
-        if self._figures is None:
+    def open_pipe(self, slot: int) -> tuple[int, ...]:
+        """Return the write end of a new pipe for a slot's worker; the caller closes it."""
+        if self._metrics is None:
             return ()
-        self.died(slot)  # of an earlier worker there may be a pipe still
-        ours, theirs = os.pipe()
-        os.set_blocking(ours, False)
-        self._pipes[slot] = (ours, Lines())
-        self._figures.started()
-        self._health.born(slot)
-        return (theirs,)
+        self.worker_ended(slot)  # closes the pipe of an earlier worker
+        read_end, write_end = os.pipe()
+        os.set_blocking(read_end, False)
+        self._pipes[slot] = (read_end, LineBuffer())
+        self._metrics.started()
+        self._health.worker_started(slot)
+        return (write_end,)
 
-    def died(self, slot: int) -> None:
-        """A slot's worker has ended; what it said last still counts."""
+    def worker_ended(self, slot: int) -> None:
+        """Read the last messages of a slot's worker, which has ended, and close its pipe."""
         if slot in self._pipes:
             self._read(slot)
             os.close(self._pipes.pop(slot)[0])
-            self._health.died(slot)
+            self._health.worker_ended(slot)
 
-    def turn(self) -> None:
-        """Hear all that was said."""
-        self._health.turn()
+    def poll(self) -> None:
+        """Read all messages."""
+        self._health.loop()
         for slot in self._pipes:
             self._read(slot)
 
     def close(self) -> None:
-        """Answer no more."""
+        """Close the endpoint."""
         if self._endpoint is not None:
             self._endpoint.close()
 
     def _read(self, slot: int) -> None:
         fd, lines = self._pipes[slot]
-        assert self._figures is not None
+        assert self._metrics is not None
         try:
             data = os.read(fd, _READ_BYTES)
         except BlockingIOError:
             return
         for line in lines.feed(data):
-            said = telemetry.read(line)
-            if said is not None:
-                self._health.hear(slot, said)
-                self._figures.hear(said)
+            message = telemetry.read(line)
+            if message is not None:
+                self._health.receive(slot, message)
+                self._metrics.receive(message)
 
 
-def _figures(health: Health, queue: str) -> Figures:
+def _metrics(health: Health, queue: str) -> WorkerMetrics:
     try:
-        found: Figures = import_module("hpq_worker.health.prometheus").Figures(health, queue)
+        module = import_module("hpq_worker.health.prometheus")
     except ModuleNotFoundError as error:
         raise SettingsError(
             f"HPQ_PORT: /metrics needs {error.name}; pip install 'hpq[worker]', or leave it unset",
             code="extra-missing",
         ) from None
+    found: WorkerMetrics = module.WorkerMetrics(health, queue)
     return found

@@ -1,7 +1,7 @@
-"""The figures of a fleet in Prometheus's words. Needs prometheus_client (`hpq[worker]`).
+"""The Prometheus metrics of a supervisor. Needs prometheus_client (`hpq[worker]`).
 
-No label names a trial, a sweep or a parameter: their number has no bound. What Redis counts for
-all is said by every fleet alike: take max() of it, not sum().
+No label names a trial, a sweep or a parameter: their number has no bound. Every supervisor exports
+the same metrics of Redis: take max() of them, not sum().
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from hpq import __version__
 from hpq.domain.sweep import SCHEMA
 from hpq_worker.health.health import Health
-from hpq_worker.health.telemetry import Vital
+from hpq_worker.health.telemetry import TelemetryMessage
 
 _SECONDS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
-_WORDS = ("starting", "idle", "busy", "stopping", "down")
+_STATES = ("starting", "idle", "busy", "stopping", "down")
 _COUNTED = {
     "leases_expired": "Leases that ended without a beat.",
     "stale_commits": "Results refused because a later attempt has the trial.",
@@ -31,8 +31,8 @@ _GAUGES = {
 }
 
 
-class Figures:
-    """Counts what workers say."""
+class WorkerMetrics:
+    """Counts the messages of the workers."""
 
     def __init__(self, health: Health, queue: str) -> None:
         self._health, self._queue = health, queue
@@ -58,12 +58,12 @@ class Figures:
         self._registry.register(self)
         self.page = make_wsgi_app(self._registry)
 
-    def hear(self, vital: Vital) -> None:
-        """A worker said something."""
-        if vital.kind == "end":
-            self._attempts.labels(outcome=vital.word, kind=vital.why).inc()
-            self._seconds.observe(vital.seconds)
-        elif vital.kind == "error":
+    def receive(self, message: TelemetryMessage) -> None:
+        """Take a message of a worker."""
+        if message.kind == "end":
+            self._attempts.labels(outcome=message.status, kind=message.reason).inc()
+            self._seconds.observe(message.seconds)
+        elif message.kind == "error":
             self._errors.inc()
 
     def started(self) -> None:
@@ -71,7 +71,7 @@ class Figures:
         self._starts.inc()
 
     def collect(self) -> Iterator[Metric]:
-        """What is looked up when somebody asks (prometheus_client's protocol)."""
+        """Yield the metrics of a scrape (prometheus_client's protocol)."""
         build = GaugeMetricFamily(
             "hpq_build_info", "The version that runs here.", labels=["version", "schema", "queue"]
         )
@@ -80,14 +80,14 @@ class Figures:
         workers = GaugeMetricFamily(
             "hpq_workers", "Workers of this pod by what they do.", labels=["queue", "state"]
         )
-        slots = list(self._health.slots.values())
-        for word in _WORDS:
-            workers.add_metric([self._queue, word], sum(slot.word == word for slot in slots))
+        running = list(self._health.workers.values())
+        for status in _STATES:
+            workers.add_metric([self._queue, status], sum(it.status == status for it in running))
         yield workers
         yield GaugeMetricFamily(
             "hpq_worker_last_beat_timestamp_seconds",
             "When Redis last answered a worker of this pod; 0 for never.",
-            value=max((slot.beat_s for slot in slots), default=0.0),
+            value=max((it.redis_s for it in running), default=0.0),
         )
         yield GaugeMetricFamily(
             "hpq_ready", "1 where /readyz says yes.", value=float(not self._health.not_ready())
@@ -95,14 +95,14 @@ class Figures:
         yield from self._of_redis()
 
     def _of_redis(self) -> Iterator[Metric]:
-        said = self._health.figures()
-        if "demand" in said:
+        values = self._health.server_metrics()
+        if "demand" in values:
             demand = GaugeMetricFamily("hpq_demand", _DEMAND, labels=["queue"])
-            demand.add_metric([self._queue], said["demand"])
+            demand.add_metric([self._queue], values["demand"])
             yield demand
         for name, about in _GAUGES.items():
-            if name in said:
-                yield GaugeMetricFamily(f"hpq_{name}", about, value=said[name])
+            if name in values:
+                yield GaugeMetricFamily(f"hpq_{name}", about, value=values[name])
         for name, about in _COUNTED.items():
-            if name in said:
-                yield CounterMetricFamily(f"hpq_{name}", about, value=said[name])
+            if name in values:
+                yield CounterMetricFamily(f"hpq_{name}", about, value=values[name])

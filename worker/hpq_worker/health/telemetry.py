@@ -1,7 +1,7 @@
-"""What a worker tells the fleet that serves its /livez, /readyz and /metrics: a line of JSON each.
+"""Telemetry of a worker, as JSON lines to the supervisor, which serves /livez, /readyz, /metrics.
 
-The fleet holds the figures, so they outlive a worker; the pipe is never waited for, since training
-must not wait for a graph.
+The supervisor holds the metrics, so that they outlive a worker. A full pipe loses a message:
+training must not wait for a graph.
 """
 
 from __future__ import annotations
@@ -14,78 +14,82 @@ from dataclasses import asdict, dataclass, field
 
 from hpq.domain.attempt import CommitReply, Outcome
 
-OPTION = "--vitals="  # and the number of the file descriptor
+OPTION = "--telemetry-fd="  # and the number of the file descriptor
 _MOST_BYTES = 4096  # PIPE_BUF: lines up to this arrive whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vital:
-    """One message. `kind` says which of the other fields mean something.
+class TelemetryMessage:
+    """One message. `kind` says which of the other fields count.
 
-    tick: `server` are figures of Redis by name, empty where they were not asked for.
-    error: Redis could not be spoken to.
-    state: `word` is idle, busy or stopping; `why` is what keeps it from working, if anything.
-    end: `word` is an attempt's outcome, `why` the failure's kind, `seconds` how long it ran.
+    redis: Redis answered; `server` holds its metrics by name, empty if they were not read.
+    error: Redis did not answer.
+    state: `status` is idle, busy or stopping; `reason` is why the worker cannot run trials, or "".
+    end: `status` is an attempt's outcome, `reason` the failure's kind, `seconds` its duration.
     """
 
     kind: str
-    word: str = ""
-    why: str = ""
+    status: str = ""
+    reason: str = ""
     seconds: float = 0.0
     server: Mapping[str, float] = field(default_factory=dict)
 
 
 class Telemetry:
-    """A worker's end of the pipe; without one nothing is said."""
+    """A worker's end of the pipe; without a pipe nothing is sent."""
 
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
         if fd is not None:
-            os.set_inheritable(fd, False)  # the runner gets none of it
+            os.set_inheritable(fd, False)  # the runner does not inherit it
             os.set_blocking(fd, False)
 
     @classmethod
-    def given(cls, words: Sequence[str]) -> Telemetry:
-        """The pipe that a command line names, if it does."""
-        fds = [word.removeprefix(OPTION) for word in words if word.startswith(OPTION)]
+    def from_args(cls, args: Sequence[str]) -> Telemetry:
+        """Open the pipe that the command line names, if any."""
+        fds = [arg.removeprefix(OPTION) for arg in args if arg.startswith(OPTION)]
         return cls(int(fds[0]) if fds else None)
 
     @property
-    def is_heard(self) -> bool:
-        """True where there is somebody to tell."""
+    def is_connected(self) -> bool:
+        """True if a supervisor reads the pipe."""
         return self._fd is not None
 
-    def tick(self, server: Mapping[str, float]) -> None:
-        """Redis answered just now."""
-        self._say(Vital(kind="tick", server=server))
+    def redis_answered(self, server: Mapping[str, float]) -> None:
+        """Redis answered, with these metrics."""
+        self._send(TelemetryMessage(kind="redis", server=server))
 
-    def error(self) -> None:
-        """Redis did not."""
-        self._say(Vital(kind="error"))
+    def redis_failed(self) -> None:
+        """Redis did not answer."""
+        self._send(TelemetryMessage(kind="error"))
 
-    def state(self, word: str, why: str = "") -> None:
-        """What the worker does, and what keeps it from working."""
-        self._say(Vital(kind="state", word=word, why=why[:200]))
+    def worker_state(self, status: str, reason: str = "") -> None:
+        """Send the worker's state, and why it cannot run trials."""
+        self._send(TelemetryMessage(kind="state", status=status, reason=reason[:200]))
 
-    def end(self, outcome: Outcome, answer: str) -> None:
-        """An attempt has ended, and what became of its commit."""
-        word = outcome.state.value if answer == CommitReply.DONE else answer.replace(" ", "_")
-        why = outcome.failure.kind.value if outcome.failure else ""
-        self._say(Vital(kind="end", word=word, why=why, seconds=(outcome.ran_ms or 0) / 1000))
+    def attempt_ended(self, outcome: Outcome, answer: str) -> None:
+        """Send how an attempt ended, and the reply to its commit."""
+        status = outcome.state.value if answer == CommitReply.DONE else answer.replace(" ", "_")
+        reason = outcome.failure.kind.value if outcome.failure else ""
+        self._send(
+            TelemetryMessage(
+                kind="end", status=status, reason=reason, seconds=(outcome.ran_ms or 0) / 1000
+            )
+        )
 
-    def _say(self, vital: Vital) -> None:
+    def _send(self, message: TelemetryMessage) -> None:
         if self._fd is None:
             return
-        line = json.dumps(asdict(vital)).encode() + b"\n"
-        # A fleet that is gone, or behind by a pipe full of figures, misses one.
+        line = json.dumps(asdict(message)).encode() + b"\n"
+        # The supervisor is gone, or behind by a pipe full of messages.
         with suppress(OSError):
             if len(line) <= _MOST_BYTES:
                 os.write(self._fd, line)
 
 
-def read(line: bytes) -> Vital | None:
-    """What a line says, or None where it is none of ours."""
+def read(line: bytes) -> TelemetryMessage | None:
+    """Decode a line; None if it is no message."""
     try:
-        return Vital(**json.loads(line))
+        return TelemetryMessage(**json.loads(line))
     except (ValueError, TypeError):
         return None

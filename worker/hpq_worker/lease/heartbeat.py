@@ -1,14 +1,13 @@
-"""The beat thread: extends the lease of the running attempt and carries its reports to the store.
+"""The heartbeat thread: extends the lease of the running attempt and sends its reports to Redis.
 
-It has a connection of its own with short timeouts, so a Redis that hangs never blocks training. New
-reports go out at once, at most four times a second; a silent trial beats every sixth of a lease.
+It has its own connection with short timeouts, so a Redis that hangs never blocks training. It sends
+new reports at once, at most four times a second; a silent trial beats every sixth of a lease.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from contextlib import suppress
+from collections.abc import Callable
 from threading import Condition, Thread
 
 from redis.exceptions import RedisError
@@ -21,61 +20,66 @@ from hpq_worker.lease.report_buffer import ReportBuffer
 
 _GAP_S = 0.25
 _AFTER_ERROR_S = 1.0
-_NOT_TAKEN = (HeartbeatReply.LOST, HeartbeatReply.UNKNOWN)
+_REJECTED = (HeartbeatReply.LOST, HeartbeatReply.UNKNOWN)
 
 
 class Heartbeat:
-    """Beats for one attempt at a time; `wake` is a pipe that hears of each verdict but ok."""
+    """Beats for one attempt at a time; calls `wake` for each reply other than ok."""
 
     def __init__(
-        self, store: TrialStore, who: WorkerPresence, lease_ms: int, wake: int, outage: Outage
+        self,
+        store: TrialStore,
+        worker: WorkerPresence,
+        lease_ms: int,
+        wake: Callable[[], object],
+        outage: Outage,
     ) -> None:
-        self._store, self._who, self._lease_ms, self._wake = store, who, lease_ms, wake
+        self._store, self._worker, self._lease_ms, self._wake = store, worker, lease_ms, wake
         self._outage = outage
         self._changed = Condition()
         self._claim: Claim | None = None
-        self._collector: ReportBuffer | None = None
+        self._reports: ReportBuffer | None = None
         self._sending = False
         self._sent_at = 0.0
-        self.verdict = HeartbeatReply.OK
+        self.reply = HeartbeatReply.OK
         self.last_ok_at = time.monotonic()
-        Thread(target=self._loop, name="beats", daemon=True).start()
+        Thread(target=self._loop, name="heartbeat", daemon=True).start()
 
-    def begin(self, claim: Claim, collector: ReportBuffer) -> None:
-        """Beat for this attempt from now on."""
+    def begin(self, claim: Claim, reports: ReportBuffer) -> None:
+        """Start to beat for an attempt."""
         with self._changed:
-            self._claim, self._collector, self.verdict = claim, collector, HeartbeatReply.OK
+            self._claim, self._reports, self.reply = claim, reports, HeartbeatReply.OK
             self._sent_at = time.monotonic() - _GAP_S  # the claim has just begun the lease
             self._changed.notify()
 
-    def nudge(self) -> None:
-        """There is something new to send."""
+    def notify(self) -> None:
+        """Send new reports soon."""
         with self._changed:
             self._changed.notify()
 
     def end(self) -> None:
-        """Beat no more for this attempt; a beat under way is waited for."""
+        """Stop to beat for the attempt, after a beat under way."""
         with self._changed:
             self._claim = None
             self._changed.wait_for(lambda: not self._sending)
-        self._outage.left("beats")
+        self._outage.idle("beats")
 
     def flush(self) -> None:
-        """Send what is left, from the calling thread; the lease goes on being extended meanwhile.
+        """Send all reports from the calling thread; beats resume afterwards.
 
         Raises:
-            redis.RedisError: the store did not take it; calling again sends the same batch.
+            redis.RedisError: Redis is away; the next call sends the same batch.
         """
         with self._changed:
-            # Taken first: where Redis hangs, the thread would begin its next beat before we wake.
-            claim, collector, self._claim = self._claim, self._collector, None
+            # Cleared first: if Redis hangs, the thread would begin its next beat before we wake.
+            claim, reports, self._claim = self._claim, self._reports, None
             self._changed.wait_for(lambda: not self._sending)
         try:
-            while claim is not None and collector is not None and not collector.is_empty:
-                batch = collector.batch()
-                verdict = self._store.beat(claim, self._who, batch, lease_ms=self._lease_ms)
-                collector.acknowledge(verdict not in _NOT_TAKEN)
-                if verdict in _NOT_TAKEN:
+            while claim is not None and reports is not None and not reports.is_empty:
+                batch = reports.batch()
+                reply = self._store.beat(claim, self._worker, batch, lease_ms=self._lease_ms)
+                reports.acknowledge(reply not in _REJECTED)
+                if reply in _REJECTED:
                     return
         finally:
             with self._changed:
@@ -88,11 +92,11 @@ class Heartbeat:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._claim is not None)
-                assert self._collector is not None
-                if self._collector.is_empty:
+                assert self._reports is not None
+                if self._reports.is_empty:
                     self._changed.wait(max(0.0, self._sent_at + silence_s - time.monotonic()))
-                claim, collector = self._claim, self._collector
-                due = not collector.is_empty or time.monotonic() >= self._sent_at + silence_s
+                claim, reports = self._claim, self._reports
+                due = not reports.is_empty or time.monotonic() >= self._sent_at + silence_s
                 wait_s = self._sent_at + pause_s - time.monotonic()
                 if claim is None or not due or wait_s > 0:
                     if claim is not None and due:
@@ -101,24 +105,23 @@ class Heartbeat:
                 self._sending = True
             self._sent_at = time.monotonic()
             try:
-                pause_s = _GAP_S if self._send(claim, collector) else _AFTER_ERROR_S
+                pause_s = _GAP_S if self._send(claim, reports) else _AFTER_ERROR_S
             finally:
                 with self._changed:
                     self._sending = False
                     self._changed.notify_all()
 
-    def _send(self, claim: Claim, collector: ReportBuffer) -> bool:
-        batch = collector.idle_batch() if collector.is_empty else collector.batch()
+    def _send(self, claim: Claim, reports: ReportBuffer) -> bool:
+        batch = reports.idle_batch() if reports.is_empty else reports.batch()
         try:
-            verdict = self._store.beat(claim, self._who, batch, lease_ms=self._lease_ms)
+            reply = self._store.beat(claim, self._worker, batch, lease_ms=self._lease_ms)
         except RedisError as error:
-            self._outage.missed("beats", error)
+            self._outage.failed("beats", error)
             return False
         self._outage.answered("beats")
-        collector.acknowledge(verdict not in _NOT_TAKEN)
+        reports.acknowledge(reply not in _REJECTED)
         self.last_ok_at = time.monotonic()
-        if verdict is not HeartbeatReply.OK and verdict is not self.verdict:
-            self.verdict = verdict
-            with suppress(BlockingIOError):  # full: whoever reads it is going to look anyway
-                os.write(self._wake, b"v")
+        if reply is not HeartbeatReply.OK and reply is not self.reply:
+            self.reply = reply
+            self._wake()
         return True

@@ -1,4 +1,7 @@
-"""The thread that says that a worker is there and gives lost trials back, also while it trains."""
+"""What happens when a worker dies: the other workers' reapers requeue its trials.
+
+The reaper is a thread of each worker; it also reports the worker's own presence.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,18 @@ from hpq.store.trials import TrialStore
 from hpq_worker.health.telemetry import Telemetry
 from hpq_worker.lease.redis_outage import Outage
 
-log = logging.getLogger("hpq.housekeeper")
-_SHARE = 0.8  # of an interval: a lone worker, whose looks are an interval apart, does it at each
-_ASK_S = 30.0  # between two looks at the figures of the server
+log = logging.getLogger("hpq.reaper")
+_SHARE = 0.8  # of an interval: a lone worker settles the counts at each run
+_METRICS_S = 30.0  # between two reads of the server's metrics
 
 
 class Reaper:
-    """Every HPQ_REAP_S: presence, then the reaper.
+    """Every HPQ_REAP_S: report presence, then requeue trials whose lease expired.
 
-    `describe` answers the worker as it is now and whether it is idle; `keep_ran_on` sends what its
-    attempts run on, where the server let that go; `server_figures` reads the server's figures of
-    the worker's class. After a gap in its own contact it reaps nothing for one lease: others were
-    perhaps cut off just as it was.
+    `describe` returns the current presence record and whether the worker is idle; `send_provenance`
+    sends the provenance record again if the server has dropped it; `server_figures` reads the
+    server's figures of the worker's class. After an outage the reaper waits one lease: other
+    workers may have been cut off just as this one.
     """
 
     def __init__(
@@ -34,67 +37,69 @@ class Reaper:
         settings: Settings,
         store: TrialStore,
         describe: Callable[[], tuple[WorkerPresence, bool]],
-        vitals: Telemetry,
+        telemetry: Telemetry,
         outage: Outage,
-        keep_ran_on: Callable[[], object] = lambda: None,
+        send_provenance: Callable[[], object] = lambda: None,
         server_figures: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._settings, self._store, self._describe = settings, store, describe
-        self._vitals, self._asked_at = vitals, -_ASK_S
-        self._outage, self._keep_ran_on = outage, keep_ran_on
+        self._telemetry, self._metrics_at = telemetry, -_METRICS_S
+        self._outage, self._send_provenance = outage, send_provenance
         self._server_figures = server_figures
         self._stop = Event()
         self._contact_at = time.monotonic()
-        self._careful_until = 0.0
-        self._thread = Thread(target=self._loop, name="housekeeper", daemon=True)
+        self._paused_until = 0.0
+        self._thread = Thread(target=self._loop, name="reaper", daemon=True)
 
     def start(self) -> None:
-        """Say that the worker is there, give back what is lost already, then go on doing so."""
-        self.look()
+        """Run once, then start the thread."""
+        self.run_once()
         self._thread.start()
 
     def stop(self) -> None:
-        """Say that the worker is leaving."""
+        """Stop the thread and remove the presence record."""
         self._stop.set()
         self._thread.join(timeout=5)
         try:
             self._store.absent(self._describe()[0])
         except RedisError as error:
-            log.info("could not say goodbye: %s", error)
+            log.info("could not remove the presence record: %s", error)
 
     def _loop(self) -> None:
         while not self._stop.wait(self._settings.reap_s):
-            self.look()
+            self.run_once()
 
-    def look(self) -> None:
-        """Say that the worker is there, and give back what is lost."""
+    def run_once(self) -> None:
+        """Report presence, and requeue trials whose lease expired."""
         try:
-            self._reap(self._present())
+            self._reap(self._report_presence())
             self._contact_at = time.monotonic()
-            self._outage.answered("housekeeper")
-            self._vitals.tick(self._ask())
+            self._outage.answered("reaper")
+            self._telemetry.redis_answered(self._server_metrics())
         except RedisError as error:
-            self._outage.missed("housekeeper", error)
-            self._vitals.error()
+            self._outage.failed("reaper", error)
+            self._telemetry.redis_failed()
 
-    def _ask(self) -> Mapping[str, float]:
-        if not self._vitals.is_heard or time.monotonic() - self._asked_at < _ASK_S:
+    def _server_metrics(self) -> Mapping[str, float]:
+        if not self._telemetry.is_connected or time.monotonic() - self._metrics_at < _METRICS_S:
             return {}
-        self._asked_at = time.monotonic()
+        self._metrics_at = time.monotonic()
         return self._server_figures()
 
-    def _present(self) -> int:
-        who, is_idle = self._describe()
-        if self._vitals.is_heard:
-            self._vitals.state(who.fields["state"], who.fields["fault"])
-        life = 3 * self._settings.lease_ms
-        return self._store.present(who, idle=is_idle, lifetime_ms=life, lost=self._keep_ran_on)
+    def _report_presence(self) -> int:
+        worker, is_idle = self._describe()
+        if self._telemetry.is_connected:
+            self._telemetry.worker_state(worker.fields["state"], worker.fields["fault"])
+        lifetime_ms = 3 * self._settings.lease_ms
+        return self._store.present(
+            worker, idle=is_idle, lifetime_ms=lifetime_ms, lost=self._send_provenance
+        )
 
     def _reap(self, as_of_ms: int) -> None:
         now, lease_s = time.monotonic(), self._settings.lease_s
         if now - self._contact_at > lease_s / 2 + self._settings.reap_s:
-            self._careful_until = now + lease_s
-        if now < self._careful_until:
+            self._paused_until = now + lease_s
+        if now < self._paused_until:
             return
         settings = self._settings
         reaped = self._store.reap(

@@ -1,7 +1,7 @@
-"""Says in the log when Redis goes away and when it is back, and little between.
+"""Logs when Redis goes away and when it is back, and little between.
 
-A worker speaks to Redis from several threads, each of which tries again every second or so; all
-tell the one outage of their process.
+Several threads of a worker call Redis and retry about every second; all report to the one outage of
+their process.
 """
 
 from __future__ import annotations
@@ -21,63 +21,63 @@ _FULL = "the server is full: no trial starts until there is room; what runs trai
 
 
 class Outage:
-    """What the threads of one worker hear of Redis. `clock` answers seconds that only rise."""
+    """The outages that the threads of one worker see. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, Lock()
-        self._missing: set[str] = set()  # the threads that have no contact
-        self._idle: set[str] = set()  # those of them that ask for nothing any more
-        self._said: set[type] = set()
-        self._since = self._said_at = 0.0
-        self._kept = 0
-        self.times = 0  # how often it began
+        self._missing: set[str] = set()  # threads without contact
+        self._idle: set[str] = set()  # those that call Redis no more
+        self._logged: set[type] = set()
+        self._since = self._logged_at = 0.0
+        self._spooled = 0
+        self.count = 0  # of outages so far
 
-    def missed(self, who: str, error: Exception) -> None:
-        """A thread got no answer, or a refusal that waiting may mend."""
+    def failed(self, thread: str, error: Exception) -> None:
+        """A thread got no answer, or an error that may pass."""
         with self._lock:
             now, reason = self._clock(), short_reason(error)
             if not self._missing:
-                self._since = self._said_at = now
-                self.times += 1
-            self._missing.add(who)
-            self._idle.discard(who)
-            if isinstance(error, OutOfMemoryError) and type(error) not in self._said:
+                self._since = self._logged_at = now
+                self.count += 1
+            self._missing.add(thread)
+            self._idle.discard(thread)
+            if isinstance(error, OutOfMemoryError) and type(error) not in self._logged:
                 log.warning("%s", _FULL)
-            elif not self._said:
+            elif not self._logged:
                 log.warning("Redis: %s; trying again, training goes on", reason)
-            elif type(error) not in self._said:  # as when it is loading after it was gone
+            elif type(error) not in self._logged:  # as when it loads after a restart
                 log.warning("Redis: %s", reason)
-            elif now - self._said_at >= _REMIND_S:
-                self._said_at = now
+            elif now - self._logged_at >= _REMIND_S:
+                self._logged_at = now
                 log.warning("%s", self._reminder(error, reason))
-            self._said.add(type(error))
+            self._logged.add(type(error))
 
-    def answered(self, who: str) -> None:
+    def answered(self, thread: str) -> None:
         """A thread got its answer."""
         with self._lock:
             if not self._missing:
                 return
-            self._missing.discard(who)
+            self._missing.discard(thread)
             if self._missing <= self._idle:
-                waited = f"; results that waited: {self._kept}" if self._kept else ""
+                waited = f"; results that waited: {self._spooled}" if self._spooled else ""
                 again = (
-                    "the server has room" if self._said == {OutOfMemoryError} else "Redis answers"
+                    "the server has room" if self._logged == {OutOfMemoryError} else "Redis answers"
                 )
                 log.warning("%s again after %s%s", again, self._span(), waited)
                 self._missing.clear()
                 self._idle.clear()
-                self._said.clear()
-                self._kept = 0
+                self._logged.clear()
+                self._spooled = 0
 
-    def left(self, who: str) -> None:
-        """A thread has nothing to ask for: nobody waits for its answer."""
+    def idle(self, thread: str) -> None:
+        """A thread calls Redis no more: the outage does not wait for its answer."""
         with self._lock:
-            self._idle.add(who)
+            self._idle.add(thread)
 
-    def kept(self) -> None:
-        """A result waits until Redis is back, on disk or in memory."""
+    def spooled(self) -> None:
+        """A result waits on disk or in memory until Redis is back."""
         with self._lock:
-            self._kept += 1
+            self._spooled += 1
 
     def _reminder(self, error: Exception, reason: str) -> str:
         if isinstance(error, OutOfMemoryError):

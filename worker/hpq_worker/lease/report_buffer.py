@@ -1,7 +1,7 @@
-"""Gathers what a trial reports and prints, until the store has taken it. Used by two threads.
+"""Buffers the reports and the output of a trial until Redis has them. Two threads use it.
 
-Batches are numbered; a batch is handed out again, unchanged, until it is acknowledged. While Redis
-is away the newest points and log bytes are kept, a bounded number, and training goes on.
+Batches are numbered; a batch is sent again, unchanged, until it is acknowledged. While Redis is
+away the buffer keeps the newest points and log bytes, a bounded number, and training goes on.
 """
 
 from __future__ import annotations
@@ -32,11 +32,8 @@ _PRINTED = re.compile(
 
 
 def parse_printed(line: str, params: Mapping[str, object]) -> tuple[str, float] | None:
-    """The metric that a printed line `name=number` is; None for a parameter or any other line.
-
-    Of several ranks rank 0 speaks for the trial.
-    """
-    rank, line = failures.split(line)
+    """Parse a printed line `name=number`; None for a parameter, another line, or a rank above 0."""
+    rank, line = failures.split_rank(line)
     found = _PRINTED.match(line)
     if rank or found is None or found["name"] in params:
         return None
@@ -56,7 +53,7 @@ class ReportBuffer:
         self._seq = 0
         self._phase = ""
         self._is_new = False
-        self.has_dropped = False  # names, as there were too many
+        self.has_dropped = False  # names beyond the limit
         self._checkpoint: Checkpoint | None = None  # to be published
         self._restarted = ""
         self.published: Checkpoint | None = None  # by this attempt: Redis points to it
@@ -67,12 +64,12 @@ class ReportBuffer:
         self._logged_at: int | None = None  # the step of the last one
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
-        """Take one report; names beyond the fiftieth (but the sweep's own) are dropped."""
+        """Add one report; drops names beyond the fiftieth, except the sweep's metric."""
         with self._lock:
             for name, value in metrics.items():
                 if not METRIC_NAME.match(name):
                     continue
-                if self._is_one_too_many(name):
+                if self._is_over_limit(name):
                     self.has_dropped = True
                     continue
                 self._counts[name] = self._counts.get(name, 0) + 1
@@ -89,39 +86,39 @@ class ReportBuffer:
             self._phase = ""
             self._is_new = True
 
-    def _is_one_too_many(self, name: str) -> bool:
+    def _is_over_limit(self, name: str) -> bool:
         if name in self._counts or (self._metric is not None and name == self._metric.name):
             return False
         return len(self._counts) >= MAX_NAMES
 
     def phase(self, text: str) -> None:
-        """Take what slow thing begins; the next report ends it."""
+        """Set the phase, a short text; the next report clears it."""
         with self._lock:
             # Half a surrogate pair cannot be stored.
             self._phase = text[:80].encode("utf-8", "replace").decode()
             self._is_new = True
 
     def log(self, data: bytes) -> None:
-        """Take printed bytes."""
+        """Add printed bytes."""
         with self._lock:
             self._log += data
             del self._log[:-_BACKLOG_LOG_BYTES]
             self._is_new = True
 
     def resume(self, at: Checkpoint) -> None:
-        """Go on counting where a checkpoint was made."""
+        """Continue the counts from a checkpoint."""
         with self._lock:
             self.step, self._counts, self._logged = at.step, dict(at.counts), at.logged
             self.last = math.nan if at.last is None else at.last
             self._best = math.nan if at.best is None else at.best
 
     def restart(self, why: str) -> None:
-        """Training begins anew although there was a checkpoint: what was reported is to go."""
+        """Discard earlier reports: training starts again although a checkpoint existed."""
         with self._lock:
             self._restarted, self._is_new = why, True
 
-    def mark(self) -> Checkpoint:
-        """Where training stands now, as a pointer that points nowhere yet."""
+    def position(self) -> Checkpoint:
+        """Return where training stands now, as a checkpoint without a path."""
         with self._lock:
             return Checkpoint(
                 store="",
@@ -134,13 +131,13 @@ class ReportBuffer:
             )
 
     def publish(self, checkpoint: Checkpoint) -> None:
-        """Take the pointer to a checkpoint that lies in the store."""
+        """Send the pointer to a checkpoint that is in the store."""
         with self._lock:
             self._checkpoint, self._is_new = checkpoint, True
 
     @property
     def is_publishing(self) -> bool:
-        """True where the store has not taken a pointer yet."""
+        """True while Redis does not have the last pointer."""
         with self._lock:
             sent = self._sent.checkpoint if self._sent else None
             return self._checkpoint is not None or sent is not None
@@ -152,8 +149,8 @@ class ReportBuffer:
             return tuple(self._counts)
 
     @property
-    def strangers(self) -> tuple[str, ...]:
-        """The metrics reported so far where some came often, and the sweep's never."""
+    def unexpected_names(self) -> tuple[str, ...]:
+        """The reported metrics, if some came often and the sweep's never."""
         with self._lock:
             named = self._metric is None or self._metric.name in self._counts
             often = not named and max(self._counts.values(), default=0) >= ENOUGH_REPORTS
@@ -169,28 +166,28 @@ class ReportBuffer:
 
     @property
     def best(self) -> float | None:
-        """The best value of the metric so far, whatever the sweep ranks by."""
+        """The best value of the metric so far."""
         return self._best if math.isfinite(self._best) else None
 
     @property
     def is_empty(self) -> bool:
-        """True where there is nothing that the store has not taken."""
+        """True if Redis has everything."""
         with self._lock:
             return self._sent is None and not self._is_new
 
     def batch(self) -> ReportBatch:
-        """What to send now: the batch that was not acknowledged, else a new one."""
+        """Return the batch that was not acknowledged, else a new one."""
         with self._lock:
             if self._sent is None:
                 self._seq += 1
-                few = min(_BATCH_POINTS, len(self._points))
+                count = min(_BATCH_POINTS, len(self._points))
                 self._sent = ReportBatch(
                     seq=self._seq,
                     step=self.step,
                     objective=self.objective,
                     phase=self._phase,
                     log=bytes(self._log[:_BATCH_LOG_BYTES]),
-                    points=tuple(self._points.popleft() for _ in range(few)),
+                    points=tuple(self._points.popleft() for _ in range(count)),
                     checkpoint=self._checkpoint,
                     restarted=self._restarted,
                 )
@@ -200,13 +197,13 @@ class ReportBuffer:
             return self._sent
 
     def idle_batch(self) -> ReportBatch:
-        """A batch that only extends the lease: its number was seen already."""
+        """Return a batch that only extends the lease: its number is an old one."""
         with self._lock:
             return replace(ReportBatch(seq=self._seq), step=self.step)
 
-    def acknowledge(self, taken: bool = True) -> None:
-        """The store has answered for the batch handed out last: taken, or refused for good."""
+    def acknowledge(self, accepted: bool = True) -> None:
+        """Forget the last batch: Redis accepted it, or rejected it for good."""
         with self._lock:
-            if taken and self._sent is not None and self._sent.checkpoint is not None:
+            if accepted and self._sent is not None and self._sent.checkpoint is not None:
                 self.published = self._sent.checkpoint
             self._sent = None

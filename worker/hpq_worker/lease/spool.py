@@ -1,8 +1,8 @@
-"""Results that Redis could not take yet, as files under HPQ_HOME, so that a crash loses none.
+"""Results that wait for Redis, as files under HPQ_HOME, so that a crash loses none.
 
-A file is written whole under another name and then moved; committing one twice is harmless, since
-the store takes an attempt's end once. What is no result is set aside as `.bad`, what Redis does not
-know as `.unknown`: neither keeps a worker from its work.
+A file is written under another name and then renamed. A result may be committed twice: the store
+records an attempt's end once. A file that is no result becomes `.bad`, and one of a trial
+that Redis does not know becomes `.unknown`; neither blocks the worker.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from hpq.store.trials import TrialStore
 from hpq_worker.lease.spool_file import Newer, decode, encode
 
 log = logging.getLogger("hpq.spool")
-_UNKNOWN_S = 300.0  # between two questions for what Redis did not know
-# What a server refuses for reasons of its own, whatever the commit says; it may take it later.
-_SERVERS = re.compile(
+_UNKNOWN_S = 300.0  # between two retries of unknown results
+# Errors of the server's own state: the same commit may succeed later.
+_TRANSIENT = re.compile(
     r"\b(OOM|READONLY|LOADING|NOPERM|NOAUTH|WRONGPASS|MISCONF|BUSY|NOREPLICAS|MASTERDOWN|CLUSTERDOWN"
     r"|TRYAGAIN|NOSCRIPT|UNKILLABLE|ACL|can't run this command|permission)"
 )
@@ -39,16 +39,18 @@ class Spool:
         self, home: Path, prefix: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._folder, self._clock = home / "spool" / prefix, clock
-        self._left: set[Path] = set()  # said to stay: a newer worker's, or cannot be moved
-        self._held: dict[Path, int] = {}  # descriptors: the lock says that its worker sees to it
-        self._asked_at: float | None = None  # for what Redis did not know
-        self._there: frozenset[str] = frozenset()  # sweeps of it that Redis has
+        self._logged: set[Path] = set()  # files that stay: a newer worker's, or not movable
+        self._held: dict[
+            Path, int
+        ] = {}  # descriptors of locks: the worker that holds one commits that file
+        self._retried_at: float | None = None  # unknown results
+        self._sweeps: frozenset[str] = frozenset()  # of unknown results, those that Redis has
 
     def _path(self, claim: Claim) -> Path:
         return self._folder / f"{claim.trial.sweep}.{claim.trial.number}.{claim.token}.json"
 
     def keep(self, claim: Claim, outcome: Outcome) -> str:
-        """As `put`; says what became of it."""
+        """As `put`; return a line for the log."""
         try:
             self.put(claim, outcome)
         except OSError as error:
@@ -59,7 +61,7 @@ class Spool:
         """Keep one result, whole or not at all.
 
         Raises:
-            OSError: the disk does not take it.
+            OSError: the disk cannot take it.
         """
         text = encode(claim, outcome).encode()
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -71,35 +73,35 @@ class Spool:
             with open(held, "wb", closefd=False) as file:
                 file.write(text)
             os.fsync(held)
-            with suppress(OSError):  # a file system without locks: another may be quicker
+            with suppress(OSError):  # a file system without locks: another worker may be quicker
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its reports go first
             draft.replace(path)
         except OSError:
             os.close(held)
             draft.unlink(missing_ok=True)
             raise
-        self._let_go(path)
+        self._unlock(path)
         self._held[path] = held
         _sync(self._folder)
 
-    def _let_go(self, path: Path) -> None:
+    def _unlock(self, path: Path) -> None:
         if path in self._held:
             os.close(self._held.pop(path))
 
     def close(self) -> None:
-        """Leave what is kept to the other workers of this machine, as the end of a process does."""
+        """Leave the results to the other workers of this machine, as the end of a process does."""
         for path in list(self._held):
-            self._let_go(path)
+            self._unlock(path)
 
     def settle(self, claim: Claim, answer: CommitReply) -> None:
-        """Forget one result that Redis has answered for; one that it does not know stays on disk.
+        """Remove a result that Redis has answered; one that it does not know stays as `.unknown`.
 
-        Its data may come back, from a backup or with the right server: `flush` tries again.
+        Its data may return, from a backup or with the right server: `flush` tries again.
         """
         self._settle(self._path(claim), claim, answer)
 
     def _settle(self, path: Path, claim: Claim, answer: CommitReply) -> None:
-        self._let_go(path)
+        self._unlock(path)
         aside = path.with_suffix(".unknown")
         if answer is not CommitReply.UNKNOWN:
             path.unlink(missing_ok=True)
@@ -109,51 +111,51 @@ class Spool:
             path.replace(aside)
             log.warning("Redis does not know %s; its result is kept as %s", claim.trial, aside)
 
-    def look_again(self) -> None:
-        """Redis was away, and may know now what it did not know."""
-        self._asked_at = None
+    def retry_unknown(self) -> None:
+        """Let the next `flush` retry unknown results: Redis was away."""
+        self._retried_at = None
 
     def flush(self, store: TrialStore) -> int:
-        """Commit what is kept, oldest first; answers how many results Redis has answered for.
+        """Commit the results, oldest first; return how many Redis has answered.
 
-        What Redis did not know is asked for at the first call, every few minutes, and where its
-        sweep is there again: a server may come back with other data before anybody misses it.
+        Retries unknown results at the first call, every few minutes, and when their sweep exists
+        again: a server may have restarted with other data.
 
         Raises:
-            redis.RedisError: Redis is still away; what is left stays.
+            redis.RedisError: Redis is still away; the remaining results stay.
         """
         now, kept = self._clock(), [*self._folder.glob("*.json")]
         aside = [*self._folder.glob("*.unknown")]
-        asks = self._asked_at is None or now - self._asked_at >= _UNKNOWN_S
-        if asks | self._is_back(store, aside):
+        retries = self._retried_at is None or now - self._retried_at >= _UNKNOWN_S
+        if retries | self._has_returned(store, aside):
             kept += aside
         done = sum(self._commit(store, path) for path in sorted(kept, key=_age))
-        if asks:
-            self._asked_at = now
+        if retries:
+            self._retried_at = now
         return done
 
-    def _is_back(self, store: TrialStore, aside: Sequence[Path]) -> bool:
-        """True where a sweep of these is there that was not at the last call."""
+    def _has_returned(self, store: TrialStore, aside: Sequence[Path]) -> bool:
+        """True if Redis has a sweep of these that it did not have at the last call."""
         sids = {path.name.partition(".")[0] for path in aside}
-        there = store.existing(sids) if sids else frozenset[str]()
-        is_new, self._there = not there <= self._there, there
-        return is_new
+        found = store.existing(sids) if sids else frozenset[str]()
+        has_new, self._sweeps = not found <= self._sweeps, found
+        return has_new
 
     def _commit(self, store: TrialStore, path: Path) -> bool:
-        """Commit one result; False where Redis has not answered for it."""
+        """Commit one result; False if Redis has not answered."""
         try:
             if (text := self._read(path)) is None:
                 return False
             claim, outcome = decode(text)
             answer = store.commit(claim, outcome)
         except Newer as error:
-            self._leave(path, f"left for a newer worker: {error}")
+            self._log_once(path, f"left for a newer worker: {error}")
             return False
         except (ValueError, KeyError, TypeError, RecursionError, DataError) as error:
             self._set_aside(path, error)
             return False
         except ResponseError as error:
-            if type(error) is not ResponseError or _SERVERS.search(str(error)):
+            if type(error) is not ResponseError or _TRANSIENT.search(str(error)):
                 raise
             self._set_aside(path, error)
             return False
@@ -164,37 +166,37 @@ class Spool:
         return True
 
     def _read(self, path: Path) -> bytes | None:
-        """What is in a file; None where it is not this worker's turn, or it is gone."""
+        """Read a file; None if another worker holds it, or it was removed."""
         if path in self._held:
             return None
         try:
             with path.open("rb") as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:  # held: another worker of this machine sees to it
+                except BlockingIOError:  # another worker of this machine commits it
                     return None
                 except OSError:  # a file system without locks: committing it twice is harmless
                     pass
                 return file.read()
-        except OSError:  # gone, or not ours to read
+        except OSError:  # removed, or not readable
             return None
 
-    def _leave(self, path: Path, why: str) -> None:
-        if path not in self._left:
+    def _log_once(self, path: Path, why: str) -> None:
+        if path not in self._logged:
             log.warning("%s: %s", path, why)
-        self._left.add(path)
+        self._logged.add(path)
 
     def _set_aside(self, path: Path, error: Exception) -> None:
         try:
             path.replace(path.with_suffix(".bad"))
-        except OSError as why:  # as in a folder that is another user's
-            self._leave(path, f"not a result that can be committed: {error}; it stays: {why}")
+        except OSError as why:  # another user's folder
+            self._log_once(path, f"not a result that can be committed: {error}; it stays: {why}")
             return
         log.error("%s: not a result that can be committed: %s; set aside", path, error)
 
 
 def _sync(folder: Path) -> None:
-    """The names in a folder are on the disk."""
+    """Write the names in a folder to the disk."""
     with suppress(OSError):  # not every file system does that
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -1,5 +1,6 @@
-"""One result as the text of a file, and back. What a file says is believed only where it is sound:
-its types are right and its numbers finite, so that no half of it reaches the store.
+"""One result as JSON, and back.
+
+Decoding checks every type and that numbers are finite, so that no partial result reaches Redis.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ _LARGEST = 2**53
 
 
 class Newer(Exception):
-    """The file says what only a newer version can commit."""
+    """Only a newer version can commit the file."""
 
 
 def encode(claim: Claim, outcome: Outcome) -> str:
-    """The text of a result."""
-    told = {
+    """Return the text of a result."""
+    record = {
         "sweep": claim.trial.sweep,
         "number": claim.trial.number,
         "attempt": claim.attempt,
         "nonce": claim.nonce,
         "outcome": asdict(outcome),
     }
-    return json.dumps(told)
+    return json.dumps(record)
 
 
 def decode(text: bytes) -> tuple[Claim, Outcome]:
-    """Decode the result that a text holds, with the claim that it belongs to.
+    """Return the claim and the outcome.
 
     Raises:
-        ValueError, KeyError, TypeError, RecursionError: it holds none.
-        Newer: its state is of a newer version.
+        ValueError, KeyError, TypeError, RecursionError: the text is no result.
+        Newer: a newer version wrote its state.
     """
     data = _mapping(json.loads(text), "the file")
     sweep = _text(data["sweep"], "sweep")
@@ -61,7 +62,7 @@ def _outcome(raw: Mapping[str, Any]) -> Outcome:
         raise Newer(f"it knows no state {raw['state']!r}")
     if not state.is_terminal:
         raise ValueError(f"state: {state} is no end")
-    ran_ms, left = raw.get("ran_ms"), raw.get("artifacts")  # older workers' files lack them
+    ran_ms, artifacts = raw.get("ran_ms"), raw.get("artifacts")  # older workers' files lack them
     return Outcome(
         state=state,
         objective=_real(raw["objective"], "objective"),
@@ -69,30 +70,30 @@ def _outcome(raw: Mapping[str, Any]) -> Outcome:
         step=_whole(raw["step"], "step"),
         failure=_failure(raw["failure"]),
         ran_ms=None if ran_ms is None else _whole(ran_ms, "ran_ms"),
-        artifacts=None if left is None else _artifacts(_mapping(left, "artifacts")),
+        artifacts=None if artifacts is None else _artifacts(_mapping(artifacts, "artifacts")),
     )
 
 
-def _failure(told: object) -> Failure | None:
-    if told is None:
+def _failure(raw: object) -> Failure | None:
+    if raw is None:
         return None
-    told = _mapping(told, "failure")
+    raw = _mapping(raw, "failure")
     for name in ("kind", "message", "fingerprint"):
-        _text(told.get(name, ""), name)
-    kind = word(FailureKind, told["kind"])
+        _text(raw.get(name, ""), name)
+    kind = word(FailureKind, raw["kind"])
     if kind is not None:
-        return known(Failure, {**told, "kind": kind})
-    message = f"{told['kind']}: {told['message']}"  # as readers show a kind that they do not know
-    return known(Failure, {**told, "kind": FailureKind.USER_ERROR, "message": message})
+        return known(Failure, {**raw, "kind": kind})
+    message = f"{raw['kind']}: {raw['message']}"  # as readers show a kind that they do not know
+    return known(Failure, {**raw, "kind": FailureKind.USER_ERROR, "message": message})
 
 
-def _artifacts(told: Mapping[str, Any]) -> Artifacts:
-    made = known(Artifacts, told)
-    _text(made.store, "store")
-    _text(made.path, "path")
-    for name, size in _mapping(made.files, "files").items():
+def _artifacts(raw: Mapping[str, Any]) -> Artifacts:
+    artifacts = known(Artifacts, raw)
+    _text(artifacts.store, "store")
+    _text(artifacts.path, "path")
+    for name, size in _mapping(artifacts.files, "files").items():
         _whole(size, f"size of {name[:80]!r}")
-    return made
+    return artifacts
 
 
 def _mapping(value: object, what: str) -> Mapping[str, Any]:

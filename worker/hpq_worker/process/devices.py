@@ -1,4 +1,4 @@
-"""Which of the GPUs of this machine each slot may see."""
+"""Which GPUs of this machine each slot sees."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hpq.gpus import gpu_names
 
 def visible(environ: Mapping[str, str]) -> list[str]:
     """The GPUs this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    given = environ.get("CUDA_VISIBLE_DEVICES")
-    if given is None:
+    names = environ.get("CUDA_VISIBLE_DEVICES")
+    if names is None:
         return [str(i) for i in range(len(gpu_names()))]
-    return [name.strip() for name in given.split(",") if name.strip() not in ("", "-1")]
+    return [name.strip() for name in names.split(",") if name.strip() not in ("", "-1")]
 
 
 def slots(gpus: Sequence[str], per_trial: int, trials_per_gpu: int) -> list[str]:
@@ -38,7 +38,7 @@ def slots(gpus: Sequence[str], per_trial: int, trials_per_gpu: int) -> list[str]
 
 
 def idle(gpus: Sequence[str], per_trial: int) -> str:
-    """The line about GPUs that no slot gets; empty where each is in one."""
+    """Return a warning about GPUs that no slot uses; "" if each is used."""
     left = len(gpus) % per_trial
     if not left:
         return ""
@@ -49,19 +49,19 @@ def idle(gpus: Sequence[str], per_trial: int) -> str:
 
 
 def threads(processes: int, environ: Mapping[str, str], cpus: int = 0) -> str:
-    """OMP_NUM_THREADS of each process that trains: an even share, unless the user has said.
+    """OMP_NUM_THREADS of each training process: an even share, unless the user has set it.
 
-    A trial of several GPUs is a process for each. `cpus` is what a pod has asked for: its node's
-    cores are all to be seen from it, and are not its own.
+    A trial of several GPUs has a process for each. `cpus` is the CPU request of a pod, which sees
+    all cores of its node.
     """
-    if given := environ.get("OMP_NUM_THREADS"):
-        return given
-    there = len(os.sched_getaffinity(0))
-    return str(max(1, min(there, cpus or there) // max(1, processes)))
+    if chosen := environ.get("OMP_NUM_THREADS"):
+        return chosen
+    cores = len(os.sched_getaffinity(0))
+    return str(max(1, min(cores, cpus or cores) // max(1, processes)))
 
 
 def describe(device: str) -> str:
-    """A slot's device for people: the GPU's name, or cpu."""
+    """Return the display name of a slot's device: the GPU's name, or cpu."""
     names = gpu_names()
     if not device or not names:
         return "cpu"

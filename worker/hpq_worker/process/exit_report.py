@@ -1,4 +1,4 @@
-"""What a worker that cannot go on tells its fleet, which says it once for all its workers."""
+"""Why a worker process ended: it reports to the supervisor, which logs the reason once."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from dataclasses import asdict, dataclass
 from hpq.codes import tagged
 from hpq.errors import Forbidden, HpqError, NotFound, ServerTooOld, UserError
 
-OPTION = "--last-words="  # and the number of the file descriptor
-_MOST_BYTES = 4096  # PIPE_BUF: it arrives whole, and nobody waits for a reader
+OPTION = "--exit-report-fd="  # and the number of the file descriptor
+_MOST_BYTES = 4096  # PIPE_BUF: a write is atomic and does not wait for the reader
 _FINAL = (UserError, NotFound, Forbidden, ServerTooOld)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastWords:
-    """Why it ended; `is_final` where no waiting mends it, so that another would end likewise."""
+class ExitReport:
+    """Why a worker ended; `is_final` if another worker would end for the same reason."""
 
     line: str
     is_final: bool
 
 
-def leave(error: HpqError, argv: Sequence[str]) -> bool:
-    """Tell the fleet that a command line names; False where there is none to hear it."""
-    fds = [word.removeprefix(OPTION) for word in argv if word.startswith(OPTION)]
+def write(error: HpqError, argv: Sequence[str]) -> bool:
+    """Write a report to the pipe that the command line names; False without a reader."""
+    fds = [arg.removeprefix(OPTION) for arg in argv if arg.startswith(OPTION)]
     text = " ".join(str(error).split())[: _MOST_BYTES // 8]  # JSON may make six bytes of one
     line = tagged(text, error.code)
-    words = LastWords(line=line, is_final=isinstance(error, _FINAL))
+    report = ExitReport(line=line, is_final=isinstance(error, _FINAL))
     with suppress(OSError):
-        return bool(fds) and os.write(int(fds[0]), json.dumps(asdict(words)).encode()) > 0
+        return bool(fds) and os.write(int(fds[0]), json.dumps(asdict(report)).encode()) > 0
     return False
 
 
-def hear(fd: int) -> LastWords | None:
-    """What a worker that has ended left in its pipe; None where it said nothing. Closes it."""
-    os.set_blocking(fd, False)  # something that it started may hold the other end
+def read(fd: int) -> ExitReport | None:
+    """Read the report of a worker that has ended, None if it wrote none; closes the pipe."""
+    os.set_blocking(fd, False)  # a process that it started may hold the other end
     try:
         with suppress(OSError, ValueError, TypeError):
-            return LastWords(**json.loads(os.read(fd, _MOST_BYTES)))
+            return ExitReport(**json.loads(os.read(fd, _MOST_BYTES)))
         return None
     finally:
         os.close(fd)

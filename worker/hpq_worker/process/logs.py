@@ -1,4 +1,4 @@
-"""How a worker's processes log: to stderr, with nothing that acts on a terminal."""
+"""Logging of a worker's processes: to stderr, without control characters and secrets."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ from hpq.settings import Settings
 log = logging.getLogger("hpq.worker")
 
 
-class Inert(logging.Formatter):
-    """Makes what is quoted from training code, Redis and libraries harmless, and hides secrets."""
+class SafeFormatter(logging.Formatter):
+    """Escapes control characters in quoted text, and hides secrets."""
 
     def __init__(self, pattern: str, secrets: Sequence[str] = ()) -> None:
         super().__init__(pattern)
         self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as text."""
+        """Return the record as text."""
         return visible(credentials.hide(super().format(record), self._secrets))
 
 
 def configure(settings: Settings) -> None:
-    """Log from HPQ_LOG on; at debug, libraries may tell of the URLs that they were given."""
+    """Log at level HPQ_LOG; at debug, libraries may log URLs, so their passwords are hidden."""
     own = (credentials.of(settings.redis_url), settings.code_key)
     secrets = [*filter(None, own), *credentials.carried(settings.store)]
     handler = logging.StreamHandler()
-    handler.setFormatter(Inert("%(asctime)s %(levelname).1s %(name)s: %(message)s", secrets))
+    handler.setFormatter(
+        SafeFormatter("%(asctime)s %(levelname).1s %(name)s: %(message)s", secrets)
+    )
     logging.basicConfig(level=settings.log.upper(), handlers=[handler])
 
 
-def say_end(claim: Claim, outcome: Outcome, answer: str) -> None:
-    """How an attempt ended, and what became of its commit."""
+def log_end(claim: Claim, outcome: Outcome, answer: str) -> None:
+    """Log how an attempt ended, and the reply to its commit."""
     value = "" if outcome.objective is None else f" {outcome.objective:.6g}"
     why = f": {outcome.failure.kind}: {outcome.failure.message}" if outcome.failure else ""
     level = logging.INFO if outcome.state is not TrialState.FAILED else logging.WARNING

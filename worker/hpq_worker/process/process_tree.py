@@ -1,7 +1,7 @@
-"""Whose child is whose: adopting orphans, and leaving no descendant behind. Standard library only.
+"""The process tree: adopt orphans, find and kill descendants. Standard library only.
 
-On Linux a subreaper inherits every orphan below it, also those that started sessions of their own,
-as torchrun's ranks do; elsewhere process groups have to do.
+On Linux a subreaper inherits every orphan below it, also those in sessions of their own, as
+torchrun's ranks; other systems have process groups only.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def adopt_orphans() -> None:
 
 
 def end_with_parent() -> None:
-    """Let this process get SIGTERM when the one that started it dies (Linux)."""
+    """Send this process SIGTERM when its parent dies (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
 
 def children() -> dict[int, list[int]]:
-    """Parent → children, of all processes that can be seen now."""
+    """Return parent → children, of all visible processes."""
     tree: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -47,7 +47,7 @@ def children() -> dict[int, list[int]]:
 
 
 def descendants(pid: int) -> list[int]:
-    """The living processes below one."""
+    """Return the living processes below one."""
     tree, found, front = children(), [], [pid]
     while front:
         below = tree.get(front.pop(), [])
@@ -57,7 +57,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def kill_orphans(keep: Collection[int]) -> None:
-    """Kill what this process has adopted: all below it but for `keep` and what is below those."""
+    """Kill all descendants except `keep` and the processes below those."""
     tree, front = children() if sys.platform == "linux" else {}, [os.getpid()]
     while front:
         below = [pid for pid in tree.get(front.pop(), []) if pid not in keep]
@@ -68,7 +68,7 @@ def kill_orphans(keep: Collection[int]) -> None:
 
 
 def kill_descendants(deadline_s: float = 5.0) -> None:
-    """Kill and reap everything below this process but SPARED; what forks meanwhile is, too."""
+    """Kill and reap all descendants except SPARED, also those that fork meanwhile."""
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         below = descendants(os.getpid()) if sys.platform == "linux" else []

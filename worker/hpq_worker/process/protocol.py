@@ -1,6 +1,6 @@
-"""What a worker and its runner say to each other: JSON lines over two pipes. Standard library only.
+"""The protocol between a worker and its runner: JSON lines over two pipes. Standard library only.
 
-Parent → runner: a Run, then perhaps {"stop": why}; closing the pipe means: kill everything and go.
+Parent → runner: a Run, then perhaps {"stop": why}; the closed pipe means: kill descendants, exit.
 Runner → parent: {"report": {name: value}, "step": n}, {"phase": text}, {"ignore_printed": true},
 and one {"end": {…}}, each with "of", its attempt: in a resident runner a thread of one attempt may
 go on into the next.
@@ -26,7 +26,7 @@ class Run:
     seed: int = 0
     trainer: str = ""
     argv: tuple[str, ...] = ()
-    env: Mapping[str, str] | None = None  # of a program; for a trainer, what is added to its own
+    env: Mapping[str, str] | None = None  # of a program; for a trainer, added to the runner's
     cwd: str = ""
     code_dir: str = ""  # where a user's trainer is imported from
     out: str = ""
@@ -44,10 +44,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How the runner saw the attempt end. `stopped`: it obeyed a stop.
+    """How an attempt ended. `stopped`: it obeyed a stop.
 
-    `status` is the exit status of a program (negative: a signal); what failed there is in the log,
-    which the parent has.
+    `status` is the exit status of a program (negative: a signal); the parent finds the error in the
+    log.
     """
 
     stopped: bool = False
@@ -56,12 +56,12 @@ class End:
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """One message as one line."""
+    """Encode one message as one line."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
 def read_message(line: bytes) -> dict[str, Any] | None:
-    """The message that a line is; None for what is none."""
+    """Decode one line; None if it is no message."""
     try:
         message = json.loads(line)
     except ValueError:
@@ -70,40 +70,40 @@ def read_message(line: bytes) -> dict[str, Any] | None:
 
 
 def run_message(run: Run) -> bytes:
-    """The line that starts an attempt."""
+    """Encode the start of an attempt."""
     return encode({"run": asdict(run)})
 
 
 def read_run(data: Mapping[str, Any]) -> Run:
-    """The attempt that a line of `run_message` describes."""
+    """Decode the start of an attempt."""
     return Run(**{**data, "argv": tuple(data["argv"])})
 
 
 def end_message(of: str, end: End) -> bytes:
-    """The line that ends an attempt."""
+    """Encode the end of an attempt."""
     return encode({"of": of, "end": asdict(end)})
 
 
 def read_end(data: Mapping[str, Any]) -> End:
-    """The end that a line of `end_message` describes."""
+    """Decode the end of an attempt."""
     raw = data["failure"]
     failure = None if raw is None else Failure(**{**raw, "kind": FailureKind(raw["kind"])})
     return End(stopped=data["stopped"], failure=failure, status=data["status"])
 
 
-class Lines:
-    """Puts the bytes of a pipe together to whole lines, the longest cut where that is asked for."""
+class LineBuffer:
+    """Splits the bytes of a pipe into lines; cuts lines at `longest_bytes`, if given."""
 
     def __init__(self, longest_bytes: int | None = None) -> None:
         self._rest, self._longest_bytes = b"", longest_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that are complete now, without their ends."""
+        """Add bytes; return the complete lines, without their ends."""
         *whole, rest = (self._rest + data).split(b"\n")
         self._rest = rest[: self._longest_bytes]
         return whole
 
-    def rest(self) -> bytes:
-        """What stood after the last line end."""
+    def flush(self) -> bytes:
+        """Return what follows the last line end."""
         rest, self._rest = self._rest, b""
         return rest

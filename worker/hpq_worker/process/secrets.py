@@ -1,6 +1,6 @@
 """Keeps a worker's secrets from the training code that runs as the same user.
 
-What it must not see is overwritten where /proc shows it, and goes from the fleet to its workers
+The supervisor overwrites secret variables where /proc shows them, and sends them to its workers
 through a pipe.
 """
 
@@ -18,7 +18,7 @@ from hpq import process as hpq_process
 from hpq.connection import credentials
 from hpq.settings import IN_POD, Settings
 
-# In a pod, what programs see beside what is passed; everything else is a secret there.
+# In a pod, the variables that programs see besides passed ones; all others are secret there.
 POD_ALLOWED = frozenset(
     "PATH HOME USER LOGNAME LANG LC_ALL TZ TMPDIR SHELL LD_LIBRARY_PATH VIRTUAL_ENV CONDA_PREFIX "
     "PYTHONPATH CUDA_VISIBLE_DEVICES CUDA_HOME CUDA_CACHE_PATH CUDA_DEVICE_ORDER "
@@ -26,34 +26,34 @@ POD_ALLOWED = frozenset(
     "TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR MPLCONFIGDIR HF_HOME SSL_CERT_FILE "
     "REQUESTS_CA_BUNDLE HPQ_DATA HPQ_IMAGE HPQ_TRIALS_PER_GPU".split()
 )
-_STAYS = POD_ALLOWED | {IN_POD}  # it tells the worker itself where it is
-_TELLING = frozenset(
+_KEPT_IN_POD = POD_ALLOWED | {IN_POD}  # the worker reads IN_POD itself
+_SECRET_WORDS = frozenset(
     "KEY APIKEY TOKEN SECRET PASSWORD PASSWD PASSPHRASE CREDENTIAL CREDENTIALS".split()
 )
 _HIDDEN = "--hidden-on-stdin"
 _SHORTEST = 6  # bytes; masking less would eat ordinary words
 
 
-def take(in_pod: bool) -> dict[str, str]:
-    """Take out of this process's environment what training code must not see, and answer it."""
+def hide(in_pod: bool) -> dict[str, str]:
+    """Remove secret variables from this process's environment; return them."""
     ours = hpq_process.ours(os.environ)
-    names = [n for n in os.environ if n in ours or (in_pod and n not in _STAYS)]
-    taken = {name: os.environ[name] for name in names}
+    names = [n for n in os.environ if n in ours or (in_pod and n not in _KEPT_IN_POD)]
+    hidden = {name: os.environ[name] for name in names}
     hpq_process.overwrite(names)
     for name in names:
         del os.environ[name]
-    return taken
+    return hidden
 
 
 def start(
-    words: list[str],
+    command: list[str],
     environ: Mapping[str, str],
     hidden: Mapping[str, str],
     fds: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a process in a session of its own that `receive`s the hidden variables, and has fds."""
+    """Start a process in a new session; it inherits `fds` and `receive`s the hidden variables."""
     process = subprocess.Popen(
-        [*words, _HIDDEN],
+        [*command, _HIDDEN],
         env=environ,
         stdin=subprocess.PIPE,
         start_new_session=True,
@@ -63,14 +63,14 @@ def start(
     try:
         process.stdin.write(json.dumps(dict(hidden)).encode())
         process.stdin.close()
-    except BrokenPipeError:  # it died at once; whoever waits for it sees why
+    except BrokenPipeError:  # it died at once; the caller's wait reports it
         pass
     return process
 
 
 def receive() -> dict[str, str]:
-    """What `start` has hidden; leaves an empty standard input."""
-    if _HIDDEN not in sys.argv:  # started by hand
+    """Return the variables that `start` sent; leaves an empty standard input."""
+    if _HIDDEN not in sys.argv:  # not started by `start`
         return {}
     data = sys.stdin.buffer.read()
     with open(os.devnull, "rb") as null:
@@ -78,12 +78,12 @@ def receive() -> dict[str, str]:
     return dict(json.loads(data)) if data else {}
 
 
-def values(settings: Settings, environ: Mapping[str, str], key: bytes | None) -> list[bytes]:
-    """What no log may show: passwords, code key, and what variables with telling names say."""
+def secret_values(settings: Settings, environ: Mapping[str, str], key: bytes | None) -> list[bytes]:
+    """Return what no log may show: passwords, code key, variables named like secrets."""
     found = [credentials.of(settings.redis_url), settings.code_key, (key or b"").decode("latin-1")]
     found += credentials.carried(settings.store)
     for name, value in environ.items():
-        if _TELLING & set(re.split(r"[^A-Z]+", name.upper())) and not _is_path(value):
+        if _SECRET_WORDS & set(re.split(r"[^A-Z]+", name.upper())) and not _is_path(value):
             found.append(value)
     return [text.encode("utf-8", "surrogateescape") for text in dict.fromkeys(found) if text]
 
@@ -101,29 +101,29 @@ class Mask:
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What can be shown now; the beginning of a value is held back until it is clear."""
+        """Return masked bytes; holds back what may be the beginning of a secret."""
         data, self._held = self._held + data, b""
-        keep = len(data) - self._begun(data)
+        keep = len(data) - self._partial_match(data)
         for found in self._pattern.finditer(data):
             if found.start() < keep < found.end():
                 keep = found.start()
         self._held = data[keep:]
         return self._pattern.sub(b"***", data[:keep])
 
-    def rest(self) -> bytes:
-        """What was held back at the end of the stream."""
+    def flush(self) -> bytes:
+        """Return the bytes that were held back, masked."""
         data, self._held = self._held, b""
         return self._pattern.sub(b"***", data)
 
     def text(self, text: str) -> str:
-        """One text, masked."""
-        # Training code may send anything, halves of surrogate pairs, too.
+        """Mask one text."""
+        # Training code may send any text, also halves of surrogate pairs.
         data = text.encode("utf-8", "surrogatepass")
         hidden = self._pattern.sub(b"***", data)
         return text if hidden == data else hidden.decode("utf-8", "replace")
 
-    def _begun(self, data: bytes) -> int:
-        """How many bytes at the end may be the beginning of a value."""
+    def _partial_match(self, data: bytes) -> int:
+        """Return how many bytes at the end may be the beginning of a secret."""
         longest = 0
         for secret in self._secrets:
             for size in range(min(len(secret) - 1, len(data)), longest, -1):

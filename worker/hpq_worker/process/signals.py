@@ -1,53 +1,73 @@
-"""SIGTERM and SIGINT of a worker: once, stop within the grace; twice, at once."""
+"""SIGTERM and SIGINT of a worker: the first stops it within the grace, the second at once."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
 import time
 from collections.abc import Callable
+from enum import IntEnum
 from types import FrameType
 
-_LAST_WORDS_S = 1.0  # of the grace, for what Redis has to hear
+_RESERVED_S = 1.0  # of the grace, for the last calls to Redis
 
 
-class Stopping:
-    """What this process was told; `read_end` becomes readable when it is told something."""
+class ShutdownLevel(IntEnum):
+    """How this process is to stop."""
 
-    def __init__(self) -> None:
-        self.read_end, self.write_end = os.pipe()
-        for fd in (self.read_end, self.write_end):
+    NONE = 0
+    GRACEFUL = 1  # within the grace
+    IMMEDIATE = 2
+
+
+class Signals:
+    """The shutdown requests of this process; `wake_fd` is readable after each, and after `wake`."""
+
+    def __init__(self, grace_s: float = math.inf) -> None:
+        self._grace_s = grace_s
+        self.wake_fd, self._write_fd = os.pipe()
+        for fd in (self.wake_fd, self._write_fd):
             os.set_blocking(fd, False)
-        self.level = 0  # how often it was told
-        self._told_at = 0.0
-        self.interrupt: Callable[[], None] = lambda: (
-            None
-        )  # leaves a blocking call of the main thread
+        self.level = ShutdownLevel.NONE
+        self._requested_at = 0.0
+        self.interrupt: Callable[[], None] = lambda: None  # ends a blocking call of the main thread
 
     def install(self) -> None:
-        """Take the signals of this process."""
+        """Handle the signals of this process."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._hear)
+            signal.signal(number, self._handle)
 
-    def _hear(self, _number: int, _frame: FrameType | None) -> None:
-        self.tell()
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        self.request_shutdown()
 
-    def tell(self) -> None:
-        """Stop within the grace; the second time, at once."""
-        self._told_at = self._told_at or time.monotonic()
-        self.level += 1
-        with contextlib.suppress(BlockingIOError):
-            os.write(self.write_end, b"s")
+    def request_shutdown(self) -> None:
+        """Stop within the grace; the second request, at once."""
+        self._requested_at = self._requested_at or time.monotonic()
+        self.level = ShutdownLevel(min(self.level + 1, ShutdownLevel.IMMEDIATE))
+        self.wake()
         self.interrupt()
 
-    def is_late(self, grace_s: float) -> bool:
-        """True once nothing may be waited for any more: told twice, or the grace is nearly over."""
-        left_s = max(0.5, grace_s - _LAST_WORDS_S)
-        return self.level > 1 or (self.level == 1 and time.monotonic() - self._told_at > left_s)
+    def wake(self) -> None:
+        """Make `wake_fd` readable, from any thread."""
+        with contextlib.suppress(BlockingIOError):  # full: the reader wakes anyway
+            os.write(self._write_fd, b"w")
+
+    @property
+    def is_stopping(self) -> bool:
+        """True once a shutdown was requested."""
+        return self.level is not ShutdownLevel.NONE
+
+    def is_late(self) -> bool:
+        """True once this process must not wait: two requests, or the grace is nearly over."""
+        if self.level is ShutdownLevel.GRACEFUL:
+            waited_s = time.monotonic() - self._requested_at
+            return waited_s > max(0.5, self._grace_s - _RESERVED_S)
+        return self.level is ShutdownLevel.IMMEDIATE
 
     def pause(self, seconds: float) -> None:
-        """Wait, but for a signal."""
-        if self.level == 0:
-            select.select([self.read_end], [], [], seconds)
+        """Sleep until a signal arrives, or for these seconds."""
+        if not self.is_stopping:
+            select.select([self.wake_fd], [], [], seconds)

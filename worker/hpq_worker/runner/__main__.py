@@ -2,7 +2,7 @@
 
 It is started by exec, never by fork, since a forked child cannot use CUDA. It adopts every orphan
 below it; when the parent's pipe closes it kills its descendants and itself. A trainer runs in the
-main thread; a second thread hears the parent, so that a stop arrives while a step computes.
+main thread; a second thread reads the parent's commands, so that a stop arrives during a step.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Failure
 from hpq.report import set_sink
 from hpq_worker.process.process_tree import adopt_orphans, kill_descendants
-from hpq_worker.process.protocol import End, Lines, Run, encode, end_message, read_run
+from hpq_worker.process.protocol import End, LineBuffer, Run, encode, end_message, read_run
 from hpq_worker.runner.failures import of_exception
 from hpq_worker.runner.program import Program
 from hpq_worker.runner.stall import dump_on_signal
 from hpq_worker.runner.trial_api import Send, Trial
 
 
-class Surroundings:
+class ProcessState:
     """The working directory and the output of this process, which training code may change."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Surroundings:
         self._outputs = {number: os.dup(number) for number in (1, 2)}
 
     def restore(self) -> None:
-        """Bring back what the next attempt counts on; flushes what was printed."""
+        """Flush the output; restore the directory and the output for the next attempt."""
         for number, stream in ((1, sys.stdout), (2, sys.stderr)):
             with suppress(AttributeError, OSError, ValueError):
                 stream.flush()
@@ -50,7 +50,7 @@ class Surroundings:
 
 
 class Runner:
-    """Runs one attempt after another, as the parent says."""
+    """Runs the attempts that the parent sends, one after another."""
 
     def __init__(self, commands: int, answers: int) -> None:
         self._commands, self._answers = commands, answers
@@ -61,17 +61,17 @@ class Runner:
         self._program: Program | None = None
 
     def main(self) -> None:
-        """Serve until the parent goes."""
-        threading.Thread(target=self._hear, daemon=True).start()
-        place = Surroundings()
+        """Serve until the parent ends."""
+        threading.Thread(target=self._read_commands, daemon=True).start()
+        state = ProcessState()
         while True:
             run = self._runs.get()
-            end = self._one(run)
-            place.restore()
+            end = self._run(run)
+            state.restore()
             self._write(end_message(run.id, end))
 
-    def _hear(self) -> None:
-        lines = Lines()
+    def _read_commands(self) -> None:
+        lines = LineBuffer()
         while data := os.read(self._commands, 65_536):
             for line in lines.feed(data):
                 message = json.loads(line)
@@ -86,7 +86,7 @@ class Runner:
         kill_descendants()
         os._exit(1)
 
-    def _one(self, run: Run) -> End:
+    def _run(self, run: Run) -> End:
         if not run.argv:
             return self._train(run)
         self._program = program = Program(run, self._sender(run))
@@ -98,7 +98,7 @@ class Runner:
             self._program = None
 
     def _train(self, run: Run) -> End:
-        trial, me = Trial(run, self._sender(run), self._stop.is_set), os.getpid()
+        trial, pid = Trial(run, self._sender(run), self._stop.is_set), os.getpid()
         set_sink(trial.report)
         os.environ.update(run.env or {})
         try:
@@ -109,17 +109,17 @@ class Runner:
                 trial.phase(f"importing {run.trainer}")
             train = getattr(importlib.import_module(module), function)
             returned = train(dict(run.params), trial)
-            if os.getpid() == me and isinstance(returned, Mapping):
+            if os.getpid() == pid and isinstance(returned, Mapping):
                 trial.report(returned)
         except BaseException as error:  # a trainer may also call sys.exit
             traceback.print_exc()
             return End(failure=_failure_of(error), stopped=self._stop.is_set())
         finally:
-            if os.getpid() != me:  # a child that training code forked and let come back here
+            if os.getpid() != pid:  # a child that training code forked and let come back here
                 os._exit(0)
             set_sink(None)
-        # Who was told and did not hear has come to its own end.
-        return End(stopped=trial.has_heard)
+        # A trainer that never read the stop has finished by itself.
+        return End(stopped=trial.has_seen_stop)
 
     def _sender(self, run: Run) -> Send:
         return lambda message: self._write(encode({"of": run.id, **message}))

@@ -1,11 +1,9 @@
-"""From an exception, an exit status or a log to a typed failure. Pure; knows no torch.
+"""Classify an exception, an exit status or a log as a typed failure. Pure; imports no torch.
 
-The fingerprint is the exception's type and the innermost frame of the user's own code, so that the
-same mistake of many trials is seen to be one.
+The fingerprint is the exception's type and the innermost frame of the user's own code, so that one
+mistake in many trials has one fingerprint.
 
-Programs of several processes: whose line a printed one is, and whose fault an end is. Pure.
-
-torchrun puts `[default1]:` before what rank 1 prints (see environment), torch itself `[rank1]:`
+torchrun writes `[default1]:` before lines of rank 1 (see environment), torch itself `[rank1]:`
 before its stacks. When a rank dies torchrun ends the others, whose errors follow from the first.
 """
 
@@ -36,70 +34,68 @@ _CAUSE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _LAUNCHERS = re.compile(r"^torch\.distributed\.elastic\.\S*ChildFailedError", re.MULTILINE)
+_OWN = tuple(Path(file).resolve().parent for file in (hpq.__file__, hpq_worker.__file__))
+_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
+_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning))\b.*$")
+# CUDA contexts and libraries allocate outside torch's allocator, with errors of their own. The last
+# is of the C library, and of torch on a CPU.
+_MEMORY = re.compile(
+    r"out of memory|CUDA_ERROR_OUT_OF_MEMORY|STATUS_ALLOC_FAILED|MemoryError"
+    r"|can(?:'t|not) allocate memory",
+    re.IGNORECASE,
+)
+# After most errors a CUDA context is unusable; only a new process gets another.
+_LOST_CONTEXT = re.compile(r"CUDA error|cuDNN error|CUDA driver error")
+# A worker fault is a GPU that CUDA did not find: that process will never find it.
+_RUINOUS = frozenset({FailureKind.OUT_OF_MEMORY, FailureKind.STALLED, FailureKind.WORKER_FAULT})
 _STACK = "Traceback (most recent call last):"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """The rank that failed first, its exit status as subprocess tells it, and what it wrote."""
+class FirstFailure:
+    """The rank that failed first, its exit status as in subprocess, and its output."""
 
     rank: int
     status: int
-    said: str
+    log: str
 
 
-def split(line: str) -> tuple[int, str]:
-    """The rank that printed a line (0 where nothing says so), and the line as it printed it."""
+def split_rank(line: str) -> tuple[int, str]:
+    """Return the rank that printed a line (0 without a prefix), and the line without prefix."""
     rank = 0
     while found := _PREFIX.match(line):
         rank, line = int(found["rank"]), found["rest"]
     return rank, line
 
 
-def first_to_fail(tail: str) -> Cause | None:
-    """What torchrun says of a failed group at the end of a log; None where it says nothing."""
+def first_to_fail(tail: str) -> FirstFailure | None:
+    """Parse torchrun's report of a failed group at the end of a log; None without one."""
     found = list(_CAUSE.finditer(tail))
     if not found:
         return None
     rank, status = int(found[-1]["rank"]), int(found[-1]["status"])
-    own = "\n".join(text for who, text in _told(tail) if who == rank)
-    return Cause(rank=rank, status=status, said=own or _before_launcher(tail))
+    own = "\n".join(text for printed_by, text in _rank_lines(tail) if printed_by == rank)
+    return FirstFailure(rank=rank, status=status, log=own or _before_launcher(tail))
 
 
-def _told(tail: str) -> list[tuple[int, str]]:
-    """The lines that say which rank printed them."""
-    return [split(line) for line in tail.splitlines() if _PREFIX.match(line)]
+def _rank_lines(tail: str) -> list[tuple[int, str]]:
+    """Return the lines with a rank prefix, with their ranks."""
+    return [split_rank(line) for line in tail.splitlines() if _PREFIX.match(line)]
 
 
 def _before_launcher(tail: str) -> str:
-    """What stands before torchrun's own stack."""
+    """Return the log before torchrun's own stack."""
     found = _LAUNCHERS.search(tail)
     text = tail[: found.start()] if found else tail
     return text.rpartition(_STACK)[0] if found else text
 
 
-_OWN = tuple(Path(file).resolve().parent for file in (hpq.__file__, hpq_worker.__file__))
-_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
-_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning))\b.*$")
-# Not all of a GPU's memory is asked for by torch's allocator: contexts and libraries say it so. The
-# last is of the C library, and of torch on a CPU.
-_MEMORY = re.compile(
-    r"out of memory|CUDA_ERROR_OUT_OF_MEMORY|STATUS_ALLOC_FAILED|MemoryError"
-    r"|can(?:'t|not) allocate memory",
-    re.IGNORECASE,
-)
-# A CUDA context does nothing any more after most of its errors; only a new process has another.
-_LOST_CONTEXT = re.compile(r"CUDA error|cuDNN error|CUDA driver error")
-# The worker's fault is a GPU that CUDA did not find: what a process has not found it never finds.
-_RUINOUS = frozenset({FailureKind.OUT_OF_MEMORY, FailureKind.STALLED, FailureKind.WORKER_FAULT})
-
-
 def of_exception(error: BaseException) -> Failure:
-    """What an exception out of training code means."""
-    said = f"{type(error).__name__}: {error}" if str(error) else repr(error)
+    """Classify an exception of training code."""
+    text = f"{type(error).__name__}: {error}" if str(error) else repr(error)
     return Failure(
         kind=_kind(error),
-        message=_one_line(str(error) if isinstance(error, HpqError) else said),
+        message=_one_line(str(error) if isinstance(error, HpqError) else text),
         fingerprint=f"{type(error).__name__} {_innermost(error)}".strip(),
     )
 
@@ -121,8 +117,8 @@ def _kind(error: BaseException) -> FailureKind:
     return FailureKind.USER_ERROR
 
 
-def leaves_ruins(failure: Failure) -> bool:
-    """Whether nobody should train again in the process in which this happened."""
+def ruins_process(failure: Failure) -> bool:
+    """Tell whether the process of this failure must not run another attempt."""
     return failure.kind in _RUINOUS or bool(_LOST_CONTEXT.search(failure.message))
 
 
@@ -139,10 +135,10 @@ def _is_library(filename: str) -> bool:
 
 
 def of_exit(status: int, tail: str, argv: Sequence[str] = ()) -> Failure:
-    """What the end of a process means: its status as subprocess tells it, and its last lines.
+    """Classify the end of a process by its status, as in subprocess, and its last lines.
 
-    With the words that started a program, a module that is missing is told with whose Python it
-    was: hpq's own, or the one on PATH, is not always the one that is meant.
+    With `argv` of a program, the message of a missing module names the Python that lacks it: hpq's
+    own, or the one on PATH, may not be the intended one.
     """
     if status < 0:
         return Failure(
@@ -154,7 +150,7 @@ def of_exit(status: int, tail: str, argv: Sequence[str] = ()) -> Failure:
         line = "the process of the trainer ended by itself (exit status 0)"
         return Failure(kind=FailureKind.USER_ERROR, message=line, fingerprint=line)
     if cause := first_to_fail(tail):  # all else follows from it
-        failure = of_exit(cause.status or status, cause.said, argv)
+        failure = of_exit(cause.status or status, cause.log, argv)
         return replace(failure, message=_one_line(f"rank {cause.rank}: {failure.message}"))
     error, frame = _last_error(tail), _last_frame(tail)
     hint = _of_python(argv) if error.startswith("ModuleNotFoundError") else ""
@@ -168,19 +164,19 @@ def of_exit(status: int, tail: str, argv: Sequence[str] = ()) -> Failure:
 
 
 def _of_python(argv: Sequence[str]) -> str:
-    """Which Python lacked a module, and how another is taken; nothing where no Python is seen."""
-    words = [word for word in argv[:2] if Path(word).name.startswith("python")]
-    if not words:
+    """Return which Python lacked a module, and how to set another; "" without a Python."""
+    pythons = [arg for arg in argv[:2] if Path(arg).name.startswith("python")]
+    if not pythons:
         return ""
-    python = shutil.which(words[0]) or words[0]
-    said = f"; this was {python}"
+    python = shutil.which(pythons[0]) or pythons[0]
+    hint = f"; this was {python}"
     if os.environ.get(IN_POD):
-        return f"{said} of the pod's image; build one FROM hpq-worker with `RUN pip install` of it"
+        return f"{hint} of the pod's image; build one FROM hpq-worker with `RUN pip install` of it"
     if is_own(python):
-        said += ", which is hpq's own; to take another, set HPQ_PYTHON to the Python that has it"
+        hint += ", which is hpq's own; to take another, set HPQ_PYTHON to the Python that has it"
     else:
-        said += f"; hpq's own is {sys.executable}; to take another, set HPQ_PYTHON to it"
-    return f"{said}, or start workers where its environment is active"
+        hint += f"; hpq's own is {sys.executable}; to take another, set HPQ_PYTHON to it"
+    return f"{hint}, or start workers where its environment is active"
 
 
 def _signal(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The parent's end of a runner: start it, talk to it, hear it, end it."""
+"""The parent's end of a runner: start it, send commands, read its pipes, end it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pathlib import Path
 import hpq
 import hpq_worker
 from hpq_worker.process.process_tree import kill_descendants
-from hpq_worker.process.protocol import Lines, Run, encode, run_message
+from hpq_worker.process.protocol import LineBuffer, Run, encode, run_message
 from hpq_worker.runner.stall import DUMP
 
-# Where `hpq` and `hpq_worker` are imported from; in a checkout these are two directories.
+# The directories that `hpq` and `hpq_worker` are imported from; in a checkout there are two.
 _ROOTS = dict.fromkeys(
     str(Path(file).resolve().parents[1]) for file in (hpq.__file__, hpq_worker.__file__)
 )
@@ -25,7 +25,7 @@ _ROOTS = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerKey:
-    """Runs with equal keys may share a runner; `attempt` sets apart what wants a fresh one."""
+    """Runs with equal keys may share a runner; a run that needs a fresh one sets `attempt`."""
 
     trainer: str
     code: str
@@ -35,17 +35,17 @@ class RunnerKey:
 
 
 class RunnerProcess:
-    """A runner process: two pipes for messages, one for what it prints."""
+    """A runner process: two pipes for messages, one for its output."""
 
     def __init__(self, key: RunnerKey, env: Mapping[str, str], cwd: str) -> None:
         self.key = key
-        self.lines = Lines()
+        self.lines = LineBuffer()
         commands, self._to_child = os.pipe()
         self.answers, answers = os.pipe()
         self.output, output = os.pipe()
         for fd in (self.answers, self.output):
             os.set_blocking(fd, False)
-        # -P: the working directory is the user's; a worker.py of theirs must not be taken for ours.
+        # -P: the working directory is the user's, and must not shadow installed modules.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-u", "-m", "hpq_worker.runner", str(commands), str(answers)],
             env={**env, "PYTHONPATH": _with_roots(env)},
@@ -61,30 +61,30 @@ class RunnerProcess:
 
     def run(self, run: Run) -> None:
         """Start an attempt."""
-        self._tell(run_message(run))
+        self._send(run_message(run))
 
     def stop(self, why: str) -> None:
         """Ask the attempt to end."""
-        self._tell(encode({"stop": why}))
+        self._send(encode({"stop": why}))
 
-    def dump(self) -> None:
-        """Let the runner write its Python stacks into what it prints."""
+    def dump_stacks(self) -> None:
+        """Let the runner write its Python stacks to its output."""
         self._process.send_signal(DUMP)
 
-    def _tell(self, data: bytes) -> None:
-        with suppress(BrokenPipeError):  # it has died; its end of the answers says so
+    def _send(self, data: bytes) -> None:
+        with suppress(BrokenPipeError):  # it has died; the end of `answers` shows it
             view = memoryview(data)
             while view:
                 view = view[os.write(self._to_child, view) :]
 
-    def end(self, patience_s: float = 2.0) -> int:
-        """End the runner with all below it; answers its exit status (negative: a signal).
+    def end(self, timeout_s: float = 2.0) -> int:
+        """End the runner with its descendants; return its exit status (negative: a signal).
 
-        What it printed can still be read.
+        Its output can still be read.
         """
         self._to_child = _close(self._to_child)
         try:
-            status = self._process.wait(patience_s)
+            status = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self._process.send_signal(signal.SIGKILL)
             status = self._process.wait()
@@ -92,7 +92,7 @@ class RunnerProcess:
         return status
 
     def close(self) -> None:
-        """End the runner, if it still runs, and hear no more of it."""
+        """End the runner, if it runs, and close its pipes."""
         self.end()
         self.answers, self.output = _close(self.answers), _close(self.output)
 

@@ -1,4 +1,4 @@
-"""A trial that is a command: start it, hear its reports, stop it, leave nothing of it running.
+"""A trial that is a command: start it, receive its reports, stop it, kill its descendants.
 
 Runs inside the runner, which adopts the orphans of whatever the program starts.
 """
@@ -21,7 +21,8 @@ from hpq_worker.runner.stall import STALLED, abort_descendants
 from hpq_worker.runner.trial_api import Send
 
 _LARGEST_BYTES = 262_144  # of one report; 50 names and their values fit many times over
-_GARBAGE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)  # anybody may send it
+# Any process of the user may send any datagram.
+_INVALID = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
 class Program:
@@ -32,12 +33,12 @@ class Program:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_stopped, self._why = False, ""
         self._is_over = False
-        self._exit_code = 0  # that the program has reported, beside the one that it exits with
+        self._exit_code = 0  # that the program has reported, besides its exit status
 
     def stop(self, why: str) -> None:
         """Ask the program to end (SIGTERM to its process group); from any thread.
 
-        One that stalled would not hear: it and all below it write their stacks and die.
+        A stalled program would not react: it and its descendants write their stacks and die.
         """
         self._is_stopped, self._why = True, why
         if self._process is not None and why == STALLED:
@@ -58,7 +59,7 @@ class Program:
                 return End(failure=_cannot_start(self._run.argv[0], error))
             finally:
                 kill_descendants()
-                # What was sent is still heard; then recv answers nothing, which ends the listening.
+                # The listener still receives the datagrams sent so far; then recv returns b"".
                 self._is_over = True
                 reports.shutdown(socket.SHUT_RD)
                 listener.join()
@@ -77,9 +78,9 @@ class Program:
         return self._process.wait()
 
     def _listen(self, reports: socket.socket) -> None:
-        # Datagrams are in order and none is lost. An empty one may be sent by anybody.
+        # Datagrams are in order and none is lost. Any process may send an empty one.
         while (data := reports.recv(_LARGEST_BYTES)) or not self._is_over:
-            with contextlib.suppress(*_GARBAGE):
+            with contextlib.suppress(*_INVALID):
                 message = json.loads(data)
                 if message.get("ignore_printed") is True:
                     self._send({"ignore_printed": True})

@@ -1,4 +1,4 @@
-"""When a silent trial counts as stalled, and how its stacks come into its log.
+"""Detects a stalled trial, and writes its stacks to its log.
 
 A trainer's stacks are written by faulthandler inside the runner, on a signal that no training code
 uses; it works in C, also while the interpreter is stuck. A program that is Python is started with
@@ -17,34 +17,34 @@ from collections import deque
 
 from hpq_worker.process.process_tree import descendants
 
-STALLED = "stalled"  # why a run is told to stop
+STALLED = "stalled"  # the reason of a stop
 LEAST_S = 900.0
 USUAL = 10  # times the usual gap
-_BURST_S = 1.0  # what comes closer together is one movement
+_BURST_S = 1.0  # events closer together count as one
 _GAPS = 100
 DUMP = getattr(signal, "SIGRTMIN", signal.SIGUSR2) + 5
 
 
-class Rhythm:
-    """How often a trial reports or prints, and when its silence is too long.
+class StallDetector:
+    """Tracks how often a trial reports or prints, and when its silence is too long.
 
     `stall_s` is the sweep's limit; 0 means the longer of 15 minutes and ten times the usual gap.
     """
 
     def __init__(self, stall_s: float, now: float) -> None:
-        self._stall_s, self._moved_at = stall_s, now
+        self._stall_s, self._active_at = stall_s, now
         self._gaps: deque[float] = deque(maxlen=_GAPS)
 
-    def moved(self, now: float) -> None:
-        """It reported or printed."""
-        gap = now - self._moved_at
+    def active(self, now: float) -> None:
+        """The trial reported or printed."""
+        gap = now - self._active_at
         if gap >= _BURST_S:
             self._gaps.append(gap)
-        self._moved_at = now
+        self._active_at = now
 
     @property
     def limit_s(self) -> float:
-        """How long it may be silent."""
+        """How long the trial may be silent."""
         if self._stall_s:
             return self._stall_s
         usual = statistics.median(self._gaps) if self._gaps else 0.0
@@ -52,18 +52,18 @@ class Rhythm:
 
     @property
     def stalled_at(self) -> float:
-        """When it will count as stalled, if nothing more is heard of it."""
-        return self._moved_at + self.limit_s
+        """When the trial counts as stalled if it stays silent."""
+        return self._active_at + self.limit_s
 
 
 def dump_on_signal() -> None:
-    """Let this process write the stacks of all its threads to its stderr on DUMP."""
+    """Write the stacks of all threads to stderr on DUMP."""
     # A copy: training code may close its stderr.
     faulthandler.register(DUMP, file=os.dup(2), all_threads=True)
 
 
 def abort_descendants() -> None:
-    """SIGABRT to everything below this process, without leaving cores on the disk."""
+    """Send SIGABRT to all descendants, without core files."""
     for pid in descendants(os.getpid()):
         with contextlib.suppress(OSError, ValueError):
             if hasattr(resource, "prlimit"):

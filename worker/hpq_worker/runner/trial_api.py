@@ -1,6 +1,6 @@
-"""What a trainer function gets as `trial`: where to report, whether to stop, where to write.
+"""The `trial` argument of a trainer function: report, stop, checkpoints, artifacts.
 
-Lives in the runner. Standard library only, so that a user's trainer needs nothing else of hpq.
+Runs in the runner. Standard library only, so that a user's trainer needs nothing else of hpq.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Trial:
 
     def __init__(self, run: Run, send: Send, is_stopped: Callable[[], bool]) -> None:
         self._run, self._send, self._is_stopped = run, send, is_stopped
-        self.has_heard = False  # training code was answered that it should stop
+        self.has_seen_stop = False  # training code has read `should_stop` as true
 
     @property
     def id(self) -> str:
@@ -59,8 +59,8 @@ class Trial:
     @property
     def should_stop(self) -> bool:
         """True once the trial is cancelled, pruned or asked to make room: return soon."""
-        self.has_heard = self.has_heard or self._is_stopped()
-        return self.has_heard
+        self.has_seen_stop = self.has_seen_stop or self._is_stopped()
+        return self.has_seen_stop
 
     @property
     def checkpoint_dir(self) -> Path:

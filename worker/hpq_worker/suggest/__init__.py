@@ -1,1 +1,1 @@
-"""Makes the sets of late-bound sweeps, in a process of its own beside a worker."""
+"""The suggester of adaptive sweeps: a process beside a worker that generates parameter sets."""

@@ -1,9 +1,8 @@
-"""`python -m hpq_worker.suggest SWEEP WORKER PID FD [tpe]`: makes a sweep's sets beside that
-worker.
+"""`python -m hpq_worker.suggest SWEEP WORKER PID FD [tpe]`: suggest parameter sets of a sweep.
 
-`tpe` has `auto` do without a Gaussian process, for whoever follows one that was killed. It ends
-with the worker, by SIGTERM, and whenever Redis fails; the next claim that finds the sweep without
-one starts another. Any other fault goes, as one line, to the file descriptor as well.
+`tpe` makes `auto` do without a Gaussian process, after one was killed. The process ends with the
+worker, on SIGTERM and when Redis fails; the next claim that finds the sweep without a suggester
+starts another. Any other error is also written to FD, as one line.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ from hpq_worker.suggest.loop import Suggester
 log = logging.getLogger("hpq.suggest")
 
 
-class _Told(SystemExit):
-    """Told to stop; raised wherever the main thread is."""
+class _Terminated(SystemExit):
+    """SIGTERM or SIGINT; raised wherever the main thread is."""
 
 
-def serve(sid: str, who: str, *, may_gp: bool = True) -> None:
-    """Make sets until there is nothing to make.
+def serve(sid: str, worker: str, *, may_gp: bool = True) -> None:
+    """Suggest parameter sets until the sweep needs no more.
 
     Raises:
-        HpqError: the sweep is not there, or cannot be read.
+        HpqError: the sweep was removed, or cannot be read.
         redis.RedisError: Redis is away.
     """
     settings = read({**os.environ, **secrets.receive()})
@@ -53,42 +52,42 @@ def serve(sid: str, who: str, *, may_gp: bool = True) -> None:
     context = StoreContext.open(redis, keys)
     sweep = TrialStore(context).sweep(sid)
     search = decode_search(keys.sweep(sid), sweep.search)
-    lead = SuggestLease(context, sid, who, settings.lease_ms)
-    why = Suggester(search, SweepHistory(redis, keys, sid), lead, may_gp=may_gp).run()
+    lease = SuggestLease(context, sid, worker, settings.lease_ms)
+    why = Suggester(search, SweepHistory(redis, keys, sid), lease, may_gp=may_gp).run()
     log.info("%s: makes no more sets: %s", sid, why)
 
 
-def _tell(_number: int, _frame: FrameType | None) -> None:
-    raise _Told(0)
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise _Terminated(0)
 
 
 def main() -> None:
-    """Read the environment and work; a fault is one line."""
-    sid, who, parent, last_words = sys.argv[1:5]
+    """Read the environment and serve; an error is one line."""
+    sid, worker, parent, error_fd = sys.argv[1:5]
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported, which is later
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _tell)
+        signal.signal(number, _terminate)
     end_with_parent()
     if os.getppid() != int(parent):
         return
     try:
-        serve(sid, who, may_gp=Sampler.TPE not in sys.argv[5:])
-    except _Told:
+        serve(sid, worker, may_gp=Sampler.TPE not in sys.argv[5:])
+    except _Terminated:
         os._exit(0)  # another thread may be amid an import, and would crash
     except RedisError as error:
-        _complain(sid, error)
-        os._exit(ExitCode.OUT_OF_REACH)  # as above; what crashes counts as a fault of the sweep
+        _print_error(sid, error)
+        os._exit(ExitCode.OUT_OF_REACH)  # as above; a crash would count as a fault of the sweep
     except Exception as error:
-        what = str(error) if isinstance(error, HpqError) else f"{type(error).__name__}: {error}"
+        line = str(error) if isinstance(error, HpqError) else f"{type(error).__name__}: {error}"
         with suppress(OSError):
-            os.write(int(last_words), what.encode("utf-8", "replace")[:1_000])
+            os.write(int(error_fd), line.encode("utf-8", "replace")[:1_000])
         if not isinstance(error, HpqError):
             raise
-        _complain(sid, error)
+        _print_error(sid, error)
         sys.exit(ExitCode.SOME_FAILED)
 
 
-def _complain(sid: str, error: Exception) -> None:
+def _print_error(sid: str, error: Exception) -> None:
     with suppress(BrokenPipeError):
         print(f"hpq suggest: {sid}: {error}", file=sys.stderr, flush=True)
 

@@ -1,7 +1,8 @@
-"""Chooses a sweep's next set: drawn while results are few, then by the model; each set once.
+"""How bayes chooses: parameters are drawn while results are few, then the model suggests them.
 
-By default (`auto`) the model is a Gaussian process while results are few enough for one, and a tree
-of Parzen estimators after that, where something that it needs is missing, or nobody can wait.
+Each set of parameters is suggested once. By default (`auto`) the model is a Gaussian process while
+results are few enough, and a tree-structured Parzen estimator (TPE) after that, if a library is
+missing, or if a worker would wait.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from hpq.search import samplers
 from hpq.search.search_spec import Sampler, Search, is_installed, unaided
 
 if TYPE_CHECKING:
-    from hpq_worker.suggest.optuna_model import Model
+    from hpq_worker.suggest.optuna_model import OptunaModel
 
 log = logging.getLogger("hpq.suggest")
-_TRIES = 10  # sets of a model that were there already, before another makes one
-_TRIES_GP = 2  # each takes long, and it hardly changes its mind
-_MOST_GP = 200  # results that it learns from by default: its time rises with their cube in the end
+_TRIES = 10  # duplicates of a model, before another one suggests
+_TRIES_GP = 2  # each takes long, and mostly returns the same
+_MOST_GP = 200  # results that it learns from by default: its time grows with their cube
 
 
 class Chooser:
-    """All that is known of a sweep's sets. `auto` is a Gaussian process only where it `may_gp`."""
+    """Suggests parameters of one sweep. `auto` uses a Gaussian process only if it `may_gp`."""
 
     def __init__(
         self,
         search: Search,
-        is_there: Callable[[str], bool] = is_installed,
+        has_module: Callable[[str], bool] = is_installed,
         *,
         may_gp: bool = True,
     ) -> None:
@@ -40,66 +41,66 @@ class Chooser:
         self._seen: set[bytes] = set()
         self._values: dict[int, float] = {}
         self._draws: Iterator[dict[str, Json]] = samplers.random(search.space, None, search.seed)
-        self._model: Model | None = None
-        self._has_told = False
-        # It would take what stands for a parameter that is not there for a value of it.
+        self._model: OptunaModel | None = None
+        self._has_logged = False
+        # It would take the placeholder of a missing conditional parameter for a value.
         is_flat = not search.space.when
-        self._has_gp = may_gp and is_flat and unaided(search.sampler, is_there) is None
-        self.by = Sampler.RANDOM  # who made the last set
+        self._has_gp = may_gp and is_flat and unaided(search.sampler, has_module) is None
+        self.by = Sampler.RANDOM  # of the last set
         if search.sampler is not Sampler.RANDOM:  # Optuna takes a second to import
-            self._model = import_module("hpq_worker.suggest.optuna_model").Model(search)
+            self._model = import_module("hpq_worker.suggest.optuna_model").OptunaModel(search)
 
     def add(self, number: int, params: Params) -> None:
-        """A set of the sweep that somebody else has made."""
+        """Add a set that exists already."""
         self._seen.add(identity(params))
         if self._model:
             self._model.add(number, params)
 
-    def runs(self, number: int) -> None:
-        """A trial that had ended was queued again."""
+    def trial_requeued(self, number: int) -> None:
+        """Forget the value of a trial that was queued again."""
         self._values.pop(number, None)
         if self._model:
-            self._model.runs(number)
+            self._model.trial_requeued(number)
 
-    def ends(self, number: int, value: float | None) -> None:
-        """A trial has ended; less is better, None counts for nothing."""
+    def trial_ended(self, number: int, value: float | None) -> None:
+        """Add the value of a trial; less is better, None is not counted."""
         if value is not None:
             self._values[number] = value
         if self._model:
-            self._model.ends(number, value)
+            self._model.trial_ended(number, value)
 
     @property
     def is_drawing(self) -> bool:
-        """True while sets follow from no result."""
+        """True while sets are drawn without results."""
         if self._model is None:
             return True
         startup = self._search.sampler.startup
         return len(self._seen) < startup or len(self._values) < min(startup, 3)
 
     def warm_up(self) -> None:
-        """Import what the first set of a Gaussian process would wait for: seconds."""
-        if self._model and self._makers(is_hurried=False)[0] is Sampler.GP:
-            with suppress(Exception):  # whoever asks for that set meets it again
+        """Import the libraries of a Gaussian process, which takes seconds."""
+        if self._model and self._samplers(is_hurried=False)[0] is Sampler.GP:
+            with suppress(Exception):  # `ask` raises it again
                 self._model.warm_up()
 
     def ask(
         self, number: int, stand_ins: Mapping[int, float], *, is_hurried: bool = False
     ) -> dict[str, Json] | None:
-        """The next set, which gets this number; None where the space has no more.
+        """Return the set of this trial number; None if the space is exhausted.
 
-        `is_hurried` says that a worker would wait for a set that takes long.
+        `is_hurried`: a worker would wait for a slow sampler.
         """
         if self._model is None or self.is_drawing:
             return self._draw(number)
-        for maker in self._makers(is_hurried):
-            self.by = maker
+        for sampler in self._samplers(is_hurried):
+            self.by = sampler
             params = self._ask(self._model, number, stand_ins)
             if params is not None:
                 return params
         return self._draw(number)
 
-    def _makers(self, is_hurried: bool) -> tuple[Sampler, ...]:
-        """Whose set it is to be; the second's, where the first has no new one."""
+    def _samplers(self, is_hurried: bool) -> tuple[Sampler, ...]:
+        """Return the samplers to try in turn: the next one if a sampler has no new set."""
         sampler = self._search.sampler
         if sampler is Sampler.GP:
             return (Sampler.GP, Sampler.TPE)
@@ -109,17 +110,17 @@ class Chooser:
         return (Sampler.GP, Sampler.TPE) if is_gp else (Sampler.TPE,)
 
     def _ask(
-        self, model: Model, number: int, stand_ins: Mapping[int, float]
+        self, model: OptunaModel, number: int, stand_ins: Mapping[int, float]
     ) -> dict[str, Json] | None:
         for _ in range(self._tries):
             try:
                 params = model.ask(self.by, number, stand_ins)
-            except Exception as error:  # of the sampler's arithmetic: the search goes on without it
-                self._tell(error)
+            except Exception as error:  # numerical errors of the sampler: the search continues
+                self._log_error(error)
                 break
-            mark = identity(params)
-            if mark not in self._seen and self._search.space.allows(params):
-                self._seen.add(mark)
+            key = identity(params)
+            if key not in self._seen and self._search.space.allows(params):
+                self._seen.add(key)
                 model.keep(number, params)
                 return params
             model.drop()
@@ -131,12 +132,12 @@ class Chooser:
             return len(self._seen) + 1
         return _TRIES_GP if self.by is Sampler.GP else _TRIES
 
-    def _tell(self, error: Exception) -> None:
-        if not self._has_told:
+    def _log_error(self, error: Exception) -> None:
+        if not self._has_logged:
             what = f"{type(error).__name__}: {error}"
             instead = "made by tpe" if self.by is Sampler.GP else "drawn"
             log.error("%s fails (%s); sets are %s instead", self.by, what, instead)
-        self._has_told = True
+        self._has_logged = True
 
     def _draw(self, number: int) -> dict[str, Json] | None:
         self.by = Sampler.RANDOM

@@ -1,7 +1,7 @@
-"""What a sweep's events say of its trials, as a sampler wants to hear it. Pure.
+"""The results of a sweep's trials, from its events, as a sampler needs them. Pure.
 
-All values are turned so that less is better. Where the file wants the worst of all for a trial
-without a result, that is infinity here: samplers go by rank, or take it for the worst they know.
+All values are minimized. A trial without a result that counts as the worst has infinity: samplers
+rank, or use their worst finite value.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from hpq.search.search_spec import Search
 WORST = math.inf
 
 
-class Results:
-    """The trials that wait or run, and what the others came to."""
+class TrialResults:
+    """The trials that wait or run, and the values of the others."""
 
     def __init__(self, search: Search) -> None:
         self._search = search
         self.waiting: set[int] = set()
         self.running: set[int] = set()
 
-    def see(self, event: Event) -> tuple[int, float | None] | None:
-        """Take an event; answers the trial and its value (None: it counts for nothing) where it
-        has ended by it."""
+    def apply(self, event: Event) -> tuple[int, float | None] | None:
+        """Apply an event; return the trial that it ended, with its value (None: not counted)."""
         n = event.trial
         if event.what in ("claimed", "resumed"):
             self.waiting.discard(n)
@@ -35,7 +34,7 @@ class Results:
         elif event.what in ("requeued", "retried"):
             self.running.discard(n)
             self.waiting.add(n)
-        elif event.what == "reused":  # as it ended in an older sweep
+        elif event.what == "reused":  # its result is of an older sweep
             self.waiting.discard(n)
             return n, self._value(TrialState.FINISHED, event.fields)
         elif event.what in set(TrialState):
@@ -45,25 +44,25 @@ class Results:
         return None
 
     def _value(self, state: str, fields: Mapping[str, str]) -> float | None:
-        if state == TrialState.CANCELLED:  # a person's choice says nothing of the set
+        if state == TrialState.CANCELLED:  # a cancellation tells nothing about the parameters
             return None
         search, objective = self._search, fields.get("objective", "")
         best = fields.get("best") or objective
         if state == TrialState.FAILED:
-            told = {Impute.BEST: best, Impute.LATEST: objective}.get(search.impute, "")
+            text = {Impute.BEST: best, Impute.LATEST: objective}.get(search.impute, "")
         else:
-            told = best if search.take is ObjectiveValue.BEST else objective
-        return self.turned(float(told)) if told else WORST
+            text = best if search.take is ObjectiveValue.BEST else objective
+        return self.minimized(float(text)) if text else WORST
 
-    def turned(self, value: float) -> float:
-        """A value of the metric so that less is better; the worst, where it is not finite."""
+    def minimized(self, value: float) -> float:
+        """Return a value of the metric so that less is better; infinity if it is not finite."""
         if not math.isfinite(value):
             return WORST
         return -value if self._search.maximize else value
 
-    def stand_in(self, told: float | None) -> float | None:
-        """What a running trial counts as that reports this now; None: as one without a result."""
+    def imputed(self, reported: float | None) -> float | None:
+        """Return the value of a running trial with this last report; None: not counted."""
         how = self._search.impute_while_running
         if how is Impute.WORST:
             return WORST
-        return None if how is None or told is None else self.turned(told)
+        return None if how is None or reported is None else self.minimized(reported)

@@ -1,8 +1,7 @@
-"""Keeps a late-bound sweep in sets: hears what happens to its trials and makes one ahead of need.
+"""The suggester of one sweep: reads the events of its trials and suggests sets ahead of need.
 
-All of it follows from the sweep's events in their order, so that with one worker the same seed
-gives the same sets however long anything takes. A fault of Redis ends it: whoever comes next reads
-everything anew.
+Its sets depend only on the order of the sweep's events, so that with one worker the same seed gives
+the same sets at any speed. An error of Redis ends it: the next suggester reads all events anew.
 """
 
 from __future__ import annotations
@@ -27,27 +26,27 @@ from hpq.store.event_reader import SweepHistory
 from hpq.store.suggest_lease import LeaseReply, SuggestLease
 from hpq.store.wire.fields import dumps_in_order
 from hpq_worker.suggest.chooser import Chooser
-from hpq_worker.suggest.history import Results
+from hpq_worker.suggest.history import TrialResults
 
 log = logging.getLogger("hpq.suggest")
-_LONGEST_S = 600.0  # for one set; who takes longer has hung, and loses the lease
+_LONGEST_S = 600.0  # for one set; a slower suggester hangs, and loses the lease
 _IDLE_S = 600.0  # without anything to make: the memory is better used by others
 _BLOCK_MS = 1_000
 _CLAIMS = 17  # that the pace is taken of: workers may all come at once, and then none for long
 _SHARE = 0.01  # of a worker's time, which it may have to wait for sets
 _SLOW_S = 0.3  # what such a set takes, until one was made
 _BUSY = 0.5  # of the time between two claims, which a set that takes long may take
-_TRYING = 0.05  # of the time, which goes to seeing whether it still takes so long
+_RETRY_SHARE = 0.05  # of the time, which goes to seeing whether it still takes so long
 
 
 class Suggester:
-    """Makes the sets of one sweep while it holds the lease."""
+    """Suggests the sets of one sweep while it holds the lease."""
 
     def __init__(
-        self, search: Search, history: SweepHistory, lead: SuggestLease, *, may_gp: bool = True
+        self, search: Search, history: SweepHistory, lease: SuggestLease, *, may_gp: bool = True
     ) -> None:
-        self._search, self._history, self._lead, self._may_gp = search, history, lead, may_gp
-        self._results = Results(search)
+        self._search, self._history, self._lease, self._may_gp = search, history, lease, may_gp
+        self._results = TrialResults(search)
         self._warming = Thread()
         self._known = 0  # the highest number whose set is known
         self._answer = LeaseReply(word="")
@@ -58,18 +57,18 @@ class Suggester:
         self._claims: deque[int] = deque(maxlen=_CLAIMS)
 
     def run(self) -> str:
-        """Work until the sweep wants no more sets, or another has the lease; answers why it ended.
+        """Suggest until the sweep needs no more sets, or the lease is lost; return why it ended.
 
         Raises:
             redis.RedisError: Redis is away.
             DecodeError: a set or an event of the sweep cannot be read.
         """
-        if not self.take():
+        if not self.acquire():
             return self._answer.word
         log.info("makes sets, by %s; %d are there", self._search.sampler, self._answer.rows)
         done = Flag()
-        keeper = Thread(target=self._keep, args=(done,), name="lease", daemon=True)
-        keeper.start()
+        extender = Thread(target=self._extend_lease, args=(done,), name="lease", daemon=True)
+        extender.start()
         try:
             self.begin()
             while self._answer.is_ok and not self._is_idle:
@@ -78,21 +77,21 @@ class Suggester:
             word = self._answer.word if not self._answer.is_ok else "idle"
         finally:
             done.set()
-            keeper.join()
-            self._lead.release()
-        self.get_ready()  # a process that ends amid an import may crash
+            extender.join()
+            self._lease.release()
+        self.wait_for_imports()  # a process that ends amid an import may crash
         return word
 
-    def take(self) -> bool:
-        """Take the lease; False where there is nothing to do with it, or another holds it."""
-        self._answer = self._lead.acquire()
+    def acquire(self) -> bool:
+        """Acquire the lease; False if another holds it, or the sweep needs no sets."""
+        self._answer = self._lease.acquire()
         return self._answer.is_ok
 
     def begin(self) -> None:
-        """Read what was, making nothing meanwhile; then make what is missing."""
+        """Read all events so far, then suggest the missing sets."""
         self._chooser = Chooser(self._search, may_gp=self._may_gp)
-        if lacks := unaided(self._search.sampler, is_installed):
-            log.warning("%s, where this worker runs", lacks)
+        if lacking := unaided(self._search.sampler, is_installed):
+            log.warning("%s, where this worker runs", lacking)
         missed = self._read()
         self._made_at = time.monotonic()
         if self._chooser.is_drawing:  # these are there at once, and run while others are prepared
@@ -101,55 +100,59 @@ class Suggester:
         self._warming.start()
         self._fill()
         if missed:
-            self._hear(missed)
+            self._handle(missed)
 
     def _read(self) -> list[Event]:
-        """See what was; answers what came since the first claim that no set was made after: with
-        one worker that set follows from what was before it, whoever makes it, and when."""
+        """Apply all events so far; return those since the first claim without a following set.
+
+        With one worker that set depends only on the events before it.
+        """
         missed: list[Event] = []
         while events := self._history.events():
             for event in events:
                 if event.what in ("created", "suggested") or self._answer.ahead > 1:
                     for earlier in missed:
-                        self._see(earlier)
+                        self._apply(earlier)
                     missed.clear()
                 elif missed or event.what == "claimed":
                     missed.append(event)
                     continue
-                self._see(event)
+                self._apply(event)
         return missed
 
-    def get_ready(self) -> None:
-        """Wait until all is imported that sets are made with."""
+    def wait_for_imports(self) -> None:
+        """Wait until the samplers' libraries are imported."""
         self._warming.join()
 
     def step(self) -> None:
-        """Wait a moment for events; after each that leaves room for a set, make one."""
-        self._hear(self._history.events(_BLOCK_MS))
+        """Wait briefly for events; suggest a set after each that needs one."""
+        self._handle(self._history.events(_BLOCK_MS))
 
-    def _hear(self, events: Sequence[Event]) -> None:
+    def _handle(self, events: Sequence[Event]) -> None:
         is_new = not events
         for event in events:
-            self._see(event)
+            self._apply(event)
             is_new = is_new or not event.trial
             if event.what == "claimed":
-                self._pace(event)
+                self._record_claim(event)
                 self._fill()
             if not self._answer.is_ok:
                 return
         if is_new:  # somebody paused it, or set limits; or workers came and went
-            self._answer = self._lead.renew()
+            self._answer = self._lease.renew()
             self._fill()
 
-    def _pace(self, event: Event) -> None:
-        """Learn how fast sets are claimed."""
+    def _record_claim(self, event: Event) -> None:
+        """Update the time between two claims."""
         self._claims.append(event.at_ms)
         if len(self._claims) > 1:
             self._gap_s = (event.at_ms - self._claims[0]) / 1000 / (len(self._claims) - 1)
 
     def _ahead(self) -> int:
-        """How many sets should wait: those that no result leads to for every worker, and of others
-        as few as may be, for each misses the results that come while it waits."""
+        """Return how many sets to queue: one per worker while they are drawn, else the fewest.
+
+        A queued set misses the results that arrive while it waits.
+        """
         most = self._answer.ahead
         if most < 2 or self._chooser.is_drawing or not self._gap_s:
             return most
@@ -158,15 +161,16 @@ class Suggester:
 
     @property
     def _is_idle(self) -> bool:
-        """True where the process had better go. What CMA-ES has learnt would go with it, so it
-        waits for trials that take long."""
-        has_course = self._search.sampler is Sampler.CMAES and bool(self._results.running)
-        return time.monotonic() - self._made_at >= _IDLE_S and not has_course
+        """True if the process should free its memory; CMA-ES keeps its state while trials run."""
+        has_state = self._search.sampler is Sampler.CMAES and bool(self._results.running)
+        return time.monotonic() - self._made_at >= _IDLE_S and not has_state
 
     @property
     def _is_hurried(self) -> bool:
-        """True where sets that take long would not keep up with several workers. One worker waits:
-        its sets follow from the events alone."""
+        """True if a slow sampler would not keep up with several workers.
+
+        One worker waits: its sets depend on the events alone.
+        """
         if self._answer.ahead < 2:
             return False
         if self._warming.is_alive():
@@ -176,44 +180,44 @@ class Suggester:
 
     @property
     def _is_stale(self) -> bool:
-        """True where it is long ago that a set was seen to take long."""
+        """True if the time of the slow sampler was measured long ago."""
         slow_s = self._make_s.get(Sampler.GP, _SLOW_S)
-        return self._without_gp * self._gap_s * _TRYING > slow_s
+        return self._without_gp * self._gap_s * _RETRY_SHARE > slow_s
 
-    def _see(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         if event.what in ("created", "suggested"):
             count = int(event.fields.get("count", "0"))
-            self._learn(count if event.what == "created" else event.trial + count - 1)
+            self._read_sets(count if event.what == "created" else event.trial + count - 1)
             return
-        ended = self._results.see(event)
+        ended = self._results.apply(event)
         if ended is not None:
-            self._chooser.ends(*ended)
+            self._chooser.trial_ended(*ended)
         elif event.what == "retried":
-            self._chooser.runs(event.trial)
+            self._chooser.trial_requeued(event.trial)
 
-    def _learn(self, last: int) -> None:
-        """Read the sets up to this number that are not known yet."""
+    def _read_sets(self, last: int) -> None:
+        """Read the new sets up to this number."""
         self._results.waiting.update(range(self._known + 1, last + 1))
         for number, params in self._history.parameters(self._known + 1, last):
             self._chooser.add(number, params)
         self._known = max(self._known, last)
 
     def _fill(self) -> None:
-        """Make what is missing."""
+        """Suggest the missing sets."""
         while self._answer.is_ok and len(self._results.waiting) < self._ahead():
             self._busy_since = time.monotonic()
             number = self._known + 1
             hurried = self._chooser.is_drawing or self._is_hurried
             if not hurried:
-                self.get_ready()
+                self.wait_for_imports()
             begun = time.monotonic()  # no import is part of what a set takes
             params = self._chooser.ask(number, self._stand_ins(), is_hurried=hurried)
             by = self._chooser.by
             if params is None:
-                self._answer = self._lead.append(number, (), no_more="exhausted")
+                self._answer = self._lease.append(number, (), no_more="exhausted")
                 break
             sets = replicated(params, self._search.replicates)
-            self._answer = self._lead.append(
+            self._answer = self._lease.append(
                 number, [_row(p, i) for i, p in enumerate(sets)], by=by
             )
             for again, same in enumerate(sets[1:], number + 1):
@@ -221,34 +225,34 @@ class Suggester:
             self._known = number + len(sets) - 1
             self._results.waiting.update(range(number, self._known + 1))
             self._made_at = time.monotonic()
-            self._took(by, self._made_at - begun)
+            self._record_time(by, self._made_at - begun)
 
-    def _took(self, by: Sampler, took_s: float) -> None:
-        """Learn how long a set takes."""
+    def _record_time(self, by: Sampler, duration_s: float) -> None:
+        """Update the time of a suggestion."""
         is_first = by is Sampler.GP and self._is_stale
-        self._make_s[by] = _smooth(0.0 if is_first else self._make_s.get(by, 0.0), took_s)
+        self._make_s[by] = _smooth(0.0 if is_first else self._make_s.get(by, 0.0), duration_s)
         self._without_gp = 0 if by is Sampler.GP else self._without_gp + 1
 
     def _stand_ins(self) -> dict[int, float]:
-        """What running trials count as. One worker's has only begun and has no value, but for what
-        it says while the set is made: sets do not follow from that."""
+        """Return the values of running trials; none with one worker, whose sets must not depend on
+        what its trial reports meanwhile."""
         if self._answer.ahead < 2 and self._search.impute_while_running is not Impute.WORST:
             return {}
         running = sorted(self._results.running)
         if self._search.impute_while_running is None or not running:
             return {}
-        told = zip(running, self._history.objectives(running), strict=True)
-        values = {number: self._results.stand_in(value) for number, value in told}
+        reported = zip(running, self._history.objectives(running), strict=True)
+        values = {number: self._results.imputed(value) for number, value in reported}
         return {number: value for number, value in values.items() if value is not None}
 
-    def _keep(self, done: Flag) -> None:
-        """Extend the lease while a set takes long to make."""
-        while not done.wait(self._lead.lease_s / 3):
+    def _extend_lease(self, done: Flag) -> None:
+        """Extend the lease while a suggestion takes long."""
+        while not done.wait(self._lease.lease_s / 3):
             if time.monotonic() - self._busy_since > _LONGEST_S:
                 log.error("a set is not made after %g s", _LONGEST_S)
                 return
             try:
-                if not self._lead.renew().is_ok:
+                if not self._lease.renew().is_ok:
                     return
             except RedisError as error:
                 log.warning("Redis: %s", error)

@@ -1,8 +1,7 @@
-"""Optuna's samplers over a sweep's space, told of its trials one by one. Optuna is imported here.
+"""Optuna's samplers over a sweep's space, by ask and tell. Optuna is imported here.
 
-The study holds every set by its coordinates: what waits or runs as running, what has ended with its
-value, what counts for nothing as failed. Samplers share it, so one can go on where another left
-off.
+The study holds every set by its coordinates: queued and running trials as running, ended ones with
+their value, uncounted ones as failed. Samplers share the study, so one can continue after another.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from hpq.domain.trial import Json, Params
 from hpq.search.conditions import MISSING, find
 from hpq.search.search_spec import Sampler, Search
 from hpq_worker.suggest.optuna_space import axis_of
-from hpq_worker.suggest.optuna_storage import Memory
+from hpq_worker.suggest.optuna_storage import InMemoryStorage
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 _SOURCE = 10  # results, of which CMA-ES can begin at the best
-_WITH_A_COURSE = (Sampler.CMAES, Sampler.QMC)
+_STATEFUL = (Sampler.CMAES, Sampler.QMC)
 _WIDEST = 10_000  # values of a whole number, before it is searched as a float
 _HUGE = 1e150  # the square of a larger value is infinite
 
 
-class Model:
-    """Learns from results where sets are good.
+class OptunaModel:
+    """Suggests parameter sets from results.
 
-    A set follows from the seed, its number and what was known when it was made (of CMA-ES also
-    from when the model was), so that whoever takes over makes the same ones.
+    A set depends only on the seed, its number and the results at that time (with CMA-ES also on
+    when the model was created), so that another worker's suggester continues with the same sets.
     """
 
     def __init__(self, search: Search) -> None:
@@ -53,12 +52,12 @@ class Model:
         conditional = {condition.path for condition in search.space.when}
         self._conditional = {p: leaf for p, leaf in search.space.leaves if p in conditional}
         self._asked, self._by = -1, Sampler.TPE  # the trial of the study that `ask` made; and who
-        self._memory, self._at = Memory(), dict[int, int]()
+        self._memory, self._at = InMemoryStorage(), dict[int, int]()
         self._seed = search.seed
         self._studies: dict[Sampler, tuple[int, Study]] = {}  # and the number of a set made with it
 
     def add(self, number: int, params: Params) -> None:
-        """A set that waits or runs."""
+        """Add a set that is queued or runs."""
         try:
             place = {
                 name: axis.find(self._value(number, params, path))
@@ -74,27 +73,26 @@ class Model:
             return self._conditional[path].draw(Random(f"{number}/{path}"))
         return self._space.value(params, path)
 
-    def runs(self, number: int) -> None:
-        """An ended trial was queued again."""
+    def trial_requeued(self, number: int) -> None:
+        """Forget the value of a trial that was queued again."""
         if number in self._at:
             self._memory.put(self._at[number], TrialState.RUNNING)
 
-    def ends(self, number: int, value: float | None) -> None:
-        """A trial has ended with a value, of which less is better; None: it counts for nothing."""
+    def trial_ended(self, number: int, value: float | None) -> None:
+        """Add the value of a trial; less is better, None is not counted."""
         if number in self._at:
             state = TrialState.FAIL if value is None else TrialState.COMPLETE
             self._memory.put(self._at[number], state, value)
 
     def ask(self, by: Sampler, number: int, stand_ins: Mapping[int, float]) -> dict[str, Json]:
-        """A set of this sampler's for this number, before it is known whether it is new: `keep` or
-        `drop` follows.
+        """Suggest a set for this trial number; the caller calls `keep` or `drop` next.
 
-        `stand_ins` are values of running trials that count as results for now.
+        `stand_ins` are values of running trials that count as results.
         """
         study = self._study(by, number)
         count = self._memory.count
         try:
-            with self._standing_in(stand_ins), self._told_to(by):
+            with self._with_stand_ins(stand_ins), self._results_for(by):
                 trial = study.ask(self._distributions)
         except Exception:
             if self._memory.count > count:
@@ -111,15 +109,15 @@ class Model:
         return self._space.assemble(values)
 
     def warm_up(self) -> None:
-        """Import what a Gaussian process computes with; also beside a thread that asks others."""
+        """Import the libraries of a Gaussian process; safe beside a thread that calls `ask`."""
         for name in ("scipy.stats", "torch", "optuna._gp.gp"):
             import_module(name)
 
     def _study(self, by: Sampler, number: int) -> Study:
-        """The trials, with a sampler that has made no other set than those of this number: it may
-        remember nothing that whoever takes over cannot know. But for two that follow a course."""
+        """Return the study with a fresh sampler for this number, so that it keeps no state that
+        another suggester would lack; two samplers keep their state."""
         last, study = self._studies.get(by, (0, None))
-        if study is None or (last != number and by not in _WITH_A_COURSE):
+        if study is None or (last != number and by not in _STATEFUL):
             if by is Sampler.GP:  # more threads take thrice the time to add up so little
                 import_module("torch").set_num_threads(1)
             with warnings.catch_warnings():
@@ -155,19 +153,19 @@ class Model:
         return ended if len(ended) >= _SOURCE else []
 
     @contextmanager
-    def _standing_in(self, stand_ins: Mapping[int, float]) -> Iterator[None]:
-        there = [number for number in stand_ins if number in self._at]
-        for number in there:
+    def _with_stand_ins(self, stand_ins: Mapping[int, float]) -> Iterator[None]:
+        known = [number for number in stand_ins if number in self._at]
+        for number in known:
             self._memory.put(self._at[number], TrialState.COMPLETE, stand_ins[number])
         try:
             yield
         finally:
-            for number in there:
+            for number in known:
                 self._memory.put(self._at[number], TrialState.RUNNING)
 
     @contextmanager
-    def _told_to(self, by: Sampler) -> Iterator[None]:
-        """The results as the sampler is told them: a Gaussian process gets them warped."""
+    def _results_for(self, by: Sampler) -> Iterator[None]:
+        """Give the sampler its results: warped ones to a Gaussian process."""
         if by is not Sampler.GP:
             yield
             return
@@ -180,7 +178,7 @@ class Model:
             self._memory.value(numbers, values)
 
     def keep(self, number: int, params: Params) -> None:
-        """The set that was asked for is the sweep's number so and so."""
+        """Keep the suggested set as the trial of this number."""
         if self._by is Sampler.CMAES:  # its state hangs on the trial
             self._at[number] = self._asked
         else:  # at the place where whoever takes over will find it, by its rounded values
@@ -188,7 +186,7 @@ class Model:
             self.add(number, params)
 
     def drop(self) -> None:
-        """The set that was asked for is there already."""
+        """Drop the suggested set: it exists already."""
         self._memory.take_back()
 
 

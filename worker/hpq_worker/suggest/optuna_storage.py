@@ -20,7 +20,7 @@ _STUDY = 0
 _AT = datetime(2000, 1, 1)  # no sampler looks at times
 
 
-class Memory(BaseStorage):
+class InMemoryStorage(BaseStorage):
     """One study that minimises. A trial's id is its number, counted from 0."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The processes beside this worker that make sets for late-bound sweeps, when nobody does."""
+"""Starts the suggester processes beside this worker, for sweeps that have none."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from hpq.store.suggest_lease import SuggestLease
 from hpq_worker.process import process_tree, secrets
 
 log = logging.getLogger("hpq.suggest")
-_MOST = 4  # sweeps that one worker makes sets for; others of the class do the rest
+_MOST = 4  # suggesters beside one worker; other workers start the rest
 _AGAIN_S = 2.0  # between two starts for one sweep
-_FAULTS = 3  # in a row, until it is started more rarely, and said why
+_FAULTS = 3  # in a row, after which starts become rarer and the reason is shown
 _FIRST_TRY_S, _LAST_TRY_S = 30.0, 600.0
 
 
 @dataclass(slots=True)
-class _Course:
-    """How it went for one sweep so far."""
+class _Starts:
+    """The suggesters of one sweep so far."""
 
     started_at: float
-    last_words: int = -1  # where the process that runs says why it failed
+    error_fd: int = -1  # on which the running process reports its error
     faults: int = 0  # in a row
-    why: str = ""
+    reason: str = ""
     is_tpe_alone: bool = False
 
     @property
@@ -40,14 +40,14 @@ class _Course:
             return _AGAIN_S
         return float(min(_LAST_TRY_S, _FIRST_TRY_S * 2 ** min(self.faults - _FAULTS, 9)))
 
-    def ends(self, status: int, sampler: str) -> str | None:
-        """The process has ended; answers what becomes of the sampler by it, in a line.
+    def process_ended(self, status: int, sampler: str) -> str | None:
+        """Record the end of a process; return a line for the log if the sampler changes.
 
-        What a signal kills is likely torch, for its memory, and no fault of the sweep's: `auto` can
-        do without.
+        A signal most likely comes from the kernel for torch's memory, which is no fault of the
+        sweep: `auto` can do without torch.
         """
-        said = os.read(self.last_words, 1_000).decode("utf-8", "replace").splitlines()
-        os.close(self.last_words)
+        lines = os.read(self.error_fd, 1_000).decode("utf-8", "replace").splitlines()
+        os.close(self.error_fd)
         if status == ExitCode.OUT_OF_REACH:  # Redis was away: nothing is wrong with the sweep
             return None
         by = f"signal {-status}" if status < 0 else f"exit status {status}"
@@ -55,27 +55,27 @@ class _Course:
             self.is_tpe_alone = True
             return f"what makes its sets was killed ({by}); from now on tpe alone makes them here"
         self.faults = self.faults + 1 if status else 0
-        self.why = said[0] if said else by
+        self.reason = lines[0] if lines else by
         return None
 
 
-class Suggesters:
-    """Starts them and ends them; `environ` is this worker's, what is hidden included.
+class SuggesterProcesses:
+    """The suggesters of one worker; `environ` is the worker's, with its secrets.
 
-    `lead_of` makes the lease for a sweep.
+    `lease_of` creates the suggest lease of a sweep.
     """
 
     def __init__(
-        self, environ: Mapping[str, str], who: str, lead_of: Callable[[str], SuggestLease]
+        self, environ: Mapping[str, str], worker: str, lease_of: Callable[[str], SuggestLease]
     ) -> None:
-        self._lead_of = lead_of
+        self._lease_of = lease_of
         self._hidden = {k: v for k, v in environ.items() if os.environ.get(k) != v}
-        self._who = who
-        self._children: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}  # and the sampler
-        self._courses: dict[str, _Course] = {}
+        self._worker = worker
+        self._processes: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}  # with the sampler
+        self._starts: dict[str, _Starts] = {}
 
-    def feed(self, sweep: Sweep) -> Notice | None:
-        """See to it that somebody makes sets for a sweep; answers why that cannot be done here.
+    def ensure_running(self, sweep: Sweep) -> Notice | None:
+        """Start a suggester for a sweep if no worker has one; return why this one cannot.
 
         Raises:
             OSError: no process can be started.
@@ -85,57 +85,65 @@ class Suggesters:
             text = f"sampler {sweep.sampler!r} is not one of this hpq's; upgrade this worker"
             return Notice("hpq-too-old", text)
         sampler = Sampler(sweep.sampler)
-        lacks = missing(sampler, is_installed)
-        if lacks is not None:
-            return Notice("extra-missing", f"{lacks}, where this worker runs")
+        lacking = missing(sampler, is_installed)
+        if lacking is not None:
+            return Notice("extra-missing", f"{lacking}, where this worker runs")
         self._forget_ended()
-        course = self._courses.get(sweep.id)
-        is_early = course is not None and time.monotonic() - course.started_at < course.pause_s
-        is_free = sweep.id not in self._children and len(self._children) < _MOST
-        # Taken here first, so that of many workers one alone starts a process; that takes it anew.
-        if is_free and not is_early and self._lead_of(sweep.id).acquire().is_ok:
+        starts = self._starts.get(sweep.id)
+        is_early = starts is not None and time.monotonic() - starts.started_at < starts.pause_s
+        is_free = sweep.id not in self._processes and len(self._processes) < _MOST
+        # Acquired here first, so that only one of many workers starts a process.
+        if is_free and not is_early and self._lease_of(sweep.id).acquire().is_ok:
             self._start(sweep.id, sweep.sampler)
-        elif course and is_early and course.faults >= _FAULTS and sweep.id not in self._children:
-            times = f"{course.faults} times in a row"
-            text = f"what makes its sets failed {times}: {course.why}; see this worker's log"
+        elif starts and is_early and starts.faults >= _FAULTS and sweep.id not in self._processes:
+            times = f"{starts.faults} times in a row"
+            text = f"what makes its sets failed {times}: {starts.reason}; see this worker's log"
             return Notice("sampler-failed", text)
         return None
 
     def _start(self, sid: str, sampler: str) -> None:
-        course = self._courses.setdefault(sid, _Course(started_at=0.0))
-        course.last_words, end = os.pipe()
-        words = [sys.executable, "-P", "-m", "hpq_worker.suggest", sid, self._who, str(os.getpid())]
+        starts = self._starts.setdefault(sid, _Starts(started_at=0.0))
+        starts.error_fd, end = os.pipe()
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "hpq_worker.suggest",
+            sid,
+            self._worker,
+            str(os.getpid()),
+        ]
         try:
-            words += [str(end), *([Sampler.TPE] if course.is_tpe_alone else [])]
-            child = secrets.start(words, os.environ, self._hidden, (end,))
+            command += [str(end), *([Sampler.TPE] if starts.is_tpe_alone else [])]
+            process = secrets.start(command, os.environ, self._hidden, (end,))
         except OSError:
-            os.close(course.last_words)
+            os.close(starts.error_fd)
             raise
         finally:
             os.close(end)
-        process_tree.SPARED.add(child.pid)
-        self._children[sid], course.started_at = (sampler, child), time.monotonic()
+        process_tree.SPARED.add(process.pid)
+        self._processes[sid], starts.started_at = (sampler, process), time.monotonic()
 
     def _forget_ended(self) -> None:
-        for sid, (sampler, child) in list(self._children.items()):
-            status = child.poll()
+        for sid, (sampler, process) in list(self._processes.items()):
+            status = process.poll()
             if status is not None:
-                process_tree.SPARED.discard(child.pid)
-                if line := self._courses[sid].ends(status, sampler):
+                process_tree.SPARED.discard(process.pid)
+                if line := self._starts[sid].process_ended(status, sampler):
                     log.warning("%s: %s", sid, line)
-                del self._children[sid]
+                del self._processes[sid]
 
     def close(self) -> None:
-        """End them all."""
-        children = [child for _, child in self._children.values()]
-        for child in children:
-            child.terminate()
-        for child in children:
+        """Terminate all."""
+        processes = [process for _, process in self._processes.values()]
+        for process in processes:
+            process.terminate()
+        for process in processes:
             try:
-                child.wait(2.0)
+                process.wait(2.0)
             except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
-        for course in self._courses.values():
-            course.is_tpe_alone = True  # nothing is said of what is killed here
+                process.kill()
+                process.wait()
+        for starts in self._starts.values():
+            starts.is_tpe_alone = True  # processes that are terminated here log nothing
         self._forget_ended()

@@ -14,10 +14,10 @@ from hpq.errors import UserError
 from hpq.filestore.local import location
 from hpq_producer.archive.format import Header
 from hpq_producer.archive.restore import restore
-from hpq_producer.archive.stored_files import Lookup, files_of, store_here
+from hpq_producer.archive.stored_files import FileChecker, files_of, store_here
 from hpq_producer.archive.write import write
 from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import talk
+from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import WHY_THINNED, clean, size, trials_of
 
 app = typer.Typer()
@@ -44,10 +44,10 @@ def archive(
         raise UserError("write `hpq archive SWEEP FILE`, or `hpq archive --restore FILE`")
     with open_session() as session:
         if restored is not None:
-            look = _lookup(session)
-            path, done = restored, restore(session, restored, look)
+            checker = _file_checker(session)
+            path, done = restored, restore(session, restored, checker)
             line = f"{done.sweep}: {trials_of(done.trials)} restored from {path}"
-            more = list(_of_files(session, done.sweep, look))
+            more = list(_of_files(session, done.sweep, checker))
         else:
             assert file is not None
             sid = session.reader.sweeps.resolve(sweep, session.settings.user)
@@ -59,9 +59,9 @@ def archive(
         fact = {"sweep": done.sweep, "trials": done.trials, "file": str(path)}
         print(jsonlib.dumps(fact | {"restored": restored is not None}))
     else:
-        talk(line)
+        print_message(line)
     for line in more:
-        talk(line)
+        print_message(line)
 
 
 def _not_in_it(session: Session, sid: str, done: Header) -> Iterator[str]:
@@ -74,22 +74,22 @@ def _not_in_it(session: Session, sid: str, done: Header) -> Iterator[str]:
         yield f"{sid}: {what} of {trials_of(done.thinned)} are not in it: {WHY_THINNED}"
 
 
-def _lookup(session: Session) -> Lookup:
+def _file_checker(session: Session) -> FileChecker:
     """The store of files, if one is at hand."""
     try:
-        return Lookup(store_here(session))
+        return FileChecker(store_here(session))
     except OSError as error:
-        talk(f"the store {redact(location(session.settings))}: {error}")
-        return Lookup(None)
+        print_message(f"the store {redact(location(session.settings))}: {error}")
+        return FileChecker(None)
 
 
-def _of_files(session: Session, sid: str, look: Lookup) -> Iterator[str]:
-    if look.gone and look.files:
+def _of_files(session: Session, sid: str, checker: FileChecker) -> Iterator[str]:
+    if checker.gone and checker.files:
         yield (
-            f"{sid}: the files of {trials_of(look.gone)} are gone from store {look.files.id},"
+            f"{sid}: the files of {trials_of(checker.gone)} are gone from store {checker.files.id},"
             " so they are not listed any more"
         )
-    for store in sorted(look.unseen):
+    for store in sorted(checker.unseen):
         yield (
             f"{sid}: store {clean(store)} is not at hand here (HPQ_STORE), so nobody looked"
             " whether its files are still there"

@@ -15,7 +15,7 @@ from hpq.settings import Settings, read
 from hpq_producer import connection_record
 from hpq_producer.embedded_redis.attach import attach
 from hpq_producer.session import open_session
-from hpq_producer.targets import parse
+from hpq_producer.targets import parse_targets
 
 app = typer.Typer()
 
@@ -64,7 +64,7 @@ def worker(
 
 def _only(ref: str) -> dict[str, str]:
     with open_session() as session:
-        sid, numbers = parse([ref])
+        sid, numbers = parse_targets([ref])
         found = session.reader.sweeps.get(
             session.reader.sweeps.resolve(sid or "", session.settings.user)
         )

@@ -21,7 +21,7 @@ from hpq_producer.cluster.connect.start import (
     status_exit_code,
 )
 from hpq_producer.commands.options import AsJson, Context, Namespace
-from hpq_producer.terminal.console import talk
+from hpq_producer.terminal.console import print_message
 
 app = typer.Typer()
 _ROLES = ("producer", "worker", "viewer")
@@ -70,7 +70,11 @@ def connect(
         record = _connect_in_background(
             settings, request, role, has_choice=bool(context or namespace)
         )
-        return _exports(record) if url else talk(f"connected: {record.where}; `hpq connect --stop`")
+        return (
+            _exports(record)
+            if url
+            else print_message(f"connected: {record.where}; `hpq connect --stop`")
+        )
     started = start_forwarder(settings, request)
     _print_connected(started)
     words = command or [os.environ.get("SHELL") or "/bin/sh"]
@@ -98,12 +102,16 @@ def _connect_in_background(
 
 def _print_connected(started: RunningForward) -> None:
     if sys.stderr.isatty():
-        talk(f"connected: {started.connection.where}, Redis {started.version}; exit leaves it")
+        print_message(
+            f"connected: {started.connection.where}, Redis {started.version}; exit leaves it"
+        )
 
 
 def _stop(settings: Settings) -> None:
     record = connection_record.stop_background(settings.home)
-    talk(f"disconnected: {record.where}" if record else "no connection is in the background")
+    print_message(
+        f"disconnected: {record.where}" if record else "no connection is in the background"
+    )
 
 
 def _status(settings: Settings, json: bool) -> None:
@@ -116,12 +124,12 @@ def _status(settings: Settings, json: bool) -> None:
     if json:
         print(jsonlib.dumps(_record(record)))
     elif record is None:
-        talk("no connection is in the background; `hpq connect --background` makes one")
+        print_message("no connection is in the background; `hpq connect --background` makes one")
     else:
         shell = "this shell: " if is_shells else ""
-        talk(f"{shell}{record.where}: {record.url}, process {record.pid}")
+        print_message(f"{shell}{record.where}: {record.url}, process {record.pid}")
         if record.trouble:
-            talk(f"out of reach just now: {record.trouble}")
+            print_message(f"out of reach just now: {record.trouble}")
     raise typer.Exit(int(status_exit_code(record)))
 
 

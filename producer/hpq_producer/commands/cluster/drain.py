@@ -22,7 +22,7 @@ from hpq_producer.cluster.scale.drain import (
 )
 from hpq_producer.commands.options import Context, Namespace
 from hpq_producer.session import Session, load_settings, open_session
-from hpq_producer.terminal.console import talk
+from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
 app = typer.Typer()
@@ -59,20 +59,20 @@ def drain(
         api = api_of(context, namespace, session.settings) if goes else None
         for worker in drained:
             at = session.control().drain(worker.name, undo=undo)
-            talk(f"{clean(worker.name)}: {_describe(at, undo)}")
+            print_message(f"{clean(worker.name)}: {_describe(at, undo)}")
         if not drained:
             if undo:
                 raise NotFound(
                     f"no worker is alive: there is no drain to undo; {_HOW_TO_START}",
                     code="no-worker",
                 )
-            talk(f"no worker is alive; {_HOW_TO_START}")
+            print_message(f"no worker is alive; {_HOW_TO_START}")
         elif api is not None:
             _wait_and_remove(api, session, drained, pods, timeout)
         elif undo:
             _keep_pods(context, namespace, session, pods)
         else:
-            talk("they stay, drained: stop them where they run, or `hpq drain --undo`")
+            print_message("they stay, drained: stop them where they run, or `hpq drain --undo`")
 
 
 def _open(stack: ExitStack, context: str | None, namespace: str | None) -> Session:
@@ -93,7 +93,9 @@ def _keep_pods(
     try:
         keep_drained_pods(api_of(context, namespace, session.settings), pods)
     except HpqError as error:
-        talk(clean(f"an autoscaler that was left {', '.join(sorted(pods))} may take them: {error}"))
+        print_message(
+            clean(f"an autoscaler that was left {', '.join(sorted(pods))} may take them: {error}")
+        )
 
 
 def _describe(at: str | None, undo: bool) -> str:
@@ -122,7 +124,7 @@ def _wait_and_remove(
         done = pods - {w.pod for w in busy} - gone
         if done:
             for line in remove_drained_pods(api, session.reader, done):
-                talk(clean(line))
+                print_message(clean(line))
         gone |= done
         if not busy:
             return
@@ -132,7 +134,9 @@ def _wait_and_remove(
         try:
             time.sleep(min(_POLL_S, left_s))
         except KeyboardInterrupt:
-            talk(f"{trials_of(len(busy), 'worker')} still at work and draining; --undo ends that")
+            print_message(
+                f"{trials_of(len(busy), 'worker')} still at work and draining; --undo ends that"
+            )
             raise
 
 

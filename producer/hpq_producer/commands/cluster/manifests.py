@@ -19,9 +19,9 @@ from hpq.domain.sweep import NAME_RULE
 from hpq.errors import UserError
 from hpq.settings import ABOUT, SECRETS, read, variable
 from hpq_producer.connection_record import NAMESPACE
-from hpq_producer.enqueue.preflight import OutOfSight
+from hpq_producer.enqueue.preflight import CodeNotVisible
 from hpq_producer.enqueue.submission import prepare
-from hpq_producer.enqueue.submit import enqueue
+from hpq_producer.enqueue.submit import enqueue_sweep
 from hpq_producer.manifests import render as rendering
 from hpq_producer.manifests.components import parse
 from hpq_producer.manifests.jobs import refuse_too_many
@@ -43,7 +43,7 @@ _IMAGE = re.compile(
 _CPU = re.compile(r"[1-9][0-9]{0,3}m?", re.ASCII)
 _MEMORY = re.compile(r"[1-9][0-9]{0,5}[MG]i", re.ASCII)
 # What says instead what the manifests fill in.
-_INSTEAD = {
+_OWN_FLAGS = {
     "HPQ_QUEUE": "--queue",
     "HPQ_IMAGE": "--image",
     "HPQ_CPUS": "--cpu",
@@ -92,7 +92,7 @@ def manifests(
     if memory and not _MEMORY.fullmatch(memory):
         raise UserError(f"--memory {memory}: write Mi or Gi, such as 64Gi")
     parts = tuple(parse(text) for text in components or ())
-    wanted = rendering.Wanted(
+    options = rendering.ManifestOptions(
         image=image,
         namespace=namespace or NAMESPACE,
         queue=queue,
@@ -103,47 +103,47 @@ def manifests(
         parts=parts,
         settings=_settings(settings or []),
     )
-    rendering.check(wanted)
+    rendering.check(options)
     if secrets:
-        print(_secrets(wanted.namespace, with_tls="tls" in wanted.components), end="")
+        print(_secrets(options.namespace, with_tls="tls" in options.components), end="")
         return
-    for warning in _surprises(wanted):
+    for warning in _warnings(options):
         warn(warning)
-    text = rendering.render(wanted) if jobs is None else _jobs(wanted, jobs, namespace)
+    text = rendering.render(options) if jobs is None else _jobs(options, jobs, namespace)
     print(text, end="")
 
 
-def _surprises(wanted: rendering.Wanted) -> Iterator[str]:
-    if not wanted.image:
+def _warnings(options: rendering.ManifestOptions) -> Iterator[str]:
+    if not options.image:
         yield f"no --image: {rendering.IMAGE}, which must be on the nodes"
-    if wanted.queue != "default" and not wanted.classes:
+    if options.queue != "default" and not options.classes:
         yield (
-            f"--queue {wanted.queue}: {wanted.queue} is the only class of this installation, in"
-            f" place of the class default; to have both: --with class={wanted.queue}:GPUS"
+            f"--queue {options.queue}: {options.queue} is the only class of this installation, in"
+            f" place of the class default; to have both: --with class={options.queue}:GPUS"
         )
-    if wanted.replicas is not None:
+    if options.replicas is not None:
         yield (
-            f"--replicas {wanted.replicas} is not in the manifests, so that no apply undoes a"
-            f" scaling; apply them, then: kubectl -n {wanted.namespace} scale"
-            f" deployment/hpq-worker --replicas={wanted.replicas}"
+            f"--replicas {options.replicas} is not in the manifests, so that no apply undoes a"
+            f" scaling; apply them, then: kubectl -n {options.namespace} scale"
+            f" deployment/hpq-worker --replicas={options.replicas}"
         )
 
 
-def _jobs(wanted: rendering.Wanted, what: str, namespace: str | None) -> str:
+def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) -> str:
     """The Jobs of a sweep file, which is enqueued unless it was, or of a sweep that is there.
 
     They go where the Redis is that has the sweep, which a `namespace` that was said must be.
     """
-    if wanted.replicas is not None or wanted.queue != "default" or wanted.classes:
+    if options.replicas is not None or options.queue != "default" or options.classes:
         raise UserError(f"--jobs {what}: the sweep says its queue, and its sets how many")
     with open_session() as session:
-        if there := session.connection and session.connection.namespace:
-            if namespace not in (None, there):
+        if connected := session.connection and session.connection.namespace:
+            if namespace not in (None, connected):
                 raise UserError(
-                    f"--namespace {namespace}: the sweep is in the Redis of {there}",
+                    f"--namespace {namespace}: the sweep is in the Redis of {connected}",
                     code="namespace-mismatch",
                 )
-            wanted = replace(wanted, namespace=there)
+            options = replace(options, namespace=connected)
         sweep = session.reader.sweeps.get(_sweep_of(session, what))
         refuse_too_many(what, None if sweep.sampler else sweep.counts.total)
         left = [t for t in session.reader.trials.all(sweep.id) if not t.state.is_terminal]
@@ -152,7 +152,7 @@ def _jobs(wanted: rendering.Wanted, what: str, namespace: str | None) -> str:
                 f"{sweep.id}: nothing of it waits ({sweep.state}); see hpq retry",
                 code="nothing-waits",
             )
-        manifests = rendering.render(replace(wanted, queue=sweep.worker_class))
+        manifests = rendering.render(replace(options, queue=sweep.worker_class))
         text = render_jobs(manifests, sweep, left)
         if session.reader.workers.live(sweep.worker_class):
             print(
@@ -160,7 +160,7 @@ def _jobs(wanted: rendering.Wanted, what: str, namespace: str | None) -> str:
                 " sets as well",
                 file=sys.stderr,
             )
-    for_them = f"-n {wanted.namespace} -l hpq/sweep={sweep.id}"
+    for_them = f"-n {options.namespace} -l hpq/sweep={sweep.id}"
     print(
         f"{sweep.id}: {trials_of(len(left), 'Job')}; follow them with `hpq watch {sweep.id}`,"
         f" remove them with `kubectl delete jobs {for_them}`",
@@ -178,8 +178,8 @@ def _sweep_of(session: Session, what: str) -> str:
     for warning in submission.warnings:
         warn(warning)
     try:
-        return enqueue(session, submission).sid
-    except OutOfSight as error:  # there is no --code here
+        return enqueue_sweep(session, submission).sid
+    except CodeNotVisible as error:  # there is no --code here
         raise UserError(
             f"{error.why}; add code: . to the file to send the code along", code="code-out-of-sight"
         ) from None
@@ -198,7 +198,7 @@ def _settings(texts: list[str]) -> dict[str, str]:
                 code="setting-secret",
             )
         if name in rendering.own_settings():
-            use = f"; use {_INSTEAD[name]}" if name in _INSTEAD else ""
+            use = f"; use {_OWN_FLAGS[name]}" if name in _OWN_FLAGS else ""
             raise UserError(
                 f"--set {name}: the manifests say that themselves{use}", code="setting-fixed"
             )

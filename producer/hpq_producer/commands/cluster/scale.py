@@ -14,7 +14,7 @@ from hpq_producer.cluster.pods import autoscaler_of, read_cluster
 from hpq_producer.cluster.scale.scale import ScalePlan, Scaling, scale_progress
 from hpq_producer.commands.options import Context, Namespace
 from hpq_producer.connection_record import kubectl_command
-from hpq_producer.terminal.console import talk
+from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
 app = typer.Typer()
@@ -38,19 +38,21 @@ def scale(
         plan = scaling.plan(count)
         _warn_of_autoscaler(opened, plan)
         if plan.going and session is None:
-            talk(f"busy pods may go before idle ones: {opened.why}")
+            print_message(f"busy pods may go before idle ones: {opened.why}")
         plan, before = scaling.drain(plan), plan.deployment.wanted
         try:
             stay = scaling.apply(plan)
         except HpqError:
             scaling.undrain(plan.going, plan)
             raise
-        talk(f"{plan.deployment.name}: {before} → {count} pods (class {queue})")
+        print_message(f"{plan.deployment.name}: {before} → {count} pods (class {queue})")
         if plan.trials:
             stopped = ", ".join(map(clean, plan.trials))
-            talk(f"stopped and requeued, no attempt charged: {stopped}")
+            print_message(f"stopped and requeued, no attempt charged: {stopped}")
         if stay:
-            talk(f"still there: {', '.join(sorted(stay))}; the cluster deleted others or is slow")
+            print_message(
+                f"still there: {', '.join(sorted(stay))}; the cluster deleted others or is slow"
+            )
         if wait:
             _wait(opened, plan, timeout)
 
@@ -73,7 +75,7 @@ def _warn_of_autoscaler(opened: OpenCluster, plan: ScalePlan) -> None:
             f"{name} decides how many pods there are, and would do so again in a moment; pause it"
             f" first: {pause}=true --overwrite (and afterwards: {pause}-)"
         )
-    talk(
+    print_message(
         f"{name} decides how many pods there are, and will soon do so again;"
         f" change its minReplicas and maxReplicas: {kubectl} edit hpa {called}"
     )
@@ -89,10 +91,10 @@ def _wait(opened: OpenCluster, plan: ScalePlan, timeout: float) -> None:
     while True:
         progress = scale_progress(read_cluster(opened.api), plan)
         if progress.is_done:
-            talk(f"{trials_of(progress.ready, 'pod')} ready")
+            print_message(f"{trials_of(progress.ready, 'pod')} ready")
             return
         if progress.why and progress.why != printed:
-            talk(clean(progress.why))
+            print_message(clean(progress.why))
             printed = progress.why
         if time.monotonic() > until:
             raise Held(

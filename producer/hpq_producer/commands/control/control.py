@@ -13,17 +13,14 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
-from hpq_producer import targets as refs
 from hpq_producer.commands.control.pick import picked
 from hpq_producer.commands.options import WhereExpr
-from hpq_producer.diagnosis.notices import say_if_not_taken
-from hpq_producer.query.filter import Where
+from hpq_producer.diagnosis.notices import print_if_not_running
+from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
 from hpq_producer.session import Session, open_session
 from hpq_producer.sweep_limits import in_words, limits
-from hpq_producer.targets import SweepRef, sweep_ids
-from hpq_producer.targets import ask as _ask
-from hpq_producer.targets import mine as _mine
+from hpq_producer.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
 from hpq_producer.terminal.text import trials_of
 
 app = typer.Typer()
@@ -33,14 +30,15 @@ Other = Annotated[bool, typer.Option("--force", help="Also a sweep of somebody e
 Targets = Annotated[
     list[str] | None,
     typer.Argument(
-        help="A sweep, or trials of it: SWEEP/7, or 7 of my last.", autocompletion=sweep_ids
+        help="A sweep, or trials of it: SWEEP/7, or 7 of my last.",
+        autocompletion=complete_sweep_ids,
     ),
 ]
 
 
 @contextmanager
-def ending(
-    ref: str | None, verb: str, force: bool, *, some: bool = False
+def open_to_end(
+    ref: str | None, verb: str, force: bool, *, may_mean_trials: bool = False
 ) -> Iterator[tuple[Session, Sweep]]:
     """A session and the sweep to end: named where nobody is asked, and on a server of others.
 
@@ -50,39 +48,39 @@ def ending(
         UserError: it has to be named.
     """
     if ref is None and not sys.stdin.isatty():
-        raise _unnamed(verb)
+        raise _sweep_missing(verb)
     with open_session() as session:
-        if ref is None and not session.is_private and not some:
-            raise _unnamed(verb)
-        yield session, _mine(session, ref, force)
+        if ref is None and not session.is_private and not may_mean_trials:
+            raise _sweep_missing(verb)
+        yield session, owned_sweep(session, ref, force)
 
 
-def _unnamed(verb: str) -> UserError:
+def _sweep_missing(verb: str) -> UserError:
     return UserError(f"say which sweep to {verb}: `hpq ls` lists them", code="sweep-missing")
 
 
 @app.command()
 def pause(sweep: SweepRef = None, force: Other = False) -> None:
     """Let no further trial of a sweep start."""
-    _change(
+    _control(
         SweepControl.pause,
         sweep,
         force,
-        lambda s: f"{s.id}: paused; {_run_on(s.counts.running)}",
+        lambda s: f"{s.id}: paused; {_describe_running(s.counts.running)}",
     )
 
 
 @app.command()
 def resume(sweep: SweepRef = None, force: Other = False) -> None:
     """Go on with a paused or held sweep."""
-    _change(SweepControl.resume, sweep, force, lambda s: f"{s.id}: {s.state}", goes_on=True)
+    _control(SweepControl.resume, sweep, force, lambda s: f"{s.id}: {s.state}", goes_on=True)
 
 
-def _run_on(running: int) -> str:
+def _describe_running(running: int) -> str:
     return f"{trials_of(running)} {'runs' if running == 1 else 'run'} on"
 
 
-def _change(
+def _control(
     act: Callable[[SweepControl, str], None],
     ref: str | None,
     force: bool,
@@ -90,30 +88,32 @@ def _change(
     goes_on: bool = False,
 ) -> None:
     with open_session() as session:
-        sweep = _mine(session, ref, force)
+        sweep = owned_sweep(session, ref, force)
         act(session.control(), sweep.id)
         print(line(session.reader.sweeps.get(sweep.id)), file=sys.stderr)
         if goes_on and sweep.counts.waits:
-            say_if_not_taken(session, sweep.id)
+            print_if_not_running(session, sweep.id)
 
 
-def _is_over(it: Sweep) -> bool:
+def _is_over(found: Sweep) -> bool:
     """Whether there is nothing left to end, which is said."""
-    if it.state.is_over:
-        print(f"{it.id} is over ({it.state}): nothing to end", file=sys.stderr)
-    return it.state.is_over
+    if found.state.is_over:
+        print(f"{found.id} is over ({found.state}): nothing to end", file=sys.stderr)
+    return found.state.is_over
 
 
 @app.command()
 def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
     """Finish what runs, cancel what waits."""
-    with ending(sweep, "stop", force) as (session, it):
-        if _is_over(it):
+    with open_to_end(sweep, "stop", force) as (session, found):
+        if _is_over(found):
             return
-        _ask(f"Cancel {trials_of(it.counts.queued, 'queued trial')} of {it.id}?", yes)
-        touched = session.control().stop(it.id)
-        rest = _run_on(session.reader.sweeps.get(it.id).counts.running)
-        print(f"{it.id}: {trials_of(touched, 'queued trial')} cancelled; {rest}", file=sys.stderr)
+        confirm(f"Cancel {trials_of(found.counts.queued, 'queued trial')} of {found.id}?", yes)
+        touched = session.control().stop(found.id)
+        rest = _describe_running(session.reader.sweeps.get(found.id).counts.running)
+        print(
+            f"{found.id}: {trials_of(touched, 'queued trial')} cancelled; {rest}", file=sys.stderr
+        )
 
 
 @app.command()
@@ -124,32 +124,34 @@ def cancel(
     force: Other = False,
 ) -> None:
     """Stop a sweep or some of its trials now."""
-    ref, numbers = refs.parse(targets)
+    ref, numbers = parse_targets(targets)
     if where is not None and numbers:
         raise UserError("cancel: give numbers of trials, or --where, not both")
-    expression = Where.of(where) if where is not None else None
-    with ending(ref, "cancel", force, some=bool(numbers)) as (session, it):
-        if _is_over(it):
+    expression = Filter.of(where) if where is not None else None
+    with open_to_end(ref, "cancel", force, may_mean_trials=bool(numbers)) as (session, found):
+        if _is_over(found):
             return
         if expression is not None:
-            numbers = picked(session, it, expression)
+            numbers = picked(session, found, expression)
             if not numbers:
                 return
-        _ask(f"Cancel {_left(session, it, numbers)}?", yes)
-        touched = session.control().cancel(it.id, numbers)
+        confirm(f"Cancel {_describe_cancelled(session, found, numbers)}?", yes)
+        touched = session.control().cancel(found.id, numbers)
         are = "is" if touched == 1 else "are"
-        print(f"{it.id}: {trials_of(touched)} {are} cancelled or being stopped", file=sys.stderr)
+        print(f"{found.id}: {trials_of(touched)} {are} cancelled or being stopped", file=sys.stderr)
 
 
-def _left(session: Session, it: Sweep, numbers: list[int]) -> str:
+def _describe_cancelled(session: Session, found: Sweep, numbers: list[int]) -> str:
     """`2 trials of X (1 has ended)`: what a cancel would end."""
-    total, ended = it.counts.total, it.counts.ended
+    total, ended = found.counts.total, found.counts.ended
     if numbers:
-        ids = [TrialId(sweep=it.id, number=n) for n in dict.fromkeys(numbers)]
+        ids = [TrialId(sweep=found.id, number=n) for n in dict.fromkeys(numbers)]
         total = len(ids)
         ended = sum(session.reader.trials.get(one).state.is_terminal for one in ids)
     have = "has" if ended == 1 else "have"
-    return f"{trials_of(total - ended)} of {it.id}" + (f" ({ended} {have} ended)" if ended else "")
+    return f"{trials_of(total - ended)} of {found.id}" + (
+        f" ({ended} {have} ended)" if ended else ""
+    )
 
 
 @app.command()
@@ -162,30 +164,30 @@ def retry(
     force: Other = False,
 ) -> None:
     """Queue failed or cancelled trials again; a finished one asks, as its result goes."""
-    ref, numbers = refs.parse(targets)
+    ref, numbers = parse_targets(targets)
     if where is not None and numbers:
         raise UserError("retry: give numbers of trials, or --where, not both")
-    only = Where.of(where) if where is not None else None
+    only = Filter.of(where) if where is not None else None
     with open_session() as session:
-        it = _mine(session, ref, force)
+        found = owned_sweep(session, ref, force)
         if not numbers:
             wanted = {TrialState.CANCELLED} if cancelled else {TrialState.FAILED}
             wanted |= {TrialState.FAILED} if failed else set()
-            trials = Selection(reader=session.reader, sweep=it, where=only).trials()
+            trials = Selection(reader=session.reader, sweep=found, where=only).trials()
             numbers = [t.id.number for t in trials if t.state in wanted]
-        elif results := _with_results(session, it, numbers):
-            question = f"Drop the results of {trials_of(results, 'finished trial')} of {it.id}?"
-            _ask(question, yes)
-        touched = session.control().retry(it.id, numbers)
-        print(f"{it.id}: {trials_of(touched)} queued again", file=sys.stderr)
+        elif results := _with_results(session, found, numbers):
+            question = f"Drop the results of {trials_of(results, 'finished trial')} of {found.id}?"
+            confirm(question, yes)
+        touched = session.control().retry(found.id, numbers)
+        print(f"{found.id}: {trials_of(touched)} queued again", file=sys.stderr)
         if touched:
-            say_if_not_taken(session, it.id)
+            print_if_not_running(session, found.id)
 
 
-def _with_results(session: Session, it: Sweep, numbers: list[int]) -> int:
+def _with_results(session: Session, found: Sweep, numbers: list[int]) -> int:
     """How many of these trials have a result that a retry drops."""
     trials = [
-        session.reader.trials.get(TrialId(sweep=it.id, number=n)) for n in dict.fromkeys(numbers)
+        session.reader.trials.get(TrialId(sweep=found.id, number=n)) for n in dict.fromkeys(numbers)
     ]
     return sum(t.state in (TrialState.FINISHED, TrialState.PRUNED) for t in trials)
 
@@ -201,28 +203,28 @@ def set_(
     ref = None if "=" in changes[0] else changes[0]
     fields = limits(changes if ref is None else changes[1:])
     with open_session() as session:
-        it = _mine(session, ref, force)
+        found = owned_sweep(session, ref, force)
         done = in_words(fields)
         cap = fields.pop("run_cap", None)
         if fields:
-            session.control().set(it.id, fields)
-        capped = _cap(session, it, int(cap)) if cap is not None else ""
-        print(f"{it.id}: {done}{capped}", file=sys.stderr)
+            session.control().set(found.id, fields)
+        capped = _set_run_cap(session, found, int(cap)) if cap is not None else ""
+        print(f"{found.id}: {done}{capped}", file=sys.stderr)
 
 
-def _cap(session: Session, it: Sweep, most: int) -> str:
+def _set_run_cap(session: Session, found: Sweep, most: int) -> str:
     """Set run_cap, and say what that did to the trials that are there."""
-    done = session.writer().set_run_cap(it.id, most)
+    done = session.writer().set_run_cap(found.id, most)
     if done.dropped or done.back:
         what = f"{trials_of(done.dropped or done.back)} {'cancelled' if done.dropped else 'back'}"
     else:
         what = "none cancelled"
     line = f"; {what}, {done.trials} in all"
-    if it.sampler:
+    if found.sampler:
         line = f"; {what}, {done.trials} so far"
     elif done.trials < most:
         more = most - done.trials
-        line += f"; `hpq enqueue FILE --count {most} --into {it.id}` adds up to {more} more"
+        line += f"; `hpq enqueue FILE --count {most} --into {found.id}` adds up to {more} more"
     if most and done.trials > most:
         line += ": what has begun is not undone"
     return line

@@ -6,12 +6,12 @@ import sys
 
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Trial
-from hpq_producer.analysis.scores import cell, newest_value
-from hpq_producer.query.filter import Where
+from hpq_producer.analysis.scores import newest_value, param_text
+from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
 from hpq_producer.reports.trial_rows import STATE_STYLE, column_names
 from hpq_producer.session import Session
-from hpq_producer.terminal.console import discard_stdout, show_table, talk
+from hpq_producer.terminal.console import discard_stdout, print_message, show_table
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, measure
@@ -33,7 +33,7 @@ def pick_row(trial: Trial, sweep: Sweep, value: float | None) -> list[Span]:
     return [
         Span(str(trial.id.number)),
         Span(trial.state.value, STATE_STYLE[trial.state]),
-        *(Span(cell(trial.params, p)) for p in sweep.varying),
+        *(Span(param_text(trial.params, p)) for p in sweep.varying),
         Span("" if value is None else measure(value), Style.BOLD),
     ]
 
@@ -41,27 +41,27 @@ def pick_row(trial: Trial, sweep: Sweep, value: float | None) -> list[Span]:
 _SHOWN = 20  # of the trials that it would cancel
 
 
-def picked(session: Session, it: Sweep, where: Where) -> list[int]:
+def picked(session: Session, sweep: Sweep, where: Filter) -> list[int]:
     """List the numbers of the queued and running trials that match.
 
     Raises:
         UserError: no trial has a value that the expression names.
     """
-    found = Selection(reader=session.reader, sweep=it, where=where).trials()
+    found = Selection(reader=session.reader, sweep=sweep, where=where).trials()
     left: list[Trial] = [t for t in found if not t.state.is_terminal]
     if not left:
-        talk(f"{it.id}: no queued or running trial matches; nothing is cancelled")
+        print_message(f"{sweep.id}: no queued or running trial matches; nothing is cancelled")
         return []
     try:
-        _show(it, left)
+        _show(sweep, left)
     except BrokenPipeError:  # whoever read has read enough; the cancelling was asked for
         discard_stdout()
     return [t.id.number for t in left]
 
 
-def _show(it: Sweep, left: list[Trial]) -> None:
-    rows = (pick_row(t, it, newest_value(it, t)) for t in left[:_SHOWN])
-    show_table(pick_columns(it), rows, explain=column_names(it))
+def _show(sweep: Sweep, left: list[Trial]) -> None:
+    rows = (pick_row(t, sweep, newest_value(sweep, t)) for t in left[:_SHOWN])
+    show_table(pick_columns(sweep), rows, explain=column_names(sweep))
     if len(left) > _SHOWN:
         print(f"… and {len(left) - _SHOWN} more")
     sys.stdout.flush()

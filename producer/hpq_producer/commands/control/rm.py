@@ -12,9 +12,9 @@ from hpq.errors import SettingsError, UserError
 from hpq.filestore.local import location
 from hpq.store.file_garbage import FileGarbage
 from hpq_producer.archive.stored_files import files_of, store_here
-from hpq_producer.commands.control.control import Yes, ending
+from hpq_producer.commands.control.control import Yes, open_to_end
 from hpq_producer.session import Session, open_session
-from hpq_producer.targets import SweepRef, ask
+from hpq_producer.targets import SweepRef, confirm
 from hpq_producer.terminal.text import clean, trials_of
 
 app = typer.Typer()
@@ -36,16 +36,18 @@ def rm(
     """Delete a sweep with all its results, and its checkpoints and artifacts in the store."""
     if sweep is not None and _finish_removal(sweep, keep_files):
         return
-    with ending(sweep, "delete", force) as (session, it):
-        if it.counts.running and not force:
+    with open_to_end(sweep, "delete", force) as (session, found):
+        if found.counts.running and not force:
             raise UserError(
-                f"{it.id} has running trials; `hpq cancel {it.id}` first, or --force",
+                f"{found.id} has running trials; `hpq cancel {found.id}` first, or --force",
                 code="trials-running",
             )
-        kept = files_of(session, it.id)
+        kept = files_of(session, found.id)
         files = "" if keep_files or not kept.trials else f", and {kept}"
-        ask(f"Delete {it.id} with the results of {trials_of(it.counts.ended)}{files}?", yes)
-        _remove(session, it.id, keep_files, files)
+        confirm(
+            f"Delete {found.id} with the results of {trials_of(found.counts.ended)}{files}?", yes
+        )
+        _remove(session, found.id, keep_files, files)
 
 
 def _finish_removal(sid: str, keep_files: bool) -> bool:

@@ -11,16 +11,16 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Trial, TrialState
 from hpq.errors import ExitCode, NotFound
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.records import result_of, trial_record
-from hpq_producer.analysis.scores import flat, score
+from hpq_producer.analysis.records import source_of_result, trial_record
+from hpq_producer.analysis.scores import flatten, score
 from hpq_producer.commands.options import AsJson, WhereExpr
-from hpq_producer.query.filter import Where
+from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
 from hpq_producer.reports.export import to_args, to_yaml
 from hpq_producer.reports.ranking import show_ranking
 from hpq_producer.session import open_session
-from hpq_producer.targets import sweep_ids
-from hpq_producer.terminal.console import show_json, show_lines, talk
+from hpq_producer.targets import complete_sweep_ids
+from hpq_producer.terminal.console import print_message, show_json, show_lines
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, value
 
@@ -31,7 +31,8 @@ _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 @app.command()
 def best(
     sweep: Annotated[
-        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+        str | None,
+        typer.Argument(help="A sweep's id or its beginning.", autocompletion=complete_sweep_ids),
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 1,
     where: WhereExpr = None,
@@ -40,7 +41,7 @@ def best(
     as_args: Annotated[bool, typer.Option("--args", help="As its program gets them.")] = False,
 ) -> None:
     """The winner's parameters, ready to use; with -n the first few."""
-    only = Where.of(where) if where is not None else None
+    only = Filter.of(where) if where is not None else None
     with open_session() as session:
         found = session.reader.sweeps.get(
             session.reader.sweeps.resolve(sweep, session.settings.user)
@@ -53,12 +54,12 @@ def best(
     if not trials and only is not None:
         raise NotFound(f"{found.id}: no trial with a result is so: {only.text}", code="no-result")
     if not trials:
-        talk(f"hpq: {_why_none(found)}")
+        print_message(f"hpq: {_why_none(found)}")
         raise typer.Exit(ExitCode.SOME_FAILED)
     _show(found, trials, n > 1, as_yaml, as_json, as_args)
 
 
-def _of(reader: StoreReader, sweep: Sweep, where: Where, n: int) -> list[Trial]:
+def _of(reader: StoreReader, sweep: Sweep, where: Filter, n: int) -> list[Trial]:
     """The best of those that an expression picks."""
     every = Selection(reader=reader, sweep=sweep, top=sweep.counts.total, where=where).trials()
     return list(islice((t for t in every if t.state in _RANKED and t.objective is not None), n))
@@ -96,7 +97,7 @@ def _show_one(sweep: Sweep, trial: Trial) -> None:
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     rows = {name: score(trial)}
     if trial.reused:
-        rows["result of"] = clean(result_of(trial, sweep))
-    rows |= {clean(k): value(v) for k, v in flat(trial.params).items()}
+        rows["result of"] = clean(source_of_result(trial, sweep))
+    rows |= {clean(k): value(v) for k, v in flatten(trial.params).items()}
     wide = max(len(key) for key in ("trial", *rows))
     show_lines([Span(f"{k:{wide}}  {v}")] for k, v in {"trial": str(trial.id), **rows}.items())

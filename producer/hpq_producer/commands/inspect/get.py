@@ -15,11 +15,11 @@ from hpq.filestore.local import Gone, Readable, Unreadable, copy_out, is_inert, 
 from hpq_producer.cluster.api import Api
 from hpq_producer.cluster.files import PodVolume, copy_command, find_volume
 from hpq_producer.connection_record import ConnectionRecord
-from hpq_producer.diagnosis.notices import OF_PODS
+from hpq_producer.diagnosis.notices import POD_STORE
 from hpq_producer.reports.show import artifact_lines
 from hpq_producer.session import Session, open_session
-from hpq_producer.targets import find
-from hpq_producer.terminal.console import show_lines, talk
+from hpq_producer.targets import find_target
+from hpq_producer.terminal.console import print_message, show_lines
 from hpq_producer.terminal.text import clean
 
 app = typer.Typer()
@@ -48,12 +48,12 @@ def get(
             raise NotFound(f"{trial.id} left no file {clean(name)!r}; it left {some}")
         path = _target(name, out, force)
         _copy(session, left, name, path)
-    talk(f"{trial.id}: {clean(name)} is in {path}")
+    print_message(f"{trial.id}: {clean(name)} is in {path}")
 
 
 def _trial(session: Session, what: str) -> Trial:
     reader, owner = session.reader, session.settings.user
-    found = find(reader, None if what == "best" else what, owner)
+    found = find_target(reader, None if what == "best" else what, owner)
     if isinstance(found, TrialId):
         return reader.trials.get(found)
     sweep = reader.sweeps.get(found)
@@ -71,7 +71,7 @@ def _why_none(trial: Trial, in_cluster: bool) -> str:
     if trial.gone:
         return "its files were deleted with the sweep, before it was restored"
     lines = "its worker had no HPQ_STORE or could not copy them: `hpq logs` says where they lie"
-    gives = f"; pods get a store by {OF_PODS}" if in_cluster else ""
+    gives = f"; pods get a store by {POD_STORE}" if in_cluster else ""
     return f"it saved none, or {lines}{gives}"
 
 

@@ -11,8 +11,8 @@ import typer
 
 from hpq_producer.reports.logs import Cleaner, follow_log, read_log
 from hpq_producer.session import Session, open_session
-from hpq_producer.targets import find_trial, sweep_ids
-from hpq_producer.terminal.console import talk
+from hpq_producer.targets import complete_sweep_ids, find_trial
+from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import WHY_THINNED, clean
 
 app = typer.Typer()
@@ -22,7 +22,7 @@ app = typer.Typer()
 def logs(
     trial: Annotated[
         str | None,
-        typer.Argument(help="SWEEP/7, or 7 of my last sweep.", autocompletion=sweep_ids),
+        typer.Argument(help="SWEEP/7, or 7 of my last sweep.", autocompletion=complete_sweep_ids),
     ] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it ends.")] = False,
     tail: Annotated[int | None, typer.Option("-n", "--tail", min=0, help="Last lines.")] = None,
@@ -32,12 +32,12 @@ def logs(
     with open_session() as session:
         found = find_trial(session.reader, trial, session.settings.user)
         if trial is None or not trial.endswith(str(found.number)):
-            talk(f"trial {found}")
-        told = session.reader.trials.get(found)  # NotFound, where there is none
-        if told.reused:
-            talk(_what_trained(session, clean(told.reused)))
-        if told.thinned:
-            talk(f"its log was {WHY_THINNED}")
+            print_message(f"trial {found}")
+        record = session.reader.trials.get(found)  # NotFound, where there is none
+        if record.reused:
+            print_message(_what_trained(session, clean(record.reused)))
+        if record.thinned:
+            print_message(f"its log was {WHY_THINNED}")
         data, last = read_log(session.reader, found, tail)
         more = follow_log(session.reader, found, last) if follow else ()
         _write(chain([data], more), raw)

@@ -16,10 +16,14 @@ from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.commands.options import AsJson, WhereSweep
 from hpq_producer.diagnosis.verdict import STATE_STYLE
-from hpq_producer.diagnosis.waiting import why_behind, why_full, why_not_taken
-from hpq_producer.query.filter import Where
+from hpq_producer.diagnosis.waiting import (
+    explain_full_server,
+    explain_no_worker,
+    explain_queue_position,
+)
+from hpq_producer.query.filter import Filter
 from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import show_json, show_table, talk
+from hpq_producer.terminal.console import print_message, show_json, show_table
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration, measure, planned, size
@@ -37,7 +41,7 @@ def ls(
     as_json: AsJson = False,
 ) -> None:
     """Sweeps, newest first."""
-    only = Where.of(where) if where is not None else None
+    only = Filter.of(where) if where is not None else None
     with open_session() as session:
         reader = session.reader
         picks = tag is not None or only is not None
@@ -61,26 +65,28 @@ def ls(
                 ]
             show_table(columns, rows)
             for line in _reasons(waits):
-                talk(line)
+                print_message(line)
             for sid, words in _doubts(reader, sweeps, best).items():
-                talk(f"! {clean(sid)}: {clean(words)}")
+                print_message(f"! {clean(sid)}: {clean(words)}")
             for one in found:
                 if isinstance(one, Unreadable):
-                    talk(f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}")
+                    print_message(f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}")
         else:
-            talk("no sweep is so" if picks else "no sweep yet; `hpq enqueue FILE` makes one")
+            print_message(
+                "no sweep is so" if picks else "no sweep yet; `hpq enqueue FILE` makes one"
+            )
 
 
 def _picked(
-    sweeps: Sequence[Sweep], best: Mapping[str, float | None], tag: str | None, where: Where | None
+    sweeps: Sequence[Sweep], best: Mapping[str, float | None], tag: str | None, where: Filter | None
 ) -> list[Sweep]:
     """Those with the tag, of which the expression holds; its names are those of --json."""
     found = [sweep for sweep in sweeps if tag is None or tag in sweep.tags]
     if where is None:
         return found
     records = [sweep_record(sweep, best[sweep.id]) for sweep in found]
-    picked = [s for s, r in zip(found, records, strict=True) if where.holds(r.get)]
-    where.check_met(records[0] if records else where.names)
+    picked = [s for s, r in zip(found, records, strict=True) if where.matches(r.get)]
+    where.check_names(records[0] if records else where.names)
     return picked
 
 
@@ -119,14 +125,18 @@ def _waits(reader: StoreReader, sweeps: Sequence[Sweep], *, in_cluster: bool) ->
     """Why no worker takes a sweep, or will soon, of those that get nowhere without one."""
     idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
     workers = reader.workers.live() if idle else []
-    full = why_full(reader.server_memory()) if any(s.counts.waits for s in sweeps) else None
+    full = (
+        explain_full_server(reader.server_memory()) if any(s.counts.waits for s in sweeps) else None
+    )
     if full:  # also for those of which some run
         idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
-    found = {s.id: full or why_not_taken(s, workers, SHIPPED, in_cluster=in_cluster) for s in idle}
+    found = {
+        s.id: full or explain_no_worker(s, workers, SHIPPED, in_cluster=in_cluster) for s in idle
+    }
     free = [s for s in idle if not found[s.id] and not s.counts.running]
     if any(w.state == "busy" for w in workers):
         ahead = reader.sweeps.ahead_of(free)
-        found |= {s.id: why_behind(s, ahead[s.id], workers, SHIPPED) for s in free}
+        found |= {s.id: explain_queue_position(s, ahead[s.id], workers, SHIPPED) for s in free}
     return {sid: why for sid, why in found.items() if why}
 
 

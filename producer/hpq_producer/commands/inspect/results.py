@@ -10,13 +10,13 @@ import typer
 from hpq.domain.trial import TrialState
 from hpq_producer.analysis.records import trial_record
 from hpq_producer.commands.options import AsJson, WhereExpr
-from hpq_producer.query.filter import Where
+from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection, names_in
 from hpq_producer.reports.export import write_csv
 from hpq_producer.reports.ranking import result_columns, result_row
 from hpq_producer.reports.trial_rows import column_names
 from hpq_producer.session import open_session
-from hpq_producer.targets import sweep_ids
+from hpq_producer.targets import complete_sweep_ids
 from hpq_producer.terminal.console import show_json_rows, show_table
 
 app = typer.Typer()
@@ -25,7 +25,8 @@ app = typer.Typer()
 @app.command()
 def results(
     sweep: Annotated[
-        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+        str | None,
+        typer.Argument(help="A sweep's id or its beginning.", autocompletion=complete_sweep_ids),
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, all parameters.")] = False,
     as_json: AsJson = False,
@@ -38,7 +39,7 @@ def results(
     all_metrics: Annotated[bool, typer.Option(help="Every metric, not only the sweep's.")] = False,
 ) -> None:
     """All trials as a table, CSV or JSON."""
-    only = Where.of(where) if where is not None else None
+    only = Filter.of(where) if where is not None else None
     with open_session() as session:
         reader = session.reader
         found = reader.sweeps.get(reader.sweeps.resolve(sweep, session.settings.user))

@@ -18,14 +18,14 @@ from hpq.store.reader import StoreReader
 from hpq_producer.analysis.attempts import attempt_record, attempts_of
 from hpq_producer.analysis.records import finite, iso, sweep_record, trial_record
 from hpq_producer.commands.options import AsJson
-from hpq_producer.diagnosis.waiting import why_full
-from hpq_producer.reports.export import by_hand
+from hpq_producer.diagnosis.waiting import explain_full_server
+from hpq_producer.reports.export import trial_command
 from hpq_producer.reports.logs import read_log
-from hpq_producer.reports.provenance import give_back, origin_of
+from hpq_producer.reports.provenance import provenance_record, write_code
 from hpq_producer.reports.show import sweep_lines, trial_lines
 from hpq_producer.session import Session, open_session
-from hpq_producer.targets import find, sweep_ids
-from hpq_producer.terminal.console import show_json, show_lines, stdout_look
+from hpq_producer.targets import complete_sweep_ids, find_target
+from hpq_producer.terminal.console import show_json, show_lines, stdout_info
 
 app = typer.Typer()
 _TAIL = 10  # lines of the log
@@ -35,7 +35,7 @@ _TAIL = 10  # lines of the log
 def show(
     what: Annotated[
         str | None,
-        typer.Argument(help="SWEEP, SWEEP/7, or 7 of my last.", autocompletion=sweep_ids),
+        typer.Argument(help="SWEEP, SWEEP/7, or 7 of my last.", autocompletion=complete_sweep_ids),
     ] = None,
     as_json: AsJson = False,
     as_command: Annotated[
@@ -50,16 +50,16 @@ def show(
 ) -> None:
     """A sweep or a trial in full."""
     with open_session() as session:
-        found = find(session.reader, what, session.settings.user)
+        found = find_target(session.reader, what, session.settings.user)
         if code is not None:
             sid = found if isinstance(found, str) else found.sweep
-            count = give_back(session.reader, sid, code)
+            count = write_code(session.reader, sid, code)
             print(f"{code}: {count} {'file' if count == 1 else 'files'}", file=sys.stderr)
         elif as_origin:
-            show_json(origin_of(session.reader, found))
+            show_json(provenance_record(session.reader, found))
         elif as_command:
             ours = session.settings
-            print(by_hand(session.reader, found, ours.python, ours.gpus_per_trial))
+            print(trial_command(session.reader, found, ours.python, ours.gpus_per_trial))
         elif isinstance(found, TrialId):
             _show_trial(session.reader, found, as_json)
         else:
@@ -70,7 +70,7 @@ def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
     reader = session.reader
     sweep = reader.sweeps.get(sid)
     if not as_json:
-        full = why_full(reader.server_memory()) if sweep.counts.waits else None
+        full = explain_full_server(reader.server_memory()) if sweep.counts.waits else None
         signed = _signed(session.settings, sweep)
         eldest = reader.trials.longest_running([sid]).values()
         unmet = metric_warning(sweep, [*eldest], reader.trials.best(sweep, 1))
@@ -124,11 +124,11 @@ def _show_trial(reader: StoreReader, found: TrialId, as_json: bool) -> None:
     if not as_json:
         log, _ = read_log(reader, found, _TAIL)
         text = log.decode("utf-8", "replace")
-        columns = stdout_look().columns
+        columns = stdout_info().columns
         lines = trial_lines(trial, sweep, curves, ran_on, text, attempts=attempts, columns=columns)
         return show_lines(lines, whole=True)
     history = {n: [[p.step, finite(p.value)] for p in points] for n, points in curves.items()}
-    told = [attempt_record(one) for one in attempts]
-    more: dict[str, Any] = {"attempts": told, "history": history, "provenance": dict(ran_on)}
+    records = [attempt_record(one) for one in attempts]
+    more: dict[str, Any] = {"attempts": records, "history": history, "provenance": dict(ran_on)}
     more |= {"files_gone": trial.gone or None, "log_dropped": trial.thinned}
     show_json(trial_record(trial, sweep) | more)

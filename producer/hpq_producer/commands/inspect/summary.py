@@ -9,7 +9,7 @@ import typer
 from hpq_producer.commands.options import AsJson
 from hpq_producer.reports.summary_page import print_summary, print_summary_json
 from hpq_producer.session import open_session
-from hpq_producer.targets import sweep_ids
+from hpq_producer.targets import complete_sweep_ids
 
 app = typer.Typer()
 
@@ -17,7 +17,8 @@ app = typer.Typer()
 @app.command()
 def summary(
     sweep: Annotated[
-        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+        str | None,
+        typer.Argument(help="A sweep's id or its beginning.", autocompletion=complete_sweep_ids),
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many trials in the ranking.")] = 20,
     as_json: AsJson = False,

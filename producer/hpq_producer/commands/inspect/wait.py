@@ -15,11 +15,11 @@ from hpq.errors import Held
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.verdict import exit_code
-from hpq_producer.diagnosis.waiting import gist, why_waits
-from hpq_producer.query.follow import follow, stands
+from hpq_producer.diagnosis.waiting import explain_waiting_with_pods, without_counts
+from hpq_producer.query.follow import follow, is_settled
 from hpq_producer.session import open_session
-from hpq_producer.targets import sweep_ids
-from hpq_producer.terminal.console import show_json, talk
+from hpq_producer.targets import complete_sweep_ids
+from hpq_producer.terminal.console import print_message, show_json
 from hpq_producer.terminal.text import planned
 from hpq_producer.watch.event_log import say_verdict
 
@@ -29,7 +29,8 @@ app = typer.Typer()
 @app.command()
 def wait(
     sweep: Annotated[
-        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+        str | None,
+        typer.Argument(help="A sweep's id or its beginning.", autocompletion=complete_sweep_ids),
     ] = None,
     timeout: Annotated[float | None, typer.Option(min=0, help="Give up after seconds.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,
@@ -38,15 +39,15 @@ def wait(
     with open_session() as session, closing(PodWatcher(session)) as pods:
         sid = session.reader.sweeps.resolve(sweep, session.settings.user)
         deadline = None if timeout is None else time.monotonic() + timeout
-        told: set[str] = set()
+        printed: set[str] = set()
         for change in follow(session.reader, sid):
-            why = _tell(change.snapshot, pods, told)
+            why = _print_once(change.snapshot, pods, printed)
             is_late = deadline is not None and time.monotonic() > deadline
-            if not is_late and not stands(change.snapshot):
+            if not is_late and not is_settled(change.snapshot):
                 continue
             found, best = change.snapshot.sweep, change.snapshot.best
             record = sweep_record(found, best[0].objective if best else None)
-            if stands(change.snapshot):
+            if is_settled(change.snapshot):
                 if as_json:
                     show_json(record)
                 say_verdict(change.snapshot, sys.stderr, why)
@@ -56,14 +57,14 @@ def wait(
             if not as_json:
                 raise late
             show_json(record | {"error": late.record()})
-            talk(f"hpq: {late.notice}")
+            print_message(f"hpq: {late.notice}")
             raise typer.Exit(int(late.exit_code))
 
 
-def _tell(shot: Snapshot, pods: PodWatcher, told: set[str]) -> Notice | None:
+def _print_once(snapshot: Snapshot, pods: PodWatcher, printed: set[str]) -> Notice | None:
     """Say once why nobody takes the sweep."""
-    why = why_waits(shot, pods)
-    if why and gist(why.text) not in told:
-        talk(f"hpq: {why}")
-        told.add(gist(why.text))
+    why = explain_waiting_with_pods(snapshot, pods)
+    if why and without_counts(why.text) not in printed:
+        print_message(f"hpq: {why}")
+        printed.add(without_counts(why.text))
     return why

@@ -13,11 +13,11 @@ from hpq.errors import UserError
 from hpq_producer.analysis.records import snapshot_record
 from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.pods import cluster_record
-from hpq_producer.diagnosis.verdict import estimate, exit_code, needs_you
-from hpq_producer.diagnosis.waiting import not_taken
+from hpq_producer.diagnosis.verdict import exit_code, needed_actions, time_left
+from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.session import Session, open_session
-from hpq_producer.targets import sweep_ids
-from hpq_producer.terminal.console import look_of, show_json
+from hpq_producer.targets import complete_sweep_ids
+from hpq_producer.terminal.console import show_json, terminal_info
 from hpq_producer.terminal.style import paint
 from hpq_producer.watch.app import read_scene, watch_sweep
 from hpq_producer.watch.event_log import print_lines
@@ -30,7 +30,8 @@ _MOST = 500  # running trials in --json
 @app.command()
 def watch(
     sweep: Annotated[
-        str | None, typer.Argument(help="A sweep's id or its beginning.", autocompletion=sweep_ids)
+        str | None,
+        typer.Argument(help="A sweep's id or its beginning.", autocompletion=complete_sweep_ids),
     ] = None,
     until_done: Annotated[bool, typer.Option(help="Leave when the sweep is over.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Print one frame and leave.")] = False,
@@ -55,17 +56,17 @@ def watch(
 
 
 def _frame(session: Session, sid: str) -> None:
-    look = look_of(sys.stdout, os.environ)
+    terminal = terminal_info(sys.stdout, os.environ)
     with closing(PodWatcher(session)) as pods:
-        scene = read_scene(session.reader, sid, look, pods=pods, is_live=False)
-    for line in frame(scene, look.columns, look.rows):
-        print(paint(line, look))
+        scene = read_scene(session.reader, sid, terminal, pods=pods, is_live=False)
+    for line in frame(scene, terminal.columns, terminal.rows):
+        print(paint(line, terminal))
 
 
 def _data(session: Session, sid: str) -> None:
     shot = session.reader.snapshot(sid, _MOST, top=20, recent=20)
     pods = PodWatcher(session)
     cluster = pods.snapshot_now(shot.workers)
-    why = not_taken(shot, cluster, pods)
-    record = snapshot_record(shot, needs_you(shot, why), estimate(shot))
+    why = explain_waiting(shot, cluster, pods)
+    record = snapshot_record(shot, needed_actions(shot, why), time_left(shot))
     show_json({**record, "cluster": cluster_record(cluster) if cluster else None})

@@ -13,11 +13,11 @@ from hpq.domain.sweep import Sweep
 from hpq_producer.analysis.records import worker_record
 from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
 from hpq_producer.commands.options import AsJson
-from hpq_producer.diagnosis.notices import of_a_cluster
+from hpq_producer.diagnosis.notices import cluster_hint
 from hpq_producer.diagnosis.pods import pod_report
-from hpq_producer.diagnosis.waiting import how_to_start, scale_up
+from hpq_producer.diagnosis.waiting import how_to_scale, how_to_start
 from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import show_json, show_table, talk
+from hpq_producer.terminal.console import print_message, show_json, show_table
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration
@@ -40,14 +40,14 @@ def workers(
         if found:
             show_table(_COLUMNS, _rows(found, session.reader.now_ms()))
             for line in _left_alone(session, found):
-                talk(line)
+                print_message(line)
         elif cluster is None:
-            start = scale_up() if session.connection else how_to_start()
-            talk(f"no worker is alive; {start}{of_a_cluster(session)}")
+            start = how_to_scale() if session.connection else how_to_start()
+            print_message(f"no worker is alive; {start}{cluster_hint(session)}")
         for line in pod_report(cluster, found) if cluster else ():
-            talk(line)
+            print_message(line)
         if pods.why:
-            talk(f"pods: not known: {clean(pods.why)}")
+            print_message(f"pods: not known: {clean(pods.why)}")
 
 
 def _record(worker: Worker, cluster: ClusterSnapshot | None) -> dict[str, Any]:

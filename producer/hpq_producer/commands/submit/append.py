@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hpq.domain.sweep import Sweep
-from hpq_producer.commands.submit.plan_page import set_words
-from hpq_producer.enqueue import append as growth
-from hpq_producer.enqueue.append import AppendPlan, plan_append
+from hpq_producer.commands.submit.plan_page import describe_set
+from hpq_producer.enqueue.append import AppendPlan, append_trials, plan_append
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.session import Session
-from hpq_producer.targets import mine
-from hpq_producer.terminal.console import talk, warn
+from hpq_producer.targets import owned_sweep
+from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.progress import progress_bar
 from hpq_producer.terminal.text import clean, trials_of
 
@@ -34,31 +33,31 @@ def append(session: Session, submission: Submission, ref: str, *, force: bool) -
         Forbidden: the sweep has another owner, and `force` is false.
         UserError: the file does not fit the sweep, or the sweep was stopped or cancelled.
     """
-    sweep = mine(session, ref, force)
+    sweep = owned_sweep(session, ref, force)
     plan = plan_append(session, sweep, submission)
     show_plan(sweep, plan)
     added = 0
     if plan.new:
         with progress_bar(len(plan.new), "writing sets") as progress:
-            added = growth.append(session, sweep, submission, plan, progress=progress, warn=warn)
+            added = append_trials(session, sweep, submission, plan, progress=progress, warn=warn)
     return Appended(sid=sweep.id, added=added, existing=plan.existing)
 
 
 def show_plan(sweep: Sweep, plan: AppendPlan) -> None:
     """Print how many trials are new, how many exist already, and the first new ones."""
     for note in plan.notes:
-        talk(clean(note))
+        print_message(clean(note))
     new = [trial.params for trial in plan.new if trial.replicate == 0]
     counts = f"{trials_of(len(plan.new))} to add, {plan.existing} already there"
-    talk(f"{sweep.id}: {counts}{':' if new else ''}")
+    print_message(f"{sweep.id}: {counts}{':' if new else ''}")
     seeds = f"  ×{sweep.replicates} seeds" if sweep.replicates > 1 else ""
     for params in new[:_SHOWN]:
-        talk(f"  + {set_words(params)}{seeds}")
+        print_message(f"  + {describe_set(params)}{seeds}")
     if len(new) > _SHOWN:
-        talk(f"  + … and {len(new) - _SHOWN} more")
+        print_message(f"  + … and {len(new) - _SHOWN} more")
 
 
-def say_added(done: Appended, sweep: Sweep) -> None:
+def print_appended(done: Appended, sweep: Sweep) -> None:
     """Print how many trials were added."""
     counts = f"{trials_of(done.added)} added; {trials_of(sweep.counts.total)} now"
-    talk(f"{sweep.id}: {counts} ({sweep.state})")
+    print_message(f"{sweep.id}: {counts} ({sweep.state})")

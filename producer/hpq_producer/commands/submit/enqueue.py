@@ -8,15 +8,14 @@ import sys
 import typer
 
 from hpq.domain.sweep import Sweep, SweepState
-from hpq_producer.analysis.early_termination import target_words
+from hpq_producer.analysis.early_termination import describe_target
 from hpq_producer.commands.options import AsJson
-from hpq_producer.commands.submit.append import Appended, append, say_added
+from hpq_producer.commands.submit.append import Appended, append, print_appended
 from hpq_producer.commands.submit.options import SubmitOptions, submit_options
-from hpq_producer.diagnosis.notices import say_if_not_kept, say_if_not_taken
+from hpq_producer.diagnosis.notices import print_if_no_store, print_if_not_running
 from hpq_producer.enqueue import preflight
-from hpq_producer.enqueue import submit as enqueuing
 from hpq_producer.enqueue.submission import Submission
-from hpq_producer.enqueue.submit import Enqueued
+from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session, open_session
 from hpq_producer.terminal.console import warn
 from hpq_producer.terminal.progress import progress_bar
@@ -54,10 +53,10 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
     if options.into is not None:
         return append(session, submission, options.into, force=options.force)
     with progress_bar(submission.trials, "writing sets") as progress:
-        return enqueuing.enqueue(
+        return enqueue_sweep(
             session,
             submission,
-            again=options.new,
+            allow_duplicate=options.new,
             canary=options.canary,
             tags=tuple(dict.fromkeys(options.tags or ())),
             reuse=options.reused_sweeps,
@@ -68,9 +67,9 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
 
 def _warn_of_samplers(submission: Submission) -> None:
     """What lacks here lacks in workers, most often, which make the sets."""
-    if lacks := preflight.lacks(submission):
+    if lacks := preflight.missing_sampler(submission):
         warn(f"{lacks}; it is not installed here, and workers need it")
-    elif lacks := preflight.is_unaided(submission):
+    elif lacks := preflight.missing_sampler_aid(submission):
         warn(f"{lacks}; it is not installed here, and workers may want it")
 
 
@@ -84,7 +83,7 @@ def _size(sweep: Sweep) -> str:
 def _queued(sweep: Sweep, count: int, reused: int) -> str:
     """What was enqueued; where sets are made while the sweep runs, by whom."""
     if sweep.reached:
-        return f"nothing to train; {target_words(sweep)}"
+        return f"nothing to train; {describe_target(sweep)}"
     if not sweep.sampler:
         return f"{trials_of(count - reused)} queued"
     if sweep.counts.is_open_ended:
@@ -93,7 +92,7 @@ def _queued(sweep: Sweep, count: int, reused: int) -> str:
     return f"{left}, sets by {sweep.sampler} as workers ask"
 
 
-def _where(session: Session, sweep: Sweep) -> str:
+def _describe_code(session: Session, sweep: Sweep) -> str:
     """Where the user's code runs; "" for what is installed where workers are."""
     if not sweep.launch.bundled:
         return f"in {sweep.launch.code_dir}" if sweep.launch.code_dir else ""
@@ -102,7 +101,7 @@ def _where(session: Session, sweep: Sweep) -> str:
     return f"from the code sent: {files} file{'' if files == 1 else 's'}, {size(packed)} packed"
 
 
-def say_whose(session: Session, sweep: Sweep, name: str) -> None:
+def print_owner_and_name(session: Session, sweep: Sweep, name: str) -> None:
     """Say what may surprise of a sweep that was there: another's, or of another name."""
     if sweep.owner != session.settings.user:
         print(f"{sweep.id} is {clean(sweep.owner)}'s sweep", file=sys.stderr)
@@ -114,7 +113,7 @@ def say_whose(session: Session, sweep: Sweep, name: str) -> None:
         )
 
 
-def _say_there(sweep: Sweep, reuse: bool) -> None:
+def _print_existing(sweep: Sweep, reuse: bool) -> None:
     """Say that nothing was done, and what makes another sweep."""
     remedy = "--new makes another sweep of them"
     if reuse:
@@ -126,14 +125,14 @@ def _say_there(sweep: Sweep, reuse: bool) -> None:
     )
 
 
-def say_new(session: Session, done: Enqueued, sweep: Sweep) -> None:
+def print_enqueued(session: Session, done: Enqueued, sweep: Sweep) -> None:
     """Say what was enqueued, on stderr."""
     print(f"{sweep.id}: {_queued(sweep, done.trials, done.reused)}", file=sys.stderr)
     for note in done.notes:
         print(note, file=sys.stderr)
     if sweep.metric is None:
         print(_NO_METRIC, file=sys.stderr)
-    if where := _where(session, sweep):
+    if where := _describe_code(session, sweep):
         print(f"runs {sweep.launch.what} {where}", file=sys.stderr)
 
 
@@ -151,19 +150,19 @@ def _report(
         print(jsonlib.dumps(_record(done, sweep)))
         return
     if isinstance(done, Appended):
-        say_added(done, sweep)
+        print_appended(done, sweep)
     elif done.is_new:
-        say_new(session, done, sweep)
-        say_if_not_kept(session, sweep)
+        print_enqueued(session, done, sweep)
+        print_if_no_store(session, sweep)
     else:
-        _say_there(sweep, options.reuse)
-        say_whose(session, sweep, submission.spec.name)
+        _print_existing(sweep, options.reuse)
+        print_owner_and_name(session, sweep, submission.spec.name)
     if isinstance(done, Appended) and sweep.state in (SweepState.PAUSED, SweepState.HELD):
         print(
             f"{sweep.id} is {sweep.state}; `hpq resume {sweep.id}` lets it go on", file=sys.stderr
         )
     elif isinstance(done, Enqueued) or done.added:
-        say_if_not_taken(session, sweep.id, code_is_read=True)
+        print_if_not_running(session, sweep.id, code_is_read=True)
     print(sweep.id)
 
 

@@ -17,7 +17,7 @@ from hpq_producer.enqueue.reuse import Reuse
 from hpq_producer.enqueue.submission import Submission, prepare
 from hpq_producer.sweep_limits import TAG
 from hpq_producer.sweepfile.load import load
-from hpq_producer.targets import sweep_ids
+from hpq_producer.targets import complete_sweep_ids
 
 Command = Callable[..., None]
 
@@ -65,7 +65,7 @@ class SubmitOptions:
         Option(
             metavar="SWEEP",
             help="Add the trials that SWEEP lacks; plan only lists them.",
-            autocompletion=sweep_ids,
+            autocompletion=complete_sweep_ids,
         ),
     ] = None
 

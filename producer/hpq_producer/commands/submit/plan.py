@@ -12,11 +12,16 @@ from typing import Annotated
 import typer
 
 from hpq.domain.sweep import Launch
-from hpq_producer.analysis.early_termination import rule_words
+from hpq_producer.analysis.early_termination import describe_rule
 from hpq_producer.commands.options import AsJson
 from hpq_producer.commands.submit.append import show_plan
 from hpq_producer.commands.submit.options import SubmitOptions, submit_options
-from hpq_producer.commands.submit.plan_page import hours_line, past_record, rest_words, set_words
+from hpq_producer.commands.submit.plan_page import (
+    describe_rest,
+    describe_set,
+    estimate_record,
+    hours_line,
+)
 from hpq_producer.enqueue import estimate
 from hpq_producer.enqueue.append import plan_append
 from hpq_producer.enqueue.submission import Submission
@@ -45,7 +50,7 @@ def plan(
         return
     spec, total = submission.spec, submission.trials
     some = list(islice(make_sets(spec), first))
-    known = estimate.past(submission)
+    known = estimate.estimate_duration(submission)
     if json:
         took = known if isinstance(known, estimate.DurationEstimate) else None
         fact = {
@@ -55,7 +60,7 @@ def plan(
             "sets": some,
             "replicates": spec.replicates,
             "early_terminate": asdict(spec.early) if spec.early else None,
-            "past": past_record(took, total) if took else None,
+            "past": estimate_record(took, total) if took else None,
             "code": submission.code.launch.code,
             "warnings": [warning.record() for warning in spec.warnings],
         }
@@ -65,10 +70,10 @@ def plan(
         warn(warning)
     for line in _head(spec, submission.code.launch, total):
         print(line)
-    _say_known(spec, known, total)
+    _print_estimate(spec, known, total)
     rows = enumerate(some, 1)
-    show_lines(([Span(f"{n:>6}  "), Span(set_words(params))] for n, params in rows), whole=True)
-    rest = rest_words(spec, len(some), total)
+    show_lines(([Span(f"{n:>6}  "), Span(describe_set(params))] for n, params in rows), whole=True)
+    rest = describe_rest(spec, len(some), total)
     if rest is not None:
         print(f"   ... {rest}".rstrip())
 
@@ -85,7 +90,7 @@ def _plan_append(submission: Submission, ref: str, *, as_json: bool) -> None:
         show_plan(sweep, appended)
 
 
-def _say_known(
+def _print_estimate(
     spec: SweepSpec, known: estimate.DurationEstimate | str | None, total: int | None
 ) -> None:
     """What it will take, and what stands in its way."""
@@ -114,4 +119,4 @@ def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:
     if spec.metric:
         yield f"metric {spec.metric.name}, {spec.metric.goal}"
     if spec.early:
-        yield f"stops early by {rule_words(spec.early)}"
+        yield f"stops early by {describe_rule(spec.early)}"

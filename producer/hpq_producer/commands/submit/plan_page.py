@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hpq.domain.trial import Json, Params
-from hpq_producer.analysis.scores import flat
+from hpq_producer.analysis.scores import flatten
 from hpq_producer.enqueue.estimate import DurationEstimate
 from hpq_producer.enqueue.preflight import sampler_of
 from hpq_producer.sweepfile.spec import SweepSpec, sets
@@ -13,30 +13,30 @@ from hpq_producer.sweepfile.yaml_reader import DOUBTFUL, resolve
 from hpq_producer.terminal.text import clean, duration, trials_of, value
 
 
-def hours_line(past: DurationEstimate, count: int | None, *, at_most: bool) -> str:
+def hours_line(estimate: DurationEstimate, count: int | None, *, at_most: bool) -> str:
     """What the sweep will take, and from what that is known."""
-    sweep = past.sweep
+    sweep = estimate.sweep
     whose = "same code"
-    if not past.same_code:
+    if not estimate.same_code:
         whose = f"same program, edited since: {sweep.id} of {clean(sweep.owner)}, and older"
-    known = f"(median of {past.trials} finished, {whose})"
-    each = duration(past.median_ms)
+    known = f"(median of {estimate.trials} finished, {whose})"
+    each = duration(estimate.median_ms)
     if count is None:
         return f"about {each} a trial {known}"
     about = "at most" if at_most else "about"
-    if past.gpus:
-        total = f"{past.hours(count):.2g} GPU-hours"
+    if estimate.gpus:
+        total = f"{estimate.hours(count):.2g} GPU-hours"
     else:
-        total = f"{duration(past.hours(count) * 3_600_000)} of one worker"
+        total = f"{duration(estimate.hours(count) * 3_600_000)} of one worker"
     return f"{about} {total}: {trials_of(count)} of {each} {known}"
 
 
-def set_words(params: Params) -> str:
+def describe_set(params: Params) -> str:
     """A set as people read it: `lr=0.03 optimizer.name=adam`."""
-    return " ".join(f"{clean(name)}={said(v)}" for name, v in flat(params).items())
+    return " ".join(f"{clean(name)}={quoted_value(v)}" for name, v in flatten(params).items())
 
 
-def said(param: Json) -> str:
+def quoted_value(param: Json) -> str:
     """A value, in quotes where it is a text that looks like a number or another word."""
     if not isinstance(param, str):
         return value(param)
@@ -47,7 +47,7 @@ def said(param: Json) -> str:
     return clean(param) if is_text else f"'{clean(param)}'"
 
 
-def rest_words(spec: SweepSpec, shown: int, total: int | None) -> str | None:
+def describe_rest(spec: SweepSpec, shown: int, total: int | None) -> str | None:
     """What comes after the sets that are shown; None for nothing, "" for more of the same."""
     if spec.method != "bayes":
         return "" if total is None or total > shown * spec.replicates else None
@@ -61,14 +61,14 @@ def rest_words(spec: SweepSpec, shown: int, total: int | None) -> str | None:
     return ", ".join(parts) or None
 
 
-def past_record(past: DurationEstimate, count: int | None) -> dict[str, Any]:
+def estimate_record(estimate: DurationEstimate, count: int | None) -> dict[str, Any]:
     """The same as data."""
     return {
-        "trials": past.trials,
-        "same_code": past.same_code,
-        "newest": past.sweep.id,
-        "owner": past.sweep.owner,
-        "median_s": past.median_ms / 1000,
-        "gpus": past.gpus,
-        "hours": None if count is None else past.hours(count),
+        "trials": estimate.trials,
+        "same_code": estimate.same_code,
+        "newest": estimate.sweep.id,
+        "owner": estimate.sweep.owner,
+        "median_s": estimate.median_ms / 1000,
+        "gpus": estimate.gpus,
+        "hours": None if count is None else estimate.hours(count),
     }

@@ -16,15 +16,15 @@ from hpq.domain.sweep import Counts, SweepState
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq_producer import connection_record
-from hpq_producer.commands.submit.append import Appended, say_added
-from hpq_producer.commands.submit.enqueue import say_new, say_whose, submit
+from hpq_producer.commands.submit.append import Appended, print_appended
+from hpq_producer.commands.submit.enqueue import print_enqueued, print_owner_and_name, submit
 from hpq_producer.commands.submit.options import SubmitOptions, submit_options
 from hpq_producer.diagnosis.verdict import exit_code
-from hpq_producer.diagnosis.waiting import why_not_taken
+from hpq_producer.diagnosis.waiting import explain_no_worker
 from hpq_producer.enqueue import preflight
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued
-from hpq_producer.local_workers import LocalWorkers, signals_unwind
+from hpq_producer.local_workers import LocalWorkers, exit_on_signals
 from hpq_producer.reports.summary_page import print_summary
 from hpq_producer.session import Session, load_settings, open_session
 from hpq_producer.terminal.console import warn
@@ -45,9 +45,9 @@ def run(
     submission = options.submission()
     for warning in submission.warnings:
         warn(warning)
-    if lacks := preflight.lacks(submission):
+    if lacks := preflight.missing_sampler(submission):
         raise UserError(lacks)
-    if lacks := preflight.is_unaided(submission):
+    if lacks := preflight.missing_sampler_aid(submission):
         warn(lacks)
     settings = load_settings()
     interpreter(os.environ, settings.python)  # no worker would start without it
@@ -58,7 +58,7 @@ def run(
             f"run trains on this machine, and here Redis is that of {through.where};"
             " `hpq enqueue` the file there, or end the connection first: hpq connect --stop"
         )
-    with signals_unwind(), open_session(settings) as session:
+    with exit_on_signals(), open_session(settings) as session:
         try:
             sid = _submit(session, submission, options)
             code = _train(session, sid, workers)
@@ -82,12 +82,12 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
         done = submit(session, submission, replace(options, new=True))
         sweep = session.reader.sweeps.get(done.sid)
     if isinstance(done, Appended):
-        say_added(done, sweep)
+        print_appended(done, sweep)
     elif done.is_new:
-        say_new(session, done, sweep)
+        print_enqueued(session, done, sweep)
         return sweep.id
     else:
-        say_whose(session, sweep, submission.spec.name)
+        print_owner_and_name(session, sweep, submission.spec.name)
         print(f"{sweep.id}: goes on, {_left(sweep.counts)}", file=sys.stderr)
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         session.control().resume(sweep.id)
@@ -149,7 +149,7 @@ class Stuck:
         workers = self.takers()
         if not workers or sweep.counts.running or sweep.state.is_over:
             return None  # still starting, training, or done
-        reason = why_not_taken(sweep, workers, SHIPPED)
+        reason = explain_no_worker(sweep, workers, SHIPPED)
         return reason.text if reason else None
 
     def takers(self) -> list[Worker]:

@@ -1,0 +1,55 @@
+"""The parts of a worker process on a test's store, as consumer/__main__ creates them."""
+
+from __future__ import annotations
+
+from hpq.domain.attempt import WorkerPresence
+from hpq.settings import Settings
+from hpq.store.file_garbage import FileGarbage
+from hpq.store.suggest_lease import SuggestLease
+from hpq.store.trials import TrialStore
+from hpq_worker.attempt.code import CodeBundles
+from hpq_worker.attempt.launch_records import LaunchRecords
+from hpq_worker.attempt.parts import WorkerParts
+from hpq_worker.attempt.trust import TrustPolicy
+from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
+from hpq_worker.health.telemetry import Telemetry
+from hpq_worker.lease.heartbeat import Heartbeat
+from hpq_worker.lease.redis_outage import Outage
+from hpq_worker.process.signals import Signals
+from hpq_worker.suggest.processes import SuggesterProcesses
+
+
+def _no_suggester(sid: str) -> SuggestLease:
+    raise AssertionError(f"a suggester was started for {sid}")
+
+
+def records_of(settings: Settings, store: TrialStore) -> LaunchRecords:
+    """What a worker with these settings knows of its sweeps."""
+    bundles = CodeBundles(settings.home, lambda digest: None)
+    return LaunchRecords(store, TrustPolicy(settings, bundles))
+
+
+def worker_parts(
+    settings: Settings, store: TrialStore, garbage: FileGarbage, worker: WorkerPresence
+) -> WorkerParts:
+    """All parts; the heartbeat's thread runs."""
+    bundles = CodeBundles(settings.home, lambda digest: None)
+    trust, files = TrustPolicy(settings, bundles), FileStoreHandle(settings)
+    signals, outage = Signals(settings.grace_s), Outage()
+    return WorkerParts(
+        settings=settings,
+        environ={},
+        worker=worker,
+        provenance="",
+        store=store,
+        launches=LaunchRecords(store, trust),
+        trust=trust,
+        bundles=bundles,
+        files=files,
+        garbage=GarbageCollector(settings, files, garbage),
+        heartbeat=Heartbeat(store, worker, settings.lease_ms, signals.wake, outage),
+        outage=outage,
+        signals=signals,
+        suggesters=SuggesterProcesses({}, worker.name, _no_suggester),
+        telemetry=Telemetry(None),
+    )

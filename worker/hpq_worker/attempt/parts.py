@@ -1,0 +1,40 @@
+"""The parts of one worker process, which consumer/__main__ creates and the others share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hpq.domain.attempt import WorkerPresence
+from hpq.settings import Settings
+from hpq.store.trials import TrialStore
+from hpq_worker.attempt.code import CodeBundles
+from hpq_worker.attempt.launch_records import LaunchRecords
+from hpq_worker.attempt.trust import TrustPolicy
+from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
+from hpq_worker.health.telemetry import Telemetry
+from hpq_worker.lease.heartbeat import Heartbeat
+from hpq_worker.lease.redis_outage import Outage
+from hpq_worker.process.signals import Signals
+from hpq_worker.suggest.processes import SuggesterProcesses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerParts:
+    """What the claim loop and the attempt runner of one worker work with."""
+
+    settings: Settings
+    environ: Mapping[str, str]  # of this process, secrets included
+    worker: WorkerPresence
+    provenance: str  # digest of what this worker's attempts run on
+    store: TrialStore
+    launches: LaunchRecords
+    trust: TrustPolicy
+    bundles: CodeBundles
+    files: FileStoreHandle
+    garbage: GarbageCollector
+    heartbeat: Heartbeat
+    outage: Outage
+    signals: Signals
+    suggesters: SuggesterProcesses
+    telemetry: Telemetry

@@ -1,0 +1,51 @@
+"""The presence record of a worker: what the reaper, `hpq workers` and other claims know of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, replace
+
+from hpq import __version__
+from hpq.code.signing import fingerprint
+from hpq.domain.attempt import WorkerPresence
+from hpq.domain.sweep import SCHEMA
+from hpq.domain.trainer_specs import SHIPPED
+from hpq.store.wire.fields import dumps
+from hpq_worker.attempt.parts import WorkerParts
+from hpq_worker.consumer.claim_loop import ClaimLoop
+
+
+class PresenceRecord:
+    """One worker, as it is at each call."""
+
+    def __init__(self, parts: WorkerParts, device: str, loop: ClaimLoop) -> None:
+        self._parts, self._loop = parts, loop
+        settings = parts.settings
+        self._constant = {
+            "pid": str(os.getpid()),
+            "device": device,
+            "version": __version__,
+            "only": settings.sweep,
+            "pod": settings.pod,
+            "schema": str(SCHEMA),
+            "ran_on": parts.provenance,
+            "store": "yes" if settings.store else "no",
+            "code": str(settings.code or ""),
+            "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
+        }
+
+    def current(self) -> tuple[WorkerPresence, bool]:
+        """Return the record, and whether the worker is idle."""
+        trial, backoff = self._loop.trial, self._loop.backoff
+        is_stopping = self._parts.signals.is_stopping
+        fields = {
+            "state": "stopping" if is_stopping else "busy" if trial else "idle",
+            "trial": trial,
+            "fault": "" if trial else backoff.fault,
+            # The first enqueue of this user may create the key later.
+            "key": fingerprint(self._parts.trust.key),
+            "store_id": self._parts.files.id,
+            "refuses": dumps({s: asdict(r) for s, r in backoff.reasons.items()}),
+        }
+        return replace(self._parts.worker, fields={**self._constant, **fields}), not trial
