@@ -57,9 +57,8 @@ def write_trials(folder: Path, trainer: str, count: int, *, resident: bool, **fi
 
 def put(server: Server, file: Path) -> str:
     """Enqueue a sweep file as the command does; its id."""
-    return enqueue_sweep(
-        server.session(), prepare(load(file, limit=None), file), allow_duplicate=True
-    ).sid
+    submission = prepare(load(file, limit=None), file)
+    return enqueue_sweep(server.session(), submission, allow_duplicate=True).sid
 
 
 def wait_over(server: Server, sid: str, patience_s: float = DEADLINE_S) -> None:

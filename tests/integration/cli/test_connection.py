@@ -311,7 +311,8 @@ def test_a_namespace_that_is_named_goes_before_the_one_that_is_connected(
     here = replace(connection, port=port, user="default", prefix=keys.prefix)
     connection_record.write_record(Path(environ["HPQ_HOME"]), here)
     store.present(who, idle=True, lifetime_ms=600_000)
-    own = {**away, "KUBECONFIG": str(tmp_path / "kubeconfig")}
+    # The worker stays live for as long as the commands take.
+    own = {**away, "KUBECONFIG": str(tmp_path / "kubeconfig"), "HPQ_LEASE_S": "600"}
     for words in (["--namespace", "gemini"], ["--context", "moon"]):
         done = hpq_process("drain", "--all", "--stay", *words, **own)
         assert done.returncode == 3 and "127.0.0.1:1" in done.stderr, done.stderr

@@ -102,12 +102,12 @@ def test_a_pod_that_is_handed_a_trial_after_it_was_chosen_stays_while_another_is
     got = claim(store, crew[chosen])
     store.present(crew[chosen], idle=True, lifetime_ms=LEASE)  # it says so too late
 
-    new = scaling.drained(plan)
+    new = scaling.drain(plan)
     (other,) = (one.name for one in new.going)
     assert other != chosen and new.trials == [] and list(new.busy) == [chosen]
     states = {worker.pod: worker.state for worker in reader.workers.live()}
     assert states[other] == "drained"
     assert sorted(state for name, state in states.items() if name != other) == ["idle", "idle"]
 
-    all_of_them = scaling.drained(scaling.plan(0))
+    all_of_them = scaling.drain(scaling.plan(0))
     assert all_of_them.going[-1].name == chosen and all_of_them.trials == [str(got.trial)]

@@ -63,7 +63,7 @@ def split() -> Split:
 
 @pytest.fixture(autouse=True)
 def given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cifar10_fast, "load", lambda *_: DataSet(train=split(), test=split()))
+    monkeypatch.setattr(cifar10_fast, "load_data", lambda *_: DataSet(train=split(), test=split()))
     monkeypatch.setattr(step, "_kept", type(step._kept)())
 
 
@@ -95,7 +95,7 @@ def test_the_first_layer_sees_all_classes_also_where_images_lie_class_by_class(m
     plain, seen = split(), []
     order = plain.labels.argsort(stable=True)
     by_class = Split(images=plain.images[order], labels=plain.labels[order])
-    monkeypatch.setattr(cifar10_fast, "load", lambda *_: DataSet(train=by_class, test=plain))
+    monkeypatch.setattr(cifar10_fast, "load_data", lambda *_: DataSet(train=by_class, test=plain))
     monkeypatch.setattr(cifar10_fast, "_SEEN", 10)
     monkeypatch.setattr(
         cifar10_fast, "whitening", lambda images: (seen.append(images), whitening(images))[1]

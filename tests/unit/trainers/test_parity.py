@@ -56,7 +56,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> None:
         return Split(images=images, labels=labels)
 
     data = DataSet(train=split("train"), test=split("test"))
-    monkeypatch.setattr(cifar10, "load", lambda *_: data)
+    monkeypatch.setattr(cifar10, "load_data", lambda *_: data)
     monkeypatch.setattr(step, "_kept", type(step._kept)())
 
 
