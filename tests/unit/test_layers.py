@@ -149,3 +149,13 @@ def test_import_hpq_and_report_need_the_standard_library_only() -> None:
     for name in ("hpq", "hpq.report"):
         used = {other.split(".")[0] for other in imports(MODULES[name])}
         assert used <= {"hpq", "hpq_producer", "hpq_worker", *sys.stdlib_module_names}, name
+
+
+def test_only_the_store_and_the_connection_send_commands_to_redis() -> None:
+    for name, path in MODULES.items():
+        if name.startswith(("hpq.store", "hpq.connection")):
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                client = ast.unparse(node.func.value).rpartition(".")[2].lstrip("_")
+                assert client != "redis", f"{name}, line {node.lineno}"

@@ -10,6 +10,7 @@ from redis import Redis
 from hpq.domain.sweep import Launch
 from hpq.errors import NotFound
 from hpq.settings import read
+from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
 from hpq_worker.attempt import launch_records
 from hpq_worker.attempt.launch_records import LaunchRecords
@@ -23,33 +24,33 @@ def launches(store: TrialStore, tmp_path: Path) -> LaunchRecords:
 
 
 def test_what_hpq_set_changes_counts_from_the_next_trial_on(
-    launches: LaunchRecords, store: TrialStore, sweep_of
+    launches: LaunchRecords, store: TrialStore, control: SweepControl, sweep_of
 ) -> None:
     sid = sweep_of(3, retries=1, timeout_s=60.0, stall_s=30.0).id
     sweep, refusal = launches.admit(sid)
     assert refusal is None and (sweep.retries, sweep.timeout_s, sweep.stall_s) == (1, 60.0, 30.0)
-    store.set(sid, {"retries": "4", "timeout_s": "7.5", "stall_s": "0.0"})
+    control.set(sid, {"retries": "4", "timeout_s": "7.5", "stall_s": "0.0"})
     sweep, _ = launches.admit(sid)
     assert (sweep.retries, sweep.timeout_s, sweep.stall_s) == (4, 7.5, 0.0)
     assert sweep == store.sweep(sid)
 
 
 def test_a_sweep_that_was_removed_is_gone_also_for_a_worker_that_knew_it(
-    launches: LaunchRecords, store: TrialStore, sweep_of
+    launches: LaunchRecords, store: TrialStore, control: SweepControl, sweep_of
 ) -> None:
     sid = sweep_of(3).id
     launches.admit(sid)
-    store.remove(sid)
+    control.remove(sid)
     with pytest.raises(NotFound):
         launches.admit(sid)
 
 
 def test_another_sweep_under_the_id_of_a_removed_one_is_read_anew(
-    launches: LaunchRecords, store: TrialStore, sweep_of
+    launches: LaunchRecords, store: TrialStore, control: SweepControl, sweep_of
 ) -> None:
     sid = sweep_of(3).id
     launches.admit(sid)
-    store.remove(sid)
+    control.remove(sid)
     sweep_of(3, sid=sid, launch=Launch(trainer="mnist"), digest="another", signature="another")
     assert launches.sweep(sid).launch.trainer == "mnist"
 

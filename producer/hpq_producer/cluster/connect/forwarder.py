@@ -198,11 +198,11 @@ class Forwarder:
     def __init__(self, request: dict[str, Any]) -> None:
         self._home, self._role = Path(request["home"]), str(request["role"])
         self._prefix, self._lock = str(request["prefix"]), threading.Lock()
-        self._redis = RedisService(Api(request["context"], request["namespace"]))
-        api = self._redis.api
-        credentials = self._redis.credentials(self._role, self._prefix)
+        self._service = RedisService(Api(request["context"], request["namespace"]))
+        api = self._service.api
+        credentials = self._service.credentials(self._role, self._prefix)
         self._read_at = time.monotonic()
-        self._redis.dial().shutdown()  # what these credentials may not is said now, not later
+        self._service.dial().shutdown()  # what these credentials may not is said now, not later
         name = str(request["name"]) or str(os.getpid())
         self._record_lock = connection_record.acquire_lock(self._home, name)
         if self._record_lock is None:
@@ -217,9 +217,9 @@ class Forwarder:
                 f"--port {request['port']}: {error.strerror}", code="port-unusable"
             ) from None
         self._password = SecretFile(self._home, "password", credentials.password)
-        key = self._redis.code_key() if self._role == "producer" else ""
+        key = self._service.code_key() if self._role == "producer" else ""
         self._key = SecretFile(self._home, "code-key", key) if key else None
-        ca = credentials.ca if self._redis.scheme == "rediss" else ""
+        ca = credentials.ca if self._service.scheme == "rediss" else ""
         self._ca = SecretFile(self._home, "ca", ca) if ca else None
         self.connection = ConnectionRecord(
             name=name,
@@ -227,12 +227,12 @@ class Forwarder:
             port=self._forward.port,
             context=api.context,
             namespace=api.namespace,
-            service=self._redis.name,
+            service=self._service.name,
             user=credentials.user,
             prefix=credentials.prefix(self._role),
             password_file=self._password.path,
             code_key_file=self._key.path if self._key else "",
-            scheme=self._redis.scheme,
+            scheme=self._service.scheme,
             ca_file=self._ca.path if self._ca else "",
         )
         connection_record.write_record(self._home, self.connection)
@@ -249,13 +249,13 @@ class Forwarder:
             connection_record.remove_record(self._home, self.connection.name)
 
     def _dial(self) -> Any:
-        stream = self._redis.dial()
+        stream = self._service.dial()
         with self._lock:
             is_old = time.monotonic() - self._read_at > _FRESH_S
             self._read_at = time.monotonic() if is_old else self._read_at
         if is_old:  # for who comes next: the password may have been changed
             with suppress(HpqError):
-                credentials = self._redis.credentials(self._role, self._prefix)
+                credentials = self._service.credentials(self._role, self._prefix)
                 self._password.write(credentials.password)
                 if self._ca is not None and credentials.ca:
                     self._ca.write(credentials.ca)
