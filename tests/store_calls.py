@@ -52,7 +52,7 @@ class Shelf:
     def __init__(self, folder: Path, redis: Redis, keys: Keys) -> None:
         self.files = open_files(str(folder))
         self.garbage = FileGarbage(StoreContext.open(redis, keys))
-        self.redis, self.stream = redis, keys.doomed(self.files.id)
+        self.redis, self.stream = redis, keys.garbage(self.files.id)
 
     def put(self, claim: Claim, what: str) -> Checkpoint:
         """Some files of an attempt, and a pointer to them."""

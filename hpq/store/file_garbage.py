@@ -48,7 +48,7 @@ class FileGarbage:
             OSError: the file store failed; what remains is removed by a later call.
             redis.RedisError: Redis cannot be reached.
         """
-        stream, start = self._keys.doomed(files.id), "-"
+        stream, start = self._keys.garbage(files.id), "-"
         while True:
             page: Any = self._redis.xrange(stream, min=start, count=_PAGE)
             if not page:

@@ -11,7 +11,7 @@ P:settle        hash  run_id of the server and since when the reaper trusts it; 
 P:counters      hash  things that happened, counted (stale_commits, leases_expired, code_refused, …)
 P:set-aside     list  the newest 100 ids of what lay on a ticket queue and was no ticket
 P:removing      set   ids of sweeps whose deletion is not done
-P:doomed:F      stream  s, n of trials (n "": of sweeps) whose files in store F may go
+P:garbage:F      stream  s, n of trials (n "": of sweeps) whose files in store F may go
 P:provenance    hash  digest → JSON of what an attempt ran on
 P:ran           zset  that digest → how many sweeps have such attempts; or −ms since when none has
 P:code          hash  code digest → JSON manifest {path: sha256}
@@ -141,8 +141,8 @@ class Keys:
     def bulk(self) -> str:
         return self._of("bulk")
 
-    def doomed(self, store: str) -> str:
-        return self._of("doomed", store)
+    def garbage(self, store: str) -> str:
+        return self._of("garbage", store)
 
     def worker(self, name: str) -> str:
         return self._of("w", name)

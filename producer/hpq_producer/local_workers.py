@@ -1,4 +1,4 @@
-"""Workers of `hpq run`: a fleet on this machine, for the length of one command."""
+"""Workers of `hpq run`: a supervisor on this machine, for the length of one command."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def exit_on_signals() -> Iterator[None]:
 
 
 class LocalWorkers:
-    """A fleet for one sweep, which ends with the `with` block; what it logs is in a file.
+    """A supervisor for one sweep, which ends with the `with` block; what it logs is in a file.
 
     Without a count it has one worker a GPU, or on a machine without, one a core up to four. It ends
     with this process, too, however that ends, and holds the private server until it has.
@@ -108,7 +108,7 @@ class LocalWorkers:
                 self._supervisor.wait(1.0)
 
     def wait_for_one(self, is_there: Callable[[], bool], patience_s: float = 20.0) -> None:
-        """Return once a worker is there, the fleet has ended, or the patience has."""
+        """Return once a worker is there, the supervisor has ended, or the patience has."""
         until = time.monotonic() + patience_s
         while not is_there() and self.ended() is None and time.monotonic() < until:
             time.sleep(0.05)

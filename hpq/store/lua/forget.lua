@@ -4,7 +4,7 @@
 -- Replies: ok
 
 is_full()  -- goes on all the same
-local doomed = key('doomed', ARGV[1])
-for i = 2, #ARGV do redis.call('XDEL', doomed, ARGV[i]) end
-if redis.call('XLEN', doomed) == 0 then redis.call('DEL', doomed) end
+local garbage = key('garbage', ARGV[1])
+for i = 2, #ARGV do redis.call('XDEL', garbage, ARGV[i]) end
+if redis.call('XLEN', garbage) == 0 then redis.call('DEL', garbage) end
 return {'ok'}

@@ -102,12 +102,12 @@ def test_two_executions_of_one_attempt_share_no_folder(
     for folder in folders:
         with files.write(f"{folder}/checkpoint-1/model") as file:
             file.write(folder.encode())
-    doomed = FileGarbage(StoreContext.open(redis, keys))
-    redis.xadd(keys.doomed(files.id), {"s": first.trial.sweep, "n": 1})
-    doomed.remove_from(files)
+    garbage = FileGarbage(StoreContext.open(redis, keys))
+    redis.xadd(keys.garbage(files.id), {"s": first.trial.sweep, "n": 1})
+    garbage.remove_from(files)
     assert len(files.names("hpq")) == 3  # it may still write
     store.commit(second, result(0.9))
-    doomed.remove_from(files)
+    garbage.remove_from(files)
     assert files.names("hpq") == []
 
 

@@ -71,7 +71,7 @@ class FileStoreHandle:
 
 
 class GarbageCollector:
-    """The thread that removes doomed files of the store and work directories of dead workers.
+    """The thread that removes unreferenced files of the store and work directories of dead workers.
 
     It runs when scheduled, and every two leases: other workers may have left files.
     """

@@ -17,19 +17,19 @@ end
 -- the store removes them and takes this down (hpq/store/file_garbage.py).
 local function doom(sid, n)
   for _, store in ipairs(redis.call('SMEMBERS', sweep_key(sid, 'stores'))) do
-    redis.call('XADD', key('doomed', store), '*', 's', sid, 'n', n)
+    redis.call('XADD', key('garbage', store), '*', 's', sid, 'n', n)
   end
 end
 
 -- What was named of a sweep's files stays after all.
 local function spare(sid, stores)
   for _, store in ipairs(stores) do
-    local doomed, start = key('doomed', store), '-'
+    local garbage, start = key('garbage', store), '-'
     repeat
-      local page = redis.call('XRANGE', doomed, start, '+', 'COUNT', 500)
+      local page = redis.call('XRANGE', garbage, start, '+', 'COUNT', 500)
       for _, entry in ipairs(page) do
         start = '(' .. entry[1]
-        if entry[2][2] == sid then redis.call('XDEL', doomed, entry[1]) end  -- s comes first
+        if entry[2][2] == sid then redis.call('XDEL', garbage, entry[1]) end  -- s comes first
       end
     until #page < 500
   end

@@ -1,4 +1,4 @@
-"""`hpq worker`: becomes the fleet; on the private server it holds on to that while it lives."""
+"""`hpq worker`: become the supervisor; on the private server, hold on to it while it lives."""
 
 from __future__ import annotations
 
