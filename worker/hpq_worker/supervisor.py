@@ -121,7 +121,7 @@ class Supervisor:
         }
         if not self._slots[slot] and "CUDA_VISIBLE_DEVICES" not in self._environ:
             del env["CUDA_VISIBLE_DEVICES"]
-        # A session of its own: Ctrl-C in the terminal reaches only the supervisor, which forwards it.
+        # A session of its own: Ctrl-C in the terminal reaches the supervisor, which forwards it.
         telemetry_fds = self._monitor.open_pipe(slot)
         self._report_fds[slot], report_fd = os.pipe()
         command = [
