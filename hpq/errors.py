@@ -26,7 +26,7 @@ from hpq.codes import Code, Notice
 
 
 class ExitCode(IntEnum):
-    """The one table of exit codes (`hpq --help` prints it)."""
+    """The exit codes of commands (`hpq --help` prints them)."""
 
     DONE = 0
     SOME_FAILED = 1

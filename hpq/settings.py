@@ -1,10 +1,8 @@
 """Settings: every HPQ_* variable, its default, its unit and its check, read once and passed down.
 
-`read` is called in `producer/hpq_producer/cli` and at the start of each worker process, with the
-environment as
-a mapping; no other module reads `os.environ` for hpq's own settings.
-
-What a setting may be: each function reads one kind from text; ValueError says what to use.
+`producer/hpq_producer/cli.py` and each worker process call `read` once, with the environment as a
+mapping; no other module reads `os.environ` for hpq's own settings. Each `parse_…` function reads
+one kind of value from text; its ValueError says what to use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What somebody needs to know who makes the sets of a sweep while it runs. Pure data.
+"""What a suggester needs to know: the space, the sampler, the metric and the limits of a sweep.
 
-The producer writes it with the sweep; the worker that holds the lease for suggestions reads it.
+The producer writes it with the sweep; the worker that holds the suggest lease reads it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every Redis key of hpq, in one place; `lua/prelude.lua` builds the same names for the scripts.
+"""Every Redis key of hpq, in one place; `lua/lib/prelude.lua` builds the same names for scripts.
 
 P is HPQ_PREFIX, S a sweep's id, N a trial's number, C a worker class, W a worker's name, F the id
 of a store of files.
@@ -57,7 +57,8 @@ from dataclasses import dataclass
 
 from hpq.domain.trial import TrialId
 
-# The parts of a sweep beside its own hash, and what each is.
+# The parts that every sweep may have beside its own hash, and their types, for archives and sizes.
+# lua/remove.lua deletes the same parts, and those of an unfinished restore.
 SWEEP_PARTS: Mapping[str, str] = {
     "params": "hash",
     "waiting": "zset",

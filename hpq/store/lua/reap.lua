@@ -143,6 +143,6 @@ end
 rewrite(key('c', class, 'owners'), owners)
 rewrite(key('c', class, 'busy'), busy)
 set_demand(class, sum - redis.call('LLEN', key('demand', class)))
-redis.call('ZREMRANGEBYSCORE', key('workers'), '-inf', int(NOW - 3600000))
+redis.call('ZREMRANGEBYSCORE', key('workers'), '-inf', int(NOW - 3600000))  -- silent for an hour
 redis.call('ZREMRANGEBYSCORE', key('c', class, 'idle'), '-inf', int(NOW - FRESH_MS))
 return {'ok', back, over, class, want, unpack(wanted)}

@@ -1,7 +1,8 @@
 """Explain why a sweep is not running, and what helps.
 
-In the order in which the reasons are looked for: the server is full, no worker can run the sweep,
-or the workers that can are busy with sweeps before it in the queue.
+Reasons in the order of the checks: the server is full, no pod starts, no worker can run the sweep,
+or the workers that can are busy with sweeps before it in the queue. `needed_actions` in verdict.py
+adds held and paused sweeps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`hpq enqueue`, and `submit`, which `hpq run` shares."""
+"""`hpq enqueue`, and `submit`, which `hpq run` shares.
+
+A new option of enqueue, run and plan is a field of SubmitOptions (options.py).
+"""
 
 from __future__ import annotations
 
