@@ -103,7 +103,7 @@ cluster: $(DEV) ## the tests in pods, on a test cluster (root); they skip where 
 	$(LINTER)/bin/python -m pip install --quiet checkov==3.3.30
 	PATH="$$PATH:$(CURDIR)/$(LINTER)/bin" $(BIN)/python -m pytest -q tests/cluster
 
-unit: $(DEV) ## the tests that need no server
+unit: $(DEV) ## tests/unit: one part of hpq at a time
 	$(BIN)/python -m pytest -q tests/unit
 
 ORACLE := .oracle
