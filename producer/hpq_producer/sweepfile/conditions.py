@@ -196,9 +196,8 @@ def read(data: Json, space: Space, is_grid: bool, out: Problems) -> Points:
         point = _point(item, here, space, is_grid, out)
         if point is None:
             continue
-        if identity(point) in found:
+        if found.setdefault(identity(point), point) is not point:
             out.warn(here, "the same point again; run once", code="duplicate-set")
-        found.setdefault(identity(point), point)
     return tuple(found.values())
 
 

@@ -147,10 +147,13 @@ class AttemptRunner:
         port: int,
     ) -> Run:
         launch, gpus = sweep.launch, self._settings.gpus_per_trial
+        seed = seed_of(sweep, claim.trial.number, claim.params)
         env = environment.group_environment(gpus, port)
         command: tuple[str, ...] = ()
         if launch.program or launch.command:
-            env = environment.program_environment(runner_env, sweep, claim, paths, gpus, port)
+            env = environment.program_environment(
+                runner_env, sweep, claim, paths, seed=seed, gpus=gpus, port=port
+            )
             command = argv(
                 launch.command,
                 launch.program,
@@ -161,7 +164,6 @@ class AttemptRunner:
                 out=str(paths.out),
                 gpus=gpus,
             )
-        seed = seed_of(sweep, claim.trial.number, claim.params)
         return Run(
             trial=str(claim.trial),
             attempt=claim.attempt,

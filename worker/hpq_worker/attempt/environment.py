@@ -18,7 +18,6 @@ import hpq
 from hpq import process as hpq_process
 from hpq.domain.sweep import Sweep, Wandb
 from hpq.domain.trial import Claim
-from hpq.search.samplers import seed_of
 from hpq.settings import Settings
 from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.process.secrets import POD_ALLOWED
@@ -96,7 +95,14 @@ def _for_torchrun(gpus: int, port: int, paths: AttemptPaths) -> dict[str, str]:
 
 
 def program_environment(
-    runner: Mapping[str, str], sweep: Sweep, claim: Claim, paths: AttemptPaths, gpus: int, port: int
+    runner: Mapping[str, str],
+    sweep: Sweep,
+    claim: Claim,
+    paths: AttemptPaths,
+    *,
+    seed: int,
+    gpus: int,
+    port: int,
 ) -> dict[str, str]:
     """Return the environment of a program: its runner's, and the variables of its trial.
 
@@ -113,7 +119,7 @@ def program_environment(
         "PYTHONPATH": os.pathsep.join(entry for entry in entries if entry),
         "HPQ_SWEEP_ID": claim.trial.sweep,
         "HPQ_TRIAL_ID": str(claim.trial),
-        "HPQ_SEED": str(seed_of(sweep, claim.trial.number, claim.params)),
+        "HPQ_SEED": str(seed),
         "HPQ_ATTEMPT": str(claim.attempt),
         "HPQ_ATTEMPT_ID": f"{claim.trial}/{claim.attempt}",
         "HPQ_PARAMS": str(paths.params),
