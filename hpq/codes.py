@@ -11,7 +11,7 @@ from typing import Literal
 
 Code = Literal[
     # errors, findings and notices
-    "acl-default-user", "acl-unsaved", "archive-invalid", "archive-torn", "attempt-over",
+    "acl-default-user", "acl-unsaved", "archive-invalid", "archive-torn",
     "autoscaled", "behind", "canary-failed", "canary-runs", "cluster-answers",
     "cluster-credentials-refused", "cluster-forbidden", "cluster-object-missing",
     "cluster-refused", "cluster-unreachable", "code-altered", "code-edited", "code-invalid",

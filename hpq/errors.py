@@ -10,8 +10,7 @@ HpqError
 ├── NotFound             no such sweep, trial or worker                         exit 4
 ├── Forbidden            somebody else's sweep, or the ACL says no              exit 4
 ├── Held                 the sweep is held or no worker can take it             exit 5
-├── DecodeError          a value in Redis is not what this version wrote        exit 3
-└── StaleAttempt         a worker speaks for an attempt that is over
+└── DecodeError          a value in Redis is not what this version wrote        exit 3
 
 A message is one line: the place, what is wrong, what to do. The command line prints it with the
 error's code, an id from `hpq.codes` that stays when the words change.
@@ -144,9 +143,3 @@ class DecodeError(HpqError):
 
     exit_code = ExitCode.OUT_OF_REACH
     code: Code = "value-unreadable"
-
-
-class StaleAttempt(HpqError):
-    """Raised where a worker speaks for an attempt that is over."""
-
-    code: Code = "attempt-over"

@@ -54,8 +54,8 @@ RETRY_RULES: Mapping[FailureKind, RetryRule] = {
     FailureKind.USER_ERROR: RetryRule(retries=0, evidence=_CODE),
     FailureKind.UNREPORTED: RetryRule(retries=0, evidence=_CODE),
     FailureKind.KILLED: RetryRule(retries=1, progress=True, evidence=_UNCLEAR),
-    # No worker commits these two: the reaper requeues what was lost, and makes it poison.
-    FailureKind.LOST: RetryRule(retries=LOST_MAX - 1, progress=True),
+    # No worker commits these: reap.lua requeues a lost trial, or makes it poison (HPQ_LOST_MAX).
+    FailureKind.LOST: RetryRule(),
     FailureKind.POISON: RetryRule(retries=0),
     FailureKind.DATA_MISSING: RetryRule(released=True),
     FailureKind.WORKER_FAULT: RetryRule(released=True),

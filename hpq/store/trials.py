@@ -30,7 +30,7 @@ from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.fields import Reader, flatten
 
 # What names a sweep, and what `hpq set` may change of its trials.
-_REFRESHED = [b"created_ms", b"signature", b"retries", b"timeout_s", b"stall_s"]
+_REFRESHED = [b"created_ms", b"signature", b"timeout_s", b"stall_s"]
 
 
 class TrialStore:
@@ -114,7 +114,7 @@ class TrialStore:
         if (r.whole("created_ms"), r.text("signature")) != (sweep.created_ms, sweep.signature):
             return None
         timeout_s, stall_s = r.real("timeout_s"), r.real("stall_s")
-        return replace(sweep, retries=r.whole("retries"), timeout_s=timeout_s, stall_s=stall_s)
+        return replace(sweep, timeout_s=timeout_s, stall_s=stall_s)
 
     def existing(self, sids: Collection[str]) -> frozenset[str]:
         """Return those of these sweeps that the server has."""

@@ -65,7 +65,7 @@ class Supervisor:
         while True:
             if self._parent not in (None, os.getppid()) and not self._signals.is_stopping:
                 self._signals.request_shutdown()
-            while forwarded < self._signals.level:
+            while forwarded < self._signals.requests:
                 forwarded += 1
                 self._forward_signal()
             self._monitor.poll()

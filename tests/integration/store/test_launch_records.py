@@ -28,10 +28,10 @@ def test_what_hpq_set_changes_counts_from_the_next_trial_on(
 ) -> None:
     sid = sweep_of(3, retries=1, timeout_s=60.0, stall_s=30.0).id
     sweep, refusal = launches.admit(sid)
-    assert refusal is None and (sweep.retries, sweep.timeout_s, sweep.stall_s) == (1, 60.0, 30.0)
-    control.set(sid, {"retries": "4", "timeout_s": "7.5", "stall_s": "0.0"})
+    assert refusal is None and (sweep.timeout_s, sweep.stall_s) == (60.0, 30.0)
+    control.set(sid, {"timeout_s": "7.5", "stall_s": "0.0"})
     sweep, _ = launches.admit(sid)
-    assert (sweep.retries, sweep.timeout_s, sweep.stall_s) == (4, 7.5, 0.0)
+    assert (sweep.timeout_s, sweep.stall_s) == (7.5, 0.0)
     assert sweep == store.sweep(sid)
 
 

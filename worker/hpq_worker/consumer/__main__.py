@@ -132,7 +132,7 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
     loop = ClaimLoop(parts, attempts, run_limit)
     presence, reap_store = PresenceRecord(parts, device, loop), TrialStore(_context(settings))
     resend = partial(reap_store.keep_provenance, digest, record)
-    figures = partial(reader.workers.server_figures, settings.queue)
+    figures = partial(_reader(settings).workers.server_figures, settings.queue)
     reaper = Reaper(
         settings, reap_store, presence.current, parts.telemetry, outage, resend, figures
     )

@@ -202,14 +202,14 @@ class ClaimLoop:
         ):
             text = f"others do not fail as it does: {outcome.failure.message}"
             why = Notice("worker-suspect", text)
-            log.error("%s: %s; sweep %s is left to them for a while", claim.trial, why, sweep.id)
+            log.error("%s: sweep %s is left to other workers: %s", claim.trial, sweep.id, why)
             self.backoff.back_off(sweep.id, why)
         else:
             self.backoff.reset(sweep.id)
 
     def _release_at_fault(self, claim: Claim, sid: str, reason: Notice) -> None:
         self._heartbeat.end()
-        log.error("%s: %s; given back", claim.trial, reason)
+        log.error("%s is given back: %s", claim.trial, reason)
         self.backoff.back_off(sid, reason)
         is_data = reason.code == "data-missing"
         self._release(claim, Reason.DATA_MISSING if is_data else Reason.WORKER_FAULT)

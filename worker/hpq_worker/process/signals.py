@@ -31,7 +31,7 @@ class Signals:
         self.wake_fd, self._write_fd = os.pipe()
         for fd in (self.wake_fd, self._write_fd):
             os.set_blocking(fd, False)
-        self.level = ShutdownLevel.NONE
+        self.requests = 0  # all of them: a supervisor forwards each
         self._requested_at = 0.0
         self.interrupt: Callable[[], None] = lambda: None  # ends a blocking call of the main thread
 
@@ -46,7 +46,7 @@ class Signals:
     def request_shutdown(self) -> None:
         """Stop within the grace; the second request, at once."""
         self._requested_at = self._requested_at or time.monotonic()
-        self.level = ShutdownLevel(min(self.level + 1, ShutdownLevel.IMMEDIATE))
+        self.requests += 1
         self.wake()
         self.interrupt()
 
@@ -54,6 +54,11 @@ class Signals:
         """Make `wake_fd` readable, from any thread."""
         with contextlib.suppress(BlockingIOError):  # full: the reader wakes anyway
             os.write(self._write_fd, b"w")
+
+    @property
+    def level(self) -> ShutdownLevel:
+        """Return how this process is to stop."""
+        return ShutdownLevel(min(self.requests, ShutdownLevel.IMMEDIATE))
 
     @property
     def is_stopping(self) -> bool:
@@ -69,5 +74,8 @@ class Signals:
 
     def pause(self, seconds: float) -> None:
         """Sleep until a signal arrives, or for these seconds."""
-        if not self.is_stopping:
-            select.select([self.wake_fd], [], [], seconds)
+        if self.is_stopping:
+            return
+        select.select([self.wake_fd], [], [], seconds)
+        with contextlib.suppress(BlockingIOError):  # a byte that stays would end every later pause
+            os.read(self.wake_fd, 512)

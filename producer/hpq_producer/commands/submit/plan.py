@@ -62,7 +62,7 @@ def plan(
             "early_terminate": asdict(spec.early) if spec.early else None,
             "past": estimate_record(took, total) if took else None,
             "code": submission.code.launch.code,
-            "warnings": [warning.record() for warning in spec.warnings],
+            "warnings": [warning.record() for warning in submission.warnings],
         }
         print(jsonlib.dumps(fact))
         return
