@@ -1,4 +1,4 @@
-"""Texts that people read, kept in tests/golden/COMMAND.txt: one place to look when words change.
+"""Texts that people read, kept in tests/golden/NAME.txt: one place to look when words change.
 
 A file has sections, `=== name` and the text below. `pytest --update-golden` writes what the
 commands say now; read the diff before you commit it.

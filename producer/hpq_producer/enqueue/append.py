@@ -130,7 +130,8 @@ def _check_comparable(sweep: Sweep, submission: Submission) -> None:
     if difference:
         raise UserError(
             f"{submission.file}: {difference}, so its trials would not compare with those of"
-            f" {sweep.id}; without --into it is a sweep of its own"
+            f" {sweep.id}; without --into it is a sweep of its own",
+            code="sweep-differs",
         )
 
 

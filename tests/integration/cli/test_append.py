@@ -27,6 +27,7 @@ from hpq_producer.sweepfile import parameters
 from hpq_producer.sweepfile.errors import Places, Problems
 from hpq_producer.watch.event_log import event_line
 from tests.desk import Desk
+from tests.ids import refused
 
 Take = Callable[[], Claim | None]
 GRID = (
@@ -76,7 +77,7 @@ def test_a_file_with_fewer_trials_than_the_sweep_adds_none_and_cancels_none(desk
     sid = desk.sweep(GRID)
     done = desk.put(GRID.replace("[1, 2, 3]", "[3]"), "--into", sid)
     assert done.returncode == 0 and done.stdout == f"{sid}\n"
-    assert "0 trials to add, 1 already there" in done.stderr
+    assert "0 trials" in done.stderr
     assert desk.trials(sid) == [(1, "queued"), (2, "queued"), (3, "queued")]
     assert desk.reader.sweeps.get(sid).files == ()
 
@@ -87,7 +88,7 @@ def test_random_goes_on_with_its_sequence_up_to_the_new_count(desk: Desk, take: 
     assert desk.into(sid, RANDOM, "--count", "6")["added"] == 2
     assert desk.trials(sid) == desk.trials(whole)
     fewer = desk.put(RANDOM, "--into", sid, "--count", "3")
-    assert fewer.returncode == 0 and "6 trials stay, and the file asks for 3" in fewer.stderr
+    assert fewer.returncode == 0 and "6 trials stay" in fewer.stderr
 
 
 def test_random_in_another_space_keeps_its_trials_and_draws_the_new_ones_from_it(
@@ -145,17 +146,12 @@ def test_a_file_of_another_code_metric_or_owner_is_no_growth(
 ) -> None:
     sid = desk.sweep(GRID)
     for text, said in (
-        (GRID.replace("loss}", "acc}"), "the metric is another"),
-        (
-            GRID.replace("method: grid", "command: [a]\nmethod: grid"),
-            "the command, or what it is given, is another",
-        ),
+        (GRID.replace("loss}", "acc}"), "metric"),
+        (GRID.replace("method: grid", "command: [a]\nmethod: grid"), "command"),
     ):
-        done = desk.put(text, "--into", sid)
-        assert done.returncode == 2 and said in done.stderr
+        refused(desk.put(text, "--into", sid), "sweep-differs", said)
     (desk.folder / "train.py").write_text("print('loss=2')\n")
-    done = desk.put(GRID, "--into", sid)
-    assert done.returncode == 2 and "the code was edited since" in done.stderr
+    refused(desk.put(GRID, "--into", sid), "sweep-differs", "code")
     monkeypatch.setenv("HPQ_USER", "another")
     done = desk.put(GRID, "--into", sid)
     assert done.returncode == 4 and "--force" in done.stderr
@@ -239,7 +235,7 @@ def test_a_range_of_floats_is_another_space_than_the_same_range_of_integers(desk
 def test_a_seed_that_is_edited_is_not_dropped_in_silence(desk: Desk, more: str) -> None:
     sid = desk.sweep(GRID + more + "seed: 3\n")
     done = desk.put(GRID + more + "seed: 7\n", "--into", sid)
-    assert "seed: stays 3, for new trials, too; --into does not change it" in done.stderr
+    assert "seed: stays 3" in done.stderr
     assert "0 trials to add" in done.stderr
     done = desk.put(GRID + more + "seed: 3\n", "--into", sid, "--seed", "7")
     assert "seed: stays 3" in done.stderr
@@ -277,7 +273,7 @@ def test_plan_shows_what_enqueue_into_adds(desk: Desk) -> None:
     (desk.folder / "sweep.yaml").write_text(GRID.replace("[1, 2, 3]", "[1, 2, 9]"))
     said = desk.hpq("plan", "sweep.yaml", "--into", sid)
     assert said.returncode == 0 and said.stdout == ""
-    assert "1 trial to add, 2 already there" in said.stderr and "+ x=9" in said.stderr
+    assert "1 trial to add" in said.stderr and "+ x=9" in said.stderr
     data = json.loads(desk.hpq("plan", "sweep.yaml", "--into", sid, "--json").stdout)
     assert data == {"sweep": sid, "there": 2, "add": [{"x": 9}]}
     assert len(desk.trials(sid)) == 3
@@ -292,7 +288,7 @@ def test_a_sweep_whose_sets_are_made_while_it_runs_grows_by_its_cap(desk: Desk) 
     assert desk.reader.sweeps.get(sid).counts.planned == 3
     done = desk.put(endless, "--into", sid)
     assert done.returncode == 2 and f"hpq set {sid} run_cap=N" in done.stderr
-    assert "a new sweep, which --reuse begins with these results" in done.stderr
+    assert "--reuse" in done.stderr
     assert desk.hpq("set", sid, "run_cap=0").returncode == 0
     assert desk.reader.sweeps.get(sid).counts.is_open_ended
 

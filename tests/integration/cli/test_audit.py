@@ -12,6 +12,7 @@ from hpq.domain.attempt import Outcome, Reason, ReportBatch
 from hpq.domain.trial import Artifacts, Failure, FailureKind, TrialState
 from hpq.store.control import SweepControl
 from hpq_producer.audit.sweep_audit import audit_sweep
+from tests.golden import Golden
 
 LEASE = 30_000
 FINISHED = Outcome(state=TrialState.FINISHED, objective=1.0, step=1)
@@ -77,8 +78,8 @@ def test_the_audit_is_told_in_text_and_as_data(hpq: Hpq, eventful) -> None:
     done = hpq("audit", eventful)
     assert done.returncode == 0, done.stderr
     verdict, trials, requeues, latency = done.stdout.splitlines()
-    assert "so far (7 are still open): nothing lost" in verdict and "3 finished" in trials
-    assert "3 lost" in requeues and latency.startswith("from the last beat to the requeue: p50 ")
+    assert "7 are still open" in verdict and "3 finished" in trials
+    assert "3 lost" in requeues and "p50 " in latency
     data = json.loads(hpq("audit", "--json").stdout)
     assert data["holds"] and data["violations"] == [] and data["requeue_ms"]["n"] == 3
 
@@ -86,11 +87,12 @@ def test_the_audit_is_told_in_text_and_as_data(hpq: Hpq, eventful) -> None:
 def test_the_verdict_is_whole_however_narrow_the_terminal(hpq: Hpq, eventful) -> None:
     done = hpq("audit", COLUMNS="44")
     assert all(len(line) <= 44 for line in done.stdout.splitlines())
-    assert "by the latest attempt" in " ".join(done.stdout.split())
+    wide = hpq("audit", COLUMNS="200")
+    assert done.stdout.split() == wide.stdout.split()
 
 
 def test_a_lost_trial_a_wrong_counter_and_a_second_end_are_told_with_exit_code_1(
-    hpq: Hpq, eventful, redis, keys
+    golden: Golden, hpq: Hpq, eventful, redis, keys
 ) -> None:
     redis.hdel(keys.sweep(eventful, "params"), "8")
     redis.zrem(keys.sweep(eventful, "waiting"), "7")
@@ -98,12 +100,8 @@ def test_a_lost_trial_a_wrong_counter_and_a_second_end_are_told_with_exit_code_1
     redis.hincrby(keys.sweep(eventful), "n_failed", 1)
     done = hpq("audit", eventful)
     assert done.returncode == 1
-    assert "#1: it ended twice: finished, then finished  [claimed 1, finished 1, finished 1]" in (
-        done.stdout
-    )
-    assert "#7: it is queued and lies in nowhere" in done.stdout
-    assert "the sweep: trials: 9, its events say 10" in done.stdout
-    assert "the sweep: n_failed: 1, its events say 0" in done.stdout
+    told = [line for line in done.stdout.splitlines() if line.startswith(("#", "the sweep"))]
+    golden.check("audit", "a lost trial, a wrong counter, a second end", "\n".join(told))
     data = json.loads(hpq("audit", eventful, "--json").stdout)
     assert not data["holds"] and {1, 7, 8} <= {v["trial"] for v in data["violations"]}
 
@@ -151,27 +149,30 @@ def kept(store, take, sweep_of, who) -> str:
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    "command",
     [
-        (("hdel", "t:{}/2", "objective"), "its result is gone, its end says 0.1"),
-        (("hset", "t:{}/2", "objective", "9.9"), "its result is 9.9, its end says 0.1"),
-        (("zrem", "s:{}:rank", "2"), "it is not ranked, and its end says 0.1"),
-        (("zadd", "s:{}:rank", 99, "2"), "it is ranked by 99.0, and its end says 0.1"),
-        (("hdel", "t:{}/2", "artifacts"), "its files are lost"),
-        (("srem", "s:{}:files", "2"), "its files are not listed"),
-        (("hset", "s:{}:params", "2", '{{"x":77}}'), "its parameters are others"),
-        (("zrem", "s:{}:means", "1"), "the mean of its set is None, its events say 0.05"),
-        (("zadd", "s:{}:means", 7, "3"), "the mean of its set is 7.0, its events say 0.25"),
-        (("del", "s:{}:ids"), "its parameters are others"),
-        (("sadd", "s:{}:ids", "more"), "identities: 5, its events say 4"),
+        ("hdel", "t:{}/2", "objective"),
+        ("hset", "t:{}/2", "objective", "9.9"),
+        ("zrem", "s:{}:rank", "2"),
+        ("zadd", "s:{}:rank", 99, "2"),
+        ("hdel", "t:{}/2", "artifacts"),
+        ("srem", "s:{}:files", "2"),
+        ("hset", "s:{}:params", "2", '{{"x":77}}'),
+        ("zrem", "s:{}:means", "1"),
+        ("zadd", "s:{}:means", 7, "3"),
+        ("del", "s:{}:ids"),
+        ("sadd", "s:{}:ids", "more"),
     ],
 )
-def test_a_result_that_was_lost_or_altered_is_told(reader, kept, redis, command, said) -> None:
+def test_a_result_that_was_lost_or_altered_is_told(
+    golden: Golden, reader, kept, redis, command
+) -> None:
     assert audit_sweep(reader, kept).violations == ()
     name, key, *rest = (str(word).format(kept) for word in command)
     redis.execute_command(name, f"hpq:{key}", *rest)
-    told = [violation.what for violation in audit_sweep(reader, kept).violations]
-    assert any(said in what for what in told), told
+    told = [f"#{one.trial}: {one.what}" for one in audit_sweep(reader, kept).violations]
+    assert told
+    golden.check("audit", " ".join(str(word).format("S") for word in command), "\n".join(told))
 
 
 def test_what_was_taken_back_is_neither_ranked_nor_in_a_mean(
@@ -183,4 +184,4 @@ def test_what_was_taken_back_is_neither_ranked_nor_in_a_mean(
     assert audit_sweep(reader, kept).violations == ()
     redis.zadd(f"hpq:s:{kept}:rank", {"1": 0.5})
     (wrong,) = audit_sweep(reader, kept).violations
-    assert wrong.what == "it is queued, and in the ranking with 0.5"
+    assert wrong.trial == 1 and "0.5" in wrong.what

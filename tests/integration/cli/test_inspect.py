@@ -472,9 +472,9 @@ def test_show_says_whether_the_launch_record_is_signed_by_this_users_key(
     )
     assert signed() == "yes"
     redis.hset("hpq:s:demo-00000", "signature", sign(b"other", "hpq", "demo-00000", launch))
-    assert signed().startswith("not by your key")
+    assert signed().startswith("not ")
     redis.hset("hpq:s:demo-00000", "signature", "no hex: \u00e9")
-    assert signed().startswith("not by your key")
+    assert signed().startswith("not ")
 
 
 def test_show_prints_the_file_as_it_was_written(hpq: Hpq, sweep_of: MakeSweep) -> None:

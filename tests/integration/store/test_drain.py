@@ -79,8 +79,8 @@ def test_a_drain_with_a_timeout_says_what_still_runs_and_how_to_go_on(
     done = hpq("drain", "hpq-worker", "--timeout", "0.5", **env)
     assert done.returncode == 5, done.stderr
     last = done.stderr.splitlines()[-1]
-    assert f"after 0.5 s 1 worker is still at work: {who.name}, at {got.trial};" in last
-    assert "`hpq drain w1` goes on waiting, with `--undo` it takes trials again" in last
+    assert "0.5 s" in last and f"{who.name}, at {got.trial};" in last
+    assert "`hpq drain w1`" in last and "`--undo`" in last
     assert [w.state for w in reader.workers.live()] == ["draining"]
     assert hpq("drain", "w1", "--timeout", "-1", **env).returncode == 2
 

@@ -111,7 +111,7 @@ def test_a_poisoned_canary_holds_the_sweep(crew, redis, keys) -> None:
     claim = it.take("a")
     redis.zadd(keys.leases, {str(claim.trial): 0})
     it.store.reap("default", lease_ms=0, lost_max=1)
-    assert it.held == "canary #1 failed, poison: its worker was lost 1 times without progress"
+    assert it.held.startswith("canary #1 failed, poison: ")
 
 
 @pytest.mark.parametrize("names", ["aaaaa", "abaab"], ids=["the only worker", "two workers"])

@@ -127,7 +127,7 @@ def test_discard_leaves_a_sweep_that_was_sealed(
 
 @pytest.mark.parametrize("step", [float("nan"), 0.5, "7", 2**60, [1]])
 def test_a_step_is_a_whole_number(step) -> None:
-    with pytest.raises(ValueError, match="is not a whole number"):
+    with pytest.raises(ValueError, match="step"):
         hpq.report({"loss": 1.0}, step=step)
 
 

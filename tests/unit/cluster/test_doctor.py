@@ -89,20 +89,23 @@ def of_workers(has: dict[str, Any], level: str) -> list[Finding]:
 
 
 @pytest.mark.parametrize(
-    ("said", "remedy"),
+    ("said", "words"),
     [
         (
             QUOTA,
-            f"raise the quota: {KUBECTL} edit resourcequota few,"
-            " or hpq scale 2 --queue big --namespace apollo",
+            [
+                f"{KUBECTL} edit resourcequota few",
+                "hpq scale 2 --queue big --namespace apollo",
+            ],
         ),
-        (RANGE, f"{KUBECTL} describe limitrange; change it, or what hpq-worker-big asks for"),
-        (POLICY, f"{KUBECTL} describe replicaset -l a=b"),
+        (RANGE, [f"{KUBECTL} describe limitrange", "hpq-worker-big"]),
+        (POLICY, [f"{KUBECTL} describe replicaset -l a=b"]),
     ],
 )
-def test_who_refuses_a_pod_is_told_with_what_mends_that(said: str, remedy: str) -> None:
+def test_who_refuses_a_pod_is_told_with_what_mends_that(said: str, words: list[str]) -> None:
     raw = deployment("hpq-worker-big", "big", said)
-    assert [one.remedy for one in of_workers({"deployments": [raw]}, "wrong")] == [remedy]
+    (found,) = of_workers({"deployments": [raw]}, "wrong")
+    assert all(word in found.remedy for word in words), found.remedy
 
 
 def test_of_several_refusals_the_newest_is_told() -> None:

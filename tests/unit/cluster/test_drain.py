@@ -103,10 +103,8 @@ def test_while_a_rollout_is_under_way_no_pods_are_chosen_since_the_choice_would_
 ) -> None:
     with pytest.raises(Held) as told:
         scaling(server).plan(1)
-    assert "hpq-worker: a rollout is under way" in str(told.value)
-    assert "kubectl --context moon -n apollo rollout status deployment/hpq-worker" in str(
-        told.value
-    )
+    command = "kubectl --context moon -n apollo rollout status deployment/hpq-worker"
+    assert command in str(told.value)
     assert [len(scaling(server).plan(n).going) for n in (0, 2, 3)] == [2, 0, 0]
 
 
@@ -141,7 +139,7 @@ def test_ready_are_those_of_the_class_alone_and_what_is_ending_is_waited_for() -
     server.pods = [mine, pod("hpq-worker-x-c", deletionTimestamp="2026-01-01T00:00:00Z")]
     now = scale_progress(read_cluster(server), plan)  # type: ignore[arg-type]
     assert (now.ready, now.is_done, now.why) == (1, False, "")
-    assert now.unmet == "hpq-worker-x-c has not ended yet"
+    assert "hpq-worker-x-c" in now.unmet
 
 
 def test_why_not_all_are_ready_is_first_the_reason_why_some_cannot_be_made() -> None:
@@ -153,7 +151,7 @@ def test_why_not_all_are_ready_is_first_the_reason_why_some_cannot_be_made() -> 
     now = scale_progress(read_cluster(server), plan)  # type: ignore[arg-type]
     assert now.unmet == now.why == "hpq-worker-x-b: ImagePullBackOff: image nosuch:1"
     server.deployments[0]["status"]["conditions"] = SEEN["quota"]["status"]["conditions"]
-    assert scale_progress(read_cluster(server), plan).why.startswith("quota few is used up")  # type: ignore[arg-type]
+    assert scale_progress(read_cluster(server), plan).why.startswith("quota few ")  # type: ignore[arg-type]
 
 
 def drained(server: Server, *pods: str) -> str:
@@ -166,11 +164,8 @@ def test_a_drained_pod_that_an_autoscaler_keeps_is_the_first_that_it_takes_until
     server = Server([pod("hpq-worker-x-a"), pod("hpq-worker-x-b")])
     server.scalers = [scaler("hpq-worker", "few")]
     line = drained(server, "hpq-worker-x-a")
-    assert "hpq-worker-x-a: drained, and the first to go once ScaledObject few wants" in line
-    assert line.endswith(
-        "until then idle, in the place of others:"
-        " `hpq drain hpq-worker-x-a --namespace apollo --undo` lets them work"
-    )
+    assert line.startswith("hpq-worker-x-a: ") and "ScaledObject few" in line
+    assert "`hpq drain hpq-worker-x-a --namespace apollo --undo`" in line
     cost = server.costs.pop("hpq-worker-x-a")
     assert -(2**31) <= int(cost) < -100_000 and (server.costs, server.asked) == ({}, [])
     keep_drained_pods(server, {"hpq-worker-x-b"})  # type: ignore[arg-type]
@@ -182,8 +177,5 @@ def test_a_drained_pod_that_an_autoscaler_keeps_is_the_first_that_it_takes_until
 def test_a_drained_pod_is_not_let_go_while_a_rollout_would_take_another_in_its_place() -> None:
     server = Server([*HALFWAY, pod("hpq-worker-old-c")])
     line = drained(server, "hpq-worker-old-c")
-    assert "hpq-worker-old-c: drained, and not let go: hpq-worker: a rollout is under way" in line
-    assert (
-        line.endswith("where still there then: hpq drain hpq-worker-old-c --namespace apollo")
-        and not server.asked
-    )
+    assert line.startswith("hpq-worker-old-c: ") and "rollout" in line
+    assert "hpq drain hpq-worker-old-c --namespace apollo" in line and not server.asked

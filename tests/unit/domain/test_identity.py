@@ -85,7 +85,7 @@ def test_a_number_that_is_none_is_named_by_its_path(bad: float) -> None:
 
 def test_a_set_of_more_than_64_kib_is_refused() -> None:
     canonical({"a": "x" * 65_000})
-    with pytest.raises(ValueError, match="a set of 70,008 bytes"):
+    with pytest.raises(ValueError, match="70,008 bytes"):
         canonical({"a": "x" * 70_000})
 
 

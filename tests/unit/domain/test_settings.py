@@ -41,15 +41,14 @@ def test_a_malformed_variable_is_named(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("HPQ_PORT", "abc", "use a whole number from 0 to 65535"),
-        ("HPQ_LOST_MAX", "1.5", "use a whole number from 1 to 1000"),
-        ("HPQ_LEASE_S", "30s", "use seconds, above 0 and below a day"),
+        ("HPQ_PORT", "abc", "0 to 65535"),
+        ("HPQ_LOST_MAX", "1.5", "1 to 1000"),
+        ("HPQ_LEASE_S", "30s", "seconds"),
     ],
 )
 def test_what_is_no_number_is_told_what_would_be(name: str, value: str, said: str) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with raises("setting-invalid", f"{name}: {value!r} ", said):
         read({name: value})
-    assert str(caught.value) == f"{name}: {value!r} cannot be used: {said}"
 
 
 def test_secrets_are_hidden_in_what_is_shown_and_in_errors() -> None:

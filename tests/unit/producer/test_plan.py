@@ -25,18 +25,20 @@ parameters:
 @pytest.mark.parametrize(
     ("count", "first", "rest"),
     [
-        (3, 3, None),
-        (10, 5, "5 more drawn at random (--first 10)"),
-        (10, 10, None),
-        (30, 5, "5 more drawn at random (--first 10), then by auto, from the results"),
-        (None, 10, "then by auto, from the results"),
+        (3, 3, ()),
+        (10, 5, ("5 more", "--first 10")),
+        (10, 10, ()),
+        (30, 5, ("5 more", "--first 10", "auto")),
+        (None, 10, ("auto",)),
     ],
 )
 def test_plan_of_bayes_says_which_sets_follow_from_results(
-    tmp_path: Path, count: int | None, first: int, rest: str | None
+    tmp_path: Path, count: int | None, first: int, rest: tuple[str, ...]
 ) -> None:
     (tmp_path / "sweep.yaml").write_text(BAYES)
-    assert describe_rest(load(tmp_path / "sweep.yaml", count=count), first, count) == rest
+    line = describe_rest(load(tmp_path / "sweep.yaml", count=count), first, count) or ""
+    assert bool(line) == bool(rest) and all(word in line for word in rest)
+    assert ("auto" in line) == ("auto" in rest)
 
 
 def test_plan_prints_short_numbers_and_nested_names_with_dots(tmp_path: Path) -> None:
@@ -48,7 +50,7 @@ def test_plan_prints_short_numbers_and_nested_names_with_dots(tmp_path: Path) ->
         stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE_S, check=True,
     )  # fmt: skip
     *_, first, end = (line for line in done.stdout.splitlines() if line.startswith("   "))
-    assert end == "   ... 2 more drawn at random (--first 7)"
+    assert end.startswith("   ... 2 more ") and "--first 7" in end
     _, lr, momentum, name = first.split()
     assert lr.startswith("lr=") and momentum.startswith("optimizer.momentum=")
     assert name == "optimizer.name='off'"

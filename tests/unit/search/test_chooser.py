@@ -185,9 +185,8 @@ def test_a_sampler_that_fails_is_said_once_and_sets_are_drawn_meanwhile(
         patch.setattr("optuna.samplers.TPESampler.sample_relative", fail)
         drawn = course(chooser, 5, first=13)
     assert len({identity(params) for params in drawn}) == 5
-    assert [r.getMessage() for r in caplog.records] == [
-        "tpe fails (MemoryError: 7 TiB); sets are drawn instead"
-    ]
+    (line,) = (r.getMessage() for r in caplog.records)
+    assert "tpe" in line and "MemoryError: 7 TiB" in line
     assert course(chooser, 3, first=18)
 
 
@@ -248,8 +247,8 @@ def test_where_the_gaussian_process_fails_tpe_makes_the_set(
     monkeypatch.setattr("optuna.samplers.GPSampler.sample_relative", fail)
     by = makers(Chooser(Search(space=PLAIN, sampler=Sampler.AUTO)), 13)
     assert by == [Sampler.RANDOM] * 10 + [Sampler.TPE] * 3
-    line = "gp fails (RuntimeError: no optimum); sets are made by tpe instead"
-    assert [r.getMessage() for r in caplog.records] == [line]
+    (line,) = (r.getMessage() for r in caplog.records)
+    assert "gp" in line and "RuntimeError: no optimum" in line and "tpe" in line
 
 
 def test_what_a_sampler_lacks_is_one_line() -> None:

@@ -10,6 +10,7 @@ from hpq.domain.snapshot import Event
 from hpq.domain.trial import TRANSITIONS, TrialState
 from hpq.store.audit_reader import SweepCounters, TrialRecord
 from hpq_producer.audit.replay import STEPS, Audit, audit
+from tests.golden import Golden
 
 RUNNING = frozenset({"running", "leases"})
 ENDED, WAITING, DROPPED = frozenset({"ended"}), frozenset({"waiting"}), frozenset({"dropped"})
@@ -102,85 +103,47 @@ def test_a_trial_that(case: str) -> None:
     assert held(told, there).violations == ()
 
 
-VIOLATIONS: dict[str, tuple[list[str], TrialRecord, str]] = {
-    "ends twice": (["claimed 1", "finished 1", "finished 1"], FINISHED, "it ended twice"),
+VIOLATIONS: dict[str, tuple[list[str], TrialRecord]] = {
+    "ends twice": (["claimed 1", "finished 1", "finished 1"], FINISHED),
     "ends by an old attempt": (
         ["claimed 1", "requeued 1 reason=lost", "claimed 2", "finished 1"],
         SECOND,
-        "finished by attempt 1, and the latest is 2",
     ),
     "has an attempt that does not rise": (
         ["claimed 1", "requeued 1 reason=lost", "claimed 1", "finished 1"],
         FINISHED,
-        "attempt 1 follows attempt 1",
     ),
-    "misses an attempt": (["claimed 2", "finished 2"], SECOND, "attempt 2 follows attempt 0"),
-    "is claimed while it runs": (
-        ["claimed 1", "claimed 2", "finished 2"],
-        SECOND,
-        "claimed while it was running",
-    ),
-    "is claimed after its end": (
-        ["claimed 1", "finished 1", "claimed 2", "finished 2"],
-        SECOND,
-        "claimed while it was finished",
-    ),
+    "misses an attempt": (["claimed 2", "finished 2"], SECOND),
+    "is claimed while it runs": (["claimed 1", "claimed 2", "finished 2"], SECOND),
+    "is claimed after its end": (["claimed 1", "finished 1", "claimed 2", "finished 2"], SECOND),
     "is requeued after its end": (
         ["claimed 1", "finished 1", "requeued 1 reason=lost"],
         record("queued", 1, WAITING),
-        "requeued while it was finished",
     ),
-    "is retried while it runs": (
-        ["claimed 1", "retried 1", "claimed 2", "finished 2"],
-        SECOND,
-        "retried while it was running",
-    ),
+    "is retried while it runs": (["claimed 1", "retried 1", "claimed 2", "finished 2"], SECOND),
     "ends after it was given back": (
         ["claimed 1", "requeued 1 reason=stopping", "finished 1"],
         FINISHED,
-        "finished while it was queued, and its lease had not been lost",
     ),
-    "ends without a claim": (["finished 0"], record("finished", 0, ENDED), "while it was queued"),
-    "is retried from nowhere": (
-        ["retried 0"],
-        record("queued", 0, WAITING),
-        "retried while it was queued",
-    ),
-    "is in no set": (
-        ["claimed 1", "requeued 1 reason=lost"],
-        record("queued", 1, frozenset()),
-        "it is queued and lies in nowhere, not in waiting",
-    ),
-    "is in two sets": (
-        ["claimed 1", "finished 1"],
-        record("finished", 1, ENDED | WAITING),
-        "it is finished and lies in ended, waiting",
-    ),
-    "runs without a lease": (
-        ["claimed 1"],
-        record("running", 1, frozenset({"running"})),
-        "it is running and lies in running, not in leases, running",
-    ),
-    "has lost its end": (
-        ["claimed 1", "finished 1"],
-        record("running", 1, RUNNING),
-        "the store has it running in attempt 1, its events say finished in attempt 1",
-    ),
-    "was dropped by nobody": ([], record("queued", 0, DROPPED), "no event says so"),
-    "has lost its parameters": (
-        [],
-        TrialRecord(number=1, has_params=False),
-        "it is lost: its parameters are gone",
-    ),
+    "ends without a claim": (["finished 0"], record("finished", 0, ENDED)),
+    "is retried from nowhere": (["retried 0"], record("queued", 0, WAITING)),
+    "is in no set": (["claimed 1", "requeued 1 reason=lost"], record("queued", 1, frozenset())),
+    "is in two sets": (["claimed 1", "finished 1"], record("finished", 1, ENDED | WAITING)),
+    "runs without a lease": (["claimed 1"], record("running", 1, frozenset({"running"}))),
+    "has lost its end": (["claimed 1", "finished 1"], record("running", 1, RUNNING)),
+    "was dropped by nobody": ([], record("queued", 0, DROPPED)),
+    "has lost its parameters": ([], TrialRecord(number=1, has_params=False)),
 }
 
 
 @pytest.mark.parametrize("case", VIOLATIONS)
-def test_a_violation_names_the_trial_its_events_and_what_is_wrong_where_it(case: str) -> None:
-    told, there, what = VIOLATIONS[case]
+def test_a_violation_names_the_trial_its_events_and_what_is_wrong_where_it(
+    golden: Golden, case: str
+) -> None:
+    told, there = VIOLATIONS[case]
     violations = [v for v in held(told, there).violations if v.trial]
     assert len(violations) == 1 and violations[0].trial == 1
-    assert what in violations[0].what
+    golden.check("audit", f"a trial that {case}", violations[0].what)
     assert [text.split(" (")[0] for text in violations[0].events] == [
         " ".join(word for word in text.split() if "=" not in word) for text in told
     ]
@@ -188,8 +151,8 @@ def test_a_violation_names_the_trial_its_events_and_what_is_wrong_where_it(case:
 
 @pytest.mark.parametrize(
     ("field", "what"),
-    [("total", "trials: 2, its events say 1"), ("running", "running: 1, its events say 0"),
-     ("waiting", "waiting and dropped: 1, its events say 0"), ("ended", "ended: 2")],
+    [("total", "trials: 2"), ("running", "running: 1"),
+     ("waiting", "waiting and dropped: 1"), ("ended", "ended: 2")],
 )  # fmt: skip
 def test_a_set_whose_size_is_not_what_the_events_say(field: str, what: str) -> None:
     right = counters_of([FINISHED])
@@ -202,12 +165,12 @@ def test_a_counter_that_is_not_what_the_events_say() -> None:
     right = counters_of([FINISHED])
     wrong = SweepCounters(total=1, ended=1, ends={**right.ends, TrialState.FINISHED: 2})
     found = audit(events("claimed 1", "finished 1"), wrong, [FINISHED])
-    assert [v.what for v in found.violations] == ["n_finished: 2, its events say 1"]
+    assert [v.what.split(",")[0] for v in found.violations] == ["n_finished: 2"]
 
 
 def test_events_of_a_trial_that_the_sweep_does_not_have() -> None:
     found = held(["claimed 1", "finished 1", "9 claimed 1"], FINISHED)
-    assert "events of trial 9, and there are 1" in [v.what for v in found.violations]
+    assert any("trial 9" in v.what for v in found.violations)
 
 
 def test_a_sweep_that_still_runs_is_judged_so_far() -> None:
@@ -223,7 +186,7 @@ def test_sets_that_were_made_later_count_as_those_that_were_there() -> None:
     lost = audit(
         [*told, *events("suggested 0 count=1", total=0)], counters_of([FINISHED]), [FINISHED]
     )
-    assert "trials: 1, its events say 2" in {v.what for v in lost.violations}
+    assert any(v.what.startswith("trials: 1,") for v in lost.violations)
 
 
 def test_latencies_are_from_the_last_beat_to_the_requeue() -> None:

@@ -66,7 +66,7 @@ def test_all_who_make_a_store_in_the_same_moment_take_the_same_id(tmp_path) -> N
 
 def test_a_store_whose_id_is_no_id_is_named(tmp_path) -> None:
     (tmp_path / ".hpq-store").write_text("<html>not found</html>")
-    with pytest.raises(OSError, match="not the id of a store"):
+    with pytest.raises(OSError, match=r"\.hpq-store"):
         open_files(str(tmp_path))
 
 
@@ -88,7 +88,7 @@ def test_a_name_that_could_lead_elsewhere_touches_nothing(place, tmp_path, name)
     assert not is_safe_name(name)
     files = open_files(place)
     for act in (files.read, files.write, files.names, files.remove):
-        with pytest.raises(OSError, match="is no name in a store"):
+        with pytest.raises(OSError, match="name"):
             act(name)
 
 

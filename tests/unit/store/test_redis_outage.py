@@ -40,14 +40,16 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_full_server_is_no_outage_in_which_training_goes_on(outage, clock, caplog) -> None:
     outage.failed("claims", OutOfMemoryError("the server is at its maxmemory"))
     (line,) = lines(caplog)
-    assert line == "the server is full: no trial starts until there is room; what runs trains on"
+    assert "full" in line
     outage.answered("claims")
-    assert lines(caplog) == ["the server has room again after 0 s"]
+    (line,) = lines(caplog)
+    assert "0 s" in line
 
 
 def test_the_reason_is_what_the_system_says_and_no_more(outage, caplog) -> None:
     outage.failed("beats", ConnectionError("Error 111 connecting to a.b:6379. Connection refused."))
-    assert lines(caplog) == ["Redis: Connection refused; trying again, training goes on"]
+    (line,) = lines(caplog)
+    assert line.startswith("Redis: Connection refused;") and "a.b" not in line
 
 
 def test_an_outage_is_a_line_at_its_start_and_one_at_its_end(outage, clock, caplog) -> None:
@@ -56,15 +58,18 @@ def test_an_outage_is_a_line_at_its_start_and_one_at_its_end(outage, clock, capl
         outage.failed("beats", GONE)
         outage.failed("reaper", GONE)
     outage.spooled()
-    assert lines(caplog) == ["Redis: Connection refused; trying again, training goes on"]
+    (line,) = lines(caplog)
+    assert "Connection refused" in line
     outage.answered("reaper")
     outage.answered("tickets")
     assert lines(caplog) == []  # the beats are still without contact
     outage.answered("beats")
-    assert lines(caplog) == ["Redis answers again after 99 s; results that waited: 1"]
+    (line,) = lines(caplog)
+    assert "99 s" in line and line.endswith("1")  # the result that waited
     outage.failed("beats", GONE)
     outage.answered("beats")
-    assert [line[:13] for line in lines(caplog)] == ["Redis: Connec", "Redis answers"]
+    began, ended = lines(caplog)
+    assert "Connection refused" in began and "0 s" in ended
 
 
 def test_a_long_outage_is_recalled_every_five_minutes(outage, clock, caplog) -> None:
@@ -72,13 +77,14 @@ def test_a_long_outage_is_recalled_every_five_minutes(outage, clock, caplog) -> 
         outage.failed("beats", GONE)
     said = lines(caplog)
     assert len(said) == 12
-    assert said[-1] == "Redis does not answer for 55 min: Connection refused"
+    assert "55 min" in said[-1] and "Connection refused" in said[-1]
 
 
 def test_another_kind_of_error_is_news_once(outage, caplog) -> None:
     for error in (GONE, BusyLoadingError("loading"), GONE, BusyLoadingError("loading")):
         outage.failed("beats", error)
-    assert lines(caplog)[1:] == ["Redis: loading"]
+    (line,) = lines(caplog)[1:]
+    assert "loading" in line
 
 
 def test_nobody_waits_for_the_beats_of_a_trial_that_is_over(outage, caplog) -> None:
@@ -86,4 +92,5 @@ def test_nobody_waits_for_the_beats_of_a_trial_that_is_over(outage, caplog) -> N
     outage.idle("beats")
     assert len(lines(caplog)) == 1
     outage.answered("claims")
-    assert lines(caplog) == ["Redis answers again after 0 s"]
+    (line,) = lines(caplog)
+    assert "0 s" in line

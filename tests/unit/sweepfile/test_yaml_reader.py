@@ -12,16 +12,19 @@ import yaml
 from hpq.errors import SweepFileError
 from hpq_producer.sweepfile import source as sweep_source
 from hpq_producer.sweepfile import yaml_reader
+from tests.golden import Golden
+from tests.ids import raises
+from tests.sweep_files import places
 
 
 def data(text: str) -> object:
     return yaml_reader.parse(text, "s.yaml").data
 
 
-def complaint(raw: bytes) -> str:
+def refused(raw: bytes) -> SweepFileError:
     with pytest.raises(SweepFileError) as caught:
         yaml_reader.parse(sweep_source.decode(raw, "s.yaml"), "s.yaml")
-    return str(caught.value)
+    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -112,93 +115,77 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10)
 )
 REFUSED = {
-    "empty": (b"", "1:1: empty; write a method and parameters"),
-    "comments": (b"# one\n# two\n", "1:1: empty; write a method and parameters"),
-    "tab": (b"a:\n\tb: 1\n", "2:1: indented with a tab; YAML wants spaces"),
-    "tab after spaces": (b"a:\n  \tb: 1\n", "2:3: indented with a tab; YAML wants spaces"),
-    "tab below a value": (b"a:\n  - x\n\t- y\n", "3:1: indented with a tab; YAML wants spaces"),
-    "utf-16": ("a: 1".encode("utf-16"), "1:1: the file is UTF-16; save it as UTF-8"),
-    "latin-1": (
-        "a: 1\nb: é".encode("latin-1"),
-        "2:4: byte 0xe9 is not UTF-8; save the file as UTF-8",
-    ),
-    "binary": (
-        b"a: 1\n\x00\x01",
-        "2:1: a binary file? character U+0000 cannot stand in YAML; give a text file in UTF-8",
-    ),
-    "huge": (b"#" * (2**20 + 1), "1:1: larger than 1 MiB; a sweep file is a few kilobytes"),
-    "duplicate": (b"a: 1\nb: 2\na: 3\n", "3:1: key 'a' is there twice, "
-                  "first in line 1; remove one"),
-    "brackets": (b"[" * 3000, "1:21: nested deeper than 20 levels"),
-    "more brackets": (b"[" * 1_000_000, "1:21: nested deeper than 20 levels"),
-    "values": (b"[" + b"1," * 200_000 + b"1]", "1:300000: more than 150,000 values; "
-               "make the file smaller"),
-    "bomb": (BOMB.encode(), "5:10: aliases unfold to more than 10,000 values"),
-    "itself": (b"a: &a [*a]", "1:8: alias *a names nothing that ended above it"),
-    "merge": (b"a: &a [b]\nc:\n  <<: *a\n", "3:3: << merges mappings; "
-              "write an alias of one, such as *name"),
-    "python": (
-        b"a: !!python/object/apply:os.system [id]",
-        "1:4: tag tag:yaml.org,2002:python/object/apply:os.system is not taken; remove it",
-    ),
-    "tag": (b"a: !!str 1", "1:4: tag tag:yaml.org,2002:str is not taken; remove it"),
-    "float tag": (b"a: !!float x", "1:4: 'x' is not a number, as its tag says"),
-    "documents": (b"a: 1\n---\nb: 2\n", "2:1: a second document begins here; "
-                  "a sweep file holds one"),
-    "overflow": (b"a: 1e400", "1:4: 1e400 is too large; numbers go up to 1.8e308"),
-    "digits": (b"a: " + b"9" * 5000, "1:4: a number of 5000 digits; write at most 300"),
-    "a list as key": (b"? [1]\n: 2", "1:3: a key has to be a plain word"),
-    "no key": (b"'': 1", "1:1: a key is empty; write a word before the colon"),
-    "escape": (b"'a\\x1b': 1\n'a\\x1b': 2", "2:1: key 'a\\\\x1b' is there twice, "
-               "first in line 1; remove one"),
-}  # fmt: skip
+    "empty": (b"", "1:1 sweep-file-invalid"),
+    "comments": (b"# one\n# two\n", "1:1 sweep-file-invalid"),
+    "tab": (b"a:\n\tb: 1\n", "2:1 sweep-file-invalid"),
+    "tab after spaces": (b"a:\n  \tb: 1\n", "2:3 sweep-file-invalid"),
+    "tab below a value": (b"a:\n  - x\n\t- y\n", "3:1 sweep-file-invalid"),
+    "utf-16": ("a: 1".encode("utf-16"), "1:1 file-encoding"),
+    "latin-1": ("a: 1\nb: é".encode("latin-1"), "2:4 file-encoding"),
+    "binary": (b"a: 1\n\x00\x01", "2:1 file-encoding"),
+    "huge": (b"#" * (2**20 + 1), "1:1 file-too-large"),
+    "duplicate": (b"a: 1\nb: 2\na: 3\n", "3:1 sweep-file-invalid"),
+    "brackets": (b"[" * 3000, "1:21 sweep-file-invalid"),
+    "more brackets": (b"[" * 1_000_000, "1:21 sweep-file-invalid"),
+    "values": (b"[" + b"1," * 200_000 + b"1]", "1:300000 sweep-file-invalid"),
+    "bomb": (BOMB.encode(), "5:10 sweep-file-invalid"),
+    "itself": (b"a: &a [*a]", "1:8 sweep-file-invalid"),
+    "merge": (b"a: &a [b]\nc:\n  <<: *a\n", "3:3 sweep-file-invalid"),
+    "python": (b"a: !!python/object/apply:os.system [id]", "1:4 sweep-file-invalid"),
+    "tag": (b"a: !!str 1", "1:4 sweep-file-invalid"),
+    "float tag": (b"a: !!float x", "1:4 sweep-file-invalid"),
+    "documents": (b"a: 1\n---\nb: 2\n", "2:1 sweep-file-invalid"),
+    "overflow": (b"a: 1e400", "1:4 sweep-file-invalid"),
+    "digits": (b"a: " + b"9" * 5000, "1:4 sweep-file-invalid"),
+    "a list as key": (b"? [1]\n: 2", "1:3 sweep-file-invalid"),
+    "no key": (b"'': 1", "1:1 sweep-file-invalid"),
+    "escape": (b"'a\\x1b': 1\n'a\\x1b': 2", "2:1 sweep-file-invalid"),
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_no_sweep_file_needs_is_refused_in_one_line(case: str) -> None:
+def test_what_no_sweep_file_needs_is_refused_in_one_line(
+    golden: Golden, tmp_path: Path, case: str
+) -> None:
     """B1, B2, B3: empty, tabs, UTF-16, binary, tags, merge keys, doubled keys, 1e400, …"""
     raw, line = REFUSED[case]
-    assert complaint(raw) == f"s.yaml:{line}"
+    assert places(golden, f"yaml: {case}", refused(raw).notices, tmp_path) == [line]
 
 
 def test_what_is_not_yaml_is_one_line_with_its_place() -> None:
-    line = complaint(b"a: 1\nb: [1, 2\nc: 3\n")
-    assert line.startswith("s.yaml:3:2: not YAML: ")
-    assert line.endswith("of line 2; look at the indentation, brackets and quotes")
+    line = str(refused(b"a: 1\nb: [1, 2\nc: 3\n"))
+    assert line.startswith("s.yaml:3:2: ") and "line 2" in line
 
 
 @pytest.mark.parametrize("case", ["bomb", "brackets", "more brackets", "itself"])
 def test_bombs_cost_no_time(case: str) -> None:
     """B2: alias bombs and a million brackets."""
     start = time.process_time()
-    complaint(REFUSED[case][0])
+    refused(REFUSED[case][0])
     assert time.process_time() - start < 0.5
 
 
-def test_the_parser_without_libyaml_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_parser_without_libyaml_reads_the_same(
+    golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(yaml_reader, "_Loader", yaml.BaseLoader)
     for case, (raw, line) in REFUSED.items():
         if case != "values":  # slow there
-            assert complaint(raw) == f"s.yaml:{line}"
+            assert places(golden, f"yaml: {case}", refused(raw).notices, tmp_path) == [line]
 
 
 def test_a_path_that_is_no_file_is_one_line(tmp_path: Path) -> None:
-    for path, reason in (
-        (tmp_path / "none.yaml", "no such file; give the path of a sweep file"),
-        (tmp_path, "a directory; give the path of a sweep file"),
-    ):
-        with pytest.raises(SweepFileError) as caught:
+    for path in (tmp_path / "none.yaml", tmp_path):
+        with raises("file-not-found", f"{path}: "):
             sweep_source.read(path)
-        assert str(caught.value) == f"{path}: {reason}"
 
 
 @pytest.mark.parametrize("command", ["[python, ${program}]", "[\n  python, ${program}]"])
 def test_a_macro_without_quotes_in_brackets_gets_a_hint(command: str) -> None:
     with pytest.raises(SweepFileError) as caught:
         yaml_reader.parse(f"program: x.py\ncommand: {command}\n", "s.yaml")
-    assert str(caught.value).endswith('inside [ ] write "${…}" with quotes')
-    with pytest.raises(SweepFileError, match="look at the indentation"):
-        yaml_reader.parse('command: ["${program}", [x}\n', "s.yaml")
+    assert '"${…}"' in str(caught.value)
+    assert '"${…}"' not in str(refused(b'command: ["${program}", [x}\n'))
 
 
 def test_merge_keys_give_what_the_mapping_itself_does_not() -> None:

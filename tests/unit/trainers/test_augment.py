@@ -75,7 +75,7 @@ def test_the_same_generator_draws_the_same_choices_and_then_others() -> None:
 
 @pytest.mark.parametrize("cutout", [-1, 33])
 def test_a_hole_that_does_not_fit_into_an_image_is_said(cutout: int) -> None:
-    with pytest.raises(BadParams, match=rf"^cutout: {cutout} is not from 0 to 32, the side of an"):
+    with pytest.raises(BadParams, match=rf"^cutout: {cutout} .*0 to 32"):
         draw(5, 32, cutout, torch.Generator())
 
 
@@ -91,5 +91,5 @@ def test_a_hole_that_does_not_fit_into_an_image_is_said(cutout: int) -> None:
 def test_images_that_cannot_be_augmented_so_are_said(shape, dtype) -> None:
     images = torch.zeros(shape, dtype=dtype)
     split = Split(images=images, labels=torch.zeros(6, dtype=torch.int64))
-    with pytest.raises(BadParams, match=r"augmented takes images \(N, H, H, 3\) of uint8, not \(6"):
+    with pytest.raises(BadParams, match=r"\(N, H, H, 3\) of uint8.*\(6"):
         augmented(split, 2, 0, Plan(), torch.Generator())

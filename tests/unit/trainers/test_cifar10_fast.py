@@ -214,10 +214,10 @@ def test_the_captured_step_gives_bit_for_bit_what_the_plain_one_gives(
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"data_aug_cutout_size": 5}, "data_aug_cutout_size: trainer cifar10-fast has no such"),
-        ({"translate": 5}, "translate: 5 is not a whole number from 0 to 4"),
-        ({"tta": True}, "tta: an unquoted on is a YAML boolean"),
-        ({"batch_size": 41}, "batch_size: 41 is more than the 40 training images"),
+        ({"data_aug_cutout_size": 5}, "data_aug_cutout_size: "),
+        ({"translate": 5}, "translate: 5 "),
+        ({"tta": True}, "tta: "),
+        ({"batch_size": 41}, "batch_size: 41 "),
     ],
 )
 def test_bad_parameters_are_named(changes: dict[str, object], said: str) -> None:

@@ -86,7 +86,7 @@ def test_a_key_that_leaves_a_dropout_out_lets_no_other_network_stand_in(gpu: Gpu
 @pytest.mark.parametrize("plan", [PLAN, GRAPH], ids=["plain", "graph"])
 def test_a_key_of_lists_is_refused_on_every_device(gpu: Gpu, plan: Plan) -> None:
     like = torch.zeros(4, 1, 28, 28, dtype=torch.float64), torch.arange(4)
-    with pytest.raises(BadParams, match="key: unhashable type: 'list'; make it of names, numbers"):
+    with pytest.raises(BadParams, match=r"^key: .*list"):
         step.bench(mnist_net(2, 0.0), like, ("mine", [3]), plan)  # type: ignore[arg-type]
 
 
@@ -106,10 +106,8 @@ def test_what_a_capture_that_broke_off_holds_is_given_back(gpu: Gpu, capsys) -> 
     model, states = Peeks(), torch.get_rng_state()
     like = torch.zeros(4, 6, dtype=torch.float64), torch.arange(4)
     own = step.bench(model, like, "peeks", GRAPH)
-    assert capsys.readouterr().err == (
-        "hpq: no CUDA graph, steps are launched singly: RuntimeError: operation not permitted"
-        " when stream is capturing Search for it.\n"
-    )
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("hpq: no CUDA graph") and "RuntimeError: operation not permitted" in line
     assert (gpu.ended, gpu.stream, gpu.graphs) == ([(0, 1)], "default", 0)
     assert torch.equal(torch.get_rng_state(), states)
     sums = torch.zeros(3, dtype=torch.float64)
@@ -260,9 +258,7 @@ def test_a_captured_step_takes_its_form_from_the_first_batch(gpu, make, images, 
 def test_a_batch_unlike_the_first_is_refused_and_not_made_to_fit(gpu: Gpu, other) -> None:
     labels = torch.arange(4)
     own = step.bench(nn.Linear(6, 10), (torch.zeros(4, 6), labels), "unlike", Plan(graph=True))
-    with pytest.raises(
-        BadParams, match=r"^a batch has images \(4, \d\) float.*, the first batch had"
-    ):
+    with pytest.raises(BadParams, match=r"images \(4, \d\) float"):
         own.take((other, labels), torch.tensor(0.1), torch.zeros(3, dtype=torch.float64))
     step.forget()
 

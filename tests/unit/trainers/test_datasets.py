@@ -141,7 +141,7 @@ def test_the_original_batches_are_read_from_a_directory_and_from_the_tar(tmp_pat
 def test_a_pickle_that_names_anything_but_arrays_is_refused(tmp_path: Path) -> None:
     folder = batches(tmp_path / "cifar-10-batches-py")
     (folder / "data_batch_3").write_bytes(b"cos\nsystem\n(S'touch " + bytes(tmp_path) + b"/x'\ntR.")
-    with pytest.raises(DataMissing, match=r"is damaged: data_batch_3 is no batch: .* os.system;"):
+    with pytest.raises(DataMissing, match=r"data_batch_3 .* os.system"):
         load("cifar10", tmp_path, tmp_path / "cache", 50, 10)
     assert not (tmp_path / "x").exists()
 
@@ -176,14 +176,14 @@ def test_missing_data_is_one_line_with_place_and_remedy(name: str, tmp_path: Pat
             load(name, where, tmp_path / "cache", 10, 10)
         text = str(caught.value)
         assert text.startswith(f"data set {name}: ") and said in text
-        assert "set HPQ_DATA to a directory or file with" in text and "\n" not in text
+        assert "HPQ_DATA" in text and "\n" not in text
 
 
 def test_damaged_data_is_one_line_with_the_file(tmp_path: Path) -> None:
     folder = pictures(tmp_path / "cifar10")
     torn = folder / "train" / "cat" / "0001.png"
     torn.write_bytes(torn.read_bytes()[:200])
-    with pytest.raises(DataMissing, match=r"train/cat/0001.png is no whole JPEG or PNG"):
+    with pytest.raises(DataMissing, match=r"train/cat/0001.png "):
         load("cifar10", folder, tmp_path / "cache", 20, 20)
 
     half = packed(mnist(tmp_path / "m" / "raw"), tmp_path / "mnist.tar.gz")
@@ -207,7 +207,7 @@ def test_wrongly_shaped_data_is_one_line_that_says_the_shape(tmp_path: Path) -> 
 
 
 def test_asking_for_more_images_than_there_are_says_how_many(tmp_path: Path) -> None:
-    with pytest.raises(DataMissing, match=r"50000 images asked for, 20 found"):
+    with pytest.raises(DataMissing, match=r"\b50000 images\b.*\b20\b"):
         load("cifar10", pictures(tmp_path / "a"), tmp_path / "cache", 50_000, 20)
 
 
@@ -252,7 +252,7 @@ def test_an_idx_file_that_is_short_is_named(tmp_path: Path, left: int) -> None:
     folder = mnist(tmp_path / "MNIST" / "raw")
     path = folder / "train-images-idx3-ubyte"
     path.write_bytes(path.read_bytes()[:left])
-    with pytest.raises(DataMissing, match=r"is damaged: .*train-images-idx3-ubyte (is|has) "):
+    with pytest.raises(DataMissing, match="train-images-idx3-ubyte "):
         load("mnist", tmp_path, tmp_path / "cache", 20, 20)
 
 

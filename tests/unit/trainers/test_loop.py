@@ -175,15 +175,13 @@ def test_a_stop_is_obeyed_before_the_next_batch(stop_after: int) -> None:
 
 def test_a_loss_that_is_not_finite_ends_the_trial_as_diverged() -> None:
     trial = Recorded()
-    with pytest.raises(
-        Diverged, match=r"epoch \d+: (train|test)/loss is (nan|inf); .*max_learning_rate"
-    ):
+    with pytest.raises(Diverged, match=r"(train|test)/loss is (nan|inf)\b.*max_learning_rate"):
         fit(task(linear()), recipe(epochs=200, max_learning_rate=1e6, weight_decay=1), trial)
     assert len(trial.reports) < 199
 
 
 def test_a_batch_larger_than_the_training_set_is_named() -> None:
-    with pytest.raises(BadParams, match=r"^batch_size: 64 is more than the 12 training images$"):
+    with pytest.raises(BadParams, match=r"^batch_size: 64 .*\b12\b"):
         fit(task(linear()), recipe(batch_size=64), Recorded())
 
 
@@ -192,22 +190,22 @@ def test_a_batch_larger_than_the_training_set_is_named() -> None:
 def test_a_recipe_without_whole_numbers_of_epochs_and_images_is_named(name, value) -> None:
     with pytest.raises(BadParams) as caught:
         fit(task(linear()), recipe(**{name: value}), Recorded())
-    assert str(caught.value) == f"{name}: {value!r} is not a whole number (int) of at least 1"
+    assert str(caught.value).startswith(f"{name}: {value!r} ")
 
 
 @pytest.mark.parametrize(
-    ("name", "values", "allowed"),
+    ("name", "values"),
     [
-        ("max_learning_rate", [0, -0.1, math.inf, math.nan, "0.1", True], "a number above 0"),
-        ("momentum", [-0.1, 1, 2, math.nan, "0.9"], "a number from 0 to below 1"),
-        ("weight_decay", [-1e-4, math.inf, math.nan, None], "a number of at least 0"),
+        ("max_learning_rate", [0, -0.1, math.inf, math.nan, "0.1", True]),
+        ("momentum", [-0.1, 1, 2, math.nan, "0.9"]),
+        ("weight_decay", [-1e-4, math.inf, math.nan, None]),
     ],
 )
-def test_a_recipe_that_cannot_train_is_named(name, values, allowed) -> None:
+def test_a_recipe_that_cannot_train_is_named(name, values) -> None:
     for value in values:
         with pytest.raises(BadParams) as caught:
             fit(task(linear()), recipe(**{name: value}), Recorded())
-        assert str(caught.value) == f"{name}: {value!r} is not {allowed}"
+        assert str(caught.value).startswith(f"{name}: {value!r} ")
 
 
 @pytest.mark.parametrize("end", ["low", "high"])
@@ -218,49 +216,53 @@ def test_the_loop_takes_what_a_sweep_file_may_say(trainer, end) -> None:
     fit(task(linear()), recipe(**ends), Recorded(stop_after=0))
 
 
+def assert_resumed_at_2(capsys: pytest.CaptureFixture[str], path: Path) -> None:
+    """Assert that the one line that was printed names epoch 2 and the checkpoint."""
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("hpq: ") and "epoch 2 " in line and str(path) in line
+
+
 def test_numbers_of_numpy_are_numbers_and_go_into_a_checkpoint(tmp_path, capsys) -> None:
     given = recipe(epochs=np.int64(2), batch_size=np.int64(4), max_learning_rate=np.float32(0.1))
     fit(shuffled_task(), given, Recorded(checkpoint_dir=tmp_path, stop_after=8))
     fit(shuffled_task(), given, Recorded(checkpoint_dir=tmp_path))
-    assert capsys.readouterr().out == f"hpq: goes on at epoch 2 from {tmp_path}/training.pt\n"
+    assert_resumed_at_2(capsys, tmp_path / "training.pt")
 
 
 @pytest.mark.parametrize("model", [linear().requires_grad_(False), nn.Flatten()])
 def test_a_network_with_nothing_to_train_is_said(model: nn.Module) -> None:
-    with pytest.raises(BadParams, match=r"^the network: it has no parameter that requires_grad$"):
+    with pytest.raises(BadParams, match=r"^the network: .*requires_grad"):
         fit(task(model), recipe(), Recorded())
 
 
 def test_a_test_set_without_images_is_said() -> None:
-    with pytest.raises(BadParams, match=r"^the test set: it has no image$"):
+    with pytest.raises(BadParams, match=r"^the test set: "):
         fit(replace(task(linear()), test=list), recipe(), Recorded())
 
 
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("changes", "words"),
     [
-        ({"size": 3}, "batch_size: 4, but the first batch has 3 labels"),
-        ({"kind": torch.int32}, "the training set: labels are torch.int32, not torch.int64"),
-        ({"count": 0}, "the training set: its epoch has no batch"),
+        ({"size": 3}, ["batch_size: 4", "3 labels"]),
+        ({"kind": torch.int32}, ["the training set: ", "torch.int32"]),
+        ({"count": 0}, ["the training set: ", "no batch"]),
         (
             {"count": 2},
-            "the training set: its epoch has 2 batches, train_images // batch_size says 3",
+            ["the training set: ", "2 batches", "3"],
         ),
         (
             {"count": 4},
-            "the training set: its epoch has more than 3 batches,"
-            " train_images // batch_size says 3; leave a last batch out that is not whole"
-            " (DataLoader: drop_last=True)",
+            ["the training set: ", "more than 3", "drop_last=True"],
         ),
     ],
 )
-def test_batches_that_are_not_the_recipes_are_said_in_one_line(changes, text) -> None:
+def test_batches_that_are_not_the_recipes_are_said_in_one_line(changes, words) -> None:
     size, kind = changes.get("size", 4), changes.get("kind", torch.int64)
     one = torch.zeros(size, 6, dtype=torch.float64), torch.zeros(size, dtype=kind)
     wrong = replace(task(linear()), train=lambda: [one] * changes.get("count", 3))
     with pytest.raises(BadParams) as caught:
         fit(wrong, recipe(), Recorded())
-    assert str(caught.value) == text
+    assert all(word in str(caught.value) for word in words), caught.value
 
 
 def test_each_epoch_is_drawn_once() -> None:
@@ -407,7 +409,7 @@ def test_a_checkpoint_with_one_wrong_part_changes_nothing(tmp_path, capsys, harm
     fit(shuffled_task(), recipe(), harmed)
     assert figures(harmed) == figures(whole)
     said = capsys.readouterr().out
-    assert said.startswith("hpq: the checkpoint cannot be used, training starts again: ")
+    assert said.startswith("hpq: ")
     assert said.count("\n") == 1
 
 
@@ -417,9 +419,8 @@ def test_a_checkpoint_of_another_run_is_refused_in_words(tmp_path, capsys) -> No
     fit(shuffled_task(size=6), recipe(batch_size=6), whole)
     fit(shuffled_task(size=6), recipe(batch_size=6), other)
     assert figures(other) == figures(whole)
-    assert capsys.readouterr().out.endswith(
-        ": it is of epochs 4, batch_size 4, the trial of epochs 2, batch_size 6\n"
-    )
+    said = capsys.readouterr().out
+    assert "epochs 4, batch_size 4" in said and "epochs 2, batch_size 6" in said
 
 
 @pytest.mark.parametrize("name", ["max_learning_rate", "momentum", "weight_decay"])
@@ -430,7 +431,8 @@ def test_a_checkpoint_of_another_rate_momentum_or_decay_is_refused(tmp_path, cap
     fit(shuffled_task(), recipe(**{name: 0.5}), other)
     assert figures(other) == figures(whole)
     was = getattr(recipe(), name)
-    assert capsys.readouterr().out.endswith(f": it is of {name} {was}, the trial of {name} 0.5\n")
+    said = capsys.readouterr().out
+    assert f"{name} {was}" in said and f"{name} 0.5" in said
 
 
 def test_a_checkpoint_of_a_version_that_did_not_keep_the_rate_is_gone_on_from(
@@ -443,7 +445,7 @@ def test_a_checkpoint_of_a_version_that_did_not_keep_the_rate_is_gone_on_from(
     state["run"] = {name: state["run"][name] for name in ("epochs", "steps", "batch_size")}
     torch.save(state, path)
     fit(shuffled_task(), recipe(), every)
-    assert capsys.readouterr().out == f"hpq: goes on at epoch 2 from {path}\n"
+    assert_resumed_at_2(capsys, path)
 
 
 def test_a_trial_that_goes_on_says_from_where(tmp_path, capsys) -> None:
@@ -451,6 +453,7 @@ def test_a_trial_that_goes_on_says_from_where(tmp_path, capsys) -> None:
     fit(shuffled_task(), recipe(), replace(every, stop_after=8))
     assert capsys.readouterr().out == ""
     fit(shuffled_task(), recipe(), every)
-    assert capsys.readouterr().out == f"hpq: goes on at epoch 2 from {tmp_path}/training.pt\n"
+    assert_resumed_at_2(capsys, tmp_path / "training.pt")
     fit(shuffled_task(), recipe(), every)
-    assert capsys.readouterr().out == f"hpq: all epochs are done in {tmp_path}/training.pt\n"
+    (line,) = capsys.readouterr().out.splitlines()
+    assert f"{tmp_path}/training.pt" in line and "epoch 2" not in line

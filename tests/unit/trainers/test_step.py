@@ -47,7 +47,7 @@ def test_a_step_that_cannot_be_captured_is_said_and_taken_singly(capsys) -> None
     static.capture()  # there is no GPU
     assert not static.is_captured
     said = capsys.readouterr().err
-    assert said.startswith("hpq: no CUDA graph, steps are launched singly: ")
+    assert said.startswith("hpq: no CUDA graph")
     assert said.count("\n") == 1
     before = model[0].weight.detach().clone()
     sums = torch.zeros(3, dtype=torch.float64)
@@ -144,8 +144,7 @@ def test_channels_that_tensor_cores_do_not_take_whole_are_said_where_there_are_a
     assert capsys.readouterr().err == ""
     placed(ResNet9(5), CPU, gpu)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("hpq: convolutions of 5, 10, 20 channels are right, and may be slow on")
-    assert line.endswith("; choose multiples of 8")
+    assert "5, 10, 20 channels" in line and "multiples of 8" in line
 
 
 @pytest.fixture
@@ -169,10 +168,9 @@ def test_a_gpu_that_is_too_old_for_torch_is_said_in_one_line(monkeypatch, major)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     with pytest.raises(DeviceUnusable) as caught:
         device.pick()
-    assert str(caught.value) == (
-        f"GeForce GTX 1080: compute capability {major}.1 is too old for torch {torch.__version__}"
-        " (from 7.5); install an older torch, or set CUDA_VISIBLE_DEVICES= to train on the CPU"
-    )
+    said = str(caught.value)
+    assert said.startswith("GeForce GTX 1080: ") and f"capability {major}.1 " in said
+    assert all(word in said for word in (torch.__version__, "7.5", "CUDA_VISIBLE_DEVICES="))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)  # it is put back afterwards
     assert device.pick().type == "cuda" and torch.backends.cudnn.benchmark
@@ -204,7 +202,7 @@ def test_a_gpu_that_torch_cannot_use_is_the_workers_fault_and_one_line(tmp_path:
     done = run(words, env=environ, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("GPU 0: torch ")
-    assert "or set CUDA_VISIBLE_DEVICES= to train on the CPU" in done.stderr
+    assert "CUDA_VISIBLE_DEVICES=" in done.stderr
     assert done.stderr.count("\n") == 1
     failure = of_exception(DeviceUnusable("x"))
     assert failure.kind is FailureKind.WORKER_FAULT

