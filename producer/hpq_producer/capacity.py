@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from hpq.domain.snapshot import FULL
 from hpq.errors import OutOfReach
-from hpq.store.worker_reader import server_memory
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import size, trials_of
 
@@ -24,12 +23,14 @@ def check_capacity(
     Raises:
         OutOfReach: they do not fit below 80 % of maxmemory (says what helps).
     """
-    memory, more = server_memory(session.redis), (weight or trials * TRIAL_BYTES) + code
+    memory, more = session.reader.server_memory(), (weight or trials * TRIAL_BYTES) + code
+    if memory is None:  # these credentials may not ask
+        return
     if not memory.has_room(more):
         raise OutOfReach(
             f"{size(memory.used)} of the server's maxmemory of {size(memory.limit)} are used, and"
             f" {trials_of(trials)} would take about {size(more)} more; hpq fills {FULL:.0%} of it."
-            f" {_remedy(session, memory.used + more)}",
+            f" {_remedy(session, memory.used + more, memory.limit)}",
             code="redis-memory",
         )
     if memory.limit and memory.evicts:
@@ -39,7 +40,7 @@ def check_capacity(
         )
 
 
-def _remedy(session: Session, needed: int) -> str:
+def _remedy(session: Session, needed: int, limit: int) -> str:
     """What makes room for so many bytes in all: sweeps where they hold enough, or more memory."""
     raise_limit = f"raise maxmemory to at least {size(needed / FULL * 1.01)}"
     sweeps = [
@@ -48,8 +49,7 @@ def _remedy(session: Session, needed: int) -> str:
         if not s.counts.running
     ]
     sizes = session.reader.sweeps.approximate_bytes(sweeps)
-    memory = server_memory(session.redis)
-    if needed - sum(sizes) > FULL * memory.limit:
+    if needed - sum(sizes) > FULL * limit:
         held = f"sweeps that can go hold only {size(sum(sizes))}: " if sweeps else ""
         return held + raise_limit
     largest = sorted(zip(sizes, sweeps, strict=True), key=lambda pair: -pair[0])[:3]

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from hpq import __version__
 from hpq.errors import UserError
 from hpq_producer.manifests.acl import DEFAULT_OFF, ROLES, line, users
 
@@ -102,7 +103,11 @@ def _secret(namespace: str, name: str, data: Mapping[str, str]) -> Manifest:
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "labels": {"app.kubernetes.io/part-of": "hpq"},
+            "labels": {
+                "app.kubernetes.io/part-of": "hpq",
+                "app.kubernetes.io/managed-by": "hpq",
+                "app.kubernetes.io/version": __version__,
+            },
         },
         "type": "Opaque",
         "stringData": dict(data),
