@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.trial import TrialId, TrialState
+from tests.ids import refused
 
 SAVES = """
     import os, time
@@ -80,7 +81,7 @@ def test_what_a_trainer_saves_is_listed_and_taken_out(lab, shelf) -> None:
     lab.wait_over(sid)
     want = ["1/1/artifacts/deep/er/model.txt", "1/1/artifacts/model.txt"]
     lab.wait_until(lambda: files_of(shelf, sid) == want, "the checkpoint, if there was one, to go")
-    assert lab.printed(sid).count("use a relative path without '..'") == 4
+    assert lab.printed(sid).count("'..'") == 4
     assert not list(lab.home.glob("work/*")), "nothing of it stays where it ran"
     assert "deep/er/model.txt  7 B" in lab.ok("show", f"{sid}/1")
     assert lab.ok("get", "best").split() == ["deep/er/model.txt", "7", "B", "model.txt", "7", "B"]
@@ -94,10 +95,10 @@ def test_what_a_trainer_saves_is_listed_and_taken_out(lab, shelf) -> None:
     lab.ok("get", sid, "model.txt", "--force")
     for name in ("../../../.hpq-store", "/etc/passwd", "no-such"):
         none = lab.hpq("get", sid, name, "-o", "x")
-        assert none.returncode == 4 and "left no file" in none.stderr, none.stderr
+        refused(none, "no-files", exit=4)
         assert not (lab.code / "x").exists()
     other = lab.hpq("get", sid, "model.txt", "-o", "x", HPQ_STORE=str(lab.folder / "other"))
-    assert other.returncode == 2 and "set HPQ_STORE as the workers have it" in other.stderr
+    assert other.returncode == 2 and "HPQ_STORE" in other.stderr
 
 
 def test_a_name_that_redis_holds_cannot_lead_out_of_the_store(lab, shelf) -> None:
@@ -221,7 +222,7 @@ def test_rm_from_a_shell_with_another_store_says_what_stays_until_a_worker_remov
     assert fleet.wait() == 0
     there = (shelf / ".hpq-store").read_text().strip()
     said = lab.hpq("rm", sid, "--yes", HPQ_STORE=str(lab.folder / "other"))
-    assert said.returncode == 0 and f"its files in store {there} stay until" in said.stderr
+    assert said.returncode == 0 and f"store {there} " in said.stderr
     assert len(files_of(shelf, sid)) == 2
     lab.worker()
     lab.wait_until(lambda: not (shelf / "hpq" / sid).exists(), "the files to go")
@@ -233,16 +234,15 @@ def test_without_a_store_nothing_is_kept_and_that_is_said(lab) -> None:
     lab.wait_over(sid)
     assert lab.trial(sid).state is TrialState.FINISHED and lab.trial(sid).artifacts is None
     none = lab.hpq("get", sid, "model.txt")
-    assert none.returncode == 4 and "its worker had no HPQ_STORE" in none.stderr
+    refused(none, "no-files", "HPQ_STORE", exit=4)
     (out,) = lab.home.glob("work/*/out")
-    assert f"HPQ_STORE is not set: its files stay at {out}" in lab.printed(sid)
+    assert "HPQ_STORE" in lab.printed(sid) and str(out) in lab.printed(sid)
     assert (out / "model.txt").read_text() == "model 1"
     path = lab.write("keep.yaml", SWEEP.format(values="1", more="keep: {best: 1}"))
     said = lab.hpq("enqueue", path).stderr
-    assert "note: no live worker has HPQ_STORE: a trial that loses its worker starts again" in said
-    assert "and `keep` keeps nothing; set it to a directory" in said
+    assert "HPQ_STORE" in said and "`keep`" in said
     plain = lab.write("plain.yaml", SWEEP.format(values="9", more=""))
-    assert "no live worker has HPQ_STORE" in lab.hpq("enqueue", plain).stderr
+    assert "HPQ_STORE" in lab.hpq("enqueue", plain).stderr
     short = lab.write("short.yaml", SWEEP.format(values="8", more="timeout: 5m"))
     assert "STORE" not in lab.hpq("enqueue", short).stderr
 
