@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -24,6 +25,7 @@ from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
+from tests.constants import DEADLINE_S
 from tests.golden import Golden
 from tests.server import find_server
 
@@ -57,29 +59,20 @@ def redis_url() -> Iterator[str]:
     """The URL of a server of this test run's own."""
     with tempfile.TemporaryDirectory(prefix="hpq-t-") as folder:
         socket = f"{folder}/redis.sock"
-        command = [
-            find_server(),
-            "--port",
-            "0",
-            "--unixsocket",
-            socket,
-            "--save",
-            "",
-            "--dir",
-            folder,
-        ]
-        server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        redis = Redis(unix_socket_path=socket)
+        # No child of this process: a runner that a test ends here kills all descendants.
+        command = [find_server(), "--port", "0", "--unixsocket", socket, "--save", "",
+                   "--dir", folder, "--daemonize", "yes"]  # fmt: skip
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        redis, until = Redis(unix_socket_path=socket), time.monotonic() + DEADLINE_S
         while True:
             try:
                 redis.ping()
                 break
-            except NoServer as error:
-                assert server.poll() is None, error
-        redis.close()
+            except NoServer:
+                assert time.monotonic() < until, command
         yield f"unix://{socket}"
-        server.terminate()
-        server.wait()
+        redis.shutdown(nosave=True)
+        redis.close()
 
 
 @pytest.fixture
