@@ -65,7 +65,7 @@ def test_a_drain_for_a_while_ends_by_itself_and_nobody_is_drained_who_is_not_the
 
 
 def test_a_drain_with_a_timeout_says_what_still_runs_and_how_to_go_on(
-    hpq, store, reader, who, sweep_of, tmp_path
+    hpq_process, store, reader, who, sweep_of, tmp_path
 ) -> None:
     (tmp_path / "kubeconfig").write_text(
         "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: []\n"
@@ -75,14 +75,16 @@ def test_a_drain_with_a_timeout_says_what_still_runs_and_how_to_go_on(
     sweep_of(1)
     got = claim(store, pod)
     store.present(pod, idle=False, lifetime_ms=600_000)
-    env = {"KUBECONFIG": str(tmp_path / "kubeconfig")}  # nobody is asked while all are at work
-    done = hpq("drain", "hpq-worker", "--timeout", "0.5", **env)
+    # The kubernetes library reads KUBECONFIG when it is imported: in a process of its own. The API
+    # server is not asked while all workers are busy.
+    env = {"KUBECONFIG": str(tmp_path / "kubeconfig")}
+    done = hpq_process("drain", "hpq-worker", "--timeout", "0.5", **env)
     assert done.returncode == 5, done.stderr
     last = done.stderr.splitlines()[-1]
     assert "0.5 s" in last and f"{who.name}, at {got.trial};" in last
     assert "`hpq drain w1`" in last and "`--undo`" in last
     assert [w.state for w in reader.workers.live()] == ["draining"]
-    assert hpq("drain", "w1", "--timeout", "-1", **env).returncode == 2
+    assert hpq_process("drain", "w1", "--timeout", "-1", **env).returncode == 2
 
 
 def test_a_pod_that_is_handed_a_trial_after_it_was_chosen_stays_while_another_is_idle(
