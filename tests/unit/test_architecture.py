@@ -7,24 +7,20 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from hpq.domain.trial import TrialId
 from hpq.store.keys import Keys
-from hpq.store.scripts import PRELUDE, SHARED, source
+from hpq.store.scripts import source
 from hpq_producer.audit.replay import NO_STEPS, STEPS
 from tests.constants import ROOT
 
 PACKAGES = ("hpq", "hpq_producer", "hpq_worker")
 FOLDERS = ("hpq", "producer/hpq_producer", "worker/hpq_worker")
 MODULES = sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py"))
-PARTS = {*PRELUDE, *chain(*SHARED.values())}  # of scripts, no scripts themselves
-SCRIPTS = sorted(
-    p.stem for p in (ROOT / "hpq" / "store" / "lua").glob("*.lua") if p.stem not in PARTS
-)
+SCRIPTS = sorted(p.stem for p in (ROOT / "hpq" / "store" / "lua").glob("*.lua"))
 
 
 def name_of(path: Path) -> str:
@@ -39,21 +35,17 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
-def imports(path: Path, *, top_only: bool = False) -> Iterator[tuple[str, ast.stmt]]:
-    tree = tree_of(path)
-    nodes = tree.body if top_only else ast.walk(tree)
-    for node in nodes:
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield alias.name, node
+                yield alias.name
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module, node
-            for alias in node.names:
-                yield f"{node.module}.{alias.name}", node
+            yield node.module
 
 
 def top_levels(path: Path) -> set[str]:
-    return {name.split(".")[0] for name, _ in imports(path)}
+    return {name.split(".")[0] for name in imports(path)}
 
 
 def test_no_file_and_no_function_outgrows_a_reader() -> None:

@@ -52,7 +52,7 @@ def _apply(attempt: Attempt, event: Event) -> Attempt:
         return replace(attempt, end="", kind="")
     if event.what != "requeued" and event.what not in TERMINAL:
         return attempt
-    beat = fields.get("beat_ms", "")  # nobody knows of a lost attempt later than that
+    beat = fields.get("beat_ms", "")  # the last sign of life of a lost attempt
     until_ms = int(beat) if beat.isdigit() and int(beat) else at_ms
     ran_ms = max(0, until_ms - attempt.started_ms) if attempt.started_ms else 0
     end = fields.get("reason", "") if event.what == "requeued" else event.what

@@ -20,7 +20,7 @@ _ITEMS, _BYTES = 500, 256 * 1024  # of a line, at most, unless a single item is 
 
 
 def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
-    """Write a sweep into a file that nobody sees before it is whole.
+    """Write a sweep into a file that appears only when it is complete.
 
     Raises:
         UserError: trials of it run, it changed meanwhile, the file is there or cannot be written.

@@ -32,7 +32,7 @@ from hpq_producer.cluster.redis_access import RedisService
 from hpq_producer.connection_record import HOST, ConnectionRecord
 
 _CHUNK = 65_536
-_MOST_WAITING = 32 << 20  # bytes that the pod sent and nobody here has read
+_MOST_WAITING = 32 << 20  # bytes that the pod sent and no client has read
 _STALLED_S = 20.0  # a frame that began and does not end for so long: the stream is dead
 _IDLE = ((socket.SO_KEEPALIVE, 1),)
 _TCP = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
@@ -269,7 +269,7 @@ class Forwarder:
 
 
 def _signal_descriptor() -> int:
-    """A descriptor that is readable once this process is told to end."""
+    """Return a descriptor that is readable once a signal asks this process to end."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer)
