@@ -132,7 +132,7 @@ lint: $(DEV) ## ruff and mypy
 format: $(DEV) ## ruff format
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-bench: $(DEV) ## the figures of docs/benchmarks.md
+bench: $(DEV) ## the figures of docs/results/benchmarks.md
 	$(BIN)/python -m benchmarks
 
 clean: ## remove what install made
