@@ -19,7 +19,7 @@ TORCH_INDEX ?=
 GPU := $(shell nvidia-smi -L 2>/dev/null || ls /dev/nvidia[0-9]* 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev lock demo test test-all lowest cluster unit oracle libraries chaos lint format bench clean
+.PHONY: help install dev lock demo test test-all reference picture lowest cluster unit oracle libraries chaos lint format bench clean
 
 # $(call beside,FOLDER): the environment there sees the libraries of .venv behind its own.
 PURELIB = python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
@@ -125,6 +125,12 @@ $(LIBRARIES)/.installed: $(STAMP) tests/libraries.txt
 
 chaos: $(DEV) ## five minutes of kills, stops, cuts and restarts, then the audit
 	$(BIN)/python -m tests.chaos
+
+reference: $(DEV) ## docs/reference/commands.md and settings.md, from the code
+	$(BIN)/python -m docs.generate
+
+picture: $(DEV) ## docs/watch.svg, from a real sweep (needs tmux)
+	$(BIN)/python -m docs.picture
 
 lint: $(DEV) ## ruff and mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

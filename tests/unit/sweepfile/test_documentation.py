@@ -1,4 +1,4 @@
-"""docs/reference/sweep-file.md: every example is taken or refused as it says; all words are there."""
+"""docs/reference/sweep-file.md: each example is accepted or rejected as it says; no word lacks."""
 
 from __future__ import annotations
 
