@@ -14,7 +14,6 @@ from tests.pages import blocks
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "tests" / "CASES.md"])
 GOLDEN = sorted((ROOT / "tests" / "golden").glob("*.txt"))
-HELP = [ROOT / "docs" / "reference" / name for name in ("commands.md", "settings.md")]
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 COLUMNS = 100
 
@@ -84,8 +83,11 @@ WORDS = re.compile(
 )
 # What is allowed all the same: a page and the text around the word.
 ALLOWED: dict[str, tuple[str, ...]] = {}
-# Rewritten with the help texts and messages; this set only shrinks.
-NOT_YET = {relative(path) for path in (*GOLDEN, *HELP)}  # empty it: point by point
+# Rewritten with the help texts and messages: empty it then.
+NOT_YET = {f"tests/golden/{name}.txt" for name in (
+    "audit", "cancel", "connect", "drain", "enqueue", "manifests", "pause", "resume", "retry",
+    "rm", "run", "set", "stop", "worker",
+)} | {"docs/reference/commands.md"}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", [*PAGES, *GOLDEN], ids=relative)
