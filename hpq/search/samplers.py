@@ -17,7 +17,7 @@ from random import Random
 
 from hpq.domain.identity import identity
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Json, Params, Trial
+from hpq.domain.trial import Json, Params, TrialView
 from hpq.search.grid import Lattice
 from hpq.search.space import NothingLeft, Space
 
@@ -122,7 +122,7 @@ def seed_of(sweep: Sweep, number: int, params: Params) -> int:
     return seed_at(sweep.seed, replicate_of(sweep, number) - 1, params)
 
 
-def seed_of_result(sweep: Sweep, trial: Trial) -> int:
+def seed_of_result(sweep: Sweep, trial: TrialView) -> int:
     """As `seed_of`; of a result that was taken from an older sweep, what it was seeded with."""
     return seed_of(sweep, trial.id.number, trial.params) if trial.seed is None else trial.seed
 

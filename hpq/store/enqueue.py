@@ -12,7 +12,7 @@ from itertools import islice
 
 from hpq.domain.attempt import Capped
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Trial
+from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.store.scripts import BATCH_ROWS, UNSEALED_TTL_S, StoreContext, check_reply
 from hpq.store.wire import sweep as sweep_codec
@@ -57,7 +57,7 @@ class SweepWriter:
             flat = [part for row in rows[start : start + BATCH_ROWS] for part in row]
             self._scripts.run("create", sid, UNSEALED_TTL_S, first + start, *flat)
 
-    def stage_results(self, sid: str, results: Iterable[tuple[int, Trial]]) -> int:
+    def stage_results(self, sid: str, results: Iterable[tuple[int, TrialView]]) -> int:
         """Write finished trials with which an unsealed sweep begins; return how many.
 
         Each result comes with the number of the sweep's trial that reuses it.

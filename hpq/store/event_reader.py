@@ -48,7 +48,7 @@ class EventReader:
         Raises:
             DecodeError: an entry is not an event.
         """
-        raw: Any = self._redis.hget(self._keys.trial(trial), "told")
+        raw: Any = self._redis.hget(self._keys.trial(trial), "event_ids")
         ids, key = (raw or b"").decode().split(), self._keys.sweep(trial.sweep, "events")
         pipe = self._redis.pipeline(transaction=False)
         for eid in ids:

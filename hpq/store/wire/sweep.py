@@ -21,9 +21,9 @@ from hpq.domain.sweep import (
     Launch,
     Metric,
     ObjectiveValue,
-    Rule,
     Sweep,
     TargetReached,
+    TerminationRule,
     Wandb,
 )
 from hpq.domain.trial import Json
@@ -202,7 +202,7 @@ def _decode_early(text: str) -> EarlyTerminate | None:
         ValueError, TypeError, KeyError: the text is not a rule.
     """
     data = json.loads(text)
-    rule = word(Rule, str(data["rule"]))
+    rule = word(TerminationRule, str(data["rule"]))
     if rule is None:
         return None
     return EarlyTerminate(

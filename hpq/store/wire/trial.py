@@ -13,9 +13,9 @@ from hpq.domain.trial import (
     Json,
     Params,
     Pruning,
-    Trial,
     TrialId,
     TrialState,
+    TrialView,
 )
 from hpq.errors import DecodeError
 from hpq.store.wire.fields import Reader, Row, dumps_in_order, known, number, word
@@ -36,7 +36,7 @@ def decode_params(key: str, raw: bytes | None) -> Params:
     return data
 
 
-def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped: bool) -> Trial:
+def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped: bool) -> TrialView:
     """Decode a trial from its hash (empty before its first claim) and its parameters.
 
     Raises:
@@ -49,7 +49,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
     failure = _failure(r)
     if state is None:  # a state of a newer version is shown as queued
         state, phase = TrialState.QUEUED, f"{r.text('state')} (a newer hpq's word)"
-    return Trial(
+    return TrialView(
         id=trial,
         state=TrialState.CANCELLED if dropped else state,
         params=params,
@@ -84,7 +84,7 @@ def decode_pruning(text: str) -> Pruning:
     return known(Pruning, text)
 
 
-def encode_result(trial: Trial) -> str:
+def encode_result(trial: TrialView) -> str:
     """Encode a finished trial's result, which the script `seal` gives to another sweep's trial."""
     metrics = [part for name, value in trial.metrics.items() for part in (f"m:{name}", repr(value))]
     objective = "" if trial.objective is None else number(trial.objective)

@@ -13,7 +13,7 @@ from enum import Enum
 
 from hpq.domain.identity import identity
 from hpq.domain.sweep import Launch, Metric, ObjectiveValue, Sweep
-from hpq.domain.trial import FailureKind, Json, Params, Trial, TrialState
+from hpq.domain.trial import FailureKind, Json, Params, TrialState, TrialView
 from hpq.search.membership import is_inside
 from hpq.search.samplers import SEED, replicated, seed_at, seed_of_result
 from hpq.store.reader import StoreReader
@@ -45,13 +45,15 @@ class ReuseCriteria:
     any_seed: bool = False
 
 
-def older_results(reader: StoreReader, criteria: ReuseCriteria, scope: Reuse) -> dict[bytes, Trial]:
+def older_results(
+    reader: StoreReader, criteria: ReuseCriteria, scope: Reuse
+) -> dict[bytes, TrialView]:
     """Trials with a result by the mark of their set; the newest sweep's where several fit.
 
     Where another seed passes, such a one is found under the mark of the wanted seed, too.
     """
-    found: dict[bytes, Trial] = {}
-    other_seeds: dict[bytes, Trial] = {}
+    found: dict[bytes, TrialView] = {}
+    other_seeds: dict[bytes, TrialView] = {}
     for sweep in sweeps_of_same_code(reader, criteria, scope):
         fits = is_comparable(sweep, criteria.metric)
         if not fits or not (sweep.counts.finished or sweep.counts.failed):
@@ -79,7 +81,7 @@ def result_keys(params: dict[str, Json], spec: SweepSpec) -> list[bytes]:
     return [result_key(again, seed_at(spec.seed, i, again)) for i, again in enumerate(every)]
 
 
-def _result(trial: Trial, sweep: Sweep, metric: Metric | None) -> Trial | None:
+def _result(trial: TrialView, sweep: Sweep, metric: Metric | None) -> TrialView | None:
     """A trial with its value of a metric; None where it did not come to its end, or has none."""
     is_nameless = trial.failure is not None and trial.failure.kind is FailureKind.UNREPORTED
     if trial.state is not TrialState.FINISHED and not is_nameless:
@@ -92,7 +94,7 @@ def _result(trial: Trial, sweep: Sweep, metric: Metric | None) -> Trial | None:
     return replace(trial, objective=value) if math.isfinite(value) else None
 
 
-def reusable_sets(older: Mapping[bytes, Trial], spec: SweepSpec) -> Iterator[dict[str, Json]]:
+def reusable_sets(older: Mapping[bytes, TrialView], spec: SweepSpec) -> Iterator[dict[str, Json]]:
     """Sets with older results that lie in a file's space, each once; where a file has replicates,
     those of which every replicate has a result."""
     taken = {one for point in spec.points for one in result_keys(point, spec)}
@@ -178,7 +180,7 @@ def describe_reuse(
     reader: StoreReader,
     criteria: ReuseCriteria,
     scope: Reuse | None,
-    taken: Collection[Trial],
+    taken: Collection[TrialView],
     new_sweep: str,
 ) -> tuple[str, ...]:
     """What became of --reuse for the sweep `but`; nothing where it was not asked for."""
@@ -189,7 +191,7 @@ def describe_reuse(
     return (_explain_none(reader, criteria, scope, new_sweep),)
 
 
-def _describe_taken(reader: StoreReader, taken: Iterable[Trial], owner: str) -> list[str]:
+def _describe_taken(reader: StoreReader, taken: Iterable[TrialView], owner: str) -> list[str]:
     """A line for each sweep that results were taken of: how many, whose it is, where it ran."""
     count = Counter(trial.id.sweep for trial in taken)
     lines = []

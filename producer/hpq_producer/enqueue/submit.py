@@ -15,7 +15,7 @@ from hpq.code import signing
 from hpq.code.bundle import pack
 from hpq.domain.identity import identity, slug
 from hpq.domain.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
-from hpq.domain.trial import Json, Trial
+from hpq.domain.trial import Json, TrialView
 from hpq.search.samplers import Identified, replicated, seed_at
 from hpq.store.enqueue import Row, SweepWriter
 from hpq.store.scripts import BATCH_ROWS
@@ -100,7 +100,7 @@ def enqueue_sweep(
     )
     criteria = _reuse_criteria(submission, sweep)
     older = older_results(session.reader, criteria, reuse) if reuse else {}
-    reused: dict[int, Trial] = {}
+    reused: dict[int, TrialView] = {}
     first: Sequence[dict[str, Json]] = ()
     if search is not None:  # of a late-bound one no more is known
         first = [*spec.points, *reusable_sets(older, spec)]
@@ -171,8 +171,8 @@ def _new_id(writer: SweepWriter, name: str) -> str:
 def _rows(
     spec: SweepSpec,
     identified_sets: Iterable[Identified],
-    older: Mapping[bytes, Trial],
-    reused: dict[int, Trial],
+    older: Mapping[bytes, TrialView],
+    reused: dict[int, TrialView],
 ) -> Iterator[Row]:
     """Sets with their replicates as rows, each once; an older result is noted under its number."""
     seen: set[bytes] = set()

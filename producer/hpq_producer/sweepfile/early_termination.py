@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
-from hpq.domain.sweep import EarlyTerminate, Rule
+from hpq.domain.sweep import EarlyTerminate, TerminationRule
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Json
 from hpq_producer.sweepfile import schema
@@ -22,9 +22,9 @@ _ROUNDS = 100  # of min_iter·eta^k; W&B makes so many
 _MOST = 2**53  # exact in a double, which is what Redis's scripts count with
 _LONGEST = 2**20  # values of one trial that the median looks at
 _COUNT = whole(1, 2**31)
-_TYPE: Mapping[str, Check] = {"type": word(*(rule.value for rule in Rule))}
+_TYPE: Mapping[str, Check] = {"type": word(*(rule.value for rule in TerminationRule))}
 RULES: Mapping[str, Mapping[str, Check]] = {
-    Rule.HYPERBAND: {
+    TerminationRule.HYPERBAND: {
         **_TYPE,
         "min_iter": _COUNT,
         "max_iter": _COUNT,
@@ -32,8 +32,8 @@ RULES: Mapping[str, Mapping[str, Check]] = {
         "eta": number(1),
         "strict": FLAG,
     },
-    Rule.ASHA: {**_TYPE, "min_iter": _COUNT, "max_iter": _COUNT, "eta": number(1)},
-    Rule.MEDIAN: {**_TYPE, "min_iter": _COUNT, "min_trials": _COUNT},
+    TerminationRule.ASHA: {**_TYPE, "min_iter": _COUNT, "max_iter": _COUNT, "eta": number(1)},
+    TerminationRule.MEDIAN: {**_TYPE, "min_iter": _COUNT, "min_trials": _COUNT},
 }
 
 
@@ -48,19 +48,19 @@ def check(data: Mapping[str, Json], out: Problems) -> None:
         return
     kind = value["type"]
     errors = len(out.errors)
-    table = RULES.get(kind, RULES[Rule.HYPERBAND]) if isinstance(kind, str) else _TYPE
+    table = RULES.get(kind, RULES[TerminationRule.HYPERBAND]) if isinstance(kind, str) else _TYPE
     schema.check(value, table, (_KEY,), out)
     if len(out.errors) > errors:
         return
     if "metric" not in data and str(data.get("trainer")) not in SHIPPED:
         out.add((_KEY,), "needs a metric; write metric: {name: …, goal: …}", code="missing-key")
-    if kind == Rule.HYPERBAND and "max_iter" in value and "s" not in value:
+    if kind == TerminationRule.HYPERBAND and "max_iter" in value and "s" not in value:
         out.add(
             (_KEY,),
             "max_iter needs s, the number of bands below it; or write min_iter alone",
             code="missing-key",
         )
-    elif kind == Rule.HYPERBAND and not {"min_iter", "max_iter"} & value.keys():
+    elif kind == TerminationRule.HYPERBAND and not {"min_iter", "max_iter"} & value.keys():
         out.add((_KEY,), "needs min_iter, or max_iter with s", code="missing-key")
     elif not read(value).bands:
         out.add((_KEY, "max_iter"), "no band lies below it and is at least 1; a larger one, please")
@@ -73,13 +73,13 @@ def read(value: Mapping[str, Json]) -> EarlyTerminate:
         got = value.get(key, default)
         return got if isinstance(got, int | float) else default
 
-    rule = Rule(str(value["type"]))
+    rule = TerminationRule(str(value["type"]))
     least, most = int(given("min_iter", 1)), int(given("max_iter", 0))
-    if rule is Rule.MEDIAN:
+    if rule is TerminationRule.MEDIAN:
         startup = int(given("min_trials", 5))
         return EarlyTerminate(rule=rule, bands=tuple(_dense(least)), min_trials=startup)
-    eta = float(given("eta", 3 if rule is Rule.HYPERBAND else 4))
-    if rule is Rule.ASHA:
+    eta = float(given("eta", 3 if rule is TerminationRule.HYPERBAND else 4))
+    if rule is TerminationRule.ASHA:
         rungs = _rising(least, eta)
         bands = takewhile(lambda band: band < most, rungs) if most else rungs
         return EarlyTerminate(rule=rule, bands=_distinct(bands), eta=eta)

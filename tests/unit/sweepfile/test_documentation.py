@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpq.code.command import MACROS
-from hpq.domain.sweep import Rule, Wandb
+from hpq.domain.sweep import TerminationRule, Wandb
 from hpq.errors import SweepFileError
 from hpq.search.search_spec import Sampler
 from hpq_producer.sweepfile import distributions, schema, yaml_reader
@@ -57,7 +57,7 @@ def test_a_wrong_example_is_refused_with_its_line(tmp_path: Path, block: str) ->
 def test_every_word_of_the_language_is_on_the_page() -> None:
     words = {
         *schema.TOP, *schema.METRIC, *schema.PARAMETER, *schema.KEEP, *schema.REFUSED,
-        *distributions.LISTED, *distributions.NUMERIC, *Rule, *Wandb,
+        *distributions.LISTED, *distributions.NUMERIC, *TerminationRule, *Wandb,
         *(set(Sampler) - {Sampler.RANDOM}),
     }  # fmt: skip
     assert not {word for word in words if not re.search(rf"(?<![\w-]){re.escape(word)}\b", PAGE)}

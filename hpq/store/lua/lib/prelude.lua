@@ -17,14 +17,14 @@ local FRONT = 1000000000  -- a requeued trial waits at its number minus this: be
 local COMING = 1000       -- at most so many sets that are yet to be made count
 local FRESH_MS = 30000    -- an idle worker or a host not seen for so long does not count
 
--- Appends to the sweep's events. A trial that was claimed keeps the ids of its own, the newest ~120,
--- so that nobody has to read the events of all others to tell its story.
+-- Appends to the sweep's events. The hash of a claimed trial keeps the ids of its own newest ~120
+-- events, so a reader of one trial does not read the events of all others.
 local function event(sid, what, n, attempt, ...)
   local id = redis.call('XADD', sweep_key(sid, 'events'), '*', 'e', what, 'n', n, 'a', attempt, ...)
   if tonumber(n) == 0 or tonumber(attempt) == 0 or what == 'held' then return end
-  local told = (redis.call('HGET', trial_key(sid, n), 'told') or '') .. id .. ' '
-  if #told > 2000 then told = string.sub(told, string.find(told, ' ', #told - 2000, true) + 1) end
-  redis.call('HSET', trial_key(sid, n), 'told', told)
+  local ids = (redis.call('HGET', trial_key(sid, n), 'event_ids') or '') .. id .. ' '
+  if #ids > 2000 then ids = string.sub(ids, string.find(ids, ' ', #ids - 2000, true) + 1) end
+  redis.call('HSET', trial_key(sid, n), 'event_ids', ids)
 end
 
 -- True where another claim has the attempt of this number: a server that lost its last second, or

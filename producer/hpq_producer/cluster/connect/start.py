@@ -18,7 +18,7 @@ from hpq.connection.credentials import with_file
 from hpq.errors import ExitCode, Forbidden, HpqError, NotFound, OutOfReach, UserError
 from hpq.settings import Settings
 from hpq_producer import connection_record
-from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.redis_access import recreate_secrets
 from hpq_producer.connection_record import ConnectionRecord
 
@@ -98,11 +98,12 @@ def _check_redis(connection: ConnectionRecord, settings: Settings) -> str:
     except Forbidden:
         secret = f"hpq-redis-{connection.role}"
         kubectl = connection_record.kubectl_command(connection.context, connection.namespace)
+        recreate = recreate_secrets(KubernetesApi(connection.context, connection.namespace))
         raise Forbidden(
             f"{connection.where}: Redis refuses the password of Secret {secret}:"
             f" it was made anew, and Redis has read Secret hpq-redis-users before; let it read it"
             f" again: {kubectl} rollout restart statefulset/hpq-redis; where {secret} alone was"
-            f" made anew, {recreate_secrets(Api(connection.context, connection.namespace))}",
+            f" made anew, {recreate}",
             code="redis-password-refused",
         ) from None
     except OutOfReach as error:
@@ -117,7 +118,7 @@ def _explain_certificate(connection: ConnectionRecord, message: str) -> str:
     if tls.UNTRUSTED in message:
         secret = f"Secret hpq-redis-{connection.role}"
         why = f"{secret} has the CA of another" if connection.ca_file else f"{secret} has no ca.crt"
-        remedy = recreate_secrets(Api(connection.context, connection.namespace))
+        remedy = recreate_secrets(KubernetesApi(connection.context, connection.namespace))
         return (
             f"Redis's certificate is not trusted: {why}; where you brought the certificate, put its"
             f" CA there under ca.crt; where hpq is to make it, {remedy}"

@@ -12,7 +12,7 @@ from hpq.domain.trial import Json
 from hpq.errors import UserError
 from hpq.settings import ABOUT, Settings, describe, variable
 from hpq_producer import connection_record
-from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import show_table
 from hpq_producer.terminal.style import Span, Style

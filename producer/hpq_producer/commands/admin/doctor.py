@@ -11,7 +11,7 @@ import typer
 from hpq.code.signing import fingerprint, key_of
 from hpq.errors import ExitCode, HpqError
 from hpq_producer.cluster.connect.session import api_of, settings_for
-from hpq_producer.commands.options import AsJson, Context, Namespace
+from hpq_producer.commands.common_flags import AsJson, Context, Namespace
 from hpq_producer.doctor.cluster import cluster_checkup, keys_agree
 from hpq_producer.doctor.local import Finding, checkup
 from hpq_producer.session import load_settings

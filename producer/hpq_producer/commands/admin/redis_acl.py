@@ -16,7 +16,7 @@ from hpq.connection import credentials as passwords_of
 from hpq.connection.client import check_server, connect
 from hpq.errors import UserError
 from hpq.settings import Settings, read
-from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.manifests.acl import ROLES, Version, line, users
 
 app = typer.Typer()

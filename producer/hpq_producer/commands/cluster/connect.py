@@ -20,7 +20,7 @@ from hpq_producer.cluster.connect.start import (
     start_forwarder,
     status_exit_code,
 )
-from hpq_producer.commands.options import AsJson, Context, Namespace
+from hpq_producer.commands.common_flags import AsJson, Context, Namespace
 from hpq_producer.terminal.console import print_message
 
 app = typer.Typer()

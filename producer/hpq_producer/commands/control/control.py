@@ -13,8 +13,8 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
+from hpq_producer.commands.common_flags import WhereExpr
 from hpq_producer.commands.control.pick import picked
-from hpq_producer.commands.options import WhereExpr
 from hpq_producer.diagnosis.notices import print_if_not_running
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection

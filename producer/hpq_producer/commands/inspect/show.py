@@ -17,7 +17,7 @@ from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.attempts import attempt_record, attempts_of
 from hpq_producer.analysis.records import finite, iso, sweep_record, trial_record
-from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.diagnosis.waiting import explain_full_server
 from hpq_producer.reports.export import trial_command
 from hpq_producer.reports.logs import read_log

@@ -12,7 +12,7 @@ from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Sweep
 from hpq_producer.analysis.records import worker_record
 from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
-from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.diagnosis.notices import cluster_hint
 from hpq_producer.diagnosis.pods import pod_report
 from hpq_producer.diagnosis.waiting import how_to_scale, how_to_start

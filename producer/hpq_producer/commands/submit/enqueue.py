@@ -1,6 +1,6 @@
 """`hpq enqueue`, and `submit`, which `hpq run` shares.
 
-A new option of enqueue, run and plan is a field of SubmitOptions (options.py).
+A new option of enqueue, run and plan is a field of SubmitOptions (submit_options.py).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import typer
 
 from hpq.domain.sweep import Sweep, SweepState
 from hpq_producer.analysis.early_termination import describe_target
-from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.commands.submit.append import Appended, append, print_appended
-from hpq_producer.commands.submit.options import SubmitOptions, submit_options
+from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
 from hpq_producer.diagnosis.notices import print_if_no_store, print_if_not_running
 from hpq_producer.enqueue import preflight
 from hpq_producer.enqueue.submission import Submission

@@ -13,15 +13,15 @@ import typer
 
 from hpq.domain.sweep import Launch
 from hpq_producer.analysis.early_termination import describe_rule
-from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.commands.submit.append import show_plan
-from hpq_producer.commands.submit.options import SubmitOptions, submit_options
 from hpq_producer.commands.submit.plan_page import (
     describe_rest,
     describe_set,
     estimate_record,
     hours_line,
 )
+from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
 from hpq_producer.enqueue import estimate
 from hpq_producer.enqueue.append import plan_append
 from hpq_producer.enqueue.submission import Submission
