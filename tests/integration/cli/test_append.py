@@ -24,7 +24,7 @@ from hpq.store.scripts import Scripts
 from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile import parameters
-from hpq_producer.sweepfile.errors import Places, Problems
+from hpq_producer.sweepfile.errors import Problems, SourceMap
 from hpq_producer.watch.event_log import event_line
 from tests.desk import Desk
 from tests.ids import refused
@@ -184,8 +184,8 @@ def _stages(redis: Redis, keys: Keys, sid: str) -> list[str]:
 
 
 def space_of(entry: Any) -> Space:
-    out = Problems(Places(file="s.yaml"))
-    space = parameters.read({"x": entry}, (), out)
+    out = Problems(SourceMap(file="s.yaml"))
+    space = Space.of(parameters.read_leaves({"x": entry}, (), out))
     assert not out.errors
     return space
 

@@ -18,12 +18,12 @@ from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 from hpq.search.space import Space
 from hpq_producer.sweepfile import parameters, yaml_reader
-from hpq_producer.sweepfile.errors import Places, Problems
+from hpq_producer.sweepfile.errors import Problems, SourceMap
 
 
 def space_of(text: str) -> Space:
-    out = Problems(Places(file="s.yaml"))
-    space = parameters.read(yaml_reader.parse(text, "s.yaml").data, (), out)
+    out = Problems(SourceMap(file="s.yaml"))
+    space = Space.of(parameters.read_leaves(yaml_reader.parse(text, "s.yaml").data, (), out))
     assert not out.errors
     return space
 
@@ -79,10 +79,10 @@ def test_the_keys_of_a_parameter_name_its_distribution(text: str, leaf: Distribu
 
 
 def test_a_deprecated_distribution_warns_and_names_its_twin() -> None:
-    out = Problems(Places(file="s.yaml"))
+    out = Problems(SourceMap(file="s.yaml"))
     data: Json = {"lr": {"distribution": "log_uniform", "min": -3, "max": 0}}
-    parameters.read(data, (), out)
-    (warning,) = out.warned()
+    Space.of(parameters.read_leaves(data, (), out))
+    (warning,) = out.sorted_warnings()
     assert warning.code == "exponents" and "s.yaml:1:1: lr.distribution: " in warning.text
     assert "log_uniform_values" in warning.text
 
@@ -193,8 +193,8 @@ FINITE = st.dictionaries(NAMES, VALUES, min_size=1, max_size=3)
 
 
 def finite(values: dict[str, list[Json]]) -> Space:
-    out = Problems(Places(file="s.yaml"))
-    return parameters.read({k: {"values": v} for k, v in values.items()}, (), out)
+    out = Problems(SourceMap(file="s.yaml"))
+    return Space.of(parameters.read_leaves({k: {"values": v} for k, v in values.items()}, (), out))
 
 
 @settings(deadline=None)

@@ -28,7 +28,7 @@ from hpq_producer.enqueue.submission import Submission
 from hpq_producer.scaffold.template import unfilled
 from hpq_producer.session import open_session
 from hpq_producer.sweepfile.spec import SweepSpec
-from hpq_producer.sweepfile.spec import sets as make_sets
+from hpq_producer.sweepfile.spec import parameter_sets as make_sets
 from hpq_producer.terminal.console import show_lines, warn
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import trials_of
