@@ -77,7 +77,7 @@ class SuggestLease:
             "suggest",
             *flat,
             sweep=self._sid,
-            who=self._worker,
+            suggester=self._worker,
             token=self._token,
             lease_ms=lease_ms,
             no_more=no_more,

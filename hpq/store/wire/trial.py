@@ -24,7 +24,11 @@ METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:
 
 
 def decode_params(key: str, raw: bytes | None) -> Params:
-    """Decode the parameters of a trial (DecodeError if they are missing or not a mapping)."""
+    """Decode the parameters of a trial.
+
+    Raises:
+        DecodeError: the parameters are missing or not a mapping.
+    """
     if raw is None:
         raise DecodeError(f"{key}: the parameters are missing")
     try:
@@ -40,7 +44,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
     """Decode a trial from its hash (empty before its first claim) and its parameters.
 
     Raises:
-        DecodeError: a field is not what this version writes (names the field).
+        DecodeError: a field is invalid (names it).
     """
     r = Reader(key, row)
     phase = r.text("phase")
@@ -48,7 +52,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
     state = r.parse("state", queued, lambda text: word(TrialState, text))
     failure = _failure(r)
     if state is None:  # a state of a newer version is shown as queued
-        state, phase = TrialState.QUEUED, f"{r.text('state')} (a newer hpq's word)"
+        state, phase = TrialState.QUEUED, f"{r.text('state')} (state of a newer hpq)"
     return TrialView(
         id=trial,
         state=TrialState.CANCELLED if dropped else state,
@@ -80,12 +84,16 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
 
 
 def decode_pruning(text: str) -> Pruning:
-    """Decode why early termination stopped a trial (ValueError, TypeError if it is not that)."""
+    """Decode why early termination stopped a trial.
+
+    Raises:
+        ValueError, TypeError: the text is not a Pruning.
+    """
     return known(Pruning, text)
 
 
 def encode_result(trial: TrialView) -> str:
-    """Encode a finished trial's result, which the script `seal` gives to another sweep's trial."""
+    """Encode a finished trial's result for the script `seal`, which copies it to another trial."""
     metrics = [part for name, value in trial.metrics.items() for part in (f"m:{name}", repr(value))]
     objective = "" if trial.objective is None else number(trial.objective)
     record = {
@@ -100,11 +108,11 @@ def encode_result(trial: TrialView) -> str:
 
 
 def _failure(r: Reader) -> Failure | None:
-    told = r.text("kind")
-    if not told:
+    name = r.text("kind")
+    if not name:
         return None
     kind = r.parse("kind", None, lambda text: word(FailureKind, text))
-    message = r.text("error") if kind else f"{told}: {r.text('error')}"
+    message = r.text("error") if kind else f"{name}: {r.text('error')}"
     kind = kind or FailureKind.USER_ERROR
     return Failure(kind=kind, message=message, fingerprint=r.text("fingerprint"))
 
