@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 
 from hpq.codes import Notice
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric, Wandb
 from hpq.domain.trial import Json
 from hpq.search import samplers
-from hpq.search.samplers import LIMIT, Identified
+from hpq.search.samplers import LIMIT
 from hpq.search.search_spec import BY_DEFAULT, Sampler
 from hpq.search.space import Space
 
-Set = dict[str, Json]
 LIST = "list"  # the method of a file that lists its sets
 
 
@@ -36,8 +34,8 @@ class SweepSpec:
     name: str
     method: str
     space: Space | None = None
-    listed: tuple[Set, ...] = ()
-    points: tuple[Set, ...] = ()  # sets of the space that come first
+    listed: tuple[ParameterSet, ...] = ()
+    points: tuple[ParameterSet, ...] = ()  # sets of the space that come first
     metric: Metric | None = None
     trainer: str = ""
     program: str = ""
@@ -67,7 +65,7 @@ class SweepSpec:
     source: Mapping[str, Json] = field(default_factory=dict)
     warnings: tuple[Notice, ...] = ()
 
-    @cached_property
+    @property
     def trials(self) -> int | None:
         """Count the trials at most, without making them; None = open-ended.
 
@@ -75,7 +73,7 @@ class SweepSpec:
         """
         return _count(self, _cap(self))
 
-    @cached_property
+    @property
     def uncapped_trials(self) -> int | None:
         """Count the trials at most as if there were no run_cap; None = open-ended."""
         return _count(self, None)
@@ -86,23 +84,17 @@ class SweepSpec:
         return self.method == "bayes" or self.trials is None
 
 
-def sets(spec: SweepSpec) -> Iterator[Set]:
+def sets(spec: SweepSpec) -> Iterator[ParameterSet]:
     """The sweep's sets in order, made one by one; without end if `trials` is None.
 
     Of bayes those that it begins with, which follow from no result.
     """
-    return (params for params, _ in identified(spec))
-
-
-def identified(spec: SweepSpec) -> Iterator[Identified]:
-    """Yield the sets of `sets`, each with its identity if drawing it computed that."""
     if spec.space is None:
-        return ((params, None) for params in islice(spec.listed, _cap(spec)))
+        return islice(spec.listed, _cap(spec))
     if spec.method == "grid":
-        stepped = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
-        every: Iterator[Identified] = ((params, None) for params in stepped)
+        every = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
     else:
-        every = samplers.identified(spec.space, spec.seed)
+        every = samplers.random(spec.space, None, spec.seed)
     return islice(_first(spec.points, every) if spec.points else every, _limit(spec))
 
 
@@ -119,14 +111,13 @@ def _cap(spec: SweepSpec) -> int | None:
     return None if spec.run_cap is None else spec.run_cap // spec.replicates
 
 
-def _first(points: tuple[Set, ...], every: Iterator[Identified]) -> Iterator[Identified]:
+def _first(
+    points: tuple[ParameterSet, ...], every: Iterator[ParameterSet]
+) -> Iterator[ParameterSet]:
     """The points, then the other sets but for the points."""
-    known = {identity(point): point for point in points}
-    yield from ((point, mark) for mark, point in known.items())
-    for params, mark in every:
-        mark = mark or identity(params)
-        if mark not in known:
-            yield params, mark
+    known = {point.identity for point in points}
+    yield from points
+    yield from (params for params in every if params.identity not in known)
 
 
 def _count(spec: SweepSpec, cap: int | None) -> int | None:

@@ -84,8 +84,8 @@ def _plan_append(submission: Submission, ref: str, *, as_json: bool) -> None:
         sweep = session.reader.sweeps.get(session.reader.sweeps.resolve(ref, session.settings.user))
         appended = plan_append(session, sweep, submission)
     if as_json:
-        added = [dict(trial.params) for trial in appended.new]
-        print(jsonlib.dumps({"sweep": sweep.id, "there": appended.existing, "add": added}))
+        fact = {"sweep": sweep.id, "there": appended.existing, "add": appended.new}
+        print(jsonlib.dumps(fact))
     else:
         show_plan(sweep, appended)
 
