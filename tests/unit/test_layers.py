@@ -24,7 +24,7 @@ MOST_MODULES = 15  # of a package, its __init__ aside
 # hpq. `hpq` itself and hpq.train are the lazy facade of the two others.
 LAYERS = {
     "hpq": """
-        codes gpus report sanitize
+        codes gpus reporting sanitize
         domain errors
         connection search
         settings store.wire
@@ -148,7 +148,7 @@ def test_heavy_libraries_stay_in_their_homes() -> None:
 
 
 def test_import_hpq_and_report_need_the_standard_library_only() -> None:
-    for name in ("hpq", "hpq.report"):
+    for name in ("hpq", "hpq.reporting"):
         used = {other.split(".")[0] for other in imports(MODULES[name])}
         assert used <= {"hpq", "hpq_producer", "hpq_worker", *sys.stdlib_module_names}, name
 
