@@ -33,10 +33,7 @@ from hpq_producer.terminal.console import show_lines, warn
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import trials_of
 
-app = typer.Typer()
 
-
-@app.command()
 @submit_options(without=("canary", "new", "tags", "reuse", "any_code"))
 def plan(
     options: SubmitOptions,
