@@ -19,7 +19,7 @@ from hpq.domain.attempt import (
     ReportBatch,
     WorkerPresence,
 )
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import EarlyTerminate, Goal, Launch, Metric, Sweep, TerminationRule
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.errors import UserError
@@ -40,7 +40,7 @@ ENDS = {"finished", "failed", "pruned", "cancelled"}
 
 
 def row(number: int) -> tuple[str, bytes]:
-    return dumps({"x": number}), identity({"x": number})
+    return dumps({"x": number}), ParameterSet({"x": number}).identity
 
 
 class Machine(RuleBasedStateMachine):

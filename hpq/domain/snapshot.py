@@ -29,7 +29,6 @@ class Worker:
     state: str = "idle"  # idle | busy | silent | stopping | draining | drained | faulty
     trial: str = ""
     seen_ms: int = 0
-    started_ms: int = 0
     device: str = ""
     version: str = ""
     schema: int = 1  # of the newest sweeps that it can decode

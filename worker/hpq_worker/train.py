@@ -23,7 +23,7 @@ from typing import Any
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import FailureKind, Json
 from hpq.errors import ExitCode, HpqError, UserError
-from hpq.report import set_sink
+from hpq.reporting import set_sink
 from hpq.settings import read
 from hpq_worker.process.protocol import RunRequest
 from hpq_worker.runner.failures import of_exception

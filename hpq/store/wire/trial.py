@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from typing import NamedTuple
 
+from hpq.domain.identity import ParameterSet
 from hpq.domain.trial import (
     Artifacts,
     Checkpoint,
@@ -21,6 +23,22 @@ from hpq.errors import DecodeError
 from hpq.store.wire.fields import Reader, Row, dumps_in_order, known, number, word
 
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
+
+
+class NewRow(NamedTuple):
+    """A trial to be added: its parameters as JSON, and its identity."""
+
+    params: str
+    identity: bytes
+
+
+def encode_new(params: ParameterSet, replicate: int) -> NewRow:
+    """Encode a trial to be added; `replicate` counts from 0.
+
+    The JSON keeps the order of the file, which is the order of the arguments on a command line.
+    """
+    identity = params.salted(replicate) if replicate else params.identity
+    return NewRow(dumps_in_order(params), identity)
 
 
 def decode_params(key: str, raw: bytes | None) -> Params:

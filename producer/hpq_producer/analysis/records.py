@@ -132,7 +132,6 @@ def worker_record(worker: Worker) -> dict[str, Any]:
         "device": worker.device,
         "version": worker.version,
         "seen": iso(worker.seen_ms),
-        "started": iso(worker.started_ms),
         "store": {"yes": True, "no": False}.get(worker.store),
         "takes": list(worker.takes),
         "refuses": {sid: why.record() for sid, why in worker.refuses.items()},

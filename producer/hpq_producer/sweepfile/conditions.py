@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.trial import Json
 from hpq.search.conditions import MISSING, Condition, Names, Partial, Test, find, key, nest
 from hpq.search.discrete import Distribution
@@ -179,7 +179,7 @@ def _sort_by_dependency(
     return tuple(ordered) if all(visit(path, ()) for path in found) else ()
 
 
-Points = tuple[dict[str, Json], ...]
+Points = tuple[ParameterSet, ...]
 
 
 def read_points(data: Json, space: Space, is_grid: bool, out: Problems) -> Points:
@@ -187,7 +187,7 @@ def read_points(data: Json, space: Space, is_grid: bool, out: Problems) -> Point
     if not isinstance(data, list) or not data:
         out.add(("points",), f"{shown(data)} is not a list; write - {{lr: 0.1, momentum: 0.9}}")
         return ()
-    found: dict[bytes, dict[str, Json]] = {}
+    found: dict[bytes, ParameterSet] = {}
     for index, item in enumerate(data):
         path: KeyPath = ("points", index)
         if not isinstance(item, dict):
@@ -196,14 +196,14 @@ def read_points(data: Json, space: Space, is_grid: bool, out: Problems) -> Point
         point = _point(item, path, space, is_grid, out)
         if point is None:
             continue
-        if found.setdefault(identity(point), point) is not point:
+        if found.setdefault(point.identity, point) is not point:
             out.warn(path, "duplicate point; hpq runs it once", code="duplicate-set")
     return tuple(found.values())
 
 
 def _point(
     item: dict[str, Json], path: KeyPath, space: Space, is_grid: bool, out: Problems
-) -> dict[str, Json] | None:
+) -> ParameterSet | None:
     leaves = dict(space.leaves)
     before = len(out.errors)
     values = dict(_flatten(item, (), path, space, out))
@@ -231,7 +231,7 @@ def _point(
             )
     if len(out.errors) == before and not space.allows(point):
         out.add(path, "exclude matches this point; remove one of the two", code="condition-unmet")
-    return point if len(out.errors) == before else None
+    return ParameterSet(point) if len(out.errors) == before else None
 
 
 def _flatten(

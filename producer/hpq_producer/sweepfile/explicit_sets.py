@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hpq.domain.identity import canonical
+from hpq.domain.identity import ParameterSet, canonical
 from hpq.domain.trainer_specs import TrainerSpec
 from hpq.domain.trial import Json
 from hpq_producer.sweepfile import schema, values
@@ -17,7 +17,7 @@ from hpq_producer.sweepfile.errors import KeyPath, Problems, shown
 from hpq_producer.sweepfile.parameters import check_value
 
 KEY = "hyperparam_set"
-Sets = tuple[dict[str, Json], ...]
+Sets = tuple[ParameterSet, ...]
 
 
 def read(data: Sequence[Json], trainer: TrainerSpec | None, out: Problems) -> Sets:
@@ -26,14 +26,14 @@ def read(data: Sequence[Json], trainer: TrainerSpec | None, out: Problems) -> Se
     If a shipped trainer runs them, its rules apply.
     """
     first: dict[bytes, int] = {}
-    sets: list[dict[str, Json]] = []
+    sets: list[ParameterSet] = []
     for index, item in enumerate(data):
         before = len(out.errors)
         params = _set(item, trainer, (index,), out)
         if params is None or len(out.errors) > before:
             continue
         try:
-            key = canonical(params)
+            key = params.identity
         except ValueError as error:
             out.add((index,), str(error))
             continue
@@ -51,7 +51,7 @@ def read(data: Sequence[Json], trainer: TrainerSpec | None, out: Problems) -> Se
 
 def _set(
     item: Json, trainer: TrainerSpec | None, path: KeyPath, out: Problems
-) -> dict[str, Json] | None:
+) -> ParameterSet | None:
     params = item.get(KEY) if isinstance(item, dict) else None
     if not isinstance(item, dict) or not isinstance(params, dict) or not params:
         out.add(path, f"{shown(item)} is not an entry; write - {KEY}: {{batch_size: 128}}")
@@ -68,7 +68,7 @@ def _set(
             out.add(key_path, schema.NOT_A_NAME)
         elif check_value(value, key_path, out) and trainer is not None:
             check_known(trainer, name, [(key_path, value)], out)
-    return params
+    return ParameterSet(params)
 
 
 def varying(sets: Sets) -> tuple[str, ...]:

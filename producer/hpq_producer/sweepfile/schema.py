@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from hpq.domain.sweep import NAME_RULE, Goal, Impute, ObjectiveValue, Wandb
 from hpq.domain.trial import Json
-from hpq.report import METRIC_NAME, METRIC_RULE
+from hpq.reporting import METRIC_NAME, METRIC_RULE
 from hpq.search.search_spec import Sampler
 from hpq_producer.sweepfile.errors import KeyPath, Problems
 from hpq_producer.sweepfile.values import (

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 
 from hpq.codes import Notice
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric, Wandb
 from hpq.domain.trial import Json
 from hpq.search import samplers
-from hpq.search.samplers import LIMIT, Identified
+from hpq.search.samplers import LIMIT
 from hpq.search.search_spec import BY_DEFAULT, Sampler
 from hpq.search.space import Space
 
-ParameterSet = dict[str, Json]
 LIST = "list"  # the method of a file that lists its parameter sets
 
 
@@ -66,7 +64,7 @@ class SweepSpec:
     source: Mapping[str, Json] = field(default_factory=dict)
     warnings: tuple[Notice, ...] = ()
 
-    @cached_property
+    @property
     def trials(self) -> int | None:
         """Count the sweep's trials without drawing parameters; None = open-ended.
 
@@ -74,7 +72,7 @@ class SweepSpec:
         """
         return _count(self, _cap(self))
 
-    @cached_property
+    @property
     def uncapped_trials(self) -> int | None:
         """Count the sweep's trials without run_cap; None = open-ended."""
         return _count(self, None)
@@ -90,19 +88,13 @@ def parameter_sets(spec: SweepSpec) -> Iterator[ParameterSet]:
 
     For bayes, only the startup sets, which no result influences.
     """
-    return (params for params, _ in identified(spec))
-
-
-def identified(spec: SweepSpec) -> Iterator[Identified]:
-    """Yield the parameter sets, each with its identity if drawing it computed the identity."""
     if spec.space is None:
-        return ((params, None) for params in islice(spec.listed, _cap(spec)))
+        return islice(spec.listed, _cap(spec))
     if spec.method == "grid":
-        grid = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
-        drawn: Iterator[Identified] = ((params, None) for params in grid)
+        every = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
     else:
-        drawn = samplers.identified(spec.space, spec.seed)
-    return islice(_points_first(spec.points, drawn) if spec.points else drawn, _limit(spec))
+        every = samplers.random(spec.space, None, spec.seed)
+    return islice(_points_first(spec.points, every) if spec.points else every, _limit(spec))
 
 
 def _limit(spec: SweepSpec) -> int | None:
@@ -119,15 +111,12 @@ def _cap(spec: SweepSpec) -> int | None:
 
 
 def _points_first(
-    points: tuple[ParameterSet, ...], drawn: Iterator[Identified]
-) -> Iterator[Identified]:
+    points: tuple[ParameterSet, ...], every: Iterator[ParameterSet]
+) -> Iterator[ParameterSet]:
     """Yield the points, then every drawn parameter set that is not a point."""
-    known = {identity(point): point for point in points}
-    yield from ((point, identity_) for identity_, point in known.items())
-    for params, drawn_identity in drawn:
-        identity_ = drawn_identity or identity(params)
-        if identity_ not in known:
-            yield params, identity_
+    known = {point.identity for point in points}
+    yield from points
+    yield from (params for params in every if params.identity not in known)
 
 
 def _count(spec: SweepSpec, cap: int | None) -> int | None:

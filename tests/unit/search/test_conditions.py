@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from hpq.domain.identity import identity
 from hpq.errors import SweepFileError
 from hpq.search.conditions import MISSING, find
 from hpq.search.search_spec import Search
@@ -62,7 +61,7 @@ def test_random_draws_each_set_of_a_conditional_space_once_and_ends(
     tmp_path: Path, method: str
 ) -> None:
     every = {
-        identity(params)
+        params.identity
         for params in parameter_sets(spec_of(tmp_path, OPTIMISERS.format(method=method)))
     }
     assert len(every) == 8
@@ -153,7 +152,7 @@ def test_random_over_a_finite_space_draws_each_value_once_and_ends(
 ) -> None:
     entry, number = FINITE[case]
     spec = spec_of(tmp_path, f"program: t.py\nmethod: random\nparameters: {{p: {entry}}}\n")
-    assert spec.trials == number == len({identity(params) for params in parameter_sets(spec)})
+    assert spec.trials == number == len({params.identity for params in parameter_sets(spec)})
 
 
 def test_points_come_first_and_are_not_run_twice(tmp_path: Path) -> None:
@@ -175,7 +174,7 @@ points:
         {"a": 2, "b": "y", "c": 7, "in": {"d": 4}},
         {"a": 1, "b": "y", "c": 7, "in": {"d": 3}},
     ]
-    assert len(found) == spec.trials == 8 == len({identity(s) for s in found})
+    assert len(found) == spec.trials == 8 == len({s.identity for s in found})
 
 
 def test_a_point_of_a_continuous_space_counts_towards_run_cap(tmp_path: Path) -> None:
@@ -283,9 +282,9 @@ def test_a_space_has_as_many_sets_as_are_counted(tmp_path: Path, seed: int) -> N
         assert [one.code for one in error.notices] == ["no-set-left"]
         return
     found = list(parameter_sets(spec))
-    assert len(found) == spec.trials == len({identity(params) for params in found})
+    assert len(found) == spec.trials == len({params.identity for params in found})
     drawn = spec_of(tmp_path, json.dumps({**file, "method": "random"}))
-    assert {identity(p) for p in parameter_sets(drawn)} == {identity(p) for p in found}
+    assert {p.identity for p in parameter_sets(drawn)} == {p.identity for p in found}
 
 
 @pytest.mark.parametrize("key", ["when: {a: {a: 1}}", "exclude: [{a: 1}]", "points: [{a: 1}]"])
@@ -331,8 +330,7 @@ def test_run_cap_counts_trials_and_leaves_no_set_with_fewer_replicates(tmp_path:
     assert [params["a"] for params in parameter_sets(spec)] == [1, 2, 3]
     assert "replicates-cut" in [one.code for one in spec.warnings]
     marks = {
-        identity(params, i)
-        for params, i in ((s, i) for s in parameter_sets(spec) for i in range(3))
+        params.salted(i) for params, i in ((s, i) for s in parameter_sets(spec) for i in range(3))
     }
     assert len(marks) == 9
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.trial import Json
 from hpq.search import samplers
 from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
@@ -204,9 +204,9 @@ def test_a_grids_count_is_its_length_and_no_set_is_there_twice(
 ) -> None:
     space = finite(values)
     sets = list(samplers.grid(space))
-    assert len(sets) == space.size == len({identity(s) for s in sets})
+    assert len(sets) == space.size == len({s.identity for s in sets})
     everything = [dict(zip(values, row, strict=True)) for row in product(*values.values())]
-    assert {identity(s) for s in sets} == {identity(s) for s in everything}
+    assert {s.identity for s in sets} == {ParameterSet(s).identity for s in everything}
 
 
 @settings(deadline=None)
@@ -215,10 +215,10 @@ def test_random_and_shuffle_go_through_a_finite_space_once_and_end(
     values: dict[str, list[Json]], seed: int
 ) -> None:
     space = finite(values)
-    every = sorted(identity(s) for s in samplers.grid(space))
-    assert sorted(identity(s) for s in samplers.random(space, None, seed)) == every
+    every = sorted(s.identity for s in samplers.grid(space))
+    assert sorted(s.identity for s in samplers.random(space, None, seed)) == every
     shuffled = samplers.grid(space, shuffle=True, seed=seed)
-    assert sorted(identity(s) for s in shuffled) == every
+    assert sorted(s.identity for s in shuffled) == every
 
 
 MIXED = "a: {min: 0.0, max: 1.0}\nb: {values: [1, 2, 3]}\nc: {distribution: normal}"

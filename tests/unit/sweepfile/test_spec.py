@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from hpq.domain.identity import digest, identity
+from hpq.domain.identity import ParameterSet, canonical, digest
 from hpq.domain.sweep import Goal, Metric, ObjectiveValue
+from hpq.domain.trial import Params
 from hpq.errors import SweepFileError
+from hpq.search.samplers import replicated
+from hpq.store.wire.trial import encode_new
 from hpq_producer.sweepfile.load import load
-from hpq_producer.sweepfile.spec import SweepSpec, identified, parameter_sets
+from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
 from tests.constants import ROOT
 
 WANDB = """\
@@ -263,12 +266,33 @@ def test_a_random_sweep_over_few_sets_ends_with_them(tmp_path: Path) -> None:
     assert wide.trials is None
 
 
-@pytest.mark.parametrize("points", ["", "points: [{lr: 0.5, n: 2}]\n"])
-def test_a_drawn_set_comes_with_its_identity(points: str, tmp_path: Path) -> None:
-    space = "{lr: {min: 0.0, max: 1.0}, n: {values: [1, 2]}}"
-    spec = spec_of(tmp_path, f"program: t.py\nmethod: random\nparameters: {space}\n{points}")
-    some = list(islice(identified(spec), 10))
-    assert [mark for _, mark in some] == [identity(params) for params, _ in some]
+SPACE = "parameters: {lr: {min: 0.0, max: 1.0}, n: {values: [1, 2]}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (f"program: t.py\nmethod: random\n{SPACE}points: [{{lr: 0.5, n: 2}}]\n", 10),
+        ("program: t.py\nmethod: grid\nparameters: {n: {min: 1, max: 10}}\n", 10),
+        ("- hyperparam_set: {batch_size: 128}\n- hyperparam_set: {batch_size: 256}\n", 2),
+    ],
+)
+def test_the_identity_of_parameters_takes_one_encoding_from_file_to_rows(
+    text: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[bytes] = []
+
+    def counted(params: Params) -> bytes:
+        if isinstance(params, ParameterSet):
+            encoded.append(canonical(params))
+        return canonical(params)
+
+    monkeypatch.setattr("hpq.domain.identity.canonical", counted)
+    some = list(islice(parameter_sets(spec_of(tmp_path, text)), number))
+    rows = [encode_new(one, i) for params in some for i, one in enumerate(replicated(params, 3))]
+    assert len({row.identity for row in rows}) == 3 * number
+    assert {params.identity for params in some} < {row.identity for row in rows}
+    assert len(encoded) == len(set(encoded)) == number
 
 
 def test_a_file_whose_name_is_no_name_still_has_one(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Failure
-from hpq.report import set_sink
+from hpq.reporting import set_sink
 from hpq_worker.process.process_tree import adopt_orphans, kill_descendants
 from hpq_worker.process.protocol import End, LineBuffer, RunRequest, encode, end_message, read_run
 from hpq_worker.runner.failures import of_exception

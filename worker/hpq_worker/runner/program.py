@@ -14,7 +14,7 @@ import subprocess
 from threading import Thread
 
 from hpq.domain.trial import Failure, FailureKind
-from hpq.report import flatten, whole
+from hpq.reporting import flatten, whole
 from hpq_worker.process.process_tree import kill_descendants
 from hpq_worker.process.protocol import End, RunRequest
 from hpq_worker.runner.stall import STALLED, abort_descendants

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hpq.filestore.base import is_safe_name
-from hpq.report import flatten, rank, whole
+from hpq.reporting import flatten, rank, whole
 from hpq_worker.process.protocol import RunRequest
 
 Send = Callable[[Mapping[str, Any]], None]

@@ -68,27 +68,24 @@ def start_forwarder(settings: Settings, request: ForwardRequest, name: str = "")
         json.dumps(request_record),
     ]
     process = subprocess.Popen(command_line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None and process.stdout is not None
-    try:
+    with process:  # it leaves its place to another process, which ends when `alive` is closed
+        assert process.stdin is not None and process.stdout is not None
+        alive = os.dup(process.stdin.fileno())
         answer = json.loads(process.stdout.readline() or "{}")
-    finally:
-        process.stdout.close()
-        process.wait()  # it has left its place to another
-    if "name" not in answer:
-        kind: type[HpqError] = _KINDS.get(answer.get("exit_code", 0), OutOfReach)
-        text = answer.get("error", "the connection ended before it began; try again")
-        raise kind(text, code=answer.get("code", "connection-lost"))
-    connection = connection_record.read_record(settings.home, answer["name"])
-    assert connection is not None
     try:
+        if "name" not in answer:
+            kind: type[HpqError] = _KINDS.get(answer.get("exit_code", 0), OutOfReach)
+            text = answer.get("error", "the connection ended before it began; try again")
+            raise kind(text, code=answer.get("code", "connection-lost"))
+        connection = connection_record.read_record(settings.home, answer["name"])
+        assert connection is not None
         version = _check_redis(connection, settings)
     except BaseException:
-        if name:
+        os.close(alive)
+        if name and "name" in answer:
             connection_record.stop_background(settings.home)
         raise
-    return RunningForward(
-        connection=connection, version=version, alive=os.dup(process.stdin.fileno())
-    )
+    return RunningForward(connection=connection, version=version, alive=alive)
 
 
 def _check_redis(connection: ConnectionRecord, settings: Settings) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json as jsonlib
 from contextlib import suppress
 
-import typer
-
 from hpq.code.signing import fingerprint, key_of
 from hpq.domain.trial import Json
 from hpq.errors import UserError
@@ -19,10 +17,7 @@ from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean
 
-app = typer.Typer()
 
-
-@app.command()
 def config(json: AsJson = False) -> None:
     """Settings in force, secrets hidden."""
     settings = load_settings()

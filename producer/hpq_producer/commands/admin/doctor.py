@@ -18,10 +18,7 @@ from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import show_lines
 from hpq_producer.terminal.style import Span
 
-app = typer.Typer()
 
-
-@app.command()
 def doctor(
     cluster: Annotated[
         bool, typer.Option("--cluster", help="The cluster, and its Redis by a connection to it.")

@@ -23,11 +23,9 @@ from hpq_producer.cluster.connect.start import (
 from hpq_producer.commands.common_flags import AsJson, Context, Namespace
 from hpq_producer.terminal.console import print_message
 
-app = typer.Typer()
 _ROLES = ("producer", "worker", "viewer")
 
 
-@app.command("connect")
 def connect(
     command: Annotated[
         list[str] | None, typer.Argument(help="A command, after --; without: a shell.")

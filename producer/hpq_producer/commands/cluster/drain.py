@@ -25,12 +25,10 @@ from hpq_producer.session import Session, load_settings, open_session
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
-app = typer.Typer()
 _POLL_S = 1.0
 _HOW_TO_START = "`hpq worker` starts one, in a cluster `hpq scale N`"
 
 
-@app.command("drain")
 def drain(
     names: Annotated[
         list[str] | None, typer.Argument(help="Workers or pods, or beginnings of their names.")

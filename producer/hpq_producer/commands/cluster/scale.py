@@ -17,11 +17,9 @@ from hpq_producer.connection_record import kubectl_command
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
-app = typer.Typer()
 _POLL_S = 0.5
 
 
-@app.command("scale")
 def scale(
     count: Annotated[int, typer.Argument(min=0, help="How many worker pods.")],
     queue: Annotated[str, typer.Option(help="The worker class.")] = DEFAULT_CLASS,

@@ -24,11 +24,9 @@ from hpq_producer.terminal.console import print_message, show_json, show_lines
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, value
 
-app = typer.Typer()
 _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
 
-@app.command()
 def best(
     sweep: Annotated[
         str | None,

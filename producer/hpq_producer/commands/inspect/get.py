@@ -23,10 +23,7 @@ from hpq_producer.targets import find_target
 from hpq_producer.terminal.console import print_message, show_lines
 from hpq_producer.terminal.text import clean
 
-app = typer.Typer()
 
-
-@app.command()
 def get(
     what: Annotated[str, typer.Argument(help="SWEEP/7, or SWEEP or best: its best trial.")],
     name: Annotated[str | None, typer.Argument(help="The file; without: list them.")] = None,

@@ -28,10 +28,7 @@ from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration, measure, planned, size
 
-app = typer.Typer()
 
-
-@app.command()
 def ls(
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 20,
     everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,

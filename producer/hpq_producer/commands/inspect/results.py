@@ -19,10 +19,7 @@ from hpq_producer.session import open_session
 from hpq_producer.targets import complete_sweep_ids
 from hpq_producer.terminal.console import show_json_rows, show_table
 
-app = typer.Typer()
 
-
-@app.command()
 def results(
     sweep: Annotated[
         str | None,

@@ -27,11 +27,9 @@ from hpq_producer.session import Session, open_session
 from hpq_producer.targets import complete_sweep_ids, find_target
 from hpq_producer.terminal.console import show_json, show_lines, stdout_info
 
-app = typer.Typer()
 _TAIL = 10  # lines of the log
 
 
-@app.command()
 def show(
     what: Annotated[
         str | None,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import typer
-
 from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Sweep
@@ -22,10 +20,7 @@ from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration
 
-app = typer.Typer()
 
-
-@app.command()
 def workers(
     as_json: AsJson = False,
 ) -> None:

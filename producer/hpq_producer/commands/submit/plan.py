@@ -33,10 +33,7 @@ from hpq_producer.terminal.console import show_lines, warn
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import trials_of
 
-app = typer.Typer()
 
-
-@app.command()
 @submit_options(without=("canary", "new", "tags", "reuse", "any_code"))
 def plan(
     options: SubmitOptions,
@@ -84,8 +81,8 @@ def _plan_append(submission: Submission, ref: str, *, as_json: bool) -> None:
         sweep = session.reader.sweeps.get(session.reader.sweeps.resolve(ref, session.settings.user))
         appended = plan_append(session, sweep, submission)
     if as_json:
-        added = [dict(trial.params) for trial in appended.new]
-        print(jsonlib.dumps({"sweep": sweep.id, "there": appended.existing, "add": added}))
+        fact = {"sweep": sweep.id, "there": appended.existing, "add": appended.new}
+        print(jsonlib.dumps(fact))
     else:
         show_plan(sweep, appended)
 

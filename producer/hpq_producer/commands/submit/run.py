@@ -31,11 +31,9 @@ from hpq_producer.terminal.console import warn
 from hpq_producer.terminal.text import trials_of
 from hpq_producer.watch.app import watch_sweep
 
-app = typer.Typer()
 _PATIENCE_S = 3.0  # how long nobody may take the sweep before `run` says why and ends
 
 
-@app.command()
 @submit_options()
 def run(
     options: SubmitOptions,
