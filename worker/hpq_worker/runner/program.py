@@ -14,9 +14,9 @@ import subprocess
 from threading import Thread
 
 from hpq.domain.trial import Failure, FailureKind
-from hpq.report import flatten, whole
+from hpq.reporting import flatten, whole
 from hpq_worker.process.process_tree import kill_descendants
-from hpq_worker.process.protocol import End, Run
+from hpq_worker.process.protocol import End, RunRequest
 from hpq_worker.runner.stall import STALLED, abort_descendants
 from hpq_worker.runner.trial_api import Send
 
@@ -28,7 +28,7 @@ _INVALID = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 class Program:
     """One command of one attempt."""
 
-    def __init__(self, run: Run, send: Send) -> None:
+    def __init__(self, run: RunRequest, send: Send) -> None:
         self._run, self._send = run, send
         self._process: subprocess.Popen[bytes] | None = None
         self._is_stopped, self._why = False, ""
