@@ -81,14 +81,14 @@ def script(page: list[Block], folder: Path, *, cluster: bool, changed: Mapping[s
 
 
 def typed(text: str, folder: Path, env: Mapping[str, str], deadline_s: float) -> str:
-    """Run a script in an empty home and return its output; every command must succeed."""
+    """Run a script in an empty directory of an empty home and return its output; every command must succeed."""
     home = folder / "home"
-    home.mkdir(exist_ok=True)
+    (home / "work").mkdir(parents=True, exist_ok=True)
     path, log = folder / "page.sh", folder / "page.log"
     path.write_text(text)
     with log.open("wb") as file:  # a pipe would stay open as long as a process of the page
         done = subprocess.run(
-            ["bash", "-x", path], cwd=home, env={"HOME": str(home), **env},
+            ["bash", "-x", path], cwd=home / "work", env={"HOME": str(home), **env},
             stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
             timeout=deadline_s, check=False,
         )  # fmt: skip
