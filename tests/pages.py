@@ -81,7 +81,7 @@ def script(page: list[Block], folder: Path, *, cluster: bool, changed: Mapping[s
 
 
 def typed(text: str, folder: Path, env: Mapping[str, str], deadline_s: float) -> str:
-    """Run a script in an empty directory of an empty home and return its output; every command must succeed."""
+    """Run a script in an empty home and return its output; every command must succeed."""
     home = folder / "home"
     (home / "work").mkdir(parents=True, exist_ok=True)
     path, log = folder / "page.sh", folder / "page.log"
