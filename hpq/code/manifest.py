@@ -66,7 +66,8 @@ def _ignored(folder: Path, names: Collection[str]) -> Callable[[Path], bool]:
     try:
         spec = GitIgnoreSpec.from_lines(lines)
     except (ValueError, re.error) as error:
-        raise UserError(f"{folder}: {' or '.join(names)}: {error}; correct this line") from None
+        text = f"{folder}: {' or '.join(names)}: {error}; correct this line"
+        raise UserError(text, code="ignore-file-invalid") from None
     return lambda path: (  # no pattern takes back a file of an ignored directory
         spec.match_file(path) or any(spec.match_file(f"{p}/") for p in path.parents if p.parts)
     )

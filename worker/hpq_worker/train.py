@@ -22,7 +22,7 @@ from typing import Any
 
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import FailureKind, Json
-from hpq.errors import ExitCode, HpqError, UserError
+from hpq.errors import ExitCode, HpqError, SettingsError, UserError
 from hpq.report import set_sink
 from hpq.settings import read
 from hpq_worker.process.protocol import Run
@@ -163,7 +163,7 @@ def _seed(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise UserError(f"HPQ_SEED: {text!r} is no whole number") from None
+        raise SettingsError(f"HPQ_SEED: {text!r} is no whole number") from None
 
 
 def _function(trainer: str) -> Callable[..., object]:

@@ -52,7 +52,8 @@ class Api:
         except ModuleNotFoundError as error:
             raise UserError(
                 f"cannot reach a cluster: the Python package {error.name} is not installed;"
-                " pip install 'hpq[cluster]'"
+                " pip install 'hpq[cluster]'",
+                code="extra-missing",
             ) from None
 
         self.context, current = _context(config, context)

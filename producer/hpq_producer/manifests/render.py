@@ -85,7 +85,9 @@ def overlay(options: ManifestOptions, root: str) -> Yaml:
     """
     check(options)
     if "bucket" in options.components and "HPQ_STORE" not in options.settings:
-        raise UserError("--with bucket: say which, --set HPQ_STORE=s3://BUCKET/PATH")
+        raise UserError(
+            "--with bucket: say which, --set HPQ_STORE=s3://BUCKET/PATH", code="setting-missing"
+        )
     classes = options.classes
     components = [f"{root}/{_OPTIONAL}/{name}" for name in options.components]
     made: Yaml = {
@@ -166,12 +168,16 @@ def _check_gpus(options: ManifestOptions) -> None:
     """What no worker could start with is refused before it is a pod that crashes."""
     per_trial = int(options.settings.get(_PER_TRIAL, 0))
     if options.gpus and per_trial > options.gpus:
-        raise UserError(f"--set {_PER_TRIAL}={per_trial}: --gpus gives a pod {options.gpus}")
+        raise UserError(
+            f"--set {_PER_TRIAL}={per_trial}: --gpus gives a pod {options.gpus}",
+            code="gpus-missing",
+        )
     many = [per_trial or options.gpus or 1, *(c.gpus for c in options.classes)]
     if int(options.settings.get(_PER_GPU, 1)) > 1 and max(many) > 1:
         raise UserError(
             f"--set {_PER_GPU}: trials that share a GPU have one; for pods of several GPUs, --set"
-            f" {_PER_TRIAL}=1, too"
+            f" {_PER_TRIAL}=1, too",
+            code="setting-invalid",
         )
 
 
@@ -180,7 +186,8 @@ def _check_grace(options: ManifestOptions) -> None:
     if grace and "spot" in options.components and parts.pod_grace(float(grace)) > _SPOT_S:
         raise UserError(
             f"--set {_GRACE}={grace}: with spot a pod has {_SPOT_S} s, {LAST_WORDS_S:g} of them for"
-            f" its worker; say {_SPOT_S - LAST_WORDS_S:g} at most"
+            f" its worker; say {_SPOT_S - LAST_WORDS_S:g} at most",
+            code="setting-invalid",
         )
 
 

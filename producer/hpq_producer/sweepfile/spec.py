@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 
-from hpq.codes import Notice
 from hpq.domain.identity import identity
 from hpq.domain.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric, Wandb
 from hpq.domain.trial import Json
+from hpq.notice import Notice
 from hpq.search import samplers
 from hpq.search.samplers import LIMIT, Identified
 from hpq.search.search_spec import BY_DEFAULT, Sampler

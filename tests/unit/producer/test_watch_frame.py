@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import DurationStats, ServerMemory, Snapshot, Worker
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind, Params, Trial, TrialId, TrialState
+from hpq.notice import Notice
 from hpq_producer.diagnosis.verdict import needed_actions
 from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.terminal.style import TerminalInfo, paint, plain

@@ -14,13 +14,14 @@ from typing import TypeVar
 
 from redis.exceptions import RedisError
 
-from hpq.codes import Code, Notice
+from hpq.codes import Code
 from hpq.connection.client import short_reason
 from hpq.domain.attempt import CommitReply, Outcome, Reason
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, FailureKind
 from hpq.errors import HpqError
+from hpq.notice import Notice
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.execution import Result
 from hpq_worker.attempt.outcome import Halt

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from hpq.errors import UserError
+from hpq.errors import SettingsError, UserError
 from hpq.gpus import gpu_names
 
 
@@ -24,7 +24,7 @@ def slots(gpus: Sequence[str], per_trial: int, trials_per_gpu: int) -> list[str]
         UserError: a trial is to have more GPUs than there are, or several share several.
     """
     if per_trial > 1 and trials_per_gpu > 1:
-        raise UserError("set HPQ_GPUS_PER_TRIAL or HPQ_TRIALS_PER_GPU above 1, not both")
+        raise SettingsError("set HPQ_GPUS_PER_TRIAL or HPQ_TRIALS_PER_GPU above 1, not both")
     if not gpus:
         return [""]
     if per_trial > len(gpus):

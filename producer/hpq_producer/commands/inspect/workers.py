@@ -7,9 +7,9 @@ from typing import Any
 
 import typer
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Sweep
+from hpq.notice import Notice
 from hpq_producer.analysis.records import worker_record
 from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
 from hpq_producer.commands.options import AsJson
