@@ -22,6 +22,6 @@ class Notice:
         return {"code": self.code, "message": self.text}
 
 
-def tagged(text: str, code: str) -> str:
+def tagged(text: str, code: Code) -> str:
     """A line as it is printed: the text, then the id in brackets."""
     return f"{text} [{code}]"
