@@ -6,6 +6,7 @@ import pytest
 
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialState
+from tests.ids import ids
 
 PROGRAM = """
     import argparse, os, shutil, signal, subprocess, sys, time
@@ -187,7 +188,7 @@ def test_each_bad_program_gets_its_own_kind_and_line_and_the_others_end_well(lab
     assert {mode: trials[mode].objective for mode in ENDS_WELL} == ENDS_WELL
     assert trials["raises"].failure.fingerprint == "KeyError bad.py:9"
     assert lab.printed(sid, trials["long line"].id.number).endswith("xxx\nloss=1.0\n")
-    assert "ended with" not in lab.log() and parent.poll() is None  # no worker died of it
+    assert "worker-ended" not in ids(lab.log()) and parent.poll() is None  # no worker died of it
     assert "Traceback" not in lab.log()
     assert not lab.processes("bad.py")
 
@@ -207,7 +208,7 @@ def test_each_bad_trainer_gets_its_own_kind_and_line_and_the_others_end_well(lab
             for mode, (kind, line, attempt) in got.items()} == TRAINER_FAILS  # fmt: skip
     ends = [t for t in lab.reader.trials.all(sid) if t.params["mode"] in TRAINER_ENDS_WELL]
     assert [t.objective for t in ends] == [0.5] * len(TRAINER_ENDS_WELL)
-    assert "ended with" not in lab.log() and "Traceback" not in lab.log()
+    assert "worker-ended" not in ids(lab.log()) and "Traceback" not in lab.log()
     assert not lab.processes("sleep")
 
 
@@ -217,7 +218,8 @@ def test_a_trainer_that_returns_nan_diverged(lab) -> None:
     sid = lab.enqueue(sweep_of(["x"], "trainer: bad:diverges"))
     lab.worker()
     lab.wait_over(sid)
-    assert failures(lab, sid) == {"x": ("diverged", "loss was nan at its end", 1)}
+    ((kind, line, attempt),) = failures(lab, sid).values()
+    assert (kind, attempt) == ("diverged", 1) and "loss" in line and "nan" in line
 
 
 @pytest.mark.slow
@@ -240,10 +242,8 @@ def test_a_trial_past_its_timeout_fails_whatever_it_does(lab) -> None:
     sid = lab.enqueue(sweep_of(["flood", "deaf", "sleep"], "program: slow.py\ntimeout: 1"))
     lab.worker(2)
     lab.wait_over(sid)
-    assert failures(lab, sid) == {
-        mode: ("timeout", "not done after 1 s; see `timeout`", 1)
-        for mode in ("flood", "deaf", "sleep")
-    }
+    got = {mode: (kind, attempt) for mode, (kind, _, attempt) in failures(lab, sid).items()}
+    assert got == dict.fromkeys(("flood", "deaf", "sleep"), ("timeout", 1))
     assert not lab.processes(r"slow\.py")
 
 
@@ -273,8 +273,8 @@ def test_a_trainer_that_is_not_there_says_so(lab) -> None:
     lab.worker()
     lab.wait_over(one)
     lab.wait_over(two)
-    assert "No module named 'nowhere_to_be_found'" in failures(lab, one)["x"][1]
-    assert "module 'fine' has no attribute 'train'" in failures(lab, two)["x"][1]
+    assert "nowhere_to_be_found" in failures(lab, one)["x"][1]
+    assert "'fine'" in failures(lab, two)["x"][1]
 
 
 def test_five_equal_failures_hold_the_sweep_and_retry_goes_on(lab) -> None:

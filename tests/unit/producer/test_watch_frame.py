@@ -119,15 +119,17 @@ def test_a_terminal_that_is_too_small_gets_one_line_that_says_so() -> None:
 def test_what_needs_the_user_stands_above_the_trials() -> None:
     held, paused = _scene(held="5 of 5 KeyError train.py:31"), _scene(flag="paused")
     stuck = replace(_scene(running=0), not_taken=Notice("no-worker", "start one"))
-    for scene, codes in (
-        (held, ["sweep-held", "sweep-held-remedy"]),
-        (paused, ["sweep-paused"]),
-        (stuck, ["no-worker"]),
+    retry, resume = "hpq retry --failed demo-00000", "hpq resume demo-00000"
+    for scene, codes, words in (
+        (held, ["sweep-held", "sweep-held-remedy"], ["5 of 5 KeyError train.py:31", retry]),
+        (paused, ["sweep-paused"], [resume]),
+        (stuck, ["no-worker"], ["start one"]),
     ):
         needs = needed_actions(scene.snapshot, scene.not_taken)
         assert [notice.code for notice in needs] == codes
         above = _text(scene)[:6]
         assert all(any(f"! {notice.text}" in line for line in above) for notice in needs)
+        assert all(word in notice.text for word, notice in zip(words, needs, strict=True))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (44, 10)])

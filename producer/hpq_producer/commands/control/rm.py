@@ -10,6 +10,7 @@ import typer
 from hpq.connection.credentials import redact
 from hpq.errors import SettingsError, UserError
 from hpq.filestore.local import location
+from hpq.notice import Notice
 from hpq.store.file_garbage import FileGarbage
 from hpq_producer.archive.stored_files import files_of, store_here
 from hpq_producer.commands.control.control import Yes, open_to_end
@@ -87,6 +88,7 @@ def _remove_files(session: Session, sid: str) -> str:
                 files.remove(f"{session.settings.prefix}/{sid}")
         garbage.remove_from(files, sid)
     except (OSError, SettingsError) as error:
-        print(f"{sid}: its files may stay in {redact(place)}: {error}", file=sys.stderr)
+        text = f"{sid}: its files may stay in {redact(place)}: {error}"
+        print(Notice("store-unusable", text), file=sys.stderr)
         return ""
     return files.id
