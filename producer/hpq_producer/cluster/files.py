@@ -128,7 +128,7 @@ def _exec(
         raise UserError(
             "kubectl is not on PATH, which copies files out of pods; install it:"
             " https://kubernetes.io/docs/tasks/tools/",
-            code="kubectl-missing",
+            code="program-missing",
         )
     where = ["--context", api.context, "-n", api.namespace, "exec", pod, "-c", container, "--"]
     done = subprocess.run(

@@ -52,7 +52,7 @@ def test_a_killed_worker_leaves_no_process_and_another_finishes_its_trial(lab) -
     assert not lab.processes("time.sleep")
     assert ids(lab.printed(sid)) == ["training-restarted"]
     attempts = json.loads(lab.ok("show", f"{sid}/1", "--json"))["attempts"]
-    assert [one["kind"] for one in attempts] == ["lost", None]
+    assert [one["end"] for one in attempts] == ["lost", "finished"]
 
 
 @pytest.mark.slow

@@ -100,7 +100,7 @@ def test_a_viewer_that_writes_is_told_so_in_one_line(users) -> None:
     for words in (("pause", sid), ("rm", sid, "--yes"), ("stop", sid, "--yes")):
         done = lab.hpq(*words, **as_("viewer"))
         assert len(done.stderr.strip().splitlines()) == 1, done.stderr
-        refused(done, "redis-forbidden", "hpq-viewer", exit=4)
+        refused(done, "redis-read-only", "hpq-viewer", exit=4)
     assert lab.reader.sweeps.get(sid).flag == ""
 
 

@@ -296,7 +296,7 @@ def test_a_pod_has_as_long_to_end_as_its_trials_are_given() -> None:
     spot = (parse("spot"),)
     ((_, pod),) = workers_of(render(ManifestOptions(settings={"HPQ_GRACE_S": "10"}, parts=spot)))
     assert pod["terminationGracePeriodSeconds"] == 15
-    with raises("usage", "HPQ_GRACE_S=11"):
+    with raises("setting-invalid", "HPQ_GRACE_S=11"):
         render(ManifestOptions(settings={"HPQ_GRACE_S": "11"}, parts=spot))
 
 
@@ -361,9 +361,9 @@ def test_a_setting_wins_over_the_one_that_a_component_has(component: str, settin
 
 
 def test_a_bucket_is_named_and_secrets_are_of_components_that_are_there() -> None:
-    with pytest.raises(UserError, match="--set HPQ_STORE="):
+    with raises("setting-missing", "--set HPQ_STORE="):
         overlay(ManifestOptions(parts=(parse("bucket"),)), "k8s")
-    with pytest.raises(UserError, match="no such component"):
+    with raises("component-unknown", "--with tlss: "):
         check(ManifestOptions(parts=(parse("tlss"),)))
 
 
@@ -420,9 +420,9 @@ def test_the_gpus_of_a_pod_are_one_trials_unless_a_setting_splits_them() -> None
 
     assert "HPQ_GPUS_PER_TRIAL" in patched()[0] and "nvidia.com/gpu: 8" in patched()[0]
     assert "HPQ_GPUS_PER_TRIAL" not in patched(HPQ_GPUS_PER_TRIAL="4")[0]
-    with pytest.raises(UserError, match="a pod 8"):
+    with raises("gpus-missing", "8"):
         patched(HPQ_GPUS_PER_TRIAL="16")
-    with raises("usage", "HPQ_TRIALS_PER_GPU"):
+    with raises("setting-invalid", "HPQ_TRIALS_PER_GPU"):
         patched(HPQ_TRIALS_PER_GPU="2")
     patched(HPQ_TRIALS_PER_GPU="2", HPQ_GPUS_PER_TRIAL="1")
 
