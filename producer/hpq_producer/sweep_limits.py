@@ -86,10 +86,8 @@ def _no_limit(text: str, key: str) -> UserError:
             code="limit-fixed",
         )
     if key in TOP and key not in _KEYS and key != "name":
-        return UserError(
-            f"{text}: {key} is part of what the sweep is; edit the file and enqueue it",
-            code="limit-fixed",
-        )
+        message = f"{text}: {key} is part of what the sweep is; edit the file and enqueue it"
+        return UserError(message, code="limit-fixed")
     close = get_close_matches(key, _KEYS, n=1, cutoff=_CLOSE)
     hint = f"; did you mean {close[0]}?" if close else ""
     line = f"{text}: write KEY=VALUE, KEY one of {', '.join(_KEYS)}{hint}"

@@ -180,9 +180,8 @@ def _function(trainer: str) -> Callable[..., object]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name not in (name, name.partition(".")[0]):
             raise  # one that the user's code imports: its line is worth seeing
-        raise UserError(
-            f"{trainer}: there is no module {name} in {Path.cwd()}", code="trainer-not-found"
-        ) from None
+        text = f"{trainer}: there is no module {name} in {Path.cwd()}"
+        raise UserError(text, code="trainer-not-found") from None
     found = getattr(module, function, None)
     if not callable(found):
         raise UserError(f"{trainer}: {name} has no function {function}", code="trainer-not-found")

@@ -27,10 +27,8 @@ def restore(session: Session, path: Path, files: FileChecker | None = None) -> H
     """
     header, fields, weight = _check(path)
     if session.reader.sweeps.exists(header.sweep):
-        raise UserError(
-            f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it",
-            code="sweep-exists",
-        )
+        text = f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it"
+        raise UserError(text, code="sweep-exists")
     for _ in check_capacity(session, header.trials, weight=weight):
         pass
     look = files or FileChecker(None)
@@ -48,9 +46,8 @@ def restore(session: Session, path: Path, files: FileChecker | None = None) -> H
     except BaseException as error:
         restoring.discard()
         if isinstance(error, OSError):
-            raise OutOfReach(
-                f"{header.sweep}: the store of its files: {error}", code="store-unusable"
-            ) from None
+            text = f"{header.sweep}: the store of its files: {error}"
+            raise OutOfReach(text, code="store-unusable") from None
         raise
     return header
 

@@ -28,10 +28,8 @@ def slots(gpus: Sequence[str], per_trial: int, trials_per_gpu: int) -> list[str]
     if not gpus:
         return [""]
     if per_trial > len(gpus):
-        raise UserError(
-            f"HPQ_GPUS_PER_TRIAL is {per_trial}, but {len(gpus)} GPUs are visible; lower it",
-            code="gpus-missing",
-        )
+        text = f"HPQ_GPUS_PER_TRIAL is {per_trial}, but {len(gpus)} GPUs are visible; lower it"
+        raise UserError(text, code="gpus-missing")
     groups = len(gpus) // per_trial
     each = [",".join(gpus[i * per_trial : (i + 1) * per_trial]) for i in range(groups)]
     return [group for group in each for _ in range(trials_per_gpu)]

@@ -39,10 +39,8 @@ def rm(
         return
     with open_to_end(sweep, "delete", force) as (session, found):
         if found.counts.running and not force:
-            raise UserError(
-                f"{found.id} has running trials; `hpq cancel {found.id}` first, or --force",
-                code="trials-running",
-            )
+            text = f"{found.id} has running trials; `hpq cancel {found.id}` first, or --force"
+            raise UserError(text, code="trials-running")
         kept = files_of(session, found.id)
         files = "" if keep_files or not kept.trials else f", and {kept}"
         confirm(

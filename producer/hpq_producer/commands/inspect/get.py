@@ -47,9 +47,8 @@ def get(
             return show_lines(artifact_lines(trial))
         if name not in left.files or not is_safe_name(name):
             some = ", ".join(clean(one) for one in sorted(left.files)[:10])
-            raise NotFound(
-                f"{trial.id} left no file {clean(name)!r}; it left {some}", code="no-files"
-            )
+            text = f"{trial.id} left no file {clean(name)!r}; it left {some}"
+            raise NotFound(text, code="no-files")
         path = _target(name, out, force)
         _copy(session, left, name, path)
     print_message(f"{trial.id}: {clean(name)} is in {path}")
@@ -120,10 +119,8 @@ def _source(
     try:
         files = open_files(place)
     except OSError as error:
-        raise OutOfReach(
-            f"the store {redact(place)}: {error}; set HPQ_STORE as the workers have it",
-            code="store-unusable",
-        ) from None
+        text = f"the store {redact(place)}: {error}; set HPQ_STORE as the workers have it"
+        raise OutOfReach(text, code="store-unusable") from None
     if files.id == left.store:
         return files, f"store {files.id} ({redact(place)})"
     if session.connection and not session.settings.store:
@@ -146,8 +143,7 @@ def _find_in_cluster(
         return find_volume(api, left)
     except Forbidden as error:
         line = copy_command(api, f"{left.path}/{name}", str(path))
-        raise Forbidden(
-            f"{where}, and {error}; somebody who may: {line}", code=error.code
-        ) from None
+        text = f"{where}, and {error}; somebody who may: {line}"
+        raise Forbidden(text, code=error.code) from None
     except NotFound as error:
         raise NotFound(f"{where}, and {error}", code=error.code) from None
