@@ -21,7 +21,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from hpq.codes import Code, Notice
+from hpq.codes import Code
+from hpq.notice import Notice
 
 
 class ExitCode(IntEnum):

@@ -66,7 +66,8 @@ def _ignored(folder: Path, names: Collection[str]) -> Callable[[Path], bool]:
     try:
         spec = GitIgnoreSpec.from_lines(lines)
     except (ValueError, re.error) as error:
-        raise UserError(f"{folder}: {' or '.join(names)}: {error}; correct this line") from None
+        text = f"{folder}: {' or '.join(names)}: {error}; correct this line"
+        raise UserError(text, code="ignore-file-invalid") from None
     return lambda path: (  # no pattern takes back a file of an ignored directory
         spec.match_file(path) or any(spec.match_file(f"{p}/") for p in path.parents if p.parts)
     )
@@ -118,16 +119,13 @@ def manifest(
         largest = sorted(sizes, key=lambda p: -sizes[p])[:3]
         named = ", ".join(f"{p} ({sizes[p] // 1024:,} KiB)" for p in largest)
         remedy = "; leave out what is not code: a line each in .hpqignore" if is_sent else ""
-        raise UserError(
-            f"{folder}: the code is over 10 MiB; the largest files are {named}{remedy}",
-            code="code-too-large",
-        )
+        text = f"{folder}: the code is over 10 MiB; the largest files are {named}{remedy}"
+        raise UserError(text, code="code-too-large")
     try:
         return {str(path): _digest(folder / path) for path in sizes}
     except OSError as error:
-        raise UserError(
-            f"{error.filename or folder}: {error.strerror}", code="file-unreadable"
-        ) from None
+        text = f"{error.filename or folder}: {error.strerror}"
+        raise UserError(text, code="file-unreadable") from None
 
 
 def _size(path: Path) -> int:

@@ -37,9 +37,8 @@ def key_of(settings: Settings, *, make: bool) -> bytes | None:
         _make(path)
     try:
         if path.stat().st_mode & 0o077:
-            raise UserError(
-                f"{path}: others may read this key; `chmod 600 {path}`", code="code-key-exposed"
-            )
+            text = f"{path}: others may read this key; `chmod 600 {path}`"
+            raise UserError(text, code="code-key-exposed")
         return path.read_bytes().strip() or None
     except FileNotFoundError:
         return None
@@ -61,10 +60,8 @@ def _make(path: Path) -> None:
             finally:
                 draft.unlink()
     except OSError as error:
-        raise UserError(
-            f"{path}: {error.strerror}; set HPQ_HOME to a place of yours",
-            code="code-key-unwritable",
-        ) from None
+        text = f"{path}: {error.strerror}; set HPQ_HOME to a place of yours"
+        raise UserError(text, code="code-key-unwritable") from None
 
 
 def sign(key: bytes, prefix: str, sid: str, launch: Launch) -> str:

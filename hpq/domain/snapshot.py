@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from hpq.codes import Notice
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialState, TrialView
+from hpq.notice import Notice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

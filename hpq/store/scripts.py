@@ -115,10 +115,8 @@ def check_reply(sid: str, reply: str) -> None:
         UserError: it was stopped or cancelled.
     """
     if reply == "unknown":
-        raise NotFound(
-            f"sweep {sid!r} is not there; `hpq ls` lists what is", code="sweep-not-found"
-        )
+        text = f"sweep {sid!r} is not there; `hpq ls` lists what is"
+        raise NotFound(text, code="sweep-not-found")
     if reply == "over":
-        raise UserError(
-            f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again", code="sweep-over"
-        )
+        text = f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again"
+        raise UserError(text, code="sweep-over")

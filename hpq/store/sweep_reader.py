@@ -50,9 +50,8 @@ class SweepReader:
         """
         found = self.get_many([sid])
         if not found:
-            raise NotFound(
-                f"sweep {sid!r} is not there; `hpq ls` lists what is", code="sweep-not-found"
-            )
+            text = f"sweep {sid!r} is not there; `hpq ls` lists what is"
+            raise NotFound(text, code="sweep-not-found")
         return found[0]
 
     def get_many(self, ids: Sequence[str]) -> list[Sweep]:
@@ -113,15 +112,11 @@ class SweepReader:
         if len(matches) == 1:
             return matches[0]
         if not matches:
-            raise NotFound(
-                f"no sweep begins with {ref!r}; `hpq ls` lists what is there",
-                code="sweep-not-found",
-            )
+            text = f"no sweep begins with {ref!r}; `hpq ls` lists what is there"
+            raise NotFound(text, code="sweep-not-found")
         first = ", ".join(matches[:5])
-        raise NotFound(
-            f"{ref!r} fits {len(matches)} sweeps: {first}; write more of the id",
-            code="sweep-ambiguous",
-        )
+        text = f"{ref!r} fits {len(matches)} sweeps: {first}; write more of the id"
+        raise NotFound(text, code="sweep-ambiguous")
 
     def _newest_of(self, owner: str) -> str:
         ids = self.ids()

@@ -31,10 +31,8 @@ class TrialReader:
             NotFound: the sweep has no trial with this number.
         """
         if not self._redis.hexists(self._keys.sweep(trial.sweep, "params"), str(trial.number)):
-            raise NotFound(
-                f"trial {trial} is not there; `hpq results {trial.sweep}` lists them",
-                code="trial-not-found",
-            )
+            text = f"trial {trial} is not there; `hpq results {trial.sweep}` lists them"
+            raise NotFound(text, code="trial-not-found")
         return self.get_many(trial.sweep, [trial.number])[0]
 
     def get_many(self, sid: str, numbers: Sequence[int]) -> list[TrialView]:
@@ -54,9 +52,8 @@ class TrialReader:
             pipe.hgetall(self._keys.trial(TrialId(sweep=sid, number=n)))
         exists, params, dropped, *rows = pipe.execute()
         if not exists:
-            raise NotFound(
-                f"sweep {sid!r} is not there; `hpq ls` lists what is", code="sweep-not-found"
-            )
+            text = f"sweep {sid!r} is not there; `hpq ls` lists what is"
+            raise NotFound(text, code="sweep-not-found")
         trials = []
         for n, raw, drop, row in zip(numbers, params, dropped, rows, strict=True):
             trial = TrialId(sweep=sid, number=n)

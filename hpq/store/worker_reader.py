@@ -8,8 +8,8 @@ from typing import Any
 
 from redis import Redis
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import ServerMemory, Worker
+from hpq.notice import Notice
 from hpq.store.keys import Keys
 from hpq.store.wire.fields import Reader, Row
 

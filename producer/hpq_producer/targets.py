@@ -75,10 +75,8 @@ def find_trial(reader: StoreReader, ref: str | None, owner: str) -> TrialId:
     failed = [t for t in shot.recent if t.state is TrialState.FAILED]
     for trial in (*shot.running, *failed, *shot.recent):
         return trial.id
-    raise NotFound(
-        f"no trial of {found} has begun; `hpq watch {found}` shows what it waits for",
-        code="trial-not-begun",
-    )
+    text = f"no trial of {found} has begun; `hpq watch {found}` shows what it waits for"
+    raise NotFound(text, code="trial-not-begun")
 
 
 def owned_sweep(session: Session, ref: str | None, force: bool) -> Sweep:
@@ -89,10 +87,8 @@ def owned_sweep(session: Session, ref: str | None, force: bool) -> Sweep:
     """
     sweep = session.reader.sweeps.get(session.reader.sweeps.resolve(ref, session.settings.user))
     if sweep.owner != session.settings.user and not force:
-        raise Forbidden(
-            f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same",
-            code="sweep-of-another",
-        )
+        text = f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same"
+        raise Forbidden(text, code="sweep-of-another")
     return sweep
 
 
@@ -105,9 +101,8 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UserError(
-            f"{question} There is no terminal to answer at; say --yes", code="confirmation-missing"
-        )
+        text = f"{question} There is no terminal to answer at; say --yes"
+        raise UserError(text, code="confirmation-missing")
     if not typer.confirm(question):
         raise typer.Abort
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from hpq.errors import ExitCode
+from hpq.notice import tagged
 from hpq_worker.consumer.run_limit import UNTIL_OVER, RunBudget
 from hpq_worker.health import telemetry
 from hpq_worker.health.monitor import Monitor
@@ -145,7 +146,8 @@ class Supervisor:
             self._backoff_s[slot] = 1.0
         if not self._signals.is_stopping:
             wait_s = self._backoff_s[slot]
-            log.error("worker %d ended with %d; starting another in %.0f s", slot, status, wait_s)
+            line = tagged("worker %d ended with %d; starting another in %.0f s", "worker-ended")
+            log.error(line, slot, status, wait_s)
             self._start_at[slot] = now + wait_s
             self._backoff_s[slot] = min(_SLOWEST_S, 2 * wait_s)
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpq.codes import Code
 from hpq.domain.sweep import SCHEMA
 from hpq.errors import UserError
 from hpq.store.keys import SWEEP_PARTS
@@ -60,8 +61,10 @@ class Row:
         return self.kind == "shared"
 
 
-class ArchiveInvalid(Exception):
+class ArchiveInvalid(UserError):
     """Raised where a line is not what hpq writes; the text says what is wrong."""
+
+    code: Code = "archive-invalid"
 
 
 def encode_header(header: Header, version: str) -> str:
@@ -105,15 +108,13 @@ def read(path: Path) -> Iterator[Header | Row]:
         with gzip.open(path, "rb") as file:
             yield from _lines(file)
     except ArchiveInvalid as error:
-        raise UserError(f"{path}: {error}", code="archive-invalid") from None
+        raise ArchiveInvalid(f"{path}: {error}", code=error.code) from None
     except EOFError:
-        raise UserError(
-            f"{path}: torn: the file ends before the archive does", code="archive-torn"
-        ) from None
+        text = f"{path}: torn: the file ends before the archive does"
+        raise ArchiveInvalid(text, code="archive-torn") from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(
-            f"{path}: not an archive of hpq's, or a damaged one: {error}", code="archive-invalid"
-        ) from None
+        text = f"{path}: not an archive of hpq's, or a damaged one: {error}"
+        raise ArchiveInvalid(text) from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}", code="file-unreadable") from None
 
@@ -126,16 +127,15 @@ def _lines(file: gzip.GzipFile) -> Iterator[Header | Row]:
         data = _parse(line, count + 2)
         if "end" in data:
             if data["end"] != count or file.read(1):
-                raise ArchiveInvalid(
-                    f"torn: {count} lines of items, and its end says {data['end']!r:.20}"
-                )
+                text = f"torn: {count} lines of items, and its end says {data['end']!r:.20}"
+                raise ArchiveInvalid(text, code="archive-torn")
             return
         count += 1
         try:
             yield _row(data, header)
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise ArchiveInvalid(f"line {count + 1}: not a row of hpq's: {error}") from None
-    raise ArchiveInvalid("torn: its last line is missing")
+    raise ArchiveInvalid("torn: its last line is missing", code="archive-torn")
 
 
 def _parse(line: bytes, number: int) -> dict[str, Any]:
@@ -155,7 +155,8 @@ def _header(data: dict[str, Any]) -> Header:
     if form > FORMAT or schema > SCHEMA:
         raise ArchiveInvalid(
             f"written by a newer hpq (format {form}, schema {schema}); this one reads up to"
-            f" format {FORMAT}, schema {SCHEMA}: upgrade hpq"
+            f" format {FORMAT}, schema {SCHEMA}: upgrade hpq",
+            code="hpq-too-old",
         )
     sid = data.get("sweep")
     if not isinstance(sid, str) or not _SID.match(sid):

@@ -27,10 +27,8 @@ def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
     """
     sweep = session.reader.sweeps.get(sid)
     if sweep.schema > SCHEMA:
-        raise UserError(
-            f"{sid}: made by a newer hpq (schema {sweep.schema}): upgrade this one",
-            code="hpq-too-old",
-        )
+        text = f"{sid}: made by a newer hpq (schema {sweep.schema}): upgrade this one"
+        raise UserError(text, code="hpq-too-old")
     if sweep.counts.running:
         raise UserError(
             f"{sid}: {sweep.counts.running} trials run; `hpq pause {sid}`, and archive it when they"

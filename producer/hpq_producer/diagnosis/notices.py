@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpq.code.manifest import changed
-from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Sweep
 from hpq.domain.trainer_specs import SHIPPED
+from hpq.notice import Notice
 from hpq_producer.cluster.api import has_kubeconfig
 from hpq_producer.diagnosis.waiting import (
     CLUSTER_HINT,

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
+from hpq.notice import Notice
 from hpq_producer.cluster.objects import Deployment, Pod
 from hpq_producer.cluster.pods import ClusterSnapshot
 from hpq_producer.connection_record import kubectl_command

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import textwrap
 
-from hpq.codes import Notice
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.snapshot import Snapshot
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import ExitCode
+from hpq.notice import Notice
 from hpq_producer.analysis.early_termination import describe_target
 from hpq_producer.analysis.eta import TimeLeft, sweep_eta
 from hpq_producer.analysis.scores import param_pairs, score

@@ -11,10 +11,10 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import ServerMemory, Snapshot, Worker
 from hpq.domain.sweep import DEFAULT_CLASS, Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
+from hpq.notice import Notice
 from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
 from hpq_producer.diagnosis.pods import explain_no_pod
 from hpq_producer.sweepfile.schema import MAX_PRIORITY

@@ -45,10 +45,8 @@ def ensure_running(place: ServerHome) -> Path:
                     return record.socket
                 _check_host(place, record)
             elif starts == STARTS:
-                raise OutOfReach(
-                    f"the server of {place.path} did not start: {_last_words(place)}",
-                    code="private-redis-failed",
-                )
+                text = f"the server of {place.path} did not start: {_last_words(place)}"
+                raise OutOfReach(text, code="private-redis-failed")
             else:
                 _start_keeper(place, keeper_lock)
                 starts += 1

@@ -57,7 +57,8 @@ def plan_append(session: Session, sweep: Sweep, submission: Submission) -> Appen
         raise UserError(
             f"{submission.file}: its sets are made while it runs; `hpq set {sweep.id} run_cap=N`"
             " lets it run on, and an edited space is a new sweep, which --reuse begins with these"
-            " results"
+            " results",
+            code="sets-chosen-late",
         )
     new, existing, notes = _missing_trials(session, sweep, submission)
     if line := _note_on_seed(sweep, spec):

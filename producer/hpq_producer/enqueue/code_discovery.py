@@ -53,9 +53,8 @@ def find_code(
         if folder is None:
             return DiscoveredCode(launch=_launch(spec, _installed(spec.trainer, cwd, file.parent)))
     except _CodeNotFound as error:
-        raise SweepFileError(
-            f"{_position(spec, named_file)}: {error}", code="code-invalid"
-        ) from None
+        text = f"{_position(spec, named_file)}: {error}"
+        raise SweepFileError(text, code="code-invalid") from None
     named = {folder / word for word in (spec.program, *spec.command) if "\0" not in word}
 
     def is_no_code(path: Path) -> bool:

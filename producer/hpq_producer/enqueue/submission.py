@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpq.codes import Notice
 from hpq.domain.identity import digest
 from hpq.domain.sweep import Launch
+from hpq.notice import Notice
 from hpq_producer.enqueue.code_discovery import DiscoveredCode, find_code
 from hpq_producer.sweepfile.spec import SweepSpec
 

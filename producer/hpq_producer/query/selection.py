@@ -78,10 +78,8 @@ class Selection:
             else:
                 present.append((key, trial.id.number))
         if missing and not present and self.sort:
-            raise UserError(
-                f"--sort {self.sort}: no trial has {name!r}; {_explain_names(self.sweep)}",
-                code="column-unknown",
-            )
+            text = f"--sort {self.sort}: no trial has {name!r}; {_explain_names(self.sweep)}"
+            raise UserError(text, code="column-unknown")
         present.sort(key=lambda pair: pair[0], reverse=is_descending)
         return [n for _, n in present] + missing
 

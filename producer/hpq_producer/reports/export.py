@@ -147,9 +147,8 @@ def trial_command(reader: StoreReader, found: TrialId | str, python: str, gpus: 
         UserError: a sweep was named.
     """
     if isinstance(found, str):
-        raise UserError(
-            f"{found} is a sweep; name one of its trials, {found}/1", code="trial-missing"
-        )
+        text = f"{found} is a sweep; name one of its trials, {found}/1"
+        raise UserError(text, code="trial-missing")
     sweep, trial = reader.sweeps.get(found.sweep), reader.trials.get(found)
     params, launch = trial.params, sweep.launch
     file = f"/tmp/hpq-{found.sweep}-{found.number}.json"

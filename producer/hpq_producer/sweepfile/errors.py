@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hpq.codes import Code, Notice
+from hpq.codes import Code
 from hpq.errors import SweepFileError
+from hpq.notice import Notice
 
 KeyPath = tuple[str | int, ...]
 Position = tuple[int, int]  # line and column, from 1

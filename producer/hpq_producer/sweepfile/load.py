@@ -72,18 +72,14 @@ def load(
     """
     text = sweep_source.read(path)
     if path.suffix == ".py":
-        raise SweepFileError(
-            f"{path}: a script, not a sweep file; write one: hpq init {shlex.quote(str(path))}",
-            code="sweep-file-is-script",
-        )
+        line = f"{path}: a script; `hpq init {shlex.quote(str(path))}` writes its sweep file"
+        raise SweepFileError(line, code="sweep-file-is-script")
     document = yaml_reader.parse(text, str(path))
     root = document.data
     if not isinstance(root, dict | list):
-        label = document.source_map.find(())[1]
-        raise SweepFileError(
-            f"{label}: {shown(root)} is not a sweep; write method and parameters",
-            code="sweep-file-empty",
-        )
+        place = document.source_map.find(())[1]
+        line = f"{place}: {shown(root)} is not a sweep; write method and parameters"
+        raise SweepFileError(line, code="sweep-file-empty")
     top = replace(document, data={} if isinstance(root, list) else root)
     flags = _flags(run_cap=("count", count), seed=("seed", seed), name=("name", name),
                    trainer=("trainer", trainer))  # fmt: skip

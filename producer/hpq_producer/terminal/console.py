@@ -23,7 +23,7 @@ from itertools import chain, islice
 from types import FrameType, TracebackType
 from typing import Any, TextIO
 
-from hpq.codes import Notice
+from hpq.notice import Notice
 from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo, fold, paint
 from hpq_producer.terminal.tables import Column, Layout, lay
 from hpq_producer.terminal.text import trials_of

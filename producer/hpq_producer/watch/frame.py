@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import Snapshot, Worker
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialView
+from hpq.notice import Notice
 from hpq_producer.cluster.pods import ClusterSnapshot
 from hpq_producer.diagnosis import pods
 from hpq_producer.diagnosis.verdict import needed_actions, note_lines, status_lines

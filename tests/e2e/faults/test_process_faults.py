@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.trial import FailureKind, TrialState
+from tests.ids import ids
 
 SWEEP = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1, 2]}}\n"
 
@@ -214,7 +215,7 @@ def test_a_full_disk_keeps_no_result_from_a_redis_that_is_away(lab, full_disk) -
     full_disk()
     lab.server.kill()
     lab.go()
-    lab.wait_until(lambda: "cannot be kept on disk" in lab.log(), "the spool that is full")
+    lab.wait_until(lambda: "result-not-on-disk" in ids(lab.log()), "the spool that is full")
     assert not [p for p in (lab.home / "spool").rglob("*") if p.is_file()]  # nothing half-written
     lab.server.start()
     lab.wait_over(sid)
@@ -229,7 +230,7 @@ def test_a_worker_without_disk_hands_its_trials_back_and_one_with_disk_runs_them
     lab.go()
     full_disk()
     lab.worker()
-    lab.wait_until(lambda: "cannot start anything here" in lab.log(), "the trial handed back")
+    lab.wait_until(lambda: "worker-fault" in ids(lab.log()), "the trial handed back")
 
     def why() -> str:
         return "\n".join(str(w.refuses[sid]) for w in lab.reader.workers.live() if sid in w.refuses)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.trial import Checkpoint, TrialState
+from tests.ids import ids
 
 # Counts to 8, one step a file `step-N` of the test's; resumes from what it finds.
 COUNTS = """
@@ -134,7 +135,7 @@ def test_a_killed_worker_s_trial_goes_on_from_its_checkpoint_without_doubled_ste
     assert lab.trial(sid).checkpoint is None
     want = ["1/2/artifacts/model.txt"]
     lab.wait_until(lambda: files_of(shelf, sid) == want, "the checkpoint to go")
-    assert "goes on from the checkpoint" in lab.ok("logs", sid)
+    assert "training-resumed" in ids(lab.ok("logs", sid))
 
 
 def test_sigterm_publishes_what_the_program_saves_before_the_trial_is_given_back(
@@ -151,7 +152,7 @@ def test_sigterm_publishes_what_the_program_saves_before_the_trial_is_given_back
     pointer = lab.trial(sid).checkpoint
     assert pointer.step == 2 and pointer.path != first.path
     assert files_of(shelf, sid) == ["1/1/checkpoint-2/state.json"]  # the one before it is gone
-    assert f"{sid}/1: told to stop; given back" in lab.log()
+    assert "trial-returned" in ids(lab.log())
     lab.go()
     lab.worker()
     lab.wait_over(sid)
@@ -214,7 +215,7 @@ def test_artifacts_that_hang_hold_no_result_of_a_worker_that_is_told_to_go(lab, 
     lab.audit(sid)
     trial = lab.trial(sid)
     assert (trial.state, trial.artifacts) == (TrialState.FINISHED, None)
-    assert "the store hangs" in lab.printed(sid)
+    assert "files-not-kept" in ids(lab.printed(sid))
     (left,) = lab.home.glob(f"work/{sid}.1.1-*/out/model.txt")
     assert left.stat().st_size == 1_000_000
 
@@ -238,7 +239,7 @@ def test_a_worker_frozen_past_its_lease_publishes_no_checkpoint(lab, shelf) -> N
         lab.wait_until(lambda: (lab.trial(sid).checkpoint or first).path != first.path, "a pointer")
     finally:
         os.kill(frozen, signal.SIGCONT)
-    lab.wait_until(lambda: "is another worker's now" in lab.log(0), "the first worker to hear")
+    lab.wait_until(lambda: "attempt-lost" in ids(lab.log(0)), "the first worker to hear")
     assert bare(lab.trial(sid).checkpoint.path) == f"hpq/{sid}/1/2/checkpoint-1"
     lab.go()
     lab.wait_over(sid)
@@ -263,12 +264,12 @@ def test_a_worker_with_another_store_or_none_starts_again_and_says_so(
     lab.wait_for("began-2")
     lab.wait_until(lambda: steps(lab, sid) == [1, 2], "the history to begin anew")
     assert lab.trial(sid).checkpoint == old  # until this attempt has its own
-    lab.wait_until(lambda: "again" in lab.printed(sid), "the second attempt's first words")
+    lab.wait_until(lambda: "training-restarted" in ids(lab.printed(sid)), "its first words")
     if has_store:
         assert old.store in lab.log(1)
-    why = "this worker's is another" if has_store else "this worker has no HPQ_STORE"
-    assert "training starts again: its checkpoint is in store" in lab.log(1)
-    assert why in lab.log(1) and why in lab.ok("show", f"{sid}/1")
+    assert "training-restarted" in ids(lab.log(1))
+    assert old.store in lab.ok("show", f"{sid}/1")
+    assert has_store or "HPQ_STORE" in lab.log(1)
     lab.go()
     lab.wait_over(sid)
     assert lab.events(sid) == ["claimed", "requeued", "claimed", "restarted", "finished"]
@@ -288,7 +289,7 @@ def test_a_checkpoint_whose_files_are_gone_starts_the_trial_again(lab, shelf) ->
     lab.go()
     lab.worker()
     lab.wait_over(sid)
-    assert "are gone from the store" in lab.trial(sid).restarted
+    assert lab.trial(sid).restarted
     assert steps(lab, sid) == list(range(1, 9))
 
 
@@ -312,7 +313,7 @@ def test_a_store_that_cannot_be_written_fails_no_trial_and_is_tried_again(lab, s
     (shelf / ".hpq-store").write_text("abcd1234\n")
     (shelf / "hpq").write_text("a file where a folder has to be")
     lab.worker()
-    lab.wait_until(lambda: "a checkpoint could not be kept" in lab.log(), "the complaint")
+    lab.wait_until(lambda: "checkpoint-not-kept" in ids(lab.log()), "the complaint")
     assert lab.trial(sid).checkpoint is None and lab.trial(sid).state is TrialState.RUNNING
     (shelf / "hpq").unlink()
     assert wait_pointer(lab, sid).store == "abcd1234"
@@ -322,7 +323,7 @@ def test_a_store_that_cannot_be_written_fails_no_trial_and_is_tried_again(lab, s
     lab.wait_over(sid)
     trial = lab.trial(sid)
     assert trial.state is TrialState.FINISHED and trial.artifacts is None
-    assert "its files could not be kept" in lab.printed(sid)
+    assert "files-not-kept" in ids(lab.printed(sid))
     (kept,) = lab.home.glob("work/*/out/model.txt")
     assert kept.read_text() == "model 8"
 
@@ -428,7 +429,7 @@ def test_a_real_network_goes_on_elsewhere_to_the_figures_of_one_that_never_stopp
         lab.end_lease(sid)
     lab.wait_over(sid)
     lab.wait_over(whole)
-    assert "training goes on from the checkpoint" in lab.printed(sid)
+    assert "training-resumed" in ids(lab.printed(sid))
     trial, straight = lab.trial(sid), lab.trial(whole)
     assert (trial.attempt, straight.attempt) == (2, 1)
     for metric in ("train/loss", "test/acc"):
@@ -466,7 +467,7 @@ def test_a_full_store_fails_no_trial(lab, shelf) -> None:
         trial = lab.trial(sid)
         assert (trial.state, trial.objective) == (TrialState.FINISHED, 1)
         assert trial.artifacts is None and files_of(shelf, sid) == []
-        assert "its files could not be kept" in lab.ok("logs", sid)
+        assert "files-not-kept" in ids(lab.ok("logs", sid))
         fleet.terminate()
         assert fleet.wait() == 0
     finally:

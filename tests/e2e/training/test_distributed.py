@@ -58,7 +58,7 @@ def test_the_pages_trial_checkpoints_when_told_and_goes_on_with_other_ranks(lab)
     assert (trial.state, trial.attempt) == (TrialState.FINISHED, 2)
     history = lab.reader.trials.metric_history(TrialId(sweep=sid, number=1), "val_loss")
     assert [p.step for p in history] == [0, 1, 2, 3, 4, 5]  # once each, and none of another rank
-    assert "rank 1: rank 0 reports for the trial" in lab.printed(sid)
+    assert re.search(r"rank 1: .*rank 0", lab.printed(sid))
 
 
 def test_a_rank_that_fails_ends_its_trial_and_a_cancel_reaches_every_rank(lab) -> None:
@@ -75,7 +75,7 @@ def test_a_rank_that_fails_ends_its_trial_and_a_cancel_reaches_every_rank(lab) -
     lab.wait_until(is_over, "the end of the trial with a faulty rank", DEADLINE_S)
     failure = lab.trial(sid, 1).failure
     assert failure.kind is FailureKind.USER_ERROR
-    assert failure.message == "rank 2: exit status 1: KeyError: '1'"
+    assert failure.message.startswith("rank 2: ") and "KeyError: '1'" in failure.message
     lab.ok("cancel", f"{sid}/2", "--yes")
     lab.wait_over(sid, DEADLINE_S)
     assert lab.trial(sid, 2).state is TrialState.CANCELLED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpq.domain.trial import TrialId, TrialState
+from tests.ids import ids
 
 PRINTS = """
     import argparse, sys
@@ -82,7 +83,7 @@ def test_a_worker_started_before_the_first_enqueue_takes_what_is_signed_later(la
     sid = lab.enqueue(SWEEP)
     lab.wait_over(sid)
     assert lab.reader.sweeps.get(sid).counts.finished == 2
-    assert "left alone" not in lab.log()
+    assert ids(lab.log()) == []
 
 
 @pytest.mark.slow
@@ -157,7 +158,7 @@ def test_the_sweeps_own_metric_is_taken_however_many_others_there_are(lab) -> No
     lab.wait_over(other)
     assert lab.trial(sid).objective == 0.5
     failure = lab.trial(other).failure
-    assert failure is not None and "of more than 50 names the rest was dropped" in failure.message
+    assert failure is not None and "50" in failure.message
 
 
 def test_a_command_that_names_what_it_starts_needs_no_program(lab) -> None:

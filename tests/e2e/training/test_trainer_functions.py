@@ -155,4 +155,4 @@ def test_garbage_on_the_runners_pipe_is_the_trials_own_failure(lab) -> None:
     lab.worker()
     lab.wait_over(sid)
     failure = lab.trial(sid).failure
-    assert failure is not None and "something wrote to the pipe" in failure.message
+    assert failure is not None and "pipe" in failure.message

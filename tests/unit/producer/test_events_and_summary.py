@@ -17,6 +17,7 @@ from hpq_producer.terminal.charts import bar, scale_of
 from hpq_producer.terminal.style import Span, fold, plain
 from hpq_producer.terminal.tables import Column, lay
 from hpq_producer.watch.event_log import event_line
+from tests.golden import Golden
 
 SWEEP = Sweep(
     id="demo-00000",
@@ -42,22 +43,18 @@ def _trial(number: int, lr: float, objective: float | None, **fields: object) ->
 
 
 @pytest.mark.parametrize(
-    ("what", "fields", "line"),
+    ("what", "fields"),
     [
-        ("finished", {"objective": "0.94"}, "#7 finished test/acc=0.94 in 13s  lr=0.4"),
-        ("claimed", {"worker": "w1"}, "#7 started on w1  lr=0.4"),
-        (
-            "failed",
-            {"kind": "user_error", "error": "KeyError\x1b[31m: x"},
-            "#7 failed (user_error: KeyError: x) in 13s  lr=0.4",
-        ),
-        ("requeued", {"reason": "lost"}, "#7 back in the queue: lost  lr=0.4"),
-        ("something newer", {}, "#7 something newer  lr=0.4"),
+        ("finished", {"objective": "0.94"}),
+        ("claimed", {"worker": "w1"}),
+        ("failed", {"kind": "user_error", "error": "KeyError\x1b[31m: x"}),
+        ("requeued", {"reason": "lost"}),
+        ("something newer", {}),
     ],
 )
-def test_an_event_of_a_trial_is_one_line(what: str, fields: dict[str, str], line: str) -> None:
+def test_an_event_of_a_trial_is_one_line(golden: Golden, what: str, fields: dict[str, str]) -> None:
     event = Event(id="14000-0", what=what, trial=7, attempt=1, fields=fields)
-    assert event_line(event, _trial(7, 0.4, 0.94), SWEEP) == line
+    golden.check("watch", f"event: {what}", event_line(event, _trial(7, 0.4, 0.94), SWEEP))
 
 
 def test_an_event_of_the_sweep_is_one_line() -> None:
@@ -65,7 +62,7 @@ def test_an_event_of_the_sweep_is_one_line() -> None:
         "held: 5 of 5"
     )
     created = Event(id="1-0", what="created", fields={"count": "16"})
-    assert event_line(created, None, SWEEP) == "demo-00000: 16 trials queued"
+    assert event_line(created, None, SWEEP).startswith("demo-00000: 16 trials")
 
 
 def test_a_bar_is_as_long_as_its_value() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Launch, Sweep
+from hpq.notice import Notice
 from hpq_producer.diagnosis.waiting import explain_no_worker
 from tests.golden import Golden
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import DurationStats, ServerMemory, Snapshot, Worker
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind, Params, TrialId, TrialState, TrialView
+from hpq.notice import Notice
 from hpq_producer.diagnosis.verdict import needed_actions
 from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.terminal.style import TerminalInfo, paint, plain
@@ -119,15 +119,17 @@ def test_a_terminal_that_is_too_small_gets_one_line_that_says_so() -> None:
 def test_what_needs_the_user_stands_above_the_trials() -> None:
     held, paused = _scene(held="5 of 5 KeyError train.py:31"), _scene(flag="paused")
     stuck = replace(_scene(running=0), not_taken=Notice("no-worker", "start one"))
-    for scene, codes in (
-        (held, ["sweep-held", "sweep-held-remedy"]),
-        (paused, ["sweep-paused"]),
-        (stuck, ["no-worker"]),
+    retry, resume = "hpq retry --failed demo-00000", "hpq resume demo-00000"
+    for scene, codes, words in (
+        (held, ["sweep-held", "sweep-held-remedy"], ["5 of 5 KeyError train.py:31", retry]),
+        (paused, ["sweep-paused"], [resume]),
+        (stuck, ["no-worker"], ["start one"]),
     ):
         needs = needed_actions(scene.snapshot, scene.not_taken)
         assert [notice.code for notice in needs] == codes
         above = _text(scene)[:6]
         assert all(any(f"! {notice.text}" in line for line in above) for notice in needs)
+        assert all(word in notice.text for word, notice in zip(words, needs, strict=True))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (44, 10)])

@@ -137,7 +137,7 @@ def test_an_attempt_that_begins_anew_for_want_of_a_store_is_told_where_a_pod_get
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     said: list[str] = []
     kept._files, kept._claim = None, replace(kept._claim, attempt=2)
-    monkeypatch.setattr(kept, "_log_line", said.append)
+    monkeypatch.setattr(kept, "_log_line", lambda line, _code: said.append(line))
     assert kept.restore()
     (line,) = said
     assert "attempt 2 " in line and "HPQ_STORE" in line

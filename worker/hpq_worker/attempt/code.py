@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from hpq.code import bundle as packing
-from hpq.codes import Notice
 from hpq.domain.sweep import Launch
+from hpq.notice import Notice
 from hpq_worker.files.workdir import DirectoryLock
 
 Files = dict[str, tuple[bytes, int]]

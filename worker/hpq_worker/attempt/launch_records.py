@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hpq.codes import Notice
 from hpq.domain.sweep import Sweep
+from hpq.notice import Notice
 from hpq.store.trials import TrialStore
 from hpq_worker.attempt.trust import TrustPolicy
 

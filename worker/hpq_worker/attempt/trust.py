@@ -15,10 +15,11 @@ from hpq import __version__
 from hpq.code import manifest as code_manifest
 from hpq.code.command import template
 from hpq.code.signing import fingerprint, is_signed, key_of, keys_apart
-from hpq.codes import Code, Notice
+from hpq.codes import Code
 from hpq.domain.sweep import SCHEMA, Launch, Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import UserError
+from hpq.notice import Notice
 from hpq.settings import Settings
 from hpq_worker.attempt.code import CodeBundles
 

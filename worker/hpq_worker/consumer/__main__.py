@@ -156,9 +156,8 @@ def main() -> None:
         environ = {**os.environ, **hidden.receive()}
         settings = read(environ)
         if not settings.redis_url:
-            raise UserError(
-                "HPQ_REDIS_URL is not set; start workers with `hpq worker`", code="setting-missing"
-            )
+            text = "HPQ_REDIS_URL is not set; start workers with `hpq worker`"
+            raise UserError(text, code="setting-missing")
         configure(settings)
         try:
             serve(settings, environ, sys.argv)

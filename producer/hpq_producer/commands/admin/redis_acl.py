@@ -52,10 +52,8 @@ def redis_acl(
 def _version(settings: Settings, text: str | None) -> Version:
     if text is None:
         if not settings.redis_url:
-            raise UserError(
-                "set HPQ_REDIS_URL, or say which server: --server-version 7.2",
-                code="setting-missing",
-            )
+            line = "set HPQ_REDIS_URL, or say which server: --server-version 7.2"
+            raise UserError(line, code="setting-missing")
         text = check_server(connect(settings.redis_url, retries=1), settings.redis_url)
     parts = re.match(r"(\d+)\.(\d+)", text)
     if parts is None or (int(parts[1]), int(parts[2])) < (6, 2):
@@ -70,7 +68,6 @@ def _passwords(folder: Path) -> dict[str, str]:
             found[role] = passwords_of.read(folder / role)
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "not text"
-            raise UserError(
-                f"{folder / role}: {why}; it holds the password of {role}", code="file-unreadable"
-            ) from None
+            text = f"{folder / role}: {why}; it holds the password of {role}"
+            raise UserError(text, code="file-unreadable") from None
     return found

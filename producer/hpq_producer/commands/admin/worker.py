@@ -40,10 +40,8 @@ def worker(
     settings = read(env)
     if not settings.redis_url:
         if settings.in_pod:
-            raise SettingsError(
-                "HPQ_REDIS_URL: in a pod it must say which Redis to work for",
-                code="setting-missing",
-            )
+            text = "HPQ_REDIS_URL: in a pod it must say which Redis to work for"
+            raise SettingsError(text, code="setting-missing")
         _refuse_beside_a_cluster(settings)
         attached = attach(settings.home)
         attached.keep_across_exec()

@@ -137,19 +137,15 @@ def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) 
     with open_session() as session:
         if connected := session.connection and session.connection.namespace:
             if namespace not in (None, connected):
-                raise UserError(
-                    f"--namespace {namespace}: the sweep is in the Redis of {connected}",
-                    code="namespace-mismatch",
-                )
+                line = f"--namespace {namespace}: the sweep is in the Redis of {connected}"
+                raise UserError(line, code="namespace-mismatch")
             options = replace(options, namespace=connected)
         sweep = session.reader.sweeps.get(_sweep_of(session, what))
         refuse_too_many(what, None if sweep.sampler else sweep.counts.total)
         left = [t for t in session.reader.trials.all(sweep.id) if not t.state.is_terminal]
         if not left:
-            raise UserError(
-                f"{sweep.id}: nothing of it waits ({sweep.state}); see hpq retry",
-                code="nothing-waits",
-            )
+            line = f"{sweep.id}: nothing of it waits ({sweep.state}); see hpq retry"
+            raise UserError(line, code="nothing-waits")
         manifests = rendering.render(replace(options, queue=sweep.worker_class))
         text = render_jobs(manifests, sweep, left)
         if session.reader.workers.live(sweep.worker_class):
@@ -178,9 +174,8 @@ def _sweep_of(session: Session, what: str) -> str:
     try:
         return enqueue_sweep(session, submission).sid
     except CodeNotVisible as error:  # there is no --code here
-        raise UserError(
-            f"{error.why}; add code: . to the file to send the code along", code="code-out-of-sight"
-        ) from None
+        text = f"{error.why}; add code: . to the file to send the code along"
+        raise UserError(text, code="code-out-of-sight") from None
 
 
 def _settings(texts: list[str]) -> dict[str, str]:
@@ -191,19 +186,15 @@ def _settings(texts: list[str]) -> dict[str, str]:
         if not is_given or not name.startswith("HPQ_"):
             raise UserError(f"--set {text}: write HPQ_NAME=VALUE, as `hpq config` lists them")
         if name.removeprefix("HPQ_").lower() in SECRETS - {"redis_url"}:
-            raise UserError(
-                f"--set {name}: that is a secret; `hpq manifests --secrets` makes it",
-                code="setting-secret",
-            )
+            line = f"--set {name}: that is a secret; `hpq manifests --secrets` makes it"
+            raise UserError(line, code="setting-secret")
         if name in rendering.own_settings():
             use = f"; use {_OWN_FLAGS[name]}" if name in _OWN_FLAGS else ""
-            raise UserError(
-                f"--set {name}: the manifests say that themselves{use}", code="setting-fixed"
-            )
+            line = f"--set {name}: the manifests say that themselves{use}"
+            raise UserError(line, code="setting-fixed")
         if name == "HPQ_PORT":
-            raise UserError(
-                f"--set {name}: the pods' probes and policies are for 9108", code="setting-fixed"
-            )
+            line = f"--set {name}: the pods' probes and policies are for 9108"
+            raise UserError(line, code="setting-fixed")
         if carried(value):
             raise UserError(
                 f"--set {name}: its password would lie in a ConfigMap; for HPQ_STORE make a Secret"
@@ -213,20 +204,16 @@ def _settings(texts: list[str]) -> dict[str, str]:
         found[name] = value
     read({"HPQ_REDIS_URL": "redis://any", **found})
     for name in found.keys() - {variable(field) for field in ABOUT}:
-        raise UserError(
-            f"--set {name}: there is no such setting; `hpq config` lists them",
-            code="setting-unknown",
-        )
+        line = f"--set {name}: there is no such setting; `hpq config` lists them"
+        raise UserError(line, code="setting-unknown")
     return found
 
 
 def _secrets(namespace: str, *, with_tls: bool) -> str:
     """The Secrets as YAML, never on a terminal."""
     if sys.stdout.isatty():
-        raise UserError(
-            "--secrets prints passwords: `hpq manifests --secrets | kubectl create -f -`",
-            code="secrets-on-terminal",
-        )
+        text = "--secrets prints passwords: `hpq manifests --secrets | kubectl create -f -`"
+        raise UserError(text, code="secrets-on-terminal")
     settings = read(os.environ)
     key = signing.key_of(settings, make=True)
     assert key is not None

@@ -10,6 +10,7 @@ import typer
 from hpq.connection.credentials import redact
 from hpq.errors import SettingsError, UserError
 from hpq.filestore.local import location
+from hpq.notice import Notice
 from hpq.store.file_garbage import FileGarbage
 from hpq_producer.archive.stored_files import files_of, store_here
 from hpq_producer.commands.control.control import Yes, open_to_end
@@ -35,10 +36,8 @@ def rm(
         return
     with open_to_end(sweep, "delete", force) as (session, found):
         if found.counts.running and not force:
-            raise UserError(
-                f"{found.id} has running trials; `hpq cancel {found.id}` first, or --force",
-                code="trials-running",
-            )
+            text = f"{found.id} has running trials; `hpq cancel {found.id}` first, or --force"
+            raise UserError(text, code="trials-running")
         kept = files_of(session, found.id)
         files = "" if keep_files or not kept.trials else f", and {kept}"
         confirm(
@@ -84,6 +83,7 @@ def _remove_files(session: Session, sid: str) -> str:
                 files.remove(f"{session.settings.prefix}/{sid}")
         garbage.remove_from(files, sid)
     except (OSError, SettingsError) as error:
-        print(f"{sid}: its files may stay in {redact(place)}: {error}", file=sys.stderr)
+        text = f"{sid}: its files may stay in {redact(place)}: {error}"
+        print(Notice("store-unusable", text), file=sys.stderr)
         return ""
     return files.id

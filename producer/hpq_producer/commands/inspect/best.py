@@ -9,7 +9,7 @@ import typer
 
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialState, TrialView
-from hpq.errors import ExitCode, NotFound
+from hpq.errors import HpqError, NotFound
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import source_of_result, trial_record
 from hpq_producer.analysis.scores import flatten, score
@@ -20,7 +20,7 @@ from hpq_producer.reports.export import to_args, to_yaml
 from hpq_producer.reports.ranking import show_ranking
 from hpq_producer.session import open_session
 from hpq_producer.targets import complete_sweep_ids
-from hpq_producer.terminal.console import print_message, show_json, show_lines
+from hpq_producer.terminal.console import show_json, show_lines
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, value
 
@@ -52,8 +52,7 @@ def best(
     if not trials and only is not None:
         raise NotFound(f"{found.id}: no trial with a result is so: {only.text}", code="no-result")
     if not trials:
-        print_message(f"hpq: {_why_none(found)}")
-        raise typer.Exit(ExitCode.SOME_FAILED)
+        raise HpqError(_why_none(found), code="no-result")
     _show(found, trials, n > 1, as_yaml, as_json, as_args)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from hpq.notice import tagged
 from hpq_producer.reports.logs import Cleaner, follow_log, read_log
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import complete_sweep_ids, find_trial
@@ -34,7 +35,7 @@ def logs(
         if record.reused:
             print_message(_what_trained(session, clean(record.reused)))
         if record.thinned:
-            print_message(f"its log was {WHY_THINNED}")
+            print_message(tagged(f"its log was {WHY_THINNED}", "histories-dropped"))
         data, last = read_log(session.reader, found, tail)
         more = follow_log(session.reader, found, last) if follow else ()
         _write(chain([data], more), raw)

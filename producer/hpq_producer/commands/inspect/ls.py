@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hpq.codes import Notice
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.snapshot import UnreadableSweep
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
+from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.commands.common_flags import AsJson, WhereSweep

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import Snapshot
 from hpq.errors import Held
+from hpq.notice import Notice
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.verdict import exit_code

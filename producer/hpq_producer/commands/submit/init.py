@@ -87,11 +87,12 @@ def _copy(source: Path, target: Path) -> None:
     """Copy a program; one with the same text may be there already."""
     text = source.read_text("utf-8")
     if target.exists() and target.read_text("utf-8") != text:
-        raise UserError(f"{target}: is there; --out names a file in another directory")
+        text = f"{target}: is there; --out names a file in another directory"
+        raise UserError(text, code="file-exists")
     try:
         target.write_text(text, "utf-8")
     except OSError as error:
-        raise UserError(f"{target}: {error.strerror}") from None
+        raise UserError(f"{target}: {error.strerror}", code="file-unwritable") from None
 
 
 def _seen_from(script: Path, folder: Path) -> str:

@@ -15,6 +15,7 @@ from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Counts, SweepState
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import ExitCode, Held, NotFound, UserError
+from hpq.notice import Notice
 from hpq_producer import connection_record
 from hpq_producer.commands.submit.append import Appended, print_appended
 from hpq_producer.commands.submit.enqueue import print_enqueued, print_owner_and_name, submit
@@ -44,7 +45,7 @@ def run(
     for warning in submission.warnings:
         warn(warning)
     if lacks := preflight.missing_sampler(submission):
-        raise UserError(lacks)
+        raise UserError(lacks, code="extra-missing")
     if lacks := preflight.missing_sampler_aid(submission):
         warn(lacks)
     settings = load_settings()
@@ -54,7 +55,8 @@ def run(
     ) is not None:
         raise UserError(
             f"run trains on this machine, and here Redis is that of {through.where};"
-            " `hpq enqueue` the file there, or end the connection first: hpq connect --stop"
+            " `hpq enqueue` the file there, or end the connection first: hpq connect --stop",
+            code="connected-already",
         )
     with exit_on_signals(), open_session(settings) as session:
         try:
@@ -115,7 +117,7 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
     if state is SweepState.HELD:
         return ExitCode.HELD
     if why is not None:
-        raise Held(f"{sid}: {why} (the workers' log: {local.log})")
+        raise Held(f"{sid}: {why.text} (the workers' log: {local.log})", code=why.code)
     print(unfinished, file=sys.stderr)
     return ExitCode.INTERRUPTED
 
@@ -134,21 +136,20 @@ class Stuck:
             self._since = None
             return None
         self._since = self._since or time.monotonic()
-        return reason if time.monotonic() - self._since > _PATIENCE_S else None
+        return reason.text if time.monotonic() - self._since > _PATIENCE_S else None
 
-    def now(self) -> str | None:
+    def now(self) -> Notice | None:
         """Why nothing will come of it as things stand; None while a worker is on it."""
         if ended := self._local.ended():
-            return ended
+            return Notice("no-worker", ended)
         try:
             sweep = self._session.reader.sweeps.get(self._sid)
         except NotFound:
-            return "the sweep was removed"
+            return Notice("sweep-not-found", "the sweep was removed")
         workers = self.takers()
         if not workers or sweep.counts.running or sweep.state.is_over:
             return None  # still starting, training, or done
-        reason = explain_no_worker(sweep, workers, SHIPPED)
-        return reason.text if reason else None
+        return explain_no_worker(sweep, workers, SHIPPED)
 
     def takers(self) -> list[Worker]:
         """The live workers that are there for this sweep."""
