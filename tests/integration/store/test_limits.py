@@ -129,10 +129,10 @@ def test_set_takes_the_numbers_that_a_sweep_file_takes() -> None:
         for end in (schema["minimum"], schema["maximum"]):
             assert limits([f"{key}={end}"]) == {key: str(end)}
         for beyond in (int(str(schema["minimum"])) - 1, int(str(schema["maximum"])) + 1):
-            with raises("usage", key):
+            with raises("invalid-value", key):
                 limits([f"{key}={beyond}"])
     assert limits(["timeout=365d"]) == {"timeout_s": "31536000.0"}
-    with raises("usage", "timeout=366d"):
+    with raises("invalid-value", "timeout=366d"):
         limits(["timeout=366d"])
 
 
