@@ -69,9 +69,10 @@ class OptunaModel:
 
     def _value(self, number: int, params: Params, path: tuple[str, ...]) -> Json:
         """A parameter's value; any, the same each time, where it does not exist in the set."""
-        if path in self._conditional and find(params, path) is MISSING:
-            return self._conditional[path].draw(Random(f"{number}/{path}"))
-        return self._space.value(params, path)
+        found = find(params, path)
+        if found is not MISSING:
+            return found  # type: ignore[return-value]
+        return self._conditional[path].draw(Random(f"{number}/{path}"))
 
     def trial_requeued(self, number: int) -> None:
         """Forget the value of a trial that was queued again."""
