@@ -170,7 +170,7 @@ def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) 
 def _sweep_of(session: Session, what: str) -> str:
     file = Path(what)
     if not file.suffix and not file.exists():
-        return session.reader.sweeps.resolve(what, session.settings.user)
+        return session.find(what)
     submission = prepare(load(file), file)
     refuse_too_many(what, None if submission.is_late else submission.trials)
     for warning in submission.warnings:

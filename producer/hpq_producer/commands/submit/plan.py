@@ -78,7 +78,7 @@ def plan(
 def _plan_append(submission: Submission, ref: str, *, as_json: bool) -> None:
     """Show what `enqueue --into` would add."""
     with open_session() as session:
-        sweep = session.reader.sweeps.get(session.reader.sweeps.resolve(ref, session.settings.user))
+        sweep = session.sweep(ref)
         appended = plan_append(session, sweep, submission)
     if as_json:
         fact = {"sweep": sweep.id, "there": appended.existing, "add": appended.new}
