@@ -10,7 +10,7 @@ from pathlib import Path
 from hpq.errors import DecodeError, OutOfReach, UserError
 from hpq.store.archive import ArchiveRestore
 from hpq.store.wire import sweep as sweep_codec
-from hpq_producer.archive.format import Header, MemoryEstimate, Row, read
+from hpq_producer.archive.format import Header, Row, memory_bytes, read
 from hpq_producer.archive.stored_files import FileChecker
 from hpq_producer.capacity import check_capacity
 from hpq_producer.session import Session
@@ -72,10 +72,10 @@ def _check(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
     header = next(lines)
     assert isinstance(header, Header)
     fields: dict[bytes, bytes] = {}
-    numbers, weight = 0, MemoryEstimate()
+    numbers = weight = 0
     for row in lines:
         assert isinstance(row, Row)
-        weight.add(row)
+        weight += memory_bytes(row)
         if (row.trial, row.part) == (0, ""):
             fields.update({item[0]: item[1] for item in row.items})
         elif (row.trial, row.part) == (0, "params"):
@@ -91,7 +91,7 @@ def _check(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
             f"{path}: not an archive of hpq's: rows of its sweep are missing",
             code="archive-invalid",
         )
-    return header, fields, weight.bytes
+    return header, fields, weight
 
 
 def _flat(row: Row) -> Iterator[bytes]:
