@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 from hpq.domain.snapshot import Unreadable
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId
-from hpq.errors import DecodeError, NotFound
+from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.store.keys import Keys, sweep_parts
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
@@ -50,9 +50,7 @@ class SweepReader:
         """
         found = self.get_many([sid])
         if not found:
-            raise NotFound(
-                f"sweep {sid!r} is not there; `hpq ls` lists what is", code="sweep-not-found"
-            )
+            raise no_sweep(sid)
         return found[0]
 
     def get_many(self, ids: Sequence[str]) -> list[Sweep]:
