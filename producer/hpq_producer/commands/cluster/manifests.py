@@ -170,7 +170,7 @@ def _sweep_of(session: Session, what: str) -> str:
     if not file.suffix and not file.exists():
         return session.find(what)
     submission = prepare(load(file), file)
-    refuse_too_many(what, None if submission.is_late else submission.trials)
+    refuse_too_many(what, None if submission.spec.is_late else submission.spec.trials)
     for warning in submission.warnings:
         warn(warning)
     try:

@@ -50,7 +50,7 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
     """
     if options.into is not None:
         return append(session, submission, options.into, force=options.force)
-    with progress_bar(submission.trials, "writing sets") as progress:
+    with progress_bar(submission.spec.trials, "writing sets") as progress:
         return enqueue_sweep(
             session,
             submission,

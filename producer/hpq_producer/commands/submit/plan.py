@@ -44,7 +44,7 @@ def plan(
     if options.into is not None:
         _plan_append(submission, options.into, as_json=json)
         return
-    spec, total = submission.spec, submission.trials
+    spec, total = submission.spec, submission.spec.trials
     some = list(islice(make_sets(spec), first))
     known = estimate.estimate_duration(submission)
     if json:
