@@ -125,6 +125,12 @@ class NotFound(HpqError):
     code: Code = "not-found"
 
 
+def no_sweep(sid: str) -> NotFound:
+    """Return the error for a sweep that the store does not hold."""
+    text = f"sweep {sid!r} is not there; `hpq ls` lists what is"
+    return NotFound(text, code="sweep-not-found")
+
+
 class Forbidden(HpqError):
     """Raised where a sweep is another owner's, or the server's ACL refuses."""
 

@@ -74,8 +74,7 @@ class ArchiveReader:
 
     def _streams(self, trial: TrialId, row: Any) -> Iterator[Key]:
         """Yield the trial's log and points, in one round trip if they are short."""
-        start = len(trial_codec.METRIC_FIELD)
-        names = [f[start:].decode() for f in row if f.startswith(trial_codec.METRIC_FIELD)]
+        names = trial_codec.metric_names(row)
         parts = {"log": self._keys.trial(trial, "log")}
         parts |= {f"p:{name}": self._keys.points(trial, name) for name in names}
         pipe = self._redis.pipeline(transaction=False)

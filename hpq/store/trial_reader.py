@@ -11,7 +11,7 @@ from redis import Redis
 
 from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import Params, Point, ReplicateGroup, TrialId, TrialView
-from hpq.errors import NotFound
+from hpq.errors import NotFound, no_sweep
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
 
@@ -52,8 +52,7 @@ class TrialReader:
             pipe.hgetall(self._keys.trial(TrialId(sweep=sid, number=n)))
         exists, params, dropped, *rows = pipe.execute()
         if not exists:
-            text = f"sweep {sid!r} is not there; `hpq ls` lists what is"
-            raise NotFound(text, code="sweep-not-found")
+            raise no_sweep(sid)
         trials = []
         for n, raw, drop, row in zip(numbers, params, dropped, rows, strict=True):
             trial = TrialId(sweep=sid, number=n)

@@ -23,7 +23,7 @@ from hpq.domain.attempt import (
 from hpq.domain.retry_policy import AWAIT_LEASES
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import Claim
-from hpq.errors import DecodeError, NotFound
+from hpq.errors import DecodeError, no_sweep
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
@@ -103,7 +103,7 @@ class TrialStore:
         key = self._keys.sweep(sid)
         row: Any = self._redis.hgetall(key)
         if not row:
-            raise NotFound(f"sweep {sid!r} is not there", code="sweep-not-found")
+            raise no_sweep(sid)
         return sweep_codec.decode_sweep(key, sid, row, 0, 0, 0)
 
     def refresh_limits(self, sweep: Sweep) -> Sweep | None:

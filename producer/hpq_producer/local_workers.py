@@ -14,6 +14,7 @@ from types import FrameType
 from hpq.domain.sweep import Sweep
 from hpq.filestore.local import location
 from hpq_producer.session import Session
+from hpq_producer.terminal.console import print_message
 
 _MAX_CPU_WORKERS = 4
 
@@ -94,7 +95,7 @@ class LocalWorkers:
         try:
             self._supervisor.terminate()
             if kind is KeyboardInterrupt:
-                print(self._hint, file=sys.stderr)
+                print_message(self._hint)
             self._supervisor.wait(self._grace_s + 5.0)
         except (subprocess.TimeoutExpired, KeyboardInterrupt, SystemExit):
             self._end_at_once()

@@ -85,7 +85,7 @@ def owned_sweep(session: Session, ref: str | None, force: bool) -> Sweep:
     Raises:
         Forbidden: it is another owner's, and `force` was not said.
     """
-    sweep = session.reader.sweeps.get(session.reader.sweeps.resolve(ref, session.settings.user))
+    sweep = session.sweep(ref)
     if sweep.owner != session.settings.user and not force:
         text = f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same"
         raise Forbidden(text, code="sweep-of-another")

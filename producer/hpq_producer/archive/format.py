@@ -6,7 +6,6 @@
 
 Trial 0 is the sweep itself; "part" is what follows in the key's name. Text that is not UTF-8 is
 {"b64": …}. The file holds no secret: neither the code key nor the server's address is in Redis.
-`MemoryEstimate` estimates the memory that the rows take on a server.
 """
 
 from __future__ import annotations
@@ -205,27 +204,13 @@ def _bytes(value: Any) -> bytes:
     return base64.b64decode(value["b64"], validate=True)
 
 
-# Beside what an item holds, as measured on Redis and Valkey; small keys take less.
+# What a row takes on Redis and Valkey beside its bytes, as measured; small keys take less.
 _ITEM_BYTES = {"hash": 60, "zset": 110, "set": 60, "stream": 0, "shared": 60}
 _KEY_BYTES = 150
 _STREAM_BYTES = 4_096  # a stream takes that from its first entry on
 
 
-class MemoryEstimate:
-    """The sum over rows as they come in a file: those of one key follow one another."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._key: tuple[int, str] | None = None
-        self._spare = 0  # what the stream that grows now takes already
-
-    def add(self, row: Row) -> None:
-        """Count a row."""
-        if (row.trial, row.part) != self._key:
-            self._key = (row.trial, row.part)
-            self._spare = _STREAM_BYTES if row.kind == "stream" else 0
-            self.bytes += _KEY_BYTES + self._spare
-        held = sum(_ITEM_BYTES[row.kind] + sum(map(len, item)) for item in row.items)
-        free = min(self._spare, held)
-        self._spare -= free
-        self.bytes += held - free
+def memory_bytes(row: Row) -> int:
+    """Estimate how many bytes of the server's memory a row takes: rather too many."""
+    held = sum(_ITEM_BYTES[row.kind] + sum(map(len, item)) for item in row.items)
+    return _KEY_BYTES + (max(_STREAM_BYTES, held) if row.kind == "stream" else held)

@@ -10,7 +10,7 @@ from pathlib import Path
 from hpq.errors import DecodeError, OutOfReach, UserError
 from hpq.store.archive import ArchiveRestore
 from hpq.store.wire import sweep as sweep_codec
-from hpq_producer.archive.format import ArchiveInvalid, Header, MemoryEstimate, Row, read
+from hpq_producer.archive.format import ArchiveInvalid, Header, Row, memory_bytes, read
 from hpq_producer.archive.stored_files import FileChecker
 from hpq_producer.capacity import check_capacity
 from hpq_producer.session import Session
@@ -69,10 +69,10 @@ def _check(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
     header = next(lines)
     assert isinstance(header, Header)
     fields: dict[bytes, bytes] = {}
-    numbers, weight = 0, MemoryEstimate()
+    numbers = weight = 0
     for row in lines:
         assert isinstance(row, Row)
-        weight.add(row)
+        weight += memory_bytes(row)
         if (row.trial, row.part) == (0, ""):
             fields.update({item[0]: item[1] for item in row.items})
         elif (row.trial, row.part) == (0, "params"):
@@ -83,7 +83,7 @@ def _check(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
         raise ArchiveInvalid(f"{path}: not an archive of hpq's: {error}") from None
     if not sweep.created_ms or not sweep.worker_class or numbers != header.trials:
         raise ArchiveInvalid(f"{path}: not an archive of hpq's: rows of its sweep are missing")
-    return header, fields, weight.bytes
+    return header, fields, weight
 
 
 def _flat(row: Row) -> Iterator[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from hpq_producer.diagnosis.waiting import (
     explain_queue_position,
 )
 from hpq_producer.session import Session
+from hpq_producer.terminal.console import print_message
 
 _SHORT_S = 600.0  # of a timeout: what is lost of such a trial is not worth a line
 _LOSES = "a trial that loses its worker starts again from its beginning"
@@ -69,7 +69,7 @@ def print_if_no_store(session: Session, sweep: Sweep) -> None:
         in_cluster=session.connection is not None,
     )
     if reason:
-        print(f"note: {reason}", file=sys.stderr)
+        print_message(f"note: {reason}")
 
 
 def print_if_not_running(session: Session, sid: str, *, code_is_read: bool = False) -> None:
@@ -95,7 +95,7 @@ def print_if_not_running(session: Session, sid: str, *, code_is_read: bool = Fal
                 sweep, session.reader.sweeps.ahead_of([sweep])[sid], workers, SHIPPED
             )
     if reason:
-        print(reason, file=sys.stderr)
+        print_message(reason)
 
 
 def cluster_hint(session: Session) -> str:

@@ -16,7 +16,7 @@ from hpq_producer.cluster.redis_access import (
     recreate_secrets,
 )
 from hpq_producer.doctor.local import Finding
-from hpq_producer.doctor.workloads import good_finding, redis_checkup, workers_checkup
+from hpq_producer.doctor.workloads import redis_checkup, workers_checkup
 
 Need = tuple[str, str, str]
 # What each command asks of these credentials: verb, resource (group:plural/sub), name.
@@ -44,7 +44,7 @@ def cluster_checkup(api: KubernetesApi) -> Iterator[Finding]:
         if not isinstance(error, Forbidden) or error.code == "cluster-credentials-refused":
             return
     else:
-        yield good_finding(
+        yield Finding.good(
             "cluster-answers", f"{api.server}: Kubernetes {version} answers, context {api.context}"
         )
     yield from _namespace(api)
@@ -67,16 +67,16 @@ def _namespace(api: KubernetesApi) -> Iterator[Finding]:
     except HpqError as error:
         yield Finding.of(error)
     else:
-        yield good_finding("namespace", f"namespace {api.namespace}: Service {SERVICE} is there")
+        yield Finding.good("namespace", f"namespace {api.namespace}: Service {SERVICE} is there")
 
 
 def _rights(api: KubernetesApi) -> Iterator[Finding]:
     for command, needs in _NEEDS.items():
         missing = [need for need in needs if not api.allows(*need)]
         if not missing:
-            yield good_finding("rights", f"you may do what {command} needs")
+            yield Finding.good("rights", f"you may do what {command} needs")
         elif missing == [_ALL] and api.allows(*_LOOK):
-            yield good_finding(
+            yield Finding.good(
                 "rights-viewer", f"you may look: hpq connect --role viewer{api.flags}"
             )
         else:
@@ -84,11 +84,10 @@ def _rights(api: KubernetesApi) -> Iterator[Finding]:
                 ":", "/"
             )
             may_look = all(api.allows(*need) for need in (*_CONNECTS, _LOOK))
-            yield Finding(
-                level="poor",
-                code="rights-missing",
-                what=f"you may not {missing_rights}: {command} will not work",
-                remedy=_OPERATOR + ("" if may_look else " (hpq-viewer to look only)"),
+            yield Finding.poor(
+                "rights-missing",
+                f"you may not {missing_rights}: {command} will not work",
+                _OPERATOR + ("" if may_look else " (hpq-viewer to look only)"),
             )
 
 
@@ -99,12 +98,7 @@ def _secrets(api: KubernetesApi) -> Iterator[Finding]:
         try:
             api.get(api.of(f"secrets/{name}"))
         except NotFound:
-            yield Finding(
-                level="wrong",
-                code="secret-missing",
-                what=f"Secret {name} is not there",
-                remedy=remedy,
-            )
+            yield Finding.wrong("secret-missing", f"Secret {name} is not there", remedy)
         except Forbidden:
             continue  # not for these eyes; a pod that lacks it says so
         except OutOfReach as error:
@@ -120,12 +114,11 @@ def keys_agree(ours: str, key: bytes | None, flags: str) -> Finding | None:
     if not theirs or not ours:
         return None
     if ours == theirs:
-        return good_finding(
+        return Finding.good(
             "code-key", f"Secret hpq-code-key is the code key in force here, {ours}"
         )
-    return Finding(
-        level="poor",
-        code="code-key-differs",
-        what=f"Secret hpq-code-key is code key {theirs}, and yours is {ours}",
-        remedy=f"workers run nothing that you sign: unset HPQ_CODE_KEY and use hpq connect{flags}",
+    return Finding.poor(
+        "code-key-differs",
+        f"Secret hpq-code-key is code key {theirs}, and yours is {ours}",
+        f"workers run nothing that you sign: unset HPQ_CODE_KEY and use hpq connect{flags}",
     )

@@ -42,6 +42,28 @@ class Finding:
     exit_code: int = int(ExitCode.OUT_OF_REACH)
 
     @classmethod
+    def good(cls, code: Code, what: str) -> Finding:
+        """What is as it should be."""
+        return cls(level="good", code=code, what=what)
+
+    @classmethod
+    def note(cls, code: Code, what: str, remedy: str = "") -> Finding:
+        """What may be meant so."""
+        return cls(level="note", code=code, what=what, remedy=remedy)
+
+    @classmethod
+    def poor(cls, code: Code, what: str, remedy: str = "") -> Finding:
+        """What works, and will cost somebody something."""
+        return cls(level="poor", code=code, what=what, remedy=remedy)
+
+    @classmethod
+    def wrong(
+        cls, code: Code, what: str, remedy: str = "", exit_code: ExitCode = ExitCode.OUT_OF_REACH
+    ) -> Finding:
+        """What keeps trials from running."""
+        return cls(level="wrong", code=code, what=what, remedy=remedy, exit_code=int(exit_code))
+
+    @classmethod
     def of(cls, error: HpqError) -> Finding:
         """What could not be looked at, or is not there."""
         exit_code = int(error.exit_code)
@@ -65,7 +87,7 @@ def checkup(settings: Settings, *, in_cluster: str | None = None) -> list[Findin
 
 def _check_redis(session: Session, in_cluster: str | None) -> Iterator[Finding]:
     what = f"{redact(session.url)}: Redis {session.version} answers"
-    yield Finding(level="good", code="redis-answers", what=what)
+    yield Finding.good("redis-answers", what)
     yield from _server(session)
     yield from _workers(session, in_cluster)
 
@@ -73,45 +95,34 @@ def _check_redis(session: Session, in_cluster: str | None) -> Iterator[Finding]:
 def _server(session: Session) -> Iterator[Finding]:
     memory, status = server_memory(session.redis), read_status(session.redis)
     if memory.evicts:
-        yield Finding(
-            level="wrong",
-            code="redis-evicts",
-            what=f"maxmemory-policy is {memory.policy}: under pressure it would throw away trials",
-            remedy="CONFIG SET maxmemory-policy noeviction, and in redis.conf",
+        yield Finding.wrong(
+            "redis-evicts",
+            f"maxmemory-policy is {memory.policy}: under pressure it would throw away trials",
+            "CONFIG SET maxmemory-policy noeviction, and in redis.conf",
         )
     if not memory.has_room(0):
-        yield Finding(
-            level="poor",
-            code="redis-memory",
-            what=f"{memory.used / memory.limit:.0%} of maxmemory is used: enqueue refuses"
+        yield Finding.poor(
+            "redis-memory",
+            f"{memory.used / memory.limit:.0%} of maxmemory is used: enqueue refuses"
             + (", and no trial starts" if memory.is_full else ""),
-            remedy="`hpq ls --all --size` shows what is large; `hpq archive` it and then"
+            "`hpq ls --all --size` shows what is large; `hpq archive` it and then"
             " `hpq rm`, or raise maxmemory",
         )
     if not memory.limit and not session.is_private:
-        yield Finding(
-            level="note",
-            code="redis-memory-unlimited",
-            what="maxmemory is not set",
-            remedy="set it to what the machine can spare",
+        yield Finding.note(
+            "redis-memory-unlimited", "maxmemory is not set", "set it to what the machine can spare"
         )
     if not status.has_aof:
-        yield Finding(
-            level="poor",
-            code="redis-not-durable",
-            what="appendonly is off: a killed server loses sweeps and results",
-            remedy="CONFIG SET appendonly yes, and in redis.conf",
+        yield Finding.poor(
+            "redis-not-durable",
+            "appendonly is off: a killed server loses sweeps and results",
+            "CONFIG SET appendonly yes, and in redis.conf",
         )
     user = urlsplit(session.url).username or ""
     if user.rpartition("-")[2] not in ROLES:
         yield from _users(session, status.config_file)
     if status.role != "master":
-        yield Finding(
-            level="wrong",
-            code="redis-replica",
-            what=f"the server is a {status.role}",
-            remedy="use the primary",
-        )
+        yield Finding.wrong("redis-replica", f"the server is a {status.role}", "use the primary")
 
 
 def _users(session: Session, config: str) -> Iterator[Finding]:
@@ -121,19 +132,17 @@ def _users(session: Session, config: str) -> Iterator[Finding]:
     """
     acl = read_acl(session.redis)
     if acl and not acl.default_has_all:
-        yield Finding(
-            level="wrong",
-            code="acl-default-user",
-            what="the user `default` has no rights: a restart leaves out what scripts wrote",
-            remedy=f"in the aclfile: {DEFAULT_OFF} (it is off all the same), then ACL LOAD",
+        yield Finding.wrong(
+            "acl-default-user",
+            "the user `default` has no rights: a restart leaves out what scripts wrote",
+            f"in the aclfile: {DEFAULT_OFF} (it is off all the same), then ACL LOAD",
         )
     if not acl or not acl.unsaved:
         return
-    yield Finding(
-        level="poor",
-        code="acl-unsaved",
-        what=f"{trials_of(acl.unsaved, 'ACL user')} and no aclfile: a restart may lose them",
-        remedy="aclfile PATH in redis.conf, with the lines of `hpq redis-acl --aclfile`"
+    yield Finding.poor(
+        "acl-unsaved",
+        f"{trials_of(acl.unsaved, 'ACL user')} and no aclfile: a restart may lose them",
+        "aclfile PATH in redis.conf, with the lines of `hpq redis-acl --aclfile`"
         + (f"; or CONFIG REWRITE, which writes them into {config}" if config else ""),
     )
 
@@ -144,42 +153,38 @@ def _workers(session: Session, in_cluster: str | None) -> Iterator[Finding]:
         remedy = how_to_start(in_cluster=session.connection is not None)
         if in_cluster is not None:  # what keeps pods from it was told with them
             remedy = f"`hpq scale N{in_cluster}` starts some"
-        yield Finding(level="note", code="no-worker", what="no worker is alive", remedy=remedy)
+        yield Finding.note("no-worker", "no worker is alive", remedy)
     yield from _stores(workers)
     own_key = _fingerprint(session.settings)
     for worker in workers:
         if own_key and worker.key not in ("", own_key):
-            yield Finding(
-                level="poor",
-                code="code-key-differs",
-                what=f"{worker.name} has code key {worker.key}, and yours is {own_key}",
-                remedy="it runs nothing that you sign; give both the same HPQ_CODE_KEY",
+            yield Finding.poor(
+                "code-key-differs",
+                f"{worker.name} has code key {worker.key}, and yours is {own_key}",
+                "it runs nothing that you sign; give both the same HPQ_CODE_KEY",
             )
         for sid, reason in worker.refuses.items():
             what = f"{worker.name} leaves {sid} alone: {reason.text}"
-            yield Finding(level="poor", code=reason.code, what=what)
+            yield Finding.poor(reason.code, what)
     counters = session.reader.workers.counters()
     if dropped := counters.pop("histories_dropped", 0):
-        yield Finding(
-            level="poor",
-            code="histories-dropped",
-            what=f"logs and curves of {trials_of(dropped)} were dropped so far: the server was"
-            " full",
-            remedy="raise maxmemory, or `hpq archive` and then `hpq rm` old sweeps",
+        yield Finding.poor(
+            "histories-dropped",
+            f"logs and curves of {trials_of(dropped)} were dropped so far: the server was full",
+            "raise maxmemory, or `hpq archive` and then `hpq rm` old sweeps",
         )
     for name, count in counters.items():
-        yield Finding(level="note", code="counter", what=f"{name.replace('_', ' ')}: {count}")
+        yield Finding.note("counter", f"{name.replace('_', ' ')}: {count}")
 
 
 def _stores(workers: Sequence[Worker]) -> Iterator[Finding]:
     without = [w for w in workers if w.store == "no"]
     if without:
-        yield Finding(
-            level="note",
-            code="workers-without-store",
-            what=f"{trials_of(len(without), 'worker')} of {len(workers)} without HPQ_STORE,"
+        yield Finding.note(
+            "workers-without-store",
+            f"{trials_of(len(without), 'worker')} of {len(workers)} without HPQ_STORE,"
             f" such as {without[0].name}: a trial that loses it starts again from its beginning",
-            remedy=POD_STORE if any(w.pod for w in without) else _STORE,
+            POD_STORE if any(w.pod for w in without) else _STORE,
         )
 
 
@@ -192,11 +197,10 @@ def _fingerprint(settings: Settings) -> str:
 def _store(settings: Settings) -> Finding:
     """Whether files can be kept: one is written, read and removed."""
     if not settings.store:
-        return Finding(
-            level="note",
-            code="no-store",
-            what="HPQ_STORE is not set here: checkpoints and artifacts are kept by `hpq run` alone",
-            remedy=_STORE,
+        return Finding.note(
+            "no-store",
+            "HPQ_STORE is not set here: checkpoints and artifacts are kept by `hpq run` alone",
+            _STORE,
         )
     place = redact(settings.store)
     try:
@@ -212,18 +216,8 @@ def _store(settings: Settings) -> Finding:
     except OSError as error:
         what = f"HPQ_STORE={place} cannot be written: {error.strerror or error}"
         remedy = "name a directory that you may write and that all workers see, or a URL"
-        return Finding(
-            level="wrong",
-            code="store-unwritable",
-            what=what,
-            remedy=remedy,
-            exit_code=int(ExitCode.USER),
-        )
-    return Finding(
-        level="good",
-        code="store-works",
-        what=f"HPQ_STORE={place} can be written; its id is {files.id}",
-    )
+        return Finding.wrong("store-unwritable", what, remedy, exit_code=ExitCode.USER)
+    return Finding.good("store-works", f"HPQ_STORE={place} can be written; its id is {files.id}")
 
 
 def _python(settings: Settings) -> Finding:
@@ -233,15 +227,12 @@ def _python(settings: Settings) -> Finding:
     except SettingsError as error:
         return Finding.of(error)
     if is_own(python):
-        return Finding(
-            level="good", code="python-own", what=f"programs run in {python}, as hpq itself does"
-        )
+        return Finding.good("python-own", f"programs run in {python}, as hpq itself does")
     how = "HPQ_PYTHON" if settings.python else "the one on PATH"
-    return Finding(
-        level="note",
-        code="python-other",
-        what=f"programs run in {python} ({how}), hpq itself in {sys.executable}",
-        remedy="right where that one has your libraries; else start workers where their"
+    return Finding.note(
+        "python-other",
+        f"programs run in {python} ({how}), hpq itself in {sys.executable}",
+        "right where that one has your libraries; else start workers where their"
         " environment is active, or set HPQ_PYTHON=/its/bin/python",
     )
 
@@ -250,41 +241,34 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
     yield _store(settings)
     yield _python(settings)
     if settings.data is None:
-        yield Finding(
-            level="note",
-            code="no-data",
-            what="HPQ_DATA is not set: cifar10 and mnist will not find their images here",
-            remedy="HPQ_DATA=/where/the/data/sets/lie",
+        yield Finding.note(
+            "no-data",
+            "HPQ_DATA is not set: cifar10 and mnist will not find their images here",
+            "HPQ_DATA=/where/the/data/sets/lie",
         )
     elif not settings.data.exists():
-        yield Finding(level="wrong", code="no-data", what=f"HPQ_DATA: {settings.data} is not there")
+        yield Finding.wrong("no-data", f"HPQ_DATA: {settings.data} is not there")
     if importlib.util.find_spec("torch") is None:
-        yield Finding(
-            level="note",
-            code="no-torch",
-            what="torch is not installed here: shipped trainers run elsewhere only",
-            remedy="pip install 'hpq[trainers]'",
+        yield Finding.note(
+            "no-torch",
+            "torch is not installed here: shipped trainers run elsewhere only",
+            "pip install 'hpq[trainers]'",
         )
     if mismatch := cuda_mismatch():
-        yield Finding(
-            level="poor",
-            code="cuda-mismatch",
-            what=mismatch,
-            remedy="uv pip install --torch-backend=auto --reinstall-package torch torch"
+        yield Finding.poor(
+            "cuda-mismatch",
+            mismatch,
+            "uv pip install --torch-backend=auto --reinstall-package torch torch"
             " (the build for this driver)",
         )
     names = gpu_names()
     if names:
-        yield Finding(level="good", code="gpus", what=f"GPUs here: {'; '.join(names)}")
+        yield Finding.good("gpus", f"GPUs here: {'; '.join(names)}")
     else:
-        yield Finding(
-            level="note", code="no-gpu", what="no GPU is seen here: workers would train on the CPU"
-        )
+        yield Finding.note("no-gpu", "no GPU is seen here: workers would train on the CPU")
     try:
         key = key_of(settings, make=False)
         which = fingerprint(key) or "none yet; the first enqueue makes one"
-        yield Finding(
-            level="good", code="code-key", what=f"HPQ_HOME is {settings.home}, code key {which}"
-        )
+        yield Finding.good("code-key", f"HPQ_HOME is {settings.home}, code key {which}")
     except HpqError as error:
         yield Finding.of(error)

@@ -6,19 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from hpq.codes import Code
 from hpq.errors import HpqError, NotFound
 from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import GPU, WORKER_SELECTOR, Deployment, Pod, container_of, pod_of
 from hpq_producer.cluster.pods import ClusterSnapshot, autoscaler_of, warning_events
 from hpq_producer.cluster.redis_access import SERVICE, kubectl_of, recreate_secrets
 from hpq_producer.doctor.local import Finding
-
-
-def good_finding(code: Code, what: str) -> Finding:
-    """All is well."""
-    return Finding(level="good", code=code, what=what)
-
 
 _NAMED = f"app.kubernetes.io/name={SERVICE}"
 _REVISION = "controller-revision-hash"
@@ -31,20 +24,17 @@ def redis_checkup(api: KubernetesApi) -> Iterator[Finding]:
         pods = api.get(api.of("pods"), labelSelector=_NAMED)["items"]
         claims = api.get(api.of("persistentvolumeclaims"))["items"]
     except HpqError as error:
-        yield Finding(
-            level="note", code="volume-unknown", what=f"Redis's data volume is not known: {error}"
-        )
+        yield Finding.note("volume-unknown", f"Redis's data volume is not known: {error}")
         return
     for raw in raws:
         name = raw["metadata"]["name"]
         if not raw.get("status", {}).get("readyReplicas", 0):
             yield _not_ready(api, raw, pods)
         if not raw["spec"].get("volumeClaimTemplates"):
-            yield Finding(
-                level="poor",
-                code="volume-missing",
-                what=f"StatefulSet {name} has no volume: a pod that goes takes all sweeps with it",
-                remedy="give it a volumeClaimTemplate named data",
+            yield Finding.poor(
+                "volume-missing",
+                f"StatefulSet {name} has no volume: a pod that goes takes all sweeps with it",
+                "give it a volumeClaimTemplate named data",
             )
     for claim in claims:
         yield _claim(api, claim)
@@ -56,9 +46,7 @@ def _not_ready(api: KubernetesApi, raw: Any, pods: list[Any]) -> Finding:
     pod = next((one for one in pods if one["metadata"]["name"] == f"{name}-0"), None)
     if pod is None:
         why = f"{kubectl} describe statefulset {name}"
-        return Finding(
-            level="wrong", code="redis-pod-missing", what=f"{what}: none is there", remedy=why
-        )
+        return Finding.wrong("redis-pod-missing", f"{what}: none is there", why)
     seen = pod_of(pod, warning_events(api, f"{name}-0"))
     reason = seen.reason
     what += f": {name}-0: {reason or seen.phase}"
@@ -71,18 +59,17 @@ def _not_ready(api: KubernetesApi, raw: Any, pods: list[Any]) -> Finding:
         remedy = recreate_secrets(api)
     else:
         remedy = f"{kubectl} describe pod {name}-0"
-    return Finding(level="wrong", code="redis-pod-not-ready", what=what, remedy=remedy)
+    return Finding.wrong("redis-pod-not-ready", what, remedy)
 
 
 def _claim(api: KubernetesApi, claim: dict[str, dict[str, object]]) -> Finding:
     name, phase = claim["metadata"]["name"], claim["status"].get("phase")
     if phase == "Bound":
-        return good_finding("volume", f"PersistentVolumeClaim {name} is bound")
-    return Finding(
-        level="wrong",
-        code="volume-unbound",
-        what=f"PersistentVolumeClaim {name} is {phase}",
-        remedy=f"{kubectl_of(api)} describe pvc {name}; without a default StorageClass, set"
+        return Finding.good("volume", f"PersistentVolumeClaim {name} is bound")
+    return Finding.wrong(
+        "volume-unbound",
+        f"PersistentVolumeClaim {name} is {phase}",
+        f"{kubectl_of(api)} describe pvc {name}; without a default StorageClass, set"
         " storageClassName",
     )
 
@@ -103,33 +90,28 @@ def _workers(
 ) -> Iterator[Finding]:
     called = f"Deployment {deployment.name} (class {deployment.queue})"
     if deployment.reason:
-        yield Finding(
-            level="wrong",
-            code="pods-refused",
-            what=f"{called}: {deployment.reason}",
-            remedy=_of_refusal(api, deployment),
+        yield Finding.wrong(
+            "pods-refused", f"{called}: {deployment.reason}", _of_refusal(api, deployment)
         )
     counts = f"{called}: {deployment.wanted} pods wanted, {deployment.ready} ready"
     if deployment.ready >= deployment.wanted:
-        yield good_finding("pods", counts)
+        yield Finding.good("pods", counts)
     else:
-        yield Finding(
-            level="note",
-            code="pods-not-ready",
-            what=counts,
-            remedy=f"{kubectl_of(api)} logs deployment/{deployment.name} says why",
+        yield Finding.note(
+            "pods-not-ready",
+            counts,
+            f"{kubectl_of(api)} logs deployment/{deployment.name} says why",
         )
     if name := autoscaler_of(api, deployment.name):
-        yield good_finding("autoscaled", f"{name} decides how many pods {deployment.name} has")
+        yield Finding.good("autoscaled", f"{name} decides how many pods {deployment.name} has")
     for name in deployment.settings:
         yield from _settings(api, deployment, name)
     for pod in cluster.pods:
         if pod.queue == deployment.queue and pod.reason:
-            yield Finding(
-                level="wrong",
-                code="pod-trouble",
-                what=f"pod {pod.name}, {pod.phase}: {pod.reason}",
-                remedy=_of_pod(api, deployment, pod),
+            yield Finding.wrong(
+                "pod-trouble",
+                f"pod {pod.name}, {pod.phase}: {pod.reason}",
+                _of_pod(api, deployment, pod),
             )
 
 
@@ -150,11 +132,10 @@ def _settings(api: KubernetesApi, deployment: Deployment, name: str) -> Iterator
         meta = api.get(api.of(f"configmaps/{name}"))["metadata"]
         pods = api.get(api.of("pods"), labelSelector=WORKER_SELECTOR)["items"]
     except NotFound:
-        yield Finding(
-            level="wrong",
-            code="settings-missing",
-            what=f"ConfigMap {name} of Deployment {deployment.name} is not there: no pod can start",
-            remedy="apply the manifests again, with the flags of before: hpq manifests --namespace"
+        yield Finding.wrong(
+            "settings-missing",
+            f"ConfigMap {name} of Deployment {deployment.name} is not there: no pod can start",
+            "apply the manifests again, with the flags of before: hpq manifests --namespace"
             f" {api.namespace} … | {kubectl_of(api)} apply -f -",
         )
         return
@@ -167,12 +148,11 @@ def _settings(api: KubernetesApi, deployment: Deployment, name: str) -> Iterator
         if str(pod["metadata"].get("creationTimestamp", "")) < edited and _reads(pod, name)
     ]
     if older:
-        yield Finding(
-            level="poor",
-            code="settings-stale",
-            what=f"ConfigMap {name} was edited after {', '.join(older[:3])} began, which still have"
+        yield Finding.poor(
+            "settings-stale",
+            f"ConfigMap {name} was edited after {', '.join(older[:3])} began, which still have"
             " the settings of before",
-            remedy=f"{kubectl_of(api)} rollout restart deployment/{deployment.name}",
+            f"{kubectl_of(api)} rollout restart deployment/{deployment.name}",
         )
 
 
@@ -208,28 +188,25 @@ def _of_pod(api: KubernetesApi, deployment: Deployment, pod: Pod) -> str:
 
 def _gpus(api: KubernetesApi, cluster: ClusterSnapshot) -> Iterator[Finding]:
     if not any(deployment.gpus for deployment in cluster.deployments):
-        yield Finding(level="note", code="no-gpu", what="no Deployment of workers asks for a GPU")
+        yield Finding.note("no-gpu", "no Deployment of workers asks for a GPU")
         return
     try:
         nodes = api.get("/api/v1/nodes")["items"]
     except HpqError:  # nodes are the cluster's; most users may not list them
-        yield Finding(
-            level="note",
-            code="gpus-unknown",
-            what="which nodes have GPUs is not known: you may not list nodes",
+        yield Finding.note(
+            "gpus-unknown", "which nodes have GPUs is not known: you may not list nodes"
         )
         return
     has = {n["metadata"]["name"]: int(n["status"]["allocatable"].get(GPU, 0)) for n in nodes}
     total = sum(has.values())
     if total:
-        yield good_finding(
+        yield Finding.good(
             "gpus", f"{GPU}: {total} on {sum(map(bool, has.values()))} of {len(has)} nodes"
         )
         return
-    yield Finding(
-        level="wrong",
-        code="gpus-missing",
-        what=f"none of {len(has)} nodes has {GPU}, and the workers want some",
-        remedy="install the NVIDIA GPU operator; workers without GPUs: hpq manifests --namespace"
+    yield Finding.wrong(
+        "gpus-missing",
+        f"none of {len(has)} nodes has {GPU}, and the workers want some",
+        "install the NVIDIA GPU operator; workers without GPUs: hpq manifests --namespace"
         f" {api.namespace} --gpus 0",
     )

@@ -53,7 +53,7 @@ def plan_append(session: Session, sweep: Sweep, submission: Submission) -> Appen
     """
     spec = submission.spec
     _check_comparable(sweep, submission)
-    if sweep.sampler or submission.is_late:
+    if sweep.sampler or submission.spec.is_late:
         raise UserError(
             f"{submission.file}: its sets are made while it runs; `hpq set {sweep.id} run_cap=N`"
             " lets it run on, and an edited space is a new sweep, which --reuse begins with these"
@@ -151,7 +151,7 @@ def _missing_trials(
     session: Session, sweep: Sweep, submission: Submission
 ) -> tuple[list[ParameterSet], int, list[str]]:
     """The trials that the sweep lacks, how many it has, and notes for the user."""
-    spec, requested = submission.spec, submission.trials or 0
+    spec, requested = submission.spec, submission.spec.trials or 0
     if spec.method in ("grid", LIST):
         new, existing = _missing_sets(session, sweep.id, parameter_sets(spec), spec.replicates)
         return new, existing, []

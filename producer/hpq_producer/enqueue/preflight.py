@@ -50,7 +50,7 @@ def _mounts(mounted: str, folder: Path) -> bool:
 def late_search(submission: Submission) -> Search | None:
     """How the sets are searched; None where all of them are made at enqueue."""
     spec = submission.spec
-    if spec.space is None or not submission.is_late:
+    if spec.space is None or not spec.is_late:
         return None
     metric = spec.metric
     keys = spec.source.get("metric")
@@ -80,7 +80,7 @@ def with_late_search(sweep: Sweep, submission: Submission, search: Search, older
 
     These are no part of run_cap, which says how many are to run.
     """
-    spec, requested = submission.spec, submission.trials
+    spec, requested = submission.spec, submission.spec.trials
     size = spec.uncapped_trials
     cap = 0 if requested is None else requested + older * spec.replicates
     return replace(
@@ -94,13 +94,13 @@ def with_late_search(sweep: Sweep, submission: Submission, search: Search, older
 
 def missing_sampler(submission: Submission) -> str | None:
     """What has to be installed here for the sampler to run here, in a line."""
-    if not submission.is_late:
+    if not submission.spec.is_late:
         return None
     return missing(sampler_of(submission.spec), is_installed)
 
 
 def missing_sampler_aid(submission: Submission) -> str | None:
     """What has to be installed here for the sampler to find its best sets here, in a line."""
-    if not submission.is_late:
+    if not submission.spec.is_late:
         return None
     return unaided(sampler_of(submission.spec), is_installed)

@@ -1,4 +1,4 @@
-"""A checked sweep file with its code, trial count and digest, each computed once.
+"""A checked sweep file with its code and digest, each computed once.
 
 `enqueue`, `run`, `plan` and `manifests --jobs` make one Submission and pass it on.
 """
@@ -23,16 +23,6 @@ class Submission:
     file: Path
     code: DiscoveredCode
     digest: str  # of the sweep: file, seed and code
-
-    @property
-    def trials(self) -> int | None:
-        """How many trials the sweep has at most; None = open-ended."""
-        return self.spec.trials
-
-    @property
-    def is_late(self) -> bool:
-        """True if workers choose the parameters while the sweep runs."""
-        return self.spec.is_late
 
     @property
     def warnings(self) -> tuple[Notice, ...]:

@@ -85,7 +85,7 @@ def enqueue_sweep(
         return _existing(session, existing)
     bundle = None if code.files is None else pack(code.folder, code.files)
     for line in check_capacity(
-        session, submission.trials or _OPEN_ENDED_SETS, code=len(bundle or b"")
+        session, submission.spec.trials or _OPEN_ENDED_SETS, code=len(bundle or b"")
     ):
         warn(line)
     sid = _new_id(writer, spec.name)
@@ -136,7 +136,7 @@ def _reuse_criteria(submission: Submission, sweep: Sweep) -> ReuseCriteria:
         location=sweep_code_location(sweep),
         metric=spec.metric,
         seed=spec.seed,
-        any_seed=submission.is_late and spec.replicates == 1,
+        any_seed=submission.spec.is_late and spec.replicates == 1,
     )
 
 

@@ -235,7 +235,7 @@ def show_json_rows(rows: Iterable[Any]) -> None:
     print("[]" if ends == "[" else "\n]")
 
 
-def print_message(text: str) -> None:
+def print_message(text: Notice | str) -> None:
     """Say something that is not data."""
     print(text, file=sys.stderr)
 

@@ -14,7 +14,6 @@ from redis.exceptions import OutOfMemoryError
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, Reason, ReportBatch
 from hpq.domain.trial import Failure, FailureKind, Point, TrialId, TrialState
 from hpq.store.control import SweepControl
-from hpq.store.sweep_reader import sweep_bytes
 from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.ids import ids, refused
 from tests.store_calls import reaped
@@ -272,7 +271,9 @@ def test_ls_tells_about_how_much_each_sweep_takes(
             run_one()
         sizes[sid] = int(redis.info("memory")["used_memory"]) - before
     told = dict(
-        zip(sizes, sweep_bytes(redis, keys, reader.sweeps.get_many(list(sizes))), strict=True)
+        zip(
+            sizes, reader.sweeps.approximate_bytes(reader.sweeps.get_many(list(sizes))), strict=True
+        )
     )
     for sid, real in sizes.items():
         assert 0.6 * real < told[sid] < 1.5 * real, (sid, real, told)

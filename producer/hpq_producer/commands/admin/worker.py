@@ -60,9 +60,7 @@ def worker(
 def _only(ref: str) -> dict[str, str]:
     with open_session() as session:
         sid, numbers = parse_targets([ref])
-        found = session.reader.sweeps.get(
-            session.reader.sweeps.resolve(sid or "", session.settings.user)
-        )
+        found = session.sweep(sid or "")
         if len(numbers) == 1:
             only = session.reader.trials.get(TrialId(sweep=found.id, number=numbers[0])).id
             return {"HPQ_SWEEP": str(only), "HPQ_QUEUE": found.worker_class}

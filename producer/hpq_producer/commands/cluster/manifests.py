@@ -29,7 +29,7 @@ from hpq_producer.manifests.jobs import render as render_jobs
 from hpq_producer.manifests.secrets import secret_objects, tls_secret
 from hpq_producer.session import Session, open_session
 from hpq_producer.sweepfile.load import load
-from hpq_producer.terminal.console import warn
+from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.text import trials_of
 
 _NAME = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
@@ -149,16 +149,14 @@ def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) 
         manifests = rendering.render(replace(options, queue=sweep.worker_class))
         text = render_jobs(manifests, sweep, left)
         if session.reader.workers.live(sweep.worker_class):
-            print(
+            print_message(
                 f"warning: workers of class {sweep.worker_class!r} are alive and take the sweep's"
-                " sets as well",
-                file=sys.stderr,
+                " sets as well"
             )
     for_them = f"-n {options.namespace} -l hpq/sweep={sweep.id}"
-    print(
+    print_message(
         f"{sweep.id}: {trials_of(len(left), 'Job')}; follow them with `hpq watch {sweep.id}`,"
-        f" remove them with `kubectl delete jobs {for_them}`",
-        file=sys.stderr,
+        f" remove them with `kubectl delete jobs {for_them}`"
     )
     return text
 
@@ -166,9 +164,9 @@ def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) 
 def _sweep_of(session: Session, what: str) -> str:
     file = Path(what)
     if not file.suffix and not file.exists():
-        return session.reader.sweeps.resolve(what, session.settings.user)
+        return session.find(what)
     submission = prepare(load(file), file)
-    refuse_too_many(what, None if submission.is_late else submission.trials)
+    refuse_too_many(what, None if submission.spec.is_late else submission.spec.trials)
     for warning in submission.warnings:
         warn(warning)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -16,6 +15,7 @@ from hpq_producer.archive.stored_files import files_of, store_here
 from hpq_producer.commands.control.control import Yes, open_to_end
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef, confirm
+from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
 Anyway = Annotated[
@@ -56,18 +56,17 @@ def _finish_removal(sid: str, keep_files: bool) -> bool:
 
 def _remove(session: Session, sid: str, keep_files: bool, files: str) -> None:
     stores = session.control().remove(sid, keep_files=keep_files)
-    print(f"{sid}: deleted{files}", file=sys.stderr)
+    print_message(f"{sid}: deleted{files}")
     if keep_files:
         for store in stores:
             where = f"store {clean(store)}, at {session.settings.prefix}/{sid}"
-            print(f"{sid}: its files stay in {where}", file=sys.stderr)
+            print_message(f"{sid}: its files stay in {where}")
         return
     removed_from = _remove_files(session, sid)
     for store in sorted(set(stores) - {removed_from}):
-        print(
+        print_message(
             f"{sid}: its files in store {clean(store)} stay until a worker that has this store as"
-            " its HPQ_STORE removes them",
-            file=sys.stderr,
+            " its HPQ_STORE removes them"
         )
 
 
@@ -84,6 +83,6 @@ def _remove_files(session: Session, sid: str) -> str:
         garbage.remove_from(files, sid)
     except (OSError, SettingsError) as error:
         text = f"{sid}: its files may stay in {redact(place)}: {error}"
-        print(Notice("store-unusable", text), file=sys.stderr)
+        print_message(Notice("store-unusable", text))
         return ""
     return files.id

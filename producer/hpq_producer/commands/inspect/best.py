@@ -19,7 +19,7 @@ from hpq_producer.query.selection import Selection
 from hpq_producer.reports.export import to_args, to_yaml
 from hpq_producer.reports.ranking import show_ranking
 from hpq_producer.session import open_session
-from hpq_producer.targets import complete_sweep_ids
+from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import show_json, show_lines
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, value
@@ -28,10 +28,7 @@ _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
 
 def best(
-    sweep: Annotated[
-        str | None,
-        typer.Argument(help="A sweep's id or its beginning.", autocompletion=complete_sweep_ids),
-    ] = None,
+    sweep: SweepRef = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 1,
     where: WhereExpr = None,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="The parameters as YAML.")] = False,
@@ -41,9 +38,7 @@ def best(
     """The winner's parameters, ready to use; with -n the first few."""
     only = Filter.of(where) if where is not None else None
     with open_session() as session:
-        found = session.reader.sweeps.get(
-            session.reader.sweeps.resolve(sweep, session.settings.user)
-        )
+        found = session.sweep(sweep)
         trials = (
             session.reader.trials.best(found, n)
             if only is None

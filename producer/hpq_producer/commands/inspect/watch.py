@@ -16,7 +16,7 @@ from hpq_producer.diagnosis.pods import cluster_record
 from hpq_producer.diagnosis.verdict import exit_code, needed_actions, time_left
 from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.session import Session, open_session
-from hpq_producer.targets import complete_sweep_ids
+from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import show_json, terminal_info
 from hpq_producer.terminal.style import paint
 from hpq_producer.watch.app import read_scene, watch_sweep
@@ -27,10 +27,7 @@ _MOST = 500  # running trials in --json
 
 
 def watch(
-    sweep: Annotated[
-        str | None,
-        typer.Argument(help="A sweep's id or its beginning.", autocompletion=complete_sweep_ids),
-    ] = None,
+    sweep: SweepRef = None,
     until_done: Annotated[bool, typer.Option(help="Leave when the sweep is over.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Print one frame and leave.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (with --once).")] = False,
@@ -40,7 +37,7 @@ def watch(
     if as_json and not once:
         raise UserError("--json goes with --once: a watch without end is no JSON")
     with open_session() as session:
-        sid = session.reader.sweeps.resolve(sweep, session.settings.user)
+        sid = session.find(sweep)
         if as_json:
             return _data(session, sid)
         if once:

@@ -6,7 +6,6 @@ A new option of enqueue, run and plan is a field of SubmitOptions (submit_option
 from __future__ import annotations
 
 import json as jsonlib
-import sys
 
 from hpq.domain.sweep import Sweep, SweepState
 from hpq_producer.analysis.early_termination import describe_target
@@ -18,7 +17,7 @@ from hpq_producer.enqueue import preflight
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import warn
+from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.progress import progress_bar
 from hpq_producer.terminal.text import clean, size, trials_of
 
@@ -51,7 +50,7 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
     """
     if options.into is not None:
         return append(session, submission, options.into, force=options.force)
-    with progress_bar(submission.trials, "writing sets") as progress:
+    with progress_bar(submission.spec.trials, "writing sets") as progress:
         return enqueue_sweep(
             session,
             submission,
@@ -103,12 +102,11 @@ def _describe_code(session: Session, sweep: Sweep) -> str:
 def print_owner_and_name(session: Session, sweep: Sweep, name: str) -> None:
     """Say what may surprise of a sweep that was there: another's, or of another name."""
     if sweep.owner != session.settings.user:
-        print(f"{sweep.id} is {clean(sweep.owner)}'s sweep", file=sys.stderr)
+        print_message(f"{sweep.id} is {clean(sweep.owner)}'s sweep")
     if name != sweep.name:
-        print(
+        print_message(
             f"its name is {clean(sweep.name)}: the name is not part of what a sweep is;"
-            f" --new makes another one, {clean(name)}",
-            file=sys.stderr,
+            f" --new makes another one, {clean(name)}"
         )
 
 
@@ -117,22 +115,21 @@ def _print_existing(sweep: Sweep, reuse: bool) -> None:
     remedy = "--new makes another sweep of them"
     if reuse:
         remedy = "--new --reuse begins another one with the older results"
-    print(
+    print_message(
         f"{sweep.id}: the same file, seed and code are there ({sweep.state},"
-        f" {_size(sweep)}); nothing was added. {remedy}",
-        file=sys.stderr,
+        f" {_size(sweep)}); nothing was added. {remedy}"
     )
 
 
 def print_enqueued(session: Session, done: Enqueued, sweep: Sweep) -> None:
     """Say what was enqueued, on stderr."""
-    print(f"{sweep.id}: {_queued(sweep, done.trials, done.reused)}", file=sys.stderr)
+    print_message(f"{sweep.id}: {_queued(sweep, done.trials, done.reused)}")
     for note in done.notes:
-        print(note, file=sys.stderr)
+        print_message(note)
     if sweep.metric is None:
-        print(_NO_METRIC, file=sys.stderr)
+        print_message(_NO_METRIC)
     if where := _describe_code(session, sweep):
-        print(f"runs {sweep.launch.what} {where}", file=sys.stderr)
+        print_message(f"runs {sweep.launch.what} {where}")
 
 
 def _report(
@@ -157,9 +154,7 @@ def _report(
         _print_existing(sweep, options.reuse)
         print_owner_and_name(session, sweep, submission.spec.name)
     if isinstance(done, Appended) and sweep.state in (SweepState.PAUSED, SweepState.HELD):
-        print(
-            f"{sweep.id} is {sweep.state}; `hpq resume {sweep.id}` lets it go on", file=sys.stderr
-        )
+        print_message(f"{sweep.id} is {sweep.state}; `hpq resume {sweep.id}` lets it go on")
     elif isinstance(done, Enqueued) or done.added:
         print_if_not_running(session, sweep.id, code_is_read=True)
     print(sweep.id)

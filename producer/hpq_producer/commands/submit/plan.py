@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsonlib
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
@@ -29,7 +28,7 @@ from hpq_producer.scaffold.template import unfilled
 from hpq_producer.session import open_session
 from hpq_producer.sweepfile.spec import SweepSpec
 from hpq_producer.sweepfile.spec import parameter_sets as make_sets
-from hpq_producer.terminal.console import show_lines, warn
+from hpq_producer.terminal.console import print_message, show_lines, warn
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import trials_of
 
@@ -45,7 +44,7 @@ def plan(
     if options.into is not None:
         _plan_append(submission, options.into, as_json=json)
         return
-    spec, total = submission.spec, submission.trials
+    spec, total = submission.spec, submission.spec.trials
     some = list(islice(make_sets(spec), first))
     known = estimate.estimate_duration(submission)
     if json:
@@ -78,7 +77,7 @@ def plan(
 def _plan_append(submission: Submission, ref: str, *, as_json: bool) -> None:
     """Show what `enqueue --into` would add."""
     with open_session() as session:
-        sweep = session.reader.sweeps.get(session.reader.sweeps.resolve(ref, session.settings.user))
+        sweep = session.sweep(ref)
         appended = plan_append(session, sweep, submission)
     if as_json:
         fact = {"sweep": sweep.id, "there": appended.existing, "add": appended.new}
@@ -94,9 +93,9 @@ def _print_estimate(
     if isinstance(known, estimate.DurationEstimate):
         print(hours_line(known, total, at_most=spec.early is not None))
     elif known:
-        print(f"past trials: {known}", file=sys.stderr)
+        print_message(f"past trials: {known}")
     for place in unfilled(spec.source):
-        print(f"! {place} is to be filled in before it can be enqueued", file=sys.stderr)
+        print_message(f"! {place} is to be filled in before it can be enqueued")
 
 
 def _where(launch: Launch) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from dataclasses import replace
 from typing import Annotated
@@ -28,7 +27,7 @@ from hpq_producer.enqueue.submit import Enqueued
 from hpq_producer.local_workers import LocalWorkers, exit_on_signals
 from hpq_producer.reports.summary_page import print_summary
 from hpq_producer.session import Session, load_settings, open_session
-from hpq_producer.terminal.console import warn
+from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.text import trials_of
 from hpq_producer.watch.app import watch_sweep
 
@@ -74,10 +73,9 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
     sweep = session.reader.sweeps.get(done.sid)
     if isinstance(done, Enqueued) and not done.is_new and sweep.state.is_over:
         has = f"{sweep.state.value}, {trials_of(sweep.counts.total)}"
-        print(
+        print_message(
             f"{sweep.id}: the same file, seed and code are there ({has}); another sweep of them"
-            f" begins; `hpq best {sweep.id}` has the winner of the first",
-            file=sys.stderr,
+            f" begins; `hpq best {sweep.id}` has the winner of the first"
         )
         done = submit(session, submission, replace(options, new=True))
         sweep = session.reader.sweeps.get(done.sid)
@@ -88,7 +86,7 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
         return sweep.id
     else:
         print_owner_and_name(session, sweep, submission.spec.name)
-        print(f"{sweep.id}: goes on, {_left(sweep.counts)}", file=sys.stderr)
+        print_message(f"{sweep.id}: goes on, {_left(sweep.counts)}")
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         session.control().resume(sweep.id)
     return sweep.id
@@ -118,7 +116,7 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
         return ExitCode.HELD
     if why is not None:
         raise Held(f"{sid}: {why.text} (the workers' log: {local.log})", code=why.code)
-    print(unfinished, file=sys.stderr)
+    print_message(unfinished)
     return ExitCode.INTERRUPTED
 
 
