@@ -16,7 +16,7 @@ from hpq_producer.doctor.local import Finding
 
 
 def good_finding(code: Code, what: str) -> Finding:
-    """All is well."""
+    """Make a finding of level good."""
     return Finding(level="good", code=code, what=what)
 
 
@@ -25,14 +25,14 @@ _REVISION = "controller-revision-hash"
 
 
 def redis_checkup(api: KubernetesApi) -> Iterator[Finding]:
-    """Look at each StatefulSet that is Redis's, and at the claims of the namespace."""
+    """Check each StatefulSet of Redis, and the volume claims of the namespace."""
     try:
         raws = api.get(api.of("apps/v1/statefulsets"), labelSelector=_NAMED)["items"]
         pods = api.get(api.of("pods"), labelSelector=_NAMED)["items"]
         claims = api.get(api.of("persistentvolumeclaims"))["items"]
     except HpqError as error:
         yield Finding(
-            level="note", code="volume-unknown", what=f"Redis's data volume is not known: {error}"
+            level="note", code="volume-unknown", what=f"cannot read Redis's data volume: {error}"
         )
         return
     for raw in raws:
@@ -43,8 +43,8 @@ def redis_checkup(api: KubernetesApi) -> Iterator[Finding]:
             yield Finding(
                 level="poor",
                 code="volume-missing",
-                what=f"StatefulSet {name} has no volume: a pod that goes takes all sweeps with it",
-                remedy="give it a volumeClaimTemplate named data",
+                what=f"StatefulSet {name} has no volume: all sweeps are lost with its pod",
+                remedy="add a volumeClaimTemplate named data",
             )
     for claim in claims:
         yield _claim(api, claim)
@@ -53,19 +53,18 @@ def redis_checkup(api: KubernetesApi) -> Iterator[Finding]:
 def _not_ready(api: KubernetesApi, raw: Any, pods: list[Any]) -> Finding:
     name = raw["metadata"]["name"]
     what, kubectl = f"StatefulSet {name}: no pod is ready", kubectl_of(api)
-    pod = next((one for one in pods if one["metadata"]["name"] == f"{name}-0"), None)
-    if pod is None:
-        why = f"{kubectl} describe statefulset {name}"
-        return Finding(
-            level="wrong", code="redis-pod-missing", what=f"{what}: none is there", remedy=why
-        )
-    seen = pod_of(pod, warning_events(api, f"{name}-0"))
-    reason = seen.reason
-    what += f": {name}-0: {reason or seen.phase}"
+    raw_pod = next((one for one in pods if one["metadata"]["name"] == f"{name}-0"), None)
+    if raw_pod is None:
+        remedy = f"{kubectl} describe statefulset {name}"
+        what += ", because it has no pod"
+        return Finding(level="wrong", code="redis-pod-missing", what=what, remedy=remedy)
+    pod = pod_of(raw_pod, warning_events(api, f"{name}-0"))
+    reason = pod.reason
+    what += f": {name}-0: {reason or pod.phase}"
     wanted = raw.get("status", {}).get("updateRevision")
-    is_old = wanted not in (None, pod["metadata"].get("labels", {}).get(_REVISION))
-    if is_old and seen.phase != "Terminating":
-        what += "; it is as it was before the newest change, which waits for it to become ready"
+    is_old = wanted not in (None, raw_pod["metadata"].get("labels", {}).get(_REVISION))
+    if is_old and pod.phase != "Terminating":
+        what += "; the newest change is applied only after this old pod is ready or deleted"
         remedy = f"{kubectl} delete pod {name}-0"
     elif reason.startswith("secret ") and reason.endswith(" not found"):
         remedy = recreate_secrets(api)
@@ -92,7 +91,7 @@ _RANGE = re.compile(r"(maximum|minimum) \S+ usage per|limit to request ratio per
 
 
 def workers_checkup(api: KubernetesApi, cluster: ClusterSnapshot) -> Iterator[Finding]:
-    """Look at each class of workers, and whether a node has what they want."""
+    """Check each Deployment of workers, and whether a node has the GPUs they request."""
     for deployment in cluster.deployments:
         yield from _workers(api, cluster, deployment)
     yield from _gpus(api, cluster)
@@ -101,15 +100,15 @@ def workers_checkup(api: KubernetesApi, cluster: ClusterSnapshot) -> Iterator[Fi
 def _workers(
     api: KubernetesApi, cluster: ClusterSnapshot, deployment: Deployment
 ) -> Iterator[Finding]:
-    called = f"Deployment {deployment.name} (class {deployment.queue})"
+    label = f"Deployment {deployment.name} (queue {deployment.queue})"
     if deployment.reason:
         yield Finding(
             level="wrong",
             code="pods-refused",
-            what=f"{called}: {deployment.reason}",
-            remedy=_of_refusal(api, deployment),
+            what=f"{label}: {deployment.reason}",
+            remedy=_refusal_remedy(api, deployment),
         )
-    counts = f"{called}: {deployment.wanted} pods wanted, {deployment.ready} ready"
+    counts = f"{label}: {deployment.wanted} pods wanted, {deployment.ready} ready"
     if deployment.ready >= deployment.wanted:
         yield good_finding("pods", counts)
     else:
@@ -117,10 +116,10 @@ def _workers(
             level="note",
             code="pods-not-ready",
             what=counts,
-            remedy=f"{kubectl_of(api)} logs deployment/{deployment.name} says why",
+            remedy=f"{kubectl_of(api)} logs deployment/{deployment.name} shows why",
         )
     if name := autoscaler_of(api, deployment.name):
-        yield good_finding("autoscaled", f"{name} decides how many pods {deployment.name} has")
+        yield good_finding("autoscaled", f"{name} sets the number of pods of {deployment.name}")
     for name in deployment.settings:
         yield from _settings(api, deployment, name)
     for pod in cluster.pods:
@@ -129,23 +128,23 @@ def _workers(
                 level="wrong",
                 code="pod-trouble",
                 what=f"pod {pod.name}, {pod.phase}: {pod.reason}",
-                remedy=_of_pod(api, deployment, pod),
+                remedy=_pod_remedy(api, deployment, pod),
             )
 
 
-def _of_refusal(api: KubernetesApi, deployment: Deployment) -> str:
-    """What to do where the API server refuses to make a pod."""
+def _refusal_remedy(api: KubernetesApi, deployment: Deployment) -> str:
+    """Return what to do if the API server refuses to create a pod."""
     kubectl = kubectl_of(api)
     if quota := _QUOTA.search(deployment.reason):
         fewer = f"hpq scale {deployment.present}{deployment.flag}{api.flags}"
         return f"raise the quota: {kubectl} edit resourcequota {quota[1]}, or {fewer}"
     if _RANGE.search(deployment.reason):
-        return f"{kubectl} describe limitrange; change it, or what {deployment.name} asks for"
+        return f"{kubectl} describe limitrange; change it, or the requests of {deployment.name}"
     return f"{kubectl} describe replicaset -l {deployment.selector}"
 
 
 def _settings(api: KubernetesApi, deployment: Deployment, name: str) -> Iterator[Finding]:
-    """A ConfigMap that was edited in place: pods that run do not hear of it."""
+    """Check for a missing ConfigMap, or one that was edited after running pods read it."""
     try:
         meta = api.get(api.of(f"configmaps/{name}"))["metadata"]
         pods = api.get(api.of("pods"), labelSelector=WORKER_SELECTOR)["items"]
@@ -153,8 +152,8 @@ def _settings(api: KubernetesApi, deployment: Deployment, name: str) -> Iterator
         yield Finding(
             level="wrong",
             code="settings-missing",
-            what=f"ConfigMap {name} of Deployment {deployment.name} is not there: no pod can start",
-            remedy="apply the manifests again, with the flags of before: hpq manifests --namespace"
+            what=f"ConfigMap {name} of Deployment {deployment.name} is missing: no pod can start",
+            remedy="apply the manifests again with the same flags: hpq manifests --namespace"
             f" {api.namespace} … | {kubectl_of(api)} apply -f -",
         )
         return
@@ -170,31 +169,31 @@ def _settings(api: KubernetesApi, deployment: Deployment, name: str) -> Iterator
         yield Finding(
             level="poor",
             code="settings-stale",
-            what=f"ConfigMap {name} was edited after {', '.join(older[:3])} began, which still have"
-            " the settings of before",
+            what=f"ConfigMap {name} was edited after {', '.join(older[:3])} started; these pods"
+            " have the old settings",
             remedy=f"{kubectl_of(api)} rollout restart deployment/{deployment.name}",
         )
 
 
 def _reads(pod: dict[str, dict[str, object]], name: str) -> bool:
-    """Whether it is that ConfigMap's; one of before an apply has another."""
+    """Return whether a pod reads this ConfigMap; a pod of an older apply reads another one."""
     sources = container_of(pod["spec"]).get("envFrom", ())
     return any(one.get("configMapRef", {}).get("name") == name for one in sources)
 
 
-def _of_pod(api: KubernetesApi, deployment: Deployment, pod: Pod) -> str:
-    see = f"{kubectl_of(api)} describe pod {pod.name}"
+def _pod_remedy(api: KubernetesApi, deployment: Deployment, pod: Pod) -> str:
+    describe = f"{kubectl_of(api)} describe pod {pod.name}"
     if "Image" in pod.reason:
         return (
             f"the node cannot pull {deployment.image}: push it, or correct it"
-            f" (hpq manifests --namespace {api.namespace} --image …); a private registry wants"
-            f" imagePullSecrets; {see}"
+            f" (hpq manifests --namespace {api.namespace} --image …); a private registry needs"
+            f" imagePullSecrets; {describe}"
         )
     if f"Insufficient {GPU}" in pod.reason:
         return (
-            f"no node has {deployment.gpus} free {GPU}: fewer pods"
-            f" (hpq scale N{deployment.flag}{api.flags}), more nodes, or the GPU operator's device"
-            f" plugin is missing; without GPUs: hpq manifests --namespace {api.namespace}"
+            f"no node has {deployment.gpus} free {GPU}: run fewer pods"
+            f" (hpq scale N{deployment.flag}{api.flags}), add nodes, or install the GPU operator's"
+            f" device plugin; without GPUs: hpq manifests --namespace {api.namespace}"
             + (f" --with class={deployment.queue}:0" if deployment.flag else " --gpus 0")
         )
     if pod.reason.startswith("OOMKilled"):
@@ -203,33 +202,33 @@ def _of_pod(api: KubernetesApi, deployment: Deployment, pod: Pod) -> str:
         )
     if pod.reason.startswith("CrashLoopBackOff"):
         return f"{kubectl_of(api)} logs {pod.name} --previous"
-    return see
+    return describe
 
 
 def _gpus(api: KubernetesApi, cluster: ClusterSnapshot) -> Iterator[Finding]:
     if not any(deployment.gpus for deployment in cluster.deployments):
-        yield Finding(level="note", code="no-gpu", what="no Deployment of workers asks for a GPU")
+        yield Finding(level="note", code="no-gpu", what="no Deployment of workers requests a GPU")
         return
     try:
         nodes = api.get("/api/v1/nodes")["items"]
-    except HpqError:  # nodes are the cluster's; most users may not list them
+    except HpqError:  # most users may not list nodes
         yield Finding(
             level="note",
             code="gpus-unknown",
-            what="which nodes have GPUs is not known: you may not list nodes",
+            what="cannot tell which nodes have GPUs: you may not list nodes",
         )
         return
-    has = {n["metadata"]["name"]: int(n["status"]["allocatable"].get(GPU, 0)) for n in nodes}
-    total = sum(has.values())
+    gpus = {n["metadata"]["name"]: int(n["status"]["allocatable"].get(GPU, 0)) for n in nodes}
+    total = sum(gpus.values())
     if total:
         yield good_finding(
-            "gpus", f"{GPU}: {total} on {sum(map(bool, has.values()))} of {len(has)} nodes"
+            "gpus", f"{GPU}: {total} on {sum(map(bool, gpus.values()))} of {len(gpus)} nodes"
         )
         return
     yield Finding(
         level="wrong",
         code="gpus-missing",
-        what=f"none of {len(has)} nodes has {GPU}, and the workers want some",
+        what=f"none of {len(gpus)} nodes has {GPU}, which the workers request",
         remedy="install the NVIDIA GPU operator; workers without GPUs: hpq manifests --namespace"
         f" {api.namespace} --gpus 0",
     )

@@ -55,7 +55,7 @@ def test_a_server_whose_keeper_was_killed_is_replaced_and_keeps_its_data(home: H
     home.ask("SET key value")
     before = home.record()
     os.kill(before.keeper_pid, signal.SIGKILL)
-    home.until(lambda: not status(home.path).kept)
+    home.until(lambda: not status(home.path).has_keeper)
 
     next_user = home.user()
     assert next_user.attach() == str(before.socket)
@@ -72,7 +72,7 @@ def test_a_server_without_keeper_and_address_is_not_joined_by_a_second_one(
     held = home.attach()
     record = home.record()
     os.kill(record.keeper_pid, signal.SIGKILL)
-    home.until(lambda: not status(home.path).kept)
+    home.until(lambda: not status(home.path).has_keeper)
     record.socket.unlink()
     with raises("private-redis-orphaned", f"`kill {record.server_pid}`"):
         home.attach()
@@ -160,17 +160,17 @@ def test_a_server_that_did_not_write_the_data_is_refused(home: Home, writer: Bin
     home.attach().release(linger_s=0)
     home.until_nothing_runs()
     home.place.write_record(replace(home.record(), binary=writer))
-    with raises("redis-binary-too-old", str(home.place.data), str(writer)) as refused:
+    with raises("redis-binary-too-old", str(home.place.data_dir), str(writer)) as refused:
         home.attach()
     assert "\n" not in str(refused.value)
     assert not home.processes()
 
-    home.place.data.rename(home.path / "away")
+    home.place.data_dir.rename(home.path / "away")
     home.attach().release(linger_s=0)
 
 
 def test_a_server_that_cannot_start_says_why(home: Home) -> None:
-    folder = home.place.data / "appendonlydir"
+    folder = home.place.data_dir / "appendonlydir"
     folder.mkdir(parents=True)
     (folder / "appendonly.aof.manifest").write_text("not a manifest\n")
     with raises("private-redis-failed", "manifest", "server.log"):

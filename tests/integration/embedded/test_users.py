@@ -49,7 +49,7 @@ def test_ten_processes_that_attach_at_once_get_one_server(home: Home, orphan: bo
     if orphan:
         held = home.attach()
         os.kill(home.record().keeper_pid, signal.SIGKILL)
-        home.until(lambda: not status(home.path).kept)
+        home.until(lambda: not status(home.path).has_keeper)
         held.release(linger_s=0)
     for user in users:
         user.say()
@@ -176,7 +176,7 @@ def test_nobody_else_may_enter_a_home_whatever_the_umask(home: Home) -> None:
         held = home.attach()
     finally:
         os.umask(before)
-    for path in (home.path, home.place.data, home.place.socket().parent, home.place.socket()):
+    for path in (home.path, home.place.data_dir, home.place.socket().parent, home.place.socket()):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     held.release(linger_s=0)
 
@@ -217,9 +217,9 @@ def test_status_says_what_runs_and_makes_nothing(home: Home) -> None:
     assert not home.path.exists()
     held = home.attach()
     found = status(home.path)
-    assert found.running and found.kept and found.data_bytes > 0
+    assert found.running and found.has_keeper and found.data_bytes > 0
     assert found.record and found.record.server_pid == int(home.info("process_id"))
     held.release(linger_s=0)
     home.until_nothing_runs()
     assert not status(home.path).running
-    home.until(lambda: not status(home.path).kept)  # its lock outlives its name by a moment
+    home.until(lambda: not status(home.path).has_keeper)  # its lock outlives its name by a moment

@@ -35,14 +35,14 @@ def events(*told: str, total: int = 1) -> list[Event]:
     return out
 
 
-def record(state: str, attempt: int, places: frozenset[str], number: int = 1) -> TrialRecord:
-    return TrialRecord(number=number, state=state, attempt=attempt, places=places)
+def record(state: str, attempt: int, indexes: frozenset[str], number: int = 1) -> TrialRecord:
+    return TrialRecord(number=number, state=state, attempt=attempt, indexes=indexes)
 
 
 def counters_of(records: list[TrialRecord], total: int | None = None) -> SweepCounters:
     """The counters that fit these trials."""
-    places = Counter(place for s in records for place in s.places)
-    ends = Counter(s.state for s in records if "ended" in s.places)
+    places = Counter(place for s in records for place in s.indexes)
+    ends = Counter(s.state for s in records if "ended" in s.indexes)
     return SweepCounters(
         total=len(records) if total is None else total,
         waiting=places["waiting"],

@@ -61,7 +61,7 @@ def test_a_program_that_is_no_server_is_passed_over(bin_dir: Path) -> None:
     put(bin_dir, "redis-server", "hello")
     (bin_dir / "valkey-server").write_bytes(b"\x7fELF of another machine")
     (bin_dir / "valkey-server").chmod(0o755)
-    with pytest.raises(OutOfReach, match="there is none"):
+    with pytest.raises(OutOfReach, match="found none"):
         server_binary.find()
 
 

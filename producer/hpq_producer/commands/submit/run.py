@@ -13,7 +13,6 @@ import typer
 from hpq.code.command import interpreter
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Counts, SweepState
-from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq_producer import connection_record
 from hpq_producer.commands.submit.append import Appended, print_appended
@@ -149,7 +148,7 @@ class Stuck:
         workers = self.takers()
         if not workers or sweep.counts.running or sweep.state.is_over:
             return None  # still starting, training, or done
-        reason = explain_no_worker(sweep, workers, SHIPPED)
+        reason = explain_no_worker(sweep, workers)
         return reason.text if reason else None
 
     def takers(self) -> list[Worker]:
