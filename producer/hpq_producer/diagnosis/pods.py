@@ -64,7 +64,7 @@ def explain_no_pod(cluster: ClusterSnapshot, queue: str) -> Notice | None:
         return Notice(
             "no-deployment",
             f"no worker of queue {queue!r} is running, and namespace {cluster.namespace} has no"
-            f" Deployment for it (queues: {queues}); add one: hpq manifests --with class={queue}:GPUS",
+            f" Deployment for it (queues: {queues}); hpq manifests --with class={queue}:GPUS",
         )
     if deployment.wanted == 0:
         return Notice(

@@ -15,8 +15,8 @@ from hpq_producer.cluster.redis_access import (
     explain_missing,
     recreate_secrets,
 )
-from hpq_producer.doctor.local import Finding
-from hpq_producer.doctor.workloads import good_finding, redis_checkup, workers_checkup
+from hpq_producer.doctor.local import Finding, good, poor, wrong
+from hpq_producer.doctor.workloads import redis_checkup, workers_checkup
 
 Need = tuple[str, str, str]
 # The rights that each command needs: verb, resource (group:plural/sub), name.
@@ -44,7 +44,7 @@ def cluster_checkup(api: KubernetesApi) -> Iterator[Finding]:
         if not isinstance(error, Forbidden) or error.code == "cluster-credentials-refused":
             return
     else:
-        yield good_finding(
+        yield good(
             "cluster-answers", f"{api.server} answers: Kubernetes {version}, context {api.context}"
         )
     yield from _namespace(api)
@@ -67,26 +67,25 @@ def _namespace(api: KubernetesApi) -> Iterator[Finding]:
     except HpqError as error:
         yield Finding.of(error)
     else:
-        yield good_finding("namespace", f"namespace {api.namespace} has Service {SERVICE}")
+        yield good("namespace", f"namespace {api.namespace} has Service {SERVICE}")
 
 
 def _rights(api: KubernetesApi) -> Iterator[Finding]:
     for command, needs in _NEEDS.items():
         missing = [need for need in needs if not api.allows(*need)]
         if not missing:
-            yield good_finding("rights", f"you have the rights for {command}")
+            yield good("rights", f"you have the rights for {command}")
         elif missing == [_ALL] and api.allows(*_LOOK):
-            yield good_finding(
+            yield good(
                 "rights-viewer", f"you have read rights: hpq connect --role viewer{api.flags}"
             )
         else:
             rights = ", ".join(f"{v} {r} {n}".rstrip() for v, r, n in missing).replace(":", "/")
             may_read = all(api.allows(*need) for need in (*_CONNECTS, _LOOK))
-            yield Finding(
-                level="poor",
-                code="rights-missing",
-                what=f"you may not {rights}, so {command} does not work",
-                remedy=_OPERATOR + ("" if may_read else " (hpq-viewer for read access)"),
+            yield poor(
+                "rights-missing",
+                f"you may not {rights}, so {command} does not work",
+                _OPERATOR + ("" if may_read else " (hpq-viewer for read access)"),
             )
 
 
@@ -97,12 +96,7 @@ def _secrets(api: KubernetesApi) -> Iterator[Finding]:
         try:
             api.get(api.of(f"secrets/{name}"))
         except NotFound:
-            yield Finding(
-                level="wrong",
-                code="secret-missing",
-                what=f"Secret {name} is missing",
-                remedy=remedy,
-            )
+            yield wrong("secret-missing", f"Secret {name} is missing", remedy)
         except Forbidden:
             continue  # a pod that lacks it has a finding of its own
         except OutOfReach as error:
@@ -118,11 +112,10 @@ def keys_agree(ours: str, key: bytes | None, flags: str) -> Finding | None:
     if not theirs or not ours:
         return None
     if ours == theirs:
-        return good_finding("code-key", f"Secret hpq-code-key has the code key used here, {ours}")
-    return Finding(
-        level="poor",
-        code="code-key-differs",
-        what=f"Secret hpq-code-key has code key {theirs}, and yours is {ours}: workers reject code"
+        return good("code-key", f"Secret hpq-code-key has the code key used here, {ours}")
+    return poor(
+        "code-key-differs",
+        f"Secret hpq-code-key has code key {theirs}, and yours is {ours}: workers reject code"
         " that you sign",
-        remedy=f"unset HPQ_CODE_KEY and run hpq connect{flags}",
+        f"unset HPQ_CODE_KEY and run hpq connect{flags}",
     )

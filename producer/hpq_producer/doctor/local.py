@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 from redis import Redis
@@ -39,7 +40,7 @@ from hpq_producer.terminal.text import trials_of
 _STORE = "HPQ_STORE=/a/directory/that/all/workers/see, or a URL"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """The result of one check: `level` is good, note, poor or wrong; wrong sets the exit code."""
 
@@ -54,6 +55,9 @@ class Finding:
         """Make a finding of level wrong from an error."""
         exit_code = int(error.exit_code)
         return cls(level="wrong", code=error.code, what=str(error), exit_code=exit_code)
+
+
+good, note, poor, wrong = (partial(Finding, level) for level in ("good", "note", "poor", "wrong"))
 
 
 def checkup(settings: Settings, *, in_cluster: str | None = None) -> list[Finding]:
@@ -71,7 +75,7 @@ def checkup(settings: Settings, *, in_cluster: str | None = None) -> list[Findin
     except HpqError as error:
         found.append(Finding.of(error))
     except RedisError as error:
-        found.append(Finding(level="wrong", code="redis-error", what=f"the server: {error}"))
+        found.append(wrong("redis-error", f"the server: {error}"))
     return found + (list(_check_machine(settings)) if in_cluster is None else [])
 
 
@@ -80,9 +84,7 @@ def _check_redis(settings: Settings, in_cluster: str | None) -> Iterator[Finding
     redis = connect(url, retries=1, patience_s=FIRST_S)
     with guard(url):
         version = check_server(redis, url)
-        yield Finding(
-            level="good", code="redis-answers", what=f"{redact(url)} answers: Redis {version}"
-        )
+        yield good("redis-answers", f"{redact(url)} answers: Redis {version}")
         yield from _server(redis, private=not settings.redis_url, user=urlsplit(url).username or "")
         yield from _workers(settings, redis, in_cluster)
 
@@ -90,44 +92,37 @@ def _check_redis(settings: Settings, in_cluster: str | None) -> Iterator[Finding
 def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
     memory = server_memory(redis)
     if memory.evicts:
-        yield Finding(
-            level="wrong",
-            code="redis-evicts",
-            what=f"maxmemory-policy is {memory.policy}: a full server would delete trials",
-            remedy="CONFIG SET maxmemory-policy noeviction; set it in redis.conf, too",
+        yield wrong(
+            "redis-evicts",
+            f"maxmemory-policy is {memory.policy}: a full server would delete trials",
+            "CONFIG SET maxmemory-policy noeviction; set it in redis.conf, too",
         )
     if not memory.has_room(0):
-        yield Finding(
-            level="poor",
-            code="redis-memory",
-            what=f"{memory.used / memory.limit:.0%} of maxmemory is used: hpq enqueue fails"
+        yield poor(
+            "redis-memory",
+            f"{memory.used / memory.limit:.0%} of maxmemory is used: hpq enqueue fails"
             + (", and no trial starts" if memory.is_full else ""),
-            remedy="find large sweeps with `hpq ls --all --size`, then `hpq archive` and `hpq rm`"
+            "find large sweeps with `hpq ls --all --size`, then `hpq archive` and `hpq rm`"
             " them; or raise maxmemory",
         )
     if not memory.limit and not private:
-        yield Finding(
-            level="note",
-            code="redis-memory-unlimited",
-            what="maxmemory is not set",
-            remedy="set it to the memory that the machine can spare",
+        yield note(
+            "redis-memory-unlimited",
+            "maxmemory is not set",
+            "set it to the memory that the machine can spare",
         )
     status = read_status(redis)
     if not status.has_aof:
-        yield Finding(
-            level="poor",
-            code="redis-not-durable",
-            what="appendonly is off: if the server is killed, sweeps and results are lost",
-            remedy="CONFIG SET appendonly yes; set it in redis.conf, too",
+        yield poor(
+            "redis-not-durable",
+            "appendonly is off: if the server is killed, sweeps and results are lost",
+            "CONFIG SET appendonly yes; set it in redis.conf, too",
         )
     if user.rpartition("-")[2] not in ROLES:
         yield from _users(redis, status.config_file)
     if status.role != "master":
-        yield Finding(
-            level="wrong",
-            code="redis-replica",
-            what=f"the server is a {status.role}",
-            remedy="set HPQ_REDIS_URL to the primary",
+        yield wrong(
+            "redis-replica", f"the server is a {status.role}", "set HPQ_REDIS_URL to the primary"
         )
 
 
@@ -138,19 +133,17 @@ def _users(redis: Redis, config: str) -> Iterator[Finding]:
     """
     acl = read_acl(redis)
     if acl and not acl.default_has_all:
-        yield Finding(
-            level="wrong",
-            code="acl-default-user",
-            what="the user `default` has no rights: after a restart, writes of scripts are missing",
-            remedy=f"write {DEFAULT_OFF} in the aclfile (the user stays off), then ACL LOAD",
+        yield wrong(
+            "acl-default-user",
+            "the user `default` has no rights: after a restart, writes of scripts are missing",
+            f"write {DEFAULT_OFF} in the aclfile (the user stays off), then ACL LOAD",
         )
     if not acl or not acl.unsaved:
         return
-    yield Finding(
-        level="poor",
-        code="acl-unsaved",
-        what=f"{trials_of(acl.unsaved, 'ACL user')} and no aclfile: a restart may lose them",
-        remedy="aclfile PATH in redis.conf, with the lines of `hpq redis-acl --aclfile`"
+    yield poor(
+        "acl-unsaved",
+        f"{trials_of(acl.unsaved, 'ACL user')} and no aclfile: a restart may lose them",
+        "aclfile PATH in redis.conf, with the lines of `hpq redis-acl --aclfile`"
         + (f"; or CONFIG REWRITE, which writes them into {config}" if config else ""),
     )
 
@@ -165,42 +158,39 @@ def _workers(settings: Settings, redis: Redis, in_cluster: str | None) -> Iterat
         remedy = how_to_start(in_cluster=connected)
         if in_cluster is not None:  # the checks of the cluster report why pods do not start
             remedy = f"`hpq scale N{in_cluster}` starts N pods"
-        yield Finding(level="note", code="no-worker", what="no worker is running", remedy=remedy)
+        yield note("no-worker", "no worker is running", remedy)
     yield from _stores(workers)
     own_key = _fingerprint(settings)
     for worker in workers:
         if own_key and worker.key not in ("", own_key):
-            yield Finding(
-                level="poor",
-                code="code-key-differs",
-                what=f"{worker.name} has code key {worker.key}, and yours is {own_key}: it rejects"
+            yield poor(
+                "code-key-differs",
+                f"{worker.name} has code key {worker.key}, and yours is {own_key}: it rejects"
                 " code that you sign",
-                remedy="set the same HPQ_CODE_KEY on both machines",
+                "set the same HPQ_CODE_KEY on both machines",
             )
         for sid, reason in worker.refuses.items():
             what = f"{worker.name} cannot run {sid}: {reason.text}"
-            yield Finding(level="poor", code=reason.code, what=what)
+            yield poor(reason.code, what)
     counters = reader.workers.counters()
     if dropped := counters.pop("histories_dropped", 0):
-        yield Finding(
-            level="poor",
-            code="histories-dropped",
-            what=f"the full server dropped logs and curves of {trials_of(dropped)}",
-            remedy="raise maxmemory, or run `hpq archive` and then `hpq rm` on old sweeps",
+        yield poor(
+            "histories-dropped",
+            f"the full server dropped logs and curves of {trials_of(dropped)}",
+            "raise maxmemory, or run `hpq archive` and then `hpq rm` on old sweeps",
         )
     for name, count in counters.items():
-        yield Finding(level="note", code="counter", what=f"{name.replace('_', ' ')}: {count}")
+        yield note("counter", f"{name.replace('_', ' ')}: {count}")
 
 
 def _stores(workers: Sequence[Worker]) -> Iterator[Finding]:
     without = [w for w in workers if w.store == "no"]
     if without:
-        yield Finding(
-            level="note",
-            code="workers-without-store",
-            what=f"{trials_of(len(without), 'worker')} of {len(workers)} without HPQ_STORE, e.g."
+        yield note(
+            "workers-without-store",
+            f"{trials_of(len(without), 'worker')} of {len(workers)} without HPQ_STORE, e.g."
             f" {without[0].name}: a trial that loses its worker restarts from the beginning",
-            remedy=POD_STORE if any(w.pod for w in without) else _STORE,
+            POD_STORE if any(w.pod for w in without) else _STORE,
         )
 
 
@@ -213,11 +203,10 @@ def _fingerprint(settings: Settings) -> str:
 def _store(settings: Settings) -> Finding:
     """Check the file store: write, read and remove a file."""
     if not settings.store:
-        return Finding(
-            level="note",
-            code="no-store",
-            what="HPQ_STORE is not set here: only `hpq run` keeps checkpoints and artifacts",
-            remedy=_STORE,
+        return note(
+            "no-store",
+            "HPQ_STORE is not set here: only `hpq run` keeps checkpoints and artifacts",
+            _STORE,
         )
     url = redact(settings.store)
     try:
@@ -233,18 +222,8 @@ def _store(settings: Settings) -> Finding:
     except OSError as error:
         what = f"HPQ_STORE={url} is not writable: {error.strerror or error}"
         remedy = "set HPQ_STORE to a writable directory that all workers share, or a URL"
-        return Finding(
-            level="wrong",
-            code="store-unwritable",
-            what=what,
-            remedy=remedy,
-            exit_code=int(ExitCode.USER),
-        )
-    return Finding(
-        level="good",
-        code="store-works",
-        what=f"HPQ_STORE={url} is writable; its id is {files.id}",
-    )
+        return wrong("store-unwritable", what, remedy, exit_code=int(ExitCode.USER))
+    return good("store-works", f"HPQ_STORE={url} is writable; its id is {files.id}")
 
 
 def _python(settings: Settings) -> Finding:
@@ -254,15 +233,12 @@ def _python(settings: Settings) -> Finding:
     except SettingsError as error:
         return Finding.of(error)
     if is_own(python):
-        return Finding(
-            level="good", code="python-own", what=f"programs run with {python}, like hpq itself"
-        )
+        return good("python-own", f"programs run with {python}, like hpq itself")
     how = "HPQ_PYTHON" if settings.python else "the one on PATH"
-    return Finding(
-        level="note",
-        code="python-other",
-        what=f"programs run with {python} ({how}), hpq itself with {sys.executable}",
-        remedy="if that Python lacks your libraries, start workers in the right environment, or set"
+    return note(
+        "python-other",
+        f"programs run with {python} ({how}), hpq itself with {sys.executable}",
+        "if that Python lacks your libraries, start workers in the right environment, or set"
         " HPQ_PYTHON=/env/bin/python",
     )
 
@@ -271,43 +247,34 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
     yield _store(settings)
     yield _python(settings)
     if settings.data is None:
-        yield Finding(
-            level="note",
-            code="no-data",
-            what="HPQ_DATA is not set: cifar10 and mnist cannot find their images here",
-            remedy="HPQ_DATA=/directory/of/the/data/sets",
+        yield note(
+            "no-data",
+            "HPQ_DATA is not set: cifar10 and mnist cannot find their images here",
+            "HPQ_DATA=/directory/of/the/data/sets",
         )
     elif not settings.data.exists():
-        yield Finding(
-            level="wrong", code="no-data", what=f"HPQ_DATA={settings.data} does not exist"
-        )
+        yield wrong("no-data", f"HPQ_DATA={settings.data} does not exist")
     if importlib.util.find_spec("torch") is None:
-        yield Finding(
-            level="note",
-            code="no-torch",
-            what="torch is not installed here: shipped trainers cannot run on this machine",
-            remedy="pip install 'hpq[trainers]'",
+        yield note(
+            "no-torch",
+            "torch is not installed here: shipped trainers cannot run on this machine",
+            "pip install 'hpq[trainers]'",
         )
     if mismatch := cuda_mismatch():
-        yield Finding(
-            level="poor",
-            code="cuda-mismatch",
-            what=mismatch,
-            remedy="uv pip install --torch-backend=auto --reinstall-package torch torch"
+        yield poor(
+            "cuda-mismatch",
+            mismatch,
+            "uv pip install --torch-backend=auto --reinstall-package torch torch"
             " (the build for this driver)",
         )
     names = gpu_names()
     if names:
-        yield Finding(level="good", code="gpus", what=f"GPUs here: {'; '.join(names)}")
+        yield good("gpus", f"GPUs here: {'; '.join(names)}")
     else:
-        yield Finding(
-            level="note", code="no-gpu", what="no GPU found here: workers train on the CPU"
-        )
+        yield note("no-gpu", "no GPU found here: workers train on the CPU")
     try:
         key = key_of(settings, make=False)
         which = fingerprint(key) or "none yet; the first enqueue makes one"
-        yield Finding(
-            level="good", code="code-key", what=f"HPQ_HOME is {settings.home}, code key {which}"
-        )
+        yield good("code-key", f"HPQ_HOME is {settings.home}, code key {which}")
     except HpqError as error:
         yield Finding.of(error)

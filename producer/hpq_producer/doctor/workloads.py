@@ -6,19 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from hpq.codes import Code
 from hpq.errors import HpqError, NotFound
 from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import GPU, WORKER_SELECTOR, Deployment, Pod, container_of, pod_of
 from hpq_producer.cluster.pods import ClusterSnapshot, autoscaler_of, warning_events
 from hpq_producer.cluster.redis_access import SERVICE, kubectl_of, recreate_secrets
-from hpq_producer.doctor.local import Finding
-
-
-def good_finding(code: Code, what: str) -> Finding:
-    """Make a finding of level good."""
-    return Finding(level="good", code=code, what=what)
-
+from hpq_producer.doctor.local import Finding, good, note, poor, wrong
 
 _NAMED = f"app.kubernetes.io/name={SERVICE}"
 _REVISION = "controller-revision-hash"
@@ -31,20 +24,17 @@ def redis_checkup(api: KubernetesApi) -> Iterator[Finding]:
         pods = api.get(api.of("pods"), labelSelector=_NAMED)["items"]
         claims = api.get(api.of("persistentvolumeclaims"))["items"]
     except HpqError as error:
-        yield Finding(
-            level="note", code="volume-unknown", what=f"cannot read Redis's data volume: {error}"
-        )
+        yield note("volume-unknown", f"cannot read Redis's data volume: {error}")
         return
     for raw in raws:
         name = raw["metadata"]["name"]
         if not raw.get("status", {}).get("readyReplicas", 0):
             yield _not_ready(api, raw, pods)
         if not raw["spec"].get("volumeClaimTemplates"):
-            yield Finding(
-                level="poor",
-                code="volume-missing",
-                what=f"StatefulSet {name} has no volume: all sweeps are lost with its pod",
-                remedy="add a volumeClaimTemplate named data",
+            yield poor(
+                "volume-missing",
+                f"StatefulSet {name} has no volume: all sweeps are lost with its pod",
+                "add a volumeClaimTemplate named data",
             )
     for claim in claims:
         yield _claim(api, claim)
@@ -57,7 +47,7 @@ def _not_ready(api: KubernetesApi, raw: Any, pods: list[Any]) -> Finding:
     if raw_pod is None:
         remedy = f"{kubectl} describe statefulset {name}"
         what += ", because it has no pod"
-        return Finding(level="wrong", code="redis-pod-missing", what=what, remedy=remedy)
+        return wrong("redis-pod-missing", what, remedy)
     pod = pod_of(raw_pod, warning_events(api, f"{name}-0"))
     reason = pod.reason
     what += f": {name}-0: {reason or pod.phase}"
@@ -70,18 +60,17 @@ def _not_ready(api: KubernetesApi, raw: Any, pods: list[Any]) -> Finding:
         remedy = recreate_secrets(api)
     else:
         remedy = f"{kubectl} describe pod {name}-0"
-    return Finding(level="wrong", code="redis-pod-not-ready", what=what, remedy=remedy)
+    return wrong("redis-pod-not-ready", what, remedy)
 
 
 def _claim(api: KubernetesApi, claim: dict[str, dict[str, object]]) -> Finding:
     name, phase = claim["metadata"]["name"], claim["status"].get("phase")
     if phase == "Bound":
-        return good_finding("volume", f"PersistentVolumeClaim {name} is bound")
-    return Finding(
-        level="wrong",
-        code="volume-unbound",
-        what=f"PersistentVolumeClaim {name} is {phase}",
-        remedy=f"{kubectl_of(api)} describe pvc {name}; without a default StorageClass, set"
+        return good("volume", f"PersistentVolumeClaim {name} is bound")
+    return wrong(
+        "volume-unbound",
+        f"PersistentVolumeClaim {name} is {phase}",
+        f"{kubectl_of(api)} describe pvc {name}; without a default StorageClass, set"
         " storageClassName",
     )
 
@@ -102,33 +91,28 @@ def _workers(
 ) -> Iterator[Finding]:
     label = f"Deployment {deployment.name} (queue {deployment.queue})"
     if deployment.reason:
-        yield Finding(
-            level="wrong",
-            code="pods-refused",
-            what=f"{label}: {deployment.reason}",
-            remedy=_refusal_remedy(api, deployment),
+        yield wrong(
+            "pods-refused", f"{label}: {deployment.reason}", _refusal_remedy(api, deployment)
         )
     counts = f"{label}: {deployment.wanted} pods wanted, {deployment.ready} ready"
     if deployment.ready >= deployment.wanted:
-        yield good_finding("pods", counts)
+        yield good("pods", counts)
     else:
-        yield Finding(
-            level="note",
-            code="pods-not-ready",
-            what=counts,
-            remedy=f"{kubectl_of(api)} logs deployment/{deployment.name} shows why",
+        yield note(
+            "pods-not-ready",
+            counts,
+            f"{kubectl_of(api)} logs deployment/{deployment.name} shows why",
         )
     if name := autoscaler_of(api, deployment.name):
-        yield good_finding("autoscaled", f"{name} sets the number of pods of {deployment.name}")
+        yield good("autoscaled", f"{name} sets the number of pods of {deployment.name}")
     for name in deployment.settings:
         yield from _settings(api, deployment, name)
     for pod in cluster.pods:
         if pod.queue == deployment.queue and pod.reason:
-            yield Finding(
-                level="wrong",
-                code="pod-trouble",
-                what=f"pod {pod.name}, {pod.phase}: {pod.reason}",
-                remedy=_pod_remedy(api, deployment, pod),
+            yield wrong(
+                "pod-trouble",
+                f"pod {pod.name}, {pod.phase}: {pod.reason}",
+                _pod_remedy(api, deployment, pod),
             )
 
 
@@ -149,11 +133,10 @@ def _settings(api: KubernetesApi, deployment: Deployment, name: str) -> Iterator
         meta = api.get(api.of(f"configmaps/{name}"))["metadata"]
         pods = api.get(api.of("pods"), labelSelector=WORKER_SELECTOR)["items"]
     except NotFound:
-        yield Finding(
-            level="wrong",
-            code="settings-missing",
-            what=f"ConfigMap {name} of Deployment {deployment.name} is missing: no pod can start",
-            remedy="apply the manifests again with the same flags: hpq manifests --namespace"
+        yield wrong(
+            "settings-missing",
+            f"ConfigMap {name} of Deployment {deployment.name} is missing: no pod can start",
+            "apply the manifests again with the same flags: hpq manifests --namespace"
             f" {api.namespace} … | {kubectl_of(api)} apply -f -",
         )
         return
@@ -166,12 +149,11 @@ def _settings(api: KubernetesApi, deployment: Deployment, name: str) -> Iterator
         if str(pod["metadata"].get("creationTimestamp", "")) < edited and _reads(pod, name)
     ]
     if older:
-        yield Finding(
-            level="poor",
-            code="settings-stale",
-            what=f"ConfigMap {name} was edited after {', '.join(older[:3])} started; these pods"
+        yield poor(
+            "settings-stale",
+            f"ConfigMap {name} was edited after {', '.join(older[:3])} started; these pods"
             " have the old settings",
-            remedy=f"{kubectl_of(api)} rollout restart deployment/{deployment.name}",
+            f"{kubectl_of(api)} rollout restart deployment/{deployment.name}",
         )
 
 
@@ -207,28 +189,23 @@ def _pod_remedy(api: KubernetesApi, deployment: Deployment, pod: Pod) -> str:
 
 def _gpus(api: KubernetesApi, cluster: ClusterSnapshot) -> Iterator[Finding]:
     if not any(deployment.gpus for deployment in cluster.deployments):
-        yield Finding(level="note", code="no-gpu", what="no Deployment of workers requests a GPU")
+        yield note("no-gpu", "no Deployment of workers requests a GPU")
         return
     try:
         nodes = api.get("/api/v1/nodes")["items"]
     except HpqError:  # most users may not list nodes
-        yield Finding(
-            level="note",
-            code="gpus-unknown",
-            what="cannot tell which nodes have GPUs: you may not list nodes",
-        )
+        yield note("gpus-unknown", "cannot tell which nodes have GPUs: you may not list nodes")
         return
     gpus = {n["metadata"]["name"]: int(n["status"]["allocatable"].get(GPU, 0)) for n in nodes}
     total = sum(gpus.values())
     if total:
-        yield good_finding(
+        yield good(
             "gpus", f"{GPU}: {total} on {sum(map(bool, gpus.values()))} of {len(gpus)} nodes"
         )
         return
-    yield Finding(
-        level="wrong",
-        code="gpus-missing",
-        what=f"none of {len(gpus)} nodes has {GPU}, which the workers request",
-        remedy="install the NVIDIA GPU operator; workers without GPUs: hpq manifests --namespace"
+    yield wrong(
+        "gpus-missing",
+        f"none of {len(gpus)} nodes has {GPU}, which the workers request",
+        "install the NVIDIA GPU operator; workers without GPUs: hpq manifests --namespace"
         f" {api.namespace} --gpus 0",
     )

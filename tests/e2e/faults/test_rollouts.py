@@ -167,7 +167,7 @@ def test_an_older_hpq_reads_fields_and_words_that_it_does_not_know(lab) -> None:
     events = keys.sweep(sid, "events")
     redis.xadd(events, {"e": "suspended", "n": 1, "a": 1, "colour": "blue"})
     redis.xadd(events, {"e": "repainted {0}", "colour": b"\xff"})
-    assert "suspended (a newer hpq's word)" in lab.trial(sid).phase
+    assert "suspended (state of a newer hpq)" in lab.trial(sid).phase
     for words in (
         ("show", sid), ("show", f"{sid}/1"), ("show", f"{sid}/2", "--json"), ("ls",), ("best",),
         ("results", sid), ("results", sid, "--json"), ("summary", sid), ("watch", sid, "--once"),

@@ -17,7 +17,7 @@ def test_two_classes_share_a_server_and_not_their_trials(lab) -> None:
     lab.wait_over(small)
     assert lab.reader.sweeps.get(default).counts.queued == 2
     said = lab.hpq("enqueue", lab.code / "sweep-2.yaml").stderr
-    assert "no worker of class 'default' is alive" in said
+    assert "no worker of queue 'default' is running" in said
     lab.worker()
     lab.wait_over(default)
     hosts = {t.worker for t in lab.reader.trials.all(small)}

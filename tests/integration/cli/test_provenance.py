@@ -213,4 +213,4 @@ def test_a_manifest_and_what_attempts_ran_on_go_with_the_last_sweep_that_refers_
     redis.hdel(keys.provenance, "d-w1")
     assert reader.audit.missing(reader.sweeps.get(one)) == ["what attempts ran on, d-w1"]
     told = hpq("audit", one)
-    assert told.returncode == 1 and "is gone: what attempts ran on, d-w1" in told.stdout
+    assert told.returncode == 1 and "is missing: what attempts ran on, d-w1" in told.stdout

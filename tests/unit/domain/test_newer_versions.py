@@ -34,7 +34,7 @@ def read_sweep(**fields: str) -> Sweep:
 def test_a_state_of_a_newer_version_is_open_and_shown_by_its_word() -> None:
     trial = trial_of(state="suspended", attempt="2", paint="blue")
     assert trial.state is TrialState.QUEUED and trial.attempt == 2
-    assert trial.phase == "suspended (a newer hpq's word)"
+    assert trial.phase == "suspended (state of a newer hpq)"
 
 
 def test_a_failure_kind_of_a_newer_version_is_told_in_the_message() -> None:
