@@ -15,20 +15,20 @@ from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Json
 from hpq_producer.sweepfile import schema
 from hpq_producer.sweepfile.errors import Problems, shown
-from hpq_producer.sweepfile.values import FLAG, Check, number, whole, word
+from hpq_producer.sweepfile.values import FLAG, Check, choice, integer, number
 
 _KEY = "early_terminate"
 _MAX_BANDS = 100  # min_iter·eta^k for k below it, as in W&B
 _MAX_BAND = 2**53  # the largest integer that a double of a Redis script holds exactly
 _MAX_MEDIAN_BAND = 2**20
-_COUNT = whole(1, 2**31)
-_TYPE: Mapping[str, Check] = {"type": word(*(rule.value for rule in TerminationRule))}
+_COUNT = integer(1, 2**31)
+_TYPE: Mapping[str, Check] = {"type": choice(*(rule.value for rule in TerminationRule))}
 RULES: Mapping[str, Mapping[str, Check]] = {
     TerminationRule.HYPERBAND: {
         **_TYPE,
         "min_iter": _COUNT,
         "max_iter": _COUNT,
-        "s": whole(1, 100),
+        "s": integer(1, 100),
         "eta": number(1),
         "strict": FLAG,
     },

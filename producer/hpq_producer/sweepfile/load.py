@@ -168,7 +168,7 @@ def _spec(
     def text(key: str, default: str = "") -> str:
         return str(data.get(key, default))
 
-    def whole(key: str) -> int:
+    def integer(key: str) -> int:
         value = data.get(key, 0)
         return value if isinstance(value, int) else 0
 
@@ -192,18 +192,18 @@ def _spec(
         entity=text("entity"),
         queue=text("queue", DEFAULT_CLASS),
         owner=text("owner"),
-        seed=whole("seed"),
-        replicates=whole("replicates") or 1,
+        seed=integer("seed"),
+        replicates=integer("replicates") or 1,
         order=text("order", "grid"),
         sampler=text("sampler"),
-        priority=whole("priority"),
-        max_parallel=whole("max_parallel"),
-        retries=whole("retries"),
+        priority=integer("priority"),
+        max_parallel=integer("max_parallel"),
+        retries=integer("retries"),
         timeout_s=values.seconds(data.get("timeout")) if not out.errors else 0.0,
         stall_s=values.seconds(data.get("stall")) if not out.errors else 0.0,
         keep=None if out.errors else _keep(data.get("keep")),
         early=None if out.errors else _early(data.get("early_terminate")),
-        run_cap=whole("run_cap") or None,
+        run_cap=integer("run_cap") or None,
         source=source,
     )
 

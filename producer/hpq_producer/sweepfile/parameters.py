@@ -62,22 +62,22 @@ def _read(
         out.add(path, f"{shown(data)} is not a mapping of parameters; write name: {{values: […]}}")
         return
     for name, entry in data.items():
-        here = (*path, name)
+        key_path = (*path, name)
         if not schema.PARAMETER_NAME.match(name):
-            out.add(here, schema.NOT_A_NAME)
+            out.add(key_path, schema.NOT_A_NAME)
         elif not isinstance(entry, dict):
             form = "values" if isinstance(entry, list) else "value"
-            out.add(here, f"{shown(entry)} is not a mapping; write {{{form}: {shown(entry)}}}")
+            out.add(key_path, f"{shown(entry)} is not a mapping; write {{{form}: {shown(entry)}}}")
         elif "parameters" in entry:
             for key in entry.keys() - {"parameters"}:
                 out.add(
-                    (*here, key),
+                    (*key_path, key),
                     "excludes parameters (a nested parameter); remove one",
                     code="conflicting-keys",
                 )
-            _read(entry["parameters"], (*here, "parameters"), (*names, name), leaves, out)
+            _read(entry["parameters"], (*key_path, "parameters"), (*names, name), leaves, out)
         else:
-            leaf = distribution(entry, here, out)
+            leaf = distribution(entry, key_path, out)
             if leaf is not None:
                 leaves[(*names, name)] = leaf
 
@@ -95,7 +95,7 @@ def distribution(entry: Keys, path: KeyPath, out: Problems) -> Distribution | No
     name = entry.get("distribution") if "distribution" in entry else _infer(entry, path, out)
     if name is None and "distribution" not in entry:
         return None
-    wrong = values.word(*distributions.LISTED, *distributions.NUMERIC)(name)
+    wrong = values.choice(*distributions.LISTED, *distributions.NUMERIC)(name)
     if wrong:
         if meant := distributions.ALIASES.get(str(name).lower()):
             wrong = f"unknown distribution {shown(name)}; did you mean {meant!r}?"
