@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -103,6 +104,14 @@ class Home:
         record = self.place.read_record()
         assert record
         return record
+
+    def has_keeper(self) -> bool:
+        """Return whether a keeper holds its lock."""
+        lock = self.place.lock(keeper.KEEPER)
+        try:
+            return not keeper.try_lock(lock, fcntl.LOCK_SH)
+        finally:
+            os.close(lock)
 
     def info(self, field: str) -> str:
         """One field of the server's INFO."""

@@ -7,7 +7,7 @@ newer version knows are counted and ignored.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hpq.domain.snapshot import Event
@@ -230,18 +230,6 @@ class Replay:
             latencies_ms=tuple(sorted(self._latencies_ms)),
             unknown=dict(self._unknown),
         )
-
-
-def audit(
-    events: Iterable[Event], counters: SweepCounters, records: Sequence[TrialRecord]
-) -> Audit:
-    """Audit a sweep from its events, counters and trials."""
-    replay = Replay()
-    for event in events:
-        replay.add(event)
-    for record in records:
-        replay.judge(record)
-    return replay.verdict(counters)
 
 
 def _whole(text: str | None) -> int:

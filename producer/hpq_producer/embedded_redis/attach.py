@@ -19,7 +19,7 @@ from urllib.parse import quote
 from hpq.errors import OutOfReach, SettingsError
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.embedded_redis.launch import POLL_S, START_S, answers, ensure_running
-from hpq_producer.embedded_redis.state import Record, ServerHome, this_host
+from hpq_producer.embedded_redis.state import ServerHome, this_host
 
 LOCK_S = keeper.REWRITE_S + keeper.STOP_S + START_S
 
@@ -49,17 +49,6 @@ class Attached:
             if record and record.keeper_pid and record.host == this_host():
                 # Wakes the keeper. If another process has its pid by now, SIGCONT does no harm.
                 os.kill(record.keeper_pid, signal.SIGCONT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """The state of the private server."""
-
-    running: bool  # it answers
-    has_keeper: bool  # with a keeper but not running: it starts, stops, or lost its socket
-    record: Record | None
-    data_dir: Path
-    data_bytes: int
 
 
 def attach(home: Path, *, linger_s: float = keeper.QUIET_S) -> Attached:
@@ -94,27 +83,10 @@ def attach(home: Path, *, linger_s: float = keeper.QUIET_S) -> Attached:
     return Attached(url=f"unix://{quote(str(socket))}", home=server_home, users_lock=users)
 
 
-def status(home: Path) -> Status:
-    """Read the state of the private server of a home; start and create nothing."""
-    server_home = ServerHome.of(home)
-    record = server_home.read_record()
-    return Status(
-        running=record is not None and answers(record.socket),
-        has_keeper=_has_keeper(server_home),
-        record=record,
-        data_dir=server_home.data_dir,
-        data_bytes=server_home.data_bytes(),
-    )
-
-
-def _has_keeper(server_home: ServerHome) -> bool:
-    if not (server_home.path / keeper.KEEPER).exists():
-        return False
-    fd = server_home.lock(keeper.KEEPER)
-    try:
-        return not keeper.try_lock(fd, fcntl.LOCK_SH)
-    finally:
-        os.close(fd)
+def running_socket(home: Path) -> Path | None:
+    """Return the socket of a home's private server if it answers; start and create nothing."""
+    record = ServerHome.of(home).read_record()
+    return record.socket if record and answers(record.socket) else None
 
 
 def _write_linger(users: int, linger_s: float) -> None:

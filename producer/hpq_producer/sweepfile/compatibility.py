@@ -82,12 +82,6 @@ def _command_alone(data: Mapping[str, Json], out: Problems) -> None:
 
 
 def _program(data: Mapping[str, Json], out: Problems) -> None:
-    if "wandb" in data and "program" not in data and "command" not in data:
-        out.add(
-            ("wandb",),
-            "is for a program, and this sweep has a trainer; remove it",
-            code="conflicting-keys",
-        )
     if data.get("resident") is True:
         out.add(
             ("resident",),

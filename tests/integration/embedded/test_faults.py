@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from hpq_producer.embedded_redis import keeper
-from hpq_producer.embedded_redis.attach import attach, status
+from hpq_producer.embedded_redis.attach import attach, running_socket
 from hpq_producer.embedded_redis.binary import Binary
 from tests.ids import raises
 from tests.private_server import Home
@@ -39,7 +39,7 @@ def test_a_server_that_is_killed_under_its_users_comes_back_by_itself(home: Home
         pid = home.record().server_pid
         os.kill(pid, signal.SIGKILL)
         home.until(lambda pid=pid: home.record().server_pid != pid)
-        home.until(lambda: status(home.path).running)
+        home.until(lambda: running_socket(home.path))
         assert home.ask("GET key") == value
 
 
@@ -55,7 +55,7 @@ def test_a_server_whose_keeper_was_killed_is_replaced_and_keeps_its_data(home: H
     home.ask("SET key value")
     before = home.record()
     os.kill(before.keeper_pid, signal.SIGKILL)
-    home.until(lambda: not status(home.path).has_keeper)
+    home.until(lambda: not home.has_keeper())
 
     next_user = home.user()
     assert next_user.attach() == str(before.socket)
@@ -72,7 +72,7 @@ def test_a_server_without_keeper_and_address_is_not_joined_by_a_second_one(
     held = home.attach()
     record = home.record()
     os.kill(record.keeper_pid, signal.SIGKILL)
-    home.until(lambda: not status(home.path).has_keeper)
+    home.until(lambda: not home.has_keeper())
     record.socket.unlink()
     with raises("private-redis-orphaned", f"`kill {record.server_pid}`"):
         home.attach()
