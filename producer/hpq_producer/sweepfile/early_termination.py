@@ -44,7 +44,7 @@ def check(data: Mapping[str, Json], out: Problems) -> None:
         out.add((_KEY,), f"{shown(value)} is not a mapping; write {{type: hyperband, min_iter: 3}}")
         return
     if "type" not in value:
-        out.add((_KEY,), "needs type: hyperband, asha or median", code="missing-key")
+        out.add_missing((_KEY,), "needs type: hyperband, asha or median")
         return
     kind = value["type"]
     errors = len(out.errors)
@@ -53,15 +53,13 @@ def check(data: Mapping[str, Json], out: Problems) -> None:
     if len(out.errors) > errors:
         return
     if "metric" not in data and str(data.get("trainer")) not in SHIPPED:
-        out.add((_KEY,), "needs a metric; write metric: {name: …, goal: …}", code="missing-key")
+        out.add_missing((_KEY,), "needs a metric; write metric: {name: …, goal: …}")
     if kind == TerminationRule.HYPERBAND and "max_iter" in value and "s" not in value:
-        out.add(
-            (_KEY,),
-            "max_iter needs s, the number of bands below it; or write only min_iter",
-            code="missing-key",
+        out.add_missing(
+            (_KEY,), "max_iter needs s, the number of bands below it; or write only min_iter"
         )
     elif kind == TerminationRule.HYPERBAND and not {"min_iter", "max_iter"} & value.keys():
-        out.add((_KEY,), "needs min_iter, or max_iter with s", code="missing-key")
+        out.add_missing((_KEY,), "needs min_iter, or max_iter with s")
     elif not read(value).bands:
         out.add((_KEY, "max_iter"), "has no band from 1 to below it; raise it")
 

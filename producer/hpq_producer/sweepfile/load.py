@@ -253,13 +253,11 @@ def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
     compatibility.check_code(data, out)
     if is_list:
         for key in _EXCLUDED_BY_LIST & data.keys():
-            out.add((key,), "excludes a list of entries; remove it", code="conflicting-keys")
+            out.add_conflict((key,), "excludes a list of entries; remove it")
         return
     if "parameters" not in data and "parameters" not in similar:
-        out.add(
-            ("parameters",),
-            "missing; write at least one, such as lr: {values: [0.1, 0.01]}",
-            code="missing-key",
+        out.add_missing(
+            ("parameters",), "missing; write at least one, such as lr: {values: [0.1, 0.01]}"
         )
     _check_method(data, similar, out)
 
@@ -273,16 +271,14 @@ def _similar_to_unknown(data: Mapping[str, Json]) -> frozenset[str]:
 def _check_method(data: Mapping[str, Json], similar: frozenset[str], out: Problems) -> None:
     method = data.get("method")
     if "method" not in data and "method" not in similar:
-        out.add(("method",), "missing; write grid, random or bayes", code="missing-key")
+        out.add_missing(("method",), "missing; write grid, random or bayes")
     if method == "bayes":
         if "metric" not in data and str(data.get("trainer")) not in SHIPPED:
-            out.add(
-                ("metric",),
-                "missing; bayes needs {name: …, goal: minimize or maximize}",
-                code="missing-key",
+            out.add_missing(
+                ("metric",), "missing; bayes needs {name: …, goal: minimize or maximize}"
             )
     elif "sampler" in data:
-        out.add(("sampler",), "is for method: bayes; remove it", code="conflicting-keys")
+        out.add_conflict(("sampler",), "is for method: bayes; remove it")
     if method in ("random", "bayes") and data.get("order") == "shuffle":
         out.warn(("order",), f"shuffle has no effect with method: {method}", code="order-ignored")
 
@@ -294,9 +290,7 @@ def _check_keep(data: Mapping[str, Json], out: Problems) -> None:
         return
     schema.check(value, schema.KEEP, ("keep",), out)
     if value.get("best") and "metric" not in data and str(data.get("trainer")) not in SHIPPED:
-        out.add(
-            ("keep", "best"), "needs a metric; write metric: {name: …, goal: …}", code="missing-key"
-        )
+        out.add_missing(("keep", "best"), "needs a metric; write metric: {name: …, goal: …}")
 
 
 def _check_mapping(
@@ -312,4 +306,4 @@ def _check_mapping(
         return
     schema.check(value, table, (key,), out)
     if needs not in value:
-        out.add((key,), f"needs {needs}", code="missing-key")
+        out.add_missing((key,), f"needs {needs}")
