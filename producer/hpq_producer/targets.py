@@ -18,7 +18,7 @@ from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import Forbidden, HpqError, NotFound, UserError
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq_producer.embedded_redis.attach import status
+from hpq_producer.embedded_redis.attach import running_socket
 from hpq_producer.session import Session, load_settings
 
 _TRIAL = re.compile(r"(?:(?P<sweep>[a-z0-9-]+)/|#)?(?P<number>[1-9][0-9]*)\Z")
@@ -117,13 +117,14 @@ def complete_sweep_ids(incomplete: str) -> list[str]:
         settings = load_settings()
         url = settings.redis_url
         if not url:
-            private = status(settings.home)
-            if not (private.running and private.record):
+            socket = running_socket(settings.home)
+            if not socket:
                 return []
-            url = f"unix://{private.record.socket}"
+            url = f"unix://{socket}"
         redis = connect(url, retries=0, timeout_s=_COMPLETION_TIMEOUT_S)
-        reader = StoreReader(redis, Keys(settings.prefix), settings.lease_ms)
-        ids = reader.sweeps.ids(_MAX_COMPLETIONS)
+        ids = StoreReader(redis, Keys(settings.prefix), settings.lease_ms).sweeps.ids(
+            _MAX_COMPLETIONS
+        )
     except (HpqError, RedisError, OSError, ValueError):
         return []
     return [sid for sid in ids if sid.startswith(incomplete)]

@@ -56,6 +56,14 @@ class Problems:
         """Add an error at a path."""
         self.errors.append(self._located(path, text, code))
 
+    def add_missing(self, path: KeyPath, text: str) -> None:
+        """Add the error of a missing key."""
+        self.add(path, text, code="missing-key")
+
+    def add_conflict(self, path: KeyPath, text: str) -> None:
+        """Add the error of a key that another key excludes."""
+        self.add(path, text, code="conflicting-keys")
+
     def warn(self, path: KeyPath, text: str, *, code: Code) -> None:
         """Add a warning: hpq accepts the value, but the user probably meant another."""
         self.warnings.append(self._located(path, text, code))

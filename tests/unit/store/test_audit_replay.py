@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import pytest
 
 from hpq.domain.snapshot import Event
 from hpq.domain.trial import TRANSITIONS, TrialState
 from hpq.store.audit_reader import SweepCounters, TrialRecord
-from hpq_producer.audit.replay import STEPS, Audit, audit
+from hpq_producer.audit.replay import STEPS, Audit, Replay
 from tests.golden import Golden
 
 RUNNING = frozenset({"running", "leases"})
 ENDED, WAITING, DROPPED = frozenset({"ended"}), frozenset({"waiting"}), frozenset({"dropped"})
+
+
+def audit(
+    events: Iterable[Event], counters: SweepCounters, records: Sequence[TrialRecord]
+) -> Audit:
+    replay = Replay()
+    for event in events:
+        replay.add(event)
+    for record in records:
+        replay.judge(record)
+    return replay.verdict(counters)
 
 
 def events(*told: str, total: int = 1) -> list[Event]:
@@ -35,14 +47,14 @@ def events(*told: str, total: int = 1) -> list[Event]:
     return out
 
 
-def record(state: str, attempt: int, places: frozenset[str], number: int = 1) -> TrialRecord:
-    return TrialRecord(number=number, state=state, attempt=attempt, places=places)
+def record(state: str, attempt: int, indexes: frozenset[str], number: int = 1) -> TrialRecord:
+    return TrialRecord(number=number, state=state, attempt=attempt, indexes=indexes)
 
 
 def counters_of(records: list[TrialRecord], total: int | None = None) -> SweepCounters:
     """The counters that fit these trials."""
-    places = Counter(place for s in records for place in s.places)
-    ends = Counter(s.state for s in records if "ended" in s.places)
+    places = Counter(place for s in records for place in s.indexes)
+    ends = Counter(s.state for s in records if "ended" in s.indexes)
     return SweepCounters(
         total=len(records) if total is None else total,
         waiting=places["waiting"],

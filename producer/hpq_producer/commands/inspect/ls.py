@@ -10,7 +10,6 @@ import typer
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.snapshot import UnreadableSweep
 from hpq.domain.sweep import Sweep, SweepState
-from hpq.domain.trainer_specs import SHIPPED
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import sweep_record
@@ -127,13 +126,11 @@ def _waits(reader: StoreReader, sweeps: Sequence[Sweep], *, in_cluster: bool) ->
     )
     if full:  # also for those of which some run
         idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
-    found = {
-        s.id: full or explain_no_worker(s, workers, SHIPPED, in_cluster=in_cluster) for s in idle
-    }
+    found = {s.id: full or explain_no_worker(s, workers, in_cluster=in_cluster) for s in idle}
     free = [s for s in idle if not found[s.id] and not s.counts.running]
     if any(w.state == "busy" for w in workers):
         ahead = reader.sweeps.ahead_of(free)
-        found |= {s.id: explain_queue_position(s, ahead[s.id], workers, SHIPPED) for s in free}
+        found |= {s.id: explain_queue_position(s, ahead[s.id], workers) for s in free}
     return {sid: why for sid, why in found.items() if why}
 
 

@@ -12,7 +12,6 @@ import typer
 from hpq.code.command import interpreter
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Counts, SweepState
-from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.notice import Notice
 from hpq_producer import connection_record
@@ -147,7 +146,7 @@ class Stuck:
         workers = self.takers()
         if not workers or sweep.counts.running or sweep.state.is_over:
             return None  # still starting, training, or done
-        return explain_no_worker(sweep, workers, SHIPPED)
+        return explain_no_worker(sweep, workers)
 
     def takers(self) -> list[Worker]:
         """The live workers that are there for this sweep."""
