@@ -346,6 +346,26 @@ def test_a_trial_that_came_to_its_end_but_could_not_say_so_needs_no_further_repo
     assert steps(lab, sid) == list(range(1, 9))
 
 
+def test_a_checkpoint_has_the_reports_that_were_made_before_it_however_slow_the_runner(
+    lab, shelf
+) -> None:
+    """A runner that gets no time holds back neither the report of a step nor its checkpoint."""
+    sid = begin(lab, upto=0, saved=2)
+    lab.worker()
+    lab.wait_for("began-1")
+    (runner,) = lab.processes(r"-m hpq_worker\.runner")
+    os.kill(runner, signal.SIGSTOP)
+    try:
+        for step in (1, 2):
+            (lab.code / f"step-{step}").touch()
+        pointer = wait_pointer(lab, sid)
+    finally:
+        os.kill(runner, signal.SIGCONT)
+    assert (pointer.step, pointer.last, pointer.counts) == (2, 8, {"loss": 2, "seen": 2})
+    lab.go()
+    lab.wait_over(sid)
+
+
 def test_a_checkpoint_that_is_replaced_all_the_time_is_published_all_the_same(lab, shelf) -> None:
     """Files: a program replaces its checkpoint without a pause."""
     lab.write(

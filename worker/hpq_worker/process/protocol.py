@@ -1,9 +1,8 @@
 """The protocol between a worker and its runner: JSON lines over two pipes. Standard library only.
 
 Parent → runner: a Run, then perhaps {"stop": why}; the closed pipe means: kill descendants, exit.
-Runner → parent: {"report": {name: value}, "step": n}, {"phase": text}, {"ignore_printed": true},
-and one {"end": {…}}, each with "of", its attempt: in a resident runner a thread of one attempt may
-go on into the next.
+Runner → parent: {"report": {name: value}, "step": n}, {"phase": text} and one {"end": {…}}, each
+with "of", its attempt: in a resident runner a thread of one attempt may go on into the next.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ class Run:
     out: str = ""
     checkpoint: str = ""
     checkpoint_s: float = 60.0  # HPQ_CHECKPOINT_S
-    socket: str = ""  # where a program reports
     data: str = ""  # HPQ_DATA
     cache: str = ""
 
