@@ -12,7 +12,7 @@ from benchmarks.processes import HPQ, wall_s
 from benchmarks.server import Server, private_server
 from benchmarks.sweeps import put, write_grid
 from hpq_producer.sweepfile.load import load
-from hpq_producer.sweepfile.spec import sets
+from hpq_producer.sweepfile.spec import parameter_sets
 
 _SINGLY = 2_000  # jobs of the slowest peer
 _MANY = 10_000
@@ -45,7 +45,7 @@ def _processes(server: Server, rounds: int) -> Iterator[Figure]:
 
 def _calls(server: Server, rounds: int) -> Iterator[Figure]:
     file = write_grid(server.folder, _MANY)
-    every = list(sets(load(file)))
+    every = list(parameter_sets(load(file)))
     found = in_turn(
         rounds,
         {

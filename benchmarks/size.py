@@ -10,7 +10,7 @@ from benchmarks.server import Server, private_server
 from benchmarks.sweeps import put, write_grid
 from hpq.store.wire.fields import dumps_in_order
 from hpq_producer.sweepfile.load import load
-from hpq_producer.sweepfile.spec import sets
+from hpq_producer.sweepfile.spec import parameter_sets
 
 _COUNT = 10_000
 _TARGET_BYTES = 450
@@ -20,7 +20,7 @@ def measure(rounds: int) -> Iterator[Figure]:
     """Differences of used_memory at 10,000; the same each time, so a round or two is enough."""
     with private_server() as server:
         file = write_grid(server.folder, _COUNT)
-        every = list(sets(load(file)))
+        every = list(parameter_sets(load(file)))
         own = sum(len(dumps_in_order(params)) for params in every) / _COUNT
         put(server, file)  # loads the scripts
         found = [_bytes(server, lambda: put(server, file)) for _ in range(min(rounds, 2))]

@@ -15,7 +15,7 @@ from benchmarks.processes import WORKER, running
 from benchmarks.server import Server, private_server
 from benchmarks.sweeps import TRAINING, put, wait_over
 from hpq.domain.attempt import WorkerPresence
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import SCHEMA, Launch, Metric, Sweep
 from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.discrete import Categorical, IntUniform
@@ -26,8 +26,8 @@ from hpq.store.event_reader import SweepHistory
 from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import TrialStore
-from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.search import encode_search
+from hpq.store.wire.trial import encode_new
 from hpq_worker.suggest.loop import Suggester
 
 _SPACE = Space.of(
@@ -91,7 +91,7 @@ class Ours:
         lead = SuggestLease(context, "s", "w", _LEASE_MS)
         lead.acquire()
         draws = (_SPACE.draw(Random(f"0/{i}")) for i in range(size))
-        rows = [(dumps_in_order(params), identity(params)) for params in draws]
+        rows = [encode_new(ParameterSet(params), 0) for params in draws]
         for start in range(0, size, 500):
             lead.append(start + 1, rows[start : start + 500])
         for _ in range(size):

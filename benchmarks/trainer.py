@@ -27,7 +27,7 @@ from benchmarks.sweeps import put, wait_over
 from hpq.domain.trial import Json
 from hpq.errors import DataMissing
 from hpq_producer.sweepfile.load import load as read_file
-from hpq_producer.sweepfile.spec import sets
+from hpq_producer.sweepfile.spec import parameter_sets
 from hpq_worker.trainers.data.datasets import load_data
 
 _FILE = ROOT / "configs" / "cifar10-16-small.yaml"
@@ -43,7 +43,7 @@ def measure(rounds: int) -> Iterator[Figure]:
     """
     data = os.environ.get("HPQ_DATA")
     torch.set_num_threads(1)
-    every = list(sets(read_file(_FILE)))
+    every = list(parameter_sets(read_file(_FILE)))
     some = [every[i] for i in _spread(len(every))][: 2 * rounds]
     with private_server() as server:
         lab = _lab(server.folder, Path(data) if data else None, every[0])

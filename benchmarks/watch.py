@@ -13,11 +13,11 @@ from rich.table import Table
 from benchmarks.figures import Figure, in_turn
 from benchmarks.server import Server, private_server
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Point, TrialState
 from hpq.store.trials import TrialStore
-from hpq.store.wire.fields import dumps
+from hpq.store.wire.trial import encode_new
 from hpq_producer.terminal.style import TerminalInfo, paint
 from hpq_producer.watch.app import read_scene
 from hpq_producer.watch.frame import frame
@@ -78,13 +78,7 @@ def _rich_ms() -> float:
 def _fill(server: Server, sid: str, count: int) -> None:
     session = server.session()
     writer, store = session.writer(), TrialStore(session.context())
-    rows = [
-        (
-            dumps({"x": i, "y": i / 7, "z": "on"}),
-            identity({"x": i, "y": i / 7, "z": "on"}),
-        )
-        for i in range(1, count + 1)
-    ]
+    rows = [encode_new(ParameterSet(x=i, y=i / 7, z="on"), 0) for i in range(1, count + 1)]
     writer.add_rows(sid, 1, rows)
     writer.seal(
         Sweep(

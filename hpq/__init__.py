@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hpq.report import report as report
+from hpq.reporting import report as report
 
 __version__ = "0.1.0"
 

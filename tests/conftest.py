@@ -15,7 +15,7 @@ from redis.exceptions import ConnectionError as NoServer
 
 from hpq.connection.client import connect
 from hpq.domain.attempt import WorkerPresence
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim
 from hpq.store.control import SweepControl
@@ -142,7 +142,7 @@ def sweep_of(writer: SweepWriter) -> MakeSweep:
             "varying": ("x",),
         }
         sweep = Sweep(**{**base, **fields})  # type: ignore[arg-type]
-        rows = [(dumps({"x": i}), identity({"x": i})) for i in range(1, n + 1)]
+        rows = [(dumps({"x": i}), ParameterSet(x=i).identity) for i in range(1, n + 1)]
         writer.add_rows(sid, 1, rows)
         assert writer.seal(sweep) is None
         return sweep

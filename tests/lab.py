@@ -24,7 +24,7 @@ from redis import Redis
 
 from hpq.connection.client import connect
 from hpq.domain.sweep import SweepState
-from hpq.domain.trial import Trial, TrialId
+from hpq.domain.trial import TrialId, TrialView
 from hpq.filestore.local import regular
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
@@ -179,7 +179,7 @@ class Lab:
         """Hold the audit of a sweep that is over."""
         audit(self.reader, sid)
 
-    def trial(self, sid: str, number: int = 1) -> Trial:
+    def trial(self, sid: str, number: int = 1) -> TrialView:
         """A trial as readers see it."""
         return self.reader.trials.get(TrialId(sweep=sid, number=number))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -135,6 +136,18 @@ class Home:
     def until_nothing_runs(self) -> None:
         """Wait for the end of keeper and server."""
         self.until(lambda: not self.processes(), every_s=0.04)
+
+    def until_unkept(self) -> None:
+        """Wait until no keeper holds its lock."""
+
+        def is_free() -> bool:
+            fd = self.place.lock(keeper.KEEPER)
+            try:
+                return keeper.try_lock(fd, fcntl.LOCK_SH)
+            finally:
+                os.close(fd)
+
+        self.until(is_free)
 
     @staticmethod
     def until(condition: Callable[[], object], *, every_s: float = 0.005) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from hpq.search.space import Space
 from hpq_producer.sweepfile import parameters
-from hpq_producer.sweepfile.errors import Places, Problems
+from hpq_producer.sweepfile.errors import Problems, SourceMap
 
 LIMITS = {"min": 2, "max": 50}
 SMALL = {"min": 0.5, "max": 30.0}
@@ -34,9 +35,9 @@ PARAMETERS = {
 
 
 def _space():
-    out = Problems(Places(file="every.yaml"))
-    space = parameters.read(PARAMETERS, ("parameters",), out)
-    out.check()
+    out = Problems(SourceMap(file="every.yaml"))
+    space = Space.of(parameters.read_leaves(PARAMETERS, ("parameters",), out))
+    out.raise_errors()
     return space
 
 

@@ -19,8 +19,8 @@ from hpq.domain.attempt import (
     ReportBatch,
     WorkerPresence,
 )
-from hpq.domain.identity import identity
-from hpq.domain.sweep import EarlyTerminate, Goal, Launch, Metric, Rule, Sweep
+from hpq.domain.identity import ParameterSet
+from hpq.domain.sweep import EarlyTerminate, Goal, Launch, Metric, Sweep, TerminationRule
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
@@ -40,7 +40,7 @@ ENDS = {"finished", "failed", "pruned", "cancelled"}
 
 
 def row(number: int) -> tuple[str, bytes]:
-    return dumps({"x": number}), identity({"x": number})
+    return dumps({"x": number}), ParameterSet({"x": number}).identity
 
 
 class Machine(RuleBasedStateMachine):
@@ -63,7 +63,10 @@ class Machine(RuleBasedStateMachine):
             WorkerPresence(name=f"w{i}", host=f"h{i % 2}", worker_class="default") for i in range(3)
         ]
         metric = Metric(name="acc", goal=Goal.MAXIMIZE)
-        launch, early = Launch(trainer="digits"), EarlyTerminate(rule=Rule.ASHA, bands=BANDS, eta=2)
+        launch, early = (
+            Launch(trainer="digits"),
+            EarlyTerminate(rule=TerminationRule.ASHA, bands=BANDS, eta=2),
+        )
         self.enqueue(Sweep(id=SID, name="m", digest="d", launch=launch, metric=metric, early=early))
         self.store.reap("default", lease_ms=LEASE, lost_max=3)
         self.held: list[tuple[WorkerPresence, Claim]] = []  # every claim ever answered

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.gpu.trials import Clock, Lab, OutOfTime
 from hpq.domain.trial import FailureKind, Json
 from hpq_worker.process import devices
-from hpq_worker.process.protocol import LineBuffer, Run, read_message
+from hpq_worker.process.protocol import LineBuffer, RunRequest, read_message
 from hpq_worker.runner.process import RunnerKey, RunnerProcess
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -81,7 +81,7 @@ class Warm:
         checkpoint.mkdir(parents=True)
         self.now = Ran(sent=time.perf_counter())
         self._child.run(
-            Run(
+            RunRequest(
                 trial=f"bench/{self._number}",
                 attempt=1,
                 params=dict(params),

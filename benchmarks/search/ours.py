@@ -22,7 +22,7 @@ from hpq.domain.trial import Params
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
 from hpq_producer.sweepfile import parameters
-from hpq_producer.sweepfile.errors import Places, Problems
+from hpq_producer.sweepfile.errors import Problems, SourceMap
 from hpq_worker.suggest.chooser import Chooser
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -30,9 +30,9 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 def space_of(function: Function) -> Space:
     """The space of a function, read as a sweep file is."""
-    out = Problems(Places(file=function.name))
-    space = parameters.read(dict(function.parameters), ("parameters",), out)
-    out.check()
+    out = Problems(SourceMap(file=function.name))
+    space = Space.of(parameters.read_leaves(dict(function.parameters), ("parameters",), out))
+    out.raise_errors()
     return space
 
 

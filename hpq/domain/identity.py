@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from hashlib import blake2b
 
 from hpq.domain.trial import Json, Params
@@ -35,14 +36,26 @@ def canonical(params: Params) -> bytes:
     return data
 
 
-def identity(params: Params, replicate: int = 0) -> bytes:
-    """Return the 16 bytes that identify a trial within its sweep.
+class ParameterSet(dict[str, Json]):
+    """Parameters of a trial, read-only: their JSON is encoded once, at the first comparison."""
 
-    Raises:
-        ValueError: as `canonical`.
-    """
-    salt = replicate.to_bytes(ID_BYTES, "big")
-    return blake2b(canonical(params), digest_size=ID_BYTES, salt=salt).digest()
+    @cached_property
+    def identity(self) -> bytes:
+        """The 16 bytes that identify the trial within its sweep (ValueError: as `canonical`)."""
+        return self.salted(0)
+
+    def salted(self, number: int) -> bytes:
+        """Return 16 bytes that identify these values with a number: a replicate from 0, or a seed.
+
+        Raises:
+            ValueError: as `canonical`.
+        """
+        salt = number.to_bytes(ID_BYTES, "big")
+        return blake2b(self._canonical, digest_size=ID_BYTES, salt=salt).digest()
+
+    @cached_property
+    def _canonical(self) -> bytes:
+        return canonical(self)
 
 
 def digest(spec: Mapping[str, Json], seed: int, code: str) -> str:

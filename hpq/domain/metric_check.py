@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Trial
+from hpq.domain.trial import TrialView
 
 ENOUGH_REPORTS = 5  # of other names
 _SHOWN = 6  # names
@@ -25,7 +25,9 @@ def missing_metric(metric: str, names: Sequence[str]) -> str:
     return f"has not reported {metric} so far; it reports {', '.join(names[:_SHOWN])}{more}{hint}"
 
 
-def metric_warning(sweep: Sweep, running: Sequence[Trial], best: Sequence[Trial] = ()) -> str:
+def metric_warning(
+    sweep: Sweep, running: Sequence[TrialView], best: Sequence[TrialView] = ()
+) -> str:
     """Return `#1 has not reported …`; "" if a trial has reported the metric, or too few values."""
     metric = sweep.metric
     if metric is None or best or any(metric.name in trial.metrics for trial in running):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from hpq.codes import Notice
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Trial, TrialState
+from hpq.domain.trial import TrialState, TrialView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,6 @@ class Worker:
     state: str = "idle"  # idle | busy | silent | stopping | draining | drained | faulty
     trial: str = ""
     seen_ms: int = 0
-    started_ms: int = 0
     device: str = ""
     version: str = ""
     schema: int = 1  # of the newest sweeps that it can decode
@@ -47,7 +46,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
+class UnreadableSweep:
     """A sweep that cannot be decoded; `why` names the key and the field."""
 
     id: str
@@ -105,9 +104,9 @@ class Snapshot:
 
     sweep: Sweep
     at_ms: int
-    running: tuple[Trial, ...]  # oldest claim first
-    best: tuple[Trial, ...]  # best objective first
-    recent: tuple[Trial, ...]  # last ended first
+    running: tuple[TrialView, ...]  # oldest claim first
+    best: tuple[TrialView, ...]  # best objective first
+    recent: tuple[TrialView, ...]  # last ended first
     workers: tuple[Worker, ...]  # live workers of the sweep's class
     durations: DurationStats
     ahead: tuple[Sweep, ...] = ()  # served before it, if it waits while all workers are busy
@@ -116,7 +115,7 @@ class Snapshot:
     is_stale: bool = False  # Redis has not answered since; `at_ms` advances by the local clock
     last_event: str  # id of the newest event; later events have a higher one
 
-    def silence_ms(self, trial: Trial) -> int:
+    def silence_ms(self, trial: TrialView) -> int:
         """Return the time since the last heartbeat of a silent worker's trial, else 0."""
         since = self.at_ms - trial.beat_ms
         is_silent = trial.state is TrialState.RUNNING and trial.beat_ms and since > self.silent_ms

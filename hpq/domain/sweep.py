@@ -101,7 +101,7 @@ class Metric:
         return b != b or (a < b if self.goal is Goal.MINIMIZE else a > b)
 
 
-class Rule(StrEnum):
+class TerminationRule(StrEnum):
     """Rule of early termination (`early_terminate: {type: …}`)."""
 
     HYPERBAND = "hyperband"
@@ -117,7 +117,7 @@ class EarlyTerminate:
     trials must have reached a band before the rule compares at it.
     """
 
-    rule: Rule
+    rule: TerminationRule
     bands: tuple[int, ...]
     eta: float = 3.0
     strict: bool = True

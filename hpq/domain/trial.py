@@ -185,7 +185,7 @@ class ReplicateGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class TrialView:
     """A trial as a reader sees it. Times are Redis's, in integer milliseconds; 0 = not yet."""
 
     id: TrialId

@@ -42,7 +42,7 @@ class Gone(FileNotFoundError):
     """Raised if a store does not have a file."""
 
 
-class Unreadable(OSError):
+class UnreadableFile(OSError):
     """Raised if a file of a store exists but cannot be read."""
 
 
@@ -125,7 +125,7 @@ def copy_out(files: Readable, name: str, path: Path, go_on: GoOn = lambda: True)
 
     Raises:
         Gone: the store does not have the file (a FileNotFoundError).
-        Unreadable: the file exists and cannot be read.
+        UnreadableFile: the file exists and cannot be read.
         OSError: the path cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ class _Source:
         except FileNotFoundError as error:
             raise Gone(str(error)) from error
         except OSError as error:
-            raise Unreadable(str(error)) from error
+            raise UnreadableFile(str(error)) from error
 
 
 def is_reachable(files: Files) -> bool:

@@ -15,9 +15,9 @@ from hashlib import blake2b
 from itertools import count, islice
 from random import Random
 
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Json, Params, Trial
+from hpq.domain.trial import Params, TrialView
 from hpq.search.grid import Lattice
 from hpq.search.space import NothingLeft, Space
 
@@ -25,11 +25,8 @@ LIMIT = 100_000  # sets of a sweep, unless --force
 _REPEATS = 1_000  # draws in a row that give nothing new: the space has no more
 _ROUNDS = 6
 
-Set = dict[str, Json]
-Identified = tuple[Set, bytes | None]  # a set, and its identity if the sampler computed it
 
-
-def grid(space: Space, *, shuffle: bool = False, seed: int = 0) -> Iterator[Set]:
+def grid(space: Space, *, shuffle: bool = False, seed: int = 0) -> Iterator[ParameterSet]:
     """Every combination: names sorted, the last varies fastest; shuffled by the seed if asked.
 
     Raises:
@@ -42,23 +39,17 @@ def grid(space: Space, *, shuffle: bool = False, seed: int = 0) -> Iterator[Set]
     return _stepped(space, lattice, seed if shuffle else None)
 
 
-def random(space: Space, n: int | None, seed: int) -> Iterator[Set]:
+def random(space: Space, n: int | None, seed: int) -> Iterator[ParameterSet]:
     """Up to n different sets (None = as many as there are); it ends when the space does."""
-    return islice((params for params, _ in identified(space, seed)), n)
+    every = grid(space, shuffle=True, seed=seed) if space.is_even else _drawn(space, seed)
+    return islice(every, n)
 
 
-def identified(space: Space, seed: int) -> Iterator[Identified]:
-    """Yield the sets of `random` with their identities."""
-    if space.is_even:
-        return ((params, None) for params in grid(space, shuffle=True, seed=seed))
-    return _drawn(space, seed)
-
-
-def _stepped(space: Space, lattice: Lattice, seed: int | None) -> Iterator[Set]:
+def _stepped(space: Space, lattice: Lattice, seed: int | None) -> Iterator[ParameterSet]:
     """The sets of a lattice in order, or (with a seed) shuffled, but for those excluded."""
     size = lattice.size
     ranks = (i if seed is None else permuted(i, size, seed) for i in range(size))
-    return (params for params in map(lattice.at, ranks) if space.allows(params))
+    return (ParameterSet(params) for params in map(lattice.at, ranks) if space.allows(params))
 
 
 def permuted(index: int, size: int, seed: int) -> int:
@@ -78,38 +69,38 @@ def permuted(index: int, size: int, seed: int) -> int:
             return index
 
 
-def _drawn(space: Space, seed: int) -> Iterator[Identified]:
+def _drawn(space: Space, seed: int) -> Iterator[ParameterSet]:
     """Independent draws, each set once; what draws hardly ever hit comes shuffled at the end."""
     seen: set[bytes] = set()
     last = 0
     # Counting a space costs as much as its conditions are wide; it is needed at the end only.
     for i in count():
         try:
-            params = space.draw(Random(f"{seed}/{i}"))
+            params = ParameterSet(space.draw(Random(f"{seed}/{i}")))
         except NothingLeft:  # hardly anything is not excluded
             break
-        key = identity(params)
-        if key not in seen:
-            seen.add(key)
+        if params.identity not in seen:
+            seen.add(params.identity)
             last = i
-            yield params, key
+            yield params
         elif i - last >= _REPEATS:
             break
     lattice = space.drawn
     if lattice is not None and lattice.size <= LIMIT:
-        every = ((params, identity(params)) for params in _stepped(space, lattice, seed))
-        yield from (both for both in every if both[1] not in seen)
+        every = _stepped(space, lattice, seed)
+        yield from (params for params in every if params.identity not in seen)
 
 
 SEED = "seed"  # the parameter that is counted up, where a sweep has it
 
 
-def replicated(params: dict[str, Json], replicates: int) -> list[dict[str, Json]]:
+def replicated(params: ParameterSet, replicates: int) -> list[ParameterSet]:
     """The set once for each replicate, with its parameter `seed` (if it has one) counted up."""
     seed = params.get(SEED)
     if isinstance(seed, bool) or not isinstance(seed, int):
         return [params] * replicates
-    return [{**params, SEED: seed + replicate} for replicate in range(replicates)]
+    others = (ParameterSet({**params, SEED: seed + i}) for i in range(1, replicates))
+    return [params, *others]
 
 
 def replicate_of(sweep: Sweep, number: int) -> int:
@@ -122,7 +113,7 @@ def seed_of(sweep: Sweep, number: int, params: Params) -> int:
     return seed_at(sweep.seed, replicate_of(sweep, number) - 1, params)
 
 
-def seed_of_result(sweep: Sweep, trial: Trial) -> int:
+def seed_of_result(sweep: Sweep, trial: TrialView) -> int:
     """As `seed_of`; of a result that was taken from an older sweep, what it was seeded with."""
     return seed_of(sweep, trial.id.number, trial.params) if trial.seed is None else trial.seed
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from redis import Redis
 
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId, TrialState
 from hpq.store.keys import Keys
@@ -147,7 +147,7 @@ class AuditReader:
 def _identities(text: bytes, replicates: int) -> list[bytes]:
     """Return the identities that these parameters may have; none if they cannot be decoded."""
     try:
-        params = json.loads(text)
-        return [identity(params, i) for i in range(max(1, replicates))]
+        params = ParameterSet(json.loads(text))
+        return [params.salted(i) for i in range(max(1, replicates))]
     except (ValueError, AttributeError, RecursionError):
         return []

@@ -12,14 +12,13 @@ from itertools import islice
 
 from hpq.domain.attempt import Capped
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Trial
+from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.store.scripts import BATCH_ROWS, UNSEALED_TTL_S, StoreContext, check_reply
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.fields import dumps, flatten
-from hpq.store.wire.trial import encode_result
+from hpq.store.wire.trial import NewRow, encode_result
 
-Row = tuple[str, bytes]  # parameters as JSON, identity
 _UNSEALED_PARTS = ("params", "waiting", "ids", "staged", "origin")
 
 
@@ -51,13 +50,13 @@ class SweepWriter:
         pipe.expire(key, UNSEALED_TTL_S)
         pipe.execute()
 
-    def add_rows(self, sid: str, first: int, rows: Sequence[Row]) -> None:
+    def add_rows(self, sid: str, first: int, rows: Sequence[NewRow]) -> None:
         """Write trials numbered from `first`; no reader sees them before `seal`."""
         for start in range(0, len(rows), BATCH_ROWS):
             flat = [part for row in rows[start : start + BATCH_ROWS] for part in row]
             self._scripts.run("create", sid, UNSEALED_TTL_S, first + start, *flat)
 
-    def stage_results(self, sid: str, results: Iterable[tuple[int, Trial]]) -> int:
+    def stage_results(self, sid: str, results: Iterable[tuple[int, TrialView]]) -> int:
         """Write finished trials with which an unsealed sweep begins; return how many.
 
         Each result comes with the number of the sweep's trial that reuses it.
@@ -95,7 +94,7 @@ class SweepWriter:
     def append(
         self,
         sid: str,
-        rows: Iterable[Row],
+        rows: Iterable[NewRow],
         file: str,
         *,
         varying: Sequence[str],

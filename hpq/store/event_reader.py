@@ -8,8 +8,9 @@ from typing import Any
 
 from redis import Redis
 
+from hpq.domain.identity import ParameterSet
 from hpq.domain.snapshot import Event
-from hpq.domain.trial import Params, TrialId
+from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
@@ -48,7 +49,7 @@ class EventReader:
         Raises:
             DecodeError: an entry is not an event.
         """
-        raw: Any = self._redis.hget(self._keys.trial(trial), "told")
+        raw: Any = self._redis.hget(self._keys.trial(trial), "event_ids")
         ids, key = (raw or b"").decode().split(), self._keys.sweep(trial.sweep, "events")
         pipe = self._redis.pipeline(transaction=False)
         for eid in ids:
@@ -75,7 +76,7 @@ class SweepHistory:
             self._after = events[-1].id
         return events
 
-    def parameters(self, first: int, last: int) -> Iterator[tuple[int, Params]]:
+    def parameters(self, first: int, last: int) -> Iterator[tuple[int, ParameterSet]]:
         """Yield number and parameters of the trials from `first` to `last`, both included.
 
         Parameters that cannot be decoded are omitted: their trial fails with the reason.
@@ -86,7 +87,7 @@ class SweepHistory:
             rows: Any = self._redis.hmget(key, [str(n) for n in numbers])
             for n, raw in zip(numbers, rows, strict=True):
                 with suppress(DecodeError):
-                    yield n, trial_codec.decode_params(f"{key} field {n}", raw)
+                    yield n, ParameterSet(trial_codec.decode_params(f"{key} field {n}", raw))
 
     def objectives(self, numbers: Sequence[int]) -> list[float | None]:
         """Return the objective that each running trial reported last, or None."""

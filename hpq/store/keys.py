@@ -138,10 +138,6 @@ class Keys:
     def workers(self) -> str:
         return self._of("workers")
 
-    @property
-    def bulk(self) -> str:
-        return self._of("bulk")
-
     def garbage(self, store: str) -> str:
         return self._of("garbage", store)
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpq.store.scripts import StoreContext
+from hpq.store.wire.trial import NewRow
 
 _MIN_LEASE_MS = 1_000
-Rows = Sequence[tuple[str, bytes]]  # parameters as JSON, identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,9 @@ class SuggestLease:
         """Hold the lease for another `lease_s`."""
         return self._call(self._lease_ms)
 
-    def append(self, first: int, rows: Rows, no_more: str = "", by: str = "") -> LeaseReply:
+    def append(
+        self, first: int, rows: Sequence[NewRow], no_more: str = "", by: str = ""
+    ) -> LeaseReply:
         """Add trials numbered from `first`, and renew the lease.
 
         `by` names the sampler that generated them; `no_more` gives the reason if they are the last.
@@ -70,14 +72,19 @@ class SuggestLease:
             self._call(0)
 
     def _call(
-        self, lease_ms: int, first: int = 0, rows: Rows = (), no_more: str = "", by: str = ""
+        self,
+        lease_ms: int,
+        first: int = 0,
+        rows: Sequence[NewRow] = (),
+        no_more: str = "",
+        by: str = "",
     ) -> LeaseReply:
         flat = [part for row in rows for part in row]
         reply, rest = self._context.scripts.run(
             "suggest",
             *flat,
             sweep=self._sid,
-            who=self._worker,
+            suggester=self._worker,
             token=self._token,
             lease_ms=lease_ms,
             no_more=no_more,

@@ -9,7 +9,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from hpq.domain.snapshot import Unreadable
+from hpq.domain.snapshot import UnreadableSweep
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError, NotFound
@@ -63,13 +63,13 @@ class SweepReader:
         """
         sweeps = []
         for sweep in self.get_each(ids):
-            if isinstance(sweep, Unreadable):
+            if isinstance(sweep, UnreadableSweep):
                 raise DecodeError(sweep.why)
             sweeps.append(sweep)
         return sweeps
 
-    def get_each(self, ids: Sequence[str]) -> list[Sweep | Unreadable]:
-        """Like `get_many`, with an `Unreadable` in the place of a sweep that cannot be decoded."""
+    def get_each(self, ids: Sequence[str]) -> list[Sweep | UnreadableSweep]:
+        """Like `get_many`, with an `UnreadableSweep` for each sweep that cannot be decoded."""
         pipe = self._redis.pipeline(transaction=False)
         for sid in ids:
             pipe.hgetall(self._keys.sweep(sid))
@@ -79,11 +79,11 @@ class SweepReader:
         found = (self._decode(sid, list(islice(answers, 1 + len(_COUNTED_SETS)))) for sid in ids)
         return [sweep for sweep in found if sweep is not None]
 
-    def _decode(self, sid: str, answer: list[Any]) -> Sweep | Unreadable | None:
+    def _decode(self, sid: str, answer: list[Any]) -> Sweep | UnreadableSweep | None:
         key, row = self._keys.sweep(sid), answer[0]
         for error in answer:
             if isinstance(error, ResponseError):  # a key of another type
-                return Unreadable(id=sid, why=f"{key}: {error}")
+                return UnreadableSweep(id=sid, why=f"{key}: {error}")
             if isinstance(error, Exception):
                 raise error
         if not row or b"created_ms" not in row:
@@ -91,7 +91,7 @@ class SweepReader:
         try:
             return sweep_codec.decode_sweep(key, sid, *answer)
         except DecodeError as error:
-            return Unreadable(id=sid, why=str(error))
+            return UnreadableSweep(id=sid, why=str(error))
 
     def resolve(self, ref: str | None, owner: str) -> str:
         """Return the id of the sweep that a reference names.

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import zlib
+from contextlib import suppress
+from typing import Any
 from uuid import uuid4
 
 from redis import Redis
@@ -58,6 +60,23 @@ class Tickets:
         ]
         queue.enqueue_many(jobs)
         return missing
+
+    def pop(self, worker_class: str, timeout_s: float) -> bytes | None:
+        """Wait for an RQ job of a worker class and pop it; return its id, or None after the wait.
+
+        A signal handler that raises ends the wait.
+        """
+        popped: Any = self._redis.blpop([self._keys.queue(worker_class)], timeout=timeout_s)
+        return None if popped is None else bytes(popped[1])
+
+    def remove_worker(self, key: str) -> None:
+        """Delete RQ's record of a worker."""
+        self._redis.delete(key)
+
+    def name_connection(self, name: str) -> None:
+        """Set the name that CLIENT LIST shows; a server that refuses it shows none."""
+        with suppress(ResponseError):
+            self._redis.client_setname(name)
 
     def is_ticket(self, job_id: bytes) -> bool:
         """Delete a popped RQ job; return True if it is a ticket.

@@ -10,7 +10,7 @@ from typing import Any
 from redis import Redis
 
 from hpq.domain.sweep import Goal, Sweep
-from hpq.domain.trial import Params, Point, ReplicateGroup, Trial, TrialId
+from hpq.domain.trial import Params, Point, ReplicateGroup, TrialId, TrialView
 from hpq.errors import NotFound
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
@@ -24,7 +24,7 @@ class TrialReader:
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
 
-    def get(self, trial: TrialId) -> Trial:
+    def get(self, trial: TrialId) -> TrialView:
         """Return one trial.
 
         Raises:
@@ -37,7 +37,7 @@ class TrialReader:
             )
         return self.get_many(trial.sweep, [trial.number])[0]
 
-    def get_many(self, sid: str, numbers: Sequence[int]) -> list[Trial]:
+    def get_many(self, sid: str, numbers: Sequence[int]) -> list[TrialView]:
         """Return the trials with these numbers, in this order.
 
         Raises:
@@ -67,18 +67,18 @@ class TrialReader:
             )
         return trials
 
-    def all(self, sid: str, chunk: int = 500) -> Iterator[Trial]:
+    def all(self, sid: str, chunk: int = 500) -> Iterator[TrialView]:
         """Yield every trial of a sweep in order of number; read `chunk` trials a round trip."""
         total: Any = self._redis.hlen(self._keys.sweep(sid, "params"))
         for start in range(1, total + 1, chunk):
             yield from self.get_many(sid, range(start, min(start + chunk, total + 1)))
 
-    def longest_running(self, sids: Sequence[str]) -> dict[str, Trial]:
+    def longest_running(self, sids: Sequence[str]) -> dict[str, TrialView]:
         """Return, by sweep, the running trial with the oldest claim; omit sweeps without one."""
         pipe = self._redis.pipeline(transaction=False)
         for sid in sids:
             pipe.zrange(self._keys.sweep(sid, "running"), 0, 0)
-        oldest: dict[str, Trial] = {}
+        oldest: dict[str, TrialView] = {}
         for sid, numbers in zip(sids, pipe.execute(), strict=True):
             with suppress(NotFound):  # the sweep was removed between the two reads
                 for trial in self.get_many(sid, [int(n) for n in numbers]):
@@ -91,7 +91,7 @@ class TrialReader:
         found: Any = self._redis.smismember(key, list(identities)) if identities else []
         return [bool(one) for one in found]
 
-    def best(self, sweep: Sweep, top: int) -> list[Trial]:
+    def best(self, sweep: Sweep, top: int) -> list[TrialView]:
         """Return the N trials with the best objectives, best first; ties by number.
 
         If the sweep has replicates, one trial stands for each group of them. The groups are
@@ -116,7 +116,7 @@ class TrialReader:
         order = sorted({(sign * score, int(n)) for n, score in rows})
         return [n for _, n in order[:top]]
 
-    def _replicate_groups(self, sweep: Sweep, firsts: Sequence[int]) -> list[Trial]:
+    def _replicate_groups(self, sweep: Sweep, firsts: Sequence[int]) -> list[TrialView]:
         pipe = self._redis.pipeline(transaction=False)
         for first in firsts:
             members = [str(first + i) for i in range(sweep.replicates)]

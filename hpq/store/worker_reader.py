@@ -102,7 +102,6 @@ def _worker(
         state="silent" if seen_ms < silent_since and state in _CONNECTED else state,
         trial=r.text("trial"),
         seen_ms=seen_ms,
-        started_ms=r.whole("started_ms"),
         device=r.text("device"),
         version=r.text("version"),
         schema=r.parse("schema", 1, int),

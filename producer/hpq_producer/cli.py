@@ -21,7 +21,7 @@ from hpq import __version__
 from hpq import process as hpq_process
 from hpq.errors import ExitCode, HpqError, UserError
 
-# group → command → (module under hpq_producer.commands, one line)
+# group → command → (module under hpq_producer.commands, one line); its function has its name
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
         "init": ("submit.init", "Write a first sweep file from a script's options"),
@@ -48,7 +48,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "stop": ("control.control", "Finish what runs, cancel what waits"),
         "cancel": ("control.control", "Stop a sweep or a trial now"),
         "retry": ("control.control", "Queue failed or cancelled trials again"),
-        "set": ("control.control", "Change a sweep's limits"),
+        "set": ("control.control:set_limits", "Change a sweep's limits"),
         "rm": ("control.rm", "Delete a sweep with all its results"),
     },
     "Cluster": {
@@ -73,8 +73,6 @@ WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # of a disk
-# What typer gives every command, too, as each is an app of its own.
-_OF_HPQ_ITSELF = frozenset({"install_completion", "show_completion"})
 
 
 class Lazy(TyperGroup):
@@ -89,10 +87,11 @@ class Lazy(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in WHERE:
             return None
-        module: Any = importlib.import_module(f"hpq_producer.commands.{WHERE[cmd_name][0]}")
-        found: Any = get_command(module.app)
-        command = found.commands[cmd_name] if hasattr(found, "commands") else found
-        command.params = [p for p in command.params if p.name not in _OF_HPQ_ITSELF]
+        path, _, function = WHERE[cmd_name][0].partition(":")
+        module = importlib.import_module(f"hpq_producer.commands.{path}")
+        alone = typer.Typer(add_completion=False)
+        alone.command(cmd_name)(getattr(module, function or cmd_name.replace("-", "_")))
+        command: Any = get_command(alone)
         for param in command.params:
             param.secondary_opts = []  # no --no-once: what is off by default has no need of it
         return command

@@ -50,6 +50,7 @@ class Session:
     redis: Redis
     keys: Keys
     reader: StoreReader
+    version: str = ""  # of the server
     attached: Attached | None = None  # the private server, if the session uses it
     connection: ConnectionRecord | None = None  # of `hpq connect`, if the URL goes through it
 
@@ -87,7 +88,7 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
     url = settings.redis_url or (attached.url if attached else "")
     connection = connection_record.connection_of_url(settings.home, url)
     with explain_errors(connection, settings):
-        check_server(connect(url, patience_s=FIRST_S), url)
+        version = check_server(connect(url, patience_s=FIRST_S), url)
         redis = connect(url)
         keys = Keys(settings.prefix)
         reader = StoreReader(redis, keys, settings.lease_ms)
@@ -98,6 +99,7 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
                 redis=redis,
                 keys=keys,
                 reader=reader,
+                version=version,
                 attached=attached,
                 connection=connection,
             )

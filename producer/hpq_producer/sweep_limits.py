@@ -9,8 +9,8 @@ from difflib import get_close_matches
 
 from hpq.errors import UserError
 from hpq.store.wire.fields import dumps, number
-from hpq_producer.sweepfile.schema import MOST_PARALLEL, MOST_PRIORITY, MOST_RETRIES, TOP
-from hpq_producer.sweepfile.values import MOST_SECONDS
+from hpq_producer.sweepfile.schema import MAX_PARALLEL, MAX_PRIORITY, MAX_RETRIES, TOP
+from hpq_producer.sweepfile.values import MAX_SECONDS
 
 TAG = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
 _DURATION = re.compile(r"(?P<n>\d+(?:\.\d+)?)(?P<unit>[smhd]?)\Z")
@@ -29,7 +29,7 @@ def _whole(low: int, high: int) -> Callable[[str], str]:
 def _seconds(text: str) -> str:
     found = _DURATION.match(text)
     length = float(found["n"]) * _UNIT_S[found["unit"]] if found else math.inf
-    if length > MOST_SECONDS:
+    if length > MAX_SECONDS:
         raise ValueError("a duration such as 90s, 15m or 2h (0: none; at most a year)")
     return number(length)
 
@@ -43,9 +43,9 @@ def _tags(text: str) -> str:
 
 _KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "run_cap": ("run_cap", _whole(0, 2**31)),
-    "max_parallel": ("max_parallel", _whole(0, MOST_PARALLEL)),
-    "priority": ("priority", _whole(-MOST_PRIORITY, MOST_PRIORITY)),
-    "retries": ("retries", _whole(0, MOST_RETRIES)),
+    "max_parallel": ("max_parallel", _whole(0, MAX_PARALLEL)),
+    "priority": ("priority", _whole(-MAX_PRIORITY, MAX_PRIORITY)),
+    "retries": ("retries", _whole(0, MAX_RETRIES)),
     "timeout": ("timeout_s", _seconds),
     "stall": ("stall_s", _seconds),
     "tags": ("tags", _tags),

@@ -10,7 +10,6 @@ import sys
 from typing import Annotated
 
 import typer
-from redis import Redis
 from redis.exceptions import RedisError
 
 from hpq.connection.client import connect
@@ -127,10 +126,9 @@ def complete_sweep_ids(incomplete: str) -> list[str]:
             if not (private.running and private.record):
                 return []
             url = f"unix://{private.record.socket}"
-        redis: Redis = connect(url, retries=0, timeout_s=_COMPLETION_TIMEOUT_S)
-        ids = StoreReader(redis, Keys(settings.prefix), settings.lease_ms).sweeps.ids(
-            _MAX_COMPLETIONS
-        )
+        redis = connect(url, retries=0, timeout_s=_COMPLETION_TIMEOUT_S)
+        reader = StoreReader(redis, Keys(settings.prefix), settings.lease_ms)
+        ids = reader.sweeps.ids(_MAX_COMPLETIONS)
     except (HpqError, RedisError, OSError, ValueError):
         return []
     return [sid for sid in ids if sid.startswith(incomplete)]

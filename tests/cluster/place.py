@@ -16,7 +16,7 @@ import yaml
 from redis.exceptions import RedisError
 
 from hpq.connection.client import connect
-from hpq.domain.trial import Trial, TrialId
+from hpq.domain.trial import TrialId, TrialView
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq_producer.audit.sweep_audit import audit_sweep
@@ -240,11 +240,11 @@ class Laptop:
         path = self.write(f"sweep-{time.monotonic_ns()}.yaml", text)
         return self.ok("enqueue", path, *flags, **env).strip()
 
-    def trial(self, sid: str, number: int = 1) -> Trial:
+    def trial(self, sid: str, number: int = 1) -> TrialView:
         """A trial as readers see it."""
         return self.reader.trials.get(TrialId(sweep=sid, number=number))
 
-    def trials(self, sid: str) -> list[Trial]:
+    def trials(self, sid: str) -> list[TrialView]:
         """All trials of a sweep, by number."""
         total = self.reader.sweeps.get(sid).counts.total
         return [self.trial(sid, number) for number in range(1, total + 1)]

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from redis import Redis
+
 from tests.constants import ROOT
 
 FOLDERS = {
@@ -22,7 +24,7 @@ MOST_MODULES = 15  # of a package, its __init__ aside
 # hpq. `hpq` itself and hpq.train are the lazy facade of the two others.
 LAYERS = {
     "hpq": """
-        codes gpus report sanitize
+        codes gpus reporting sanitize
         domain errors
         connection search
         settings store.wire
@@ -146,7 +148,7 @@ def test_heavy_libraries_stay_in_their_homes() -> None:
 
 
 def test_import_hpq_and_report_need_the_standard_library_only() -> None:
-    for name in ("hpq", "hpq.report"):
+    for name in ("hpq", "hpq.reporting"):
         used = {other.split(".")[0] for other in imports(MODULES[name])}
         assert used <= {"hpq", "hpq_producer", "hpq_worker", *sys.stdlib_module_names}, name
 
@@ -158,4 +160,11 @@ def test_only_the_store_and_the_connection_send_commands_to_redis() -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 client = ast.unparse(node.func.value).rpartition(".")[2].lstrip("_")
-                assert client != "redis", f"{name}, line {node.lineno}"
+                is_client = client in ("redis", "connection", "pipe", "pipeline")
+                assert not (is_client and hasattr(Redis, node.func.attr)), (name, node.lineno)
+
+
+def test_a_redis_client_is_named_in_the_store_the_connection_and_the_session_alone() -> None:
+    homes = ("hpq.store", "hpq.connection", "hpq_producer.session")
+    named = {name for name, path in MODULES.items() if {"redis", "redis.client"} & {*imports(path)}}
+    assert {name for name in named if not name.startswith(homes)} == set()

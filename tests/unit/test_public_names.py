@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from inspect import ismodule
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,13 @@ def bare(code: str, *roots: Path) -> subprocess.CompletedProcess[str]:
 
 def test_importing_hpq_loads_the_standard_library_and_one_module() -> None:
     done = bare(LOADED, ROOT)
-    assert (set(done.stdout.split()), done.stderr) == ({"hpq", "hpq.report"}, "")
+    assert (set(done.stdout.split()), done.stderr) == ({"hpq", "hpq.reporting"}, "")
+
+
+def test_no_public_name_hides_a_module_of_hpq() -> None:
+    modules = {path.stem for path in (ROOT / "hpq").iterdir()}
+    hidden = [name for name in modules & set(dir(hpq)) if not ismodule(getattr(hpq, name))]
+    assert hidden == [] and callable(hpq.report)
 
 
 def test_editors_and_type_checkers_see_the_names_where_they_are() -> None:

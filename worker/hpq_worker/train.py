@@ -23,9 +23,9 @@ from typing import Any
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import FailureKind, Json
 from hpq.errors import ExitCode, HpqError, UserError
-from hpq.report import set_sink
+from hpq.reporting import set_sink
 from hpq.settings import read
-from hpq_worker.process.protocol import Run
+from hpq_worker.process.protocol import RunRequest
 from hpq_worker.runner.failures import of_exception
 from hpq_worker.runner.trial_api import Trial
 
@@ -50,7 +50,7 @@ def main() -> None:
     params, here, stop = dict(given.set), Path.cwd(), _StopSignal()
     with _one_line(), _checkpoints(given.checkpoint) as checkpoints:
         settings = read(os.environ)
-        run = Run(
+        run = RunRequest(
             trial="by-hand/1",
             attempt=1,
             params=params,

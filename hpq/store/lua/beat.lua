@@ -13,7 +13,7 @@ local args, log = cjson.decode(ARGV[1]), ARGV[2]
 local sid, n, attempt, worker = args.sweep, args.number, args.attempt, args.worker
 local lease, seq = tonumber(args.lease_ms), tonumber(args.seq)
 local t = trial_key(sid, n)
-local POINTS, LOG_BYTES, BULK = 1000, 1048576, 65536  -- BULK: room for a batch, and some
+local POINTS, LOG_BYTES, BULK = 1000, 1048576, 65536  -- BULK: memory for a batch, and more
 
 -- Drops the oldest entries of the log until the rest fits.
 local function bound_log(bytes)
@@ -30,7 +30,7 @@ end
 local full = is_full()
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'seq', 'stop', 'resumes',
   'closed', 'nonce')
-if not f[1] or not is_there(sid) then return {'unknown'} end  -- removed, or the server lost its data
+if not f[1] or not sweep_exists(sid) then return {'unknown'} end  -- removed, or the server lost its data
 local alive = f[2] == attempt and f[7] ~= attempt and (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt))
 if not alive or is_other_claim(f[8], args.nonce) then return {'lost'} end
 
@@ -56,7 +56,7 @@ end
 if seq <= tonumber(f[4] or 0) then return answer() end
 
 if full and (log ~= '' or #ARGV > 2) then
-  full = make_room(BULK) < BULK
+  full = free_memory(BULK) < BULK
   if full then count('reports_dropped') end
 end
 redis.call('HSET', t, 'seq', args.seq, 'step', args.step, 'objective', args.objective,
@@ -76,18 +76,18 @@ if args.restarted ~= '' then
   f[6] = false
 end
 if args.checkpoint ~= '' then
-  -- Progress, which forgives earlier losses, is a checkpoint of a step beyond all before it. Without
-  -- steps it is the second one of an attempt: the first may be what it saves before it trains.
+  -- Progress resets the count of lost workers: a checkpoint at a later step than all before. Without
+  -- steps it is the second checkpoint of an attempt, as the first may be saved before training.
   add_store(sid, args.checkpoint)
   local nth = redis.call('HINCRBY', t, 'checkpoints', 1)
-  local mark, at = tonumber(redis.call('HGET', t, 'checkpoint_mark') or 0), tonumber(args.checkpoint_step)
-  if at > mark then redis.call('HSET', t, 'checkpoint_mark', int(at)) end
-  if at > mark or (nth == 2 and args.step == '0' and at == 0) then
+  local furthest, at = tonumber(redis.call('HGET', t, 'checkpoint_mark') or 0), tonumber(args.checkpoint_step)
+  if at > furthest then redis.call('HSET', t, 'checkpoint_mark', int(at)) end
+  if at > furthest or (nth == 2 and args.step == '0' and at == 0) then
     redis.call('HDEL', t, 'lost', 'lost_hosts', 'c:killed')
   end
   redis.call('HSET', t, 'checkpoint', args.checkpoint, 'checkpoint_step', args.checkpoint_step,
     'checkpoint_ms', int(NOW))
-  if nth == 1 and redis.call('HEXISTS', t, 'restarted') == 1 then doom(sid, n) end  -- the old one
+  if nth == 1 and redis.call('HEXISTS', t, 'restarted') == 1 then add_garbage(sid, n) end  -- the old one
 end
 
 -- Removes the points that an earlier attempt reported from this step on, at the first value that this

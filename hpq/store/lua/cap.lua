@@ -1,47 +1,47 @@
--- How many trials of a sweep there may be (run_cap). Those beyond it that nobody has claimed are dropped, the
--- last first; where it rises, what it had dropped waits again, the first first.
+-- Sets the run_cap of a sweep. Unclaimed trials beyond the cap are dropped, the last first; if the cap
+-- rises, trials that a cap dropped are requeued, the first first.
 -- KEYS prefix
 -- ARGV sweep, cap (0: none)
--- Replies: ok | unknown | over (the sweep was stopped or cancelled), then class, tickets, how many trials it
---      dropped, how many wait again, and how many there are now
+-- Replies: ok | unknown | over (the sweep was stopped or cancelled), then class, tickets, how many trials were
+--      dropped, how many were requeued, and how many the sweep has now
 
 local sid, cap = ARGV[1], tonumber(ARGV[2])
 local s, waiting, dropped = sweep_key(sid), sweep_key(sid, 'waiting'), sweep_key(sid, 'dropped')
-if not is_there(sid) then return {'unknown', '', 0, 0, 0, 0} end
+if not sweep_exists(sid) then return {'unknown', '', 0, 0, 0, 0} end
 local flag = redis.call('HGET', s, 'flag')
 if flag == 'stopped' or flag == 'cancelled' then return {'over', '', 0, 0, 0, 0} end
-is_full()  -- goes on all the same
-local gone, back = 0, 0
+is_full()  -- the writes below succeed on a full server
+local n_dropped, n_requeued = 0, 0
 
-local function there() return redis.call('HLEN', sweep_key(sid, 'params')) - redis.call('ZCARD', dropped) end
+local function total() return redis.call('HLEN', sweep_key(sid, 'params')) - redis.call('ZCARD', dropped) end
 
--- What a cap dropped lies half a place behind its own, so that it is told from what a person cancelled.
--- The event of the whole says it: there is none for each.
+-- The score of a trial that a cap dropped is its number + 0.5; a person's cancel scores the number. One
+-- event covers all dropped trials.
 local function drop()
-  local beyond = redis.call('ZREVRANGEBYSCORE', waiting, '+inf', '(0', 'LIMIT', 0, there() - cap)
+  local beyond = redis.call('ZREVRANGEBYSCORE', waiting, '+inf', '(0', 'LIMIT', 0, total() - cap)
   for _, n in ipairs(beyond) do
     redis.call('ZREM', waiting, n)
     redis.call('ZADD', dropped, n + 0.5, n)
   end
-  gone = #beyond
+  n_dropped = #beyond
 end
 
-local function take_back()
-  local room, of = cap == 0 and math.huge or cap - there(), redis.call('ZRANGE', dropped, 0, -1, 'WITHSCORES')
-  for i = 1, #of, 2 do
-    local n, order = of[i], tonumber(of[i + 1])
-    if back < room and order ~= math.floor(order) then
+local function undrop()
+  local free, scores = cap == 0 and math.huge or cap - total(), redis.call('ZRANGE', dropped, 0, -1, 'WITHSCORES')
+  for i = 1, #scores, 2 do
+    local n, score = scores[i], tonumber(scores[i + 1])
+    if n_requeued < free and score ~= math.floor(score) then
       redis.call('ZREM', dropped, n)
       redis.call('ZADD', waiting, n, n)
-      back = back + 1
+      n_requeued = n_requeued + 1
     end
   end
 end
 
 local want = changing(sid, function()
   if (redis.call('HGET', s, 'sampler') or '') ~= '' then redis.call('HSET', s, 'run_cap', cap) end
-  if cap > 0 and there() > cap then drop() else take_back() end
-  event(sid, 'set', 0, 0, 'run_cap', cap, 'touched', gone + back)
+  if cap > 0 and total() > cap then drop() else undrop() end
+  event(sid, 'set', 0, 0, 'run_cap', cap, 'touched', n_dropped + n_requeued)
   open(sid)
 end)
-return {'ok', want[1], want[2], gone, back, there()}
+return {'ok', want[1], want[2], n_dropped, n_requeued, total()}

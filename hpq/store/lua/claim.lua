@@ -14,7 +14,7 @@ local class, worker, host, nonce = args.worker_class, args.worker, args.host, ar
 local lease, schema, provenance, skip = tonumber(args.lease_ms), tonumber(args.schema), args.provenance, {}
 for _, sid in ipairs(args.skip) do skip[sid] = true end
 local w, unfed = key('w', worker), ''
-local BRIEF_MS = 10000  -- an idle worker has a ticket within one look of the reaper
+local BRIEF_MS = 10000  -- the next run of the reaper gives each idle worker a ticket
 
 local function answer(sid, n, attempt)
   if lacks_suggester(sid) then unfed = sid end
@@ -52,8 +52,8 @@ end
 
 -- The file store that holds a trial's checkpoint if this worker lacks that store.
 local function store_elsewhere(pointer)
-  local _, at = pcall(cjson.decode, pointer or '')
-  return type(at) == 'table' and at.store and at.store ~= last[3] and at.store
+  local _, decoded = pcall(cjson.decode, pointer or '')
+  return type(decoded) == 'table' and decoded.store and decoded.store ~= last[3] and decoded.store
 end
 
 local function pick(sid)
@@ -78,7 +78,7 @@ local function pick(sid)
   return redis.call('ZRANGEBYSCORE', waiting, '(0', '+inf', 'LIMIT', 0, 1)[1]
 end
 
-local function take(sid, n)
+local function claim(sid, n)
   local t, attempt = trial_key(sid, n), nil
   changing(sid, function()
     redis.call('ZREM', sweep_key(sid, 'waiting'), n)
@@ -87,17 +87,17 @@ local function take(sid, n)
     redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
   end)
   attempt = redis.call('HINCRBY', t, 'attempt', 1)
-  local from, at = unpack(redis.call('HMGET', t, 'checkpoint_step', 'checkpoint'))
-  -- Without a checkpoint training starts from the beginning, so what earlier attempts reported goes;
-  -- with one it goes when this attempt reports the same steps again (beat).
+  local from, pointer = unpack(redis.call('HMGET', t, 'checkpoint_step', 'checkpoint'))
+  -- Without a checkpoint training starts from the beginning, so the points of earlier attempts are
+  -- removed here; with one, `beat` removes them when this attempt reports the same steps.
   if not from then
     forget_points(sid, n)
   else
-    local _, told = pcall(cjson.decode, at)
-    told = type(told) == 'table' and told or {}
-    -- An attempt between that one and this may have begun anew, and have logged less.
-    local logged = math.min(tonumber(told.logged) or 0, tonumber(redis.call('HGET', t, 'logged') or 0))
-    rewind(sid, n, logged, tonumber(told.best) and told.best or '')
+    local _, checkpoint = pcall(cjson.decode, pointer)
+    checkpoint = type(checkpoint) == 'table' and checkpoint or {}
+    -- An attempt since that checkpoint may have restarted and logged less.
+    local logged = math.min(tonumber(checkpoint.logged) or 0, tonumber(redis.call('HGET', t, 'logged') or 0))
+    rewind(sid, n, logged, tonumber(checkpoint.best) and checkpoint.best or '')
   end
   add_attempt_time(t)
   redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'kind', 'error', 'fingerprint',
@@ -108,7 +108,7 @@ local function take(sid, n)
     'beat_ms', int(NOW), 'provenance', provenance, 'nonce', nonce)
   redis.call('HSET', w, 'nonce', nonce, 'claim', sid .. '/' .. n .. '/' .. attempt, 'state', 'busy',
     'trial', sid .. '/' .. n)
-  redis.call('PEXPIRE', w, 3 * lease)  -- as its presence does: it may have made the hash
+  redis.call('PEXPIRE', w, 3 * lease)  -- as `presence` does: HSET may have created the hash
   redis.call('ZREM', key('c', class, 'idle'), worker)
   hold_ran_on(sid, provenance)
   event(sid, 'claimed', n, attempt, 'worker', worker, 'host', host, 'provenance', provenance,
@@ -127,15 +127,15 @@ for _, sid in ipairs(sweeps) do
     local of = redis.call('HMGET', sweep_key(sid), 'class', 'schema')
     if of[1] == class and tonumber(of[2]) > schema then
       newer = sid
-    elseif of[1] == class then  -- the only one it may take may be another's, or not there yet
+    elseif of[1] == class then  -- the sweep in `only` may be of another class, or not exist
       local n
       if number ~= '' then n = requested(sid, number) else n = pick(sid) end
       if unfed == '' and lacks_suggester(sid) then unfed = sid end
       if n then
-        if full and make_room(65536) < 65536 then  -- results need what is left
+        if full and free_memory(65536) < 65536 then  -- results need the remaining memory
           return redis.error_reply('OOM the server is at its maxmemory: no further trial starts')
         end
-        return take(sid, n)
+        return claim(sid, n)
       end
     end
   end

@@ -29,10 +29,10 @@ if args.best then finite('best', args.best) end
 if args.ran_ms then finite('ran_ms', args.ran_ms) end
 if artifacts ~= '' then store_of(artifacts) end
 
-if is_full() then make_room(65536) end  -- a result is recorded in any case
+if is_full() then free_memory(65536) end  -- a result is recorded in any case
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step',
   'stop', 'worker', 'nonce')
-if not f[1] or not is_there(sid) then return {'unknown', '', 0} end
+if not f[1] or not sweep_exists(sid) then return {'unknown', '', 0} end
 if f[2] ~= attempt or is_other_claim(f[10], args.nonce) then
   count('stale_commits')
   return {'stale', '', 0}
@@ -114,7 +114,7 @@ local want = changing(sid, function()
   redis.call('HDEL', t, 'phase', 'resumes')
   if kind == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', 1) end
   if objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
-    place(sid, n, objective)
+    rank(sid, n, objective)
   end
   if outcome == 'finished' or outcome == 'pruned' then
     redis.call('HINCRBY', s, 'dur_n', 1)
@@ -124,7 +124,7 @@ local want = changing(sid, function()
   end
   if outcome == 'failed' and kind ~= 'diverged' then hold_failed_canary(sid, n, attempt, kind, args.error) end
   if args.evidence == 'code' and outcome == 'failed' then breaker(sid, n, attempt, worker, last) end
-  let_files_go(sid, n, outcome == 'finished' or outcome == 'pruned' or kind == 'diverged')
+  release_files(sid, n, outcome == 'finished' or outcome == 'pruned' or kind == 'diverged')
 end)
 if reply == 'done' and objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
   local rule = read_rule(sid)  -- a result from a worker's disk arrives without its reports

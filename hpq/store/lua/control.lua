@@ -1,13 +1,13 @@
--- What a person says to a sweep or to one of its trials.
+-- Applies a person's command to a sweep or to some of its trials.
 -- KEYS prefix
 -- ARGV sweep, verb (pause resume stop cancel set), then for cancel the numbers of single trials
 --      (none: all), for set the fields
--- Replies: ok | unknown | over, then class, tickets and how many trials it touched
+-- Replies: ok | unknown | over, then class, tickets and how many trials it changed
 
 local sid, verb = ARGV[1], ARGV[2]
 local s, waiting = sweep_key(sid), sweep_key(sid, 'waiting')
 if redis.call('EXISTS', s) == 0 then return {'unknown', '', 0, 0} end
-is_full()  -- goes on all the same
+is_full()  -- the writes below succeed on a full server
 local touched, reply = 0, 'ok'
 local flag = redis.call('HGET', s, 'flag')
 local is_over = is_done(sid)
@@ -20,12 +20,18 @@ end
 local verbs = {}
 
 function verbs.pause()
-  if is_over then reply = 'over' elseif flag == '' then redis.call('HSET', s, 'flag', 'paused') elseif flag ~= 'paused' then reply = 'over' end
+  if is_over then
+    reply = 'over'
+  elseif flag == '' then
+    redis.call('HSET', s, 'flag', 'paused')
+  elseif flag ~= 'paused' then
+    reply = 'over'
+  end
 end
 
 function verbs.resume()
   if flag == 'paused' then redis.call('HSET', s, 'flag', '') elseif flag ~= '' then reply = 'over' end
-  -- Who goes on with a held sweep waits for its first trials no longer; a mere pause changes nothing.
+  -- Resuming a held sweep also ends its canary; resuming a paused one does not.
   if flag ~= 'paused' or (redis.call('HGET', s, 'held') or '') ~= '' then
     redis.call('HSET', s, 'canary', '0')
   end

@@ -1,15 +1,15 @@
--- A person tells a worker to take nothing more, or to take again.
+-- Drains a worker, so that it claims no more trials, or undoes that.
 -- KEYS prefix
--- ARGV worker, drain or undo, for how many ms (0: until it is undone)
--- Replies: ok, the trial that it is at ('' for none) | unknown, where no such worker is alive
+-- ARGV worker, drain or undo, for how many ms (0: until undone)
+-- Replies: ok, the trial that it runs ('' for none) | unknown (no such worker is alive)
 
-local worker, verb, lasts = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local worker, verb, duration = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local w = key('w', worker)
 local f = redis.call('HMGET', w, 'class', 'claim')
 if not f[1] or not redis.call('ZSCORE', key('workers'), worker) then return {'unknown'} end
 
--- By the trial itself: what the worker says of itself may be some seconds old.
-local function at_work()
+-- Read from the trial: the worker's own hash may be some seconds old.
+local function running_trial()
   local sid, n, attempt = string.match(f[2] or '', '^([^/]+)/(%d+)/(%d+)$')
   if not sid then return '' end
   local t = redis.call('HMGET', trial_key(sid, n), 'state', 'attempt', 'worker')
@@ -19,7 +19,7 @@ end
 if verb == 'undo' then
   redis.call('HDEL', w, 'drain')
 else
-  redis.call('HSET', w, 'drain', lasts == 0 and 0 or int(NOW + lasts))
+  redis.call('HSET', w, 'drain', duration == 0 and 0 or int(NOW + duration))
   redis.call('ZREM', key('c', f[1], 'idle'), worker)
 end
-return {'ok', at_work()}
+return {'ok', running_trial()}

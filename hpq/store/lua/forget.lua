@@ -1,9 +1,9 @@
--- What was named as removable in a store of files is removed there.
+-- Removes garbage entries of a file store after a worker has removed the files.
 -- KEYS prefix
--- ARGV store, then the entries of its stream that are worked off
+-- ARGV store, then the ids of the entries
 -- Replies: ok
 
-is_full()  -- goes on all the same
+is_full()  -- the writes below succeed on a full server
 local garbage = key('garbage', ARGV[1])
 for i = 2, #ARGV do redis.call('XDEL', garbage, ARGV[i]) end
 if redis.call('XLEN', garbage) == 0 then redis.call('DEL', garbage) end

@@ -1,19 +1,19 @@
--- Adds staged rows to an existing sweep, all at once, and once: the file that they come from is kept under the
--- stage's id.
+-- Adds staged rows to an existing sweep, all at once. Sending the call again adds nothing: the sweep's hash
+-- has the appended file under the stage's id.
 -- KEYS prefix
 -- ARGV {sweep, stage, count (of staged rows; each is 16 bytes of identity, then parameters), file (JSON),
---      varying (JSON list of names), digest (of the sweep as the file has it)}
+--      varying (JSON list of names), digest (of the sweep that the file describes)}
 -- Replies: ok | unknown | over (the sweep was stopped or cancelled) | torn (staged rows are missing), then
 --      class, tickets, how many rows were added
 
 local args = cjson.decode(ARGV[1])
 local sid, stage, count = args.sweep, args.stage, tonumber(args.count)
 local s, params, staged = sweep_key(sid), sweep_key(sid, 'params'), sweep_key(stage, 'staged')
-if not is_there(sid) then return {'unknown', '', 0, 0} end
+if not sweep_exists(sid) then return {'unknown', '', 0, 0} end
 local class = redis.call('HGET', s, 'class')
-local given = redis.call('HGET', s, 'file:' .. stage)
-if given then  -- the same call, sent twice
-  return {'ok', class, tickets(sid, class), tonumber(string.match(given, '^%d+ (%d+) '))}
+local appended = redis.call('HGET', s, 'file:' .. stage)
+if appended then  -- the same call, sent twice
+  return {'ok', class, tickets(sid, class), tonumber(string.match(appended, '^%d+ (%d+) '))}
 end
 local flag = redis.call('HGET', s, 'flag')
 if flag == 'stopped' or flag == 'cancelled' then return {'over', '', 0, 0} end

@@ -1,7 +1,7 @@
--- Keeps a sweep's code under its digest, until `seal` or `reveal` says which sweep has it; it expires
--- where none does.
+-- Stores a code bundle under its digest. The bundle expires unless `seal` or `reveal` names a sweep that
+-- has it.
 -- KEYS prefix
--- ARGV digest, ttl in s, the bundle
+-- ARGV digest, ttl in s, bundle
 -- Replies: ok
 
 local digest, ttl = ARGV[1], tonumber(ARGV[2])

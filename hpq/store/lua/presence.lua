@@ -6,7 +6,7 @@
 
 local args = cjson.decode(ARGV[1])
 local worker, class = args.worker, args.worker_class
-is_full()  -- goes on all the same
+is_full()  -- the writes below succeed on a full server
 redis.call('ZADD', key('workers'), int(NOW), worker)
 if args.idle and not is_drained(redis.call('HGET', key('w', worker), 'drain')) then
   redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)

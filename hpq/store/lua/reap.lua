@@ -2,8 +2,8 @@
 -- After a restart of the server (its run_id changes) no lease expires until one lease has passed.
 -- KEYS prefix
 -- ARGV {worker_class, lease_ms, lost_max, await_leases (the limits of hpq/domain/retry_policy.py), as_of_ms
---      (optional: the server's time when the worker last looked, by which a call that was held up
---      judges), every_ms (one call in this time puts counts and tickets of the class right)}
+--      (optional: the server's time when the worker last reaped; a delayed call judges leases by it),
+--      every_ms (one call in this time corrects counts and tickets of the class)}
 -- Replies: settling | ok, then how many trials were requeued and how many ended (poison, or stopped
 --      before), then class and tickets pairs
 
@@ -12,12 +12,12 @@ local class, lease, lost_max = args.worker_class, tonumber(args.lease_ms), tonum
 local await_ms = tonumber(args.await_leases) * lease
 local as_of = math.min(NOW, tonumber(args.as_of_ms or NOW))
 
-is_full()  -- goes on all the same
+is_full()  -- the writes below succeed on a full server
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 local settle = redis.call('HMGET', key('settle'), 'run_id', 'since')
 if settle[1] ~= run_id then
   redis.call('HSET', key('settle'), 'run_id', run_id, 'since', int(NOW))
-  -- The very first reaper of an empty prefix has no lease of an earlier server to be careful of.
+  -- An empty prefix has no leases of an earlier server.
   settle = {run_id, settle[1] and NOW or 0}
   if settle[2] == 0 then redis.call('HSET', key('settle'), 'since', '0') end
 end
@@ -42,10 +42,10 @@ end
 -- A trial that may end but not be requeued (of a stopped sweep, or stopped by early termination) waits
 -- await_leases for its worker after the last heartbeat: the worker may be cut off, and its result
 -- counts. A trial that a person cancelled does not wait.
-local function awaits_worker(sid, n, told, beat_ms)
-  local is_to_end = told == 'prune' or redis.call('HGET', sweep_key(sid), 'flag') == 'stopped'
+local function awaits_worker(sid, n, stop, beat_ms)
+  local is_to_end = stop == 'prune' or redis.call('HGET', sweep_key(sid), 'flag') == 'stopped'
   local until_ms = tonumber(beat_ms or 0) + await_ms
-  if told == 'stop' or not is_to_end or NOW >= until_ms then return false end
+  if stop == 'stop' or not is_to_end or NOW >= until_ms then return false end
   redis.call('ZADD', key('leases'), int(math.min(until_ms, NOW + lease)), sid .. '/' .. n)
   return true
 end
@@ -66,12 +66,12 @@ local function end_lost_of_stopped(sid)
   return ended
 end
 
-local wanted, back, over = {}, 0, 0
+local wanted, requeued, ended = {}, 0, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of), 'LIMIT', 0, 100)) do
   local sid, n = string.match(id, '^([^/]+)/(%d+)$')
   local t, f = sid and trial_key(sid, n), {}
   -- A malformed lease, or one of a removed sweep, must not keep other trials from being requeued.
-  if sid and is_there(sid) then
+  if sid and sweep_exists(sid) then
     f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'beat_ms', 'stop')
   end
   if not f[1] then
@@ -81,16 +81,16 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
     local want = changing(sid, function()
       leave_running(sid, n, tonumber(f[7]))
       if end_if_stopped(sid, n, f[1]) then
-        over = over + 1
+        ended = ended + 1
       elseif poison(sid, n, t, f) then
         local why = 'its worker was lost ' .. lost_max .. ' times without progress'
         finish(sid, n, f[1], 'failed', 'kind', 'poison', 'error', why)
         hold_failed_canary(sid, n, f[1], 'poison', why)
-        let_files_go(sid, n, false)
-        over = over + 1
+        release_files(sid, n, false)
+        ended = ended + 1
       else
         requeue(sid, n, f[1], 'lost', true, 'beat_ms', f[7] or 0)
-        back = back + 1
+        requeued = requeued + 1
       end
     end)
     wanted[#wanted + 1] = want[1]
@@ -102,10 +102,10 @@ end
 -- in every_ms.
 local stamp = 'booked:' .. class
 local done = tonumber(redis.call('HGET', key('settle'), stamp) or 0)
-if done <= NOW and NOW - done < tonumber(args.every_ms) then return {'ok', back, over, unpack(wanted)} end
+if done <= NOW and NOW - done < tonumber(args.every_ms) then return {'ok', requeued, ended, unpack(wanted)} end
 redis.call('HSET', key('settle'), stamp, int(NOW))
 
--- Points and logs together stay below 30 % of maxmemory: those of the trials that ended first go.
+-- Keeps points and logs below 30 % of maxmemory: drops those of the trials that ended first.
 local function bound_bulk()
   local info = redis.call('INFO', 'memory')
   local limit = tonumber(string.match(info, 'maxmemory:(%d+)'))
@@ -118,11 +118,11 @@ local function bound_bulk()
   for _, id in ipairs(redis.call('ZRANGE', key('leases'), 0, -1)) do
     bytes = bytes + tonumber(redis.call('HGET', key('t', id), 'log_bytes') or 0)
   end
-  if bytes > budget then make_room(bytes - budget) end
+  if bytes > budget then free_memory(bytes - budget) end
 end
 bound_bulk()
 
--- A hash has these fields and no others.
+-- Replaces a hash.
 local function rewrite(name, fields)
   local flat = {}
   for field, value in pairs(fields) do flat[#flat + 1], flat[#flat + 2] = field, value end
@@ -132,7 +132,7 @@ end
 
 local sum, want, owners, busy = 0, 0, {}, {}
 for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do  -- it may close some
-  over = over + end_lost_of_stopped(sid)
+  ended = ended + end_lost_of_stopped(sid)
 end
 for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
   local owner = redis.call('HGET', sweep_key(sid), 'owner') or ''
@@ -145,4 +145,4 @@ rewrite(key('c', class, 'busy'), busy)
 set_demand(class, sum - redis.call('LLEN', key('demand', class)))
 redis.call('ZREMRANGEBYSCORE', key('workers'), '-inf', int(NOW - 3600000))  -- silent for an hour
 redis.call('ZREMRANGEBYSCORE', key('c', class, 'idle'), '-inf', int(NOW - FRESH_MS))
-return {'ok', back, over, class, want, unpack(wanted)}
+return {'ok', requeued, ended, class, want, unpack(wanted)}

@@ -4,9 +4,9 @@
 -- Replies: released | already | stale | unknown, then class and tickets
 
 local sid, n, attempt, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-is_full()  -- goes on all the same
+is_full()  -- the writes below succeed on a full server
 local f = redis.call('HMGET', trial_key(sid, n), 'state', 'attempt', 'nonce')
-if not f[1] or not is_there(sid) then return {'unknown', '', 0} end
+if not f[1] or not sweep_exists(sid) then return {'unknown', '', 0} end
 if f[2] ~= attempt or is_other_claim(f[3], ARGV[5]) then return {'stale', '', 0} end
 if f[1] ~= 'running' then return {'already', '', 0} end
 local want = changing(sid, function()

@@ -1,5 +1,5 @@
--- Takes a sweep out of everybody's sight in one step; its parameters and trials are deleted after it.
--- `removing` holds its id until that is done, so that an interrupted removal can be finished.
+-- Makes a sweep invisible in one step; the caller then deletes its parameters and trials. `removing` has
+-- its id until then, so that an interrupted removal can be finished.
 -- KEYS prefix
 -- ARGV sweep, keep (1: its files stay in their stores)
 -- Replies: ok, then the ids of the stores that have files of it | unknown
@@ -14,14 +14,14 @@ set_demand(f[1], -demand(sid))
 count_busy(sid, -running(sid))
 for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
   redis.call('ZREM', key('leases'), sid .. '/' .. n)
-  local t = trial_key(sid, n)  -- its worker hears that the attempt is over
+  local t = trial_key(sid, n)  -- the next heartbeat tells its worker that the attempt is over
   redis.call('HSET', t, 'state', 'cancelled', 'closed', redis.call('HGET', t, 'attempt'))
 end
 redis.call('ZREM', key('sweeps'), sid)
 redis.call('ZREM', key('bulk'), sid)
 close(sid, f[1])
 if redis.call('HGET', key('digests'), f[2]) == sid then redis.call('HDEL', key('digests'), f[2]) end
-for _, field in ipairs(redis.call('HKEYS', s)) do  -- files that were added to it
+for _, field in ipairs(redis.call('HKEYS', s)) do  -- appended files
   if string.sub(field, 1, 5) == 'file:' then
     local digest = string.match(redis.call('HGET', s, field), '"digest":"(%x+)"')
     if digest and redis.call('HGET', key('digests'), digest) == sid then redis.call('HDEL', key('digests'), digest) end
@@ -29,7 +29,7 @@ for _, field in ipairs(redis.call('HKEYS', s)) do  -- files that were added to i
 end
 if redis.call('HGET', key('last'), f[3]) == sid then redis.call('HDEL', key('last'), f[3]) end
 redis.call('SADD', key('removing'), sid)
-if ARGV[2] == '1' then spare(sid, stores) else doom(sid, '') end
+if ARGV[2] == '1' then drop_garbage(sid, stores) else add_garbage(sid, '') end
 for band in string.gmatch(redis.call('HGET', s, 'bands') or '', '%d+') do
   redis.call('UNLINK', sweep_key(sid, 'band:' .. band))
 end

@@ -1,19 +1,19 @@
--- Writes rows of a sweep that comes out of an archive and is not yet visible; sending the same rows
--- again changes nothing. They expire unless `reveal` follows.
+-- Writes rows of an archived sweep that is not yet visible; sending the same rows again changes nothing.
+-- The rows expire unless `reveal` follows.
 -- KEYS prefix
--- ARGV {sweep, token (of this restoring), ttl_s, trial (its number; 0 for the sweep's own), part, kind (hash
+-- ARGV {sweep, token (of this restore), ttl_s, trial (its number; 0 for the sweep's own), part, kind (hash
 --      zset set stream), first (the key begins with these rows)}, then the items: field and value,
 --      score and member, member, or id, count and that many fields and values
--- Replies: ok | exists | taken | removing (what an earlier removal left has to go first)
+-- Replies: ok | exists | taken | removing (an earlier removal must be finished first)
 
 local args = cjson.decode(ARGV[1])
 local sid, token, ttl, n, part = args.sweep, args.token, tonumber(args.ttl_s), args.trial, args.part
-local items, mark = {unpack(ARGV, 2)}, sweep_key(sid, 'restoring')
+local items, lock = {unpack(ARGV, 2)}, sweep_key(sid, 'restoring')
 if redis.call('EXISTS', sweep_key(sid)) == 1 then return {'exists'} end
 if redis.call('SISMEMBER', key('removing'), sid) == 1 then return {'removing'} end
-redis.call('HSETNX', mark, 'token', token)
-if redis.call('HGET', mark, 'token') ~= token then return {'taken'} end
-redis.call('EXPIRE', mark, ttl)
+redis.call('HSETNX', lock, 'token', token)
+if redis.call('HGET', lock, 'token') ~= token then return {'taken'} end
+redis.call('EXPIRE', lock, ttl)
 
 local name = n == '0' and sweep_key(sid, part) or trial_key(sid, n, part ~= '' and part or nil)
 if args.first then redis.call('DEL', name) end

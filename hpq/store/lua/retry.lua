@@ -1,15 +1,15 @@
--- Trials in a terminal state go back to the queue; a stopped, cancelled or held sweep goes on, a
--- paused one stays so.
+-- Requeues trials in a terminal state. A stopped, cancelled or held sweep resumes; a paused one stays
+-- paused.
 -- KEYS prefix
 -- ARGV sweep, then numbers of trials
--- Replies: ok | unknown, then class, tickets and how many went back
+-- Replies: ok | unknown, then class, tickets and how many were requeued
 
 local sid = ARGV[1]
 local s, dropped, ended = sweep_key(sid), sweep_key(sid, 'dropped'), sweep_key(sid, 'ended')
 if redis.call('EXISTS', s) == 0 then return {'unknown', '', 0, 0} end
 local touched = 0
 
-local function back(n)
+local function retry(n)
   local t = trial_key(sid, n)
   if redis.call('ZREM', dropped, n) == 1 then
     redis.call('ZADD', sweep_key(sid, 'waiting'), n, n)
@@ -19,21 +19,21 @@ local function back(n)
   local f = redis.call('HMGET', t, 'state', 'kind', 'attempt')
   redis.call('HINCRBY', s, 'n_' .. f[1], -1)
   if f[2] == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', -1) end
-  place(sid, n)
+  rank(sid, n)
   record_bytes(sid, n, 0)
   for _, field in ipairs(redis.call('HKEYS', t)) do
     if string.sub(field, 1, 2) == 'c:' then redis.call('HDEL', t, field) end
   end
   add_attempt_time(t)
   if redis.call('HEXISTS', t, 'reused') == 1 then redis.call('HINCRBY', t, 'unbegun', 1) end
-  redis.call('HDEL', t, 'restarted', 'reused', 'seed', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step', 'lost_hosts', 'failed_step', 'kind', 'error',
-    'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts', 'stop', 'pruning')
+  redis.call('HDEL', t, 'restarted', 'reused', 'seed', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step',
+    'lost_hosts', 'failed_step', 'kind', 'error', 'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts', 'stop', 'pruning')
   redis.call('SREM', sweep_key(sid, 'files'), n)
-  -- What came to its end, or diverged, would only come there again from its checkpoint.
+  -- From its checkpoint, a complete or diverged trial would only end the same way.
   if f[1] == 'finished' or f[1] == 'pruned' or f[2] == 'diverged' then
     redis.call('HDEL', t, 'checkpoint', 'checkpoint_step')
   end
-  doom(sid, n)
+  add_garbage(sid, n)
   if redis.call('HEXISTS', t, 'checkpoint') == 0 then rewind(sid, n, 0, '') end
   redis.call('HSET', t, 'state', 'queued')
   redis.call('ZADD', sweep_key(sid, 'waiting'), n - FRONT, n)
@@ -42,7 +42,7 @@ end
 
 local want = changing(sid, function()
   for i = 2, #ARGV do
-    local attempt = back(ARGV[i])
+    local attempt = retry(ARGV[i])
     if attempt then
       event(sid, 'retried', ARGV[i], attempt)
       touched = touched + 1

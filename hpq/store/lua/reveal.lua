@@ -1,20 +1,20 @@
 -- Makes a restored sweep visible with all its rows, in one step.
 -- KEYS prefix
--- ARGV {sweep, token (of this restoring), trials (how many the sweep has), keys (how many were restored),
+-- ARGV {sweep, token (of this restore), trials (how many the sweep has), keys (how many were restored),
 --      ttl_s}, then the fields of the sweep's hash
 -- Replies: created class tickets | exists | torn
 
 local args = cjson.decode(ARGV[1])
 local sid, token, ttl = args.sweep, args.token, tonumber(args.ttl_s)
 local trials, expected = tonumber(args.trials), tonumber(args.keys)
-local s, mark = sweep_key(sid), sweep_key(sid, 'restoring')
-local is_mine = redis.call('HGET', mark, 'token') == token
+local s, lock = sweep_key(sid), sweep_key(sid, 'restoring')
+local has_lock = redis.call('HGET', lock, 'token') == token
 if redis.call('EXISTS', s) == 1 then
-  if not is_mine then return {'exists'} end
+  if not has_lock then return {'exists'} end
   local class = redis.call('HGET', s, 'class')
   return {'created', class, tickets(sid, class)}  -- the same call, sent twice
 end
-if not is_mine then return {'torn'} end
+if not has_lock then return {'torn'} end
 
 local parts = {'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'means', 'files', 'stores', 'events', 'origin',
   'ran_on'}
@@ -24,7 +24,7 @@ for i = 2, #ARGV, 2 do
   end
 end
 
--- Calls PERSIST or EXPIRE on every key; answers on how many it had an effect.
+-- Calls PERSIST or EXPIRE on every key; returns the number of keys that exist.
 local function each(command, ...)
   local done = 0
   for _, part in ipairs(parts) do
@@ -32,8 +32,7 @@ local function each(command, ...)
   end
   for n = 1, trials do
     local t = trial_key(sid, n)
-    local is_there = redis.call(command, t, ...)
-    if is_there == 1 then
+    if redis.call(command, t, ...) == 1 then
       done = done + 1 + redis.call(command, trial_key(sid, n, 'log'), ...)
       for _, name in ipairs(metrics(t)) do
         done = done + redis.call(command, trial_key(sid, n, 'p', name), ...)
@@ -50,12 +49,12 @@ end
 redis.call('HSET', s, unpack(ARGV, 2))
 hold_code(sid)
 local ran = redis.call('SMEMBERS', sweep_key(sid, 'ran_on'))
-redis.call('DEL', sweep_key(sid, 'ran_on'))  -- counted anew
+redis.call('DEL', sweep_key(sid, 'ran_on'))  -- hold_ran_on counts them again
 for _, digest in ipairs(ran) do hold_ran_on(sid, digest) end
 for n = 1, trials do  -- an older hpq's archive names what the last attempts ran on
   hold_ran_on(sid, redis.call('HGET', trial_key(sid, n), 'provenance') or '')
 end
-redis.call('EXPIRE', mark, 60)  -- until then, this call may come again
+redis.call('EXPIRE', lock, 60)  -- until then, the caller may repeat this call
 local f = redis.call('HMGET', s, 'class', 'created_ms', 'digest', 'owner', 'bulk')
 redis.call('ZADD', key('sweeps'), f[2], sid)
 redis.call('HSETNX', key('digests'), f[3], sid)

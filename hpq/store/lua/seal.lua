@@ -1,5 +1,5 @@
--- Makes a sweep with all its rows visible and claimable, in one step. Trials whose result was staged, taken
--- from an older sweep, are finished from the start.
+-- Makes a sweep with all its rows visible and claimable, in one step. Trials with a staged result of an
+-- older sweep are finished at once.
 -- KEYS prefix
 -- ARGV {sweep, digest, owner, again (also if a sweep of this digest exists), manifest (JSON of its code; ''
 --      for none)}, then fields of the sweep's hash
@@ -24,7 +24,7 @@ redis.call('HSET', s, unpack(ARGV, 2))
 class = redis.call('HGET', s, 'class')
 for _, name in ipairs(rows) do redis.call('PERSIST', name) end
 hold_code(sid)
--- In this call, so that no removal of the last sweep with the same code comes between.
+-- In this call: a removal of the last sweep with the same code would delete an earlier write.
 if args.manifest ~= '' then
   redis.call('HSETNX', key('code'), redis.call('HGET', s, 'bundle'), args.manifest)
 end
@@ -34,35 +34,35 @@ redis.call('HSET', key('last'), owner, sid)
 event(sid, 'created', 0, 0, 'count', redis.call('ZCARD', rows[2]), 'owner', owner)
 
 local is_ranked = redis.call('HGET', s, 'goal') ~= ''
-local function take_result(n, result)
+local function reuse_result(n, result)
   redis.call('ZREM', rows[2], n)
   redis.call('HSET', trial_key(sid, n), 'state', 'finished', 'attempt', 1, 'closed', 1, 'ended_ms', int(NOW),
     'objective', result.objective, 'step', result.step, 'reused', result.from, unpack(result.metrics))
   if (result.seed or '') ~= '' then redis.call('HSET', trial_key(sid, n), 'seed', result.seed) end
-  -- What it ran on stays as long as this sweep, unless it went since it was read.
+  -- The record may have been dropped since the producer read it.
   local ran_on = result.provenance or ''
   if redis.call('HEXISTS', key('provenance'), ran_on) == 0 then ran_on = '' end
   hold_ran_on(sid, ran_on)
   redis.call('HSET', trial_key(sid, n), 'provenance', ran_on)
   redis.call('ZADD', sweep_key(sid, 'ended'), int(NOW), n)
-  if is_ranked and result.objective ~= '' then place(sid, n, result.objective) end
+  if is_ranked and result.objective ~= '' then rank(sid, n, result.objective) end
   event(sid, 'reused', n, 1, 'from', result.from, 'objective', result.objective,
     'provenance', ran_on)
 end
 
-local taken, count = redis.call('HGETALL', staged), 0
-for i = 1, #taken, 2 do
-  take_result(taken[i], cjson.decode(taken[i + 1]))
+local results, count = redis.call('HGETALL', staged), 0
+for i = 1, #results, 2 do
+  reuse_result(results[i], cjson.decode(results[i + 1]))
   count = count + 1
 end
 redis.call('DEL', staged)
 if count > 0 then redis.call('HINCRBY', s, 'n_finished', count) end
--- So many have to finish here, whatever did elsewhere.
+-- Reused results do not count as canary trials.
 if tonumber(redis.call('HGET', s, 'canary') or 0) > 0 then redis.call('HINCRBY', s, 'canary', count) end
 if not is_done(sid) then open(sid) end
 set_demand(class, claimable(sid))
 local rule = count > 0 and read_rule(sid)
-for i = 1, rule and #taken or 0, 2 do
-  stop_at_target(sid, taken[i], 1, rule, cjson.decode(taken[i + 1]).objective)
+for i = 1, rule and #results or 0, 2 do
+  stop_at_target(sid, results[i], 1, rule, cjson.decode(results[i + 1]).objective)
 end
 return {'created', class, tickets(sid, class)}

@@ -1,5 +1,5 @@
--- Writes rows where nobody looks, for a script that takes all of them in one step; sending the same rows
--- again changes nothing. They expire unless that script comes.
+-- Stages rows for a script that applies all of them in one step; sending the same rows again changes
+-- nothing. The rows expire unless that script follows.
 -- KEYS prefix
 -- ARGV sweep or stage, ttl in s, then field and value of each row
 -- Replies: ok

@@ -1,34 +1,34 @@
 -- Takes, extends or gives back the lease for suggesting trials of a sweep, and appends suggested rows.
 -- A lease that another suggester took over is answered lost, and its rows are ignored.
 -- KEYS prefix
--- ARGV {sweep, who (makes sets), token (of its lease; '' to take it), lease_ms (0 gives it back), no_more (why
+-- ARGV {sweep, suggester, token (of its lease; '' to take it), lease_ms (0 gives it back), no_more (why
 --      these rows are the last; '' if they are not), first (number of the first row), by (the sampler that
 --      made the rows)}, then params and identity of each row
 -- Replies: ok | over (no further trials), then token class tickets ahead (how many trials should wait) rows;
 --      held (another suggester has the lease) | lost | behind (others added rows; read them) | unknown
 
 local args = cjson.decode(ARGV[1])
-local sid, who, token, lease = args.sweep, args.who, args.token, tonumber(args.lease_ms)
+local sid, suggester, token, lease = args.sweep, args.suggester, args.token, tonumber(args.lease_ms)
 local no_more, first, by = args.no_more, tonumber(args.first), args.by
 local s, params, ids = sweep_key(sid), sweep_key(sid, 'params'), sweep_key(sid, 'ids')
 
 local full = is_full()
-if not is_there(sid) then return {'unknown'} end
+if not sweep_exists(sid) then return {'unknown'} end
 local f = redis.call('HMGET', s, 'suggester', 'suggest_until', 'suggest_token', 'class', 'flag', 'held', 'max_parallel')
-local is_mine = f[1] == who and f[3] == token
-if token ~= '' and not is_mine then return {'lost'} end
+local has_lease = f[1] == suggester and f[3] == token
+if token ~= '' and not has_lease then return {'lost'} end
 if lease == 0 then
   redis.call('HSET', s, 'suggest_until', '0')
   return {'over', token, '', 0, 0, 0}
 end
 if token == '' then
-  if f[1] ~= who and tonumber(f[2] or 0) > NOW then return {'held'} end
+  if f[1] ~= suggester and tonumber(f[2] or 0) > NOW then return {'held'} end
   if to_come(sid) == 0 then return {'over', token, '', 0, 0, 0} end
   token = int(redis.call('HINCRBY', s, 'suggest_token', 1))
 end
-redis.call('HSET', s, 'suggester', who, 'suggest_until', int(NOW + lease))
+redis.call('HSET', s, 'suggester', suggester, 'suggest_until', int(NOW + lease))
 
--- What is there already was sent twice; whatever else stands in the way is another's.
+-- An equal row with the same number was sent twice; any other conflict is another suggester's row.
 local last = redis.call('HLEN', params)
 local new, n = {}, first
 for i = 2, #ARGV, 2 do
@@ -39,13 +39,13 @@ for i = 2, #ARGV, 2 do
   end
   n = n + 1
 end
-local room = to_come(sid)
-if full and #new > 0 and make_room(65536) < 65536 then  -- results need what is left
-  return redis.error_reply('OOM the server is at its maxmemory: no further set is made')
+local limit = to_come(sid)
+if full and #new > 0 and free_memory(65536) < 65536 then  -- results need the remaining memory
+  return redis.error_reply('OOM the server is at its maxmemory: no further trial is suggested')
 end
 
 local want = changing(sid, function()
-  local added = math.min(#new / 2, room)
+  local added = math.min(#new / 2, limit)
   for i = 1, added do
     redis.call('HSET', params, last + i, new[2 * i - 1])
     redis.call('SADD', ids, new[2 * i])
@@ -62,7 +62,7 @@ if to_come(sid) == 0 then
   return {'over', token, want[1], want[2], 0, redis.call('HLEN', params)}
 end
 
--- One for each worker that may take it, but no more than may run at once; none while nothing may.
+-- One trial for each worker that may claim it, at most max_parallel; none while the sweep is paused or held.
 local function ahead()
   if (f[5] or '') ~= '' or (f[6] or '') ~= '' then return 0 end
   local live, cap = #candidates(sid), tonumber(f[7]) or 0

@@ -1,4 +1,4 @@
-"""Encode and decode an attempt: what the scripts claim, beat and commit take and answer."""
+"""Encode and decode an attempt: arguments and replies of the scripts claim, beat and commit."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _WHY_CHARACTERS = 200
 
 
 def decode_claim(answer: list[Any], nonce: str) -> Claim:
-    """Decode what the script `claim` answers after its word to a caller with this nonce.
+    """Decode the reply of the script `claim` (after its first word) to a caller with this nonce.
 
-    A checkpoint that cannot be read becomes one in a store that no worker has: the worker reports
-    that and starts the training again.
+    A checkpoint that cannot be decoded becomes one in a store that no worker has, so the worker
+    reports it and restarts the training.
 
     Raises:
-        DecodeError: the parameters are not what this version writes.
+        DecodeError: the parameters are invalid.
     """
     _, _, _, params, checkpoint, unbegun, *_ = answer
     claim = blank_claim(answer, nonce)
@@ -47,7 +47,7 @@ def decode_claim(answer: list[Any], nonce: str) -> Claim:
 
 
 def blank_claim(answer: list[Any], nonce: str) -> Claim:
-    """Decode an answer of the script `claim` without its parameters and its checkpoint."""
+    """Decode a reply of the script `claim` without its parameters and its checkpoint."""
     trial = TrialId(sweep=answer[0].decode(), number=int(answer[1]))
     return Claim(trial=trial, attempt=int(answer[2]), params={}, nonce=nonce)
 
@@ -60,7 +60,7 @@ def _decode_checkpoint(raw: bytes) -> Checkpoint | None:
 
 
 def unreadable(error: DecodeError) -> Outcome:
-    """Return the outcome of a trial whose parameters cannot be read."""
+    """Return the outcome of a trial whose parameters cannot be decoded."""
     failure = Failure(kind=FailureKind.BAD_PARAMS, message=str(error), fingerprint="unreadable")
     return Outcome(state=TrialState.FAILED, failure=failure)
 

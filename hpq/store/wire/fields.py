@@ -1,4 +1,4 @@
-"""Read the fields of a Redis hash, and write texts, numbers and the named fields of scripts."""
+"""Decode the fields of a Redis hash, and encode texts, numbers and the named fields of scripts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ W = TypeVar("W", bound=StrEnum)
 Row = Mapping[bytes, bytes]
 _WORD = re.compile(r"[a-z][a-z_-]{0,39}")
 
-
-# What a script takes under a name: JSON rather than MessagePack, as both sides have it. Numbers
-# travel as text, so no double of Lua touches them. None is left out: the script reads nil.
+# A named argument of a script, sent in JSON. Numbers are text, because Lua would round them to
+# doubles. None is omitted: the script reads nil.
 Field = str | int | float | Sequence[str] | None
 
 
@@ -88,7 +87,7 @@ class Reader:
 
 
 def word(words: type[W], text: str) -> W | None:
-    """Return the member of an enum; None for a word that only a newer version knows.
+    """Return the member of an enum; None for a word of a newer version.
 
     Raises:
         ValueError: the text is not a word.
@@ -102,7 +101,7 @@ def word(words: type[W], text: str) -> W | None:
 
 
 def known(kind: type[T], data: str | Mapping[str, Any]) -> T:
-    """Return a dataclass from its JSON or mapping, without the fields of a newer version.
+    """Decode a dataclass from JSON or a mapping; ignore the fields of a newer version.
 
     Raises:
         ValueError, TypeError: the data do not fit the dataclass.

@@ -1,4 +1,4 @@
-"""Encode and decode a Search, the space and sampler of a sweep whose trials are suggested."""
+"""Encode and decode a Search: the space and the sampler of a suggested sweep."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def decode_search(key: str, text: str) -> Search:
     """Decode a search.
 
     Raises:
-        DecodeError: the text is not what this version writes (names the key).
+        DecodeError: the text is invalid (names the key).
     """
     try:
         data: dict[str, Any] = json.loads(text)

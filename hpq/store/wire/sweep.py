@@ -1,7 +1,7 @@
-"""Encode and decode a sweep: the fields of its hash, and its parts that are JSON.
+"""Encode and decode a sweep: the fields of its hash, some of them JSON.
 
-A part that cannot be read raises DecodeError with its key and field; what only a newer version
-writes is left out. Numbers are decimal text and times integer milliseconds.
+A field that cannot be decoded raises DecodeError with its key and name. Fields of a newer version
+are ignored. Numbers are decimal text, times integer milliseconds.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hpq.domain.sweep import (
     Launch,
     Metric,
     ObjectiveValue,
-    Rule,
     Sweep,
     TargetReached,
+    TerminationRule,
     Wandb,
 )
 from hpq.domain.trial import Json
@@ -35,9 +35,9 @@ _FILE = b"file:"  # each appended file is a field of the sweep's hash, file:STAG
 
 def encode_sweep(sweep: Sweep) -> dict[str, str]:
     """Encode a sweep as fields of its hash, without the counts, which the scripts keep."""
-    late = {"sampler": sweep.sampler, "search": sweep.search, "run_cap": str(sweep.run_cap)}
+    suggested = {"sampler": sweep.sampler, "search": sweep.search, "run_cap": str(sweep.run_cap)}
     return {
-        **(late if sweep.sampler else {}),
+        **(suggested if sweep.sampler else {}),
         "schema": str(sweep.schema),
         "name": sweep.name,
         "digest": sweep.digest,
@@ -71,7 +71,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
     """Decode a sweep from its hash and the sizes of its sorted sets.
 
     Raises:
-        DecodeError: a field is not what this version writes (names it).
+        DecodeError: a field is invalid (names it).
     """
     r = Reader(key, row)
     counts = r.counts(queued, running, dropped)
@@ -128,7 +128,7 @@ def encode_launch(launch: Launch) -> str:
         "pass_env": list(launch.pass_env),
         "resident": launch.resident,
     }
-    if launch.wandb is not None:  # the records that an older hpq signed lack it
+    if launch.wandb is not None:  # records that an older hpq signed lack it
         data["wandb"] = launch.wandb
     if launch.bundled:
         data["bundled"] = True
@@ -138,10 +138,10 @@ def encode_launch(launch: Launch) -> str:
 def _decode_launch(text: str) -> Launch:
     """Decode the launch record.
 
-    Fields of a newer version are left out, so a signature that covers them no longer fits.
+    Fields of a newer version are ignored, so a signature that covers them does not match.
 
     Raises:
-        ValueError: the text is not one (also for a wrong type).
+        ValueError: the text is not a launch record.
     """
     data = json.loads(text)
     if not isinstance(data, dict):
@@ -150,10 +150,10 @@ def _decode_launch(text: str) -> Launch:
         data[field] = _names(data.get(field, []), field)
     for field in ("trainer", "program", "code", "code_dir"):
         if not isinstance(data.get(field, ""), str):
-            raise ValueError(f"{field} is no text")
+            raise ValueError(f"{field} is not text")
     data["bundled"] = data.get("bundled") is True
-    told = data.get("wandb")
-    data["wandb"] = word(Wandb, told) if isinstance(told, str) else None
+    wandb = data.get("wandb")
+    data["wandb"] = word(Wandb, wandb) if isinstance(wandb, str) else None
     return Launch(**{name: data[name] for name in Launch.__slots__ if name in data})
 
 
@@ -165,7 +165,7 @@ def _encode_metric(metric: Metric | None) -> str:
 
 
 def _decode_metric(text: str) -> Metric | None:
-    """Decode the metric; None for a goal of a newer version, as no ranking beats a wrong one.
+    """Decode the metric; None for a goal of a newer version, since a wrong ranking misleads.
 
     Raises:
         ValueError, KeyError: the text is not a metric.
@@ -196,13 +196,13 @@ def _encode_early(early: EarlyTerminate | None) -> str:
 
 
 def _decode_early(text: str) -> EarlyTerminate | None:
-    """Decode the rule; None for a rule of a newer version, which only its scripts know.
+    """Decode the rule; None for a rule of a newer version.
 
     Raises:
         ValueError, TypeError, KeyError: the text is not a rule.
     """
     data = json.loads(text)
-    rule = word(Rule, str(data["rule"]))
+    rule = word(TerminationRule, str(data["rule"]))
     if rule is None:
         return None
     return EarlyTerminate(
@@ -228,7 +228,7 @@ def _decode_files(key: str, row: Row) -> tuple[AppendedFile, ...]:
     """Decode the files that were appended to a sweep, oldest first.
 
     Raises:
-        DecodeError: one is not what this version writes.
+        DecodeError: a file is invalid.
     """
     return tuple(sorted(_decode_each_file(key, row), key=lambda file: file.at_ms))
 
@@ -251,9 +251,13 @@ def _decode_each_file(key: str, row: Row) -> Iterator[AppendedFile]:
 
 
 def _names(data: Any, what: str = "it") -> tuple[str, ...]:
-    """Return a list of texts from JSON (ValueError if it is not one)."""
+    """Check a list of texts from JSON.
+
+    Raises:
+        ValueError: it is not a list of texts.
+    """
     if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
-        raise ValueError(f"{what} is no list of texts")
+        raise ValueError(f"{what} is not a list of texts")
     return tuple(data)
 
 

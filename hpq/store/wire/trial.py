@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from typing import NamedTuple
 
+from hpq.domain.identity import ParameterSet
 from hpq.domain.trial import (
     Artifacts,
     Checkpoint,
@@ -13,9 +15,9 @@ from hpq.domain.trial import (
     Json,
     Params,
     Pruning,
-    Trial,
     TrialId,
     TrialState,
+    TrialView,
 )
 from hpq.errors import DecodeError
 from hpq.store.wire.fields import Reader, Row, dumps_in_order, known, number, word
@@ -23,8 +25,28 @@ from hpq.store.wire.fields import Reader, Row, dumps_in_order, known, number, wo
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
 
+class NewRow(NamedTuple):
+    """A trial to be added: its parameters as JSON, and its identity."""
+
+    params: str
+    identity: bytes
+
+
+def encode_new(params: ParameterSet, replicate: int) -> NewRow:
+    """Encode a trial to be added; `replicate` counts from 0.
+
+    The JSON keeps the order of the file, which is the order of the arguments on a command line.
+    """
+    identity = params.salted(replicate) if replicate else params.identity
+    return NewRow(dumps_in_order(params), identity)
+
+
 def decode_params(key: str, raw: bytes | None) -> Params:
-    """Decode the parameters of a trial (DecodeError if they are missing or not a mapping)."""
+    """Decode the parameters of a trial.
+
+    Raises:
+        DecodeError: the parameters are missing or not a mapping.
+    """
     if raw is None:
         raise DecodeError(f"{key}: the parameters are missing")
     try:
@@ -36,11 +58,11 @@ def decode_params(key: str, raw: bytes | None) -> Params:
     return data
 
 
-def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped: bool) -> Trial:
+def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped: bool) -> TrialView:
     """Decode a trial from its hash (empty before its first claim) and its parameters.
 
     Raises:
-        DecodeError: a field is not what this version writes (names the field).
+        DecodeError: a field is invalid (names it).
     """
     r = Reader(key, row)
     phase = r.text("phase")
@@ -48,8 +70,8 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
     state = r.parse("state", queued, lambda text: word(TrialState, text))
     failure = _failure(r)
     if state is None:  # a state of a newer version is shown as queued
-        state, phase = TrialState.QUEUED, f"{r.text('state')} (a newer hpq's word)"
-    return Trial(
+        state, phase = TrialState.QUEUED, f"{r.text('state')} (state of a newer hpq)"
+    return TrialView(
         id=trial,
         state=TrialState.CANCELLED if dropped else state,
         params=params,
@@ -80,12 +102,16 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
 
 
 def decode_pruning(text: str) -> Pruning:
-    """Decode why early termination stopped a trial (ValueError, TypeError if it is not that)."""
+    """Decode why early termination stopped a trial.
+
+    Raises:
+        ValueError, TypeError: the text is not a Pruning.
+    """
     return known(Pruning, text)
 
 
-def encode_result(trial: Trial) -> str:
-    """Encode a finished trial's result, which the script `seal` gives to another sweep's trial."""
+def encode_result(trial: TrialView) -> str:
+    """Encode a finished trial's result for the script `seal`, which copies it to another trial."""
     metrics = [part for name, value in trial.metrics.items() for part in (f"m:{name}", repr(value))]
     objective = "" if trial.objective is None else number(trial.objective)
     record = {
@@ -100,11 +126,11 @@ def encode_result(trial: Trial) -> str:
 
 
 def _failure(r: Reader) -> Failure | None:
-    told = r.text("kind")
-    if not told:
+    name = r.text("kind")
+    if not name:
         return None
     kind = r.parse("kind", None, lambda text: word(FailureKind, text))
-    message = r.text("error") if kind else f"{told}: {r.text('error')}"
+    message = r.text("error") if kind else f"{name}: {r.text('error')}"
     kind = kind or FailureKind.USER_ERROR
     return Failure(kind=kind, message=message, fingerprint=r.text("fingerprint"))
 

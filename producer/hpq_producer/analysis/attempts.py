@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hpq.domain.snapshot import Event
-from hpq.domain.trial import Trial, TrialState
+from hpq.domain.trial import TrialState, TrialView
 from hpq_producer.analysis.records import iso
 
 TERMINAL = frozenset(s.value for s in TrialState if s.is_terminal)
@@ -28,7 +28,7 @@ class Attempt:
     restarted: str = ""  # why it could not go on from the checkpoint that there was
 
 
-def attempts_of(story: Sequence[Event], trial: Trial) -> list[Attempt]:
+def attempts_of(story: Sequence[Event], trial: TrialView) -> list[Attempt]:
     """The attempts that the events tell of, in order; the last one as the trial's row has it."""
     found: dict[int, Attempt] = {}
     for event in story:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hpq.domain.snapshot import Event
-from hpq.domain.sweep import EarlyTerminate, Goal, Rule, Sweep
-from hpq.domain.trial import Pruning, Trial, TrialState
+from hpq.domain.sweep import EarlyTerminate, Goal, Sweep, TerminationRule
+from hpq.domain.trial import Pruning, TrialState, TrialView
 from hpq.store.wire.trial import decode_pruning
 from hpq_producer.analysis.eta import coarse_duration
 from hpq_producer.analysis.summary import SweepSummary
@@ -20,11 +20,11 @@ _FEW = 3  # finished trials whose median says little
 def describe_rule(early: EarlyTerminate) -> str:
     """`hyperband, eta 3, strict, at values 3, 9, 27, …`."""
     words = [early.rule.value]
-    if early.rule is Rule.MEDIAN:
+    if early.rule is TerminationRule.MEDIAN:
         words.append(f"of {early.min_trials} others or more")
     else:
         words.append(f"eta {early.eta:g}")
-    if early.rule is Rule.HYPERBAND:
+    if early.rule is TerminationRule.HYPERBAND:
         words.append("strict" if early.strict else "not strict")
     bands = ", ".join(map(str, early.bands[:_FIRST]))
     more = ", …" if len(early.bands) > _FIRST else ""
@@ -53,7 +53,7 @@ def _distinct(a: float, b: float) -> tuple[str, str]:
     return next((pair for pair in pairs if pair[0] != pair[1]), (repr(a), repr(b)))
 
 
-def describe_early_end(trial: Trial, sweep: Sweep) -> str:
+def describe_early_end(trial: TrialView, sweep: Sweep) -> str:
     """Why a trial ended early, or was told to; empty where it was not."""
     if trial.pruning:
         text = describe_pruning(trial.pruning, sweep)

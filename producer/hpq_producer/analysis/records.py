@@ -11,7 +11,7 @@ from typing import Any
 from hpq.codes import Notice
 from hpq.domain.snapshot import Snapshot, Worker
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Trial, TrialState
+from hpq.domain.trial import TrialState, TrialView
 from hpq.search.samplers import replicate_of, seed_of, seed_of_result
 from hpq_producer.analysis.eta import TimeLeft
 from hpq_producer.analysis.scores import group_record
@@ -56,7 +56,7 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
     }
 
 
-def source_of_result(trial: Trial, sweep: Sweep) -> str:
+def source_of_result(trial: TrialView, sweep: Sweep) -> str:
     """The trial that trained what was taken from an older sweep, and its seed, if that is another.
 
     "" for a trial that ran here.
@@ -66,7 +66,7 @@ def source_of_result(trial: Trial, sweep: Sweep) -> str:
     return f"{trial.reused}, seed {trial.seed}" if is_another else trial.reused
 
 
-def trial_record(trial: Trial, sweep: Sweep) -> dict[str, Any]:
+def trial_record(trial: TrialView, sweep: Sweep) -> dict[str, Any]:
     """What `results` and `show` say of a trial."""
     failure, number = trial.failure, trial.id.number
     return {
@@ -132,7 +132,6 @@ def worker_record(worker: Worker) -> dict[str, Any]:
         "device": worker.device,
         "version": worker.version,
         "seen": iso(worker.seen_ms),
-        "started": iso(worker.started_ms),
         "store": {"yes": True, "no": False}.get(worker.store),
         "takes": list(worker.takes),
         "refuses": {sid: why.record() for sid, why in worker.refuses.items()},

@@ -10,18 +10,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Json, Params, ReplicateGroup, Trial
+from hpq.domain.trial import Json, Params, ReplicateGroup, TrialView
 from hpq_producer.terminal.text import clean, measure, value
 
 
-def score(trial: Trial) -> str:
+def score(trial: TrialView) -> str:
     """`0.9421`, or `0.9421 ± 0.0013 (3 of 3)`; empty where there is nothing yet."""
     if trial.objective is None:
         return ""
     return measure(trial.objective) + spread(trial.group)
 
 
-def newest_value(sweep: Sweep, trial: Trial) -> float | None:
+def newest_value(sweep: Sweep, trial: TrialView) -> float | None:
     """A trial's objective, or while it has none the newest value of the metric."""
     if trial.objective is not None or sweep.metric is None:
         return trial.objective

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Json, Trial, TrialState
+from hpq.domain.trial import Json, TrialState, TrialView
 from hpq_producer.analysis.scores import flatten
 from hpq_producer.terminal.text import clean, number, value
 
@@ -81,7 +81,7 @@ class SweepSummary:
     _failed: dict[str, FailureGroup] = field(default_factory=dict)
     _took: dict[TrialState, list[int]] = field(default_factory=dict)
 
-    def add(self, trials: Iterable[Trial]) -> SweepSummary:
+    def add(self, trials: Iterable[TrialView]) -> SweepSummary:
         """Count these trials in."""
         for trial in trials:
             self.reused += bool(trial.reused)

@@ -29,7 +29,7 @@ def has_kubeconfig(environ: Mapping[str, str]) -> bool:
     return any(place and Path(place).expanduser().is_file() for place in places)
 
 
-class Api:
+class KubernetesApi:
     """One cluster, with the credentials of one context of the kubeconfig.
 
     Every call raises OutOfReach where the cluster does not answer, Forbidden where it does not let

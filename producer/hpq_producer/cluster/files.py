@@ -17,8 +17,8 @@ from typing import IO, Any
 from hpq.connection.credentials import redact
 from hpq.domain.trial import Artifacts
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
-from hpq.filestore.base import ID_FILE, Gone, Unreadable, checked_name
-from hpq_producer.cluster.api import Api
+from hpq.filestore.base import ID_FILE, Gone, UnreadableFile, checked_name
+from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import WORKER_SELECTOR, container_of, is_done, pod_of
 from hpq_producer.connection_record import kubectl_command
 from hpq_producer.terminal.text import clean
@@ -31,7 +31,7 @@ Raw = Any
 class PodVolume:
     """A store as one pod sees it."""
 
-    api: Api
+    api: KubernetesApi
     pod: str
     container: str
     folder: str
@@ -42,7 +42,7 @@ class PodVolume:
 
         Raises:
             Gone: the store does not have it.
-            Unreadable: it cannot be read, or has another size.
+            UnreadableFile: it cannot be read, or has another size.
             OSError: the path cannot be written.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,19 +54,19 @@ class PodVolume:
             if "No such file" in why:
                 raise Gone(why)
             if why or draft.stat().st_size != size:
-                raise Unreadable(why or f"{draft.stat().st_size} bytes came of {size}")
+                raise UnreadableFile(why or f"{draft.stat().st_size} bytes came of {size}")
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
 
 
-def find_volume(api: Api, left: Artifacts) -> PodVolume:
+def find_volume(api: KubernetesApi, left: Artifacts) -> PodVolume:
     """The store that has these, in a worker's pod that runs now: a ready one, if there is one.
 
     Raises:
         NotFound: no pod of a worker runs, or none has that store.
         Forbidden: these credentials may not run a command in a pod.
-        HpqError: as `Api`.
+        HpqError: as `KubernetesApi`.
     """
     raws = api.get(api.of("pods"), labelSelector=WORKER_SELECTOR)["items"]
     running = sorted(
@@ -89,7 +89,7 @@ def find_volume(api: Api, left: Artifacts) -> PodVolume:
     raise NotFound(f"the pods in namespace {api.namespace} have {', '.join(dict.fromkeys(others))}")
 
 
-def copy_command(api: Api, kept: str, path: str) -> str:
+def copy_command(api: KubernetesApi, kept: str, path: str) -> str:
     """The command that copies a file of the store, for who may."""
     kubectl, source = kubectl_command(api.context, api.namespace), shlex.quote(f"/{kept}")
     words = shlex.join(["exec", "deploy/hpq-worker", "--", "sh", "-c", f'cat "$HPQ_STORE"{source}'])
@@ -103,7 +103,7 @@ def _is_running(raw: Raw) -> bool:
     return runs and not is_done(raw) and not raw["metadata"].get("deletionTimestamp")
 
 
-def _read_store(api: Api, raw: Raw) -> PodVolume:
+def _read_store(api: KubernetesApi, raw: Raw) -> PodVolume:
     pod, container = raw["metadata"]["name"], container_of(raw["spec"])["name"]
     said, why = _exec(api, pod, container, ["sh", "-c", _STORE_COMMAND])
     if why:
@@ -113,7 +113,11 @@ def _read_store(api: Api, raw: Raw) -> PodVolume:
 
 
 def _exec(
-    api: Api, pod: str, container: str, words: Sequence[str], out: IO[bytes] | int = subprocess.PIPE
+    api: KubernetesApi,
+    pod: str,
+    container: str,
+    words: Sequence[str],
+    out: IO[bytes] | int = subprocess.PIPE,
 ) -> tuple[str, str]:
     """Run a command in a pod; answers what it prints, unless that goes to `out`, and its error.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from hpq.domain.snapshot import Worker
 from hpq.errors import Forbidden, HpqError, NotFound
-from hpq_producer.cluster.api import Api, has_kubeconfig
+from hpq_producer.cluster.api import KubernetesApi, has_kubeconfig
 from hpq_producer.cluster.objects import (
     WORKER_SELECTOR,
     Deployment,
@@ -35,7 +35,7 @@ _REFUSED = "Error creating: "  # how the event of a pod that could not be made b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """What of hpq's workers is in a namespace; `at` is time.monotonic(), `flags` as of `Api`."""
+    """hpq's workers in a namespace; `at` is time.monotonic(), `flags` are `KubernetesApi.flags`."""
 
     context: str
     namespace: str
@@ -49,13 +49,13 @@ class ClusterSnapshot:
         return next((one for one in self.deployments if one.queue == queue), None)
 
 
-def read_cluster(api: Api) -> ClusterSnapshot:
+def read_cluster(api: KubernetesApi) -> ClusterSnapshot:
     """Two to four requests: events are asked for only where the status of a pod or a Deployment
     does not say enough, and autoscalers where a Deployment is scaled to 0.
 
     Raises:
         NotFound: hpq has no Deployment there.
-        HpqError: as `Api`.
+        HpqError: as `KubernetesApi`.
     """
     raws = deployments(api)
     events = warning_events(api) if any(map(_is_refused, raws)) else None
@@ -82,7 +82,7 @@ def read_cluster(api: Api) -> ClusterSnapshot:
     )
 
 
-def deployments(api: Api) -> list[Any]:
+def deployments(api: KubernetesApi) -> list[Any]:
     """The Deployments of workers; where these may not be listed, the one that always is there."""
     try:
         found: list[Any] = api.get(api.of("apps/v1/deployments"), labelSelector=WORKER_SELECTOR)[
@@ -95,12 +95,12 @@ def deployments(api: Api) -> list[Any]:
     return found
 
 
-def autoscaler_of(api: Api, name: str) -> str:
+def autoscaler_of(api: KubernetesApi, name: str) -> str:
     """Who sets the replicas of a Deployment, as "ScaledObject hpq-worker"; "" for nobody else."""
     return autoscalers(api).get(name, "")
 
 
-def autoscalers(api: Api) -> dict[str, str]:
+def autoscalers(api: KubernetesApi) -> dict[str, str]:
     """The same for all Deployments that have one, by their names; a paused KEDA counts as none."""
     try:
         found = api.get(
@@ -154,7 +154,7 @@ def _is_refusal(condition: Any) -> bool:
     return bool(condition["type"] == "ReplicaFailure" and condition["status"] == "True")
 
 
-def warning_events(api: Api, name: str = "") -> Sequence[Any]:
+def warning_events(api: KubernetesApi, name: str = "") -> Sequence[Any]:
     """Events that warn, of one object or of all, the newest last; none where they are forbidden."""
     about = f",involvedObject.name={name}" if name else ""
     try:
@@ -231,7 +231,7 @@ class PodWatcher:
             self._thread.start()
 
     def _loop(self) -> None:
-        api: Api | None = None
+        api: KubernetesApi | None = None
         while not self._stop.is_set() and time.monotonic() - self._asked_at < STALE_S:
             try:
                 api = api or self._open()
@@ -243,7 +243,7 @@ class PodWatcher:
             self._has_looked.set()
             self._stop.wait(INTERVAL_S)
 
-    def _open(self) -> Api:
+    def _open(self) -> KubernetesApi:
         if self._connection is not None:
-            return Api(self._connection.context, self._connection.namespace)
-        return Api(None, NAMESPACE)
+            return KubernetesApi(self._connection.context, self._connection.namespace)
+        return KubernetesApi(None, NAMESPACE)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
-from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.connection_record import kubectl_command
 
 SERVICE, CODE_KEY, CERTIFICATE = "hpq-redis", "hpq-code-key", "hpq-redis-tls"
@@ -36,8 +36,8 @@ class RedisCredentials:
 class RedisService:
     """The Redis of one namespace."""
 
-    def __init__(self, api: Api) -> None:
-        """Raises NotFound where there is none, and as `Api`."""
+    def __init__(self, api: KubernetesApi) -> None:
+        """Raises NotFound where there is none, and as `KubernetesApi`."""
         self.api = self._api = api
         self.name = SERVICE
         try:
@@ -122,7 +122,7 @@ class RedisService:
         return int(target)
 
 
-def recreate_secrets(api: Api) -> str:
+def recreate_secrets(api: KubernetesApi) -> str:
     """How all Secrets are made again, which fit only together; with TLS, its certificate, too."""
     kubectl = kubectl_of(api)
     return (
@@ -132,24 +132,24 @@ def recreate_secrets(api: Api) -> str:
     )
 
 
-def kubectl_of(api: Api) -> str:
+def kubectl_of(api: KubernetesApi) -> str:
     """How a command of kubectl's begins that is told to people."""
     return kubectl_command(api.context, api.namespace)
 
 
-def expected_secrets(api: Api) -> Iterator[str]:
+def expected_secrets(api: KubernetesApi) -> Iterator[str]:
     """The Secrets that pods mount."""
     yield from SECRETS
     if _is_tls(api):
         yield CERTIFICATE
 
 
-def _create(api: Api, with_tls: str) -> str:
+def _create(api: KubernetesApi, with_tls: str) -> str:
     made = f"hpq manifests --secrets{with_tls} --namespace {api.namespace}"
     return f"{made} | {kubectl_of(api)} create -f -"
 
 
-def _tls(api: Api) -> str:
+def _tls(api: KubernetesApi) -> str:
     """The flag with which a certificate is made; "" where there is none to make."""
     try:
         labels = api.get(api.of(f"secrets/{CERTIFICATE}"))["metadata"].get("labels") or {}
@@ -159,7 +159,7 @@ def _tls(api: Api) -> str:
     return " --with tls" if is_ours else ""
 
 
-def _is_tls(api: Api) -> bool:
+def _is_tls(api: KubernetesApi) -> bool:
     try:
         return _scheme(api.get(api.of(f"services/{SERVICE}"))["spec"]) == "rediss"
     except HpqError:
@@ -171,7 +171,7 @@ def _scheme(service: Any) -> str:
     return "rediss" if name in ("rediss", "redis-tls", "tls") else "redis"
 
 
-def explain_missing(api: Api, what: str = f"Service {SERVICE}") -> str:
+def explain_missing(api: KubernetesApi, what: str = f"Service {SERVICE}") -> str:
     """Why there is no such thing: the namespace is not there, or hpq is not in it."""
     where = f"context {api.context}: "
     try:

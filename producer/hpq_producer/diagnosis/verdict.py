@@ -8,7 +8,7 @@ from hpq.codes import Notice
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.snapshot import Snapshot
 from hpq.domain.sweep import Sweep, SweepState
-from hpq.domain.trial import Trial, TrialState
+from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import ExitCode
 from hpq_producer.analysis.early_termination import describe_target
 from hpq_producer.analysis.eta import TimeLeft, sweep_eta
@@ -67,7 +67,7 @@ def state_counts(sweep: Sweep) -> list[str]:
     return out
 
 
-def best_items(trial: Trial, sweep: Sweep) -> list[Line]:
+def best_items(trial: TrialView, sweep: Sweep) -> list[Line]:
     """`best test/acc 0.9426`, `#7`, `lr=0.4`, … for `flow`."""
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     shown = score(trial) or "-"

@@ -17,7 +17,7 @@ from hpq.domain.sweep import DEFAULT_CLASS, Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
 from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
 from hpq_producer.diagnosis.pods import explain_no_pod
-from hpq_producer.sweepfile.schema import MOST_PRIORITY
+from hpq_producer.sweepfile.schema import MAX_PRIORITY
 from hpq_producer.terminal.text import clean, size
 
 _UNWILLING = ("faulty", "stopping", "draining", "drained")
@@ -237,7 +237,7 @@ def _describe_blocker(sweep: Sweep, first: Sequence[Sweep]) -> str:
     whose = "" if is_mine else f"{clean(one.owner)}'s, "
     line = f"waits behind {one.id} ({whose}{left})"
     above = max(s.priority for s in first) + 1
-    sooner = f"`hpq set {sweep.id} priority={above}`" if above <= MOST_PRIORITY else ""
+    sooner = f"`hpq set {sweep.id} priority={above}`" if above <= MAX_PRIORITY else ""
     if one.counts.is_open_ended and is_mine:
         return f"{line}: " + ", or ".join(filter(None, (f"`hpq stop {one.id}`", sooner)))
     return f"{line}; {sooner} lets it go first" if sooner else line

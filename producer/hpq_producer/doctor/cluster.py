@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hpq.code.signing import fingerprint
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
-from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.pods import read_cluster
 from hpq_producer.cluster.redis_access import (
     SERVICE,
@@ -34,7 +34,7 @@ _NEEDS: dict[str, tuple[Need, ...]] = {
 _OPERATOR = "an administrator binds you to the Role hpq-operator"
 
 
-def cluster_checkup(api: Api) -> Iterator[Finding]:
+def cluster_checkup(api: KubernetesApi) -> Iterator[Finding]:
     """Look at everything; what these credentials may not see is a finding, too."""
     try:
         version = api.get("/version")["gitVersion"]
@@ -59,7 +59,7 @@ def cluster_checkup(api: Api) -> Iterator[Finding]:
     yield from workers_checkup(api, cluster)
 
 
-def _namespace(api: Api) -> Iterator[Finding]:
+def _namespace(api: KubernetesApi) -> Iterator[Finding]:
     try:
         RedisService(api)
     except NotFound:
@@ -70,7 +70,7 @@ def _namespace(api: Api) -> Iterator[Finding]:
         yield good_finding("namespace", f"namespace {api.namespace}: Service {SERVICE} is there")
 
 
-def _rights(api: Api) -> Iterator[Finding]:
+def _rights(api: KubernetesApi) -> Iterator[Finding]:
     for command, needs in _NEEDS.items():
         missing = [need for need in needs if not api.allows(*need)]
         if not missing:
@@ -92,7 +92,7 @@ def _rights(api: Api) -> Iterator[Finding]:
             )
 
 
-def _secrets(api: Api) -> Iterator[Finding]:
+def _secrets(api: KubernetesApi) -> Iterator[Finding]:
     """Those that pods mount; what is in them is compared where it may be read."""
     remedy = recreate_secrets(api)
     for name in expected_secrets(api):
@@ -114,7 +114,7 @@ def _secrets(api: Api) -> Iterator[Finding]:
 def keys_agree(ours: str, key: bytes | None, flags: str) -> Finding | None:
     """Whether the key here is the one that workers check code with; None where neither is known.
 
-    `flags` are as of `Api`.
+    `flags` are as of `KubernetesApi`.
     """
     theirs = fingerprint(key)
     if not theirs or not ours:

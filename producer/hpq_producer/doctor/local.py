@@ -11,13 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from redis import Redis
-from redis.exceptions import RedisError
-
 from hpq.code.command import interpreter, is_own
 from hpq.code.signing import fingerprint, key_of
 from hpq.codes import Code
-from hpq.connection.client import FIRST_S, check_server, connect, guard
 from hpq.connection.credentials import redact
 from hpq.connection.server import read_acl, read_status
 from hpq.domain.snapshot import Worker
@@ -25,15 +21,11 @@ from hpq.errors import ExitCode, HpqError, SettingsError
 from hpq.filestore.local import open_files
 from hpq.gpus import cuda_mismatch, gpu_names
 from hpq.settings import Settings
-from hpq.store.keys import Keys
-from hpq.store.reader import StoreReader
 from hpq.store.worker_reader import server_memory
-from hpq_producer import connection_record
 from hpq_producer.diagnosis.notices import POD_STORE
 from hpq_producer.diagnosis.waiting import how_to_start
-from hpq_producer.embedded_redis.attach import attach
 from hpq_producer.manifests.acl import DEFAULT_OFF, ROLES
-from hpq_producer.session import explain_errors
+from hpq_producer.session import Session, open_session
 from hpq_producer.terminal.text import trials_of
 
 _STORE = "HPQ_STORE=/a/directory/that/all/workers/see, or a URL"
@@ -64,31 +56,22 @@ def checkup(settings: Settings, *, in_cluster: str | None = None) -> list[Findin
     """
     found: list[Finding] = []
     try:
-        with explain_errors(
-            connection_record.connection_of_url(settings.home, settings.redis_url), settings
-        ):
-            found += _check_redis(settings, in_cluster)
+        with open_session(settings) as session:
+            found += _check_redis(session, in_cluster)
     except HpqError as error:
         found.append(Finding.of(error))
-    except RedisError as error:
-        found.append(Finding(level="wrong", code="redis-error", what=f"the server: {error}"))
     return found + (list(_check_machine(settings)) if in_cluster is None else [])
 
 
-def _check_redis(settings: Settings, in_cluster: str | None) -> Iterator[Finding]:
-    url = settings.redis_url or attach(settings.home).url
-    redis = connect(url, retries=1, patience_s=FIRST_S)
-    with guard(url):
-        version = check_server(redis, url)
-        yield Finding(
-            level="good", code="redis-answers", what=f"{redact(url)}: Redis {version} answers"
-        )
-        yield from _server(redis, private=not settings.redis_url, user=urlsplit(url).username or "")
-        yield from _workers(settings, redis, in_cluster)
+def _check_redis(session: Session, in_cluster: str | None) -> Iterator[Finding]:
+    what = f"{redact(session.url)}: Redis {session.version} answers"
+    yield Finding(level="good", code="redis-answers", what=what)
+    yield from _server(session)
+    yield from _workers(session, in_cluster)
 
 
-def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
-    memory = server_memory(redis)
+def _server(session: Session) -> Iterator[Finding]:
+    memory, status = server_memory(session.redis), read_status(session.redis)
     if memory.evicts:
         yield Finding(
             level="wrong",
@@ -105,14 +88,13 @@ def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
             remedy="`hpq ls --all --size` shows what is large; `hpq archive` it and then"
             " `hpq rm`, or raise maxmemory",
         )
-    if not memory.limit and not private:
+    if not memory.limit and not session.is_private:
         yield Finding(
             level="note",
             code="redis-memory-unlimited",
             what="maxmemory is not set",
             remedy="set it to what the machine can spare",
         )
-    status = read_status(redis)
     if not status.has_aof:
         yield Finding(
             level="poor",
@@ -120,8 +102,9 @@ def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
             what="appendonly is off: a killed server loses sweeps and results",
             remedy="CONFIG SET appendonly yes, and in redis.conf",
         )
+    user = urlsplit(session.url).username or ""
     if user.rpartition("-")[2] not in ROLES:
-        yield from _users(redis, status.config_file)
+        yield from _users(session, status.config_file)
     if status.role != "master":
         yield Finding(
             level="wrong",
@@ -131,12 +114,12 @@ def _server(redis: Redis, *, private: bool, user: str) -> Iterator[Finding]:
         )
 
 
-def _users(redis: Redis, config: str) -> Iterator[Finding]:
+def _users(session: Session, config: str) -> Iterator[Finding]:
     """Yield what a restart of the server would lose because of its ACL users.
 
     Only an administrator may ask: a question by hpq's own users would fill the server's ACL LOG.
     """
-    acl = read_acl(redis)
+    acl = read_acl(session.redis)
     if acl and not acl.default_has_all:
         yield Finding(
             level="wrong",
@@ -155,19 +138,15 @@ def _users(redis: Redis, config: str) -> Iterator[Finding]:
     )
 
 
-def _workers(settings: Settings, redis: Redis, in_cluster: str | None) -> Iterator[Finding]:
-    reader = StoreReader(redis, Keys(settings.prefix), settings.lease_ms)
-    workers = reader.workers.live()
+def _workers(session: Session, in_cluster: str | None) -> Iterator[Finding]:
+    workers = session.reader.workers.live()
     if not workers:
-        connected = (
-            connection_record.connection_of_url(settings.home, settings.redis_url) is not None
-        )
-        remedy = how_to_start(in_cluster=connected)
+        remedy = how_to_start(in_cluster=session.connection is not None)
         if in_cluster is not None:  # what keeps pods from it was told with them
             remedy = f"`hpq scale N{in_cluster}` starts some"
         yield Finding(level="note", code="no-worker", what="no worker is alive", remedy=remedy)
     yield from _stores(workers)
-    own_key = _fingerprint(settings)
+    own_key = _fingerprint(session.settings)
     for worker in workers:
         if own_key and worker.key not in ("", own_key):
             yield Finding(
@@ -179,7 +158,7 @@ def _workers(settings: Settings, redis: Redis, in_cluster: str | None) -> Iterat
         for sid, reason in worker.refuses.items():
             what = f"{worker.name} leaves {sid} alone: {reason.text}"
             yield Finding(level="poor", code=reason.code, what=what)
-    counters = reader.workers.counters()
+    counters = session.reader.workers.counters()
     if dropped := counters.pop("histories_dropped", 0):
         yield Finding(
             level="poor",

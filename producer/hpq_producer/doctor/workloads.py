@@ -8,7 +8,7 @@ from typing import Any
 
 from hpq.codes import Code
 from hpq.errors import HpqError, NotFound
-from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import GPU, WORKER_SELECTOR, Deployment, Pod, container_of, pod_of
 from hpq_producer.cluster.pods import ClusterSnapshot, autoscaler_of, warning_events
 from hpq_producer.cluster.redis_access import SERVICE, kubectl_of, recreate_secrets
@@ -24,7 +24,7 @@ _NAMED = f"app.kubernetes.io/name={SERVICE}"
 _REVISION = "controller-revision-hash"
 
 
-def redis_checkup(api: Api) -> Iterator[Finding]:
+def redis_checkup(api: KubernetesApi) -> Iterator[Finding]:
     """Look at each StatefulSet that is Redis's, and at the claims of the namespace."""
     try:
         raws = api.get(api.of("apps/v1/statefulsets"), labelSelector=_NAMED)["items"]
@@ -50,7 +50,7 @@ def redis_checkup(api: Api) -> Iterator[Finding]:
         yield _claim(api, claim)
 
 
-def _not_ready(api: Api, raw: Any, pods: list[Any]) -> Finding:
+def _not_ready(api: KubernetesApi, raw: Any, pods: list[Any]) -> Finding:
     name = raw["metadata"]["name"]
     what, kubectl = f"StatefulSet {name}: no pod is ready", kubectl_of(api)
     pod = next((one for one in pods if one["metadata"]["name"] == f"{name}-0"), None)
@@ -74,7 +74,7 @@ def _not_ready(api: Api, raw: Any, pods: list[Any]) -> Finding:
     return Finding(level="wrong", code="redis-pod-not-ready", what=what, remedy=remedy)
 
 
-def _claim(api: Api, claim: dict[str, dict[str, object]]) -> Finding:
+def _claim(api: KubernetesApi, claim: dict[str, dict[str, object]]) -> Finding:
     name, phase = claim["metadata"]["name"], claim["status"].get("phase")
     if phase == "Bound":
         return good_finding("volume", f"PersistentVolumeClaim {name} is bound")
@@ -91,14 +91,16 @@ _QUOTA = re.compile(r"quota (\S+) is used up")
 _RANGE = re.compile(r"(maximum|minimum) \S+ usage per|limit to request ratio per")
 
 
-def workers_checkup(api: Api, cluster: ClusterSnapshot) -> Iterator[Finding]:
+def workers_checkup(api: KubernetesApi, cluster: ClusterSnapshot) -> Iterator[Finding]:
     """Look at each class of workers, and whether a node has what they want."""
     for deployment in cluster.deployments:
         yield from _workers(api, cluster, deployment)
     yield from _gpus(api, cluster)
 
 
-def _workers(api: Api, cluster: ClusterSnapshot, deployment: Deployment) -> Iterator[Finding]:
+def _workers(
+    api: KubernetesApi, cluster: ClusterSnapshot, deployment: Deployment
+) -> Iterator[Finding]:
     called = f"Deployment {deployment.name} (class {deployment.queue})"
     if deployment.reason:
         yield Finding(
@@ -131,7 +133,7 @@ def _workers(api: Api, cluster: ClusterSnapshot, deployment: Deployment) -> Iter
             )
 
 
-def _of_refusal(api: Api, deployment: Deployment) -> str:
+def _of_refusal(api: KubernetesApi, deployment: Deployment) -> str:
     """What to do where the API server refuses to make a pod."""
     kubectl = kubectl_of(api)
     if quota := _QUOTA.search(deployment.reason):
@@ -142,7 +144,7 @@ def _of_refusal(api: Api, deployment: Deployment) -> str:
     return f"{kubectl} describe replicaset -l {deployment.selector}"
 
 
-def _settings(api: Api, deployment: Deployment, name: str) -> Iterator[Finding]:
+def _settings(api: KubernetesApi, deployment: Deployment, name: str) -> Iterator[Finding]:
     """A ConfigMap that was edited in place: pods that run do not hear of it."""
     try:
         meta = api.get(api.of(f"configmaps/{name}"))["metadata"]
@@ -180,7 +182,7 @@ def _reads(pod: dict[str, dict[str, object]], name: str) -> bool:
     return any(one.get("configMapRef", {}).get("name") == name for one in sources)
 
 
-def _of_pod(api: Api, deployment: Deployment, pod: Pod) -> str:
+def _of_pod(api: KubernetesApi, deployment: Deployment, pod: Pod) -> str:
     see = f"{kubectl_of(api)} describe pod {pod.name}"
     if "Image" in pod.reason:
         return (
@@ -204,7 +206,7 @@ def _of_pod(api: Api, deployment: Deployment, pod: Pod) -> str:
     return see
 
 
-def _gpus(api: Api, cluster: ClusterSnapshot) -> Iterator[Finding]:
+def _gpus(api: KubernetesApi, cluster: ClusterSnapshot) -> Iterator[Finding]:
     if not any(deployment.gpus for deployment in cluster.deployments):
         yield Finding(level="note", code="no-gpu", what="no Deployment of workers asks for a GPU")
         return

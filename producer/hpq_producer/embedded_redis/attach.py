@@ -57,7 +57,6 @@ class Status:
     """What `hpq doctor` says about the private server."""
 
     running: bool  # it answers
-    kept: bool  # there is a keeper; kept but not running: it starts, ends, or lost its socket
     record: Record | None
     data: Path
     data_bytes: int
@@ -101,21 +100,10 @@ def status(home: Path) -> Status:
     record = place.read_record()
     return Status(
         running=record is not None and answers(record.socket),
-        kept=_is_kept(place),
         record=record,
         data=place.data,
         data_bytes=place.data_bytes(),
     )
-
-
-def _is_kept(place: ServerHome) -> bool:
-    if not (place.path / keeper.KEEPER).exists():
-        return False
-    fd = place.lock(keeper.KEEPER)
-    try:
-        return not keeper.try_lock(fd, fcntl.LOCK_SH)
-    finally:
-        os.close(fd)
 
 
 def _write_linger(users: int, linger_s: float) -> None:

@@ -8,21 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple
 
-from hpq.domain.identity import identity, same_data
+from hpq.domain.identity import ParameterSet, same_data
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Json, Params
+from hpq.domain.trial import Json
 from hpq.errors import UserError
-from hpq.search.samplers import Identified, replicated
+from hpq.search.samplers import replicated
 from hpq.store.scripts import BATCH_ROWS
-from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.sweep import encode_appended_file
+from hpq.store.wire.trial import encode_new
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import provenance
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.session import Session
-from hpq_producer.sweepfile.spec import LIST, SweepSpec, identified
+from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets
 from hpq_producer.terminal.text import trials_of
 
 # Keys whose edit is what --into is for, or changes nothing that runs.
@@ -33,19 +32,14 @@ _APPENDABLE_KEYS = frozenset(
 _SPACE_KEYS = ("parameters", "when", "exclude", "points")
 
 
-class NewTrial(NamedTuple):
-    """A trial that a sweep lacks."""
-
-    params: Params
-    replicate: int
-    identity: bytes
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendPlan:
-    """The trials of a file that a sweep lacks, and the number of those that it has."""
+    """The trials of a file that a sweep lacks, and the number of those that it has.
 
-    new: tuple[NewTrial, ...]
+    `new` are their parameters, those of a set's replicates in a row.
+    """
+
+    new: tuple[ParameterSet, ...]
     existing: int
     notes: tuple[str, ...] = ()
 
@@ -95,7 +89,7 @@ def append_trials(
     origin, _ = provenance.collect_provenance(submission.file, submission.code.launch)
     return session.writer().append(
         sweep.id,
-        ((dumps_in_order(trial.params), trial.identity) for trial in plan.new),
+        (encode_new(params, i % spec.replicates) for i, params in enumerate(plan.new)),
         encode_appended_file(submission.digest, spec.source, origin),
         varying=list(dict.fromkeys((*spec.varying, *sweep.varying))),
         digest=submission.digest,
@@ -154,11 +148,11 @@ def _note_on_seed(sweep: Sweep, spec: SweepSpec) -> str:
 
 def _missing_trials(
     session: Session, sweep: Sweep, submission: Submission
-) -> tuple[list[NewTrial], int, list[str]]:
+) -> tuple[list[ParameterSet], int, list[str]]:
     """The trials that the sweep lacks, how many it has, and notes for the user."""
     spec, requested = submission.spec, submission.trials or 0
     if spec.method in ("grid", LIST):
-        new, existing = _missing_sets(session, sweep.id, identified(spec), spec.replicates)
+        new, existing = _missing_sets(session, sweep.id, parameter_sets(spec), spec.replicates)
         return new, existing, []
     # Random: run_cap counts all trials but the cancelled ones, also those that have ended.
     total = sweep.counts.total
@@ -170,7 +164,7 @@ def _missing_trials(
     before = latest_spec(sweep)
     same = all(same_data(before.get(key), spec.source.get(key)) for key in _SPACE_KEYS)
     same = same and before.get("seed", 0) == spec.seed
-    drawn = identified(replace(spec, run_cap=total + wanted))
+    drawn = parameter_sets(replace(spec, run_cap=total + wanted))
     if same:
         note = f"{wanted} more of the same sequence"
     else:
@@ -184,23 +178,19 @@ def _missing_trials(
 def _missing_sets(
     session: Session,
     sid: str,
-    sets: Iterable[Identified],
+    candidates: Iterable[ParameterSet],
     replicates: int,
     max_trials: int | None = None,
-) -> tuple[list[NewTrial], int]:
+) -> tuple[list[ParameterSet], int]:
     """Trials of the sets that the sweep lacks, and the number of trials of the others."""
-    source, existing = iter(sets), 0
-    new: dict[bytes, dict[str, Json]] = {}
+    source, existing = iter(candidates), 0
+    new: dict[bytes, ParameterSet] = {}
     max_sets = None if max_trials is None else max_trials // replicates
     while (max_sets is None or len(new) < max_sets) and (chunk := list(islice(source, BATCH_ROWS))):
-        ids = [known or identity(params) for params, known in chunk]
-        exists = session.reader.trials.has_identities(sid, ids)
+        exists = session.reader.trials.has_identities(sid, [params.identity for params in chunk])
         existing += sum(exists)
-        rows = zip(chunk, ids, exists, strict=True)
-        new |= {id_: params for (params, _), id_, is_there in rows if not is_there}
-    trials = [
-        NewTrial(params, i, identity(params, i) if i else id_)
-        for id_, first in islice(new.items(), max_sets)
-        for i, params in enumerate(replicated(first, replicates))
-    ]
+        rows = zip(chunk, exists, strict=True)
+        new |= {params.identity: params for params, is_there in rows if not is_there}
+    chosen = islice(new.values(), max_sets)
+    trials = [params for first in chosen for params in replicated(first, replicates)]
     return trials, existing * replicates

@@ -138,7 +138,7 @@ def _position(spec: SweepSpec, file: Path) -> str:
     document = yaml_reader.parse(read(file), str(file))
     data = document.data if isinstance(document.data, dict) else {}
     if data.get(key) == getattr(spec, key):
-        return f"{document.places.find((key,))[1]}: {key}"
+        return f"{document.source_map.find((key,))[1]}: {key}"
     return "--set program" if spec.program else "--trainer"
 
 

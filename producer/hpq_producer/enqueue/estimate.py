@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Trial, TrialState
+from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import HpqError
 from hpq.store.reader import StoreReader
 from hpq_producer.embedded_redis.attach import status
@@ -58,7 +58,7 @@ def estimate_duration(submission: Submission) -> DurationEstimate | str | None:
     return None
 
 
-def _finished(reader: StoreReader, criteria: ReuseCriteria, which: Reuse) -> Iterator[Trial]:
+def _finished(reader: StoreReader, criteria: ReuseCriteria, which: Reuse) -> Iterator[TrialView]:
     for sweep in sweeps_of_same_code(reader, criteria, which):
         for trial in reader.trials.all(sweep.id) if sweep.counts.finished else ():
             if trial.state is TrialState.FINISHED and not trial.reused:
@@ -66,7 +66,7 @@ def _finished(reader: StoreReader, criteria: ReuseCriteria, which: Reuse) -> Ite
 
 
 def _summarize(
-    reader: StoreReader, trials: list[Trial], which: Reuse, gpus: int
+    reader: StoreReader, trials: list[TrialView], which: Reuse, gpus: int
 ) -> DurationEstimate:
     ran_on = reader.trials.provenance(trials[0].provenance)
     return DurationEstimate(

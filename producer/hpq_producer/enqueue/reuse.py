@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Launch, Metric, ObjectiveValue, Sweep
-from hpq.domain.trial import FailureKind, Json, Params, Trial, TrialState
+from hpq.domain.trial import FailureKind, TrialState, TrialView
 from hpq.search.membership import is_inside
 from hpq.search.samplers import SEED, replicated, seed_at, seed_of_result
 from hpq.store.reader import StoreReader
@@ -45,13 +46,23 @@ class ReuseCriteria:
     any_seed: bool = False
 
 
-def older_results(reader: StoreReader, criteria: ReuseCriteria, scope: Reuse) -> dict[bytes, Trial]:
+class OlderResult(NamedTuple):
+    """A trial of an older sweep that has a result, and its parameters."""
+
+    params: ParameterSet
+    trial: TrialView
+
+
+OlderResults = Mapping[bytes, OlderResult]  # by parameters and seed: `ParameterSet.salted(seed)`
+
+
+def older_results(reader: StoreReader, criteria: ReuseCriteria, scope: Reuse) -> OlderResults:
     """Trials with a result by the mark of their set; the newest sweep's where several fit.
 
     Where another seed passes, such a one is found under the mark of the wanted seed, too.
     """
-    found: dict[bytes, Trial] = {}
-    other_seeds: dict[bytes, Trial] = {}
+    found: dict[bytes, OlderResult] = {}
+    other_seeds: dict[bytes, OlderResult] = {}
     for sweep in sweeps_of_same_code(reader, criteria, scope):
         fits = is_comparable(sweep, criteria.metric)
         if not fits or not (sweep.counts.finished or sweep.counts.failed):
@@ -60,26 +71,26 @@ def older_results(reader: StoreReader, criteria: ReuseCriteria, scope: Reuse) ->
             result = _result(trial, sweep, criteria.metric)
             if result is not None:
                 seed = seed_of_result(sweep, trial)
-                result = replace(result, seed=seed)
-                found.setdefault(result_key(trial.params, seed), result)
+                older = OlderResult(ParameterSet(trial.params), replace(result, seed=seed))
+                found.setdefault(older.params.salted(seed), older)
                 if criteria.any_seed:
                     own_seed = seed_at(criteria.seed, 0, trial.params)
-                    other_seeds.setdefault(result_key(trial.params, own_seed), result)
+                    other_seeds.setdefault(older.params.salted(own_seed), older)
     return other_seeds | found
 
 
-def result_key(params: Params, seed: int) -> bytes:
-    """What results have in common that stand for each other: a set, and what it was seeded with."""
-    return identity(params, seed)
+def result_key(params: ParameterSet, replicate: int, spec: SweepSpec) -> bytes:
+    """What the results that stand for each other have in common: parameters and seed."""
+    return params.salted(seed_at(spec.seed, replicate, params))
 
 
-def result_keys(params: dict[str, Json], spec: SweepSpec) -> list[bytes]:
+def result_keys(params: ParameterSet, spec: SweepSpec) -> list[bytes]:
     """The mark of each replicate of a file's set."""
     every = replicated(params, spec.replicates)
-    return [result_key(again, seed_at(spec.seed, i, again)) for i, again in enumerate(every)]
+    return [result_key(again, i, spec) for i, again in enumerate(every)]
 
 
-def _result(trial: Trial, sweep: Sweep, metric: Metric | None) -> Trial | None:
+def _result(trial: TrialView, sweep: Sweep, metric: Metric | None) -> TrialView | None:
     """A trial with its value of a metric; None where it did not come to its end, or has none."""
     is_nameless = trial.failure is not None and trial.failure.kind is FailureKind.UNREPORTED
     if trial.state is not TrialState.FINISHED and not is_nameless:
@@ -92,12 +103,11 @@ def _result(trial: Trial, sweep: Sweep, metric: Metric | None) -> Trial | None:
     return replace(trial, objective=value) if math.isfinite(value) else None
 
 
-def reusable_sets(older: Mapping[bytes, Trial], spec: SweepSpec) -> Iterator[dict[str, Json]]:
+def reusable_sets(older: OlderResults, spec: SweepSpec) -> Iterator[ParameterSet]:
     """Sets with older results that lie in a file's space, each once; where a file has replicates,
     those of which every replicate has a result."""
     taken = {one for point in spec.points for one in result_keys(point, spec)}
-    for first, trial in older.items():
-        params = dict(trial.params)
+    for first, (params, _) in older.items():
         every = result_keys(params, spec)
         is_whole = every[0] == first and all(other in older for other in every)
         if spec.space is None or not is_whole or not taken.isdisjoint(every):
@@ -178,7 +188,7 @@ def describe_reuse(
     reader: StoreReader,
     criteria: ReuseCriteria,
     scope: Reuse | None,
-    taken: Collection[Trial],
+    taken: Collection[TrialView],
     new_sweep: str,
 ) -> tuple[str, ...]:
     """What became of --reuse for the sweep `but`; nothing where it was not asked for."""
@@ -189,7 +199,7 @@ def describe_reuse(
     return (_explain_none(reader, criteria, scope, new_sweep),)
 
 
-def _describe_taken(reader: StoreReader, taken: Iterable[Trial], owner: str) -> list[str]:
+def _describe_taken(reader: StoreReader, taken: Iterable[TrialView], owner: str) -> list[str]:
     """A line for each sweep that results were taken of: how many, whose it is, where it ran."""
     count = Counter(trial.id.sweep for trial in taken)
     lines = []

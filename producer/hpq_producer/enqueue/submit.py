@@ -7,24 +7,26 @@ visible. So an enqueue that dies half-way leaves nothing behind.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from hpq.code import signing
 from hpq.code.bundle import pack
-from hpq.domain.identity import identity, slug
+from hpq.domain.identity import ParameterSet, slug
 from hpq.domain.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
-from hpq.domain.trial import Json, Trial
-from hpq.search.samplers import Identified, replicated, seed_at
-from hpq.store.enqueue import Row, SweepWriter
+from hpq.domain.trial import TrialView
+from hpq.search.samplers import replicated
+from hpq.store.enqueue import SweepWriter
 from hpq.store.scripts import BATCH_ROWS
-from hpq.store.wire.fields import dumps, dumps_in_order
+from hpq.store.wire.fields import dumps
+from hpq.store.wire.trial import NewRow, encode_new
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import preflight, provenance
 from hpq_producer.enqueue.preflight import check_code_visible
 from hpq_producer.enqueue.provenance import sweep_code_location
 from hpq_producer.enqueue.reuse import (
+    OlderResults,
     Reuse,
     ReuseCriteria,
     describe_reuse,
@@ -35,7 +37,7 @@ from hpq_producer.enqueue.reuse import (
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.session import Session
-from hpq_producer.sweepfile.spec import SweepSpec, identified
+from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
 
 _OPEN_ENDED_SETS = 1_000  # sets that an open-ended sweep needs room for to begin with
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -100,14 +102,14 @@ def enqueue_sweep(
     )
     criteria = _reuse_criteria(submission, sweep)
     older = older_results(session.reader, criteria, reuse) if reuse else {}
-    reused: dict[int, Trial] = {}
-    first: Sequence[dict[str, Json]] = ()
+    reused: dict[int, TrialView] = {}
+    first: Iterable[ParameterSet] = parameter_sets(spec)
     if search is not None:  # of a late-bound one no more is known
-        first = [*spec.points, *reusable_sets(older, spec)]
-        sweep = preflight.with_late_search(sweep, submission, search, len(first) - len(spec.points))
+        reusable = list(reusable_sets(older, spec))
+        first = [*spec.points, *reusable]
+        sweep = preflight.with_late_search(sweep, submission, search, len(reusable))
     try:
-        identified_sets = ((params, None) for params in first) if search else identified(spec)
-        rows = _rows(spec, identified_sets, older, reused)
+        rows = _rows(spec, first, older, reused)
         trials = _write_rows(writer, sid, rows, progress)
         writer.stage_results(sid, reused.items())
         if diff:
@@ -170,34 +172,24 @@ def _new_id(writer: SweepWriter, name: str) -> str:
 
 def _rows(
     spec: SweepSpec,
-    identified_sets: Iterable[Identified],
-    older: Mapping[bytes, Trial],
-    reused: dict[int, Trial],
-) -> Iterator[Row]:
+    parameter_sets: Iterable[ParameterSet],
+    older: OlderResults,
+    reused: dict[int, TrialView],
+) -> Iterator[NewRow]:
     """Sets with their replicates as rows, each once; an older result is noted under its number."""
     seen: set[bytes] = set()
-    for params, known_identity in identified_sets:
-        for replicate, replicate_params in enumerate(replicated(params, spec.replicates)):
-            row_identity = (
-                known_identity
-                if known_identity and replicate == 0
-                else identity(replicate_params, replicate)
-            )
-            if row_identity in seen:
+    for first in parameter_sets:
+        for replicate, params in enumerate(replicated(first, spec.replicates)):
+            row = encode_new(params, replicate)
+            if row.identity in seen:
                 continue
-            seen.add(row_identity)
-            key = (
-                result_key(replicate_params, seed_at(spec.seed, replicate, replicate_params))
-                if older
-                else b""
-            )
-            if key in older:
-                reused[len(seen)] = older[key]
-            # Not sorted: the order of the file is the order of the arguments on a command line.
-            yield dumps_in_order(replicate_params), row_identity
+            seen.add(row.identity)
+            if older and (result := older.get(result_key(params, replicate, spec))):
+                reused[len(seen)] = result.trial
+            yield row
 
 
-def _write_rows(writer: SweepWriter, sid: str, rows: Iterator[Row], progress: Progress) -> int:
+def _write_rows(writer: SweepWriter, sid: str, rows: Iterator[NewRow], progress: Progress) -> int:
     """Write the rows in order; return how many."""
     first = 1
     while chunk := list(islice(rows, BATCH_ROWS)):

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Trial
+from hpq.domain.trial import TrialView
 from hpq.errors import TOLD_TO_GO, ExitCode, UserError
 
 MAX_JOBS = 1_000  # each is an object and a pod that the API server keeps
@@ -48,7 +48,7 @@ def refuse_too_many(what: str, sets: int | None) -> None:
         )
 
 
-def render(manifests: str, sweep: Sweep, trials: Iterable[Trial]) -> str:
+def render(manifests: str, sweep: Sweep, trials: Iterable[TrialView]) -> str:
     """The Jobs of some trials as YAML, with the settings that they read.
 
     `manifests` are those of the sweep's class, as `manifests.render` answers.
@@ -69,7 +69,7 @@ def render(manifests: str, sweep: Sweep, trials: Iterable[Trial]) -> str:
     return yaml.safe_dump_all([*settings, *jobs], sort_keys=False)
 
 
-def _job(worker: Yaml, sweep: Sweep, trial: Trial) -> Yaml:
+def _job(worker: Yaml, sweep: Sweep, trial: TrialView) -> Yaml:
     number = trial.id.number
     ours = {_INSTANCE: "hpq-job", "hpq/sweep": sweep.id, "hpq/set": str(number)}
     labels = {**worker["metadata"]["labels"], **ours}

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 
 from hpq.domain.sweep import Goal, Sweep
-from hpq.domain.trial import Json, Trial, TrialState
+from hpq.domain.trial import Json, TrialState, TrialView
 from hpq.errors import UserError
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.scores import flatten, param_value
@@ -17,7 +17,7 @@ from hpq_producer.query.filter import Filter
 
 _CHUNK = 500
 # what every trial may have beside parameters and metrics; duration in seconds
-TRIAL_FIELDS: Mapping[str, Callable[[Trial], Json]] = {
+TRIAL_FIELDS: Mapping[str, Callable[[TrialView], Json]] = {
     "objective": lambda t: t.objective,
     "duration": lambda t: t.duration_ms / 1000 or None,
     "number": lambda t: t.id.number,
@@ -43,7 +43,7 @@ class Selection:
     top: int | None = None
     where: Filter | None = None
 
-    def trials(self) -> Iterator[Trial]:
+    def trials(self) -> Iterator[TrialView]:
         """The trials, as they are read.
 
         Raises:
@@ -56,7 +56,7 @@ class Selection:
         for start in range(0, len(numbers), _CHUNK):
             yield from self.reader.trials.get_many(self.sweep.id, numbers[start : start + _CHUNK])
 
-    def _matching(self) -> Iterator[Trial]:
+    def _matching(self) -> Iterator[TrialView]:
         for trial in self.reader.trials.all(self.sweep.id):
             if self.where is not None and not self.where.matches(partial(field_of, trial)):
                 continue
@@ -98,7 +98,7 @@ def names_in(reader: StoreReader, sweep: Sweep) -> tuple[list[str], list[str]]:
     return list(params), list(metrics)
 
 
-def field_of(trial: Trial, name: str) -> Json:
+def field_of(trial: TrialView, name: str) -> Json:
     """A parameter, else a metric, else one of FIXED; None where the trial has no such thing."""
     if (param := param_value(trial.params, name)) is not None:
         return param

@@ -21,7 +21,7 @@ from hpq.code.bundle import unpack
 from hpq.code.command import arguments, argv, interpreter
 from hpq.domain.sweep import Sweep, Wandb
 from hpq.domain.trainer_specs import SHIPPED
-from hpq.domain.trial import Json, Params, Trial, TrialId
+from hpq.domain.trial import Json, Params, TrialId, TrialView
 from hpq.errors import UserError
 from hpq.search.samplers import SEED, replicate_of, seed_of_result
 from hpq.store.reader import StoreReader
@@ -48,7 +48,7 @@ _REPLICATES = ("replicate", "seed")
 
 def write_csv(
     file: TextIO,
-    trials: Iterable[Trial],
+    trials: Iterable[TrialView],
     sweep: Sweep,
     params: Sequence[str],
     metrics: Sequence[str],

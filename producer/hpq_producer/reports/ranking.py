@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Trial
+from hpq.domain.trial import TrialView
 from hpq.search.samplers import seed_of_result
 from hpq_producer.analysis.early_termination import describe_early_end
 from hpq_producer.analysis.records import source_of_result
@@ -37,7 +37,7 @@ def result_columns(sweep: Sweep, metrics: Sequence[str] = ()) -> list[Column]:
     ]
 
 
-def result_row(trial: Trial, sweep: Sweep, metrics: Sequence[str] = ()) -> list[Span]:
+def result_row(trial: TrialView, sweep: Sweep, metrics: Sequence[str] = ()) -> list[Span]:
     """A trial as cells: what varies, what came out, and why it failed or was stopped early."""
     failure = trial.failure
     has_seeds = sweep.replicates > 1
@@ -57,7 +57,7 @@ def result_row(trial: Trial, sweep: Sweep, metrics: Sequence[str] = ()) -> list[
     ]
 
 
-def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = None) -> None:
+def show_ranking(sweep: Sweep, trials: Sequence[TrialView], scale: Scale | None = None) -> None:
     """Print ranked trials, best first; with a scale also a bar each."""
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     columns = [
@@ -98,11 +98,11 @@ def show_ranking(sweep: Sweep, trials: Sequence[Trial], scale: Scale | None = No
     show_legend(layout, names)
 
 
-def _are_numbers(trials: Sequence[Trial], name: str) -> bool:
+def _are_numbers(trials: Sequence[TrialView], name: str) -> bool:
     """True where a parameter has numbers alone, which are not to be cut."""
     cells = [param_text(trial.params, name) for trial in trials]
     return all(re.fullmatch(r"[-+.0-9e]*", text) for text in cells)
 
 
-def _bar_of(trial: Trial, scale: Scale, columns: int) -> str:
+def _bar_of(trial: TrialView, scale: Scale, columns: int) -> str:
     return "" if trial.objective is None else bar(trial.objective, scale, columns)

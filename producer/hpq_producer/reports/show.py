@@ -9,7 +9,7 @@ from typing import Any
 from hpq.domain.attempt import Reason
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import AppendedFile, Sweep
-from hpq.domain.trial import FailureKind, Params, Point, Trial, TrialState
+from hpq.domain.trial import FailureKind, Params, Point, TrialState, TrialView
 from hpq.search.samplers import replicate_of, seed_of_result
 from hpq_producer.analysis.attempts import TERMINAL, Attempt
 from hpq_producer.analysis.early_termination import (
@@ -113,7 +113,7 @@ def _sampling(sweep: Sweep) -> str:
 
 
 def trial_lines(
-    trial: Trial,
+    trial: TrialView,
     sweep: Sweep,
     curves: Mapping[str, Sequence[Point]],
     provenance: Params,
@@ -171,14 +171,14 @@ def _without_packages(provenance: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _replicate(trial: Trial, sweep: Sweep) -> str:
+def _replicate(trial: TrialView, sweep: Sweep) -> str:
     if sweep.replicates < 2:
         return ""
     place, seed = replicate_of(sweep, trial.id.number), seed_of_result(sweep, trial)
     return f"{place} of {sweep.replicates}, seed {seed}"
 
 
-def _time(trial: Trial) -> str:
+def _time(trial: TrialView) -> str:
     """How long the latest attempt ran, and how long all of them where there were others."""
     if not trial.before_ms:
         return duration(trial.duration_ms) if trial.duration_ms else ""
@@ -187,7 +187,7 @@ def _time(trial: Trial) -> str:
 
 
 def _metrics(
-    trial: Trial, sweep: Sweep, curves: Mapping[str, Sequence[Point]], columns: int
+    trial: TrialView, sweep: Sweep, curves: Mapping[str, Sequence[Point]], columns: int
 ) -> Iterator[Line]:
     objective = sweep.metric.name if sweep.metric else ""
     wide = max((width(clean(name)) for name in trial.metrics), default=0)
@@ -200,12 +200,12 @@ def _metrics(
         yield [Span(f"{shown}{blanks}  "), Span(f"{measure(last):>9}", style), Span(f"  {curve}")]
 
 
-def _checkpoint(trial: Trial) -> str:
+def _checkpoint(trial: TrialView) -> str:
     kept = trial.checkpoint
     return f"of step {kept.step}, in store {kept.store}: {kept.path}" if kept else ""
 
 
-def artifact_lines(trial: Trial) -> Iterator[Line]:
+def artifact_lines(trial: TrialView) -> Iterator[Line]:
     """The files that a trial left, with their sizes."""
     files = trial.artifacts.files if trial.artifacts else {}
     yield from _pairs({name: size(files[name]) for name in sorted(files)})

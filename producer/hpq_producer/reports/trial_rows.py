@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hpq.domain.snapshot import Snapshot
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Trial, TrialState
+from hpq.domain.trial import TrialState, TrialView
 from hpq_producer.analysis.eta import trial_left_ms
 from hpq_producer.analysis.scores import newest_value, param_text, spread
 from hpq_producer.terminal.charts import sparkline
@@ -59,7 +59,7 @@ def column_names(sweep: Sweep, metrics: Sequence[str] = ()) -> set[str]:
 
 
 def trial_row(
-    trial: Trial,
+    trial: TrialView,
     snapshot: Snapshot,
     curves: Mapping[int, Sequence[float]],
     columns: int,
@@ -82,14 +82,14 @@ def trial_row(
     ]
 
 
-def _state(trial: Trial, snapshot: Snapshot, taken_ms: float, columns: int) -> Span:
+def _state(trial: TrialView, snapshot: Snapshot, taken_ms: float, columns: int) -> Span:
     if silence := snapshot.silence_ms(trial):
         words = f"silent {duration(silence)}"
         return Span(f"worker {words}" if columns >= _ROOMY else words, Style.YELLOW)
     return Span(_words(trial, snapshot, taken_ms), STATE_STYLE[trial.state])
 
 
-def _words(trial: Trial, snapshot: Snapshot, taken_ms: float) -> str:
+def _words(trial: TrialView, snapshot: Snapshot, taken_ms: float) -> str:
     if trial.failure is not None and trial.state is TrialState.FAILED:
         return trial.failure.kind.value
     if trial.state is not TrialState.RUNNING:

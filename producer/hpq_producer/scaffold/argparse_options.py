@@ -5,7 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from hpq_producer.scaffold.options import UNKNOWN, Kind, Literals, Option, Value, called, keywords
+from hpq_producer.scaffold.script_contents import (
+    UNKNOWN,
+    Kind,
+    Literals,
+    Option,
+    Value,
+    called,
+    keywords,
+)
 
 _TYPES = {"float": Kind.FLOAT, "int": Kind.INT, "str": Kind.TEXT, "Path": Kind.TEXT}
 _ONE = frozenset({None, "?"})  # nargs of an option that takes one value

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpq_producer.scaffold.options import UNKNOWN, Kind, Literals, Option, Value, called, keywords
+from hpq_producer.scaffold.script_contents import (
+    UNKNOWN,
+    Kind,
+    Literals,
+    Option,
+    Value,
+    called,
+    keywords,
+)
 
 _TYPES = {"float": Kind.FLOAT, "int": Kind.INT, "str": Kind.TEXT, "Path": Kind.TEXT}
 _RANGES = {"IntRange": Kind.INT, "FloatRange": Kind.FLOAT}

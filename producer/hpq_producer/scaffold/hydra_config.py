@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from hpq_producer.scaffold.options import Kind, Literals, Option, called, keywords
+from hpq_producer.scaffold.script_contents import Kind, Literals, Option, called, keywords
 
 ARGS = "${args_no_hyphens}"  # lr=0.1 overrides what the config holds
 _NOT_OPTIONS = frozenset({"defaults", "hydra"})

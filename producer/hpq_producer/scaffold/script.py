@@ -14,9 +14,9 @@ from pathlib import Path
 
 from hpq.domain.sweep import Goal
 from hpq.errors import UserError
-from hpq.report import METRIC_NAME
+from hpq.reporting import METRIC_NAME
 from hpq_producer.scaffold import argparse_options, click_options, hydra_config, wandb_options
-from hpq_producer.scaffold.options import (
+from hpq_producer.scaffold.script_contents import (
     Literals,
     Option,
     Reported,

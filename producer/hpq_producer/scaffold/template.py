@@ -17,7 +17,7 @@ import yaml
 from hpq.domain.trial import Json
 from hpq.errors import UserError
 from hpq_producer.scaffold import script as script_reader
-from hpq_producer.scaffold.options import Kind, Option, Script, spelt
+from hpq_producer.scaffold.script_contents import Kind, Option, Script, spelt
 
 # Options of a run rather than of a model: they stay at the script's default until a person says
 # otherwise.

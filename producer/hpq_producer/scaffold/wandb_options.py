@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpq.domain.trial import Json
-from hpq_producer.scaffold.options import UNKNOWN, Kind, Literals, Option, called, keywords
+from hpq_producer.scaffold.script_contents import UNKNOWN, Kind, Literals, Option, called, keywords
 
 _METHODS = frozenset({"get", "update", "setdefaults", "items", "keys", "values", "as_dict"})
 

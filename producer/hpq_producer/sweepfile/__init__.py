@@ -1,1 +1,1 @@
-"""From a sweep file to a checked spec and its sets. Pure: nothing here knows Redis."""
+"""Read a sweep file into a checked SweepSpec; nothing here uses Redis."""

@@ -1,7 +1,7 @@
 """Check a sweep against the code that it names: trainer or program, command, parameter values.
 
-Values of a shipped trainer's parameters are checked against hpq.domain.trainer_specs before
-anything is drawn; of other code only the command line is known.
+The values of a shipped trainer's parameters are checked against hpq.domain.trainer_specs before any
+parameters are drawn. Of other code, only the command line can be checked.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from hpq.code.command import GPUS, MACROS
 from hpq.domain.trainer_specs import SHIPPED, Number, TrainerSpec
 from hpq.domain.trial import Json
-from hpq.search.discrete import Distribution
 from hpq.search.space import Space
 from hpq_producer.sweepfile import values, yaml_reader
 from hpq_producer.sweepfile.errors import KeyPath, Problems, shown
@@ -21,22 +20,20 @@ _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII
 _MACRO = re.compile(r"\$\{(?!envvar:[A-Z0-9_]+\})([^}]*)\}\Z")
 _MACRO_NAMES = tuple(macro[2:-1] for macro in MACROS)
 _MACRO_FORM = "${{{}}}"
-# A word for an option, not a shell's: what stands in it as ${…} and is not passed on to a shell.
+# An option such as --name=value. Only options are searched for ${…}: a shell expands its own.
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*=\S+\Z")
 _INNER = re.compile(r"\$\{(?!envvar:[A-Z0-9_]*\})([^{}]*)\}")
-
-
-_MOST_NAMES = 12
-_AS_IT_STANDS = "it is passed as it stands"
+_MAX_NAMES = 12
+_NOT_EXPANDED = "hpq passes it unchanged"
 
 
 def check_code(data: Mapping[str, Json], out: Problems) -> None:
-    """Note it where the file does not name exactly one of trainer and program, nor a command."""
+    """Report a file that does not name exactly one of trainer and program, and no command."""
     trainer, program = data.get("trainer"), data.get("program")
     if trainer is not None and program is not None:
         out.add(
             ("trainer",),
-            "cannot stand beside program; keep the one that is to run",
+            "excludes program; keep the one to run",
             code="conflicting-keys",
         )
     elif isinstance(trainer, str):
@@ -49,7 +46,7 @@ def check_code(data: Mapping[str, Json], out: Problems) -> None:
         shipped = ", ".join(SHIPPED)
         out.add(
             (),
-            f"names no code; write program: train.py, or trainer: one of {shipped}",
+            f"no code to run; write program: train.py, or trainer: one of {shipped}",
             code="missing-key",
         )
 
@@ -57,24 +54,28 @@ def check_code(data: Mapping[str, Json], out: Problems) -> None:
 def _trainer(trainer: str, data: Mapping[str, Json], out: Problems) -> None:
     if trainer not in SHIPPED and not _FUNCTION.match(trainer):
         hint = values.nearest(trainer, tuple(SHIPPED))
-        allowed = f"one of {', '.join(SHIPPED)}, nor package.module:function"
-        out.add(("trainer",), f"{shown(trainer)} is not {allowed}{hint}", code="unknown-trainer")
+        allowed = f"{', '.join(SHIPPED)}, or package.module:function"
+        out.add(
+            ("trainer",),
+            f"unknown trainer {shown(trainer)}; use one of {allowed}{hint}",
+            code="unknown-trainer",
+        )
     if "command" in data:
         out.add(
             ("command",),
-            "goes with a program, not with a trainer; remove it",
+            "is for a program, and this sweep has a trainer; remove it",
             code="conflicting-keys",
         )
 
 
 def _command_alone(data: Mapping[str, Json], out: Problems) -> None:
-    """As with W&B, a command that names what it starts needs no program."""
+    """Check a command without a program, which W&B allows if the command names its script."""
     items = data["command"]
     for index, item in enumerate(items if isinstance(items, list) else ()):
         if item == "${program}":
             out.add(
                 ("command", index),
-                "there is no program; write program: train.py",
+                "no program is set; write program: train.py",
                 code="missing-key",
             )
     _program(data, out)
@@ -84,13 +85,13 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
     if "wandb" in data and "program" not in data and "command" not in data:
         out.add(
             ("wandb",),
-            "only a program can be given another wandb; remove it",
+            "is for a program, and this sweep has a trainer; remove it",
             code="conflicting-keys",
         )
     if data.get("resident") is True:
         out.add(
             ("resident",),
-            "only a trainer can stay between trials; remove it",
+            "is for a trainer, and this sweep has a program; remove it",
             code="conflicting-keys",
         )
     items, space = data.get("command"), data.get("parameters")
@@ -99,14 +100,14 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
         match = _MACRO.match(str(item))
         if match and match[1] not in known:
             hint = values.nearest(match[1], tuple(known), _MACRO_FORM)
-            hint = hint or f"; there are {', '.join(_MACRO_NAMES)}{_and_parameters(space)}"
-            out.add(("command", index), f"no macro {shown(item)}{hint}", code="unknown-macro")
+            hint = hint or f"; known: {', '.join(_MACRO_NAMES)}{_and_parameters(space)}"
+            out.add(("command", index), f"unknown macro {shown(item)}{hint}", code="unknown-macro")
         elif isinstance(item, str) and isinstance(space, dict) and _OPTION.match(item):
             _warn_of_macros(item, tuple(space), ("command", index), out)
 
 
 def _warn_of_macros(item: str, names: tuple[str, ...], path: KeyPath, out: Problems) -> None:
-    """Warn of what stands as ${…} inside a longer word and becomes nothing."""
+    """Warn of each ${…} inside a longer word that hpq does not expand."""
     for inner in _INNER.finditer(item):
         name = inner[1]
         if inner[0] == GPUS:
@@ -114,42 +115,43 @@ def _warn_of_macros(item: str, names: tuple[str, ...], path: KeyPath, out: Probl
         if name in _MACRO_NAMES:
             out.warn(
                 path,
-                f"{inner[0]!r} counts only where it is the whole item: {_AS_IT_STANDS}",
+                f"{inner[0]!r} is expanded only as a whole item; here {_NOT_EXPANDED}",
                 code="macro-within-word",
             )
         elif name not in names:
             hint = values.nearest(name, names, _MACRO_FORM)
-            hint = hint or f"; the parameters are {_some(names)}"
+            hint = hint or f"; parameters: {_abbreviate(names)}"
             out.warn(
                 path,
-                f"{inner[0]!r} is no macro and no parameter: {_AS_IT_STANDS}{hint}",
+                f"{inner[0]!r} is no macro and no parameter; {_NOT_EXPANDED}{hint}",
                 code="unknown-macro",
             )
 
 
 def check_space(trainer: TrainerSpec, space: Space, out: Problems) -> None:
-    """Note every value of a space that a shipped trainer would refuse."""
+    """Report every value of a space that a shipped trainer rejects."""
     for names, leaf in space.leaves:
         path: KeyPath = ("parameters", names[0])
         spec = trainer.params.get(names[0])
         if spec is None:
             out.add(path, str(trainer.problem(names[0], None)), code="unknown-parameter")
         elif len(names) > 1:
-            out.add(path, f"nested; trainer {trainer.name} takes plain values")
+            out.add(path, f"nested; trainer {trainer.name} accepts only plain values")
         elif isinstance(spec, Number) and spec.whole and leaf.is_fractional:
             out.add(
                 path,
-                "draws fractions of a whole number; use int_uniform, or q: 1",
+                "draws fractions, and this is a whole number; use int_uniform, or q: 1",
                 code="fractional",
             )
         else:
-            check_known(trainer, names[0], _known(leaf, path), out)
+            known = (((*path, *key), value) for key, value in leaf.known())
+            check_known(trainer, names[0], known, out)
 
 
 def warn_of_words(words: Mapping[KeyPath, str], out: Problems) -> None:
-    """Warn of parameter values that W&B or a reader may take for others: no, 1_000, 1:30, 012.
+    """Warn of parameter values that W&B reads differently: no, 1_000, 1:30, 012.
 
-    Of code that is not ours: a shipped trainer's values are checked by themselves.
+    Call this for user code only: a shipped trainer's values are checked one by one.
     """
     for path, word in words.items():
         if path[0] == "parameters" or isinstance(path[0], int):
@@ -159,21 +161,16 @@ def warn_of_words(words: Mapping[KeyPath, str], out: Problems) -> None:
 def check_known(
     trainer: TrainerSpec, name: str, values: Iterable[tuple[KeyPath, Json]], out: Problems
 ) -> None:
-    """Note each of a parameter's values, given with its path, that a shipped trainer refuses."""
+    """Report each (path, value) of a parameter that a shipped trainer rejects."""
     for path, value in values:
         wrong = trainer.problem(name, value)
         if wrong:
             out.add(path, wrong)
 
 
-def _known(leaf: Distribution, path: KeyPath) -> Iterable[tuple[KeyPath, Json]]:
-    return (((*path, *key), value) for key, value in leaf.known())
-
-
 def _and_parameters(space: Json) -> str:
-    return f" and the parameters {_some(tuple(space))}" if isinstance(space, dict) else ""
+    return f" and the parameters {_abbreviate(tuple(space))}" if isinstance(space, dict) else ""
 
 
-def _some(names: tuple[str, ...]) -> str:
-    """The names, or the first of many."""
-    return ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+def _abbreviate(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")

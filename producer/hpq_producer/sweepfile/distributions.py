@@ -1,7 +1,7 @@
-"""W&B's distributions by name: the keys of each, how it is made of them, what makes it impossible.
+"""W&B's distributions by name: their keys, how to build one, and which values are invalid.
 
-The names without `_values` that take exponents are W&B's deprecated ones: hpq reads them as W&B
-does, and warns.
+`log_uniform` and the other names whose min and max are exponents are deprecated in W&B. hpq reads
+them as W&B does, and warns.
 """
 
 from __future__ import annotations
@@ -14,76 +14,76 @@ from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
 from hpq.search.discrete import Distribution, IntUniform
 from hpq_producer.sweepfile.errors import shown
 
-Num = Mapping[str, float]
+Numbers = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A distribution's required and optional keys, and how it is made of them."""
+class DistributionKeys:
+    """A distribution's required and optional keys, and the function that builds it from them."""
 
-    needs: tuple[str, ...]
-    takes: tuple[str, ...]
-    make: Callable[[Num], Distribution]
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    build: Callable[[Numbers], Distribution]
 
 
-def _logs(k: Num) -> Distribution:
+def _logs(k: Numbers) -> Distribution:
     return LogUniform(low=k["min"], high=k["max"], q=k.get("q"))
 
 
-def _exponents(k: Num) -> Distribution:
+def _exponents(k: Numbers) -> Distribution:
     return LogUniform(low=math.exp(k["min"]), high=math.exp(k["max"]), q=k.get("q"))
 
 
-def _inverse(k: Num) -> Distribution:
+def _inverse(k: Numbers) -> Distribution:
     return LogUniform(low=math.exp(-k["max"]), high=math.exp(-k["min"]))
 
 
-def _uniform(k: Num) -> Distribution:
+def _uniform(k: Numbers) -> Distribution:
     return Uniform(low=k["min"], high=k["max"], q=k.get("q"))
 
 
-def _normal(k: Num) -> Distribution:
+def _normal(k: Numbers) -> Distribution:
     return Normal(mu=k.get("mu", 0), sigma=k.get("sigma", 1), q=k.get("q"))
 
 
-def _log_normal(k: Num) -> Distribution:
+def _log_normal(k: Numbers) -> Distribution:
     return Normal(mu=k.get("mu", 0), sigma=k.get("sigma", 1), q=k.get("q"), log=True)
 
 
-def _beta(k: Num) -> Distribution:
+def _beta(k: Numbers) -> Distribution:
     return Beta(a=k.get("a", 1), b=k.get("b", 1), q=k.get("q"))
 
 
-def _integers(k: Num) -> Distribution:
+def _integers(k: Numbers) -> Distribution:
     return IntUniform(int(k["min"]), int(k["max"]))
 
 
 _RANGE = ("min", "max")
 _GAUSS = ("mu", "sigma")
-NUMERIC: Mapping[str, Rule] = {
-    "int_uniform": Rule(_RANGE, (), _integers),
-    "uniform": Rule(_RANGE, (), _uniform),
-    "q_uniform": Rule(_RANGE, ("q",), _uniform),
-    "log_uniform_values": Rule(_RANGE, (), _logs),
-    "q_log_uniform_values": Rule(_RANGE, ("q",), _logs),
-    "inv_log_uniform_values": Rule(_RANGE, (), _logs),
-    "log_uniform": Rule(_RANGE, (), _exponents),
-    "q_log_uniform": Rule(_RANGE, ("q",), _exponents),
-    "inv_log_uniform": Rule(_RANGE, (), _inverse),
-    "normal": Rule((), _GAUSS, _normal),
-    "q_normal": Rule((), (*_GAUSS, "q"), _normal),
-    "log_normal": Rule((), _GAUSS, _log_normal),
-    "q_log_normal": Rule((), (*_GAUSS, "q"), _log_normal),
-    "beta": Rule((), ("a", "b"), _beta),
-    "q_beta": Rule((), ("a", "b", "q"), _beta),
+NUMERIC: Mapping[str, DistributionKeys] = {
+    "int_uniform": DistributionKeys(_RANGE, (), _integers),
+    "uniform": DistributionKeys(_RANGE, (), _uniform),
+    "q_uniform": DistributionKeys(_RANGE, ("q",), _uniform),
+    "log_uniform_values": DistributionKeys(_RANGE, (), _logs),
+    "q_log_uniform_values": DistributionKeys(_RANGE, ("q",), _logs),
+    "inv_log_uniform_values": DistributionKeys(_RANGE, (), _logs),
+    "log_uniform": DistributionKeys(_RANGE, (), _exponents),
+    "q_log_uniform": DistributionKeys(_RANGE, ("q",), _exponents),
+    "inv_log_uniform": DistributionKeys(_RANGE, (), _inverse),
+    "normal": DistributionKeys((), _GAUSS, _normal),
+    "q_normal": DistributionKeys((), (*_GAUSS, "q"), _normal),
+    "log_normal": DistributionKeys((), _GAUSS, _log_normal),
+    "q_log_normal": DistributionKeys((), (*_GAUSS, "q"), _log_normal),
+    "beta": DistributionKeys((), ("a", "b"), _beta),
+    "q_beta": DistributionKeys((), ("a", "b", "q"), _beta),
 }
 LISTED: Mapping[str, tuple[str, ...]] = {
     "constant": ("value",),
     "categorical": ("values",),
     "categorical_w_probabilities": ("values", "probabilities"),
 }
-# Other libraries' words; `loguniform` is near log_uniform, whose ends are exponents.
-MEANT = {
+# Names of other libraries. A spelling hint would offer log_uniform, whose ends are exponents.
+ALIASES = {
     "loguniform": "log_uniform_values",
     "log": "log_uniform_values",
     "reciprocal": "log_uniform_values",
@@ -91,22 +91,22 @@ MEANT = {
     "choice": "categorical",
     "gaussian": "normal",
 }
-INFERRED = frozenset({"int_uniform", "uniform"})  # by min and max alone
+INFERRED = frozenset({"int_uniform", "uniform"})  # from min and max
 EXPONENTS = frozenset({"log_uniform", "q_log_uniform", "inv_log_uniform"})
 _MAX_EXPONENT = 700.0  # e to the 709 is the largest float
 
 
-def impossible(name: str, keys: Num) -> tuple[str, str] | None:
-    """The key and what is wrong, where the numbers do not describe a distribution."""
+def explain_invalid(name: str, keys: Numbers) -> tuple[str, str] | None:
+    """Return a key and the reason if the numbers describe no distribution, else None."""
     if "min" in keys:
         low, high = keys["min"], keys["max"]
         if name == "int_uniform" and not (isinstance(low, int) and isinstance(high, int)):
             key = "max" if isinstance(low, int) else "min"
-            return key, f"{shown(keys[key])} is not a whole number, which int_uniform wants"
+            return key, f"{shown(keys[key])} is not a whole number, as int_uniform requires"
         if low >= high:
-            return "min", f"{shown(low)} is not below max {shown(high)}"
+            return "min", f"{shown(low)} is not less than max {shown(high)}"
         if name.endswith("_values") and low <= 0:
-            return "min", f"{shown(low)} is not above 0, which {name} wants"
+            return "min", f"{shown(low)} is not greater than 0, as {name} requires"
         if name in EXPONENTS and max(abs(low), abs(high)) > _MAX_EXPONENT:
             key = "min" if abs(low) > abs(high) else "max"
             return (
@@ -117,5 +117,5 @@ def impossible(name: str, keys: Num) -> tuple[str, str] | None:
         mu, sigma = keys.get("mu", 0), keys.get("sigma", 1)
         if abs(mu) + 9 * sigma > _MAX_EXPONENT:
             key = "mu" if abs(mu) > 9 * sigma else "sigma"
-            return key, f"{shown(keys[key])} is too far: values are e to the power of it"
+            return key, f"{shown(keys[key])} is too large: it is the exponent of e"
     return None

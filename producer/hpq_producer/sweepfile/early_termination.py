@@ -1,7 +1,7 @@
-"""`early_terminate` of a sweep file: the rules, and the values that each looks at.
+"""Read `early_terminate` of a sweep file: the rule and its bands.
 
-hyperband is W&B's, to the letter of its package `sweeps`; asha and median have Optuna's rules and
-defaults. All count the finite values of the metric, not steps.
+hyperband equals that of W&B's package `sweeps`; asha and median have Optuna's rules and defaults.
+Bands count the finite values of the metric, not steps.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
-from hpq.domain.sweep import EarlyTerminate, Rule
+from hpq.domain.sweep import EarlyTerminate, TerminationRule
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Json
 from hpq_producer.sweepfile import schema
@@ -18,13 +18,13 @@ from hpq_producer.sweepfile.errors import Problems, shown
 from hpq_producer.sweepfile.values import FLAG, Check, number, whole, word
 
 _KEY = "early_terminate"
-_ROUNDS = 100  # of min_iter·eta^k; W&B makes so many
-_MOST = 2**53  # exact in a double, which is what Redis's scripts count with
-_LONGEST = 2**20  # values of one trial that the median looks at
+_MAX_BANDS = 100  # min_iter·eta^k for k below it, as in W&B
+_MAX_BAND = 2**53  # the largest integer that a double of a Redis script holds exactly
+_MAX_MEDIAN_BAND = 2**20
 _COUNT = whole(1, 2**31)
-_TYPE: Mapping[str, Check] = {"type": word(*(rule.value for rule in Rule))}
+_TYPE: Mapping[str, Check] = {"type": word(*(rule.value for rule in TerminationRule))}
 RULES: Mapping[str, Mapping[str, Check]] = {
-    Rule.HYPERBAND: {
+    TerminationRule.HYPERBAND: {
         **_TYPE,
         "min_iter": _COUNT,
         "max_iter": _COUNT,
@@ -32,13 +32,13 @@ RULES: Mapping[str, Mapping[str, Check]] = {
         "eta": number(1),
         "strict": FLAG,
     },
-    Rule.ASHA: {**_TYPE, "min_iter": _COUNT, "max_iter": _COUNT, "eta": number(1)},
-    Rule.MEDIAN: {**_TYPE, "min_iter": _COUNT, "min_trials": _COUNT},
+    TerminationRule.ASHA: {**_TYPE, "min_iter": _COUNT, "max_iter": _COUNT, "eta": number(1)},
+    TerminationRule.MEDIAN: {**_TYPE, "min_iter": _COUNT, "min_trials": _COUNT},
 }
 
 
 def check(data: Mapping[str, Json], out: Problems) -> None:
-    """Note what is wrong with the sweep's `early_terminate`."""
+    """Report errors of the sweep's `early_terminate`."""
     value = data[_KEY]
     if not isinstance(value, dict):
         out.add((_KEY,), f"{shown(value)} is not a mapping; write {{type: hyperband, min_iter: 3}}")
@@ -48,61 +48,61 @@ def check(data: Mapping[str, Json], out: Problems) -> None:
         return
     kind = value["type"]
     errors = len(out.errors)
-    table = RULES.get(kind, RULES[Rule.HYPERBAND]) if isinstance(kind, str) else _TYPE
+    table = RULES.get(kind, RULES[TerminationRule.HYPERBAND]) if isinstance(kind, str) else _TYPE
     schema.check(value, table, (_KEY,), out)
     if len(out.errors) > errors:
         return
     if "metric" not in data and str(data.get("trainer")) not in SHIPPED:
         out.add((_KEY,), "needs a metric; write metric: {name: …, goal: …}", code="missing-key")
-    if kind == Rule.HYPERBAND and "max_iter" in value and "s" not in value:
+    if kind == TerminationRule.HYPERBAND and "max_iter" in value and "s" not in value:
         out.add(
             (_KEY,),
-            "max_iter needs s, the number of bands below it; or write min_iter alone",
+            "max_iter needs s, the number of bands below it; or write only min_iter",
             code="missing-key",
         )
-    elif kind == Rule.HYPERBAND and not {"min_iter", "max_iter"} & value.keys():
+    elif kind == TerminationRule.HYPERBAND and not {"min_iter", "max_iter"} & value.keys():
         out.add((_KEY,), "needs min_iter, or max_iter with s", code="missing-key")
     elif not read(value).bands:
-        out.add((_KEY, "max_iter"), "no band lies below it and is at least 1; a larger one, please")
+        out.add((_KEY, "max_iter"), "has no band from 1 to below it; raise it")
 
 
 def read(value: Mapping[str, Json]) -> EarlyTerminate:
-    """The rule that a checked mapping is."""
+    """Read the rule from a checked mapping."""
 
-    def given(key: str, default: float) -> float:
-        got = value.get(key, default)
-        return got if isinstance(got, int | float) else default
+    def setting(key: str, default: float) -> float:
+        number = value.get(key, default)
+        return number if isinstance(number, int | float) else default
 
-    rule = Rule(str(value["type"]))
-    least, most = int(given("min_iter", 1)), int(given("max_iter", 0))
-    if rule is Rule.MEDIAN:
-        startup = int(given("min_trials", 5))
-        return EarlyTerminate(rule=rule, bands=tuple(_dense(least)), min_trials=startup)
-    eta = float(given("eta", 3 if rule is Rule.HYPERBAND else 4))
-    if rule is Rule.ASHA:
-        rungs = _rising(least, eta)
-        bands = takewhile(lambda band: band < most, rungs) if most else rungs
+    rule = TerminationRule(str(value["type"]))
+    first, limit = int(setting("min_iter", 1)), int(setting("max_iter", 0))
+    if rule is TerminationRule.MEDIAN:
+        startup = int(setting("min_trials", 5))
+        return EarlyTerminate(rule=rule, bands=tuple(_dense(first)), min_trials=startup)
+    eta = float(setting("eta", 3 if rule is TerminationRule.HYPERBAND else 4))
+    if rule is TerminationRule.ASHA:
+        rungs = _rising(first, eta)
+        bands = takewhile(lambda band: band < limit, rungs) if limit else rungs
         return EarlyTerminate(rule=rule, bands=_distinct(bands), eta=eta)
-    falling = _falling(most, eta, int(given("s", 0)))
+    falling = _falling(limit, eta, int(setting("s", 0)))
     return EarlyTerminate(
         rule=rule,
-        bands=_distinct(falling if most else _rising(least, eta)),
+        bands=_distinct(falling if limit else _rising(first, eta)),
         eta=eta,
         strict=value.get("strict") is not False,
     )
 
 
-def _rising(least: int, eta: float) -> Iterator[int]:
-    band = float(least)
-    for _ in range(_ROUNDS):
-        if band > _MOST:
+def _rising(first: int, eta: float) -> Iterator[int]:
+    band = float(first)
+    for _ in range(_MAX_BANDS):
+        if band > _MAX_BAND:
             return
         yield int(band)
         band *= eta
 
 
-def _falling(most: int, eta: float, count: int) -> Iterator[int]:
-    band = float(most)
+def _falling(limit: int, eta: float, count: int) -> Iterator[int]:
+    band = float(limit)
     for _ in range(count):
         band /= eta
         if band < 1:
@@ -110,10 +110,10 @@ def _falling(most: int, eta: float, count: int) -> Iterator[int]:
         yield int(band)
 
 
-def _dense(least: int) -> Iterator[int]:
-    """Every value up to the sixteenth, then eight to a doubling: few sets for long trials."""
-    band = least
-    while band <= _LONGEST:
+def _dense(first: int) -> Iterator[int]:
+    """Yield every band up to 16, then eight per doubling: each band is a sorted set in Redis."""
+    band = first
+    while band <= _MAX_MEDIAN_BAND:
         yield band
         band += max(1, 2 ** int(math.log2(band)) // 8)
 

@@ -1,8 +1,8 @@
-"""Where things stand in a sweep file, and what is wrong with them, one line each.
+"""Problems of a sweep file and their positions, one line each.
 
-A path is a tuple such as ("parameters", "lr", "values", 2). An entry of a mapping stands where its
-key begins, an item of a list where it begins; what came from the command line stands at its flag.
-Every line is `place: path: what is wrong, what is allowed` and holds no control characters.
+A path is a tuple such as ("parameters", "lr", "values", 2). The position of a mapping's entry is
+that of its key; an override's position is its command-line flag. Every line is
+`position: path: what is wrong; what is allowed`, without control characters.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ from hpq.errors import SweepFileError
 
 KeyPath = tuple[str | int, ...]
 Position = tuple[int, int]  # line and column, from 1
-Placed = tuple[Position, Notice]
+Located = tuple[Position, Notice]
 
 MAX_LINES = 10
 MAX_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """A file's name, where each path stands in it, and the flags that set some paths instead."""
+class SourceMap:
+    """A file's name, the position of each path in it, and the flags that override paths."""
 
     file: str
     positions: Mapping[KeyPath, Position] = field(default_factory=dict)
     flags: Mapping[KeyPath, str] = field(default_factory=dict)
 
     def find(self, path: KeyPath) -> tuple[Position, str]:
-        """The nearest known place at or above the path: its position (flags first) and text."""
+        """Return the position, also as text, of the path or its nearest known parent.
+
+        Flags sort first: their position is (0, 0).
+        """
         for end in range(len(path), -1, -1):
             if path[:end] in self.flags:
                 return (0, 0), self.flags[path[:end]]
@@ -42,51 +45,51 @@ class Places:
 
 @dataclass(slots=True)
 class Problems:
-    """Collects what is wrong with a file, so that one reading tells all of it."""
+    """Collect the errors and warnings of a file, so that one reading reports all of them."""
 
-    places: Places
-    errors: list[Placed] = field(default_factory=list)
-    warnings: list[Placed] = field(default_factory=list)
+    source_map: SourceMap
+    errors: list[Located] = field(default_factory=list)
+    warnings: list[Located] = field(default_factory=list)
 
     def add(self, path: KeyPath, text: str, *, code: Code = "invalid-value") -> None:
-        """Note an error at a path."""
-        self.errors.append(self._placed(path, text, code))
+        """Add an error at a path."""
+        self.errors.append(self._located(path, text, code))
 
     def warn(self, path: KeyPath, text: str, *, code: Code) -> None:
-        """Note something that is taken but is probably not what was meant."""
-        self.warnings.append(self._placed(path, text, code))
+        """Add a warning: hpq accepts the value, but the user probably meant another."""
+        self.warnings.append(self._located(path, text, code))
 
-    def check(self) -> None:
-        """Nothing where no error was noted.
+    def raise_errors(self) -> None:
+        """Raise the errors, if there are any.
 
         Raises:
-            SweepFileError: the first ten errors in the file's order, one a line.
+            SweepFileError: the first ten errors in the file's order, one per line.
         """
         if not self.errors:
             return
         found = _in_order(self.errors)
         if len(found) > MAX_LINES:
-            more = f"{self.places.file}: and {len(found) - MAX_LINES} more"
+            more = f"{self.source_map.file}: and {len(found) - MAX_LINES} more"
             found[MAX_LINES:] = [Notice("more-problems", more)]
         raise SweepFileError(problems=found)
 
-    def warned(self) -> tuple[Notice, ...]:
-        """The warnings in the file's order, without repeats."""
+    def sorted_warnings(self) -> tuple[Notice, ...]:
+        """Return the warnings in the file's order, without repeats."""
         return tuple(_in_order(self.warnings))
 
-    def _placed(self, path: KeyPath, text: str, code: Code) -> Placed:
-        position, place = self.places.find(path)
-        where = f"{place}: {dotted(path)}" if path else place
+    def _located(self, path: KeyPath, text: str, code: Code) -> Located:
+        position, label = self.source_map.find(path)
+        where = f"{label}: {dotted(path)}" if path else label
         return position, Notice(code, printable(f"{where}: {text}"))
 
 
-def _in_order(found: Iterable[Placed]) -> list[Notice]:
-    ordered = sorted(found, key=lambda one: (one[0], one[1].text))
+def _in_order(found: Iterable[Located]) -> list[Notice]:
+    ordered = sorted(found, key=lambda located: (located[0], located[1].text))
     return list(dict.fromkeys(notice for _, notice in ordered))
 
 
 def dotted(path: KeyPath) -> str:
-    """A path as text: parameters.lr.values[2]."""
+    """Format a path: parameters.lr.values[2]."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -94,12 +97,12 @@ def dotted(path: KeyPath) -> str:
 
 
 def printable(text: str) -> str:
-    """The text on one line, with what a terminal would act on written as an escape."""
+    """Escape newlines and every other character that a terminal would act on."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def shown(value: object) -> str:
-    """A value as the file would write it, cut to fit a line."""
+    """Format a value as in YAML, cut to MAX_SHOWN characters."""
     words = {True: "true", False: "false", None: "null"}
     text = words[value] if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"

@@ -1,13 +1,14 @@
-"""An explicit list of sets: the `- hyperparam_set: {…}` entries of the CIFAR10 article's file.
+"""Read an explicit list of parameter sets: the `- hyperparam_set: {…}` entries of a file.
 
-Each entry is one trial, in the file's order. A set that occurs twice is run once, with a warning.
+The CIFAR10 article's file has this format. Each entry is one trial, in the file's order. hpq runs a
+duplicate entry once, with a warning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hpq.domain.identity import canonical
+from hpq.domain.identity import ParameterSet, canonical
 from hpq.domain.trainer_specs import TrainerSpec
 from hpq.domain.trial import Json
 from hpq_producer.sweepfile import schema, values
@@ -16,28 +17,30 @@ from hpq_producer.sweepfile.errors import KeyPath, Problems, shown
 from hpq_producer.sweepfile.parameters import check_value
 
 KEY = "hyperparam_set"
-Sets = tuple[dict[str, Json], ...]
+Sets = tuple[ParameterSet, ...]
 
 
 def read(data: Sequence[Json], trainer: TrainerSpec | None, out: Problems) -> Sets:
-    """The different sets of a root list, checked against a shipped trainer if one is to run them.
+    """Read the distinct parameter sets of a list; report and skip errors.
 
-    What is wrong is noted and left out.
+    If a shipped trainer runs them, its rules apply.
     """
     first: dict[bytes, int] = {}
-    sets: list[dict[str, Json]] = []
+    sets: list[ParameterSet] = []
     for index, item in enumerate(data):
         before = len(out.errors)
         params = _set(item, trainer, (index,), out)
         if params is None or len(out.errors) > before:
             continue
         try:
-            key = canonical(params)
+            key = params.identity
         except ValueError as error:
             out.add((index,), str(error))
             continue
         if key in first:
-            out.warn((index,), f"the same set as [{first[key]}]; run once", code="duplicate-set")
+            out.warn(
+                (index,), f"duplicate of [{first[key]}]; hpq runs it once", code="duplicate-set"
+            )
         else:
             first[key] = index
             sets.append(params)
@@ -48,7 +51,7 @@ def read(data: Sequence[Json], trainer: TrainerSpec | None, out: Problems) -> Se
 
 def _set(
     item: Json, trainer: TrainerSpec | None, path: KeyPath, out: Problems
-) -> dict[str, Json] | None:
+) -> ParameterSet | None:
     params = item.get(KEY) if isinstance(item, dict) else None
     if not isinstance(item, dict) or not isinstance(params, dict) or not params:
         out.add(path, f"{shown(item)} is not an entry; write - {KEY}: {{batch_size: 128}}")
@@ -56,22 +59,22 @@ def _set(
     for key in item.keys() - {KEY}:
         out.add(
             (*path, key),
-            f"unknown key{values.nearest(key, (KEY,))}; an entry has {KEY} alone",
+            f"unknown key{values.nearest(key, (KEY,))}; an entry has only {KEY}",
             code="unknown-key",
         )
     for name, value in params.items():
-        here = (*path, KEY, name)
+        key_path = (*path, KEY, name)
         if not schema.PARAMETER_NAME.match(name):
-            out.add(here, schema.NOT_A_NAME)
-        elif check_value(value, here, out) and trainer is not None:
-            check_known(trainer, name, [(here, value)], out)
-    return params
+            out.add(key_path, schema.NOT_A_NAME)
+        elif check_value(value, key_path, out) and trainer is not None:
+            check_known(trainer, name, [(key_path, value)], out)
+    return ParameterSet(params)
 
 
 def varying(sets: Sets) -> tuple[str, ...]:
-    """The names whose value differs between sets, or is missing in some, in the file's order.
+    """Return the names whose value differs between sets or is missing in some, in file order.
 
-    Those of nested sets have dots between them.
+    Nested names are joined with dots.
     """
     leaves = [dict(_leaves(params)) for params in sets]
     names = dict.fromkeys(name for params in leaves for name in params)
@@ -82,9 +85,9 @@ def varying(sets: Sets) -> tuple[str, ...]:
     )
 
 
-def _leaves(params: dict[str, Json], above: str = "") -> Iterator[tuple[str, Json]]:
+def _leaves(params: dict[str, Json], prefix: str = "") -> Iterator[tuple[str, Json]]:
     for name, value in params.items():
         if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{above}{name}.")
+            yield from _leaves(value, f"{prefix}{name}.")
         else:
-            yield above + name, value
+            yield prefix + name, value

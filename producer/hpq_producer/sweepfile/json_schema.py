@@ -1,8 +1,8 @@
 """The JSON Schema (draft 2020-12) of sweep files, for editors; `hpq schema` prints it.
 
-It is made of the tables in schema, distributions and early_termination, with a line about each key.
-It refuses nothing that hpq takes. It cannot check what only a whole file shows: ends in the wrong
-order, names that do not exist, macros.
+It combines the tables of schema, distributions and early_termination with a line about each key. It
+accepts everything that hpq accepts. It cannot check relations between keys: min above max, unknown
+names, macros.
 """
 
 from __future__ import annotations
@@ -14,62 +14,62 @@ from hpq_producer.sweepfile import distributions, early_termination, explicit_se
 from hpq_producer.sweepfile.values import Check
 
 TOP: Mapping[str, str] = {
-    "method": "How sets are chosen: every combination (grid), draws (random), from results (bayes)",
-    "parameters": "What is searched: a mapping of names to values, ranges or distributions",
-    "program": "The script that trains: from the working directory, else from this file's",
-    "command": "How the program is started: words, with macros such as ${program} and ${args}",
-    "trainer": "The function that trains instead of a program: digits, or package.module:function",
-    "code": "The directory whose files go with the sweep to workers elsewhere",
-    "resident": "The trainer's process stays from trial to trial",
-    "wandb": "What `import wandb` gives the program: a stand-in, the real one too, or that alone",
-    "metric": "What is optimised",
-    "early_terminate": "How trials that do badly are ended early",
-    "run_cap": "The most trials of the sweep",
-    "seed": "Another seed gives other draws, another order and other seeds of trials",
-    "order": "Whether a grid is run in its order or shuffled",
-    "sampler": "Who chooses the sets of method bayes",
-    "replicates": "So many trials of each set, each with a seed of its own; ranked by their mean",
-    "when": "Which parameters exist only where others have certain values",
-    "exclude": "Sets that are not run: a list of parts of sets",
-    "points": "Sets that are run before all others",
-    "name": "What the sweep is called; its id begins with it",
-    "description": "Kept and shown",
-    "project": "Kept and shown; W&B's",
-    "entity": "Kept and shown; W&B's",
-    "apiVersion": "Kept; W&B's",
-    "kind": "Kept; W&B's",
-    "controller": "W&B's; only {type: local} can be meant here",
-    "queue": "The class of workers that run it",
-    "owner": "Who it belongs to; by default who enqueues it",
-    "priority": "A higher one is claimed first",
-    "max_parallel": "The most trials that run at the same time; 0 for no limit",
-    "retries": "How many failures of a trial are forgiven",
-    "timeout": "The longest a trial may run: seconds, or 90s, 15m, 2h",
-    "stall": "How long a trial may neither report nor print before it is ended",
-    "keep": "Whose checkpoints and artifacts stay",
-    "pass_env": "Variables of a worker's environment that the program gets in a pod",
+    "method": "grid (every combination), random, or bayes (learns from results)",
+    "parameters": "The search space: names with values, ranges or distributions",
+    "program": "The training script, relative to the working directory, else to this file",
+    "command": "The program's command line, with macros such as ${program} and ${args}",
+    "trainer": "A training function in place of a program: digits, or package.module:function",
+    "code": "The directory of code that hpq sends to workers on other machines",
+    "resident": "Keep the trainer's process from trial to trial",
+    "wandb": "What `import wandb` loads: stand-in, tee (stand-in and wandb), or real",
+    "metric": "The value to optimize",
+    "early_terminate": "The rule that prunes bad trials",
+    "run_cap": "At most N trials; default: no limit",
+    "seed": "Seed of the draws, the order and the trials' seeds; default 0",
+    "order": "Order of a grid: grid (as listed, the default) or shuffle",
+    "sampler": "The sampler of method bayes",
+    "replicates": "N trials of the same parameters, each with its own seed; ranked by mean",
+    "when": "Parameters that exist only if others have certain values",
+    "exclude": "Combinations of parameters that do not run",
+    "points": "Parameters to run first",
+    "name": "The sweep's name; its id begins with the name",
+    "description": "Text that hpq shows",
+    "project": "W&B's project; hpq shows it",
+    "entity": "W&B's entity; hpq shows it",
+    "apiVersion": "W&B's; no effect",
+    "kind": "W&B's; no effect",
+    "controller": "W&B's; only {type: local} is supported",
+    "queue": "The queue (class of workers) of the trials",
+    "owner": "The owner; default: the user who enqueues",
+    "priority": "Sweeps of higher priority are claimed first; default 0",
+    "max_parallel": "At most N trials run at once; 0 (the default): no limit",
+    "retries": "Retries of a failed trial; default 0",
+    "timeout": "Time limit of a trial: seconds, or 90s, 15m, 2h; default: none",
+    "stall": "Kill a trial that neither reports nor prints for this long",
+    "keep": "The trials whose checkpoints and artifacts hpq keeps",
+    "pass_env": "Environment variables of a worker's pod that the program receives",
 }
 METRIC: Mapping[str, str] = {
-    "name": "The name under which trials report it",
-    "goal": "Which way it is better",
-    "target": "Once a trial reaches it, no further one starts",
-    "impute": "What a failed trial counts as, for method bayes",
-    "impute_while_running": "What a running trial counts as, for method bayes",
-    "value": "Which of a trial's values is its objective: the last or the best",
+    "name": "The name that trials report",
+    "goal": "maximize or minimize",
+    "target": "Start no more trials once one reaches this value",
+    "impute": "The value of a failed trial, for method bayes",
+    "impute_while_running": "The value of a running trial, for method bayes",
+    "value": "The objective of a trial: its last or its best value",
 }
 PARAMETER: Mapping[str, str] = {
-    "value": "The one value",
-    "values": "The values to choose from",
-    "probabilities": "How likely each of the values is",
-    "distribution": "How values are drawn; follows from the other keys where it is left out",
-    "min": "The lower end (of log_uniform: its natural logarithm)",
-    "max": "The upper end (of log_uniform: its natural logarithm)",
-    "mu": "The mean (of log_normal: of the logarithm); 0",
-    "sigma": "The standard deviation (of log_normal: of the logarithm); 1",
-    "q": "Values are rounded to multiples of it; 1",
-    "a": "The first shape of a beta distribution; 1",
-    "b": "The second shape of a beta distribution; 1",
-    "parameters": "Parameters below this one; a set then has a mapping here",
+    "value": "One constant value",
+    "values": "The list of values",
+    "probabilities": "The probability of each value",
+    "distribution": "The distribution; default: inferred from the other keys",
+    "min": "Lower bound (log_uniform: its natural logarithm)",
+    "max": "Upper bound (log_uniform: its natural logarithm)",
+    "mu": "Mean (log_normal: of the logarithm); default 0",
+    "sigma": "Standard deviation (log_normal: of the logarithm); default 1",
+    "q": "Round values to multiples of q; default 1",
+    "a": "First shape of a beta distribution; default 1",
+    "b": "Second shape of a beta distribution; default 1",
+    "parameters": "Nested parameters; the trial receives a mapping",
 }
 
 
@@ -80,11 +80,11 @@ _PARTIAL: Schema = {"$ref": "#/$defs/partial"}
 
 
 def json_schema() -> Schema:
-    """The schema of a sweep file."""
+    """Return the schema of a sweep file."""
     return {
         "$schema": _DIALECT,
         "title": "hpq sweep file",
-        "description": "W&B's sweep file with keys of hpq's own, or a list of hyperparameter sets",
+        "description": "W&B's sweep file with hpq's keys, or a list of hyperparameter sets",
         "anyOf": [{"$ref": "#/$defs/sweep"}, {"$ref": "#/$defs/list"}],
         "$defs": {
             "sweep": _sweep(),
@@ -135,29 +135,30 @@ def _rule(kind: str, keys: Mapping[str, Check]) -> Schema:
 
 
 def _distributions() -> list[Schema]:
-    """One object for each distribution; where its name may be left out, it may."""
-    found = [
-        _leaf(name, needs, (), needs_name=False) for name, needs in distributions.LISTED.items()
+    """Make one object per distribution; its name is required unless hpq infers it."""
+    listed = [
+        _leaf(name, keys, (), needs_name=False) for name, keys in distributions.LISTED.items()
     ]
-    for name, rule in distributions.NUMERIC.items():
-        found.append(
-            _leaf(name, rule.needs, rule.takes, needs_name=name not in distributions.INFERRED)
-        )
-    return found
+    return listed + [
+        _leaf(name, keys.required, keys.optional, needs_name=name not in distributions.INFERRED)
+        for name, keys in distributions.NUMERIC.items()
+    ]
 
 
-def _leaf(name: str, needs: tuple[str, ...], takes: tuple[str, ...], needs_name: bool) -> Schema:
-    table = _table({key: schema.PARAMETER[key] for key in (*needs, *takes)}, PARAMETER)
+def _leaf(
+    name: str, required: tuple[str, ...], optional: tuple[str, ...], needs_name: bool
+) -> Schema:
+    table = _table({key: schema.PARAMETER[key] for key in (*required, *optional)}, PARAMETER)
     table["properties"]["distribution"] = {
         "description": PARAMETER["distribution"],
         "const": name,
     }
-    if "values" in needs:
+    if "values" in required:
         table["properties"]["values"] |= {"type": "array", "minItems": 1}
     if name == "int_uniform":
-        for key in needs:
+        for key in required:
             table["properties"][key] |= {"type": "integer"}
-    table["required"] = [*needs, *(["distribution"] if needs_name else [])]
+    table["required"] = [*required, *(["distribution"] if needs_name else [])]
     return table
 
 
@@ -187,7 +188,7 @@ def _object(keys: dict[str, Schema], needs: Sequence[str]) -> Schema:
 
 
 def _filled(values: Schema) -> Schema:
-    """A mapping of any names, not empty."""
+    """Describe a non-empty mapping of any names."""
     return {"type": "object", "minProperties": 1, "additionalProperties": values}
 
 

@@ -1,6 +1,6 @@
-"""Read a sweep file and the flags over it into a SweepSpec, and check its top level.
+"""Read a sweep file and its command-line overrides into a SweepSpec; check its top level.
 
-Nothing is expanded or written. Everything that is wrong is found in one reading, one line each.
+One reading reports every problem, one per line. No parameters are drawn and nothing is written.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ from hpq_producer.sweepfile import (
     values,
     yaml_reader,
 )
-from hpq_producer.sweepfile import conditions as condition_reader
 from hpq_producer.sweepfile import source as sweep_source
 from hpq_producer.sweepfile.errors import Problems, shown
-from hpq_producer.sweepfile.source import Flag, apply, flag, from_set
+from hpq_producer.sweepfile.source import Override, apply, flag_override, set_overrides
 from hpq_producer.sweepfile.spec import LIST, SweepSpec
 from hpq_producer.sweepfile.values import Check
 
-_LIST_TRAINER = "cifar10"  # the article's list has no place to name its code
+_LIST_TRAINER = "cifar10"  # the format of the article's list has no key for the code
 
 Keys = Mapping[str, Json]
 
@@ -63,35 +62,35 @@ def load(
     trainer: str | None = None,
     limit: int | None = LIMIT,
 ) -> SweepSpec:
-    """The spec of a sweep file.
+    """Read and check a sweep file.
 
-    `overrides` are the --set flags (dotted key: text as the file would have it), the others the
-    flags of those names; `limit` is the most sets that are taken (None = any, for --force).
+    `overrides` are the --set flags (dotted key → YAML); `count`, `seed`, `name` and `trainer` are
+    the flags of those names. More than `limit` trials are an error (None = any, for --force).
 
     Raises:
-        SweepFileError: something is wrong with the file or a flag; one line for each thing.
+        SweepFileError: the file or a flag is invalid; one line per problem.
     """
     text = sweep_source.read(path)
     if path.suffix == ".py":
         raise SweepFileError(
-            f"{path}: a script; `hpq init {shlex.quote(str(path))}` writes its sweep file",
+            f"{path}: a script, not a sweep file; write one: hpq init {shlex.quote(str(path))}",
             code="sweep-file-is-script",
         )
     document = yaml_reader.parse(text, str(path))
     root = document.data
     if not isinstance(root, dict | list):
-        place = document.places.find(())[1]
+        label = document.source_map.find(())[1]
         raise SweepFileError(
-            f"{place}: {shown(root)} is not a sweep; write method and parameters",
+            f"{label}: {shown(root)} is not a sweep; write method and parameters",
             code="sweep-file-empty",
         )
     top = replace(document, data={} if isinstance(root, list) else root)
     flags = _flags(run_cap=("count", count), seed=("seed", seed), name=("name", name),
                    trainer=("trainer", trainer))  # fmt: skip
-    top = apply(top, [*from_set(overrides or {}, top.data), *flags])
+    top = apply(top, [*set_overrides(overrides or {}, top.data), *flags])
     data = top.data
     assert isinstance(data, dict)
-    out = Problems(top.places)
+    out = Problems(top.source_map)
     if isinstance(root, list) and not {"program", "command"} & data.keys():
         data.setdefault("trainer", _LIST_TRAINER)
     check_keys(data, isinstance(root, list), out)
@@ -108,25 +107,26 @@ def load(
         spec = replace(spec, space=space, varying=space.varying)
         if "points" in data and not out.errors:
             is_grid = spec.method == "grid"
-            spec = replace(spec, points=condition_reader.read(data["points"], space, is_grid, out))
+            points = conditions.read_points(data["points"], space, is_grid, out)
+            spec = replace(spec, points=points)
     set_counts.check_count(spec, limit, out)
     if shipped is not None:
         set_counts.check_misfits(shipped, spec, out)
-    out.check()
-    return replace(spec, warnings=out.warned())
+    out.raise_errors()
+    return replace(spec, warnings=out.sorted_warnings())
 
 
-def _flags(**given: tuple[str, Json]) -> list[Flag]:
-    """The flags that were given, each with the key that it sets."""
+def _flags(**flags: tuple[str, Json]) -> list[Override]:
+    """Return the overrides of the flags that are set: key=(flag, value)."""
     return [
-        flag(f"--{word} {value}", (key,), value)
-        for key, (word, value) in given.items()
+        flag_override(f"--{name} {value}", (key,), value)
+        for key, (name, value) in flags.items()
         if value is not None
     ]
 
 
 def _space(data: Keys, shipped: TrainerSpec | None, out: Problems) -> Space:
-    """The search space, checked against the method and, for a shipped trainer, its limits."""
+    """Read the search space; check it against the method and a shipped trainer's limits."""
     if "parameters" not in data:
         return Space.of({})
     leaves = parameters.read_leaves(data["parameters"], ("parameters",), out)
@@ -137,12 +137,12 @@ def _space(data: Keys, shipped: TrainerSpec | None, out: Problems) -> Space:
     for names, leaf in space.leaves:
         largest += max((len(canonical({"": value})) for _, value in leaf.known()), default=0)
         if data.get("method") == "grid" and leaf.size is None:
-            what = "a grid cannot step through it; give values, or write method: random"
-            out.add(parameters.place(names), what, code="not-a-grid")
+            what = "a grid needs a finite list; write values, or method: random"
+            out.add(parameters.path_of(names), what, code="not-a-grid")
     if largest > MAX_PARAMS_BYTES:
         out.add(
             ("parameters",),
-            f"a set of up to {largest:,} bytes; at most {MAX_PARAMS_BYTES:,}",
+            f"up to {largest:,} bytes per trial, more than {MAX_PARAMS_BYTES:,}; shorten values",
             code="set-too-large",
         )
     return space
@@ -163,7 +163,7 @@ def _conditioned(data: Keys, leaves: conditions.Leaves, out: Problems) -> Space:
 def _spec(
     data: Keys, stem: str, shipped: TrainerSpec | None, out: Problems, *, source: Keys
 ) -> SweepSpec:
-    """The spec without its sets. Where something is wrong it holds nonsense, and `load` raises."""
+    """Build the spec without its parameters; it is invalid if there are errors."""
 
     def text(key: str, default: str = "") -> str:
         return str(data.get(key, default))
@@ -217,9 +217,9 @@ def _early(data: Json) -> EarlyTerminate | None:
 
 
 def _metric(data: Json, shipped: TrainerSpec | None) -> Metric | None:
-    """The file's metric; a shipped trainer's own stands in for it, and for the goal it leaves out.
+    """Read the file's metric; a shipped trainer's metric is the default, and so is its goal.
 
-    W&B's default goal is minimize, which would name the worst accuracy the best.
+    W&B's default goal is minimize, which would rank the worst accuracy first.
     """
     own = shipped.metric if shipped else None
     if not isinstance(data, dict):
@@ -237,13 +237,13 @@ def _metric(data: Json, shipped: TrainerSpec | None) -> Metric | None:
     )
 
 
-_NOT_BESIDE_A_LIST = frozenset({"method", "parameters", "order", "when", "exclude", "points"})
+_EXCLUDED_BY_LIST = frozenset({"method", "parameters", "order", "when", "exclude", "points"})
 
 
 def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
-    """Note what is wrong with the top-level keys; `is_list` where the file lists its sets."""
+    """Report errors of the top-level keys; `is_list`: the file lists its parameter sets."""
     schema.check(data, schema.TOP, (), out)
-    meant = _meant(data)
+    similar = _similar_to_unknown(data)
     if "metric" in data:
         _check_mapping(data, "metric", schema.METRIC, "name", out)
     if "early_terminate" in data:
@@ -252,29 +252,27 @@ def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
         _check_keep(data, out)
     compatibility.check_code(data, out)
     if is_list:
-        for key in _NOT_BESIDE_A_LIST & data.keys():
-            out.add(
-                (key,), "means nothing beside a list of sets; remove it", code="conflicting-keys"
-            )
+        for key in _EXCLUDED_BY_LIST & data.keys():
+            out.add((key,), "excludes a list of entries; remove it", code="conflicting-keys")
         return
-    if "parameters" not in data and "parameters" not in meant:
+    if "parameters" not in data and "parameters" not in similar:
         out.add(
             ("parameters",),
             "missing; write at least one, such as lr: {values: [0.1, 0.01]}",
             code="missing-key",
         )
-    _check_method(data, meant, out)
+    _check_method(data, similar, out)
 
 
-def _meant(data: Mapping[str, Json]) -> frozenset[str]:
-    """The keys that unknown ones are near to: they are not missing as well."""
+def _similar_to_unknown(data: Mapping[str, Json]) -> frozenset[str]:
+    """Return the keys that unknown keys resemble: reporting them as missing would repeat it."""
     unknown = data.keys() - schema.TOP.keys()
     return frozenset(k for word in unknown for k in get_close_matches(word, schema.TOP, n=1))
 
 
-def _check_method(data: Mapping[str, Json], meant: frozenset[str], out: Problems) -> None:
+def _check_method(data: Mapping[str, Json], similar: frozenset[str], out: Problems) -> None:
     method = data.get("method")
-    if "method" not in data and "method" not in meant:
+    if "method" not in data and "method" not in similar:
         out.add(("method",), "missing; write grid, random or bayes", code="missing-key")
     if method == "bayes":
         if "metric" not in data and str(data.get("trainer")) not in SHIPPED:
@@ -284,9 +282,9 @@ def _check_method(data: Mapping[str, Json], meant: frozenset[str], out: Problems
                 code="missing-key",
             )
     elif "sampler" in data:
-        out.add(("sampler",), "goes with method: bayes; remove it", code="conflicting-keys")
+        out.add(("sampler",), "is for method: bayes; remove it", code="conflicting-keys")
     if method in ("random", "bayes") and data.get("order") == "shuffle":
-        out.warn(("order",), f"shuffle changes nothing for method {method}", code="order-ignored")
+        out.warn(("order",), f"shuffle has no effect with method: {method}", code="order-ignored")
 
 
 def _check_keep(data: Mapping[str, Json], out: Problems) -> None:

@@ -1,7 +1,7 @@
-"""A sweep file's `parameters` -> a Space, by W&B's rules; what W&B warns about is an error here.
+"""Read a sweep file's `parameters` into a Space by W&B's rules; W&B's warnings are errors here.
 
-Without `distribution` it follows from the keys: value, values, two whole numbers, two numbers.
-`distributions` says which keys go with which distribution.
+Without `distribution`, the keys decide: value, values, two whole numbers, or two numbers.
+`distributions` lists the keys of each distribution.
 """
 
 from __future__ import annotations
@@ -13,20 +13,14 @@ from collections.abc import Mapping
 from hpq.domain.identity import canonical
 from hpq.domain.trial import Json
 from hpq.search.discrete import Categorical, Distribution, Weighted
-from hpq.search.space import Space
 from hpq_producer.sweepfile import distributions, schema, values
 from hpq_producer.sweepfile.errors import KeyPath, Problems, shown
 
 Keys = Mapping[str, Json]
 
 
-def read(data: Json, path: KeyPath, out: Problems) -> Space:
-    """The space that a mapping of parameters describes; what is wrong is noted and left out."""
-    return Space.of(read_leaves(data, path, out))
-
-
 def read_leaves(data: Json, path: KeyPath, out: Problems) -> dict[tuple[str, ...], Distribution]:
-    """The distributions that a mapping of parameters describes, in its order."""
+    """Read the distributions of a mapping of parameters, in its order; report and skip errors."""
     leaves: dict[tuple[str, ...], Distribution] = {}
     _read(data, path, (), leaves, out)
     _check_names(leaves, out)
@@ -34,23 +28,23 @@ def read_leaves(data: Json, path: KeyPath, out: Problems) -> dict[tuple[str, ...
 
 
 def _check_names(leaves: Mapping[tuple[str, ...], Distribution], out: Problems) -> None:
-    """Note names that are the same once dots stand between those of nested parameters."""
+    """Report nested names that are equal to another name once they are joined with dots."""
     seen: dict[str, tuple[str, ...]] = {}
     paths = dict.fromkeys(names[:n] for names in leaves for n in range(1, len(names) + 1))
     for names in sorted(paths, key=len):
         dots = ".".join(names)
         other = seen.setdefault(dots, names)
         if other != names:
-            there = out.places.find(place(other))[1]
+            first = out.source_map.find(path_of(other))[1]
             out.add(
-                place(names),
-                f"called {dots}, as is what stands at {there}; rename one",
+                path_of(names),
+                f"is named {dots}, like the parameter at {first}; rename one",
                 code="duplicate-name",
             )
 
 
-def place(names: tuple[str, ...]) -> KeyPath:
-    """Where a leaf of the space stands in the file."""
+def path_of(names: tuple[str, ...]) -> KeyPath:
+    """Return the file's path of a leaf of the space."""
     path: KeyPath = ()
     for name in names:
         path += ("parameters", name)
@@ -73,12 +67,12 @@ def _read(
             out.add(here, schema.NOT_A_NAME)
         elif not isinstance(entry, dict):
             form = "values" if isinstance(entry, list) else "value"
-            out.add(here, f"{shown(entry)} stands alone; write {{{form}: {shown(entry)}}}")
+            out.add(here, f"{shown(entry)} is not a mapping; write {{{form}: {shown(entry)}}}")
         elif "parameters" in entry:
             for key in entry.keys() - {"parameters"}:
                 out.add(
                     (*here, key),
-                    "cannot stand beside parameters (a nested parameter)",
+                    "excludes parameters (a nested parameter); remove one",
                     code="conflicting-keys",
                 )
             _read(entry["parameters"], (*here, "parameters"), (*names, name), leaves, out)
@@ -89,11 +83,11 @@ def _read(
 
 
 def distribution(entry: Keys, path: KeyPath, out: Problems) -> Distribution | None:
-    """The distribution that one parameter's keys describe; None where something is wrong."""
+    """Read the distribution of one parameter; report errors and return None if there are any."""
     before = len(out.errors)
     if entry and not entry.keys() & schema.PARAMETER.keys() and _are_mappings(entry):
         inner = f"{path[-1]}: {{parameters: {{{next(iter(entry))}: …}}}}"
-        out.add(path, f"nested names go under `parameters:`; write {inner}")
+        out.add(path, f"nested names belong under `parameters:`; write {inner}")
         return None
     schema.check(entry, schema.PARAMETER, path, out)
     if len(out.errors) > before:
@@ -103,12 +97,12 @@ def distribution(entry: Keys, path: KeyPath, out: Problems) -> Distribution | No
         return None
     wrong = values.word(*distributions.LISTED, *distributions.NUMERIC)(name)
     if wrong:
-        if meant := distributions.MEANT.get(str(name).lower()):
-            wrong = f"{shown(name)} is no distribution; did you mean {meant!r}?"
+        if meant := distributions.ALIASES.get(str(name).lower()):
+            wrong = f"unknown distribution {shown(name)}; did you mean {meant!r}?"
         out.add((*path, "distribution"), wrong, code="unknown-distribution")
         return None
     assert isinstance(name, str)
-    if not _goes_together(name, entry, path, out):
+    if not _check_keys(name, entry, path, out):
         return None
     if name in distributions.LISTED:
         return _listed(name, entry, path, out)
@@ -130,8 +124,8 @@ def _infer(entry: Keys, path: KeyPath, out: Problems) -> str | None:
         both = isinstance(entry["min"], int) and isinstance(entry["max"], int)
         return "int_uniform" if both else "uniform"
     elif "min" in entry or "max" in entry:
-        there, missing = ("min", "max") if "min" in entry else ("max", "min")
-        out.add(path, f"{there} without {missing}; give both", code="missing-key")
+        present, missing = ("min", "max") if "min" in entry else ("max", "min")
+        out.add(path, f"{present} without {missing}; write both", code="missing-key")
     elif entry:
         out.add(
             path,
@@ -143,22 +137,25 @@ def _infer(entry: Keys, path: KeyPath, out: Problems) -> str | None:
     return None
 
 
-def _goes_together(name: str, entry: Keys, path: KeyPath, out: Problems) -> bool:
+def _check_keys(name: str, entry: Keys, path: KeyPath, out: Problems) -> bool:
     rule = distributions.NUMERIC.get(name)
-    needs, takes = (rule.needs, rule.takes) if rule else (distributions.LISTED[name], ())
+    required = rule.required if rule else distributions.LISTED[name]
+    optional = rule.optional if rule else ()
     before = len(out.errors)
     for key in entry:
-        if key not in (*needs, *takes, "distribution"):
+        if key not in (*required, *optional, "distribution"):
             twin = f"q_{name}" if key == "q" else "categorical_w_probabilities"
-            meant = twin in distributions.NUMERIC or (key == "probabilities" and "values" in needs)
-            hint = f" (write distribution: {twin})" if meant else ""
-            keys = ", ".join((*needs, *takes))
+            has_twin = key == "probabilities" and "values" in required
+            hint = (
+                f"; write distribution: {twin}" if has_twin or twin in distributions.NUMERIC else ""
+            )
+            keys = ", ".join((*required, *optional))
             out.add(
                 (*path, key),
-                f"does not go with {name}, which takes {keys}{hint}",
+                f"not a key of {name}; its keys: {keys}{hint}",
                 code="conflicting-keys",
             )
-    for key in needs:
+    for key in required:
         if key not in entry:
             out.add(path, f"{name} needs {key}", code="missing-key")
     return len(out.errors) == before
@@ -167,8 +164,8 @@ def _goes_together(name: str, entry: Keys, path: KeyPath, out: Problems) -> bool
 def _listed(name: str, entry: Keys, path: KeyPath, out: Problems) -> Distribution | None:
     before = len(out.errors)
     if name == "constant":
-        fine = check_value(entry["value"], (*path, "value"), out)
-        return Categorical((entry["value"],), constant=True) if fine else None
+        is_valid = check_value(entry["value"], (*path, "value"), out)
+        return Categorical((entry["value"],), constant=True) if is_valid else None
     values = entry["values"]
     if not isinstance(values, list) or not values:
         out.add((*path, "values"), f"{shown(values)} is not a list of at least one value")
@@ -178,26 +175,27 @@ def _listed(name: str, entry: Keys, path: KeyPath, out: Problems) -> Distributio
     if len(out.errors) > before:
         return None
     if name == "categorical":
-        return Categorical(_different(values, path, out))
-    chances = entry["probabilities"]
-    assert isinstance(chances, list)
-    weights = tuple(p for p in chances if isinstance(p, int | float))
+        return Categorical(_distinct(values, path, out))
+    probabilities = entry["probabilities"]
+    assert isinstance(probabilities, list)
+    weights = tuple(p for p in probabilities if isinstance(p, int | float))
     if len(weights) != len(values):
-        out.add((*path, "probabilities"), f"{len(weights)} for {len(values)} values; give each one")
+        what = f"{len(weights)} for {len(values)} values; write one for each value"
+        out.add((*path, "probabilities"), what)
     elif abs(math.fsum(weights) - 1) > 1e-5:
         total = math.fsum(weights)
-        out.add((*path, "probabilities"), f"they sum to {total:.6g}; they have to sum to 1")
+        out.add((*path, "probabilities"), f"the sum is {total:.6g}; it must be 1")
     return Weighted(tuple(values), weights)
 
 
-def _different(values: list[Json], path: KeyPath, out: Problems) -> tuple[Json, ...]:
+def _distinct(values: list[Json], path: KeyPath, out: Problems) -> tuple[Json, ...]:
     seen: dict[bytes, Json] = {}
     for index, value in enumerate(values):
         key = canonical({"": value})
         if key in seen:
             out.warn(
                 (*path, "values", index),
-                f"{shown(value)} is there already; taken once",
+                f"{shown(value)} is listed twice; hpq uses it once",
                 code="duplicate-value",
             )
         seen.setdefault(key, value)
@@ -205,14 +203,14 @@ def _different(values: list[Json], path: KeyPath, out: Problems) -> tuple[Json, 
 
 
 def check_value(value: Json, path: KeyPath, out: Problems) -> bool:
-    """True for a value that a trial can be given; not NaN, an infinity, NUL or over 64 KiB."""
+    """Report a value that no trial can receive: NaN, infinity, NUL, or more than 64 KiB."""
     try:
         canonical({"value": value})
     except ValueError as error:
         out.add(path, str(error).removeprefix("value").lstrip(".: "))
         return False
     if not values.is_passable(json.dumps(value, ensure_ascii=False)):
-        out.add(path, f"{shown(value)} holds a character that no program can be given")
+        out.add(path, f"{shown(value)} contains a character that no program argument can hold")
         return False
     return True
 
@@ -220,16 +218,15 @@ def check_value(value: Json, path: KeyPath, out: Problems) -> bool:
 def _numeric(name: str, entry: Keys, path: KeyPath, out: Problems) -> Distribution | None:
     rule = distributions.NUMERIC[name]
     keys = {k: v for k, v in entry.items() if isinstance(v, int | float)}
-    if "q" in rule.takes:
+    if "q" in rule.optional:
         keys.setdefault("q", 1)
-    wrong = distributions.impossible(name, keys)
-    if wrong:
-        key, what = wrong
+    if invalid := distributions.explain_invalid(name, keys):
+        key, what = invalid
         out.add((*path, key), what)
         return None
     if name in distributions.EXPONENTS:
         ends = f"e^{keys['min']:g} to e^{keys['max']:g}"
         ends = f"1/({ends})" if name.startswith("inv") else ends
-        out.warn((*path, "distribution"), f"{name} takes exponents: from {ends}; "
-                 f"for the values themselves write {name}_values", code="exponents")  # fmt: skip
-    return rule.make(keys)
+        what = f"min and max of {name} are exponents: from {ends}; for values, use {name}_values"
+        out.warn((*path, "distribution"), what, code="exponents")
+    return rule.build(keys)

@@ -1,7 +1,7 @@
-"""The one table of what a sweep file may hold: keys, kinds, limits, and what is refused and why.
+"""The table of a sweep file's keys: their checks, their limits, and which keys hpq rejects and why.
 
-W&B's keys mean what they mean there; hpq's own say what W&B cannot. `check` reports every unknown
-key (with the nearest known one) and every wrong value.
+W&B's keys have W&B's meaning; hpq adds its own. `check` reports every unknown key, with the nearest
+known one, and every invalid value.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from hpq.domain.sweep import NAME_RULE, Goal, Impute, ObjectiveValue, Wandb
 from hpq.domain.trial import Json
-from hpq.report import METRIC_NAME, METRIC_RULE
+from hpq.reporting import METRIC_NAME, METRIC_RULE
 from hpq.search.search_spec import Sampler
 from hpq_producer.sweepfile.errors import KeyPath, Problems
 from hpq_producer.sweepfile.values import (
@@ -35,7 +35,7 @@ _VARIABLE = re.compile(r"(?!HPQ_)[A-Za-z_][A-Za-z0-9_]*\Z")
 
 def _method(value: Json) -> str | None:
     if value == "custom":
-        return "custom is for engines inside W&B; write grid, random or bayes"
+        return "custom needs an engine inside W&B; write grid, random or bayes"
     return word(*METHODS)(value)
 
 
@@ -46,19 +46,18 @@ def _while_running(value: Json) -> str | None:
 def _controller(value: Json) -> str | None:
     if value == {"type": "local"}:
         return None
-    return "not taken: no W&B cloud chooses sets here; write {type: local}, or remove it"
+    return "not supported: no W&B cloud controls this sweep; write {type: local}, or remove it"
 
 
-# Of a file, and of `hpq set`.
-MOST_PRIORITY = 1_000
-MOST_PARALLEL = 100_000
-MOST_RETRIES = 100
+MAX_PRIORITY = 1_000
+MAX_PARALLEL = 100_000
+MAX_RETRIES = 100
 METHODS = ("grid", "random", "bayes")
 IMPUTES = tuple(impute.value for impute in Impute)
-ANYTHING = Check(lambda _: None, {})  # checked elsewhere
+ANYTHING = Check(lambda _: None, {})  # another module checks the value
 NAME = title(100)
 _QUEUE = text(NAME_RULE, "use 1 to 63 of a-z, 0-9 and '-', no '-' at the ends")
-_ENV = text(_VARIABLE, "use names of environment variables, but not hpq's own (HPQ_…)")
+_ENV = text(_VARIABLE, "use names of environment variables that do not begin with HPQ_")
 
 TOP: Mapping[str, Check] = {
     "method": Check(_method, {"enum": list(METHODS)}),
@@ -82,9 +81,9 @@ TOP: Mapping[str, Check] = {
     "seed": whole(0, 2**63 - 1),
     "sampler": word(*(sampler.value for sampler in Sampler if sampler is not Sampler.RANDOM)),
     "order": word("grid", "shuffle"),
-    "priority": whole(-MOST_PRIORITY, MOST_PRIORITY),
-    "max_parallel": whole(0, MOST_PARALLEL),
-    "retries": whole(0, MOST_RETRIES),
+    "priority": whole(-MAX_PRIORITY, MAX_PRIORITY),
+    "max_parallel": whole(0, MAX_PARALLEL),
+    "retries": whole(0, MAX_RETRIES),
     "timeout": DURATION,
     "stall": DURATION,
     "keep": ANYTHING,
@@ -120,13 +119,13 @@ PARAMETER: Mapping[str, Check] = {
     "b": number(0),
     "parameters": ANYTHING,
 }
-# Other libraries' words for a parameter's keys.
-_MEANT = {"mean": "mu", "std": "sigma", "stddev": "sigma", "low": "min", "high": "max"}
-REFUSED: Mapping[str, str] = {
-    "scheduler": "hpq is the scheduler; remove it",
-    "job": "W&B Launch jobs are not run; name a program or a trainer",
-    "image_uri": "a worker's image is chosen where the worker is deployed; remove it",
-    "tags": "they are no part of what a sweep is; hpq enqueue FILE --tag WORD",
+# Other libraries' names of a parameter's keys.
+_ALIASES = {"mean": "mu", "std": "sigma", "stddev": "sigma", "low": "min", "high": "max"}
+REJECTED: Mapping[str, str] = {
+    "scheduler": "hpq schedules the trials; remove it",
+    "job": "hpq runs no W&B Launch jobs; write program or trainer",
+    "image_uri": "the worker's deployment chooses the image; remove it",
+    "tags": "tags are not part of a sweep's definition; hpq enqueue FILE --tag WORD",
     "metrics": "a sweep has one metric; write metric: {name: …, goal: …}",
 }
 
@@ -134,16 +133,16 @@ REFUSED: Mapping[str, str] = {
 def check(
     data: Mapping[str, Json], table: Mapping[str, Check], path: KeyPath, out: Problems
 ) -> None:
-    """Note every key that the table lacks and every value that it does not allow."""
+    """Report every key that the table lacks and every value that it does not allow."""
     for key, value in data.items():
-        here = (*path, key)
+        key_path = (*path, key)
         if key in table:
             wrong = table[key](value)
             if wrong:
-                out.add(here, wrong)
-        elif not path and key in REFUSED:
-            out.add(here, f"not taken: {REFUSED[key]}", code="unsupported-key")
+                out.add(key_path, wrong)
+        elif not path and key in REJECTED:
+            out.add(key_path, f"not supported: {REJECTED[key]}", code="unsupported-key")
         else:
-            meant = _MEANT.get(key) if table is PARAMETER else None
-            hint = nearest(meant or key, table) or f"; allowed: {', '.join(table)}"
-            out.add(here, f"unknown key{hint}", code="unknown-key")
+            alias = _ALIASES.get(key) if table is PARAMETER else None
+            hint = nearest(alias or key, table) or f"; allowed: {', '.join(table)}"
+            out.add(key_path, f"unknown key{hint}", code="unknown-key")

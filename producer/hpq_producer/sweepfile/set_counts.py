@@ -1,7 +1,7 @@
-"""Count the trials of a sweep file, and the sets that its trainer cannot run. Nothing is drawn.
+"""Check a sweep's number of trials, and warn of parameter sets that its trainer cannot run.
 
-A set is run with all its replicates or not at all. A file of which no set can be trained is
-refused. If some cannot, a warning says how many: a grid may have corners that nobody asked for.
+If the trainer can run no parameter set, that is an error. If it cannot run some, a warning counts
+them: a grid may have corners that the user does not want.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from hpq.search.samplers import LIMIT, SEED
 from hpq.search.space import TRIES, NothingLeft, Space
 from hpq_producer.sweepfile import explicit_sets
 from hpq_producer.sweepfile.errors import KeyPath, Problems
-from hpq_producer.sweepfile.spec import LIST, SweepSpec, sets
+from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets
 
-_MOST_STEPS = 5_000_000  # sets of a grid that are gone through for those that are not excluded
+_MAX_GRID = 5_000_000  # parameter sets of a grid that `exclude` is tested on
 
 
 def check_count(spec: SweepSpec, limit: int | None, out: Problems) -> None:
-    """Note what is wrong with the number of sets; `limit` is the most trials that are taken."""
+    """Report errors of the number of trials; more than `limit` are an error (None = any)."""
     if out.errors:
         return
     try:
         if spec.space is not None and spec.space.exclude:
-            _check_left(spec.space, spec.method == "grid", out)
+            _check_exclude(spec.space, spec.method == "grid", out)
         _check_replicates(spec, out)
         if not out.errors:
             _check_limit(spec, limit, out)
-            _tell_cap(spec, out)
+            _warn_of_cap(spec, out)
     except TooMany as error:
         out.add(
             ("exclude" if "exclude" in spec.source else "when",),
@@ -41,112 +41,114 @@ def check_count(spec: SweepSpec, limit: int | None, out: Problems) -> None:
         )
 
 
-def _check_left(space: Space, is_grid: bool, out: Problems) -> None:
-    """Note an `exclude` that leaves nothing, found by counting or, where that fails, by drawing."""
-    number = space.size if is_grid else space.outcomes
-    if is_grid and space.grid is not None and space.grid.size > _MOST_STEPS:
-        what = f"is asked of {space.grid.size:,} sets one by one; at most {_MOST_STEPS:,}"
+def _check_exclude(space: Space, is_grid: bool, out: Problems) -> None:
+    """Report an `exclude` that matches everything: count if possible, else draw."""
+    count = space.size if is_grid else space.outcomes
+    if is_grid and space.grid is not None and space.grid.size > _MAX_GRID:
+        what = f"must be tested on {space.grid.size:,} grid points, more than {_MAX_GRID:,}"
         out.add(
             ("exclude",), f"{what}; use fewer values, or method: random", code="conditions-costly"
         )
     try:
-        if number is None:
+        if count is None:
             space.draw(Random(0))
-        elif number == 0:
-            out.add(("exclude",), "leaves no set at all; remove an entry", code="no-set-left")
+        elif count == 0:
+            out.add(("exclude",), "excludes every trial; remove an entry", code="no-set-left")
     except NothingLeft:
         out.add(
-            ("exclude",), f"leaves none in {TRIES:,} draws; remove an entry", code="no-set-left"
+            ("exclude",),
+            f"excludes each of {TRIES:,} random draws; remove an entry",
+            code="no-set-left",
         )
 
 
 def _check_replicates(spec: SweepSpec, out: Problems) -> None:
-    """Note replicates that the cap cuts, or whose seeds the parameter `seed` has, too."""
+    """Report replicates that run_cap cuts, or whose seeds conflict with the parameter `seed`."""
     each = spec.replicates
     if each == 1:
         return
     leaf = dict(spec.space.leaves).get((SEED,)) if spec.space is not None else None
     if leaf is not None and (leaf.size != 1 or type(leaf.at(0)) is not int):
-        what = "replicates count it up from one whole number; write value: 0, or leave it out"
+        what = "replicates add 0, 1, … to it, so it must be one whole number; write value: 0"
         out.add(("parameters", SEED), what, code="conflicting-keys")
     cap = spec.run_cap
     if cap is not None and cap < each:
         out.add(
             ("run_cap",),
-            f"{cap} is less than the {each} replicates of one set",
+            f"{cap} is less than replicates: {each}; raise it",
             code="replicates-cut",
         )
     elif cap is not None and cap % each:
-        text = f"{cap} trials hold no whole number of sets with {each} replicates each"
-        out.warn(("run_cap",), f"{text}; {cap // each * each} are run", code="replicates-cut")
+        text = (
+            f"{cap} is not a multiple of replicates: {each}; {cap // each * each} trials will run"
+        )
+        out.warn(("run_cap",), text, code="replicates-cut")
 
 
 def _check_limit(spec: SweepSpec, limit: int | None, out: Problems) -> None:
-    """Note a sweep of more trials than are taken."""
+    """Report a sweep of more than `limit` trials."""
     total = spec.trials
     if total is None or limit is None or total <= limit:
         return
     key = "parameters" if spec.run_cap is None or total < spec.run_cap else "run_cap"
-    out.add((key,), f"{total:,} sets, more than {limit:,}; use fewer values, "
+    out.add((key,), f"{total:,} trials, more than {limit:,}; use fewer values, "
             "method: random with a smaller run_cap, or --force", code="too-many-sets")  # fmt: skip
 
 
-def _tell_cap(spec: SweepSpec, out: Problems) -> None:
-    """Say it where run_cap leaves sets out, or asks for more than there are."""
-    all_, cap = spec.uncapped_trials, spec.run_cap
-    if cap is None or all_ is None or cap == all_:
+def _warn_of_cap(spec: SweepSpec, out: Problems) -> None:
+    """Warn of a run_cap that cuts a grid or a list, or is larger than the number of trials."""
+    total, cap = spec.uncapped_trials, spec.run_cap
+    if cap is None or total is None or cap == total:
         return
-    if cap > all_:
-        out.warn(
-            ("run_cap",), f"{cap:,} is more than the {all_:,} sets there are", code="fewer-sets"
-        )
+    if cap > total:
+        out.warn(("run_cap",), f"{cap:,}, but the sweep has {total:,} trials", code="fewer-sets")
     elif spec.method in ("grid", LIST):
-        out.warn(
-            ("run_cap",),
-            f"the first {cap:,} of {all_:,} sets are taken, the others left out",
-            code="sets-left-out",
-        )
+        text = f"only the first {cap:,} of {total:,} trials will run"
+        out.warn(("run_cap",), text, code="sets-left-out")
 
 
 def check_misfits(trainer: TrainerSpec, spec: SweepSpec, out: Problems) -> None:
-    """Note the sets that the trainer would refuse; a file without other errors is looked at."""
+    """Report parameter sets that the trainer rejects, unless the file has other errors."""
     if out.errors:
         return
     corners = list(_corners(trainer, spec.space)) if spec.space is not None else []
-    wrong = [corner for corner in corners if trainer.misfit(corner)]
-    if corners and not wrong:
+    misfits = [corner for corner in corners if trainer.misfit(corner)]
+    if corners and not misfits:
         return
-    if corners and len(wrong) == len(corners):
+    if corners and len(misfits) == len(corners):
         share = ""
-    elif spec.is_late:  # its sets are not known yet
-        share = "some sets"
+    elif spec.is_late:
+        share = "some trials"
     else:
-        some = list(islice(sets(spec), LIMIT))
-        wrong = [params for params in some if trainer.misfit(params)]
-        first = "the first " if len(some) == LIMIT else ""
-        share = f"{len(wrong):,} of {first}{len(some):,} sets" if len(wrong) < len(some) else ""
-    if wrong:
-        _tell(trainer, spec, wrong[0], share, out)
+        known = list(islice(parameter_sets(spec), LIMIT))
+        misfits = [params for params in known if trainer.misfit(params)]
+        first = "the first " if len(known) == LIMIT else ""
+        is_part = len(misfits) < len(known)
+        share = f"{len(misfits):,} of {first}{len(known):,} trials" if is_part else ""
+    if misfits:
+        _report_misfit(trainer, spec, misfits[0], share, out)
 
 
-def _tell(trainer: TrainerSpec, spec: SweepSpec, params: Params, share: str, out: Problems) -> None:
-    """Note one set that is wrong, and how many more (`share`; "" = all of the sweep)."""
+def _report_misfit(
+    trainer: TrainerSpec, spec: SweepSpec, params: Params, share: str, out: Problems
+) -> None:
+    """Report one parameter set that does not fit, and how many do not (`share`; "" = all)."""
     misfit = trainer.misfit(params)
     assert misfit is not None
-    (name, what), (place, path) = misfit, _place(spec, params)
-    what = what if place == name and name in params else f"{name} {what}"
+    (name, what), (located, path) = misfit, _locate(spec, params)
+    what = what if located == name and name in params else f"{name} {what}"
     if not share:
         remedy = f"lower {TOGETHER[0]}, or raise {TOGETHER[1]}"
-        out.add(path, f"{what}: no set of this sweep can be trained; {remedy}", code="no-set-fits")
+        out.add(path, f"{what}: no trial of this sweep can train; {remedy}", code="no-set-fits")
     else:
-        remedy = "remove them" if spec.space is None else "`exclude` leaves such sets out"
+        remedy = "remove them" if spec.space is None else "list them under `exclude`"
         if spec.method in ("random", "bayes"):
             remedy += ", or narrow the ranges"  # no entry of exclude compares two parameters
         out.warn(path, f"{what}: {share} will fail; {remedy}", code="sets-fail")
 
 
-def _place(spec: SweepSpec, params: Params) -> tuple[str, KeyPath]:
-    """The parameter of the file that says the most of a set that is wrong, and where it stands."""
+def _locate(spec: SweepSpec, params: Params) -> tuple[str, KeyPath]:
+    """Return the name and path of the parameter that best explains a misfit."""
     leaves = {} if spec.space is None else dict(spec.space.leaves)
     name = next(n for n in TOGETHER if (n,) in leaves or (not leaves and n in params))
     if spec.space is None:
@@ -157,9 +159,9 @@ def _place(spec: SweepSpec, params: Params) -> tuple[str, KeyPath]:
 
 
 def _corners(trainer: TrainerSpec, space: Space) -> Iterator[dict[str, Json]]:
-    """The least and the greatest values of what has to fit together; what fits between, fits.
+    """Yield the corners of the parameters that must fit together; if all fit, every point fits.
 
-    The first is the one that comes nearest to fitting.
+    The first corner is the most likely to fit.
     """
     leaves = dict(space.leaves)
     optional = {condition.path for condition in space.when}

@@ -1,7 +1,6 @@
-"""A sweep file as text, and the flags that change its data, such as `--set a.b=value`.
+"""Read a sweep file's text, and apply command-line overrides such as `--set a.b=value`.
 
-Every way in which a path can fail to be a sweep file is one line that says where. A value that a
-flag set stands at that flag, so that an error names the flag.
+Each error is one line that names its position. The position of an overridden value is its flag.
 """
 
 from __future__ import annotations
@@ -24,31 +23,31 @@ from hpq_producer.sweepfile.yaml_reader import Document
 
 MAX_BYTES = 2**20
 
-# What YAML takes, which leaves out NUL, ESC and the other controls, and halves of surrogate pairs.
+# YAML forbids NUL, ESC, other control characters, and halves of surrogate pairs.
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def read(path: Path) -> str:
-    """The text of a file.
+    """Read a sweep file's text.
 
     Raises:
-        SweepFileError: there is no such file, it cannot be read, or it is not text (`decode`).
+        SweepFileError: the file does not exist, cannot be read, or is not text (`decode`).
     """
     try:
         mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a pipe would wait for its writer
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # opening a pipe waits for its writer
             raise SweepFileError(
-                f"{path}: not a regular file; give the path of a sweep file", code="file-not-found"
+                f"{path}: not a regular file; pass the path of a sweep file", code="file-not-found"
             )
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise SweepFileError(
-            f"{path}: no such file; give the path of a sweep file", code="file-not-found"
+            f"{path}: no such file; pass the path of a sweep file", code="file-not-found"
         ) from None
     except IsADirectoryError:
         raise SweepFileError(
-            f"{path}: a directory; give the path of a sweep file", code="file-not-found"
+            f"{path}: a directory; pass the path of a sweep file", code="file-not-found"
         ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -57,14 +56,14 @@ def read(path: Path) -> str:
 
 
 def decode(raw: bytes, file: str) -> str:
-    """The text of a file's bytes: UTF-8, with or without a byte order mark, at most 1 MiB.
+    """Decode a file: UTF-8, with or without a byte order mark, at most 1 MiB.
 
     Raises:
-        SweepFileError: too large, UTF-16, binary, or not UTF-8 (says where).
+        SweepFileError: the bytes are too large, UTF-16, binary, or not UTF-8 (names the position).
     """
     if len(raw) > MAX_BYTES:
         raise SweepFileError(
-            f"{file}:1:1: larger than 1 MiB; a sweep file is a few kilobytes", code="file-too-large"
+            f"{file}:1:1: larger than 1 MiB; is this a sweep file?", code="file-too-large"
         )
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise SweepFileError(
@@ -84,15 +83,15 @@ def decode(raw: bytes, file: str) -> str:
 
 
 def check_text(text: str, file: str) -> None:
-    """Nothing where every character may stand in YAML.
+    """Check that YAML allows every character.
 
     Raises:
-        SweepFileError: a control character, or half of a surrogate pair (says where).
+        SweepFileError: a control character, or half of a surrogate pair (names the position).
     """
     bad = _UNPRINTABLE.search(text)
     if bad:
         line, col = _locate(text[: bad.start()])
-        what = f"a binary file? character U+{ord(bad.group()):04X} cannot stand in YAML"
+        what = f"a binary file? YAML forbids character U+{ord(bad.group()):04X}"
         raise SweepFileError(
             f"{file}:{line}:{col}: {what}; give a text file in UTF-8", code="file-encoding"
         )
@@ -103,17 +102,16 @@ def _locate(before: str) -> tuple[int, int]:
     return len(lines), len(lines[-1]) + 1
 
 
-_MOST_BYTES = 1024 * 1024  # as of a sweep file
 _METHODS = ("grid", "random", "bayes")
 _ENTRY = "hyperparam_set"
 
 
 def is_sweep_file(path: Path) -> bool:
-    """True for what can only be meant as a sweep: in doubt it is code, whose edits count."""
+    """Return whether a file is certainly a sweep file; if in doubt it is code, which is hashed."""
     if path.suffix not in (".yaml", ".yml"):
         return False
     try:
-        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+        if not path.is_file() or path.stat().st_size > MAX_BYTES:
             return False
         text = path.read_bytes()
         if b"parameters" not in text and _ENTRY.encode() not in text:
@@ -127,28 +125,30 @@ def is_sweep_file(path: Path) -> bool:
 
 
 def _is_sweep(data: Mapping[str, Json]) -> bool:
-    runs = data.get("method") in _METHODS or not data.keys().isdisjoint(
+    names_code = data.get("method") in _METHODS or not data.keys().isdisjoint(
         ("program", "trainer", "command")
     )
     space = data.get("parameters")
-    if not runs or not isinstance(space, dict):
+    if not names_code or not isinstance(space, dict):
         return False
     return any(isinstance(p, dict) and not PARAMETER.keys().isdisjoint(p) for p in space.values())
 
 
-Flag = tuple[str, KeyPath, Document]  # as it was typed, where it goes, what it sets
+Override = tuple[str, KeyPath, Document]  # the flag as typed, the path that it sets, the value
 
 
-def from_set(overrides: Mapping[str, str], data: Json) -> Iterable[Flag]:
-    """The flags of `--set`; a value is read as the file would read it.
+def set_overrides(overrides: Mapping[str, str], data: Json) -> Iterable[Override]:
+    """Yield the overrides of `--set`; values are parsed as YAML.
 
     Raises:
-        SweepFileError: a value is not YAML, or a path is empty.
+        SweepFileError: a value is not YAML, or a key is empty.
     """
     for key, text in overrides.items():
         label = printable(f"--set {key}={text}")
         if not all(key.split(".")):
-            raise SweepFileError(f"{label}: write --set KEY=VALUE, such as parameters.lr.min=0.1")
+            raise SweepFileError(
+                f"{label}: empty key; write --set KEY=VALUE, e.g. parameters.lr.min=0.1"
+            )
         check_text(text, label)
         space = data.get("parameters") if isinstance(data, dict) else None
         if key not in schema.TOP and isinstance(space, dict) and key in space:
@@ -159,48 +159,48 @@ def from_set(overrides: Mapping[str, str], data: Json) -> Iterable[Flag]:
         yield label, resolve(key, data), yaml_reader.parse(text or "''", label)
 
 
-def flag(label: str, path: KeyPath, value: Json) -> Flag:
-    """A flag of its own, such as `--count 8`."""
+def flag_override(label: str, path: KeyPath, value: Json) -> Override:
+    """Make the override of a flag such as `--count 8`."""
     document = yaml_reader.parse("0", label)
     return label, path, replace(document, data=value)
 
 
 def resolve(key: str, data: Json) -> KeyPath:
-    """A dotted key as a path: the longest key that is there goes first, as names may hold dots."""
+    """Split a dotted key into a path; names may contain dots, so the longest existing key wins."""
     path: list[str] = []
     parts = key.split(".")
     while parts:
-        here = data if isinstance(data, dict) else {}
+        mapping = data if isinstance(data, dict) else {}
         lengths = range(len(parts), 0, -1)
-        taken = next((n for n in lengths if ".".join(parts[:n]) in here), 1)
-        name = ".".join(parts[:taken])
+        length = next((n for n in lengths if ".".join(parts[:n]) in mapping), 1)
+        name = ".".join(parts[:length])
         path.append(name)
-        data = here.get(name)
-        parts = parts[taken:]
+        data = mapping.get(name)
+        parts = parts[length:]
     return tuple(path)
 
 
-def apply(document: Document, flags: Iterable[Flag]) -> Document:
-    """A copy of the document with each flag's value in its place.
+def apply(document: Document, overrides: Iterable[Override]) -> Document:
+    """Return a copy of the document with each override applied.
 
     Raises:
-        SweepFileError: a path leads through something that is not a mapping.
+        SweepFileError: a parent of an overridden path is not a mapping.
     """
     data = copy.deepcopy(document.data)
-    labels = dict(document.places.flags)
+    labels = dict(document.source_map.flags)
     words = dict(document.words)
-    for label, path, value in flags:
-        inside = data
+    for label, path, value in overrides:
+        parent = data
         for depth, part in enumerate(path[:-1]):
-            assert isinstance(inside, dict)
-            inside = inside.setdefault(str(part), {})
-            if not isinstance(inside, dict):
+            assert isinstance(parent, dict)
+            parent = parent.setdefault(str(part), {})
+            if not isinstance(parent, dict):
                 where = dotted(path[: depth + 1])
                 raise SweepFileError(f"{label}: {where} is not a mapping; set {where} itself")
-        assert isinstance(inside, dict)
-        inside[str(path[-1])] = value.data
+        assert isinstance(parent, dict)
+        parent[str(path[-1])] = value.data
         labels[path] = label
         words = {p: w for p, w in words.items() if p[: len(path)] != path}
         words.update({(*path, *p): w for p, w in value.words.items()})
-    places = replace(document.places, flags=labels)
-    return Document(data=data, places=places, words=words)
+    source_map = replace(document.source_map, flags=labels)
+    return Document(data=data, source_map=source_map, words=words)

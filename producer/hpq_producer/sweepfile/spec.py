@@ -1,43 +1,40 @@
-"""A checked sweep file: the SweepSpec, its sets, and how many there are. Pure.
+"""A checked sweep file: the SweepSpec, its parameter sets, and how many trials it has.
 
-Nothing is expanded until `sets` is iterated.
+No parameters are drawn until `parameter_sets` is iterated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 
 from hpq.codes import Notice
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric, Wandb
 from hpq.domain.trial import Json
 from hpq.search import samplers
-from hpq.search.samplers import LIMIT, Identified
+from hpq.search.samplers import LIMIT
 from hpq.search.search_spec import BY_DEFAULT, Sampler
 from hpq.search.space import Space
 
-Set = dict[str, Json]
-LIST = "list"  # the method of a file that lists its sets
+LIST = "list"  # the method of a file that lists its parameter sets
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSpec:
-    """A checked sweep file, with the defaults for what it leaves out.
+    """A checked sweep file, with defaults for missing keys.
 
-    Exactly one of `trainer` and `program` is set, and one of `space` and `listed` gives the sets.
-    `run_cap` is the file's or --count's. `varying` are names in the file's order, with dots where
-    they are nested.
-    `source` is the data as it stands after the flags; the digest is made of it.
+    Exactly one of `trainer` and `program` is set, and exactly one of `space` and `listed`.
+    `run_cap` is the file's or --count's. `varying` has names in the file's order; nested names are
+    joined with dots. `source` is the data after the overrides; the digest hashes it.
     """
 
     name: str
     method: str
     space: Space | None = None
-    listed: tuple[Set, ...] = ()
-    points: tuple[Set, ...] = ()  # sets of the space that come first
+    listed: tuple[ParameterSet, ...] = ()
+    points: tuple[ParameterSet, ...] = ()  # parameters of the space that run first
     metric: Metric | None = None
     trainer: str = ""
     program: str = ""
@@ -52,14 +49,14 @@ class SweepSpec:
     queue: str = DEFAULT_CLASS
     owner: str = ""
     seed: int = 0
-    replicates: int = 1  # trials of each set
+    replicates: int = 1  # trials of each parameter set
     order: str = "grid"
-    sampler: str = ""  # the file's; "" = by default
+    sampler: str = ""  # "" = BY_DEFAULT
     priority: int = 0
     max_parallel: int = 0  # 0 = no cap
     retries: int = 0
     timeout_s: float = 0.0  # 0 = none
-    stall_s: float = 0.0  # 0 = by default
+    stall_s: float = 0.0  # 0 = the default
     keep: Keep | None = None
     early: EarlyTerminate | None = None
     run_cap: int | None = None
@@ -67,47 +64,41 @@ class SweepSpec:
     source: Mapping[str, Json] = field(default_factory=dict)
     warnings: tuple[Notice, ...] = ()
 
-    @cached_property
+    @property
     def trials(self) -> int | None:
-        """Count the trials at most, without making them; None = open-ended.
+        """Count the sweep's trials without drawing parameters; None = open-ended.
 
-        A random sweep without run_cap ends only over a space of at most 100,000 sets.
+        A random sweep without run_cap is open-ended over a space of more than 100,000 points.
         """
         return _count(self, _cap(self))
 
-    @cached_property
+    @property
     def uncapped_trials(self) -> int | None:
-        """Count the trials at most as if there were no run_cap; None = open-ended."""
+        """Count the sweep's trials without run_cap; None = open-ended."""
         return _count(self, None)
 
     @property
     def is_late(self) -> bool:
-        """True if sets are made while the sweep runs: by bayes, or without an end."""
+        """Return whether trials are added while the sweep runs: bayes, or open-ended."""
         return self.method == "bayes" or self.trials is None
 
 
-def sets(spec: SweepSpec) -> Iterator[Set]:
-    """The sweep's sets in order, made one by one; without end if `trials` is None.
+def parameter_sets(spec: SweepSpec) -> Iterator[ParameterSet]:
+    """Yield the sweep's parameter sets in order; without end if `trials` is None.
 
-    Of bayes those that it begins with, which follow from no result.
+    For bayes, only the startup sets, which no result influences.
     """
-    return (params for params, _ in identified(spec))
-
-
-def identified(spec: SweepSpec) -> Iterator[Identified]:
-    """Yield the sets of `sets`, each with its identity if drawing it computed that."""
     if spec.space is None:
-        return ((params, None) for params in islice(spec.listed, _cap(spec)))
+        return islice(spec.listed, _cap(spec))
     if spec.method == "grid":
-        stepped = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
-        every: Iterator[Identified] = ((params, None) for params in stepped)
+        every = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
     else:
-        every = samplers.identified(spec.space, spec.seed)
-    return islice(_first(spec.points, every) if spec.points else every, _limit(spec))
+        every = samplers.random(spec.space, None, spec.seed)
+    return islice(_points_first(spec.points, every) if spec.points else every, _limit(spec))
 
 
 def _limit(spec: SweepSpec) -> int | None:
-    """How many sets `sets` makes at most."""
+    """Return the maximum number of parameter sets that `identified` yields."""
     if spec.method != "bayes":
         return _cap(spec)
     startup = Sampler(spec.sampler or BY_DEFAULT).startup + len(spec.points)
@@ -115,22 +106,21 @@ def _limit(spec: SweepSpec) -> int | None:
 
 
 def _cap(spec: SweepSpec) -> int | None:
-    """run_cap in sets: it counts trials, and a set is run with all its replicates or not at all."""
+    """Convert run_cap from trials to parameter sets: each set runs with all its replicates."""
     return None if spec.run_cap is None else spec.run_cap // spec.replicates
 
 
-def _first(points: tuple[Set, ...], every: Iterator[Identified]) -> Iterator[Identified]:
-    """The points, then the other sets but for the points."""
-    known = {identity(point): point for point in points}
-    yield from ((point, mark) for mark, point in known.items())
-    for params, mark in every:
-        mark = mark or identity(params)
-        if mark not in known:
-            yield params, mark
+def _points_first(
+    points: tuple[ParameterSet, ...], every: Iterator[ParameterSet]
+) -> Iterator[ParameterSet]:
+    """Yield the points, then every drawn parameter set that is not a point."""
+    known = {point.identity for point in points}
+    yield from points
+    yield from (params for params in every if params.identity not in known)
 
 
 def _count(spec: SweepSpec, cap: int | None) -> int | None:
-    """Count the trials of at most `cap` sets; None = open-ended."""
+    """Count the trials of at most `cap` parameter sets; None = open-ended."""
     if spec.space is None:
         size: int | None = len(spec.listed)
     elif spec.method == "grid":

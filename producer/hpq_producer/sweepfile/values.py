@@ -1,6 +1,6 @@
-"""Rules for single values of a sweep file: what is wrong with one, and the same as JSON Schema.
+"""Checks of single values of a sweep file, each with its JSON Schema.
 
-A rule and its JSON Schema stand together, so that an editor and `hpq enqueue` say the same.
+A check and its schema are written together, so an editor and `hpq enqueue` report the same.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from hpq_producer.sweepfile.yaml_reader import resolve
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])\Z")
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
-MOST_SECONDS = 365 * 86_400.0  # of a duration
+MAX_SECONDS = 365 * 86_400.0  # of a duration
 # JSON writes NUL as an escape, after an even number of backslashes.
 _NO_ARGUMENT = re.compile(r"(?<!\\)(?:\\\\)*\\u0000|[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One rule. Called with a value: what is wrong and what is allowed; None where it is fine."""
+    """A check of one value, and the JSON Schema that accepts the same values."""
 
     problem: Callable[[Json], str | None]
     schema: Mapping[str, Json]
 
     def __call__(self, value: Json) -> str | None:
-        """What is wrong with the value and what is allowed; None where it is fine."""
+        """Return what is wrong with the value and what is allowed, or None."""
         return self.problem(value)
 
 
 def whole(low: int, high: int) -> Check:
-    """An integer within limits, both included."""
+    """Check an integer: `low` and `high` are included."""
 
     def problem(value: Json) -> str | None:
         if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
@@ -48,15 +48,15 @@ def whole(low: int, high: int) -> Check:
 
 
 def number(above: float = -math.inf, *, least: float = -math.inf) -> Check:
-    """A finite number, above a limit or at least one."""
+    """Check a finite number: greater than `above` and at least `least`."""
     allowed = "a number"
     allowed += f" above {above:g}" if above > -math.inf else ""
     allowed += f" of at least {least:g}" if least > -math.inf else ""
     limits = {"exclusiveMinimum": above, "minimum": least}
 
     def problem(value: Json) -> str | None:
-        fine = isinstance(value, int | float) and not isinstance(value, bool)
-        if fine and math.isfinite(value) and value > above and value >= least:  # type: ignore[arg-type, operator]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and math.isfinite(value) and value > above and value >= least:  # type: ignore[arg-type, operator]
             return None
         return f"{shown(value)} is not {allowed}{_unquoted(value)}"
 
@@ -64,7 +64,7 @@ def number(above: float = -math.inf, *, least: float = -math.inf) -> Check:
 
 
 def _unquoted(value: Json) -> str:
-    """How a text that looks like a number becomes one; nothing for any other value."""
+    """Return how to write a text that looks like a number as one; "" for any other value."""
     if not isinstance(value, str):
         return ""
     bare = value.replace("_", "")
@@ -78,7 +78,7 @@ def _unquoted(value: Json) -> str:
 
 
 def word(*words: str) -> Check:
-    """One of a few words."""
+    """Check that a value is one of a few words."""
 
     def problem(value: Json) -> str | None:
         if isinstance(value, str) and value in words:
@@ -89,7 +89,7 @@ def word(*words: str) -> Check:
 
 
 def text(rule: re.Pattern[str] | None = None, allowed: str = "", *, empty: bool = False) -> Check:
-    """Text that has no NUL, follows a rule and is not empty (unless that stands for none)."""
+    """Check text: no NUL, matches the rule, and is not empty unless `empty` is true."""
 
     def problem(value: Json) -> str | None:
         if not isinstance(value, str):
@@ -97,9 +97,9 @@ def text(rule: re.Pattern[str] | None = None, allowed: str = "", *, empty: bool 
         if not empty and not value.strip():
             return "empty; write some text or remove the key"
         if not is_passable(json.dumps(value, ensure_ascii=False)):
-            return f"{shown(value)} holds a character that no program can be given"
+            return f"{shown(value)} contains a character that no program argument can hold"
         if rule is not None and not rule.match(value):
-            return f"{shown(value)} cannot be used; {allowed}"
+            return f"{shown(value)} is invalid; {allowed}"
         return None
 
     pattern = r"\S" if rule is None else "^" + rule.pattern.replace(r"\Z", "$")
@@ -107,7 +107,7 @@ def text(rule: re.Pattern[str] | None = None, allowed: str = "", *, empty: bool 
 
 
 def title(most: int) -> Check:
-    """Text to be shown: printable, at most so long, neither a space nor '-' first."""
+    """Check text for display: printable, at most `most` characters, no space or '-' first."""
     base = text()
 
     def problem(value: Json) -> str | None:
@@ -116,35 +116,35 @@ def title(most: int) -> Check:
             return wrong
         if len(value) <= most and value.isprintable() and value[0] not in " -":
             return None
-        return f"{shown(value)} cannot be used; use 1 to {most} printable characters, no '-' first"
+        return f"{shown(value)} is invalid; use 1 to {most} printable characters, no '-' first"
 
     return Check(problem, {"type": "string", "minLength": 1, "maxLength": most})
 
 
 def argument(value: Json) -> str | None:
-    """A word of a command line: text, or a number, which W&B writes as text, too."""
+    """Check a word of a command line: text, or a number, which W&B also writes as text."""
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return None
     return text()(value)
 
 
 def flag(value: Json) -> str | None:
-    """true or false."""
+    """Check that a value is true or false."""
     return None if isinstance(value, bool) else f"{shown(value)} is not true or false"
 
 
 def duration(value: Json) -> str | None:
-    """Seconds as a number, or text such as 90s, 15m, 2h; 0 for none."""
+    """Check a duration: seconds as a number, or text such as 90s, 15m, 2h; 0 for none."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if 0 <= value <= MOST_SECONDS:
+        if 0 <= value <= MAX_SECONDS:
             return None
-    elif isinstance(value, str) and _DURATION.match(value) and seconds(value) <= MOST_SECONDS:
+    elif isinstance(value, str) and _DURATION.match(value) and seconds(value) <= MAX_SECONDS:
         return None
     return f"{shown(value)} is not a duration; write seconds, or 90s, 15m, 2h (at most a year)"
 
 
 def seconds(value: Json) -> float:
-    """The seconds of a duration that was checked; 0 where there is none."""
+    """Return the seconds of a checked duration; 0 if there is none."""
     if isinstance(value, str):
         match = _DURATION.match(value)
         assert match is not None
@@ -153,7 +153,7 @@ def seconds(value: Json) -> float:
 
 
 def listing(check: Check, allowed: str) -> Check:
-    """A list, not empty, each item of which passes a check."""
+    """Check a list: not empty, and each item passes `check`."""
 
     def problem(value: Json) -> str | None:
         if not isinstance(value, list) or not value:
@@ -164,19 +164,19 @@ def listing(check: Check, allowed: str) -> Check:
 
 
 def is_passable(encoded: str) -> bool:
-    """False where JSON text holds what no argument can: a NUL, or half of a surrogate pair."""
+    """Return whether JSON text has no NUL and no half of a surrogate pair: no argument can."""
     return not _NO_ARGUMENT.search(encoded)
 
 
 def nearest(value: Json, known: Mapping[str, object] | tuple[str, ...], form: str = "{}") -> str:
-    """'; did you mean …?' where one of the known words is close, else nothing.
+    """Return '; did you mean …?' if a known word is similar, else "".
 
-    `form` is how the word is written in the file.
+    `form` formats the word as the file writes it.
     """
     if not isinstance(value, str):
         return ""
-    begun = [word for word in known if len(value) > 2 and word.startswith(value)]
-    close = begun if len(begun) == 1 else get_close_matches(value, list(known), n=1)
+    prefixed = [word for word in known if len(value) > 2 and word.startswith(value)]
+    close = prefixed if len(prefixed) == 1 else get_close_matches(value, list(known), n=1)
     return f"; did you mean {form.format(close[0])!r}?" if close else ""
 
 
@@ -185,7 +185,7 @@ DURATION = Check(
     duration,
     {
         "anyOf": [
-            {"type": "number", "minimum": 0, "maximum": MOST_SECONDS},
+            {"type": "number", "minimum": 0, "maximum": MAX_SECONDS},
             {"type": "string", "pattern": "^" + _DURATION.pattern.replace(r"\Z", "$")},
         ]
     },

@@ -1,9 +1,9 @@
-"""Read a sweep file's YAML strictly: text -> data, and the position of each part.
+"""Parse a sweep file's YAML strictly into plain data and the position of each value.
 
-The reader takes PyYAML's events, which carry positions, and builds plain data. It bounds depth, the
-number of values and what aliases unfold to while it reads. It accepts no key twice, and no tag but
-`!!float`, which W&B's pages recommend. An unquoted word means what YAML 1.2's core schema says
-(`1e-3` is a number, `010` is ten; `1_000`, `1:30` and dates are text), but on, off, yes and no are
+The reader builds the data from PyYAML's events, which have positions. It limits the depth, the
+number of values and the expansion of aliases. It rejects duplicate keys, and tags other than
+`!!float`, which W&B's pages recommend. Unquoted words follow YAML 1.2's core schema (`1e-3` is a
+number, `010` is ten; `1_000`, `1:30` and dates are text), except that on, off, yes and no are
 booleans as in W&B's loader.
 """
 
@@ -20,11 +20,11 @@ import yaml
 
 from hpq.domain.trial import Json, JsonScalar
 from hpq.errors import SweepFileError
-from hpq_producer.sweepfile.errors import KeyPath, Places, Position, printable
+from hpq_producer.sweepfile.errors import KeyPath, Position, SourceMap, printable
 
 MAX_DEPTH = 20
-MAX_NODES = 150_000  # values in a file; a megabyte of the article's sets has about 70,000
-MAX_ALIASED = 10_000  # values that aliases may unfold to
+MAX_NODES = 150_000  # values in a file; a megabyte of hyperparam_set entries has about 70,000
+MAX_ALIASED = 10_000  # values that aliases expand to
 MAX_DIGITS = 300
 
 _FLOAT_TAG = "tag:yaml.org,2002:float"
@@ -43,26 +43,26 @@ _OLD_BOOLEANS = re.compile(r"(?:on|off|yes|no)\Z", re.IGNORECASE)
 _GROUPED = re.compile(r"[-+]?[0-9]+(?:_[0-9]+)+(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?\Z")
 _BY_SIXTY = re.compile(r"[-+]?[1-9][0-9]*(?::[0-5]?[0-9])+\Z")
 _OCTAL = re.compile(r"[-+]?0+[1-9][0-9]*\Z")
-# Words that YAML 1.1 (W&B's loader), or a reader, takes for another value.
-DOUBTFUL = re.compile(
+# Words that YAML 1.1 (W&B's loader), or a person, reads as another value.
+AMBIGUOUS = re.compile(
     "|".join(p.pattern for p in (_GROUPED, _BY_SIXTY, _OCTAL, _OLD_BOOLEANS)), re.IGNORECASE
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A file's data, the positions of its parts, and its `DOUBTFUL` words as they are written."""
+    """A file's data, its source map, and its `AMBIGUOUS` words as written."""
 
     data: Json
-    places: Places
+    source_map: SourceMap
     words: dict[KeyPath, str]
 
 
 def parse(text: str, file: str) -> Document:
-    """Return the only document of a text.
+    """Parse a text of one YAML document.
 
     Raises:
-        SweepFileError: the text is not YAML, or holds what no sweep file may (with its position).
+        SweepFileError: the text is not YAML, or breaks a rule of sweep files (names the position).
     """
     try:
         return _Reader(text, file).document()
@@ -82,61 +82,57 @@ def resolve(text: str) -> JsonScalar:
         return text in _TRUE
     if _INTEGER.match(text):
         if len(text) > MAX_DIGITS:
-            raise ValueError(f"a number of {len(text)} digits; write at most {MAX_DIGITS}")
+            raise ValueError(f"the number has {len(text)} digits; write at most {MAX_DIGITS}")
         return int(text, 0 if text[1:2] in ("o", "x") else 10)
     if _FLOAT.match(text):
         value = float(text)
         if math.isinf(value):
-            raise ValueError(f"{text} is too large; numbers go up to 1.8e308")
+            raise ValueError(f"{text} is too large; write a number up to 1.8e308")
         return value
     return float(text.replace(".", "")) if _NOT_FINITE.match(text) else text
 
 
 def reading(text: str) -> str:
-    """Explain which value a `DOUBTFUL` word has, and what to write instead."""
+    """Explain the value of an `AMBIGUOUS` word, and what to write instead."""
     if _OLD_BOOLEANS.match(text):
         value = "true" if text.lower() in ("on", "yes") else "false"
-        return f"{text} without quotes is the boolean {value}; write '{text}' for the word"
+        return f"{text} without quotes is the boolean {value}; write '{text}' for text"
     if _GROUPED.match(text):
-        return f"{text} is text here; write {text.replace('_', '')}, or '{text}' for the text"
+        return f"{text} is text; write {text.replace('_', '')} for a number, or '{text}' for text"
     if _BY_SIXTY.match(text):
         sign, digits = ("-" if text[0] == "-" else ""), text.lstrip("+-")
         seconds = reduce(lambda all_, part: 60 * all_ + int(part), digits.split(":"), 0)
-        return f"{text} is text here (W&B reads the number {sign}{seconds});" \
-               f" write '{text}' for the text"  # fmt: skip
-    ten = int(text)
-    other = "" if set(text) & {"8", "9"} else f" (W&B reads {int(text, 8)})"
-    return f"{text} is the number {ten}{other}; write {ten}, or '{text}' for the text"
+        return f"{text} is text (W&B reads the number {sign}{seconds}); write '{text}' for text"
+    decimal = int(text)
+    octal = "" if set(text) & {"8", "9"} else f" (W&B reads {int(text, 8)})"
+    return f"{text} is the number {decimal}{octal}; write {decimal}, or '{text}' for text"
 
 
 class _Reader:
-    """Builds the data and the positions from PyYAML's events, within the limits.
-
-    The recursion is as deep as the file: at most MAX_DEPTH.
-    """
+    """Builds data and positions from PyYAML's events; recurses at most MAX_DEPTH deep."""
 
     def __init__(self, text: str, file: str) -> None:
         self.file, self.lines = file, text.splitlines()
         self.events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=_Loader))
         self.nodes = self.aliased = 0
-        self.anchors: dict[str, tuple[Json, int]] = {}  # the value, and how many values are in it
+        self.anchors: dict[str, tuple[Json, int]] = {}  # value, number of values in it
         self.positions: dict[KeyPath, Position] = {}
         self.words: dict[KeyPath, str] = {}
 
     def document(self) -> Document:
         next(self.events)  # the stream's start
         if isinstance(next(self.events), yaml.StreamEndEvent):
-            raise SweepFileError(f"{self.file}:1:1: empty; write a method and parameters")
+            raise SweepFileError(f"{self.file}:1:1: the file is empty; write method and parameters")
         data = self.node(next(self.events), ())
         next(self.events)  # the document's end
         event = next(self.events)
         if not isinstance(event, yaml.StreamEndEvent):
-            raise self.error(event, "a second document begins here; a sweep file holds one")
-        places = Places(file=self.file, positions=self.positions)
-        return Document(data=data, places=places, words=self.words)
+            raise self.error(event, "a second document begins here; a sweep file has one")
+        source_map = SourceMap(file=self.file, positions=self.positions)
+        return Document(data=data, source_map=source_map, words=self.words)
 
     def node(self, event: yaml.Event, path: KeyPath, position: Position | None = None) -> Json:
-        """Build the value that begins with an event; `position` is that of its key, if any."""
+        """Build the value that begins with an event; `position` is its key's, if it has a key."""
         self.positions[path] = position or _position(event)
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event)
@@ -145,9 +141,9 @@ class _Reader:
         if self.nodes > MAX_NODES:
             raise self.error(event, f"more than {MAX_NODES:,} values; make the file smaller")
         if len(path) >= MAX_DEPTH:
-            raise self.error(event, f"nested deeper than {MAX_DEPTH} levels")
+            raise self.error(event, f"nested deeper than {MAX_DEPTH} levels; nest less")
         if event.tag and not (isinstance(event, yaml.ScalarEvent) and event.tag == _FLOAT_TAG):
-            raise self.error(event, f"tag {event.tag} is not taken; remove it")
+            raise self.error(event, f"tag {event.tag} is not supported; remove it")
         first = self.nodes
         value: Json
         if isinstance(event, yaml.ScalarEvent):
@@ -165,12 +161,12 @@ class _Reader:
     def alias(self, event: yaml.AliasEvent) -> Json:
         """Copy the value of an anchor."""
         if event.anchor not in self.anchors:
-            raise self.error(event, f"alias *{event.anchor} names nothing that ended above it")
+            raise self.error(event, f"alias *{event.anchor} has no anchor above it")
         value, nodes = self.anchors[event.anchor]
         self.aliased += nodes
         self.nodes += nodes
         if self.aliased > MAX_ALIASED:
-            raise self.error(event, f"aliases unfold to more than {MAX_ALIASED:,} values")
+            raise self.error(event, f"aliases expand to more than {MAX_ALIASED:,} values")
         return copy.deepcopy(value)
 
     def mapping(self, path: KeyPath) -> dict[str, Json]:
@@ -178,7 +174,7 @@ class _Reader:
         merged: list[tuple[Position, dict[str, Json]]] = []
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent) or event.tag:
-                raise self.error(event, "a key has to be a plain word")
+                raise self.error(event, "a key must be a plain word")
             key, here = event.value, (*path, event.value)  # `on:` is 'on'
             if key == "<<" and not event.style:
                 merged += [(_position(event), one) for one in self.merged(event, here)]
@@ -186,22 +182,22 @@ class _Reader:
             if not key:
                 raise self.error(event, "a key is empty; write a word before the colon")
             if key in out:
-                what = f"key {key!r} is there twice, first in line {self.positions[here][0]}"
+                what = f"duplicate key {key!r}, first in line {self.positions[here][0]}"
                 raise self.error(event, f"{what}; remove one")
             out[key] = self.node(next(self.events), here, _position(event))
-        for position, more in merged:  # the mapping's own keys win, then the first that is merged
+        for position, more in merged:  # the mapping's own keys win, then those of earlier merges
             for key in more.keys() - out.keys():
                 self.positions[(*path, key)] = position
             out = more | out
         return out
 
     def merged(self, key: yaml.Event, path: KeyPath) -> Iterator[dict[str, Json]]:
-        """Yield the mappings that a merge key names: one, or a list of them."""
+        """Yield the mappings of a merge key: one, or a list of them."""
         value = self.node(next(self.events), path)
-        for one in value if isinstance(value, list) else [value]:
-            if not isinstance(one, dict):
+        for mapping in value if isinstance(value, list) else [value]:
+            if not isinstance(mapping, dict):
                 raise self.error(key, "<< merges mappings; write an alias of one, such as *name")
-            yield one
+            yield mapping
 
     def scalar(self, event: yaml.ScalarEvent, path: KeyPath) -> JsonScalar:
         text = event.value
@@ -217,9 +213,9 @@ class _Reader:
             raise self.error(event, str(error)) from None
         if event.tag:
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise self.error(event, f"{text!r} is not a number, as its tag says")
+                raise self.error(event, f"{text!r} is not a number, as its tag requires")
             return float(value)
-        if DOUBTFUL.match(text):
+        if AMBIGUOUS.match(text):
             self.words[path] = text
         return value
 
@@ -234,13 +230,13 @@ def _position(event: yaml.Event) -> Position:
 
 
 def _tab(file: str, lines: list[str], number: int) -> SweepFileError:
-    """The error of a line (counted from 0) that is indented with a tab."""
+    """Make the error of a line (from 0) that is indented with a tab."""
     col = lines[number].index("\t") + 1
-    return SweepFileError(f"{file}:{number + 1}:{col}: indented with a tab; YAML wants spaces")
+    return SweepFileError(f"{file}:{number + 1}:{col}: the line is indented with a tab; use spaces")
 
 
 def _not_yaml(error: yaml.MarkedYAMLError, file: str, lines: list[str]) -> SweepFileError:
-    """The parser's error as one line, with a hint."""
+    """Make one line with a hint from the parser's error."""
     mark, above = error.problem_mark or error.context_mark, error.context_mark
     if mark is None:
         return SweepFileError(f"{file}:1:1: not YAML: {error.problem}")
@@ -251,7 +247,7 @@ def _not_yaml(error: yaml.MarkedYAMLError, file: str, lines: list[str]) -> Sweep
     if error.context and above is not None:
         what += f" {error.context} of line {above.line + 1}"
     near = "\n".join(lines[(above or mark).line : mark.line + 1])
-    hint = "look at the indentation, brackets and quotes"
+    hint = "check the indentation, brackets and quotes"
     if _MACRO.search(near):
         hint = 'inside [ ] write "${…}" with quotes'
     where = f"{file}:{mark.line + 1}:{mark.column + 1}"

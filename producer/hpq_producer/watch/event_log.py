@@ -11,7 +11,7 @@ from typing import TextIO
 from hpq.codes import Notice
 from hpq.domain.snapshot import Event, Snapshot
 from hpq.domain.sweep import Sweep, SweepState
-from hpq.domain.trial import Trial, TrialState
+from hpq.domain.trial import TrialState, TrialView
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.early_termination import describe_prune_event
 from hpq_producer.analysis.scores import param_pairs
@@ -42,7 +42,7 @@ _SWEEP = {
 }
 
 
-def event_line(event: Event, trial: Trial | None, sweep: Sweep) -> str:
+def event_line(event: Event, trial: TrialView | None, sweep: Sweep) -> str:
     """What happened, in one line; `trial` is the trial as it is now, if the event is of one."""
     if event.what == "created":
         count = clean(event.fields.get("count", "?"))
@@ -64,7 +64,7 @@ def event_line(event: Event, trial: Trial | None, sweep: Sweep) -> str:
     return f"{' '.join(words)}  {param_pairs(trial.params, sweep.varying)}".rstrip()
 
 
-def running_line(trial: Trial, sweep: Sweep, at_ms: int) -> str:
+def running_line(trial: TrialView, sweep: Sweep, at_ms: int) -> str:
     """A trial that had started before anyone looked, as a line like that of its event."""
     again = f", attempt {trial.attempt}" if trial.attempt > 1 else ""
     ago = duration(at_ms - trial.claimed_ms)
@@ -72,7 +72,7 @@ def running_line(trial: Trial, sweep: Sweep, at_ms: int) -> str:
     return f"{line}  {param_pairs(trial.params, sweep.varying)}".rstrip()
 
 
-def _trial_words(event: Event, trial: Trial, sweep: Sweep) -> list[str]:
+def _trial_words(event: Event, trial: TrialView, sweep: Sweep) -> list[str]:
     fields = {name: clean(text) for name, text in event.fields.items()}
     if event.what == "claimed":
         again = f", attempt {event.attempt}" if event.attempt > 1 else ""
@@ -101,7 +101,7 @@ def _objective(fields: dict[str, str], sweep: Sweep) -> list[str]:
     return [f"{clean(sweep.metric.name)}={number(float(fields['objective']))}"]
 
 
-def _end_words(event: Event, fields: dict[str, str], trial: Trial, sweep: Sweep) -> list[str]:
+def _end_words(event: Event, fields: dict[str, str], trial: TrialView, sweep: Sweep) -> list[str]:
     out = _objective(fields, sweep)
     if fields.get("kind"):
         out.append(f"({fields['kind']}: {fields.get('error', '')})")

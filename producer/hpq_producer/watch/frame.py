@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hpq.codes import Notice
 from hpq.domain.snapshot import Snapshot, Worker
 from hpq.domain.sweep import SweepState
-from hpq.domain.trial import Trial
+from hpq.domain.trial import TrialView
 from hpq_producer.cluster.pods import ClusterSnapshot
 from hpq_producer.diagnosis import pods
 from hpq_producer.diagnosis.verdict import needed_actions, note_lines, status_lines
@@ -135,7 +135,7 @@ def _body(scene: Scene, columns: int, room: int) -> tuple[list[Line], list[str]]
 
 
 def _table(
-    scene: Scene, parts: Sequence[Sequence[Trial]], columns: int
+    scene: Scene, parts: Sequence[Sequence[TrialView]], columns: int
 ) -> tuple[list[list[list[Span]]], Layout]:
     """The rows of each part, with curves as wide as they may be, and the layout of all."""
     shot, heads = scene.snapshot, trial_columns(scene.snapshot.sweep, columns)

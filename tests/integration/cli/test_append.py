@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from hpq.domain.attempt import Outcome
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import Claim, TrialState
 from hpq.errors import UserError
@@ -22,9 +22,10 @@ from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import Scripts
 from hpq.store.trials import TrialStore
+from hpq.store.wire.trial import encode_new
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile import parameters
-from hpq_producer.sweepfile.errors import Places, Problems
+from hpq_producer.sweepfile.errors import Problems, SourceMap
 from hpq_producer.watch.event_log import event_line
 from tests.desk import Desk
 from tests.ids import refused
@@ -166,7 +167,7 @@ def test_growth_sent_twice_or_by_two_adds_once(
     sweep_of: Callable[..., Sweep],
 ) -> None:
     sid = sweep_of(2).id
-    rows = [('{"x":2}', identity({"x": 2})), ('{"x":3}', identity({"x": 3}))]
+    rows = [encode_new(ParameterSet(x=x), 0) for x in (2, 3)]
     file = '{"digest":"d","spec":{},"origin":{}}'
     assert writer.append(sid, rows, file, varying=["x"], digest="d") == 1  # x=2 exists
     assert writer.append(sid, rows, file, varying=["x"], digest="d") == 0
@@ -184,8 +185,8 @@ def _stages(redis: Redis, keys: Keys, sid: str) -> list[str]:
 
 
 def space_of(entry: Any) -> Space:
-    out = Problems(Places(file="s.yaml"))
-    space = parameters.read({"x": entry}, (), out)
+    out = Problems(SourceMap(file="s.yaml"))
+    space = Space.of(parameters.read_leaves({"x": entry}, (), out))
     assert not out.errors
     return space
 
@@ -302,7 +303,7 @@ def test_growth_that_breaks_off_leaves_nothing(
 ) -> None:
     """F28: an enqueue into a sweep that dies between its rows, or whose rows expire."""
     sid = sweep_of(1).id
-    rows = [(f'{{"x":{n}}}', identity({"x": n})) for n in range(2, 1000)]
+    rows = [encode_new(ParameterSet(x=x), 0) for x in range(2, 1000)]
 
     def die(count: int) -> None:
         (staged,) = redis.keys("*staged")

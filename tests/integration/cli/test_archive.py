@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 
 from hpq.domain.attempt import Outcome, Reason, ReportBatch
-from hpq.domain.sweep import EarlyTerminate, Launch, Metric, Rule
+from hpq.domain.sweep import EarlyTerminate, Launch, Metric, TerminationRule
 from hpq.domain.trial import Failure, FailureKind, Point, TrialState
 from hpq.errors import UserError
 from hpq.settings import read
@@ -68,7 +68,7 @@ def lived(store, sweep_of, who, redis, keys, control: SweepControl) -> str:
         SID,
         launch=Launch(program="a b.py", command=("${env}", "x"), code="d1"),
         metric=Metric(name="a/b c"),
-        early=EarlyTerminate(rule=Rule.HYPERBAND, bands=(1, 30, 900, 2700)),
+        early=EarlyTerminate(rule=TerminationRule.HYPERBAND, bands=(1, 30, 900, 2700)),
         spec={"a": [1, {"b": None}], "text": "\x1b[31mé"},
     )
     redis.hset(keys.code, "d1", '{"a b.py":"00"}')

@@ -89,7 +89,7 @@ def test_the_story_of_a_trial_is_read_without_those_of_the_others(
     for _ in range(200):  # each a claim and a release: far more than a trial keeps
         store.release(other, Reason.DATA_MISSING)
         other = take()
-    assert len(redis.hget(keys.trial(other.trial), "told")) <= 2000
+    assert len(redis.hget(keys.trial(other.trial), "event_ids")) <= 2000
     newest = attempts_of(reader.events.of_trial(other.trial), reader.trials.get(other.trial))
     assert 40 <= len(newest) < 70 and newest[-1].number == 201
     sent = redis.info("commandstats")["cmdstat_xrange"]["calls"]
@@ -102,7 +102,7 @@ def test_the_story_of_a_trial_is_read_without_those_of_the_others(
 def test_a_trial_of_an_older_hpq_has_no_story_and_is_shown(
     hpq: Hpq, reader: StoreReader, tried: TrialId, redis: Redis, keys
 ) -> None:
-    redis.hdel(keys.trial(tried), "told")
+    redis.hdel(keys.trial(tried), "event_ids")
     assert attempts_of(reader.events.of_trial(tried), replace(reader.trials.get(tried))) == []
     page = hpq("show", tried)
     assert page.returncode == 0 and " after " not in page.stdout

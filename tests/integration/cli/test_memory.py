@@ -195,7 +195,7 @@ def test_a_retried_or_removed_sweep_weighs_nothing(
     # The log of the first attempt is still there, above that of the second.
     assert int(redis.hget(keys.sweep(sweep.id), "bulk")) == 2 * one + 8000
     control.remove(sweep.id)
-    assert redis.zcard(keys.bulk) == 0
+    assert redis.zcard(f"{keys.prefix}:bulk") == 0
 
 
 def test_enqueue_is_refused_at_80_percent_with_what_to_remove(

@@ -55,7 +55,7 @@ def test_a_server_whose_keeper_was_killed_is_replaced_and_keeps_its_data(home: H
     home.ask("SET key value")
     before = home.record()
     os.kill(before.keeper_pid, signal.SIGKILL)
-    home.until(lambda: not status(home.path).kept)
+    home.until_unkept()
 
     next_user = home.user()
     assert next_user.attach() == str(before.socket)
@@ -72,7 +72,7 @@ def test_a_server_without_keeper_and_address_is_not_joined_by_a_second_one(
     held = home.attach()
     record = home.record()
     os.kill(record.keeper_pid, signal.SIGKILL)
-    home.until(lambda: not status(home.path).kept)
+    home.until_unkept()
     record.socket.unlink()
     with raises("private-redis-orphaned", f"`kill {record.server_pid}`"):
         home.attach()

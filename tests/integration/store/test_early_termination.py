@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from hpq.domain.attempt import HeartbeatReply, Outcome, Reason, ReportBatch, WorkerPresence
-from hpq.domain.sweep import EarlyTerminate, Goal, Metric, Rule, SweepState, TargetReached
+from hpq.domain.sweep import (
+    EarlyTerminate,
+    Goal,
+    Metric,
+    SweepState,
+    TargetReached,
+    TerminationRule,
+)
 from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
@@ -130,7 +137,9 @@ def test_stops_are_those_of_wandb_in_any_order_of_reports(
 
 
 def rule(**more: Any) -> EarlyTerminate:
-    return EarlyTerminate(**{"rule": Rule.HYPERBAND, "bands": (1, 2, 4), "eta": 2.0} | more)
+    return EarlyTerminate(
+        **{"rule": TerminationRule.HYPERBAND, "bands": (1, 2, 4), "eta": 2.0} | more
+    )
 
 
 def test_the_files_rules_have_their_defaults() -> None:
@@ -144,7 +153,7 @@ def test_the_files_rules_have_their_defaults() -> None:
 
 def test_asha_keeps_the_best_of_a_rung_as_they_come(bench, sweep_of) -> None:
     """Optuna's: at a rung the best n // eta of those that came so far go on, at least one."""
-    sweep_of(5, early=rule(rule=Rule.ASHA))
+    sweep_of(5, early=rule(rule=TerminationRule.ASHA))
     one, two, three, four, five = (bench.claim() for _ in range(5))
     assert bench.log(one, 0.5) is OK  # nobody else is there
     assert bench.log(two, 0.4) is PRUNE  # 2 // 2: the best one
@@ -183,7 +192,7 @@ def test_asha_stops_whom_optuna_stops(bench, sweep_of, goal) -> None:
 
 
 def test_the_median_rule_asks_for_enough_others(bench, sweep_of) -> None:
-    sweep_of(5, early=rule(rule=Rule.MEDIAN, min_trials=3))
+    sweep_of(5, early=rule(rule=TerminationRule.MEDIAN, min_trials=3))
     trials = [bench.claim() for _ in range(5)]
     for n, value in zip(trials[:3], (0.3, 0.2, 0.1), strict=True):
         assert bench.log(n, value) is OK
@@ -258,7 +267,7 @@ def test_what_a_trial_logged_goes_when_it_begins_anew(
 @pytest.fixture
 def told(bench: Bench, sweep_of: Callable[..., Any]) -> Bench:
     """Trial 2 was told to stop."""
-    sweep_of(3, early=rule(rule=Rule.ASHA))
+    sweep_of(3, early=rule(rule=TerminationRule.ASHA))
     bench.claim(), bench.claim()
     at = Checkpoint(store="s", path="p", step=7, logged=1)
     assert bench.log(1, 0.5) is OK and bench.log(2, 0.4, more={"checkpoint": at}) is PRUNE

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from hpq.domain.sweep import SCHEMA, Sweep
-from hpq.domain.trial import Trial, TrialId, TrialState
+from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import UserError
 from hpq.store.suggest_lease import SuggestLease
 from hpq_producer.audit.sweep_audit import audit_sweep
@@ -61,7 +61,7 @@ class AppendMachine(Machine):
 
     def enqueue(self, sweep: Sweep) -> None:
         old = TrialId(sweep="old-00000", number=3)
-        done = Trial(id=old, state=TrialState.FINISHED, params={}, attempt=1, objective=0.3)
+        done = TrialView(id=old, state=TrialState.FINISHED, params={}, attempt=1, objective=0.3)
         self.writer.stage_results(SID, [(1, done)])
         super().enqueue(sweep)
 

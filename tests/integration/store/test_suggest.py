@@ -13,7 +13,7 @@ from redis import Redis
 
 from hpq.connection.client import connect
 from hpq.domain.attempt import Outcome, WorkerPresence
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import SCHEMA, Launch, Metric, Sweep, SweepState
 from hpq.domain.trial import Claim, TrialState
 from hpq.settings import read
@@ -65,7 +65,7 @@ def lead_of(redis: Redis) -> MakeLead:
 
 
 def rows(first: int, last: int) -> list[tuple[str, bytes]]:
-    return [(dumps({"x": n}), identity({"x": n})) for n in range(first, last + 1)]
+    return [(dumps({"x": n}), ParameterSet({"x": n}).identity) for n in range(first, last + 1)]
 
 
 def take(store: TrialStore, who: WorkerPresence, told: list[str] | None = None) -> Claim | None:

@@ -14,7 +14,7 @@ import pytest
 
 from hpq.domain.trial import Artifacts
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
-from hpq.filestore.base import ID_FILE, Gone, Unreadable
+from hpq.filestore.base import ID_FILE, Gone, UnreadableFile
 from hpq_producer.cluster.files import PodVolume, copy_command, find_volume
 
 DATA = bytes(range(256)) * 3000
@@ -151,15 +151,15 @@ def test_a_file_comes_whole_or_not_at_all(kubectl: Kubectl, tmp_path: Path) -> N
     volume.copy("my model", len(DATA), out)
     assert out.read_bytes() == DATA
 
-    with pytest.raises(Unreadable, match=f"{len(DATA)} bytes came of {len(DATA) + 1}"):
+    with pytest.raises(UnreadableFile, match=f"{len(DATA)} bytes came of {len(DATA) + 1}"):
         volume.copy("my model", len(DATA) + 1, out)
     (store / "folder").mkdir()
-    with pytest.raises(Unreadable, match=r"cat: .*: Is a directory$"):
+    with pytest.raises(UnreadableFile, match=r"cat: .*: Is a directory$"):
         volume.copy("folder", 0, out)
     with pytest.raises(Gone):
         volume.copy("nothing", 7, out)
     kubectl.does("#!/bin/sh\nhead -c 10 /dev/zero\nkill -9 $$\n")  # cut, without a word
-    with pytest.raises(Unreadable, match="kubectl exec failed"):
+    with pytest.raises(UnreadableFile, match="kubectl exec failed"):
         volume.copy("my model", len(DATA), out)
     assert out.read_bytes() == DATA and list(out.parent.iterdir()) == [out]
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from hpq.domain.sweep import Launch, Sweep
-from hpq.domain.trial import Trial, TrialId, TrialState
+from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import UserError
 from hpq_producer.manifests import jobs
 from hpq_producer.manifests.render import manifests_folder
@@ -42,7 +42,7 @@ def rendered(*numbers: int) -> list[Any]:
         id=SWEEP, name="x", owner="me", worker_class="big", metric=None, launch=Launch(), digest=""
     )
     trials = [
-        Trial(
+        TrialView(
             id=TrialId(sweep=SWEEP, number=n), state=TrialState.QUEUED, params={"lr": 0.1, "x": n}
         )
         for n in numbers

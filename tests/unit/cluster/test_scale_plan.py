@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpq.domain.trial import Trial, TrialId, TrialState
+from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq_producer.cluster.objects import Pod
 from hpq_producer.cluster.scale.plan import deletion_cost, pods_removed_before, pods_to_remove
 
@@ -17,9 +17,9 @@ def pod(name: str, **more: object) -> Pod:
     return Pod(name=name, **{**told, **more})  # type: ignore[arg-type]
 
 
-def trial(ran_s: int, saved_s: int | None = None) -> Trial:
+def trial(ran_s: int, saved_s: int | None = None) -> TrialView:
     """A trial that was claimed and whose checkpoint was published so many seconds ago."""
-    return Trial(
+    return TrialView(
         id=TrialId(sweep="s", number=1),
         params={},
         state=TrialState.RUNNING,
@@ -28,7 +28,7 @@ def trial(ran_s: int, saved_s: int | None = None) -> Trial:
     )
 
 
-def costs(**trials: Trial) -> dict[str, int]:
+def costs(**trials: TrialView) -> dict[str, int]:
     return {name: deletion_cost([one], NOW_MS) for name, one in trials.items()}
 
 

@@ -101,7 +101,7 @@ def test_where_hpq_is_not_there_what_puts_it_there_names_the_context_and_an_imag
 def test_a_certificate_that_a_connection_does_not_trust_is_told_with_the_secret_that_has_its_ca(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(start, "Api", lambda *_: Server(["one"], "rediss"))
+    monkeypatch.setattr(start, "KubernetesApi", lambda *_: Server(["one"], "rediss"))
     found = ConnectionRecord(
         name="1", pid=1, port=1, context="moon", namespace="apollo", service="hpq-redis",
         user="hpq-viewer", prefix="hpq", password_file="p", scheme="rediss",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpq.domain.identity import canonical, digest, identity, slug
+from hpq.domain.identity import ParameterSet, canonical, digest, slug
 from hpq.domain.sweep import NAME_RULE
 from hpq.domain.trial import Json
 
@@ -43,8 +43,8 @@ def respelt(value: Json) -> Json:
 def test_an_identity_does_not_depend_on_spelling(params: dict[str, Json]) -> None:
     other = respelt(params)
     assert isinstance(other, dict)
-    assert identity(other) == identity(params)
-    assert len(identity(params)) == 16
+    assert ParameterSet(other).identity == ParameterSet(params).identity
+    assert len(ParameterSet(params).identity) == 16
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_an_identity_does_not_depend_on_spelling(params: dict[str, Json]) -> Non
 def test_different_sets_have_different_identities(
     one: dict[str, Json], other: dict[str, Json]
 ) -> None:
-    assert identity(one) != identity(other)
+    assert ParameterSet(one).identity != ParameterSet(other).identity
 
 
 def test_a_replicate_is_another_trial() -> None:
-    assert len({identity({"a": 1}, replicate) for replicate in range(3)}) == 3
-    assert identity({"a": 1}, 0) == identity({"a": 1})
+    assert len({ParameterSet(a=1).salted(replicate) for replicate in range(3)}) == 3
+    assert ParameterSet(a=1).salted(0) == ParameterSet(a=1).identity
 
 
 def test_canonical_json_is_sorted_and_plain() -> None:
@@ -80,7 +80,7 @@ def test_canonical_json_is_sorted_and_plain() -> None:
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_number_that_is_none_is_named_by_its_path(bad: float) -> None:
     with pytest.raises(ValueError, match=re.escape("a.b[1]: ")):
-        identity({"a": {"b": [0, bad]}})
+        _ = ParameterSet(a={"b": [0, bad]}).identity
 
 
 def test_a_set_of_more_than_64_kib_is_refused() -> None:
@@ -90,7 +90,7 @@ def test_a_set_of_more_than_64_kib_is_refused() -> None:
 
 
 def test_identities_and_digests_do_not_change_from_version_to_version() -> None:
-    assert identity({"lr": 0.1, "n": 3}).hex() == "0d4181ebaf9f8081e89a5afe567386f4"
+    assert ParameterSet({"lr": 0.1, "n": 3}).identity.hex() == "0d4181ebaf9f8081e89a5afe567386f4"
     assert digest({"method": "grid"}, 0, "") == "0270edea8797726a780dedbdeec13974"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import Launch, Metric, Sweep
-from hpq.domain.trial import Trial, TrialId, TrialState
+from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq_producer.reports.show import sweep_lines, trial_lines
 from hpq_producer.terminal.style import plain
 from hpq_worker.lease.report_buffer import ReportBuffer
@@ -13,10 +13,10 @@ SWEEP = Sweep(id="s-00000", name="s", digest="", metric=Metric(name="val_loss"),
 SAID = "#1 has not reported val_loss so far; it reports val/loss, val/acc; did you mean 'val/loss'?"
 
 
-def _trial(step: int, **metrics: float) -> Trial:
+def _trial(step: int, **metrics: float) -> TrialView:
     names = {name.replace("__", "/"): value for name, value in metrics.items()}
     trial = TrialId(sweep="s-00000", number=1)
-    return Trial(id=trial, state=TrialState.RUNNING, params={}, step=step, metrics=names)
+    return TrialView(id=trial, state=TrialState.RUNNING, params={}, step=step, metrics=names)
 
 
 def test_other_names_are_told_once_there_were_some_reports_and_the_right_one_ends_it() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpq.report import flatten
+from hpq.reporting import flatten
 
 
 def test_nested_reports_are_joined_with_dots() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from hpq.domain.snapshot import Event
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep, TargetReached
-from hpq.domain.trial import Pruning, Trial, TrialId, TrialState
+from hpq.domain.trial import Pruning, TrialId, TrialState, TrialView
 from hpq_producer.analysis.early_termination import (
     describe_early_end,
     describe_pruning,
@@ -30,9 +30,9 @@ SWEEP = Sweep(
 TOLD = Pruning(rule="asha", band=4, rank=8, n=12, threshold=0.50001, value=0.5)
 
 
-def trial(state: TrialState, minutes: float = 0, **fields: object) -> Trial:
+def trial(state: TrialState, minutes: float = 0, **fields: object) -> TrialView:
     made = {"id": TrialId(sweep="demo-00000", number=7), "state": state, "params": {}}
-    return Trial(**made, ran_ms=round(60_000 * minutes), **fields)  # type: ignore[arg-type]
+    return TrialView(**made, ran_ms=round(60_000 * minutes), **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

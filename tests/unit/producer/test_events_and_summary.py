@@ -8,7 +8,7 @@ import pytest
 
 from hpq.domain.snapshot import Event
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
-from hpq.domain.trial import Failure, FailureKind, Json, Trial, TrialId, TrialState
+from hpq.domain.trial import Failure, FailureKind, Json, TrialId, TrialState, TrialView
 from hpq.errors import ExitCode
 from hpq_producer.analysis.summary import SweepSummary, effect
 from hpq_producer.diagnosis.verdict import exit_code
@@ -28,7 +28,7 @@ SWEEP = Sweep(
 )
 
 
-def _trial(number: int, lr: float, objective: float | None, **fields: object) -> Trial:
+def _trial(number: int, lr: float, objective: float | None, **fields: object) -> TrialView:
     base: dict[str, object] = {
         "id": TrialId(sweep=SWEEP.id, number=number),
         "state": TrialState.FINISHED,
@@ -38,7 +38,7 @@ def _trial(number: int, lr: float, objective: float | None, **fields: object) ->
         "ran_ms": 13_000,
         "objective": objective,
     }
-    return Trial(**{**base, **fields})  # type: ignore[arg-type]
+    return TrialView(**{**base, **fields})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

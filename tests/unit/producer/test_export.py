@@ -15,24 +15,24 @@ from hypothesis import strategies as st
 
 from hpq.code.command import argv
 from hpq.domain.sweep import Launch, Sweep
-from hpq.domain.trial import Failure, FailureKind, Json, Trial, TrialId, TrialState
+from hpq.domain.trial import Failure, FailureKind, Json, TrialId, TrialState, TrialView
 from hpq_producer.reports.export import guard_formula, to_args, to_yaml, write_csv
 from hpq_producer.terminal.text import clean
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 
 
-def _trial(params: dict[str, Json], **fields: object) -> Trial:
+def _trial(params: dict[str, Json], **fields: object) -> TrialView:
     base: dict[str, object] = {
         "id": TrialId(sweep="s", number=1),
         "state": TrialState.FINISHED,
         "params": params,
     }
-    return Trial(**{**base, **fields})  # type: ignore[arg-type]
+    return TrialView(**{**base, **fields})  # type: ignore[arg-type]
 
 
 def _csv(
-    trial: Trial, params: list[str], metrics: list[str] | None = None, replicates: int = 1
+    trial: TrialView, params: list[str], metrics: list[str] | None = None, replicates: int = 1
 ) -> dict[str, str]:
     out = io.StringIO(newline="")
     sweep = Sweep(id="s", name="s", digest="", launch=Launch(), seed=7, replicates=replicates)

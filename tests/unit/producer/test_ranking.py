@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpq.domain.sweep import Launch, Metric, Sweep
-from hpq.domain.trial import Pruning, Trial, TrialId, TrialState
+from hpq.domain.trial import Pruning, TrialId, TrialState, TrialView
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.reports.ranking import result_row, show_ranking
 from hpq_producer.reports.summary_page import effect_lines
@@ -24,7 +24,7 @@ SWEEP = Sweep(
 )
 LOSSES = (0.2, 0.4, 0.8)
 TRIALS = [
-    Trial(
+    TrialView(
         id=TrialId(sweep=SWEEP.id, number=number),
         state=TrialState.FINISHED,
         params={"learning_rate": 0.008123 + number / 1e6, "max_depth": number},

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kubernetes.config import kube_config
 
-from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import deployment_of
 from hpq_producer.cluster.pods import ClusterSnapshot
 from hpq_producer.diagnosis.pods import explain_no_pod
@@ -43,7 +43,7 @@ def test_what_is_not_the_default_is_named_and_beside_a_connection_all(
 ) -> None:
     (tmp_path / "config").write_text(_CONTEXTS)
     monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "config"))
-    assert Api(context, namespace, beside_connection=beside).flags == flags
+    assert KubernetesApi(context, namespace, beside_connection=beside).flags == flags
 
 
 def test_a_scale_that_is_told_for_a_class_of_another_namespace_names_both() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hpq.codes import Notice
 from hpq.domain.snapshot import DurationStats, ServerMemory, Snapshot, Worker
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
-from hpq.domain.trial import Failure, FailureKind, Params, Trial, TrialId, TrialState
+from hpq.domain.trial import Failure, FailureKind, Params, TrialId, TrialState, TrialView
 from hpq_producer.diagnosis.verdict import needed_actions
 from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.terminal.style import TerminalInfo, paint, plain
@@ -23,7 +23,7 @@ NOW = 1_000_000
 VARYING = ("max_learning_rate", "batch_size", "optimizer")
 
 
-def _trial(number: int, state: TrialState = TrialState.RUNNING, **fields: object) -> Trial:
+def _trial(number: int, state: TrialState = TrialState.RUNNING, **fields: object) -> TrialView:
     params: Params = {"max_learning_rate": 0.1, "batch_size": 512, "optimizer": "adam", "epochs": 9}
     base: dict[str, object] = {
         "id": TrialId(sweep="demo-00000", number=number),
@@ -35,7 +35,7 @@ def _trial(number: int, state: TrialState = TrialState.RUNNING, **fields: object
         "step": 3,
         "objective": 0.5,
     }
-    return Trial(**{**base, **fields})  # type: ignore[arg-type]
+    return TrialView(**{**base, **fields})  # type: ignore[arg-type]
 
 
 def _scene(running: int = 2, **sweep: object) -> Scene:

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("optuna")
 
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.search import conditions, samplers
 from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.discrete import Categorical, IntUniform
@@ -62,7 +62,7 @@ def test_eight_that_ask_at_once_get_eight_sets() -> None:
     chooser = Chooser(Search(space=PLAIN))
     course(chooser, 15)
     asked = [chooser.ask(16 + i, {}) for i in range(8)]
-    assert len({identity(params) for params in asked}) == 8
+    assert len({params.identity for params in asked}) == 8
     assert max(p["x"] for p in asked) - min(p["x"] for p in asked) > 0.01
 
 
@@ -72,7 +72,7 @@ def test_every_set_of_a_small_space_comes_once_and_then_no_more(sampler: Sampler
     for number in range(1, 13):
         params = chooser.ask(number, {})
         assert params is not None
-        seen.add(identity(params))
+        seen.add(params.identity)
         chooser.trial_ended(number, float(number))
     assert len(seen) == FEW.size == 12
     assert chooser.ask(13, {}) is None
@@ -124,7 +124,7 @@ def test_whoever_takes_over_makes_the_same_sets(sampler: Sampler, space: Space) 
     for cut in [11] if is_short else [11, 14]:
         second, known = Chooser(search), sets[:cut]
         for number, params in enumerate(known, 1):
-            second.add(number, json.loads(json.dumps(params)))
+            second.add(number, ParameterSet(json.loads(json.dumps(params))))
             if number < cut:
                 second.trial_ended(number, told(params))
         assert go_on(second, cut + 1, len(sets)) == sets[cut:]
@@ -156,7 +156,7 @@ def test_cmaes_begins_where_others_found_the_best(caplog: pytest.LogCaptureFixtu
 
 def test_a_set_of_another_space_is_passed_over() -> None:
     chooser = Chooser(Search(space=FEW))
-    chooser.add(1, {"a": 9, "b": "text"})
+    chooser.add(1, ParameterSet(a=9, b="text"))
     chooser.trial_ended(1, 0.0)
     chooser.trial_requeued(1)
     assert chooser.ask(2, {}) is not None
@@ -184,7 +184,7 @@ def test_a_sampler_that_fails_is_said_once_and_sets_are_drawn_meanwhile(
     with monkeypatch.context() as patch:
         patch.setattr("optuna.samplers.TPESampler.sample_relative", fail)
         drawn = course(chooser, 5, first=13)
-    assert len({identity(params) for params in drawn}) == 5
+    assert len({params.identity for params in drawn}) == 5
     (line,) = (r.getMessage() for r in caplog.records)
     assert "tpe" in line and "MemoryError: 7 TiB" in line
     assert course(chooser, 3, first=18)

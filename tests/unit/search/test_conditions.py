@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from hpq.domain.identity import identity
 from hpq.errors import SweepFileError
 from hpq.search.conditions import MISSING, find
 from hpq.search.search_spec import Search
 from hpq.store.wire.search import decode_search, encode_search
 from hpq_producer.sweepfile.load import load
-from hpq_producer.sweepfile.spec import SweepSpec, sets
+from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
 from tests.golden import Golden
 from tests.sweep_files import refusals, refused_file
 
@@ -42,7 +41,7 @@ def spec_of(folder: Path, text: str) -> SweepSpec:
 
 def test_a_parameter_exists_only_under_its_condition(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, OPTIMISERS.format(method="grid"))
-    assert [json.dumps(params) for params in sets(spec)] == [
+    assert [json.dumps(params) for params in parameter_sets(spec)] == [
         # What conditions ask about varies slowest: momentum, then optimizer.
         '{"lr": 0.1, "optimizer": "adam"}',
         '{"lr": 0.01, "optimizer": "adam"}',
@@ -62,7 +61,8 @@ def test_random_draws_each_set_of_a_conditional_space_once_and_ends(
     tmp_path: Path, method: str
 ) -> None:
     every = {
-        identity(params) for params in sets(spec_of(tmp_path, OPTIMISERS.format(method=method)))
+        params.identity
+        for params in parameter_sets(spec_of(tmp_path, OPTIMISERS.format(method=method)))
     }
     assert len(every) == 8
 
@@ -78,7 +78,7 @@ when:
   cnn: {kind: cnn}
   cnn.pool: {cnn.width: {min: 10}}
 """
-    found = list(sets(spec_of(tmp_path, text)))
+    found = list(parameter_sets(spec_of(tmp_path, text)))
     assert {"kind": "mlp"} in found
     assert {"cnn": {"width": 8}, "kind": "cnn"} in found
     assert {"cnn": {"pool": {"size": 3}, "width": 16}, "kind": "cnn"} in found
@@ -95,7 +95,7 @@ def test_a_wide_space_of_conditions_is_counted_without_being_made(tmp_path: Path
         + "when:\n"
         + "".join(f"  {n}: {{which: {'abc'[i % 3]}}}\n" for i, n in enumerate(names)),
     )
-    assert spec.trials == 3 * 5**3 == len(list(sets(spec)))
+    assert spec.trials == 3 * 5**3 == len(list(parameter_sets(spec)))
 
 
 def test_excluded_sets_are_left_out_and_the_order_stays(tmp_path: Path) -> None:
@@ -115,11 +115,11 @@ exclude:
         for a, b in product([1, 2, 3], [1, 2, 3])
         if not (a == 2 and b in (1, 3)) and not (a == 1 and b == 2)
     ]
-    assert list(sets(spec)) == wanted
+    assert list(parameter_sets(spec)) == wanted
     assert spec.trials == len(wanted)
     shuffled = spec_of(tmp_path, f"{text}order: shuffle\n")
-    assert sorted(map(str, sets(shuffled))) == sorted(map(str, wanted))
-    assert list(sets(shuffled)) != wanted
+    assert sorted(map(str, parameter_sets(shuffled))) == sorted(map(str, wanted))
+    assert list(parameter_sets(shuffled)) != wanted
 
 
 def test_random_draws_nothing_that_is_excluded(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ parameters:
 exclude: [{opt: sgd, lr: {min: 0.5}}]
 """
     spec = spec_of(tmp_path, text)
-    drawn = list(islice(sets(spec), 200))
+    drawn = list(islice(parameter_sets(spec), 200))
     assert spec.trials is None
     assert all(s["opt"] == "adam" or s["lr"] < 0.5 for s in drawn)  # type: ignore[operator]
     assert {s["opt"] for s in drawn} == {"sgd", "adam"}
@@ -152,7 +152,7 @@ def test_random_over_a_finite_space_draws_each_value_once_and_ends(
 ) -> None:
     entry, number = FINITE[case]
     spec = spec_of(tmp_path, f"program: t.py\nmethod: random\nparameters: {{p: {entry}}}\n")
-    assert spec.trials == number == len({identity(params) for params in sets(spec)})
+    assert spec.trials == number == len({params.identity for params in parameter_sets(spec)})
 
 
 def test_points_come_first_and_are_not_run_twice(tmp_path: Path) -> None:
@@ -169,24 +169,24 @@ points:
   - {a: 1, b: y, in.d: 3, c: 7}
 """
     spec = spec_of(tmp_path, text)
-    found = list(sets(spec))
+    found = list(parameter_sets(spec))
     assert found[:2] == [
         {"a": 2, "b": "y", "c": 7, "in": {"d": 4}},
         {"a": 1, "b": "y", "c": 7, "in": {"d": 3}},
     ]
-    assert len(found) == spec.trials == 8 == len({identity(s) for s in found})
+    assert len(found) == spec.trials == 8 == len({s.identity for s in found})
 
 
 def test_a_point_of_a_continuous_space_counts_towards_run_cap(tmp_path: Path) -> None:
     text = "program: t.py\nmethod: random\nparameters: {lr: {min: 0.0, max: 1.0}}\nrun_cap: 3\n"
     spec = spec_of(tmp_path, f"{text}points: [{{lr: 0.25}}]\n")
-    assert next(sets(spec)) == {"lr": 0.25}
-    assert list(sets(spec))[1:] == list(sets(spec_of(tmp_path, text)))[:2]
+    assert next(parameter_sets(spec)) == {"lr": 0.25}
+    assert list(parameter_sets(spec))[1:] == list(parameter_sets(spec_of(tmp_path, text)))[:2]
 
 
 def test_a_point_need_not_give_what_does_not_exist_in_it(tmp_path: Path) -> None:
     text = OPTIMISERS.format(method="random") + "points: [{optimizer: adam, lr: 0.1}]\n"
-    first = next(sets(spec_of(tmp_path, text)))
+    first = next(parameter_sets(spec_of(tmp_path, text)))
     assert find(first, ("momentum",)) is MISSING
 
 
@@ -281,10 +281,10 @@ def test_a_space_has_as_many_sets_as_are_counted(tmp_path: Path, seed: int) -> N
     except SweepFileError as error:
         assert [one.code for one in error.notices] == ["no-set-left"]
         return
-    found = list(sets(spec))
-    assert len(found) == spec.trials == len({identity(params) for params in found})
+    found = list(parameter_sets(spec))
+    assert len(found) == spec.trials == len({params.identity for params in found})
     drawn = spec_of(tmp_path, json.dumps({**file, "method": "random"}))
-    assert {identity(p) for p in sets(drawn)} == {identity(p) for p in found}
+    assert {p.identity for p in parameter_sets(drawn)} == {p.identity for p in found}
 
 
 @pytest.mark.parametrize("key", ["when: {a: {a: 1}}", "exclude: [{a: 1}]", "points: [{a: 1}]"])
@@ -300,7 +300,7 @@ def test_an_open_ended_set_follows_from_seed_and_place_alone(tmp_path: Path) -> 
     text = "program: t.py\nmethod: random\nparameters: {lr: {min: 0.0, max: 1.0}}\nseed: 5\n"
     spec: Any = spec_of(tmp_path, text)
     assert spec.trials is None
-    assert list(islice(sets(spec), 50))[20:] == list(islice(sets(spec), 20, 50))
+    assert list(islice(parameter_sets(spec), 50))[20:] == list(islice(parameter_sets(spec), 20, 50))
 
 
 REPLICATES = {
@@ -327,9 +327,11 @@ def test_run_cap_counts_trials_and_leaves_no_set_with_fewer_replicates(tmp_path:
     text = "program: t.py\nmethod: grid\nparameters: {a: {min: 1, max: 9}}\n"
     spec = spec_of(tmp_path, f"{text}run_cap: 11\nreplicates: 3\n")
     assert spec.trials == 9
-    assert [params["a"] for params in sets(spec)] == [1, 2, 3]
+    assert [params["a"] for params in parameter_sets(spec)] == [1, 2, 3]
     assert "replicates-cut" in [one.code for one in spec.warnings]
-    marks = {identity(params, i) for params, i in ((s, i) for s in sets(spec) for i in range(3))}
+    marks = {
+        params.salted(i) for params, i in ((s, i) for s in parameter_sets(spec) for i in range(3))
+    }
     assert len(marks) == 9
 
 

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpq.domain.identity import identity
+from hpq.domain.identity import ParameterSet
 from hpq.domain.trial import Json
 from hpq.search import samplers
 from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 from hpq.search.space import Space
 from hpq_producer.sweepfile import parameters, yaml_reader
-from hpq_producer.sweepfile.errors import Places, Problems
+from hpq_producer.sweepfile.errors import Problems, SourceMap
 
 
 def space_of(text: str) -> Space:
-    out = Problems(Places(file="s.yaml"))
-    space = parameters.read(yaml_reader.parse(text, "s.yaml").data, (), out)
+    out = Problems(SourceMap(file="s.yaml"))
+    space = Space.of(parameters.read_leaves(yaml_reader.parse(text, "s.yaml").data, (), out))
     assert not out.errors
     return space
 
@@ -79,10 +79,10 @@ def test_the_keys_of_a_parameter_name_its_distribution(text: str, leaf: Distribu
 
 
 def test_a_deprecated_distribution_warns_and_names_its_twin() -> None:
-    out = Problems(Places(file="s.yaml"))
+    out = Problems(SourceMap(file="s.yaml"))
     data: Json = {"lr": {"distribution": "log_uniform", "min": -3, "max": 0}}
-    parameters.read(data, (), out)
-    (warning,) = out.warned()
+    Space.of(parameters.read_leaves(data, (), out))
+    (warning,) = out.sorted_warnings()
     assert warning.code == "exponents" and "s.yaml:1:1: lr.distribution: " in warning.text
     assert "log_uniform_values" in warning.text
 
@@ -193,8 +193,8 @@ FINITE = st.dictionaries(NAMES, VALUES, min_size=1, max_size=3)
 
 
 def finite(values: dict[str, list[Json]]) -> Space:
-    out = Problems(Places(file="s.yaml"))
-    return parameters.read({k: {"values": v} for k, v in values.items()}, (), out)
+    out = Problems(SourceMap(file="s.yaml"))
+    return Space.of(parameters.read_leaves({k: {"values": v} for k, v in values.items()}, (), out))
 
 
 @settings(deadline=None)
@@ -204,9 +204,9 @@ def test_a_grids_count_is_its_length_and_no_set_is_there_twice(
 ) -> None:
     space = finite(values)
     sets = list(samplers.grid(space))
-    assert len(sets) == space.size == len({identity(s) for s in sets})
+    assert len(sets) == space.size == len({s.identity for s in sets})
     everything = [dict(zip(values, row, strict=True)) for row in product(*values.values())]
-    assert {identity(s) for s in sets} == {identity(s) for s in everything}
+    assert {s.identity for s in sets} == {ParameterSet(s).identity for s in everything}
 
 
 @settings(deadline=None)
@@ -215,10 +215,10 @@ def test_random_and_shuffle_go_through_a_finite_space_once_and_end(
     values: dict[str, list[Json]], seed: int
 ) -> None:
     space = finite(values)
-    every = sorted(identity(s) for s in samplers.grid(space))
-    assert sorted(identity(s) for s in samplers.random(space, None, seed)) == every
+    every = sorted(s.identity for s in samplers.grid(space))
+    assert sorted(s.identity for s in samplers.random(space, None, seed)) == every
     shuffled = samplers.grid(space, shuffle=True, seed=seed)
-    assert sorted(identity(s) for s in shuffled) == every
+    assert sorted(s.identity for s in shuffled) == every
 
 
 MIXED = "a: {min: 0.0, max: 1.0}\nb: {values: [1, 2, 3]}\nc: {distribution: normal}"

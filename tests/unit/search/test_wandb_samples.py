@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hpq_producer.sweepfile.load import load
-from hpq_producer.sweepfile.spec import sets
+from hpq_producer.sweepfile.spec import parameter_sets
 from tests.oracle.files import read
 
 DRAWS = 10_000
@@ -41,7 +41,7 @@ def rounded(value: Any) -> Any:
 @pytest.mark.parametrize("case", GRIDS, ids=lambda case: ",".join(case["parameters"]))
 def test_a_grid_has_the_same_sets_in_the_same_order(tmp_path: Path, case: dict[str, Any]) -> None:
     spec = spec_of(tmp_path, case["parameters"], "grid")
-    ours = [rounded(params) for params in sets(spec)]
+    ours = [rounded(params) for params in parameter_sets(spec)]
     assert json.dumps(ours, sort_keys=True).replace(".0", "") == json.dumps(
         [rounded(params) for params in case["sets"]], sort_keys=True
     ).replace(".0", "")

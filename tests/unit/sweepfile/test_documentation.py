@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from hpq.code.command import MACROS
-from hpq.domain.sweep import Rule, Wandb
+from hpq.domain.sweep import TerminationRule, Wandb
 from hpq.errors import SweepFileError
 from hpq.search.search_spec import Sampler
 from hpq_producer.sweepfile import distributions, schema, yaml_reader
 from hpq_producer.sweepfile.json_schema import json_schema
 from hpq_producer.sweepfile.load import load
-from hpq_producer.sweepfile.spec import sets
+from hpq_producer.sweepfile.spec import parameter_sets
 from tests.constants import ROOT
 
 PAGE = (ROOT / "docs" / "sweep-file.md").read_text("utf-8")
@@ -40,7 +40,7 @@ def test_an_example_is_taken(tmp_path: Path, block: str) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     file = tmp_path / "s.yaml"
     file.write_text(whole(block))
-    assert list(islice(sets(load(file)), 3))
+    assert list(islice(parameter_sets(load(file)), 3))
     jsonschema.validate(yaml_reader.parse(whole(block), "s.yaml").data, json_schema())
 
 
@@ -56,8 +56,8 @@ def test_a_wrong_example_is_refused_with_its_line(tmp_path: Path, block: str) ->
 
 def test_every_word_of_the_language_is_on_the_page() -> None:
     words = {
-        *schema.TOP, *schema.METRIC, *schema.PARAMETER, *schema.KEEP, *schema.REFUSED,
-        *distributions.LISTED, *distributions.NUMERIC, *Rule, *Wandb,
+        *schema.TOP, *schema.METRIC, *schema.PARAMETER, *schema.KEEP, *schema.REJECTED,
+        *distributions.LISTED, *distributions.NUMERIC, *TerminationRule, *Wandb,
         *(set(Sampler) - {Sampler.RANDOM}),
     }  # fmt: skip
     assert not {word for word in words if not re.search(rf"(?<![\w-]){re.escape(word)}\b", PAGE)}
@@ -69,7 +69,7 @@ def test_the_example_with_conditions_comes_to_what_it_should(tmp_path: Path) -> 
     (block,) = [text for kind, text in BLOCKS if "nesterov" in text]
     file = tmp_path / "s.yaml"
     file.write_text(whole(block))
-    found = list(sets(load(file)))
+    found = list(parameter_sets(load(file)))
     assert found[0] == {"lr": 0.01, "optimizer": "adam"}
     # adam: 0.1 with 3 schedules, 0.01 without one; sgd: 3 of momentum and nesterov, 2 rates with
     # 3 schedules and one without.

@@ -10,12 +10,12 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpq.domain.identity import digest, identity
+from hpq.domain.identity import digest
 from hpq.errors import SweepFileError
 from hpq_producer.sweepfile import schema
 from hpq_producer.sweepfile.distributions import LISTED, NUMERIC
 from hpq_producer.sweepfile.load import load
-from hpq_producer.sweepfile.spec import SweepSpec, sets
+from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
 
 SCALARS = (
     st.none()
@@ -41,7 +41,7 @@ ENTRY = st.fixed_dictionaries(
     },
 )
 NUMBERS = [
-    {"distribution": name, **({"min": 1, "max": 3} if rule.needs else {})}
+    {"distribution": name, **({"min": 1, "max": 3} if rule.required else {})}
     for name, rule in NUMERIC.items()
 ]
 LEAF = st.sampled_from([{"values": ["a", "b"]}, {"min": 0.1, "max": 1}, {"value": 1}, *NUMBERS])
@@ -51,7 +51,7 @@ PARAMETERS = st.dictionaries(
 KEYS = st.fixed_dictionaries(
     {"method": st.sampled_from(["grid", "random", "bayes"]), "parameters": PARAMETERS | ANY},
     optional={
-        **{key: ANY for key in {*schema.TOP, *schema.REFUSED, "odd"} - {"method", "parameters"}},
+        **{key: ANY for key in {*schema.TOP, *schema.REJECTED, "odd"} - {"method", "parameters"}},
         "program": st.just("t.py") | ANY,
         "trainer": st.just("cifar10") | ANY,
         "metric": st.just({"name": "loss"}) | ANY,
@@ -102,7 +102,7 @@ def test_any_data_is_a_sweep_or_lines_that_say_why_not(data: object) -> None:
     if spec is None:
         return
     digest(spec.source, spec.seed, "")
-    first = [identity(params) for params in islice(sets(spec), 3)]
+    first = [params.identity for params in islice(parameter_sets(spec), 3)]
     assert first and len(set(first)) == len(first)
     assert spec.trials is None or spec.trials >= len(first)  # type: ignore[operator]
 

@@ -55,7 +55,7 @@ def test_an_error_names_what_was_meant(golden: Golden, tmp_path: Path, case: str
 
 def test_a_script_in_place_of_a_sweep_file_is_told_what_writes_one(tmp_path: Path) -> None:
     (tmp_path / "my agent.py").write_text("def run(:")
-    with raises("sweep-file-is-script", f"`hpq init '{tmp_path}/my agent.py'`"):
+    with raises("sweep-file-is-script", f"hpq init '{tmp_path}/my agent.py'"):
         load(tmp_path / "my agent.py")
 
 

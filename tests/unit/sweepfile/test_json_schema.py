@@ -23,9 +23,9 @@ VALIDATOR = Draft202012Validator(json_schema())
 BASE = "program: t.py\nmethod: random\nparameters: {a: {value: 1}, b: {values: [1, 2]}}\n"
 # What only a whole file shows, or a rule that JSON Schema has no word for.
 BEYOND = re.compile(
-    r"is not below max|they sum to|\d+ for \d+ values|no macro|a grid cannot step"
+    r"is not less than max|the sum is|\d+ for \d+ values|unknown macro|a grid needs"
     r"|bayes needs|5\.0 is not a whole number|4\.0 is not a whole number|1\.0 is not a whole number"
-    r"|is not above 0, which|is not an exponent"
+    r"|is not greater than 0, as|is not an exponent"
 )
 
 

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from hpq.domain.identity import digest, identity
+from hpq.domain.identity import ParameterSet, canonical, digest
 from hpq.domain.sweep import Goal, Metric, ObjectiveValue
+from hpq.domain.trial import Params
 from hpq.errors import SweepFileError
+from hpq.search.samplers import replicated
+from hpq.store.wire.trial import encode_new
 from hpq_producer.sweepfile.load import load
-from hpq_producer.sweepfile.spec import SweepSpec, identified, sets
+from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
 from tests.constants import ROOT
 
 WANDB = """\
@@ -69,7 +72,7 @@ def test_a_wandb_file_works_as_it_is(tmp_path: Path) -> None:
     assert spec.varying == ("learning_rate", "optimizer")
     assert spec.trials is None
     assert spec.is_late and not spec.warnings
-    begin = list(sets(spec))
+    begin = list(parameter_sets(spec))
     assert len(begin) == 10  # what it begins with; the others follow from results
     for params in begin:
         assert isinstance(params["learning_rate"], float)
@@ -79,15 +82,15 @@ def test_a_wandb_file_works_as_it_is(tmp_path: Path) -> None:
 
 def test_a_count_ends_an_open_sweep(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, WANDB, count=8)
-    assert spec.trials == len(list(sets(spec))) == 8
-    assert list(sets(spec)) == list(islice(sets(spec_of(tmp_path, WANDB)), 8))
+    assert spec.trials == len(list(parameter_sets(spec))) == 8
+    assert list(parameter_sets(spec)) == list(islice(parameter_sets(spec_of(tmp_path, WANDB)), 8))
 
 
 def test_the_articles_list_is_run_by_its_trainer_in_its_order(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, ARTICLE)
     assert spec.trainer == "cifar10"
     assert spec.metric == Metric(name="test/acc", goal=Goal.MAXIMIZE)
-    assert [params["batch_size"] for params in sets(spec)] == [128, 512]
+    assert [params["batch_size"] for params in parameter_sets(spec)] == [128, 512]
     assert spec.trials == 2
     assert spec.varying == ("batch_size",)
     assert spec.method == "list"
@@ -95,7 +98,7 @@ def test_the_articles_list_is_run_by_its_trainer_in_its_order(tmp_path: Path) ->
 
 def test_a_list_is_run_by_whatever_the_flags_say(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, ARTICLE, trainer="my.code:train", count=1)
-    assert (spec.trainer, spec.trials, len(list(sets(spec)))) == ("my.code:train", 1, 1)
+    assert (spec.trainer, spec.trials, len(list(parameter_sets(spec)))) == ("my.code:train", 1, 1)
     spec = spec_of(tmp_path, ARTICLE, overrides={"program": "t.py", "max_parallel": "3"})
     assert (spec.trainer, spec.program, spec.max_parallel) == ("", "t.py", 3)
 
@@ -110,7 +113,7 @@ def test_a_set_that_is_listed_twice_is_run_once(tmp_path: Path) -> None:
 
 def test_a_grid_of_a_shipped_trainer_takes_its_metric(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, GRID)
-    assert [(s["batch_norm"], s["max_learning_rate"]) for s in sets(spec)] == [
+    assert [(s["batch_norm"], s["max_learning_rate"]) for s in parameter_sets(spec)] == [
         ("on", 0.4), ("on", 0.04), ("off", 0.4), ("off", 0.04),
     ]  # fmt: skip
     assert spec.trials == 4
@@ -187,8 +190,8 @@ parameters: {a: {min: 1, max: 9}}
         warnings=spec.warnings,
     )
     assert spec.trials == 3
-    shuffled = [s["a"] for s in sets(spec)]
-    assert shuffled == [s["a"] for s in sets(spec)] != [1, 2, 3]
+    shuffled = [s["a"] for s in parameter_sets(spec)]
+    assert shuffled == [s["a"] for s in parameter_sets(spec)] != [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -201,8 +204,8 @@ def test_a_duration_is_seconds_or_has_a_unit(tmp_path: Path, text: str, seconds:
 def test_set_changes_the_file_and_the_digest(tmp_path: Path) -> None:
     flags = {"parameters.momentum.value": "0.5", "queue": "small", "parameters.width.values": "[8]"}
     spec = spec_of(tmp_path, GRID, overrides=flags, seed=3, name="other")
-    assert {s["momentum"] for s in sets(spec)} == {0.5}
-    assert {s["width"] for s in sets(spec)} == {8}
+    assert {s["momentum"] for s in parameter_sets(spec)} == {0.5}
+    assert {s["width"] for s in parameter_sets(spec)} == {8}
     assert (spec.queue, spec.seed, spec.name) == ("small", 3, "other")
     plain = spec_of(tmp_path, GRID)
     assert digest(spec.source, 0, "") != digest(plain.source, 0, "")
@@ -215,13 +218,13 @@ def test_set_changes_the_file_and_the_digest(tmp_path: Path) -> None:
 def test_set_finds_names_that_hold_dots(tmp_path: Path) -> None:
     text = "program: t.py\nmethod: grid\nparameters: {opt.lr: {value: 1}}\n"
     spec = spec_of(tmp_path, text, overrides={"parameters.opt.lr.value": "2"})
-    assert list(sets(spec)) == [{"opt.lr": 2}]
+    assert list(parameter_sets(spec)) == [{"opt.lr": 2}]
 
 
 def test_a_boolean_written_as_a_word_is_warned_of_for_a_program(tmp_path: Path) -> None:
     text = "program: t.py\nmethod: grid\nresident: no\nparameters:\n  bn: {values: [on, false]}\n"
     spec = spec_of(tmp_path, text)
-    assert [s["bn"] for s in sets(spec)] == [True, False]
+    assert [s["bn"] for s in parameter_sets(spec)] == [True, False]
     (warning,) = spec.warnings
     assert warning.code == "ambiguous-word" and "'on'" in warning.text
     assert f"{tmp_path}/my sweep.yaml:5:17: parameters.bn.values[0]: " in warning.text
@@ -229,7 +232,7 @@ def test_a_boolean_written_as_a_word_is_warned_of_for_a_program(tmp_path: Path) 
 
 def test_a_word_in_a_list_is_warned_of_for_code_of_ones_own(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "- hyperparam_set: {bn: Off}\n", trainer="my.code:train")
-    assert list(sets(spec)) == [{"bn": False}]
+    assert list(parameter_sets(spec)) == [{"bn": False}]
     (warning,) = spec.warnings
     assert warning.code == "ambiguous-word" and "'Off'" in warning.text
     assert ":1:20: [0].hyperparam_set.bn: " in warning.text
@@ -239,7 +242,7 @@ def test_a_word_of_a_flag_is_warned_of_and_replaces_the_files(tmp_path: Path) ->
     text = "program: t.py\nmethod: grid\nparameters:\n  a: {value: on}\n  b: {value: 1}\n"
     flags = {"parameters.a.value": "'on'", "parameters.b.value": "off"}
     spec = spec_of(tmp_path, text, overrides=flags)
-    assert list(sets(spec)) == [{"a": "on", "b": False}]
+    assert list(parameter_sets(spec)) == [{"a": "on", "b": False}]
     (warning,) = spec.warnings
     assert warning.code == "ambiguous-word" and "'off'" in warning.text
     assert warning.text.startswith("--set parameters.b.value=off: parameters.b.value: ")
@@ -247,7 +250,7 @@ def test_a_word_of_a_flag_is_warned_of_and_replaces_the_files(tmp_path: Path) ->
 
 def test_force_takes_any_number_of_sets(tmp_path: Path) -> None:
     text = "program: t.py\nmethod: grid\nparameters: {a: {min: 1, max: 1000000000}}\n"
-    with pytest.raises(SweepFileError, match=r"1,000,000,000 sets.*100,000"):
+    with pytest.raises(SweepFileError, match=r"1,000,000,000 trials.*100,000"):
         spec_of(tmp_path, text)
     spec = spec_of(tmp_path, text, limit=None)
     assert spec.trials == 10**9
@@ -257,18 +260,39 @@ def test_force_takes_any_number_of_sets(tmp_path: Path) -> None:
 def test_a_random_sweep_over_few_sets_ends_with_them(tmp_path: Path) -> None:
     text = "program: t.py\nmethod: random\nparameters: {a: {min: 1, max: 5}}\n"
     spec = spec_of(tmp_path, text)
-    assert spec.trials == len(list(sets(spec))) == 5
+    assert spec.trials == len(list(parameter_sets(spec))) == 5
     assert spec_of(tmp_path, text, count=9).trials == 5
     wide = spec_of(tmp_path, text.replace("5", "1000000"))
     assert wide.trials is None
 
 
-@pytest.mark.parametrize("points", ["", "points: [{lr: 0.5, n: 2}]\n"])
-def test_a_drawn_set_comes_with_its_identity(points: str, tmp_path: Path) -> None:
-    space = "{lr: {min: 0.0, max: 1.0}, n: {values: [1, 2]}}"
-    spec = spec_of(tmp_path, f"program: t.py\nmethod: random\nparameters: {space}\n{points}")
-    some = list(islice(identified(spec), 10))
-    assert [mark for _, mark in some] == [identity(params) for params, _ in some]
+SPACE = "parameters: {lr: {min: 0.0, max: 1.0}, n: {values: [1, 2]}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (f"program: t.py\nmethod: random\n{SPACE}points: [{{lr: 0.5, n: 2}}]\n", 10),
+        ("program: t.py\nmethod: grid\nparameters: {n: {min: 1, max: 10}}\n", 10),
+        ("- hyperparam_set: {batch_size: 128}\n- hyperparam_set: {batch_size: 256}\n", 2),
+    ],
+)
+def test_the_identity_of_parameters_takes_one_encoding_from_file_to_rows(
+    text: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[bytes] = []
+
+    def counted(params: Params) -> bytes:
+        if isinstance(params, ParameterSet):
+            encoded.append(canonical(params))
+        return canonical(params)
+
+    monkeypatch.setattr("hpq.domain.identity.canonical", counted)
+    some = list(islice(parameter_sets(spec_of(tmp_path, text)), number))
+    rows = [encode_new(one, i) for params in some for i, one in enumerate(replicated(params, 3))]
+    assert len({row.identity for row in rows}) == 3 * number
+    assert {params.identity for params in some} < {row.identity for row in rows}
+    assert len(encoded) == len(set(encoded)) == number
 
 
 def test_a_file_whose_name_is_no_name_still_has_one(tmp_path: Path) -> None:
@@ -283,13 +307,13 @@ HOSTILE = ["\x1b[31m", "[red]", "</script>", "=cmd()", "$(id)", "a\nb", "--flag"
 def test_values_may_be_any_text(tmp_path: Path) -> None:
     quoted = ", ".join('"' + v.replace("\x1b", "\\e").replace("\n", "\\n") + '"' for v in HOSTILE)
     text = f"program: t.py\nmethod: grid\nparameters:\n  a: {{values: [{quoted}]}}\n"
-    assert [s["a"] for s in sets(spec_of(tmp_path, text))] == HOSTILE
+    assert [s["a"] for s in parameter_sets(spec_of(tmp_path, text))] == HOSTILE
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda f: f.name)
 def test_every_config_loads(file: Path) -> None:
     spec = load(file)
-    assert next(iter(sets(spec)))
+    assert next(iter(parameter_sets(spec)))
     assert spec.varying
 
 
@@ -298,19 +322,19 @@ def test_sets_are_the_same_in_another_process(tmp_path: Path) -> None:
     file.write_text(WANDB)
     code = (
         "import sys; from pathlib import Path; from hpq_producer.sweepfile.load import load;"
-        "from hpq_producer.sweepfile.spec import sets;"
-        "print(list(sets(load(Path(sys.argv[1]), count=5))))"
+        "from hpq_producer.sweepfile.spec import parameter_sets;"
+        "print(list(parameter_sets(load(Path(sys.argv[1]), count=5))))"
     )
     env = {**os.environ, "PYTHONHASHSEED": "123"}
     done = subprocess.run(
         [sys.executable, "-c", code, str(file)],
         env=env, cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout.strip() == str(list(sets(load(file, count=5))))
+    assert done.stdout.strip() == str(list(parameter_sets(load(file, count=5))))
 
 
 def test_the_wandb_configs_program_takes_what_its_sweep_gives() -> None:
-    params = next(sets(load(ROOT / "configs/wandb-bayes.yaml")))
+    params = next(parameter_sets(load(ROOT / "configs/wandb-bayes.yaml")))
     args = [f"--{name}={value}" for name, value in params.items()]
     command = [sys.executable, str(ROOT / "configs/wandb_train.py"), *args]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

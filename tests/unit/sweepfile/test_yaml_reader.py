@@ -79,7 +79,7 @@ def test_a_key_is_the_text_that_stands_there() -> None:
 def test_each_part_stands_where_its_key_or_item_begins() -> None:
     text = "parameters:\n  lr: {min: 1,\n    max: 2}\n  b: [x, yé]\n"
     document = yaml_reader.parse(text, "s.yaml")
-    assert document.places.positions == {
+    assert document.source_map.positions == {
         (): (1, 1),
         ("parameters",): (1, 1),
         ("parameters", "lr"): (2, 3),
@@ -203,4 +203,4 @@ quoted: {"<<": 1}
     assert document.data["one"] == {"min": 0, "max": 5}
     assert document.data["two"] == {"min": 0, "max": 1, "q": 3, "distribution": "q_uniform"}
     assert document.data["quoted"] == {"<<": 1}
-    assert document.places.find(("one", "min"))[0] == (6, 3)
+    assert document.source_map.find(("one", "min"))[0] == (6, 3)

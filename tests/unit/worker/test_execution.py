@@ -19,11 +19,11 @@ from hpq.domain.trial import Claim, TrialId
 from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.lease.report_buffer import ReportBuffer
-from hpq_worker.process.protocol import End, LineBuffer, Run, end_message
+from hpq_worker.process.protocol import End, LineBuffer, RunRequest, end_message
 from hpq_worker.process.secrets import Mask
 from hpq_worker.process.signals import Signals
 
-RUN = Run(trial="s-00000/1", attempt=1, params={}, argv=("train.py",))
+RUN = RunRequest(trial="s-00000/1", attempt=1, params={}, argv=("train.py",))
 
 
 class Said:

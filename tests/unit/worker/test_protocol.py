@@ -10,7 +10,7 @@ from hpq_worker.process.logs import SafeFormatter
 from hpq_worker.process.protocol import (
     End,
     LineBuffer,
-    Run,
+    RunRequest,
     end_message,
     read_end,
     read_run,
@@ -19,7 +19,9 @@ from hpq_worker.process.protocol import (
 
 
 def test_a_message_survives_the_pipe() -> None:
-    run = Run(trial="s/1", attempt=2, params={"a": [1, {"b": None}]}, argv=("x", "y"), env={})
+    run = RunRequest(
+        trial="s/1", attempt=2, params={"a": [1, {"b": None}]}, argv=("x", "y"), env={}
+    )
     (line,) = LineBuffer().feed(run_message(run))
     assert read_run(json.loads(line)["run"]) == run
     end = End(failure=Failure(kind=FailureKind.TIMEOUT, message="m"), status=3)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import socket
 
 import pytest
 
+import hpq
+from hpq import reporting
 from hpq.code.command import argv
 from hpq.domain.trial import FailureKind
 from hpq_worker.attempt import environment as trial_environment
@@ -121,15 +122,14 @@ def test_a_port_is_given_to_one_attempt_and_its_ranks_may_listen_there() -> None
 def test_a_rank_above_0_reports_nothing_and_says_so_once(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = importlib.import_module("hpq.report")  # the package's own name is the function
-    monkeypatch.setattr(report, "_has_said", False)
+    monkeypatch.setattr(reporting, "_has_said", False)
     monkeypatch.setenv(name, "1")
-    report.report({"loss": 1})
-    report.report({"loss": 2})
+    hpq.report({"loss": 1})
+    hpq.report({"loss": 2})
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith("hpq: rank 1: ") and said.err.count("\n") == 1
     monkeypatch.setenv(name, "0")
-    report.report({"loss": 3})
+    hpq.report({"loss": 3})
     assert capsys.readouterr().out == "loss=3.0\n"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hpq_worker.process.protocol import Run
+from hpq_worker.process.protocol import RunRequest
 from hpq_worker.runner.process import RunnerKey, RunnerProcess
 from tests.constants import DEADLINE_S
 
@@ -49,7 +49,7 @@ def child(tmp_path: Path) -> Iterator[RunnerProcess]:
     child.close()
 
 
-def messages(child: RunnerProcess, run: Run) -> list[dict[str, Any]]:
+def messages(child: RunnerProcess, run: RunRequest) -> list[dict[str, Any]]:
     """All that the runner says of one attempt."""
     child.run(run)
     said: list[dict[str, Any]] = []
@@ -61,7 +61,7 @@ def messages(child: RunnerProcess, run: Run) -> list[dict[str, Any]]:
 
 def attempt(child: RunnerProcess, number: int, **params: str) -> list[dict[str, Any]]:
     """All that the runner says of one attempt, but for its name."""
-    run = Run(
+    run = RunRequest(
         trial=f"s/{number}",
         attempt=1,
         params={"x": number, **params},

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from hpq.report import METRIC_NAME
+from hpq.reporting import METRIC_NAME
 from tests.constants import DATA, ROOT
 
 # The names and parameters of the package whose version stands in the file.

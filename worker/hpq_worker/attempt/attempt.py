@@ -26,7 +26,7 @@ from hpq_worker.files.checkpoints import CheckpointPublisher
 from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process import secrets
-from hpq_worker.process.protocol import Run
+from hpq_worker.process.protocol import RunRequest
 from hpq_worker.process.secrets import Mask
 from hpq_worker.runner.process import RunnerKey, RunnerProcess
 
@@ -149,7 +149,7 @@ class AttemptRunner:
         runner_env: Mapping[str, str],
         code_dir: str,
         port: int,
-    ) -> Run:
+    ) -> RunRequest:
         launch, gpus = sweep.launch, self._settings.gpus_per_trial
         seed = seed_of(sweep, claim.trial.number, claim.params)
         env = environment.group_environment(gpus, port)
@@ -168,7 +168,7 @@ class AttemptRunner:
                 out=str(paths.out),
                 gpus=gpus,
             )
-        return Run(
+        return RunRequest(
             trial=str(claim.trial),
             attempt=claim.attempt,
             params={SEED: seed, **claim.params} if launch.trainer in SHIPPED else claim.params,

@@ -23,7 +23,7 @@ from hpq_worker.attempt.outcome import HALT_OF, AttemptEnd, Halt, outcome_of
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.report_buffer import ReportBuffer, parse_printed
-from hpq_worker.process.protocol import End, LineBuffer, Run, read_end, read_message
+from hpq_worker.process.protocol import End, LineBuffer, RunRequest, read_end, read_message
 from hpq_worker.process.secrets import Mask
 from hpq_worker.process.signals import ShutdownLevel, Signals
 from hpq_worker.runner.failures import ruins_process
@@ -89,7 +89,7 @@ class Execution:
         self._started_at = time.monotonic()
         self._stall = StallDetector(sweep.stall_s, self._started_at)
 
-    def run(self, run: Run, heartbeat: Heartbeat, signals: Signals) -> Result:
+    def run(self, run: RunRequest, heartbeat: Heartbeat, signals: Signals) -> Result:
         """Run until the attempt ends or is halted."""
         self._started_at = time.monotonic()
         timeout_at = self._started_at + (self._sweep.timeout_s or math.inf)

@@ -14,7 +14,7 @@ from hpq.domain.attempt import HeartbeatReply, Outcome
 from hpq.domain.metric_check import similar_name
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Failure, FailureKind, TrialState
-from hpq.report import MAX_NAMES
+from hpq.reporting import MAX_NAMES
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.protocol import End
 from hpq_worker.runner.failures import of_exit

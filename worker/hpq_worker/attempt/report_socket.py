@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from hpq.report import flatten, whole
+from hpq.reporting import flatten, whole
 
 _LARGEST_BYTES = 262_144  # of one report; 50 names and their values fit many times over
 _MOST = 1_024  # datagrams of one call: more than the kernel queues (net.unix.max_dgram_qlen)

@@ -82,7 +82,7 @@ def _consumer(
     if settings.is_for_one:
         return SingleTrialWorker(trial_of(settings), loop, reader)
     redis = connect(settings.redis_url, retries=1)
-    return RqWorker(redis, Tickets(redis, Keys(settings.prefix)), parts, loop, run_limit)
+    return RqWorker(Tickets(redis, Keys(settings.prefix)), parts, loop, run_limit)
 
 
 def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -> None:

@@ -8,11 +8,10 @@ the reliability study; each override names the hole that it closes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
-from redis import Redis
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 from rq import SimpleWorker
 from rq.serializers import JSONSerializer
 from rq.worker.base import StopRequested, WorkerStatus
@@ -35,22 +34,18 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
     log_job_description = False  # R9: it would print what a stranger wrote
 
     def __init__(
-        self,
-        redis: Redis,
-        tickets: Tickets,
-        parts: WorkerParts,
-        loop: ClaimLoop,
-        run_limit: RunLimit,
+        self, tickets: Tickets, parts: WorkerParts, loop: ClaimLoop, run_limit: RunLimit
     ) -> None:
         self._tickets, self._loop, self._outage = tickets, loop, parts.outage
         self._run_limit, self._is_done = run_limit, False
         self._is_waiting = False
         self._block_s = _BOUNDED_BLOCK_S if run_limit.is_bounded else _BLOCK_S
-        queue = tickets.queue(parts.settings.queue)  # R2: exactly one queue
+        self._class = parts.settings.queue
+        queue = tickets.queue(self._class)  # R2: exactly one queue
         super().__init__(
             [queue],
             name=parts.worker.name,
-            connection=redis,
+            connection=queue.connection,
             serializer=JSONSerializer,
             worker_ttl=_TTL_S,  # R15: the pool's timeout follows from it
             log_job_description=False,
@@ -94,7 +89,6 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
         self, timeout: int | None, max_idle_time: int | None = None
     ) -> tuple[Any, Any]:
         """Wait for a valid ticket. A ticket has no content, so it is only removed (R3, R4)."""
-        queue = self.queues[0]
         with self._redis_errors_stop_rq():
             self.set_state(WorkerStatus.IDLE)
             while True:
@@ -102,16 +96,16 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
                 if self._is_done:
                     raise StopRequested
                 self.heartbeat()
-                popped = self._pop(queue.key)
-                if popped is not None and self._tickets.is_ticket(popped[1]):  # R9, R23
-                    return None, queue
+                popped = self._pop()
+                if popped is not None and self._tickets.is_ticket(popped):  # R9, R23
+                    return None, self.queues[0]
 
-    def _pop(self, key: str) -> Any:
+    def _pop(self) -> bytes | None:
         self._is_waiting = True  # before the check below, so that no signal is missed
         try:
             if self._loop.is_stopping:
                 raise StopRequested
-            return self.connection.blpop(key, timeout=self._block_s)
+            return self._tickets.pop(self._class, self._block_s)
         finally:
             self._is_waiting = False
 
@@ -129,13 +123,12 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
             super().heartbeat(*args, **kw)
 
     def register_birth(self) -> None:
-        self.connection.delete(self.key)  # R14: a name of an earlier container is no obstacle
+        self._tickets.remove_worker(self.key)  # R14: a name of an earlier container is no obstacle
         super().register_birth()
 
-    def _set_ip_address(self, connection: Redis) -> None:
+    def _set_ip_address(self, connection: object) -> None:
         """Its name but not its address: CLIENT LIST would show it to all users."""
-        with suppress(ResponseError):
-            connection.client_setname(self.name)
+        self._tickets.name_connection(self.name)
         self.ip_address = "unknown"
 
     def _install_signal_handlers(self) -> None:

@@ -17,7 +17,7 @@ from threading import Event, Thread
 from hpq.domain.trial import Artifacts, Checkpoint, Claim
 from hpq.filestore.base import (
     Files,
-    Unreadable,
+    UnreadableFile,
     copy_in,
     copy_out,
     folder_of,
@@ -126,7 +126,7 @@ class CheckpointPublisher:
                 return "" if names else "the files of its checkpoint are gone from the store"
             except FileNotFoundError:
                 return "files of its checkpoint are gone from the store"
-            except Unreadable as error:  # perhaps by any worker; it must not block its sweep
+            except UnreadableFile as error:  # perhaps by any worker; it must not block its sweep
                 why = f"its checkpoint cannot be read: {error}"
         return why
 

@@ -42,7 +42,6 @@ class Heartbeat:
         self._sending = False
         self._sent_at = 0.0
         self.reply = HeartbeatReply.OK
-        self.last_ok_at = time.monotonic()
         Thread(target=self._loop, name="heartbeat", daemon=True).start()
 
     def begin(self, claim: Claim, reports: ReportBuffer) -> None:
@@ -120,7 +119,6 @@ class Heartbeat:
             return False
         self._outage.answered("beats")
         reports.acknowledge(reply not in _REJECTED)
-        self.last_ok_at = time.monotonic()
         if reply is not HeartbeatReply.OK and reply is not self.reply:
             self.reply = reply
             self._wake()

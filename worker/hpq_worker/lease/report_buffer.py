@@ -17,7 +17,7 @@ from hpq.domain.attempt import ReportBatch
 from hpq.domain.metric_check import ENOUGH_REPORTS
 from hpq.domain.sweep import Metric, ObjectiveValue
 from hpq.domain.trial import Checkpoint, Point
-from hpq.report import MAX_NAMES, METRIC_NAME
+from hpq.reporting import MAX_NAMES, METRIC_NAME
 from hpq_worker.runner import failures
 
 _BACKLOG_POINTS = 20_000

@@ -1,6 +1,7 @@
 """The protocol between a worker and its runner: JSON lines over two pipes. Standard library only.
 
-Parent → runner: a Run, then perhaps {"stop": why}; the closed pipe means: kill descendants, exit.
+Parent → runner: a RunRequest, then perhaps {"stop": why}. When the pipe closes, the runner kills
+its descendants and exits.
 Runner → parent: {"report": {name: value}, "step": n}, {"phase": text} and one {"end": {…}}, each
 with "of", its attempt: in a resident runner a thread of one attempt may go on into the next.
 """
@@ -16,7 +17,7 @@ from hpq.domain.trial import Failure, FailureKind, Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunRequest:
     """One attempt, as the runner needs it. Paths are absolute; exactly one of trainer and argv."""
 
     trial: str
@@ -67,14 +68,14 @@ def read_message(line: bytes) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else None
 
 
-def run_message(run: Run) -> bytes:
+def run_message(run: RunRequest) -> bytes:
     """Encode the start of an attempt."""
     return encode({"run": asdict(run)})
 
 
-def read_run(data: Mapping[str, Any]) -> Run:
+def read_run(data: Mapping[str, Any]) -> RunRequest:
     """Decode the start of an attempt."""
-    return Run(**{**data, "argv": tuple(data["argv"])})
+    return RunRequest(**{**data, "argv": tuple(data["argv"])})
 
 
 def end_message(of: str, end: End) -> bytes:

@@ -19,9 +19,9 @@ from contextlib import suppress
 
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Failure
-from hpq.report import set_sink
+from hpq.reporting import set_sink
 from hpq_worker.process.process_tree import adopt_orphans, kill_descendants
-from hpq_worker.process.protocol import End, LineBuffer, Run, encode, end_message, read_run
+from hpq_worker.process.protocol import End, LineBuffer, RunRequest, encode, end_message, read_run
 from hpq_worker.runner.failures import of_exception
 from hpq_worker.runner.program import Program
 from hpq_worker.runner.stall import dump_on_signal
@@ -54,7 +54,7 @@ class Runner:
 
     def __init__(self, commands: int, answers: int) -> None:
         self._commands, self._answers = commands, answers
-        self._runs: queue.Queue[Run] = queue.Queue()
+        self._runs: queue.Queue[RunRequest] = queue.Queue()
         self._stop = threading.Event()
         self._why = ""
         self._writing = threading.Lock()
@@ -86,7 +86,7 @@ class Runner:
         kill_descendants()
         os._exit(1)
 
-    def _run(self, run: Run) -> End:
+    def _run(self, run: RunRequest) -> End:
         if not run.argv:
             return self._train(run)
         self._program = program = Program(run)
@@ -97,7 +97,7 @@ class Runner:
         finally:
             self._program = None
 
-    def _train(self, run: Run) -> End:
+    def _train(self, run: RunRequest) -> End:
         trial, pid = Trial(run, self._sender(run), self._stop.is_set), os.getpid()
         set_sink(trial.report)
         os.environ.update(run.env or {})
@@ -121,7 +121,7 @@ class Runner:
         # A trainer that never read the stop has finished by itself.
         return End(stopped=trial.has_seen_stop)
 
-    def _sender(self, run: Run) -> Send:
+    def _sender(self, run: RunRequest) -> Send:
         return lambda message: self._write(encode({"of": run.id, **message}))
 
     def _write(self, data: bytes) -> None:

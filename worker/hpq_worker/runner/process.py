@@ -14,7 +14,7 @@ from pathlib import Path
 import hpq
 import hpq_worker
 from hpq_worker.process.process_tree import kill_descendants
-from hpq_worker.process.protocol import LineBuffer, Run, encode, run_message
+from hpq_worker.process.protocol import LineBuffer, RunRequest, encode, run_message
 from hpq_worker.runner.stall import DUMP
 
 # The directories that `hpq` and `hpq_worker` are imported from; in a checkout there are two.
@@ -59,7 +59,7 @@ class RunnerProcess:
         for fd in (commands, answers, output):
             os.close(fd)
 
-    def run(self, run: Run) -> None:
+    def run(self, run: RunRequest) -> None:
         """Start an attempt."""
         self._send(run_message(run))
 

@@ -12,14 +12,14 @@ import subprocess
 
 from hpq.domain.trial import Failure, FailureKind
 from hpq_worker.process.process_tree import kill_descendants
-from hpq_worker.process.protocol import End, Run
+from hpq_worker.process.protocol import End, RunRequest
 from hpq_worker.runner.stall import STALLED, abort_descendants
 
 
 class Program:
     """One command of one attempt."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunRequest) -> None:
         self._run = run
         self._process: subprocess.Popen[bytes] | None = None
         self._is_stopped, self._why = False, ""

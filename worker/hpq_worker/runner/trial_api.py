@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hpq.filestore.base import is_safe_name
-from hpq.report import flatten, rank, whole
-from hpq_worker.process.protocol import Run
+from hpq.reporting import flatten, rank, whole
+from hpq_worker.process.protocol import RunRequest
 
 Send = Callable[[Mapping[str, Any]], None]
 
@@ -21,7 +21,7 @@ Send = Callable[[Mapping[str, Any]], None]
 class Trial:
     """One attempt, as training code sees it."""
 
-    def __init__(self, run: Run, send: Send, is_stopped: Callable[[], bool]) -> None:
+    def __init__(self, run: RunRequest, send: Send, is_stopped: Callable[[], bool]) -> None:
         self._run, self._send, self._is_stopped = run, send, is_stopped
         self.has_seen_stop = False  # training code has read `should_stop` as true
 

@@ -8,13 +8,12 @@ missing, or if a worker would wait.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hpq.domain.identity import identity
-from hpq.domain.trial import Json, Params
+from hpq.domain.identity import ParameterSet
 from hpq.search import samplers
 from hpq.search.search_spec import Sampler, Search, is_installed, unaided
 
@@ -40,7 +39,7 @@ class Chooser:
         self._search = search
         self._seen: set[bytes] = set()
         self._values: dict[int, float] = {}
-        self._draws: Iterator[dict[str, Json]] = samplers.random(search.space, None, search.seed)
+        self._draws = samplers.random(search.space, None, search.seed)
         self._model: OptunaModel | None = None
         self._has_logged = False
         # It would take the placeholder of a missing conditional parameter for a value.
@@ -50,9 +49,9 @@ class Chooser:
         if search.sampler is not Sampler.RANDOM:  # Optuna takes a second to import
             self._model = import_module("hpq_worker.suggest.optuna_model").OptunaModel(search)
 
-    def add(self, number: int, params: Params) -> None:
+    def add(self, number: int, params: ParameterSet) -> None:
         """Add a set that exists already."""
-        self._seen.add(identity(params))
+        self._seen.add(params.identity)
         if self._model:
             self._model.add(number, params)
 
@@ -85,7 +84,7 @@ class Chooser:
 
     def ask(
         self, number: int, stand_ins: Mapping[int, float], *, is_hurried: bool = False
-    ) -> dict[str, Json] | None:
+    ) -> ParameterSet | None:
         """Return the set of this trial number; None if the space is exhausted.
 
         `is_hurried`: a worker would wait for a slow sampler.
@@ -111,16 +110,15 @@ class Chooser:
 
     def _ask(
         self, model: OptunaModel, number: int, stand_ins: Mapping[int, float]
-    ) -> dict[str, Json] | None:
+    ) -> ParameterSet | None:
         for _ in range(self._tries):
             try:
-                params = model.ask(self.by, number, stand_ins)
+                params = ParameterSet(model.ask(self.by, number, stand_ins))
             except Exception as error:  # numerical errors of the sampler: the search continues
                 self._log_error(error)
                 break
-            key = identity(params)
-            if key not in self._seen and self._search.space.allows(params):
-                self._seen.add(key)
+            if params.identity not in self._seen and self._search.space.allows(params):
+                self._seen.add(params.identity)
                 model.keep(number, params)
                 return params
             model.drop()
@@ -139,10 +137,10 @@ class Chooser:
             log.error("%s fails (%s); sets are %s instead", self.by, what, instead)
         self._has_logged = True
 
-    def _draw(self, number: int) -> dict[str, Json] | None:
+    def _draw(self, number: int) -> ParameterSet | None:
         self.by = Sampler.RANDOM
         for params in self._draws:
-            if identity(params) not in self._seen:
+            if params.identity not in self._seen:
                 self.add(number, params)
                 return params
         return None

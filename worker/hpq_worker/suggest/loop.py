@@ -16,15 +16,13 @@ from threading import Thread
 
 from redis.exceptions import RedisError
 
-from hpq.domain.identity import identity
 from hpq.domain.snapshot import Event
 from hpq.domain.sweep import Impute
-from hpq.domain.trial import Params
 from hpq.search.samplers import replicated
 from hpq.search.search_spec import Sampler, Search, is_installed, unaided
 from hpq.store.event_reader import SweepHistory
 from hpq.store.suggest_lease import LeaseReply, SuggestLease
-from hpq.store.wire.fields import dumps_in_order
+from hpq.store.wire.trial import encode_new
 from hpq_worker.suggest.chooser import Chooser
 from hpq_worker.suggest.history import TrialResults
 
@@ -217,9 +215,8 @@ class Suggester:
                 self._answer = self._lease.append(number, (), no_more="exhausted")
                 break
             sets = replicated(params, self._search.replicates)
-            self._answer = self._lease.append(
-                number, [_row(p, i) for i, p in enumerate(sets)], by=by
-            )
+            rows = [encode_new(replicate, i) for i, replicate in enumerate(sets)]
+            self._answer = self._lease.append(number, rows, by=by)
             for again, same in enumerate(sets[1:], number + 1):
                 self._chooser.add(again, same)
             self._known = number + len(sets) - 1
@@ -260,7 +257,3 @@ class Suggester:
 
 def _smooth(mean: float, new: float) -> float:
     return 0.8 * mean + 0.2 * new if mean else new
-
-
-def _row(params: Params, replicate: int) -> tuple[str, bytes]:
-    return dumps_in_order(params), identity(params, replicate)

@@ -30,7 +30,7 @@ _MOST = 2**53  # integers that a float still tells apart
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class OptunaAxis:
     """One parameter: Optuna's distribution, from a coordinate to the value, and back.
 
     `find` raises ValueError or TypeError for a value that is none of the parameter's.
@@ -41,7 +41,7 @@ class Axis:
     find: Callable[[Json], Coordinate]
 
 
-def axis_of(leaf: Distribution, widest: int | None = None) -> Axis | None:
+def axis_of(leaf: Distribution, widest: int | None = None) -> OptunaAxis | None:
     """A parameter's axis; None for one that has a single value.
 
     A whole number of more than `widest` values is searched as a float, and rounded at the end.
@@ -65,7 +65,7 @@ def axis_of(leaf: Distribution, widest: int | None = None) -> Axis | None:
     raise TypeError(f"{type(leaf).__name__} has no axis")
 
 
-def _choice(values: tuple[Json, ...]) -> Axis:
+def _choice(values: tuple[Json, ...]) -> OptunaAxis:
     places = {canonical({"": value}): index for index, value in reversed([*enumerate(values)])}
 
     def find(value: Json) -> int:
@@ -75,7 +75,7 @@ def _choice(values: tuple[Json, ...]) -> Axis:
         return place
 
     indices = CategoricalDistribution(tuple(range(len(values))))
-    return Axis(indices, lambda index: values[int(index)], find)
+    return OptunaAxis(indices, lambda index: values[int(index)], find)
 
 
 def _whole(
@@ -84,15 +84,17 @@ def _whole(
     widest: int | None,
     value: Callable[[int], Json],
     count: Callable[[Json], float],
-) -> Axis:
+) -> OptunaAxis:
     held = _within(low, high, int)
     if widest is None or high - low < widest:
-        return Axis(IntDistribution(low, high), lambda n: value(int(n)), lambda v: held(count(v)))
+        return OptunaAxis(
+            IntDistribution(low, high), lambda n: value(int(n)), lambda v: held(count(v))
+        )
     ends = FloatDistribution(low - 0.5, high + 0.5)
-    return Axis(ends, lambda at: value(int(held(at))), lambda v: held(count(v)))
+    return OptunaAxis(ends, lambda at: value(int(held(at))), lambda v: held(count(v)))
 
 
-def _counted(leaf: Uniform, q: float, widest: int | None) -> Axis | None:
+def _counted(leaf: Uniform, q: float, widest: int | None) -> OptunaAxis | None:
     """A uniform one by its multiple of q, from the lowest to the highest that is drawn."""
     outcomes = leaf.outcomes or 1
     if outcomes == 1:
@@ -104,12 +106,14 @@ def _counted(leaf: Uniform, q: float, widest: int | None) -> Axis | None:
     return _whole(low, high, widest, lambda n: leaf.quantise(n * q), lambda v: _number(v) / q)
 
 
-def _float(leaf: QuantizedDistribution, low: float, high: float, *, log: bool = False) -> Axis:
+def _float(
+    leaf: QuantizedDistribution, low: float, high: float, *, log: bool = False
+) -> OptunaAxis:
     distribution = FloatDistribution(low, high, log=log)
-    return Axis(distribution, leaf.quantise, _within(low, high, float))
+    return OptunaAxis(distribution, leaf.quantise, _within(low, high, float))
 
 
-def _normal(leaf: Normal) -> Axis:
+def _normal(leaf: Normal) -> OptunaAxis:
     curve = NormalDist(leaf.mu, leaf.sigma)
     held = _within(_TAIL, 1 - _TAIL, float)
 
@@ -123,7 +127,7 @@ def _normal(leaf: Normal) -> Axis:
             number = math.log(number) if number > 0 else -math.inf
         return held(curve.cdf(number))
 
-    return Axis(FloatDistribution(_TAIL, 1 - _TAIL), value, find)
+    return OptunaAxis(FloatDistribution(_TAIL, 1 - _TAIL), value, find)
 
 
 def _within(

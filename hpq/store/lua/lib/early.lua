@@ -1,13 +1,12 @@
--- Early termination and the sweep's target: what the values of its metric lead to. hpq/store/scripts.py puts
--- this text before the scripts that need it.
+-- Early termination and the sweep's target. hpq/store/scripts.py prepends this text to the scripts
+-- that need it.
 --
--- A rule looks at some of the values only, its bands: band 9 is the ninth finite value of the metric,
--- whatever its step, and P:s:S:band:9 holds the ninth values of all trials. A trial has `logged`, how
--- many it gave, and `best`; its points are thinned, so they cannot be counted. A value at the step of
--- the one before it takes its place, as in a row of W&B's history: `logged_at` is that step,
--- `best_before` the best without it.
+-- A rule compares trials at its bands: band 9 is the ninth finite value of the metric, whatever its
+-- step, and P:s:S:band:9 holds the ninth values of all trials. A trial's hash has `logged`, the number
+-- of its values, because its points are thinned, and `best`. A value at the step of the previous value
+-- replaces it, as in a row of W&B's history: `logged_at` is that step, `best_before` the best before it.
 
--- What the sweep's metric and rule are; nil where it has no metric.
+-- Returns the sweep's metric and rule; nil if it has no metric.
 local function read_rule(sid)
   local f = redis.call('HMGET', sweep_key(sid), 'metric', 'early')
   if (f[1] or '') == '' then return nil end
@@ -19,39 +18,39 @@ end
 
 local function worse(rule, a, b) if rule.max then return a < b else return a > b end end
 
--- The value at a place of a band, the best first, from 0.
-local function at_place(rule, band, place)
-  return redis.call(rule.max and 'ZREVRANGE' or 'ZRANGE', band, place, place, 'WITHSCORES')[2]
+-- Returns the value at a rank of a band; rank 0 is the best.
+local function at_rank(rule, band, rank)
+  return redis.call(rule.max and 'ZREVRANGE' or 'ZRANGE', band, rank, rank, 'WITHSCORES')[2]
 end
 
--- The rules: each answers the trial's value and the one that it must not be worse than, where there
--- is something to compare. `all` is how many trials have reached the band, this one too.
+-- Each rule returns the trial's value and its threshold, or nil if there is nothing to compare.
+-- `all` counts the trials that reached the band, including this one.
 local RULES = {}
 
--- W&B's: its value at the band (strict), else its best so far, against place n/eta of all.
+-- W&B's: the trial's value at the band (strict) or its best so far, against rank all/eta.
 function RULES.hyperband(rule, band, n, all, best)
   local value = rule.strict and redis.call('ZSCORE', band, n) or best
-  return value, at_place(rule, band, math.floor(1 / rule.eta * all))
+  return value, at_rank(rule, band, math.floor(1 / rule.eta * all))
 end
 
--- Optuna's successive halving: it is among the best n/eta of those that came so far, or the best.
+-- Optuna's successive halving: the trial must be among the best all/eta so far, or the best.
 function RULES.asha(rule, band, n, all)
-  local place = math.max(0, math.floor(all / rule.eta) - 1)
-  return redis.call('ZSCORE', band, n), at_place(rule, band, place)
+  local rank = math.max(0, math.floor(all / rule.eta) - 1)
+  return redis.call('ZSCORE', band, n), at_rank(rule, band, rank)
 end
 
--- Optuna's median: its best so far is not worse than the median of the others at the band.
+-- Optuna's median: the trial's best must not be worse than the median of the others at the band.
 function RULES.median(rule, band, n, all, best)
   local others = all - 1
   local own = redis.call(rule.max and 'ZREVRANK' or 'ZRANK', band, n)
   if others < math.max(1, rule.min_trials) or not own then return nil end
-  local function other(i) return tonumber(at_place(rule, band, i < own and i or i + 1)) end
+  local function other(i) return tonumber(at_rank(rule, band, i < own and i or i + 1)) end
   local low, high = other(math.floor((others - 1) / 2)), other(math.floor(others / 2))
   return best, string.format('%.17g', low + (high - low) / 2)
 end
 
--- Tells the trial to stop where the rule says so, and why. `counted` is {logged, best}, `is_new`
--- says that the newest value was just given: hyperband, as W&B's, looks also later.
+-- Stops the trial if the rule prunes it, and records why. `counted` is {logged, best}; `is_new`: the
+-- newest value was just reported. hyperband, as in W&B, also judges later.
 local function judge(sid, n, attempt, rule, counted, is_new)
   local test, at = RULES[rule.rule], nil
   for _, band in ipairs(rule.bands or {}) do
@@ -74,14 +73,14 @@ local function judge(sid, n, attempt, rule, counted, is_new)
   return true
 end
 
--- Others may have moved the threshold since.
+-- Judges a trial without a new value: other trials may have moved the threshold.
 local function judge_again(sid, n, attempt, rule)
   if not rule.bands then return end
   local f = redis.call('HMGET', trial_key(sid, n), 'logged', 'best', 'stop')
   if not f[3] then judge(sid, n, attempt, rule, {tonumber(f[1] or 0), f[2]}, false) end
 end
 
--- Once a value is as good as the target nothing of the sweep starts any more; what runs may end.
+-- Stops the sweep once a value reaches the target: no trial starts, running trials may end.
 local function stop_at_target(sid, n, attempt, rule, text)
   local value, flag = tonumber(text), redis.call('HGET', sweep_key(sid), 'flag')
   if not rule.target or not value or value ~= value or worse(rule, value, rule.target) then return end
@@ -96,16 +95,16 @@ local function stop_at_target(sid, n, attempt, rule, text)
   event(sid, 'target', n, attempt, 'value', text, 'touched', touched)
 end
 
--- Takes the next value of the metric.
+-- Records the next value of the metric.
 local function log_value(sid, n, attempt, rule, step, text)
   local value, t = tonumber(text), trial_key(sid, n)
   if not value or value ~= value or math.abs(value) == math.huge then return end
   stop_at_target(sid, n, attempt, rule, text)
   if not rule.bands then return end
   local f = redis.call('HMGET', t, 'logged', 'best', 'stop', 'logged_at', 'best_before')
-  local is_again = f[4] == step
-  local before = (is_again and f[5] or f[2]) or ''
-  local counted = {tonumber(f[1] or 0) + (is_again and 0 or 1), before}
+  local replaces = f[4] == step
+  local before = (replaces and f[5] or f[2]) or ''
+  local counted = {tonumber(f[1] or 0) + (replaces and 0 or 1), before}
   if before == '' or worse(rule, tonumber(before), value) then counted[2] = text end
   redis.call('HSET', t, 'logged', int(counted[1]), 'best', counted[2], 'logged_at', step,
     'best_before', before)

@@ -1,7 +1,6 @@
--- What ends trials without a word of their workers. hpq/store/scripts.py puts this text before the scripts
--- that need it.
+-- Ends trials without their workers. hpq/store/scripts.py prepends this text to the scripts that need it.
 
--- A waiting trial that was claimed before has a hash, and ends as such; one never claimed is dropped.
+-- Cancels a waiting trial. A trial that was never claimed has no hash, so it is dropped.
 local function cancel_waiting(sid, n)
   local attempt = redis.call('HGET', trial_key(sid, n), 'attempt')
   if attempt then
@@ -13,20 +12,21 @@ local function cancel_waiting(sid, n)
   end
 end
 
--- True where a trial's lease was lost and nobody has claimed it since: its worker may come back.
+-- True if a trial's lease was lost and no worker has claimed it since: its worker may come back.
 local function is_lost(sid, n)
   local f = redis.call('HMGET', trial_key(sid, n), 'attempt', 'reaped')
   return f[1] and f[1] == f[2]
 end
 
--- Answers how many they were. `awaits`: what was lost stays for the reaper to end (reap.lua).
+-- Cancels all waiting trials and returns their number. `awaits`: lost trials stay until the reaper
+-- ends them (reap.lua).
 local function cancel_all_waiting(sid, awaits)
   local waiting, dropped = sweep_key(sid, 'waiting'), sweep_key(sid, 'dropped')
-  local again, stay = redis.call('ZRANGEBYSCORE', waiting, '-inf', 0), {}
-  for _, n in ipairs(again) do
+  local requeued, lost = redis.call('ZRANGEBYSCORE', waiting, '-inf', 0), {}
+  for _, n in ipairs(requeued) do
     if awaits and is_lost(sid, n) then
       redis.call('ZREM', waiting, n)
-      stay[#stay + 1] = n
+      lost[#lost + 1] = n
     else
       cancel_waiting(sid, n)
     end
@@ -36,27 +36,27 @@ local function cancel_all_waiting(sid, awaits)
     redis.call('ZUNIONSTORE', dropped, 2, dropped, waiting)
     redis.call('DEL', waiting)
   end
-  for _, n in ipairs(stay) do redis.call('ZADD', waiting, n - FRONT, n) end
-  return #again - #stay + rest
+  for _, n in ipairs(lost) do redis.call('ZADD', waiting, n - FRONT, n) end
+  return #requeued - #lost + rest
 end
 
--- The worker of a running trial is gone. True where the trial, or its sweep, had been told to stop:
--- then it has ended by this. What was pruned keeps the value that it had reached.
+-- Ends a running trial whose worker is gone if the trial or its sweep was stopped; true if so. A
+-- pruned trial keeps its last value.
 local function end_if_stopped(sid, n, attempt)
   local t, flag = trial_key(sid, n), redis.call('HGET', sweep_key(sid), 'flag')
   local f = redis.call('HMGET', t, 'stop', 'objective', 'step', 'best')
   if f[1] == 'prune' then
-    if (redis.call('HGET', sweep_key(sid), 'keep') or '') == '' then  -- as where its worker says so
+    if (redis.call('HGET', sweep_key(sid), 'keep') or '') == '' then  -- as commit does
       forget_files(sid, n, 'checkpoint', 'checkpoint_step')
     end
     finish(sid, n, attempt, 'pruned', 'objective', f[2] or '', 'step', f[3] or '0',
       'best', f[4] or '')
-    if (f[2] or '') ~= '' then place(sid, n, f[2]) end
+    if (f[2] or '') ~= '' then rank(sid, n, f[2]) end
   elseif f[1] == 'stop' or flag == 'stopped' or flag == 'cancelled' then
     finish(sid, n, attempt, 'cancelled')
   else
     return false
   end
-  let_files_go(sid, n, f[1] == 'prune')
+  release_files(sid, n, f[1] == 'prune')
   return true
 end

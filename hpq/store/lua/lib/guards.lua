@@ -1,5 +1,5 @@
 -- The guards: decide whether a sweep's code or one of its workers makes its trials fail.
--- hpq/store/scripts.py puts this text before the scripts that need it.
+-- hpq/store/scripts.py prepends this text to the scripts that need it.
 
 -- A sweep's tail is its last ten ended attempts, each with its worker and its mark: '+' for a trial that
 -- passed, '-' for one that shows nothing, else the fingerprint of its failure.
@@ -15,7 +15,7 @@ end
 local function tail(sid, worker, mark)
   local all = (redis.call('HGET', sweep_key(sid), 'tail') or '') .. worker .. '\t' .. mark .. '\n'
   local last, from = {}, 1
-  for who, what in string.gmatch(all, '([^\n\t]*)\t([^\n]*)\n') do last[#last + 1] = {who, what} end
+  for name, result in string.gmatch(all, '([^\n\t]*)\t([^\n]*)\n') do last[#last + 1] = {name, result} end
   if #last > 10 then
     table.remove(last, 1)
     from = string.find(all, '\n', 1, true) + 1
@@ -50,11 +50,11 @@ end
 -- Counts in the tail: failures like this one, those on other workers, and trials that passed there.
 local function compare(last, worker, mark)
   local same, others, passed = 0, 0, 0
-  for _, one in ipairs(last) do
-    local elsewhere = one[1] ~= worker
-    if one[2] == mark then
+  for _, ended in ipairs(last) do
+    local elsewhere = ended[1] ~= worker
+    if ended[2] == mark then
       same, others = same + 1, others + (elsewhere and 1 or 0)
-    elseif one[2] == '+' and elsewhere then
+    elseif ended[2] == '+' and elsewhere then
       passed = passed + 1
     end
   end
@@ -66,8 +66,8 @@ local function is_alone(others, passed, in_a_row)
   return others == 0 and ((in_a_row >= 3 and passed >= 2) or in_a_row >= 5)
 end
 
--- The breaker: a sweep whose first five, or eight of the last ten trials fail alike is held, once
--- two workers have seen it, or the only one.
+-- The breaker: holds a sweep if its first five trials, or eight of the last ten, fail alike on two
+-- workers or on the only worker.
 local function breaker(sid, n, attempt, worker, last)
   local mark = last[#last][2]
   local same, others = compare(last, worker, mark)

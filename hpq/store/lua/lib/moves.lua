@@ -1,24 +1,24 @@
--- The moves of a trial: out of running, back to the queue, into a terminal state and the ranking.
--- hpq/store/scripts.py puts this text before every script, behind points.lua and files.lua.
+-- Transitions of a trial: out of running, back to the queue, into a terminal state and the ranking.
+-- hpq/store/scripts.py prepends this text to every script, after points.lua and files.lua.
 
--- The running attempt is over, one way or the other; `seen` is when it was last known to run.
-local function leave_running(sid, n, seen)
+-- Ends the lease of the running attempt; `seen_ms` is when it was last known to run.
+local function leave_running(sid, n, seen_ms)
   redis.call('ZREM', key('leases'), sid .. '/' .. n)
   if redis.call('ZREM', sweep_key(sid, 'running'), n) == 0 then return end
   count_busy(sid, -1)
   local t = trial_key(sid, n)
-  redis.call('HSET', t, 'ran_ms', int(seen - tonumber(redis.call('HGET', t, 'claimed_ms'))))
+  redis.call('HSET', t, 'ran_ms', int(seen_ms - tonumber(redis.call('HGET', t, 'claimed_ms'))))
 end
 
--- An attempt that is over and will be followed by another: its time goes to that of those before.
+-- Adds the time of an attempt to before_ms, the time of all attempts before the next one.
 local function add_attempt_time(t)
   local ran = redis.call('HGET', t, 'ran_ms')
   if ran then redis.call('HINCRBY', t, 'before_ms', ran) end
   redis.call('HDEL', t, 'ran_ms')
 end
 
--- Back to the front of the queue. The attempt is closed unless its lease was reaped, in which case
--- its worker may still come back. `...` are further fields of the event.
+-- Requeues a trial at the front. The attempt is closed, unless its lease was reaped: then its worker
+-- may come back. `...` are further fields of the event.
 local function requeue(sid, n, attempt, reason, reaped, ...)
   local t = trial_key(sid, n)
   leave_running(sid, n, reaped and tonumber(redis.call('HGET', t, 'beat_ms')) or NOW)
@@ -28,9 +28,9 @@ local function requeue(sid, n, attempt, reason, reaped, ...)
   event(sid, 'requeued', n, attempt, 'reason', reason, ...)
 end
 
--- Puts a trial into the ranking, or takes it out of it (objective nil). Where a set has replicates,
--- whose numbers follow each other, the first of them stands in `means` with the mean of all.
-local function place(sid, n, objective)
+-- Adds a trial to the ranking, or removes it (objective nil). Replicates have consecutive numbers;
+-- `means` has the number of the first with the mean of all.
+local function rank(sid, n, objective)
   local ranking = sweep_key(sid, 'rank')
   if objective then redis.call('ZADD', ranking, objective, n) else redis.call('ZREM', ranking, n) end
   local each = tonumber(redis.call('HGET', sweep_key(sid), 'replicates') or 1)
@@ -45,7 +45,7 @@ local function place(sid, n, objective)
   redis.call('ZADD', means, string.format('%.17g', sum / count), first)
 end
 
--- Into a terminal state. `...` are further fields for both the trial's hash and the event.
+-- Ends a trial. `...` are further fields of both the trial's hash and the event.
 local function finish(sid, n, attempt, state, ...)
   leave_running(sid, n, NOW)
   redis.call('ZREM', sweep_key(sid, 'waiting'), n)
@@ -57,5 +57,5 @@ local function finish(sid, n, attempt, state, ...)
   if files[1] or files[2] then redis.call('SADD', sweep_key(sid, 'files'), n) end
   event(sid, state, n, attempt, ...)
   record_bytes(sid, n)
-  doom(sid, n)  -- what earlier attempts have left
+  add_garbage(sid, n)  -- of earlier attempts
 end

@@ -1,7 +1,7 @@
--- What a trial reported and printed, and the room that it takes. hpq/store/scripts.py puts this text before
--- every script, behind the prelude.
+-- A trial's points and log, and their memory. hpq/store/scripts.py prepends this text to every script,
+-- after the prelude.
 
--- The metrics that a trial has points of.
+-- Returns the names of the metrics that a trial has points of.
 local function metrics(t)
   local names = {}
   for _, field in ipairs(redis.call('HKEYS', t)) do
@@ -10,7 +10,7 @@ local function metrics(t)
   return names
 end
 
--- Of the values that early termination counts, a trial keeps so many, the best of which is given.
+-- Resets a trial's values for early termination to the first `logged` ones, whose best is `best`.
 local function rewind(sid, n, logged, best)
   local t = trial_key(sid, n)
   if redis.call('HEXISTS', t, 'logged') == 0 then return end
@@ -21,7 +21,7 @@ local function rewind(sid, n, logged, best)
   redis.call('HDEL', t, 'logged_at', 'best_before')
 end
 
--- Nothing of what a trial reported stays.
+-- Removes everything that a trial reported.
 local function forget_points(sid, n)
   local t = trial_key(sid, n)
   rewind(sid, n, 0, '')
@@ -31,7 +31,7 @@ local function forget_points(sid, n)
   end
 end
 
--- Books about how many bytes the points and the log of an ended trial take (0: they are gone).
+-- Records the approximate bytes of an ended trial's points and log (0: they were removed).
 local function record_bytes(sid, n, bytes)
   local t = trial_key(sid, n)
   if not bytes then
@@ -45,9 +45,9 @@ local function record_bytes(sid, n, bytes)
   if bytes > 0 then redis.call('HSET', t, 'bulk', bytes) else redis.call('HDEL', t, 'bulk') end
 end
 
--- Drops the points and logs of the trials that ended first, until about so many bytes are free;
--- answers how many are. Their last values and results stay.
-local function make_room(wanted)
+-- Drops the points and logs of the trials that ended first, until about `wanted` bytes are free;
+-- returns the freed bytes. The trials' last values and results stay.
+local function free_memory(wanted)
   local freed, left = 0, 200
   while freed < wanted and left > 0 do
     local first = redis.call('ZRANGE', key('bulk'), 0, 0, 'WITHSCORES')
@@ -58,14 +58,14 @@ local function make_room(wanted)
       redis.call('ZREM', key('bulk'), sid)
     else
       local at = redis.call('ZSCORE', ended, n)
-      for _, one in ipairs(redis.call('ZRANGEBYSCORE', ended, '(' .. first[2], at)) do
-        local t = trial_key(sid, one)
+      for _, m in ipairs(redis.call('ZRANGEBYSCORE', ended, '(' .. first[2], at)) do
+        local t = trial_key(sid, m)
         freed, left = freed + tonumber(redis.call('HGET', t, 'bulk') or 0), left - 1
-        redis.call('DEL', trial_key(sid, one, 'log'))
-        for _, name in ipairs(metrics(t)) do redis.call('DEL', trial_key(sid, one, 'p', name)) end
+        redis.call('DEL', trial_key(sid, m, 'log'))
+        for _, name in ipairs(metrics(t)) do redis.call('DEL', trial_key(sid, m, 'p', name)) end
         redis.call('HDEL', t, 'log_bytes')
         if redis.call('HEXISTS', t, 'bulk') == 1 then redis.call('HSET', t, 'thinned', '1') end
-        record_bytes(sid, one, 0)
+        record_bytes(sid, m, 0)
         count('histories_dropped')
       end
       redis.call('ZADD', key('bulk'), at, sid)
@@ -74,7 +74,7 @@ local function make_room(wanted)
   return freed
 end
 
--- Keeps exactly the newest bytes of the log. Entries keep their ids, by which readers follow.
+-- Truncates the log to its newest bytes. Entries keep their ids, which readers follow.
 local function keep_log(sid, n, bytes)
   local t = trial_key(sid, n)
   local log, size = trial_key(sid, n, 'log'), tonumber(redis.call('HGET', t, 'log_bytes') or 0)

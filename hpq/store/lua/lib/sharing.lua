@@ -1,9 +1,9 @@
--- What sweeps share under digests: their code, its manifest, and what attempts ran on. hpq/store/scripts.py puts
--- this text before the scripts that need it.
+-- Records that sweeps share under digests: code bundles, manifests, and provenance (what attempts ran on).
+-- hpq/store/scripts.py prepends this text to the scripts that need it.
 
 local DAY = 86400000
 
--- True where a sweep that is there has the code, though it may keep none: an older hpq enqueued it.
+-- True if a sweep has this code in its launch record: an older hpq stored no bundle.
 local function is_code_of_any(digest)
   local mark = '"code":"' .. digest .. '"'
   for _, sid in ipairs(redis.call('ZRANGE', key('sweeps'), 0, -1)) do
@@ -11,7 +11,7 @@ local function is_code_of_any(digest)
   end
 end
 
--- A sweep's code stays as long as one of the sweeps that have it.
+-- Counts a sweep among those that share its bundle; the bundle stays until the last one is removed.
 local function hold_code(sid)
   local digest = redis.call('HGET', sweep_key(sid), 'bundle')
   if not digest or digest == '' then return end
@@ -19,7 +19,7 @@ local function hold_code(sid)
   redis.call('PERSIST', key('b', digest))
 end
 
--- After the sweep was taken out of `sweeps`.
+-- Removes a sweep's share in its bundle. Call it after the sweep left `sweeps`.
 local function drop_code(sid)
   local digest = redis.call('HGET', sweep_key(sid), 'bundle')
   if not digest or digest == '' then return end
@@ -30,21 +30,21 @@ local function drop_code(sid)
   if not is_code_of_any(digest) then redis.call('HDEL', key('code'), digest) end
 end
 
--- P:ran has the digest of each record: how many sweeps have attempts that ran on it, or, below 0, since
--- when none has.
+-- The score of a digest in P:ran is the number of sweeps with attempts that ran on it, or, if none has,
+-- minus the time since then.
 local function hold_ran_on(sid, digest)
   if digest == '' or redis.call('SADD', sweep_key(sid, 'ran_on'), digest) == 0 then return end
-  local now = tonumber(redis.call('ZSCORE', key('ran'), digest) or 0)
-  redis.call('ZADD', key('ran'), int(math.max(0, now) + 1), digest)
+  local sweeps = tonumber(redis.call('ZSCORE', key('ran'), digest) or 0)
+  redis.call('ZADD', key('ran'), int(math.max(0, sweeps) + 1), digest)
 end
 
--- Records go that no sweep refers to; not those of live workers, which claim with theirs, and not of
--- workers that have just started.
+-- Drops provenance records without sweeps, except those of live workers and of workers that have just
+-- started: their next claim refers to the record.
 local function drop_ran_on(sid)
   for _, digest in ipairs(redis.call('SMEMBERS', sweep_key(sid, 'ran_on'))) do
-    local now = tonumber(redis.call('ZINCRBY', key('ran'), -1, digest))
-    -- It was in use, so no worker begins with it unseen: it may go at once.
-    if now <= 0 then redis.call('ZADD', key('ran'), -1, digest) end
+    local sweeps = tonumber(redis.call('ZINCRBY', key('ran'), -1, digest))
+    -- No worker is starting with a record that was in use, so it may go at once.
+    if sweeps <= 0 then redis.call('ZADD', key('ran'), -1, digest) end
   end
   local alive = {}
   for _, worker in ipairs(redis.call('ZRANGE', key('workers'), 0, -1)) do

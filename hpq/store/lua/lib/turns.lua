@@ -1,12 +1,12 @@
--- Whose turn it is. hpq/store/scripts.py puts this text before the script that needs it.
+-- The order of sweeps. hpq/store/scripts.py prepends this text to the script that needs it.
 
--- How many priorities lie between the sweep at a place of the open ones and the first of all.
-local function priority_at(class, place)
-  local at = redis.call('ZRANGE', key('c', class, 'open'), place, place, 'WITHSCORES')[2]
-  return math.floor(tonumber(at or 0) / PRIORITY)
+-- Returns the priority level of the open sweep at an index; a lower level is served first.
+local function level_at(class, index)
+  local score = redis.call('ZRANGE', key('c', class, 'open'), index, index, 'WITHSCORES')[2]
+  return math.floor(tonumber(score or 0) / PRIORITY)
 end
 
--- Sweeps of one priority, older ones first: those of the owner with the fewest running trials first.
+-- Sorts sweeps of one priority by their owners' running trials; ties stay in order of age.
 local function by_owner(sweeps, owner, busy)
   local groups, counts = {}, {}
   for _, sid in ipairs(sweeps) do
@@ -26,24 +26,24 @@ local function by_owner(sweeps, owner, busy)
   return sorted
 end
 
--- What HGETALL answers, as a table.
+-- Returns a hash as a table.
 local function read_hash(name)
   local flat, found = redis.call('HGETALL', name), {}
   for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
   return found
 end
 
--- The open sweeps of a class in the order in which they are served: by priority; within one, by how
--- many trials of their owners run in the class; then the older ones first.
+-- Returns the open sweeps of a class in the order of service: by priority, then by the running trials
+-- of their owners in the class, then by age.
 local function in_turn(class)
   local open = key('c', class, 'open')
   local sweeps = redis.call('ZRANGE', open, 0, -1)
   if #sweeps < 2 or redis.call('HLEN', key('c', class, 'busy')) < 2 then return sweeps end
   local busy, owner = read_hash(key('c', class, 'busy')), read_hash(key('c', class, 'owners'))
-  local from, last, served = 0, priority_at(class, -1), {}
+  local from, last, served = 0, level_at(class, -1), {}
   while from < #sweeps do
-    local upto, this = #sweeps, priority_at(class, from)
-    if this ~= last then upto = redis.call('ZCOUNT', open, '-inf', '(' .. int((this + 1) * PRIORITY)) end
+    local upto, level = #sweeps, level_at(class, from)
+    if level ~= last then upto = redis.call('ZCOUNT', open, '-inf', '(' .. int((level + 1) * PRIORITY)) end
     local same = {}
     for i = from + 1, upto do same[#same + 1] = sweeps[i] end
     for _, sid in ipairs(by_owner(same, owner, busy)) do served[#served + 1] = sid end

@@ -1,6 +1,6 @@
 """hpq's wandb shim: scripts written for W&B's sweeps run unchanged as trials of hpq.
 
-It needs the standard library and `hpq.report` only, and works in any Python since 3.9. Logged
+It needs the standard library and `hpq.reporting` only, and works in any Python since 3.9. Logged
 numbers go to hpq, saved files become artifacts of the trial, and nothing leaves the machine. In the
 sweep file, `wandb: real` selects the installed package and `wandb: tee` reports to both.
 """

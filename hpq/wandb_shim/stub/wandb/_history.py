@@ -12,7 +12,7 @@ from ._transport import log_once
 
 Send = Callable[[Mapping[str, float], int], None]
 _EXTREMES = {"min": min, "max": max}
-# All but those of hpq.report.METRIC_NAME, which a Python without hpq cannot import.
+# All but those of hpq.reporting.METRIC_NAME, which a Python without hpq cannot import.
 _OTHER = re.compile(r"[^A-Za-z0-9_./ @()%:+-]")
 _LONGEST = 64
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 try:
-    from hpq.report import ignore_printed, rank, report, set_exit_code
+    from hpq.reporting import ignore_printed, rank, report, set_exit_code
 except ImportError:  # a script started by hand, in a Python without hpq
 
     def report(metrics: Mapping[str, object], step: int | None = None) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 
 from hpq.errors import HpqError, UserError
 from hpq_producer import connection_record
-from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.redis_access import RedisService
 from hpq_producer.connection_record import HOST, ConnectionRecord
 
@@ -198,7 +198,7 @@ class Forwarder:
     def __init__(self, request: dict[str, Any]) -> None:
         self._home, self._role = Path(request["home"]), str(request["role"])
         self._prefix, self._lock = str(request["prefix"]), threading.Lock()
-        self._service = RedisService(Api(request["context"], request["namespace"]))
+        self._service = RedisService(KubernetesApi(request["context"], request["namespace"]))
         api = self._service.api
         credentials = self._service.credentials(self._role, self._prefix)
         self._read_at = time.monotonic()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hpq.errors import HpqError
 from hpq.settings import Settings, read
 from hpq_producer import connection_record
-from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.connect.start import ForwardRequest, start_forwarder
 from hpq_producer.connection_record import NAMESPACE
 from hpq_producer.session import Session, load_settings, open_session
@@ -20,21 +20,21 @@ from hpq_producer.session import Session, load_settings, open_session
 class OpenCluster:
     """The API server, and the Redis behind it; `why` says why there is no session."""
 
-    api: Api
+    api: KubernetesApi
     session: Session | None
     why: str = ""
 
 
-def api_of(context: str | None, namespace: str | None, settings: Settings) -> Api:
+def api_of(context: str | None, namespace: str | None, settings: Settings) -> KubernetesApi:
     """The cluster that is meant: as asked, else the one that Redis is reached in, else the current.
 
     Raises:
-        HpqError: as `Api`.
+        HpqError: as `KubernetesApi`.
     """
     connection = connection_record.connection_of_url(settings.home, settings.redis_url)
     if context is None and connection is not None:
         context, namespace = connection.context, namespace or connection.namespace
-    return Api(context, namespace or NAMESPACE, beside_connection=connection is not None)
+    return KubernetesApi(context, namespace or NAMESPACE, beside_connection=connection is not None)
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def open_cluster(
 
 
 def settings_for(
-    api: Api, settings: Settings, stack: ExitStack, role: str = "producer"
+    api: KubernetesApi, settings: Settings, stack: ExitStack, role: str = "producer"
 ) -> Settings:
     """Settings with which a session is on the Redis of this namespace."""
     connection = connection_record.connection_of_url(settings.home, settings.redis_url)

@@ -18,7 +18,7 @@ from hpq.connection.credentials import with_file
 from hpq.errors import ExitCode, Forbidden, HpqError, NotFound, OutOfReach, UserError
 from hpq.settings import Settings
 from hpq_producer import connection_record
-from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.redis_access import recreate_secrets
 from hpq_producer.connection_record import ConnectionRecord
 
@@ -68,27 +68,24 @@ def start_forwarder(settings: Settings, request: ForwardRequest, name: str = "")
         json.dumps(request_record),
     ]
     process = subprocess.Popen(command_line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None and process.stdout is not None
-    try:
+    with process:  # it leaves its place to another process, which ends when `alive` is closed
+        assert process.stdin is not None and process.stdout is not None
+        alive = os.dup(process.stdin.fileno())
         answer = json.loads(process.stdout.readline() or "{}")
-    finally:
-        process.stdout.close()
-        process.wait()  # it has left its place to another
-    if "name" not in answer:
-        kind: type[HpqError] = _KINDS.get(answer.get("exit_code", 0), OutOfReach)
-        text = answer.get("error", "the connection ended before it began; try again")
-        raise kind(text, code=answer.get("code", "connection-lost"))
-    connection = connection_record.read_record(settings.home, answer["name"])
-    assert connection is not None
     try:
+        if "name" not in answer:
+            kind: type[HpqError] = _KINDS.get(answer.get("exit_code", 0), OutOfReach)
+            text = answer.get("error", "the connection ended before it began; try again")
+            raise kind(text, code=answer.get("code", "connection-lost"))
+        connection = connection_record.read_record(settings.home, answer["name"])
+        assert connection is not None
         version = _check_redis(connection, settings)
     except BaseException:
-        if name:
+        os.close(alive)
+        if name and "name" in answer:
             connection_record.stop_background(settings.home)
         raise
-    return RunningForward(
-        connection=connection, version=version, alive=os.dup(process.stdin.fileno())
-    )
+    return RunningForward(connection=connection, version=version, alive=alive)
 
 
 def _check_redis(connection: ConnectionRecord, settings: Settings) -> str:
@@ -98,11 +95,12 @@ def _check_redis(connection: ConnectionRecord, settings: Settings) -> str:
     except Forbidden:
         secret = f"hpq-redis-{connection.role}"
         kubectl = connection_record.kubectl_command(connection.context, connection.namespace)
+        recreate = recreate_secrets(KubernetesApi(connection.context, connection.namespace))
         raise Forbidden(
             f"{connection.where}: Redis refuses the password of Secret {secret}:"
             f" it was made anew, and Redis has read Secret hpq-redis-users before; let it read it"
             f" again: {kubectl} rollout restart statefulset/hpq-redis; where {secret} alone was"
-            f" made anew, {recreate_secrets(Api(connection.context, connection.namespace))}",
+            f" made anew, {recreate}",
             code="redis-password-refused",
         ) from None
     except OutOfReach as error:
@@ -117,7 +115,7 @@ def _explain_certificate(connection: ConnectionRecord, message: str) -> str:
     if tls.UNTRUSTED in message:
         secret = f"Secret hpq-redis-{connection.role}"
         why = f"{secret} has the CA of another" if connection.ca_file else f"{secret} has no ca.crt"
-        remedy = recreate_secrets(Api(connection.context, connection.namespace))
+        remedy = recreate_secrets(KubernetesApi(connection.context, connection.namespace))
         return (
             f"Redis's certificate is not trusted: {why}; where you brought the certificate, put its"
             f" CA there under ca.crt; where hpq is to make it, {remedy}"

@@ -8,7 +8,7 @@ from hpq.domain.snapshot import Worker
 from hpq.errors import Held, NotFound, UserError
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
-from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import Deployment, Pod
 from hpq_producer.cluster.pods import autoscaler_of, read_cluster
 from hpq_producer.cluster.scale.plan import LOWEST_COST, pods_removed_before
@@ -53,7 +53,9 @@ class DrainedWorkers:
         return [w for w in live if self._control.drain(w.name)]
 
 
-def remove_drained_pods(api: Api, reader: StoreReader, pods: Collection[str]) -> Iterator[str]:
+def remove_drained_pods(
+    api: KubernetesApi, reader: StoreReader, pods: Collection[str]
+) -> Iterator[str]:
     """Scale each Deployment down by those of its pods, which go; says a line for each.
 
     Pods of a class that an autoscaler looks after are its to remove: these before others.
@@ -66,11 +68,11 @@ def remove_drained_pods(api: Api, reader: StoreReader, pods: Collection[str]) ->
             yield _remove_pods(api, reader, deployment, present, drained)
 
 
-def keep_drained_pods(api: Api, pods: Collection[str]) -> None:
+def keep_drained_pods(api: KubernetesApi, pods: Collection[str]) -> None:
     """Take back from these pods that they go before others.
 
     Raises:
-        HpqError: as `Api`.
+        HpqError: as `KubernetesApi`.
     """
     for pod in read_cluster(api).pods:
         if pod.name in pods and pod.cost == LOWEST_COST:
@@ -78,7 +80,7 @@ def keep_drained_pods(api: Api, pods: Collection[str]) -> None:
 
 
 def _remove_pods(
-    api: Api,
+    api: KubernetesApi,
     reader: StoreReader,
     deployment: Deployment,
     present: Sequence[Pod],

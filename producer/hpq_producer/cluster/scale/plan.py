@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from hpq.domain.snapshot import Worker
-from hpq.domain.trial import Trial, TrialState
+from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import NotFound
 from hpq.store.reader import StoreReader
 from hpq_producer.cluster.objects import Pod
@@ -22,7 +22,7 @@ LOWEST_COST = -_MAX_COST  # the cost of a pod that was drained: below whatever `
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _LOWEST_RANK = (False, -1, False)
 
-Busy = Mapping[str, Sequence[Trial]]  # running trials by pod; a pod of unknown state has ()
+Busy = Mapping[str, Sequence[TrialView]]  # running trials by pod; a pod of unknown state has ()
 
 
 def workers_by_pod(reader: StoreReader, pods: Collection[str]) -> dict[str, list[Worker]]:
@@ -36,14 +36,14 @@ def workers_by_pod(reader: StoreReader, pods: Collection[str]) -> dict[str, list
 
 def running_trials(
     reader: StoreReader, workers: Mapping[str, Sequence[Worker]], claims: Mapping[str, str]
-) -> dict[str, list[Trial]]:
+) -> dict[str, list[TrialView]]:
     """Running trials by pod; `claims` names trials of workers that are newer than `workers`."""
     by_sweep: dict[str, list[int]] = defaultdict(list)
     for worker in (w for many in workers.values() for w in many):
         sweep, _, number = claims.get(worker.name, worker.trial).partition("/")
         if number.isdigit():
             by_sweep[sweep].append(int(number))
-    trials: dict[str, Trial] = {}
+    trials: dict[str, TrialView] = {}
     for sweep, numbers in by_sweep.items():
         with suppress(NotFound):  # the sweep was removed meanwhile
             found = reader.trials.get_many(sweep, numbers)
@@ -54,7 +54,7 @@ def running_trials(
     return {pod: found for pod, found in at_work.items() if found}
 
 
-def deletion_cost(trials: Sequence[Trial], now_ms: int) -> int:
+def deletion_cost(trials: Sequence[TrialView], now_ms: int) -> int:
     """The deletion cost of a busy pod: its trials' seconds since their last checkpoint or start."""
     unsaved_ms = sum(max(0, now_ms - max(t.checkpoint_ms, t.claimed_ms)) for t in trials)
     return min(_MAX_COST, _BUSY_COST + unsaved_ms // 1000)

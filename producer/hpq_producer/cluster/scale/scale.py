@@ -15,7 +15,7 @@ from hpq.domain.snapshot import Worker
 from hpq.errors import Held, NotFound
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
-from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import COST_ANNOTATION, Deployment, Pod
 from hpq_producer.cluster.pods import ClusterSnapshot, read_cluster
 from hpq_producer.cluster.scale.plan import (
@@ -69,7 +69,11 @@ class Scaling:
     """Changes of one worker class in one namespace."""
 
     def __init__(
-        self, api: Api, reader: StoreReader | None, control: SweepControl | None, queue: str
+        self,
+        api: KubernetesApi,
+        reader: StoreReader | None,
+        control: SweepControl | None,
+        queue: str,
     ) -> None:
         """Without a view of Redis it cannot tell which pods are busy."""
         self._api, self._reader, self._control, self._queue = api, reader, control, queue
@@ -186,7 +190,7 @@ class Scaling:
         return [w for p in pods for w in plan.workers.get(p.name, ())] if self._control else []
 
 
-def set_deletion_cost(api: Api, pod: str, cost: int | None) -> None:
+def set_deletion_cost(api: KubernetesApi, pod: str, cost: int | None) -> None:
     """Say what the end of a pod costs, None for nothing in particular."""
     value = None if cost is None else str(cost)
     with suppress(NotFound):  # it has gone by itself

@@ -20,10 +20,7 @@ from hpq_producer.session import Session, open_session
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import WHY_THINNED, clean, size, trials_of
 
-app = typer.Typer()
 
-
-@app.command()
 def archive(
     sweep: Annotated[str | None, typer.Argument(help="A sweep's id or its beginning.")] = None,
     file: Annotated[Path | None, typer.Argument(help="The file to write.")] = None,

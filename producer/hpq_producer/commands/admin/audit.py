@@ -13,10 +13,7 @@ from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.session import open_session
 from hpq_producer.terminal.console import show_json, show_lines
 
-app = typer.Typer()
 
-
-@app.command()
 def audit(
     sweep: Annotated[str | None, typer.Argument(help="A sweep's id or its beginning.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As data.")] = False,

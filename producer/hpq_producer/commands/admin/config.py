@@ -5,24 +5,19 @@ from __future__ import annotations
 import json as jsonlib
 from contextlib import suppress
 
-import typer
-
 from hpq.code.signing import fingerprint, key_of
 from hpq.domain.trial import Json
 from hpq.errors import UserError
 from hpq.settings import ABOUT, Settings, describe, variable
 from hpq_producer import connection_record
-from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import show_table
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean
 
-app = typer.Typer()
 
-
-@app.command()
 def config(json: AsJson = False) -> None:
     """Settings in force, secrets hidden."""
     settings = load_settings()

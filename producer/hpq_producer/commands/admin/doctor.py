@@ -11,17 +11,14 @@ import typer
 from hpq.code.signing import fingerprint, key_of
 from hpq.errors import ExitCode, HpqError
 from hpq_producer.cluster.connect.session import api_of, settings_for
-from hpq_producer.commands.options import AsJson, Context, Namespace
+from hpq_producer.commands.common_flags import AsJson, Context, Namespace
 from hpq_producer.doctor.cluster import cluster_checkup, keys_agree
 from hpq_producer.doctor.local import Finding, checkup
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import show_lines
 from hpq_producer.terminal.style import Span
 
-app = typer.Typer()
 
-
-@app.command()
 def doctor(
     cluster: Annotated[
         bool, typer.Option("--cluster", help="The cluster, and its Redis by a connection to it.")

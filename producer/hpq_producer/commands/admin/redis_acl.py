@@ -16,17 +16,15 @@ from hpq.connection import credentials as passwords_of
 from hpq.connection.client import check_server, connect
 from hpq.errors import UserError
 from hpq.settings import Settings, read
-from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.manifests.acl import ROLES, Version, line, users
 
-app = typer.Typer()
 _HELP = """load it:   hpq redis-acl --passwords DIR | redis-cli -u ADMIN-URL
 keep it:   ACL SAVE where the server has an aclfile, else CONFIG REWRITE; a restart forgets the rest
 use it:    HPQ_REDIS_URL=redis://{worker}@HOST HPQ_REDIS_PASSWORD_FILE=DIR/worker hpq worker
 the user `default` stays as it is; once you have an administrator: ACL SETUSER default off"""
 
 
-@app.command("redis-acl")
 def redis_acl(
     server_version: Annotated[
         str | None, typer.Option(help="Such as 6.2; without: that of HPQ_REDIS_URL's server.")

@@ -17,10 +17,7 @@ from hpq_producer.embedded_redis.attach import attach
 from hpq_producer.session import open_session
 from hpq_producer.targets import parse_targets
 
-app = typer.Typer()
 
-
-@app.command()
 def worker(
     workers: Annotated[
         int | None, typer.Option("--workers", help="Workers; without: as many as GPUs, or one.")

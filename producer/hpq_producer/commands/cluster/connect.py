@@ -20,14 +20,12 @@ from hpq_producer.cluster.connect.start import (
     start_forwarder,
     status_exit_code,
 )
-from hpq_producer.commands.options import AsJson, Context, Namespace
+from hpq_producer.commands.common_flags import AsJson, Context, Namespace
 from hpq_producer.terminal.console import print_message
 
-app = typer.Typer()
 _ROLES = ("producer", "worker", "viewer")
 
 
-@app.command("connect")
 def connect(
     command: Annotated[
         list[str] | None, typer.Argument(help="A command, after --; without: a shell.")

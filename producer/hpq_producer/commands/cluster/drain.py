@@ -12,7 +12,7 @@ import typer
 
 from hpq.domain.snapshot import Worker
 from hpq.errors import Held, HpqError, NotFound, UserError
-from hpq_producer.cluster.api import Api, has_kubeconfig
+from hpq_producer.cluster.api import KubernetesApi, has_kubeconfig
 from hpq_producer.cluster.connect.session import api_of, open_cluster
 from hpq_producer.cluster.scale.drain import (
     DrainedWorkers,
@@ -20,17 +20,15 @@ from hpq_producer.cluster.scale.drain import (
     remove_drained_pods,
     select_workers,
 )
-from hpq_producer.commands.options import Context, Namespace
+from hpq_producer.commands.common_flags import Context, Namespace
 from hpq_producer.session import Session, load_settings, open_session
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
-app = typer.Typer()
 _POLL_S = 1.0
 _HOW_TO_START = "`hpq worker` starts one, in a cluster `hpq scale N`"
 
 
-@app.command("drain")
 def drain(
     names: Annotated[
         list[str] | None, typer.Argument(help="Workers or pods, or beginnings of their names.")
@@ -107,7 +105,7 @@ def _describe(at: str | None, undo: bool) -> str:
 
 
 def _wait_and_remove(
-    api: Api, session: Session, drained: list[Worker], pods: set[str], timeout: float
+    api: KubernetesApi, session: Session, drained: list[Worker], pods: set[str], timeout: float
 ) -> None:
     """Wait for the end of what runs; each pod goes when all its workers are done.
 

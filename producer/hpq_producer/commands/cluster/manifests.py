@@ -32,7 +32,6 @@ from hpq_producer.sweepfile.load import load
 from hpq_producer.terminal.console import warn
 from hpq_producer.terminal.text import trials_of
 
-app = typer.Typer()
 _NAME = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _IMAGE = re.compile(
     rf"(?:(?:[a-zA-Z0-9][a-zA-Z0-9.-]*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?/)?{_NAME}(?:/{_NAME})*"
@@ -51,7 +50,6 @@ _OWN_FLAGS = {
 }
 
 
-@app.command("manifests")
 def manifests(
     image: Annotated[str, typer.Option(help="The workers' image.")] = "",
     namespace: Annotated[

@@ -12,16 +12,14 @@ from hpq.errors import Held, HpqError, UserError
 from hpq_producer.cluster.connect.session import OpenCluster, open_cluster
 from hpq_producer.cluster.pods import autoscaler_of, read_cluster
 from hpq_producer.cluster.scale.scale import ScalePlan, Scaling, scale_progress
-from hpq_producer.commands.options import Context, Namespace
+from hpq_producer.commands.common_flags import Context, Namespace
 from hpq_producer.connection_record import kubectl_command
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
-app = typer.Typer()
 _POLL_S = 0.5
 
 
-@app.command("scale")
 def scale(
     count: Annotated[int, typer.Argument(min=0, help="How many worker pods.")],
     queue: Annotated[str, typer.Option(help="The worker class.")] = DEFAULT_CLASS,

@@ -13,8 +13,8 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
+from hpq_producer.commands.common_flags import WhereExpr
 from hpq_producer.commands.control.pick import picked
-from hpq_producer.commands.options import WhereExpr
 from hpq_producer.diagnosis.notices import print_if_not_running
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
@@ -22,8 +22,6 @@ from hpq_producer.session import Session, open_session
 from hpq_producer.sweep_limits import in_words, limits
 from hpq_producer.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
 from hpq_producer.terminal.text import trials_of
-
-app = typer.Typer()
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Other = Annotated[bool, typer.Option("--force", help="Also a sweep of somebody else.")]
@@ -59,7 +57,6 @@ def _sweep_missing(verb: str) -> UserError:
     return UserError(f"say which sweep to {verb}: `hpq ls` lists them", code="sweep-missing")
 
 
-@app.command()
 def pause(sweep: SweepRef = None, force: Other = False) -> None:
     """Let no further trial of a sweep start."""
     _control(
@@ -70,7 +67,6 @@ def pause(sweep: SweepRef = None, force: Other = False) -> None:
     )
 
 
-@app.command()
 def resume(sweep: SweepRef = None, force: Other = False) -> None:
     """Go on with a paused or held sweep."""
     _control(SweepControl.resume, sweep, force, lambda s: f"{s.id}: {s.state}", goes_on=True)
@@ -102,7 +98,6 @@ def _is_over(found: Sweep) -> bool:
     return found.state.is_over
 
 
-@app.command()
 def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
     """Finish what runs, cancel what waits."""
     with open_to_end(sweep, "stop", force) as (session, found):
@@ -116,7 +111,6 @@ def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None
         )
 
 
-@app.command()
 def cancel(
     targets: Targets = None,
     where: WhereExpr = None,
@@ -154,7 +148,6 @@ def _describe_cancelled(session: Session, found: Sweep, numbers: list[int]) -> s
     )
 
 
-@app.command()
 def retry(
     targets: Targets = None,
     failed: Annotated[bool, typer.Option(help="All failed trials (the default).")] = False,
@@ -192,8 +185,7 @@ def _with_results(session: Session, found: Sweep, numbers: list[int]) -> int:
     return sum(t.state in (TrialState.FINISHED, TrialState.PRUNED) for t in trials)
 
 
-@app.command("set")
-def set_(
+def set_limits(
     changes: Annotated[list[str], typer.Argument(help="[SWEEP] KEY=VALUE …")], force: Other = False
 ) -> None:
     """Change a sweep's limits: run_cap, max_parallel, priority, timeout …, and its tags.

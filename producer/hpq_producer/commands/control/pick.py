@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Trial
+from hpq.domain.trial import TrialView
 from hpq_producer.analysis.scores import newest_value, param_text
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
@@ -28,7 +28,7 @@ def pick_columns(sweep: Sweep) -> list[Column]:
     ]
 
 
-def pick_row(trial: Trial, sweep: Sweep, value: float | None) -> list[Span]:
+def pick_row(trial: TrialView, sweep: Sweep, value: float | None) -> list[Span]:
     """A trial as cells."""
     return [
         Span(str(trial.id.number)),
@@ -48,7 +48,7 @@ def picked(session: Session, sweep: Sweep, where: Filter) -> list[int]:
         UserError: no trial has a value that the expression names.
     """
     found = Selection(reader=session.reader, sweep=sweep, where=where).trials()
-    left: list[Trial] = [t for t in found if not t.state.is_terminal]
+    left: list[TrialView] = [t for t in found if not t.state.is_terminal]
     if not left:
         print_message(f"{sweep.id}: no queued or running trial matches; nothing is cancelled")
         return []
@@ -59,7 +59,7 @@ def picked(session: Session, sweep: Sweep, where: Filter) -> list[int]:
     return [t.id.number for t in left]
 
 
-def _show(sweep: Sweep, left: list[Trial]) -> None:
+def _show(sweep: Sweep, left: list[TrialView]) -> None:
     rows = (pick_row(t, sweep, newest_value(sweep, t)) for t in left[:_SHOWN])
     show_table(pick_columns(sweep), rows, explain=column_names(sweep))
     if len(left) > _SHOWN:

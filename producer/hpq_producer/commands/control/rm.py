@@ -17,14 +17,11 @@ from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef, confirm
 from hpq_producer.terminal.text import clean, trials_of
 
-app = typer.Typer()
-
 Anyway = Annotated[
     bool, typer.Option("--force", help="Also with running trials, and of somebody else.")
 ]
 
 
-@app.command()
 def rm(
     sweep: SweepRef = None,
     keep_files: Annotated[

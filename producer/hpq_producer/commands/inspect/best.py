@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Trial, TrialState
+from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import ExitCode, NotFound
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import source_of_result, trial_record
 from hpq_producer.analysis.scores import flatten, score
-from hpq_producer.commands.options import AsJson, WhereExpr
+from hpq_producer.commands.common_flags import AsJson, WhereExpr
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
 from hpq_producer.reports.export import to_args, to_yaml
@@ -24,11 +24,9 @@ from hpq_producer.terminal.console import print_message, show_json, show_lines
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, value
 
-app = typer.Typer()
 _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
 
-@app.command()
 def best(
     sweep: Annotated[
         str | None,
@@ -59,7 +57,7 @@ def best(
     _show(found, trials, n > 1, as_yaml, as_json, as_args)
 
 
-def _of(reader: StoreReader, sweep: Sweep, where: Filter, n: int) -> list[Trial]:
+def _of(reader: StoreReader, sweep: Sweep, where: Filter, n: int) -> list[TrialView]:
     """The best of those that an expression picks."""
     every = Selection(reader=reader, sweep=sweep, top=sweep.counts.total, where=where).trials()
     return list(islice((t for t in every if t.state in _RANKED and t.objective is not None), n))
@@ -76,7 +74,12 @@ def _why_none(sweep: Sweep) -> str:
 
 
 def _show(
-    sweep: Sweep, trials: list[Trial], several: bool, as_yaml: bool, as_json: bool, as_args: bool
+    sweep: Sweep,
+    trials: list[TrialView],
+    several: bool,
+    as_yaml: bool,
+    as_json: bool,
+    as_args: bool,
 ) -> None:
     if as_yaml:
         sets = [dict(t.params) for t in trials]
@@ -93,7 +96,7 @@ def _show(
         _show_one(sweep, trials[0])
 
 
-def _show_one(sweep: Sweep, trial: Trial) -> None:
+def _show_one(sweep: Sweep, trial: TrialView) -> None:
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     rows = {name: score(trial)}
     if trial.reused:

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from hpq.connection.credentials import redact
-from hpq.domain.trial import Artifacts, Trial, TrialId
+from hpq.domain.trial import Artifacts, TrialId, TrialView
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
-from hpq.filestore.base import Gone, Readable, Unreadable, copy_out, is_safe_name
+from hpq.filestore.base import Gone, Readable, UnreadableFile, copy_out, is_safe_name
 from hpq.filestore.local import location, open_files
-from hpq_producer.cluster.api import Api
+from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.files import PodVolume, copy_command, find_volume
 from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.diagnosis.notices import POD_STORE
@@ -23,10 +23,7 @@ from hpq_producer.targets import find_target
 from hpq_producer.terminal.console import print_message, show_lines
 from hpq_producer.terminal.text import clean
 
-app = typer.Typer()
 
-
-@app.command()
 def get(
     what: Annotated[str, typer.Argument(help="SWEEP/7, or SWEEP or best: its best trial.")],
     name: Annotated[str | None, typer.Argument(help="The file; without: list them.")] = None,
@@ -55,7 +52,7 @@ def get(
     print_message(f"{trial.id}: {clean(name)} is in {path}")
 
 
-def _trial(session: Session, what: str) -> Trial:
+def _trial(session: Session, what: str) -> TrialView:
     reader, owner = session.reader, session.settings.user
     found = find_target(reader, None if what == "best" else what, owner)
     if isinstance(found, TrialId):
@@ -67,7 +64,7 @@ def _trial(session: Session, what: str) -> Trial:
     return best[0]
 
 
-def _why_none(trial: Trial, in_cluster: bool) -> str:
+def _why_none(trial: TrialView, in_cluster: bool) -> str:
     if not trial.state.is_terminal:
         return f"it is {trial.state}, and files are there once a trial has ended"
     if trial.gone == "keep":
@@ -97,7 +94,7 @@ def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
             copy_out(files, f"{left.path}/{name}", path)
     except Gone:
         raise NotFound(f"{where} no longer has {clean(name)}: it was deleted there") from None
-    except Unreadable as error:
+    except UnreadableFile as error:
         again = ""
         if isinstance(files, PodVolume):
             again = (
@@ -136,7 +133,7 @@ def _find_in_cluster(
     """The store where it is a volume of the cluster that this machine is connected to."""
     where = f"{clean(name)} is in store {clean(left.store)}, which this machine does not see"
     try:
-        api = Api(connection.context, connection.namespace)
+        api = KubernetesApi(connection.context, connection.namespace)
         return find_volume(api, left)
     except Forbidden as error:
         line = copy_command(api, f"{left.path}/{name}", str(path))

@@ -15,10 +15,7 @@ from hpq_producer.targets import complete_sweep_ids, find_trial
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import WHY_THINNED, clean
 
-app = typer.Typer()
 
-
-@app.command()
 def logs(
     trial: Annotated[
         str | None,

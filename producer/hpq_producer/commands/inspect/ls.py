@@ -9,12 +9,12 @@ import typer
 
 from hpq.codes import Notice
 from hpq.domain.metric_check import metric_warning
-from hpq.domain.snapshot import Unreadable
+from hpq.domain.snapshot import UnreadableSweep
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import sweep_record
-from hpq_producer.commands.options import AsJson, WhereSweep
+from hpq_producer.commands.common_flags import AsJson, WhereSweep
 from hpq_producer.diagnosis.verdict import STATE_STYLE
 from hpq_producer.diagnosis.waiting import (
     explain_full_server,
@@ -28,10 +28,7 @@ from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration, measure, planned, size
 
-app = typer.Typer()
 
-
-@app.command()
 def ls(
     n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 20,
     everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
@@ -69,7 +66,7 @@ def ls(
             for sid, words in _doubts(reader, sweeps, best).items():
                 print_message(f"! {clean(sid)}: {clean(words)}")
             for one in found:
-                if isinstance(one, Unreadable):
+                if isinstance(one, UnreadableSweep):
                     print_message(f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}")
         else:
             print_message(
@@ -117,7 +114,7 @@ def _sizes(session: Session, sweeps: Sequence[Sweep]) -> dict[str, int]:
     return dict(zip((s.id for s in sweeps), taken, strict=True))
 
 
-def _size(one: Sweep | Unreadable, took: Mapping[str, int] | None) -> str:
+def _size(one: Sweep | UnreadableSweep, took: Mapping[str, int] | None) -> str:
     return size(took[one.id]) if took and one.id in took else ""
 
 
@@ -164,12 +161,12 @@ def _doubts(
 
 
 def _record(
-    one: Sweep | Unreadable,
+    one: Sweep | UnreadableSweep,
     best: Mapping[str, float | None],
     waits: Mapping[str, Notice],
     took: Mapping[str, int] | None,
 ) -> dict[str, Any]:
-    if isinstance(one, Unreadable):
+    if isinstance(one, UnreadableSweep):
         return {"id": one.id, "sweep": one.id, "state": "unreadable", "why": one.why}
     why = waits.get(one.id)
     record = sweep_record(one, best[one.id]) | {"not_taken": why.record() if why else None}
@@ -177,12 +174,12 @@ def _record(
 
 
 def _row(
-    one: Sweep | Unreadable,
+    one: Sweep | UnreadableSweep,
     best: Mapping[str, float | None],
     waits: Mapping[str, Notice],
     now_ms: int,
 ) -> list[Span]:
-    if isinstance(one, Unreadable):
+    if isinstance(one, UnreadableSweep):
         blanks = [Span("")] * (len(_COLUMNS) - 2)
         return [Span(clean(one.id)), Span("unreadable", Style.RED), *blanks]
     leader = best[one.id]

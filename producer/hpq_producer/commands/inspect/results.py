@@ -9,7 +9,7 @@ import typer
 
 from hpq.domain.trial import TrialState
 from hpq_producer.analysis.records import trial_record
-from hpq_producer.commands.options import AsJson, WhereExpr
+from hpq_producer.commands.common_flags import AsJson, WhereExpr
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection, names_in
 from hpq_producer.reports.export import write_csv
@@ -19,10 +19,7 @@ from hpq_producer.session import open_session
 from hpq_producer.targets import complete_sweep_ids
 from hpq_producer.terminal.console import show_json_rows, show_table
 
-app = typer.Typer()
 
-
-@app.command()
 def results(
     sweep: Annotated[
         str | None,

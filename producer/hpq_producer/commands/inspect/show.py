@@ -17,7 +17,7 @@ from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.attempts import attempt_record, attempts_of
 from hpq_producer.analysis.records import finite, iso, sweep_record, trial_record
-from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.diagnosis.waiting import explain_full_server
 from hpq_producer.reports.export import trial_command
 from hpq_producer.reports.logs import read_log
@@ -27,11 +27,9 @@ from hpq_producer.session import Session, open_session
 from hpq_producer.targets import complete_sweep_ids, find_target
 from hpq_producer.terminal.console import show_json, show_lines, stdout_info
 
-app = typer.Typer()
 _TAIL = 10  # lines of the log
 
 
-@app.command()
 def show(
     what: Annotated[
         str | None,

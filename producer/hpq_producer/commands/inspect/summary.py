@@ -6,15 +6,12 @@ from typing import Annotated
 
 import typer
 
-from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.reports.summary_page import print_summary, print_summary_json
 from hpq_producer.session import open_session
 from hpq_producer.targets import complete_sweep_ids
 
-app = typer.Typer()
 
-
-@app.command()
 def summary(
     sweep: Annotated[
         str | None,

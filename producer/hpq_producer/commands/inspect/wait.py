@@ -23,10 +23,7 @@ from hpq_producer.terminal.console import print_message, show_json
 from hpq_producer.terminal.text import planned
 from hpq_producer.watch.event_log import say_verdict
 
-app = typer.Typer()
 
-
-@app.command()
 def wait(
     sweep: Annotated[
         str | None,

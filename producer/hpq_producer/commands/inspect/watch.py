@@ -23,11 +23,9 @@ from hpq_producer.watch.app import read_scene, watch_sweep
 from hpq_producer.watch.event_log import print_lines
 from hpq_producer.watch.frame import frame
 
-app = typer.Typer()
 _MOST = 500  # running trials in --json
 
 
-@app.command()
 def watch(
     sweep: Annotated[
         str | None,

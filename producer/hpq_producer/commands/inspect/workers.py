@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import typer
-
 from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Sweep
 from hpq_producer.analysis.records import worker_record
 from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
-from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.diagnosis.notices import cluster_hint
 from hpq_producer.diagnosis.pods import pod_report
 from hpq_producer.diagnosis.waiting import how_to_scale, how_to_start
@@ -22,10 +20,7 @@ from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration
 
-app = typer.Typer()
 
-
-@app.command()
 def workers(
     as_json: AsJson = False,
 ) -> None:

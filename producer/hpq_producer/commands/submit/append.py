@@ -47,7 +47,7 @@ def show_plan(sweep: Sweep, plan: AppendPlan) -> None:
     """Print how many trials are new, how many exist already, and the first new ones."""
     for note in plan.notes:
         print_message(clean(note))
-    new = [trial.params for trial in plan.new if trial.replicate == 0]
+    new = plan.new[:: sweep.replicates]
     counts = f"{trials_of(len(plan.new))} to add, {plan.existing} already there"
     print_message(f"{sweep.id}: {counts}{':' if new else ''}")
     seeds = f"  ×{sweep.replicates} seeds" if sweep.replicates > 1 else ""

@@ -1,6 +1,6 @@
 """`hpq enqueue`, and `submit`, which `hpq run` shares.
 
-A new option of enqueue, run and plan is a field of SubmitOptions (options.py).
+A new option of enqueue, run and plan is a field of SubmitOptions (submit_options.py).
 """
 
 from __future__ import annotations
@@ -8,13 +8,11 @@ from __future__ import annotations
 import json as jsonlib
 import sys
 
-import typer
-
 from hpq.domain.sweep import Sweep, SweepState
 from hpq_producer.analysis.early_termination import describe_target
-from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.commands.submit.append import Appended, append, print_appended
-from hpq_producer.commands.submit.options import SubmitOptions, submit_options
+from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
 from hpq_producer.diagnosis.notices import print_if_no_store, print_if_not_running
 from hpq_producer.enqueue import preflight
 from hpq_producer.enqueue.submission import Submission
@@ -24,14 +22,12 @@ from hpq_producer.terminal.console import warn
 from hpq_producer.terminal.progress import progress_bar
 from hpq_producer.terminal.text import clean, size, trials_of
 
-app = typer.Typer()
 _NO_METRIC = (
     "it names no metric, so nothing will be ranked; metric: {name: val_loss, goal: minimize} in the"
     " file does, where trials print val_loss=0.3 or call hpq.report({...})"
 )
 
 
-@app.command()
 @submit_options()
 def enqueue(options: SubmitOptions, json: AsJson = False) -> None:
     """Put a sweep file's trials on the queue."""

@@ -17,10 +17,7 @@ from hpq_producer.scaffold.template import sweep_file, unfilled
 from hpq_producer.shipped import shipped
 from hpq_producer.sweepfile.load import load
 
-app = typer.Typer()
 
-
-@app.command()
 def init(
     script: Annotated[
         Path | None, typer.Argument(help="A training script.", show_default=False)

@@ -13,30 +13,27 @@ import typer
 
 from hpq.domain.sweep import Launch
 from hpq_producer.analysis.early_termination import describe_rule
-from hpq_producer.commands.options import AsJson
+from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.commands.submit.append import show_plan
-from hpq_producer.commands.submit.options import SubmitOptions, submit_options
 from hpq_producer.commands.submit.plan_page import (
     describe_rest,
     describe_set,
     estimate_record,
     hours_line,
 )
+from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
 from hpq_producer.enqueue import estimate
 from hpq_producer.enqueue.append import plan_append
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.scaffold.template import unfilled
 from hpq_producer.session import open_session
 from hpq_producer.sweepfile.spec import SweepSpec
-from hpq_producer.sweepfile.spec import sets as make_sets
+from hpq_producer.sweepfile.spec import parameter_sets as make_sets
 from hpq_producer.terminal.console import show_lines, warn
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import trials_of
 
-app = typer.Typer()
 
-
-@app.command()
 @submit_options(without=("canary", "new", "tags", "reuse", "any_code"))
 def plan(
     options: SubmitOptions,
@@ -84,8 +81,8 @@ def _plan_append(submission: Submission, ref: str, *, as_json: bool) -> None:
         sweep = session.reader.sweeps.get(session.reader.sweeps.resolve(ref, session.settings.user))
         appended = plan_append(session, sweep, submission)
     if as_json:
-        added = [dict(trial.params) for trial in appended.new]
-        print(jsonlib.dumps({"sweep": sweep.id, "there": appended.existing, "add": added}))
+        fact = {"sweep": sweep.id, "there": appended.existing, "add": appended.new}
+        print(jsonlib.dumps(fact))
     else:
         show_plan(sweep, appended)
 

@@ -8,8 +8,8 @@ from hpq.domain.trial import Json, Params
 from hpq_producer.analysis.scores import flatten
 from hpq_producer.enqueue.estimate import DurationEstimate
 from hpq_producer.enqueue.preflight import sampler_of
-from hpq_producer.sweepfile.spec import SweepSpec, sets
-from hpq_producer.sweepfile.yaml_reader import DOUBTFUL, resolve
+from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
+from hpq_producer.sweepfile.yaml_reader import AMBIGUOUS, resolve
 from hpq_producer.terminal.text import clean, duration, trials_of, value
 
 
@@ -41,7 +41,7 @@ def quoted_value(param: Json) -> str:
     if not isinstance(param, str):
         return value(param)
     try:
-        is_text = resolve(param) == param and not DOUBTFUL.match(param)
+        is_text = resolve(param) == param and not AMBIGUOUS.match(param)
     except ValueError:
         is_text = False
     return clean(param) if is_text else f"'{clean(param)}'"
@@ -51,7 +51,7 @@ def describe_rest(spec: SweepSpec, shown: int, total: int | None) -> str | None:
     """What comes after the sets that are shown; None for nothing, "" for more of the same."""
     if spec.method != "bayes":
         return "" if total is None or total > shown * spec.replicates else None
-    known = sum(1 for _ in sets(spec))  # a few, which follow from no result
+    known = sum(1 for _ in parameter_sets(spec))  # a few, which follow from no result
     parts = []
     if known > shown:
         how = "drawn at random" if shown >= len(spec.points) else "before any result"

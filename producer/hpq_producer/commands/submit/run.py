@@ -18,7 +18,7 @@ from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq_producer import connection_record
 from hpq_producer.commands.submit.append import Appended, print_appended
 from hpq_producer.commands.submit.enqueue import print_enqueued, print_owner_and_name, submit
-from hpq_producer.commands.submit.options import SubmitOptions, submit_options
+from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
 from hpq_producer.diagnosis.verdict import exit_code
 from hpq_producer.diagnosis.waiting import explain_no_worker
 from hpq_producer.enqueue import preflight
@@ -31,11 +31,9 @@ from hpq_producer.terminal.console import warn
 from hpq_producer.terminal.text import trials_of
 from hpq_producer.watch.app import watch_sweep
 
-app = typer.Typer()
 _PATIENCE_S = 3.0  # how long nobody may take the sweep before `run` says why and ends
 
 
-@app.command()
 @submit_options()
 def run(
     options: SubmitOptions,
