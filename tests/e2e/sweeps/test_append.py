@@ -23,6 +23,7 @@ def test_a_running_sweep_is_capped_grown_and_thinned_and_the_next_trains_only_wh
     sid = lab.steered(4)
     lab.worker()
     lab.wait_for("began-1-1")
+    lab.wait_until(lambda: lab.trial(sid).metrics.get("loss") == 1, "the first report")
     lab.ok("set", sid, "run_cap=3")
     lab.ok("enqueue", file(lab, [2, 5]), "--into", sid)
     lab.ok("cancel", sid, "--where", "x == 3 or (loss == 1 and state == running)", "--yes")

@@ -82,7 +82,7 @@ def test_a_stopped_sweep_finishes_what_runs_and_drops_the_rest(lab) -> None:
 
 def test_a_cancelled_sweep_ends_what_runs_and_can_be_retried_and_removed(lab) -> None:
     sid = lab.steered(3)
-    lab.worker()
+    lab.worker(HPQ_GRACE_S="60")
     lab.wait_for("began-1-1")
     lab.ok("cancel", sid, "--yes")
     lab.wait_over(sid)
@@ -140,13 +140,13 @@ def test_a_drained_worker_ends_what_it_runs_and_takes_nothing_until_that_is_undo
     sid = lab.steered(2)
     lab.worker()
     lab.wait_for("began-1-1")
-    (worker,) = lab.reader.workers.live()
+    states = lambda: {w.state for w in lab.reader.workers.live()}  # noqa: E731
     assert lab.hpq("drain", "nobody").returncode == 4
-    said = lab.hpq("drain", worker.name[:-2])
+    said = lab.hpq("drain", lab.trial(sid).worker[:-2])
     assert said.returncode == 0 and f"{sid}/1" in said.stderr
-    lab.wait_until(lambda: lab.reader.workers.live()[0].state == "draining", "a draining worker")
+    lab.wait_until(lambda: states() == {"draining"}, "a draining worker")
     lab.go()
-    lab.wait_until(lambda: lab.reader.workers.live()[0].state == "drained", "a drained worker")
+    lab.wait_until(lambda: states() == {"drained"}, "a drained worker")
     lab.wait_until(lambda: "drained" in ids(lab.log()), "its word of it")
     assert lab.reader.sweeps.get(sid).counts.queued == 1
     assert "`hpq drain --undo`" in lab.ok("watch", "--once", sid).replace("\n  ", " ")

@@ -100,7 +100,8 @@ def test_garbage_on_the_report_socket_harms_nobody(lab) -> None:
             b'{"metrics": {"a": 1}, "step": NaN}', b'{"metrics": {"a": 1}, "step": [1]}',
             b'{"metrics": {"a": 1}, "step": 1' + b"0" * 400 + b"}",
             b'{"metrics": {"a": 1' + b"0" * 400 + b'}, "step": 1}',
-            b'{"metrics": {"a": [1]}, "step": 1}', b"[" * 5000,
+            b'{"metrics": {"a": [1]}, "step": 1}', b"[" * 5000, b"", b'{"exit_code": Infinity}',
+            b'{"exit_code": null}', b'{"exit_code": "x"}',
             b'{"metrics": {"loss": 0.5}, "step": 7}',
         ):
             sock.sendto(data, os.environ["HPQ_REPORT"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 
 from redis.exceptions import RedisError
@@ -21,6 +21,7 @@ from hpq_worker.attempt.code import CodeCopy
 from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.outcome import Halt
 from hpq_worker.attempt.parts import WorkerParts
+from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.files.checkpoints import CheckpointPublisher
 from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
@@ -90,7 +91,9 @@ class AttemptRunner:
     ) -> Result:
         env = environment.runner_environment(self._settings, sweep, self._parts.environ)
         mask = Mask(secrets.secret_values(self._settings, env, self._parts.trust.key))
-        with environment.reserved_port() as port:
+        is_program = not sweep.launch.trainer
+        opened = closing(ReportSocket(paths.socket)) if is_program else nullcontext()
+        with environment.reserved_port() as port, opened as socket:
             runner, code_dir = self._ready(claim, sweep, paths, env)
             run = self._describe(claim, sweep, paths, env, code_dir, port)
             execution = Execution(
@@ -98,11 +101,12 @@ class AttemptRunner:
                 sweep,
                 runner,
                 reports,
+                socket,
                 mask,
                 self._settings.grace_s,
                 lambda names: self._warn_unreported(claim, sweep, names),
             )
-            publisher.start()
+            publisher.start(execution.read_arrived)
             try:
                 return execution.run(run, self._heartbeat, self._parts.signals)
             finally:
@@ -177,7 +181,6 @@ class AttemptRunner:
             out=str(paths.out),
             checkpoint=str(paths.checkpoint),
             checkpoint_s=self._settings.checkpoint_s,
-            socket=paths.socket,
             data=str(self._settings.data or ""),
             cache=str(self._settings.cache),
         )

@@ -59,6 +59,7 @@ class CheckpointPublisher:
         self._number = 0
         self._stopped = Event()
         self._thread: Thread | None = None
+        self._read_arrived: Callable[[], None] = lambda: None
         self._newest: Signature = ()  # the files of the newest copy in the store
         self._seen: Signature = ()  # at the last scan
         self._position = Checkpoint(store="", path="")  # of training when those were new
@@ -140,8 +141,9 @@ class CheckpointPublisher:
 
     # --- while it trains ------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start to publish checkpoints."""
+    def start(self, read_arrived: Callable[[], None]) -> None:
+        """Start to publish checkpoints; `read_arrived` adds to the reports what waits in pipes."""
+        self._read_arrived = read_arrived
         if self._files is not None:
             self._thread = Thread(target=self._loop, name="checkpoints", daemon=True)
             self._thread.start()
@@ -181,6 +183,7 @@ class CheckpointPublisher:
             return
         now = scan(self._paths.checkpoint)
         if now != self._seen:
+            self._read_arrived()  # what was reported before the files changed
             self._seen, self._position = now, self._reports.position()
             self._changed_at = time.monotonic()
             self._changes += 1
