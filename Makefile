@@ -19,20 +19,20 @@ TORCH_INDEX ?=
 GPU := $(shell nvidia-smi -L 2>/dev/null || ls /dev/nvidia[0-9]* 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev lock demo test test-all lowest cluster unit oracle libraries chaos lint format bench clean
+.PHONY: help install dev lock demo test test-all reference picture lowest cluster unit oracle libraries chaos lint format bench clean
 
 # $(call beside,FOLDER): the environment there sees the libraries of .venv behind its own.
 PURELIB = python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 beside  = $(BIN)/$(PURELIB) >"$$($(1)/bin/$(PURELIB))/beside.pth"
 
-help: ## the targets
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-install: $(STAMP) ## .venv with all that demo and test need, and hpq's wheel
+install: $(STAMP) ## .venv with hpq and everything that demo and test need
 	@rm -f $(DEV)
 	$(PIP) install $(HPQ) --force-reinstall .
 
-dev: $(DEV) ## as install, with the checkout in place of the wheel, for who edits hpq
+dev: $(DEV) ## like install, but editable: hpq runs from this checkout
 $(DEV): $(STAMP)
 	$(PIP) install $(HPQ) --editable .
 	@touch $@
@@ -62,13 +62,13 @@ endif
 LOCK     = $(BIN)/uv pip compile --quiet --no-header --no-annotate --constraint requirements-torch.txt
 NO_TORCH = awk '/^[^ ]/ { keep = !/^(torch|triton|nvidia-[^=]*|cuda-[^=]*)==/ } keep'
 
-lock: $(STAMP) ## requirements.lock anew, for every supported Python and platform
+lock: $(STAMP) ## write requirements.lock, for every supported Python and platform
 	$(LOCK) --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --all-extras pyproject.toml --output-file $(VENV)/lock
 	{ echo '# All of .venv but torch and hpq: `make lock` writes it, from pyproject.toml.'; \
 	  $(NO_TORCH) $(VENV)/lock; } >requirements.lock
 
-demo: install ## a real sweep of 16 sets on the digits data set, two workers
+demo: install ## a real sweep of 16 trials on the digits data set, two workers
 	@$(BIN)/hpq run configs/digits.yaml --workers 2 --new
 
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
@@ -85,7 +85,7 @@ OF_LIBRARIES = tests/unit/search tests/unit/code/test_bundle.py tests/unit/store
   tests/unit/producer/test_remedies.py tests/unit/worker/test_endpoint.py \
   tests/integration/store/test_suggest*.py tests/integration/cli/test_command_line.py \
   tests/integration/cli/test_kubeconfig.py tests/e2e/faults/test_kills.py
-lowest: $(DEV) ## what libraries do for hpq, tested with the oldest versions of them
+lowest: $(DEV) ## test with the oldest versions of the libraries
 	$(BIN)/python -m venv --clear $(LOWEST)
 	$(call beside,$(LOWEST))
 	$(LOCK) --resolution lowest-direct --python $(BIN)/python \
@@ -97,7 +97,7 @@ lowest: $(DEV) ## what libraries do for hpq, tested with the oldest versions of 
 	$(LOWEST)/bin/python -m pytest -q -n $(JOBS) --dist worksteal $(OF_LIBRARIES)
 
 LINTER := .linter
-cluster: $(DEV) ## the tests in pods, on a test cluster (root); they skip where there is none
+cluster: $(DEV) ## tests in pods, on a test cluster (root); skipped if there is none
 	$(BIN)/python -m pip install --quiet kubernetes-validate==1.37.0
 	@test -x $(LINTER)/bin/checkov || $(PYTHON) -m venv $(LINTER)
 	$(LINTER)/bin/python -m pip install --quiet checkov==3.3.30
@@ -114,7 +114,7 @@ oracle: tests/oracle/requirements.txt ## ask W&B's own package again what it ans
 
 # Beside .venv and on its torch; pip would else fetch a second one. `make test-all ML_PYTHON=…` uses it.
 LIBRARIES := .libraries
-libraries: $(LIBRARIES)/.installed ## what some tests want: Lightning, transformers, Keras, Hydra, LightGBM
+libraries: $(LIBRARIES)/.installed ## libraries of some tests: Lightning, transformers, Keras, Hydra, LightGBM
 $(LIBRARIES)/.installed: $(STAMP) tests/libraries.txt
 	$(BIN)/python -m venv $(LIBRARIES)
 	$(call beside,$(LIBRARIES))
@@ -126,14 +126,20 @@ $(LIBRARIES)/.installed: $(STAMP) tests/libraries.txt
 chaos: $(DEV) ## five minutes of kills, stops, cuts and restarts, then the audit
 	$(BIN)/python -m tests.chaos
 
+reference: $(DEV) ## docs/reference/commands.md and settings.md, from the code
+	$(BIN)/python -m docs.generate
+
+picture: $(DEV) ## docs/watch.svg, from a real sweep (needs tmux)
+	$(BIN)/python -m docs.picture
+
 lint: $(DEV) ## ruff and mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 format: $(DEV) ## ruff format
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-bench: $(DEV) ## the figures of docs/benchmarks.md
+bench: $(DEV) ## the figures of docs/results/benchmarks.md
 	$(BIN)/python -m benchmarks
 
-clean: ## remove what install made
+clean: ## remove the environments
 	rm -rf $(VENV) $(LIBRARIES) $(ORACLE) $(LINTER) $(LOWEST)

@@ -1,4 +1,4 @@
-"""The table of docs/search.md, from the lines that `ours` and `wandb_bayes` have printed.
+"""The table of docs/results/search.md, from the lines that `ours` and `wandb_bayes` have printed.
 
 `python -m benchmarks.search.table TRIALS FILE…`: how far the best of the first TRIALS values is
 from the least there is, median over the seeds; behind another's, the chance that hpq's auto is no

@@ -219,7 +219,7 @@ _REMEDIES = {
     "password": "put the right one into HPQ_REDIS_URL or HPQ_REDIS_PASSWORD_FILE",
     "away": "start it or correct HPQ_REDIS_URL",
 }
-# As the manifests name these; docs/kubernetes.md has how Secrets are made anew.
+# As the manifests name these; docs/guides/kubernetes.md has how Secrets are made anew.
 _IN_POD = {
     "password": "Secrets hpq-redis-worker and hpq-redis-users were not made together, or Redis has"
     " not read them since: kubectl rollout restart statefulset/hpq-redis, else make all anew",

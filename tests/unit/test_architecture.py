@@ -154,26 +154,6 @@ def test_no_key_is_spelt_outside_keys() -> None:
             assert not spelt.search(path.read_text("utf-8")), path
 
 
-DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").glob("*.md")]
-)
-
-
-def test_every_link_to_a_file_leads_somewhere() -> None:
-    for path in DOCUMENTS:
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
-            if not target.startswith(("http:", "https:")):
-                assert (path.parent / target).exists(), f"{path} links to {target}"
-
-
-def test_the_readme_is_short_and_names_only_commands_that_exist() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    assert len(text.splitlines()) <= 150
-    table = (ROOT / "producer" / "hpq_producer" / "cli.py").read_text("utf-8")
-    for command in set(re.findall(r"`hpq ([a-z][a-z-]*)\b", text)):
-        assert f'"{command}":' in table, command
-
-
 NEVER = {
     "pickle", "_pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib",
 }  # fmt: skip

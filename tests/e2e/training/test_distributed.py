@@ -11,7 +11,7 @@ from hpq.domain.trial import FailureKind, TrialId, TrialState
 from tests.constants import ROOT
 
 pytest.importorskip("torch")
-PAGE = ROOT / "docs" / "multi-gpu.md"
+PAGE = ROOT / "docs" / "guides" / "multi-gpu.md"
 FAULTY = """
     import os, pathlib, signal, sys, time
     here, rank, x = pathlib.Path(__file__).parent, int(os.environ["RANK"]), sys.argv[1]
@@ -38,7 +38,7 @@ def test_the_pages_trial_checkpoints_when_told_and_goes_on_with_other_ranks(lab)
     lab.env["HPQ_STORE"] = str(lab.folder / "store")
     # So that it is told in the middle: from the fourth epoch on it waits for the file.
     wait = (
-        "    while epoch > 2 and not (told or Path('go').exists()):\n"
+        "    while epoch > 2 and not (stop or Path('go').exists()):\n"
         "        __import__('time').sleep(0.01)\n"
         "    loss = "
     )

@@ -1,4 +1,4 @@
-"""docs/sweep-file.md: every example is taken or refused as it says; all words are there."""
+"""docs/reference/sweep-file.md: each example is accepted or rejected as it says; no word lacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import parameter_sets
 from tests.constants import ROOT
 
-PAGE = (ROOT / "docs" / "sweep-file.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "reference" / "sweep-file.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```yaml( refused)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 # What an example leaves out.
 REST = {

@@ -64,7 +64,9 @@ def manifests(
     memory: Annotated[str, typer.Option(help="Memory of each; else 8Gi a GPU, 16Gi at most.")] = "",
     components: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="NAME[=VALUE]", help="A component; docs/kubernetes.md."),
+        typer.Option(
+            "--with", metavar="NAME[=VALUE]", help="A component; docs/guides/kubernetes.md."
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -78,7 +80,7 @@ def manifests(
         typer.Option(metavar="FILE|SWEEP", help="A Job for each set of a sweep, and no workers."),
     ] = None,
 ) -> None:
-    """Print the manifests for a cluster; then, once, its --secrets (docs/kubernetes.md)."""
+    """Print the manifests for a cluster; then, once, its --secrets (docs/guides/kubernetes.md)."""
     if namespace is not None and not NAME_RULE.match(namespace):
         raise UserError(f"--namespace {namespace}: use a-z, 0-9 and '-'")
     if not NAME_RULE.match(queue):

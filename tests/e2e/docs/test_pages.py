@@ -1,0 +1,86 @@
+"""README and the tutorial: every command and every file of theirs, typed in an empty home."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.constants import DEADLINE_S, ROOT
+from tests.pages import OUTPUT, PAGES, blocks, script, typed
+from tests.server import find_server
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+pytest.importorskip("optuna")
+pytestmark = [pytest.mark.slow, pytest.mark.torch]
+WHERE = "https://github.com/hpq-project/hpq"
+# After the clone: the environment that `make install` would fill from the package index.
+HOOK = """#!/bin/sh
+{python} -m venv --without-pip .venv
+echo '{libraries}' >"$(echo .venv/lib/python3*/site-packages)/beside.pth"
+touch .venv/.installed
+"""
+ASK = "\nhpq ls --all --json >{folder}/sweeps.json\n"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A git repository of this checkout as it is, whose clones have an environment."""
+    made = tmp_path / "hpq-project" / "hpq"
+    left_out = shutil.ignore_patterns(".*", "__pycache__", "tests", "benchmarks", "shared")
+    shutil.copytree(ROOT, made, ignore=left_out)
+    git = ["git", "-C", str(made), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "-m", "a"]):
+        subprocess.run([*git, *words], check=True)
+    hooks = tmp_path / "template" / "hooks"
+    hooks.mkdir(parents=True)
+    libraries = "\n".join(p for p in sys.path if p.endswith("-packages"))
+    (hooks / "post-checkout").write_text(HOOK.format(python=sys.executable, libraries=libraries))
+    (hooks / "post-checkout").chmod(0o755)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".gitconfig").write_text(
+        f'[init]\ntemplateDir = {hooks.parent}\n[url "{made}"]\ninsteadOf = {WHERE}\n'
+    )
+    return made
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_a_page_works_as_it_is_printed(page: Path, tmp_path: Path, repository: Path) -> None:
+    """Type the blocks of a page; each sweep that they start must finish without a failure."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "redis-server").symlink_to(find_server())
+    hpq = str(Path(sys.executable).parent)
+    env = {
+        "PATH": f"{tools}:{hpq}:{os.environ['PATH']}", "LANG": "C.UTF-8", "USER": "ana",
+        "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+    port = str(free_port())
+    changed = {"SERVER": "127.0.0.1", "6379": port, "A-LONG-SECRET": "0123456789abcdef"}
+    text = script(blocks(page), tmp_path, cluster=False, changed=changed)
+    typed(text + ASK.format(folder=tmp_path), tmp_path, env, DEADLINE_S)
+    sweeps = json.loads((tmp_path / "sweeps.json").read_text())
+    if "hpq run" in text or "hpq enqueue" in text:
+        assert sweeps
+    for sweep in sweeps:
+        assert sweep["state"] in ("finished", "cancelled") and not sweep["failed"], sweep
+
+
+def test_every_block_says_what_it_is() -> None:
+    for page in PAGES:
+        for block in blocks(page):
+            known = block.language in ("sh", "yaml", "python", OUTPUT)
+            assert known, f"{page}: a block of {block.language or 'no language'}"
+            assert block.language in ("sh", OUTPUT) or len(block.words) == 1, (page, block)

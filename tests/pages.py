@@ -1,0 +1,97 @@
+"""The fenced blocks of a page, and a shell that types them as a reader would.
+
+The words behind a block's language say what it is:
+
+    ```sh                 typed into the reader's shell
+    ```sh NAME            typed on another machine, with a home and a user of its own
+    ```sh NAME stays      the same; its last command does not end
+    ```sh cluster         typed by tests/cluster, without the page's other commands
+    ```sh image           not typed: builds and pushes an image
+    ```python FILE        written to FILE, like yaml FILE
+    ```text               output: not typed
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.constants import ROOT
+
+FENCE = re.compile(r"^```(\S*) ?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorial").glob("*.md"))]
+OUTPUT = "text"
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block."""
+
+    language: str
+    words: tuple[str, ...]
+    text: str
+
+    @property
+    def machine(self) -> str:
+        """Return where a block of commands is typed; empty for the reader's own shell."""
+        return self.words[0] if self.words else ""
+
+    @property
+    def stays(self) -> bool:
+        """Return whether the last command of the block goes on while the page does."""
+        return self.words[1:] == ("stays",)
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the fenced blocks of a page, in their order."""
+    found = FENCE.findall(page.read_text("utf-8"))
+    return [Block(language, tuple(words.split()), text) for language, words, text in found]
+
+
+def script(page: list[Block], folder: Path, *, cluster: bool, changed: Mapping[str, str]) -> str:
+    """Return what a reader types, as one bash script.
+
+    Each other machine has a home under `folder`. `changed` holds what a reader replaces, such as
+    a host name.
+    """
+    out = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT"]
+    for block in page:
+        text = block.text
+        for old, new in changed.items():
+            text = text.replace(old, new)
+        if block.language != "sh":
+            if block.words:
+                name = shlex.quote(block.words[0])
+                out.append(f"cat >{name} <<'END-OF-BLOCK'\n{text}END-OF-BLOCK")
+        elif block.machine == "image" or cluster != (block.machine == "cluster"):
+            continue
+        elif block.machine in ("", "cluster"):
+            out.append(text)
+        else:
+            home = shlex.quote(str(folder / block.machine))
+            user = shlex.quote(block.machine)
+            there = f"mkdir -p {home} && cd {home} && HOME={home} USER={user} LOGNAME={user}"
+            line = f"({there} exec bash -euo pipefail -c {shlex.quote(text)})"
+            out.append(f"{line} &" if block.stays else line)
+    return "\n".join(out)
+
+
+def typed(text: str, folder: Path, env: Mapping[str, str], deadline_s: float) -> str:
+    """Run a script in an empty home and return its output; every command must succeed."""
+    home = folder / "home"
+    (home / "work").mkdir(parents=True, exist_ok=True)
+    path, log = folder / "page.sh", folder / "page.log"
+    path.write_text(text)
+    with log.open("wb") as file:  # a pipe would stay open as long as a process of the page
+        done = subprocess.run(
+            ["bash", "-x", path], cwd=home / "work", env={"HOME": str(home), **env},
+            stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+            timeout=deadline_s, check=False,
+        )  # fmt: skip
+    output = log.read_text("utf-8", "replace")
+    assert done.returncode == 0, output[-6000:]
+    return output
