@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpq.code.manifest import changed
+from hpq.code.signing import home_id
 from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Sweep
@@ -21,6 +22,7 @@ from hpq_producer.diagnosis.waiting import (
     explain_queue_position,
 )
 from hpq_producer.session import Session
+from hpq_producer.terminal.text import shell_line
 
 _SHORT_S = 600.0  # of a timeout: what is lost of such a trial is not worth a line
 _LOSES = "a trial that loses its worker starts again from its beginning"
@@ -72,17 +74,12 @@ def print_if_no_store(session: Session, sweep: Sweep) -> None:
         print(f"note: {reason}", file=sys.stderr)
 
 
-def print_if_not_running(session: Session, sid: str, *, code_is_read: bool = False) -> None:
-    """Say why no live worker can or will soon take a sweep that waits for one, with the remedy.
-
-    `code_is_read`: the sweep's code was compared just now, and is not read again.
-    """
+def print_if_not_running(session: Session, sid: str) -> None:
+    """Say why no live worker can or will soon take a sweep that waits for one, with the remedy."""
     sweep = session.reader.sweeps.get(sid)
     if sweep.state.is_over:
         return
     reason = explain_full_server(session.reader.server_memory())
-    if not reason and not code_is_read:
-        reason = _explain_edited_code(session, sweep)
     if not reason:
         workers = session.reader.workers.live(sweep.worker_class)
         reason = explain_no_worker(
@@ -103,16 +100,18 @@ def cluster_hint(session: Session) -> str:
     return CLUSTER_HINT if session.is_private and has_kubeconfig(os.environ) else ""
 
 
-def _explain_edited_code(session: Session, sweep: Sweep) -> Notice | None:
-    """Why workers that see this directory will leave it, where they had no time yet to say so."""
-    folder = Path(sweep.launch.code_dir)
-    if not sweep.launch.code_dir or not folder.is_dir():
-        return None
-    path = changed(folder, dict(session.reader.sweeps.manifest(sweep.launch.code)))
-    if path is None:
-        return None
-    return Notice(
-        "code-edited",
-        f"{folder / path} was edited after enqueue, and workers here leave the trials of"
-        f" {sweep.id}; enqueue again to run the new code, or take the edit back",
-    )
+def print_if_edited(session: Session, sweep: Sweep) -> None:
+    """Say that a sweep runs the code that was enqueued, if the code was edited since."""
+    launch = sweep.launch
+    root = Path(launch.root)
+    if not launch.is_frozen or launch.home != home_id(session.settings.home) or not root.is_dir():
+        return
+    edited = changed(root, session.reader.sweeps.manifest(launch.code))
+    if edited:
+        more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
+        command = shell_line(["hpq", "enqueue", str(sweep.provenance.get("file") or "FILE")])
+        text = (
+            f"{root / edited[0]}{more} changed since; {sweep.id} runs the code that was enqueued."
+            f" To run the new code: {command}"
+        )
+        print(Notice("code-edited", text), file=sys.stderr)

@@ -13,7 +13,7 @@ from enum import Enum
 
 from hpq.domain.identity import identity
 from hpq.domain.sweep import Launch, Metric, ObjectiveValue, Sweep
-from hpq.domain.trial import FailureKind, Json, Params, Trial, TrialState
+from hpq.domain.trial import OTHER_CODE, FailureKind, Json, Params, Trial, TrialState
 from hpq.search.membership import is_inside
 from hpq.search.samplers import SEED, replicated, seed_at, seed_of_result
 from hpq.store.reader import StoreReader
@@ -60,7 +60,10 @@ def older_results(reader: StoreReader, criteria: ReuseCriteria, scope: Reuse) ->
             result = _result(trial, sweep, criteria.metric)
             if result is not None:
                 seed = seed_of_result(sweep, trial)
-                result = replace(result, seed=seed)
+                source = trial.reused or str(trial.id)
+                if sweep.launch.code != criteria.launch.code and not source.endswith(OTHER_CODE):
+                    source += OTHER_CODE
+                result = replace(result, seed=seed, reused=source)
                 found.setdefault(result_key(trial.params, seed), result)
                 if criteria.any_seed:
                     own_seed = seed_at(criteria.seed, 0, trial.params)

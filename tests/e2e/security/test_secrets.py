@@ -25,8 +25,8 @@ SPY = """
                     seen[line] = environ
             except (OSError, ValueError):
                 pass
-        (Path(__file__).parent / "draft").write_text(json.dumps([dict(os.environ), seen]))
-        (Path(__file__).parent / "draft").rename(Path(__file__).parent / "seen")
+        Path("draft").write_text(json.dumps([dict(os.environ), seen]))
+        Path("draft").rename("seen")
 
     def train(params, trial):
         look()

@@ -22,7 +22,7 @@ STUBBORN = """
     import signal, time
     from pathlib import Path
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    (Path(__file__).parent / "began").write_text("")
+    Path("began").write_text("")
     while True:
         time.sleep(0.05)
 """

@@ -17,7 +17,7 @@ from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Claim
 from hpq.search.samplers import SEED, seed_of
 from hpq_worker.attempt import environment
-from hpq_worker.attempt.code import CodeCopy
+from hpq_worker.attempt.code import CodeTree, Place
 from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.outcome import Halt
 from hpq_worker.attempt.parts import WorkerParts
@@ -39,7 +39,7 @@ class AttemptRunner:
         self._parts, self._settings, self._heartbeat = parts, parts.settings, parts.heartbeat
         self._runner: RunnerProcess | None = None
         self._warned = set[str]()  # sweeps whose metric a warning named
-        self._copy: CodeCopy | None = None  # of the code that a resident runner imports
+        self._tree: CodeTree | None = None  # of the code that a resident runner imports
 
     def run(self, claim: Claim, sweep: Sweep) -> Result:
         """Run one attempt to its end.
@@ -91,8 +91,8 @@ class AttemptRunner:
         env = environment.runner_environment(self._settings, sweep, self._parts.environ)
         mask = Mask(secrets.secret_values(self._settings, env, self._parts.trust.key))
         with environment.reserved_port() as port:
-            runner, code_dir = self._ready(claim, sweep, paths, env)
-            run = self._describe(claim, sweep, paths, env, code_dir, port)
+            runner, place = self._ready(claim, sweep, paths, env)
+            run = self._describe(claim, sweep, paths, place.environment(env), place, port)
             execution = Execution(
                 claim,
                 sweep,
@@ -104,9 +104,12 @@ class AttemptRunner:
             )
             publisher.start()
             try:
-                return execution.run(run, self._heartbeat, self._parts.signals)
+                result = execution.run(run, self._heartbeat, self._parts.signals)
             finally:
                 publisher.stop()
+        if note := place.close(paths.out):
+            reports.log(f"hpq: {note}\n".encode())
+        return replace(result, outcome=self._parts.bundles.judge(sweep, result.outcome))
 
     def _warn_unreported(self, claim: Claim, sweep: Sweep, names: Sequence[str]) -> None:
         if sweep.metric is not None and sweep.id not in self._warned:
@@ -133,9 +136,9 @@ class AttemptRunner:
         if self._runner is not None:
             self._runner.close()
             self._runner = None
-        if self._copy is not None:
-            self._copy.remove()
-            self._copy = None
+        if self._tree is not None:
+            self._tree.remove()
+            self._tree = None
 
     def _describe(
         self,
@@ -143,7 +146,7 @@ class AttemptRunner:
         sweep: Sweep,
         paths: AttemptPaths,
         runner_env: Mapping[str, str],
-        code_dir: str,
+        place: Place,
         port: int,
     ) -> Run:
         launch, gpus = sweep.launch, self._settings.gpus_per_trial
@@ -155,8 +158,8 @@ class AttemptRunner:
                 runner_env, sweep, claim, paths, seed=seed, gpus=gpus, port=port
             )
             command = argv(
-                launch.command,
-                launch.program,
+                place.words(launch.command),
+                place.words((launch.program,))[0],
                 claim.params,
                 environ=env,
                 params_file=str(paths.params),
@@ -172,8 +175,8 @@ class AttemptRunner:
             trainer=launch.trainer,
             argv=command,
             env=env,
-            cwd=code_dir or str(paths.work),
-            code_dir=code_dir,
+            cwd=place.cwd or str(paths.work),
+            code_dir=place.code_dir,
             out=str(paths.out),
             checkpoint=str(paths.checkpoint),
             checkpoint_s=self._settings.checkpoint_s,
@@ -184,8 +187,8 @@ class AttemptRunner:
 
     def _ready(
         self, claim: Claim, sweep: Sweep, paths: AttemptPaths, env: Mapping[str, str]
-    ) -> tuple[RunnerProcess, str]:
-        """Return the runner, and the directory of the code that it runs ("": none)."""
+    ) -> tuple[RunnerProcess, Place]:
+        """Return the runner, and where the attempt runs."""
         launch = sweep.launch
         attempt = "" if _is_resident(sweep) else f"{claim.trial}/{claim.token}"
         key = RunnerKey(
@@ -199,23 +202,24 @@ class AttemptRunner:
             self._runner.key != key or self._runner.status() is not None
         ):
             self.close()
-        code_dir = self._code(sweep, paths)
+        place = self._place(sweep, paths)
         if self._runner is None:
             # A resident runner outlives the attempt's directories: it must not work in one.
-            self._runner = RunnerProcess(key, env, code_dir or str(self._settings.home))
-        return self._runner, code_dir
+            cwd = place.cwd or str(self._settings.home)
+            self._runner = RunnerProcess(key, place.environment(env), cwd)
+        return self._runner, place
 
-    def _code(self, sweep: Sweep, paths: AttemptPaths) -> str:
-        """Return the directory of the sweep's code; a bundle is unpacked for this runner."""
-        launch = sweep.launch
+    def _place(self, sweep: Sweep, paths: AttemptPaths) -> Place:
+        """Return where an attempt runs; of a snapshot, a copy is made for its runner."""
+        launch, bundles = sweep.launch, self._parts.bundles
         if not launch.bundled:
-            return launch.code_dir or str(self._settings.code or "")
+            folder = launch.code_dir or str(self._settings.code or "")
+            return Place.live(launch, folder)
         if not _is_resident(sweep):
-            self._parts.bundles.copy(launch, paths.code)
-            return str(paths.code)
-        if self._copy is None:
-            self._copy = self._parts.bundles.own_copy(launch)
-        return str(self._copy.path)
+            return Place.in_tree(launch, bundles.copy(launch, paths.code))
+        if self._tree is None:
+            self._tree = bundles.own_copy(launch)
+        return Place.in_tree(launch, self._tree)
 
 
 def _is_over(result: Result) -> bool:

@@ -17,6 +17,8 @@ from hpq_producer.commands.submit.append import Appended, append, print_appended
 from hpq_producer.commands.submit.options import SubmitOptions, submit_options
 from hpq_producer.diagnosis.notices import print_if_no_store, print_if_not_running
 from hpq_producer.enqueue import preflight
+from hpq_producer.enqueue.code_discovery import DiscoveredCode
+from hpq_producer.enqueue.predecessor import explain_predecessor
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session, open_session
@@ -95,13 +97,13 @@ def _queued(sweep: Sweep, count: int, reused: int) -> str:
     return f"{left}, sets by {sweep.sampler} as workers ask"
 
 
-def _describe_code(session: Session, sweep: Sweep) -> str:
-    """Where the user's code runs; "" for what is installed where workers are."""
-    if not sweep.launch.bundled:
-        return f"in {sweep.launch.code_dir}" if sweep.launch.code_dir else ""
-    files = len(session.reader.sweeps.manifest(sweep.launch.code))
-    packed = len(session.reader.sweeps.bundle(sweep.bundle) or b"")
-    return f"from the code sent: {files} file{'' if files == 1 else 's'}, {size(packed)} packed"
+def describe_snapshot(code: DiscoveredCode) -> str:
+    """The snapshot that a sweep runs; "" for live code and what is installed where workers are."""
+    if code.files is None or not code.launch.bundled:
+        return ""
+    count, total = len(code.files), sum(len(content) for content, _ in code.files.values())
+    text = f"snapshot: {count} file{'' if count == 1 else 's'}, {size(total)}"
+    return text if code.is_sent else f"{text}; over 10 MiB, so that only this machine has it"
 
 
 def print_owner_and_name(session: Session, sweep: Sweep, name: str) -> None:
@@ -128,15 +130,19 @@ def _print_existing(sweep: Sweep, reuse: bool) -> None:
     )
 
 
-def print_enqueued(session: Session, done: Enqueued, sweep: Sweep) -> None:
+def print_enqueued(session: Session, done: Enqueued, sweep: Sweep, submission: Submission) -> None:
     """Say what was enqueued, on stderr."""
+    if edited := explain_predecessor(session.reader, submission, sweep):
+        print(edited, file=sys.stderr)
     print(f"{sweep.id}: {_queued(sweep, done.trials, done.reused)}", file=sys.stderr)
     for note in done.notes:
         print(note, file=sys.stderr)
     if sweep.metric is None:
         print(_NO_METRIC, file=sys.stderr)
-    if where := _describe_code(session, sweep):
-        print(f"runs {sweep.launch.what} {where}", file=sys.stderr)
+    if snapshot := describe_snapshot(submission.code):
+        print(snapshot, file=sys.stderr)
+    if sweep.launch.code_dir:
+        print(f"runs {sweep.launch.what} in {sweep.launch.code_dir}", file=sys.stderr)
 
 
 def _report(
@@ -155,7 +161,7 @@ def _report(
     if isinstance(done, Appended):
         print_appended(done, sweep)
     elif done.is_new:
-        print_enqueued(session, done, sweep)
+        print_enqueued(session, done, sweep, submission)
         print_if_no_store(session, sweep)
     else:
         _print_existing(sweep, options.reuse)
@@ -165,7 +171,7 @@ def _report(
             f"{sweep.id} is {sweep.state}; `hpq resume {sweep.id}` lets it go on", file=sys.stderr
         )
     elif isinstance(done, Enqueued) or done.added:
-        print_if_not_running(session, sweep.id, code_is_read=True)
+        print_if_not_running(session, sweep.id)
     print(sweep.id)
 
 

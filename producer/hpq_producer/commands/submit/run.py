@@ -12,7 +12,7 @@ import typer
 
 from hpq.code.command import interpreter
 from hpq.domain.snapshot import Worker
-from hpq.domain.sweep import Counts, SweepState
+from hpq.domain.sweep import Counts, Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq_producer import connection_record
@@ -42,13 +42,10 @@ def run(
     workers: Annotated[int | None, typer.Option(help="Workers on this machine.")] = None,
 ) -> None:
     """Enqueue, train and watch on this machine."""
-    submission = options.submission()
-    for warning in submission.warnings:
-        warn(warning)
-    if lacks := preflight.missing_sampler(submission):
-        raise UserError(lacks)
-    if lacks := preflight.missing_sampler_aid(submission):
-        warn(lacks)
+    is_sweep = not options.file.suffix and not options.file.exists()
+    submission = None if is_sweep else options.submission()
+    if submission is not None:
+        _check(submission)
     settings = load_settings()
     interpreter(os.environ, settings.python)  # no worker would start without it
     if (
@@ -60,12 +57,39 @@ def run(
         )
     with exit_on_signals(), open_session(settings) as session:
         try:
-            sid = _submit(session, submission, options)
+            if submission is None:
+                sid = session.reader.sweeps.resolve(str(options.file), session.settings.user)
+                _go_on(session, session.reader.sweeps.get(sid))
+            else:
+                sid = _submit(session, submission, options)
             code = _train(session, sid, workers)
         finally:
             if session.attached is not None:
                 session.attached.release(linger_s=0.0)
     raise typer.Exit(int(code))
+
+
+def _check(submission: Submission) -> None:
+    """Warn of what a file does otherwise than meant; refuse a sampler that is not installed."""
+    for warning in submission.warnings:
+        warn(warning)
+    if lacks := preflight.missing_sampler(submission):
+        raise UserError(lacks)
+    if lacks := preflight.missing_sampler_aid(submission):
+        warn(lacks)
+
+
+def _go_on(session: Session, sweep: Sweep) -> None:
+    """Go on with an unfinished sweep, also with one that is paused or held."""
+    if sweep.state.is_over:
+        raise UserError(
+            f"{sweep.id} is {sweep.state}; `hpq best {sweep.id}` has its winner, and `hpq retry"
+            f" --failed {sweep.id}` queues what failed",
+            code="sweep-over",
+        )
+    print(f"{sweep.id}: goes on, {_left(sweep.counts)}", file=sys.stderr)
+    if sweep.state in (SweepState.PAUSED, SweepState.HELD):
+        session.control().resume(sweep.id)
 
 
 def _submit(session: Session, submission: Submission, options: SubmitOptions) -> str:
@@ -84,11 +108,12 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
     if isinstance(done, Appended):
         print_appended(done, sweep)
     elif done.is_new:
-        print_enqueued(session, done, sweep)
+        print_enqueued(session, done, sweep, submission)
         return sweep.id
     else:
         print_owner_and_name(session, sweep, submission.spec.name)
-        print(f"{sweep.id}: goes on, {_left(sweep.counts)}", file=sys.stderr)
+        _go_on(session, sweep)
+        return sweep.id
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         session.control().resume(sweep.id)
     return sweep.id
