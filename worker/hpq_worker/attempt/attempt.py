@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from redis.exceptions import RedisError
 
 from hpq.code.command import argv, interpreter
+from hpq.domain.attempt import Outcome
 from hpq.domain.metric_check import missing_metric
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Sweep
 from hpq.domain.trainer_specs import SHIPPED
-from hpq.domain.trial import Claim
+from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq.search.samplers import SEED, seed_of
 from hpq_worker.attempt import environment
 from hpq_worker.attempt.code import CodeTree, Place
@@ -22,7 +25,7 @@ from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.outcome import Halt
 from hpq_worker.attempt.parts import WorkerParts
 from hpq_worker.files.checkpoints import CheckpointPublisher
-from hpq_worker.files.workdir import AttemptPaths
+from hpq_worker.files.workdir import AttemptPaths, full_disk
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process import secrets
 from hpq_worker.process.protocol import Run
@@ -47,6 +50,10 @@ class AttemptRunner:
         Raises:
             OSError: this machine cannot start a process, or its disk is full.
         """
+        store = self._settings.store
+        on_disk = [Path(store).expanduser()] if store and "://" not in store else []
+        if full := full_disk(self._settings.home, *on_disk):
+            raise OSError(full)
         reports, is_over = ReportBuffer(sweep.metric), False
         self._heartbeat.begin(claim, reports)  # before the disk, which may be slow
         paths = AttemptPaths.create(self._settings.home, claim)
@@ -109,7 +116,20 @@ class AttemptRunner:
                 publisher.stop()
         if note := place.close(paths.out):
             reports.log(f"hpq: {note}\n".encode())
-        return replace(result, outcome=self._parts.bundles.judge(sweep, result.outcome))
+        return replace(result, outcome=self._judge(sweep, result.outcome))
+
+    def _judge(self, sweep: Sweep, outcome: Outcome | None) -> Outcome | None:
+        """Blame this machine for a failure on a full disk, or without the code's directory."""
+        if outcome is None or outcome.failure is None:
+            return self._parts.bundles.judge(sweep, outcome)
+        fault, folder = full_disk(self._settings.home), sweep.launch.code_dir
+        if self._parts.bundles.works_in(sweep.launch) and not os.path.isdir(folder):
+            fault = f"the code's directory {folder} is gone"
+        if not fault:
+            return self._parts.bundles.judge(sweep, outcome)
+        text = f"{fault}; {outcome.failure.message}"
+        failure = Failure(kind=FailureKind.WORKER_FAULT, message=text, fingerprint=fault)
+        return replace(outcome, failure=failure)
 
     def _warn_unreported(self, claim: Claim, sweep: Sweep, names: Sequence[str]) -> None:
         if sweep.metric is not None and sweep.id not in self._warned:

@@ -60,8 +60,13 @@ class CodeBundles:
 
     def is_local(self, launch: Launch) -> bool:
         """True if this machine enqueued the launch, and has the directory of its code."""
-        is_here = bool(launch.home) and not self._in_pod and launch.home == home_id(self._home)
-        return is_here and os.path.isdir(launch.code_dir)
+        return launch.is_frozen and self.works_in(launch) and os.path.isdir(launch.code_dir)
+
+    def works_in(self, launch: Launch) -> bool:
+        """True if trials need the code's directory: it runs live, or was enqueued here."""
+        if not launch.code_dir or not launch.bundled:
+            return bool(launch.code_dir)
+        return not self._in_pod and bool(launch.home) and launch.home == home_id(self._home)
 
     def copy(self, launch: Launch, folder: Path) -> CodeTree:
         """Make the code tree of a launch as a new folder.

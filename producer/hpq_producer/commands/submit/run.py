@@ -131,10 +131,15 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
     with LocalWorkers(session, session.reader.sweeps.get(sid), workers, offer) as local:
         stuck = Stuck(session, sid, local)
         local.wait_for_one(lambda: bool(stuck.takers()))
-        state = watch_sweep(
-            session, sid, until_done=True, leave=stuck.why, on_quit="q ends the run"
+        seen = _watch(session, sid, stuck, local)
+    if seen is None:
+        print(
+            f"{sid}: its workers go on (log: {local.log}); `hpq run {sid}` comes back to them,"
+            f" `hpq watch {sid}` looks on",
+            file=sys.stderr,
         )
-        why = stuck.now()
+        return ExitCode.DONE
+    state, why = seen
     sweep = session.reader.sweeps.get(sid)
     if state.is_over or sweep.state.is_over:
         print_summary(session.reader, sweep)
@@ -145,6 +150,39 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
         raise Held(f"{sid}: {why} (the workers' log: {local.log})")
     print(unfinished, file=sys.stderr)
     return ExitCode.INTERRUPTED
+
+
+def _watch(
+    session: Session, sid: str, stuck: Stuck, local: LocalWorkers
+) -> tuple[SweepState, str | None] | None:
+    """Watch a sweep; return its state and why nothing comes of it, or None: its workers are left.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, and the workers are to stop.
+    """
+    try:
+        state = watch_sweep(
+            session, sid, until_done=True, leave=stuck.why, on_quit="q ends or leaves the run"
+        )
+        why = stuck.now()
+        if state.is_over or state is SweepState.HELD or why is not None or not _leaves():
+            return state, why
+    except KeyboardInterrupt:
+        if not _leaves():
+            raise
+    local.leave()
+    return None
+
+
+def _leaves() -> bool:
+    """Ask whether the workers are to go on without this command; no terminal means no."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    try:
+        answer = input("Stop the workers, or leave them running? [S/l] ")
+    except EOFError:
+        return False
+    return answer.strip().lower().startswith("l")
 
 
 class Stuck:
