@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from hpq.code import signing
-from hpq.code.bundle import pack
+from hpq.code.bundle import keep, pack
 from hpq.domain.identity import ParameterSet, slug
 from hpq.domain.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
 from hpq.domain.trial import TrialView
@@ -23,7 +23,6 @@ from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import NewRow, encode_new
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import preflight, provenance
-from hpq_producer.enqueue.preflight import check_code_visible
 from hpq_producer.enqueue.provenance import sweep_code_location
 from hpq_producer.enqueue.reuse import (
     OlderResults,
@@ -73,17 +72,18 @@ def enqueue_sweep(
 
     Raises:
         UserError: a place of the file is still to be filled in.
-        OutOfSight: no worker could run the code where it lies.
         OutOfReach: the server has no room for it.
     """
     spec, code = submission.spec, submission.code
     refuse_unfilled(spec.source, submission.file)
     writer, search = session.writer(), preflight.late_search(submission)
-    check_code_visible(session, spec.queue, code)
     existing = None if allow_duplicate else session.reader.sweeps.find_by_digest(submission.digest)
     if existing is not None:
         return _existing(session, existing)
-    bundle = None if code.files is None else pack(code.folder, code.files)
+    bundle = pack(code.files) if code.files is not None and code.launch.bundled else None
+    if bundle is not None and not code.is_sent:
+        keep(session.settings.home, code.launch.code, bundle)
+        bundle = None
     for line in check_capacity(
         session, submission.spec.trials or _OPEN_ENDED_SETS, code=len(bundle or b"")
     ):
@@ -114,7 +114,7 @@ def enqueue_sweep(
         writer.stage_results(sid, reused.items())
         if diff:
             writer.keep_diff(sid, diff)
-        manifest = "" if code.files is None else dumps(code.files)
+        manifest = dumps(code.manifest) if bundle else ""
         other = _seal(writer, sweep, manifest, bundle, allow_duplicate)
     except BaseException:
         writer.discard(sid)
@@ -201,6 +201,8 @@ def _write_rows(writer: SweepWriter, sid: str, rows: Iterator[NewRow], progress:
 
 def _sweep(session: Session, submission: Submission, sid: str, key: bytes | None) -> Sweep:
     settings, spec, launch = session.settings, submission.spec, submission.code.launch
+    if launch.is_frozen:
+        launch = replace(launch, home=signing.home_id(settings.home, make=True))
     return Sweep(
         id=sid,
         name=spec.name,

@@ -59,7 +59,8 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
             "program": launch.program,
             "command": " ".join(launch.command),
             "code": launch.code,
-            "code directory": "a copy of what was sent" if launch.bundled else launch.code_dir,
+            "code directory": launch.code_dir
+            or ("a copy of what was sent" if launch.bundled else ""),
             "environment": " ".join(launch.pass_env),
             "wandb": launch.wandb.value if launch.wandb else "",
             "signed": signed,

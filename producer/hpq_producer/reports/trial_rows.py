@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hpq.domain.snapshot import Snapshot
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import TrialState, TrialView
+from hpq.domain.trial import OTHER_CODE, TrialState, TrialView
 from hpq_producer.analysis.eta import trial_left_ms
 from hpq_producer.analysis.scores import newest_value, param_text, spread
 from hpq_producer.terminal.charts import sparkline
@@ -93,7 +93,8 @@ def _words(trial: TrialView, snapshot: Snapshot, taken_ms: float) -> str:
     if trial.failure is not None and trial.state is TrialState.FAILED:
         return trial.failure.kind.value
     if trial.state is not TrialState.RUNNING:
-        return "reused" if trial.reused else trial.state.value
+        words = "other code" if trial.reused.endswith(OTHER_CODE) else "reused"
+        return words if trial.reused else trial.state.value
     if not trial.step and trial.phase:
         return clean(trial.phase)
     if snapshot.is_stale:

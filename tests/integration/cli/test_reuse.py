@@ -338,7 +338,7 @@ def test_a_sweep_file_beside_the_code_is_no_part_of_it(
     files = desk.reader.sweeps.manifest(sweep.launch.code)
     assert set(files) == {"train.py", "conf.yaml", "broken.yaml"}
     (desk.folder / "g1.yaml").write_text(WIDER)
-    assert code_manifest.changed(desk.folder, dict(files)) is None
+    assert code_manifest.changed(desk.folder, dict(files)) == []
     done = desk.hpq("enqueue", "g1.yaml", "--reuse")
     assert f"1 result of {old}" in done.stderr
     (desk.folder / "conf.yaml").write_text("method: sgd\nparameters: {lr: 0.1}\n")
