@@ -232,7 +232,7 @@ def test_tags_are_kept_shown_and_found(desk: Desk) -> None:
     same = desk.put(GRID)  # tags are no part of what a sweep is
     assert same.stdout.strip() == tagged
     refused = desk.put(GRID + "tags: [paper]\n").stderr
-    assert "tags: not taken" in refused and "--tag" in refused
+    assert "[unsupported-key]" in refused and "--tag" in refused
 
 
 def test_what_is_there_already_says_whose_it_is_and_what_it_is_called(
