@@ -6,8 +6,13 @@ from typing import Annotated
 
 import typer
 
+from hpq.errors import UserError
 from hpq_producer.commands.options import AsJson
-from hpq_producer.reports.summary_page import print_summary, print_summary_json
+from hpq_producer.reports.summary_page import (
+    print_comparison,
+    print_summary,
+    print_summary_json,
+)
 from hpq_producer.session import open_session
 from hpq_producer.targets import complete_sweep_ids
 
@@ -17,16 +22,23 @@ app = typer.Typer()
 @app.command()
 def summary(
     sweep: Annotated[
-        str | None,
-        typer.Argument(help="A sweep's id or its beginning.", autocompletion=complete_sweep_ids),
+        list[str] | None,
+        typer.Argument(
+            help="A sweep's id or its beginning; several: side by side.",
+            autocompletion=complete_sweep_ids,
+        ),
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many trials in the ranking.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Ranking and bars of a sweep, what the parameters did to it, and what failed."""
+    """Rank a sweep's trials; say whether the winner is real, what matters and what failed."""
     with open_session() as session:
-        found = session.reader.sweeps.get(
-            session.reader.sweeps.resolve(sweep, session.settings.user)
-        )
+        reader, owner = session.reader, session.settings.user
+        ids = [reader.sweeps.resolve(one, owner) for one in (sweep or (None,))]
+        found = [reader.sweeps.get(sid) for sid in ids]
+        if as_json and len(found) > 1:
+            raise UserError("--json takes one sweep; ask for each in turn", code="usage")
+        if len(found) > 1:
+            return print_comparison(reader, found)
         page = print_summary_json if as_json else print_summary
-        page(session.reader, found, top=n)
+        page(reader, found[0], top=n)

@@ -106,12 +106,10 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
     with LocalWorkers(session, session.reader.sweeps.get(sid), workers, offer) as local:
         stuck = Stuck(session, sid, local)
         local.wait_for_one(lambda: bool(stuck.takers()))
-        state = watch_sweep(
-            session, sid, until_done=True, leave=stuck.why, on_quit="q ends the run"
-        )
+        state = watch_sweep(session, sid, until_done=True, leave=stuck.why, on_quit="ends the run")
         why = stuck.now()
     sweep = session.reader.sweeps.get(sid)
-    if state.is_over or sweep.state.is_over:
+    if (state and state.is_over) or sweep.state.is_over:
         print_summary(session.reader, sweep)
         return exit_code(sweep)
     if state is SweepState.HELD:
