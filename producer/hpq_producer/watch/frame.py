@@ -177,12 +177,14 @@ def _table(
     wide = max((len(str(t.id.number)) for t in rows), default=1)
     for room in curve_widths(terminal.columns):
         drawn, scale = _curves(scene, rows, room)
-        heads = trial_columns(sweep, view.columns, _scale_title(scale, room))
+        title = _scale_title(scale, room)
+        # As wide as the title: half a scale would be another one.
+        curves = [drawn.get(t.id.number, "").ljust(len(title)) if title else None for t in rows]
+        heads = trial_columns(sweep, view.columns, title)
         cells = [
-            trial_row(t, shot, view.columns, drawn.get(t.id.number, "") if scale else None,
-                      _mark(t, place == picked, wide))
-            for place, t in enumerate(rows)
-        ]  # fmt: skip
+            trial_row(t, shot, view.columns, drawn_one, _mark(t, place == picked, wide))
+            for place, (t, drawn_one) in enumerate(zip(rows, curves, strict=True))
+        ]
         layout = lay(heads, cells, terminal.columns)
         if layout.is_whole:
             break
