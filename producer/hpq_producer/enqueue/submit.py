@@ -88,7 +88,7 @@ def enqueue_sweep(
         session, submission.spec.trials or _OPEN_ENDED_SETS, code=len(bundle or b"")
     ):
         warn(line)
-    sid = _new_id(writer, spec.name)
+    sid = new_id(writer, spec.name)
     key = signing.key_of(session.settings, make=True)
     origin, diff = provenance.collect_provenance(
         submission.file, code.launch, code.folder if code.files else None
@@ -110,12 +110,12 @@ def enqueue_sweep(
         sweep = preflight.with_late_search(sweep, submission, search, len(reusable))
     try:
         rows = _rows(spec, first, older, reused)
-        trials = _write_rows(writer, sid, rows, progress)
+        trials = write_rows(writer, sid, rows, progress)
         writer.stage_results(sid, reused.items())
         if diff:
             writer.keep_diff(sid, diff)
         manifest = dumps(code.manifest) if bundle else ""
-        other = _seal(writer, sweep, manifest, bundle, allow_duplicate)
+        other = seal(writer, sweep, manifest, bundle, allow_duplicate)
     except BaseException:
         writer.discard(sid)
         raise
@@ -146,13 +146,14 @@ def _needs_new_schema(spec: SweepSpec, launch: Launch) -> bool:
     return bool(spec.replicates > 1 or spec.early or has_target or launch.wandb or launch.bundled)
 
 
-def _seal(
+def seal(
     writer: SweepWriter,
     sweep: Sweep,
     manifest: str,
     bundle: bytes | None,
     allow_duplicate: bool,
 ) -> str | None:
+    """Make the sweep visible with its code; return the id of one with its digest, if one is."""
     if bundle is None:
         return writer.seal(sweep, again=allow_duplicate)
     writer.keep_bundle(sweep.bundle, bundle)
@@ -163,7 +164,8 @@ def _seal(
     return other
 
 
-def _new_id(writer: SweepWriter, name: str) -> str:
+def new_id(writer: SweepWriter, name: str) -> str:
+    """Make an id for a sweep of this name that no sweep has."""
     while True:
         sid = f"{slug(name)}-{''.join(secrets.choice(_ALPHABET) for _ in range(5))}"
         if not writer.exists(sid):
@@ -189,7 +191,7 @@ def _rows(
             yield row
 
 
-def _write_rows(writer: SweepWriter, sid: str, rows: Iterator[NewRow], progress: Progress) -> int:
+def write_rows(writer: SweepWriter, sid: str, rows: Iterator[NewRow], progress: Progress) -> int:
     """Write the rows in order; return how many."""
     first = 1
     while chunk := list(islice(rows, BATCH_ROWS)):

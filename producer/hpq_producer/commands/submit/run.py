@@ -57,7 +57,7 @@ def run(
     with exit_on_signals(), open_session(settings) as session:
         try:
             if submission is None:
-                sid = session.reader.sweeps.resolve(str(options.file), session.settings.user)
+                sid = session.find(str(options.file))
                 _go_on(session, session.reader.sweeps.get(sid))
             else:
                 sid = _submit(session, submission, options)
@@ -138,7 +138,7 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
         return ExitCode.DONE
     state, why = seen
     sweep = session.reader.sweeps.get(sid)
-    if state.is_over or sweep.state.is_over:
+    if (state and state.is_over) or sweep.state.is_over:
         print_summary(session.reader, sweep)
         return exit_code(sweep)
     if state is SweepState.HELD:
@@ -151,7 +151,7 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
 
 def _watch(
     session: Session, sid: str, stuck: Stuck, local: LocalWorkers
-) -> tuple[SweepState, Notice | None] | None:
+) -> tuple[SweepState | None, Notice | None] | None:
     """Watch a sweep; return its state and why nothing comes of it, or None: its workers are left.
 
     Raises:
@@ -162,7 +162,8 @@ def _watch(
             session, sid, until_done=True, leave=stuck.why, on_quit="q ends or leaves the run"
         )
         why = stuck.now()
-        if state.is_over or state is SweepState.HELD or why is not None or not _leaves():
+        is_done = state is not None and (state.is_over or state is SweepState.HELD)
+        if is_done or why is not None or not _leaves():
             return state, why
     except KeyboardInterrupt:
         if not _leaves():
