@@ -6,52 +6,53 @@ mypy rejects an id that is not in this table. A failed trial's id is its `Failur
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 Code = Literal[
     # errors, findings and notices
-    "acl-default-user", "acl-unsaved", "archive-invalid", "archive-torn",
-    "autoscaled", "behind", "canary-failed", "canary-runs", "cluster-answers",
-    "cluster-credentials-refused", "cluster-forbidden", "cluster-object-missing",
+    "acl-default-user", "acl-unsaved", "archive-invalid", "archive-torn", "attempt-lost",
+    "autoscaled", "behind", "canary-failed", "canary-runs", "checkpoint-not-kept",
+    "cluster-answers", "cluster-credentials-refused", "cluster-forbidden", "cluster-object-missing",
     "cluster-refused", "cluster-unreachable", "code-altered", "code-edited", "code-invalid",
     "code-key", "code-key-differs", "code-key-exposed", "code-key-missing", "code-key-unreadable",
-    "code-key-unwritable", "code-manifest-altered", "code-manifest-missing", "code-missing",
-    "code-not-allowed", "code-not-kept", "code-not-signed", "code-out-of-sight", "code-too-large",
-    "column-unknown", "command-unknown", "component-unknown", "confirmation-missing",
-    "connected-already", "connection-changing", "connection-ended", "connection-lost",
-    "context-unknown", "counter", "cuda-mismatch", "data-missing", "declined", "disk-full",
-    "extra-missing", "failed", "file-encoding", "file-exists", "file-not-found", "file-too-large",
-    "file-unreadable", "file-unwritable", "filter-invalid", "filter-name-unknown", "forbidden",
-    "gpus", "gpus-missing", "gpus-unknown", "held", "histories-dropped", "home-elsewhere",
-    "home-locked", "home-unusable", "hpq-too-old", "install-incomplete", "internal",
-    "jobs-need-count", "jobs-too-many", "kubeconfig-unusable", "kustomize-failed",
-    "launch-invalid", "limit-fixed", "metric-unreported", "namespace", "namespace-mismatch",
-    "no-data", "no-deployment", "no-files", "no-gpu", "no-result", "no-store", "no-sweep",
-    "no-torch", "no-worker", "not-found", "not-redis", "nothing-waits", "one-sweep-only",
-    "openssl-failed", "out-of-reach", "pod-trouble", "pods", "pods-not-ready", "pods-refused",
-    "pods-starting",
-    "port-unusable", "private-redis-failed", "private-redis-orphaned",
-    "private-redis-record-invalid", "program-ambiguous", "program-missing", "python-not-found",
-    "python-other", "python-own", "redis-answers", "redis-binary-missing", "redis-binary-too-old",
-    "redis-cluster-mode", "redis-disk-full", "redis-evicts", "redis-forbidden",
+    "code-key-unwritable", "code-missing", "code-not-allowed", "code-not-kept", "code-not-signed",
+    "code-too-large", "column-unknown", "command-unknown", "component-unknown",
+    "confirmation-missing", "connected-already", "connection-changing", "connection-ended",
+    "connection-lost", "context-unknown", "counter", "cuda-mismatch", "data-missing", "declined",
+    "disk-full", "drain-undone", "drained", "extra-missing", "failed", "file-encoding",
+    "file-exists", "file-not-found", "file-too-large", "file-unreadable", "file-unwritable",
+    "files-not-kept", "filter-invalid", "filter-name-unknown", "forbidden", "gpus", "gpus-missing",
+    "gpus-unknown", "held", "histories-dropped", "home-elsewhere", "home-locked", "home-unusable",
+    "hpq-too-old", "ignore-file-invalid", "install-incomplete", "internal", "jobs-need-count",
+    "jobs-too-many", "kubeconfig-unusable", "kustomize-failed", "launch-invalid", "limit-fixed",
+    "metric-unreported", "namespace", "namespace-mismatch", "no-data", "no-deployment", "no-files",
+    "no-gpu", "no-result", "no-store", "no-sweep", "no-torch", "no-worker", "not-found",
+    "not-redis", "nothing-waits", "one-sweep-only", "openssl-failed", "out-of-reach", "pod-trouble",
+    "pods", "pods-not-ready", "pods-refused", "pods-starting", "port-unusable",
+    "private-redis-failed", "private-redis-orphaned", "private-redis-record-invalid",
+    "program-ambiguous", "program-missing", "python-not-found", "python-other", "python-own",
+    "redis-answers", "redis-away", "redis-back", "redis-binary-missing", "redis-binary-too-old",
+    "redis-cluster-mode", "redis-disk-full", "redis-error", "redis-evicts", "redis-forbidden",
     "redis-loading", "redis-memory", "redis-memory-unlimited", "redis-not-durable",
     "redis-password-refused", "redis-password-unreadable", "redis-pod-missing",
     "redis-pod-not-ready", "redis-read-only", "redis-replica", "redis-tls", "redis-too-old",
-    "redis-unreachable", "redis-url-invalid", "restore-busy", "rights", "rights-missing",
-    "rights-viewer", "rows-expired", "sampler-failed", "scaled-to-0", "script-invalid",
-    "script-without-options", "secret-missing", "secrets-on-terminal", "setting-fixed",
-    "setting-invalid", "setting-missing", "setting-secret", "setting-unknown", "settings-missing",
-    "settings-stale", "store-unusable", "store-unwritable", "store-works", "sweep-ambiguous",
-    "sweep-changed", "sweep-differs", "sweep-exists", "sweep-file-empty", "sweep-file-invalid",
-    "sweep-file-is-script", "sweep-half-removed", "sweep-held", "sweep-held-remedy",
-    "sweep-missing", "sweep-not-found", "sweep-of-another", "sweep-over", "sweep-paused",
-    "timed-out", "tls-file-unreadable", "trainer-invalid", "trainer-missing", "trainer-not-found",
-    "trial-failed", "trial-missing", "trial-not-begun", "trial-not-found", "trial-refused",
-    "trials-failed", "trials-running", "usage", "value-to-fill-in", "value-unreadable", "volume",
-    "volume-missing", "volume-unbound", "volume-unknown", "worker-ambiguous", "worker-fault",
-    "worker-missing", "worker-not-found", "worker-suspect", "workers-are-pods", "workers-pinned",
-    "workers-unwilling", "workers-without-store",
+    "redis-unreachable", "redis-url-invalid", "restore-busy", "result-not-on-disk",
+    "result-on-disk", "result-unknown", "rights", "rights-missing", "rights-viewer",
+    "rollout-running", "rows-expired", "sampler-failed", "scaled-to-0", "script-invalid",
+    "script-without-options", "secret-missing", "secrets-on-terminal", "sets-chosen-late",
+    "setting-fixed", "setting-invalid", "setting-missing", "setting-secret", "setting-unknown",
+    "settings-missing", "settings-stale", "store-differs", "store-unusable", "store-unwritable",
+    "store-works", "supervisor-hung", "sweep-ambiguous", "sweep-changed", "sweep-differs",
+    "sweep-exists", "sweep-file-empty", "sweep-file-invalid", "sweep-file-is-script",
+    "sweep-half-removed", "sweep-held", "sweep-held-remedy", "sweep-missing", "sweep-not-found",
+    "sweep-of-another", "sweep-over", "sweep-paused", "timed-out", "tls-file-unreadable",
+    "trainer-invalid", "trainer-missing", "trainer-not-found", "training-restarted",
+    "training-resumed", "trial-failed", "trial-missing", "trial-not-begun", "trial-not-found",
+    "trial-refused", "trial-returned", "trial-unknown", "trials-failed", "trials-running", "usage",
+    "value-to-fill-in", "value-unreadable", "volume", "volume-missing", "volume-unbound",
+    "volume-unknown", "worker-ambiguous", "worker-down", "worker-ended", "worker-fault",
+    "worker-missing", "worker-not-found", "worker-silent", "worker-stopping", "worker-suspect",
+    "workers-are-pods", "workers-pinned", "workers-unwilling", "workers-without-store",
     # lines of a sweep file
     "ambiguous-word", "circular-condition", "condition-unmet", "conditions-costly",
     "conflicting-keys", "duplicate-name", "duplicate-set", "duplicate-value", "exponents",
@@ -61,23 +62,3 @@ Code = Literal[
     "sets-left-out", "too-many-sets", "unknown-distribution", "unknown-key", "unknown-macro",
     "unknown-parameter", "unknown-trainer", "unsupported-key",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """Something that a person should know: its id, and a line of text with the remedy."""
-
-    code: Code
-    text: str
-
-    def __str__(self) -> str:
-        return tagged(self.text, self.code)
-
-    def record(self) -> dict[str, str]:
-        """The notice as `--json` shows it."""
-        return {"code": self.code, "message": self.text}
-
-
-def tagged(text: str, code: str) -> str:
-    """A line as it is printed: the text, then the id in brackets."""
-    return f"{text} [{code}]"

@@ -21,7 +21,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from hpq.codes import Code, Notice
+from hpq.codes import Code
+from hpq.notice import Notice
 
 
 class ExitCode(IntEnum):
@@ -122,6 +123,12 @@ class NotFound(HpqError):
 
     exit_code = ExitCode.UNKNOWN
     code: Code = "not-found"
+
+
+def no_sweep(sid: str) -> NotFound:
+    """Return the error for a sweep that the store does not hold."""
+    text = f"sweep {sid!r} is not there; `hpq ls` lists what is"
+    return NotFound(text, code="sweep-not-found")
 
 
 class Forbidden(HpqError):

@@ -1,8 +1,8 @@
 """What training code imports: `import hpq; hpq.report({"val/loss": 0.3}, step=7)`.
 
 Standard library only, one file, so that a user's environment needs nothing else of hpq. Under a
-worker the report goes to the socket that HPQ_REPORT names (a program) or to the runner (a
-trainer function); outside one it prints `name=value` lines, so a script runs by hand unchanged.
+worker the report goes to the worker's socket, which HPQ_REPORT names (a program), or to the runner
+(a trainer function); outside one it prints `name=value` lines, so a script runs by hand unchanged.
 """
 
 from __future__ import annotations
@@ -137,4 +137,4 @@ def _send(path: str, data: bytes) -> None:
         try:
             sock.sendto(data, path)
         except (FileNotFoundError, ConnectionRefusedError):
-            return  # the runner is going; the program is about to be told, too
+            return  # the worker has ended; its runner kills this program

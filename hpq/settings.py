@@ -250,10 +250,8 @@ def read(environ: Mapping[str, str]) -> Settings:
     path = values.get("redis_password_file")
     if isinstance(path, Path):
         if "redis_url" not in values:
-            raise SettingsError(
-                "HPQ_REDIS_PASSWORD_FILE: set HPQ_REDIS_URL, too; it says where",
-                code="setting-missing",
-            )
+            line = "HPQ_REDIS_PASSWORD_FILE: set HPQ_REDIS_URL, too; it says where"
+            raise SettingsError(line, code="setting-missing")
         values["redis_url"] = credentials.with_file(str(values["redis_url"]), path)
     values["in_pod"] = bool(environ.get(IN_POD))
     return Settings(**values)  # type: ignore[arg-type]
@@ -267,10 +265,8 @@ def _refuse_misspelt(environ: Mapping[str, str]) -> None:
         if name == full or full in known or name in _GIVEN:
             continue
         for close in get_close_matches(name.lower(), _PARSERS, n=1, cutoff=_CLOSE):
-            raise SettingsError(
-                f"{full}: there is no such setting; did you mean {variable(close)}?",
-                code="setting-unknown",
-            )
+            text = f"{full}: there is no such setting; did you mean {variable(close)}?"
+            raise SettingsError(text, code="setting-unknown")
 
 
 def _login(environ: Mapping[str, str]) -> str:

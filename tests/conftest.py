@@ -49,9 +49,7 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 def one_thread_of_torch(request: pytest.FixtureRequest) -> None:
     """Tests run side by side: threads of each for every core would mostly wait for each other."""
     if request.node.get_closest_marker("torch"):
-        import torch  # noqa: PLC0415
-
-        torch.set_num_threads(1)
+        pytest.importorskip("torch").set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ from redis import Redis
 from hpq.connection.client import connect
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialId, TrialView
+from hpq.filestore.local import regular
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq_producer.audit.sweep_audit import audit_sweep
@@ -36,7 +37,7 @@ STEERED = """
     import os, time
     from pathlib import Path
 
-    HERE = Path(__file__).parent
+    HERE = Path.cwd()  # the user's own directory, also of a trainer
 
     def mark(name):  # whole at once: a test never reads half a line
         draft = HERE / f".{name}.{os.getpid()}"
@@ -254,6 +255,19 @@ class Lab:
 
 
 MakeLab = Callable[..., Lab]
+
+
+def files_of(store: Path, sid: str) -> list[str]:
+    """List a sweep's files in a store, also while a worker removes some of them.
+
+    Names leave out what a claim adds to its attempt's number.
+    """
+    return sorted(bare(name) for name, _ in regular(store / "hpq" / sid))
+
+
+def bare(path: str) -> str:
+    """Return a path in a store without what a claim adds to its attempt's number."""
+    return re.sub(r"(/\d+)-[a-z0-9]{6}/", r"\1/", path)
 
 
 def audit(reader: StoreReader, sid: str) -> None:

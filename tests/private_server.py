@@ -105,6 +105,14 @@ class Home:
         assert record
         return record
 
+    def has_keeper(self) -> bool:
+        """Return whether a keeper holds its lock."""
+        lock = self.place.lock(keeper.KEEPER)
+        try:
+            return not keeper.try_lock(lock, fcntl.LOCK_SH)
+        finally:
+            os.close(lock)
+
     def info(self, field: str) -> str:
         """One field of the server's INFO."""
         lines = keeper.ask(str(self.record().socket), "INFO").splitlines()

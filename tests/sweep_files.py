@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hpq.codes import Notice
 from hpq.errors import SweepFileError
+from hpq.notice import Notice
 from hpq_producer.sweepfile.load import load
 from tests.golden import Golden
 

@@ -37,14 +37,27 @@ def key_of(settings: Settings, *, make: bool) -> bytes | None:
         _make(path)
     try:
         if path.stat().st_mode & 0o077:
-            raise UserError(
-                f"{path}: others may read this key; `chmod 600 {path}`", code="code-key-exposed"
-            )
+            text = f"{path}: others may read this key; `chmod 600 {path}`"
+            raise UserError(text, code="code-key-exposed")
         return path.read_bytes().strip() or None
     except FileNotFoundError:
         return None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}", code="code-key-unreadable") from None
+
+
+def home_id(home: Path, *, make: bool = False) -> str:
+    """The random id of this HPQ_HOME, by which a machine knows its own sweeps; "" without one.
+
+    Raises:
+        UserError: `make` is set, and HPQ_HOME cannot be written.
+    """
+    path = home / "id"
+    if make:
+        _make(path)
+    with contextlib.suppress(OSError):
+        return path.read_text("ascii").strip()
+    return ""
 
 
 def _make(path: Path) -> None:
@@ -61,10 +74,8 @@ def _make(path: Path) -> None:
             finally:
                 draft.unlink()
     except OSError as error:
-        raise UserError(
-            f"{path}: {error.strerror}; set HPQ_HOME to a place of yours",
-            code="code-key-unwritable",
-        ) from None
+        text = f"{path}: {error.strerror}; set HPQ_HOME to a place of yours"
+        raise UserError(text, code="code-key-unwritable") from None
 
 
 def sign(key: bytes, prefix: str, sid: str, launch: Launch) -> str:

@@ -113,16 +113,13 @@ def connect(
         return redis
     except TypeError as error:
         option = str(error).rpartition(" ")[2]
-        raise SettingsError(
-            f"HPQ_REDIS_URL: {redact(url)}: there is no option {option}; TLS has {tls.OPTIONS}",
-            code="redis-url-invalid",
-        ) from None
+        text = f"HPQ_REDIS_URL: {redact(url)}: there is no option {option}; TLS has {tls.OPTIONS}"
+        raise SettingsError(text, code="redis-url-invalid") from None
     except ValueError as error:
         # What could not be read may be a piece of the password.
         why = error if "password file" in str(error) else "write special characters as %XX"
-        raise SettingsError(
-            f"HPQ_REDIS_URL: {redact(url)}: it cannot be read: {why}", code="redis-url-invalid"
-        ) from None
+        text = f"HPQ_REDIS_URL: {redact(url)}: it cannot be read: {why}"
+        raise SettingsError(text, code="redis-url-invalid") from None
 
 
 @contextmanager
@@ -143,10 +140,8 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
     """What to tell the user of an error of redis-py: what happened and what to do, `in_pod` too."""
     where = redact(url)
     if isinstance(error, PasswordUnreadable):
-        return Forbidden(
-            f"{where}: the password's file cannot be read: {error}",
-            code="redis-password-unreadable",
-        )
+        message = f"{where}: the password's file cannot be read: {error}"
+        return Forbidden(message, code="redis-password-unreadable")
     if why := tls.why_refused(error):
         return OutOfReach(f"{where}: {why}", code="redis-tls")
     if isinstance(error, ResponseError) and "HELLO" in str(error):  # what clients say since 6.0
@@ -160,9 +155,8 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
     if isinstance(error, NoPermissionError) and _WRITES.search(str(error)):
         user = urlsplit(url).username or "default"
         why = f"the user {user} may only look; use the producer's"
-        return Forbidden(
-            f"{where}: these credentials may not do that: {why}", code="redis-read-only"
-        )
+        message = f"{where}: these credentials may not do that: {why}"
+        return Forbidden(message, code="redis-read-only")
     for kinds, meaning, code, line in _EXPLAINED:
         if isinstance(error, kinds):
             hint = tls.hint(error, url) if kinds is _AWAY else ""
@@ -258,8 +252,6 @@ def check_server(redis: Redis, url: str, *, in_pod: bool = False) -> str:
     if parts < NEEDS and "valkey_version" not in info:
         raise ServerTooOld(f"{redact(url)}: Redis {version} is too old; hpq needs 6.2 or newer")
     if info.get("redis_mode") == "cluster":
-        raise ServerTooOld(
-            f"{redact(url)}: Redis Cluster is not supported; use a single server",
-            code="redis-cluster-mode",
-        )
+        text = f"{redact(url)}: Redis Cluster is not supported; use a single server"
+        raise ServerTooOld(text, code="redis-cluster-mode")
     return version

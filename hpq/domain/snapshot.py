@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from hpq.codes import Notice
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialState, TrialView
+from hpq.notice import Notice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,6 @@ class Worker:
     takes: tuple[str, ...] = ()
     key: str = ""
     store: str = ""
-    code: str = ""  # its HPQ_CODE
     only: str = ""  # the one sweep, or trial (`sweep/7`), that it runs; "" for any
     pod: str = ""  # the pod's name; "" outside a cluster
     refuses: dict[str, Notice] = field(default_factory=dict)

@@ -36,13 +36,10 @@ class Number:
 
     def problem(self, value: Json) -> str | None:
         """Return what is wrong with a value and what is allowed; None if it is valid."""
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return f"{value!r} is not {self.allowed}"
-        if not math.isfinite(value) or not self.low <= value <= self.high:
-            return f"{value!r} is not {self.allowed}"
-        if self.whole and value != int(value):
-            return f"{value!r} is not {self.allowed}"
-        return None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and self.low <= value <= self.high and (not self.whole or value == int(value)):  # type: ignore[operator, arg-type]
+            return None
+        return f"{value!r} is not {self.allowed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,86 +133,79 @@ class TrainerSpec:
         return out
 
 
+def _whole(default: int, low: int, high: int) -> Number:
+    return Number(default=default, low=low, high=high, whole=True)
+
+
+def _real(default: float, low: float, high: float) -> Number:
+    return Number(default=default, low=low, high=high)
+
+
+def _images(train: int) -> dict[str, Number]:
+    """How many images of a data set are used; all by default."""
+    return {"train_images": _whole(train, 2, train), "test_images": _whole(10_000, 1, 10_000)}
+
+
+def _trainer(name: str, params: Mapping[str, Number | Word]) -> TrainerSpec:
+    metric = Metric(name="test/acc", goal=Goal.MAXIMIZE)
+    return TrainerSpec(name=name, metric=metric, params=MappingProxyType({**_COMMON, **params}))
+
+
+_ON = Word(default="on", words=("on", "off"))
 _COMMON: Mapping[str, Number | Word] = {
-    "seed": Number(default=0, low=0, high=2**31 - 1, whole=True),
-    "epochs": Number(default=24, low=1, high=10_000, whole=True),
-    "batch_size": Number(default=512, low=2, high=65_536, whole=True),
-    "momentum": Number(default=0.9, low=0, high=0.9999),
-    "max_learning_rate": Number(default=0.4, low=1e-9, high=100),
+    "seed": _whole(0, 0, 2**31 - 1),
+    "epochs": _whole(24, 1, 10_000),
+    "batch_size": _whole(512, 2, 65_536),
+    "momentum": _real(0.9, 0, 0.9999),
+    "max_learning_rate": _real(0.4, 1e-9, 100),
 }
 
-_CIFAR10 = TrainerSpec(
-    name="cifar10",
-    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
-    params=MappingProxyType(
-        {
-            **_COMMON,
-            "data_aug_cutout_size": Number(default=5, low=0, high=32, whole=True),
-            "batch_norm": Word(default="on", words=("on", "off")),
-            "weight_decay": Number(default=5e-4, low=0, high=1),
-            # Channels of the first layer; the article has 64, then 2, 4 and 8 times as many.
-            "width": Number(default=64, low=4, high=512, whole=True),
-            "train_images": Number(default=50_000, low=2, high=50_000, whole=True),
-            "test_images": Number(default=10_000, low=1, high=10_000, whole=True),
-        }
-    ),
-)
+_CIFAR10: Mapping[str, Number | Word] = {
+    "data_aug_cutout_size": _whole(5, 0, 32),
+    "batch_norm": _ON,
+    "weight_decay": _real(5e-4, 0, 1),
+    # Channels of the first layer; the article has 64, then 2, 4 and 8 times as many.
+    "width": _whole(64, 4, 512),
+    **_images(50_000),
+}
 
 # Another recipe: none of its numbers means what the same number means to cifar10.
-_CIFAR10_FAST = TrainerSpec(
-    name="cifar10-fast",
-    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
-    params=MappingProxyType(
-        {
-            **_COMMON,
-            "epochs": Number(default=10, low=1, high=10_000, whole=True),
-            "batch_size": Number(default=1024, low=2, high=65_536, whole=True),
-            "momentum": Number(default=0.85, low=0, high=0.9999),
-            "max_learning_rate": Number(default=1.5, low=1e-9, high=100),
-            "weight_decay": Number(default=1.33e-3, low=0, high=1),
-            "label_smoothing": Number(default=0.2, low=0, high=0.9),
-            "translate": Number(default=2, low=0, high=4, whole=True),  # pixels, each way
-            "tta": Word(default="on", words=("on", "off")),  # six looks at each test image
-            "width": Number(default=64, low=4, high=512, whole=True),  # then twice 4 times as many
-            "train_images": Number(default=50_000, low=2, high=50_000, whole=True),
-            "test_images": Number(default=10_000, low=1, high=10_000, whole=True),
-        }
-    ),
-)
+_CIFAR10_FAST: Mapping[str, Number | Word] = {
+    "epochs": _whole(10, 1, 10_000),
+    "batch_size": _whole(1024, 2, 65_536),
+    "momentum": _real(0.85, 0, 0.9999),
+    "max_learning_rate": _real(1.5, 1e-9, 100),
+    "weight_decay": _real(1.33e-3, 0, 1),
+    "label_smoothing": _real(0.2, 0, 0.9),
+    "translate": _whole(2, 0, 4),  # pixels, each way
+    "tta": _ON,  # six looks at each test image
+    "width": _whole(64, 4, 512),  # then twice 4 times as many
+    **_images(50_000),
+}
 
-_MNIST = TrainerSpec(
-    name="mnist",
-    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
-    params=MappingProxyType(
-        {
-            **_COMMON,
-            "epochs": Number(default=4, low=1, high=10_000, whole=True),
-            "batch_size": Number(default=128, low=2, high=65_536, whole=True),
-            "max_learning_rate": Number(default=0.1, low=1e-9, high=100),
-            "weight_decay": Number(default=5e-4, low=0, high=1),
-            "dropout": Number(default=0.0, low=0, high=0.95),
-            "width": Number(default=16, low=2, high=512, whole=True),
-            "train_images": Number(default=60_000, low=2, high=60_000, whole=True),
-            "test_images": Number(default=10_000, low=1, high=10_000, whole=True),
-        }
-    ),
-)
+_MNIST: Mapping[str, Number | Word] = {
+    "epochs": _whole(4, 1, 10_000),
+    "batch_size": _whole(128, 2, 65_536),
+    "max_learning_rate": _real(0.1, 1e-9, 100),
+    "weight_decay": _real(5e-4, 0, 1),
+    "dropout": _real(0.0, 0, 0.95),
+    "width": _whole(16, 2, 512),
+    **_images(60_000),
+}
 
-_DIGITS = TrainerSpec(
-    name="digits",
-    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
-    params=MappingProxyType(
-        {
-            **_COMMON,
-            "epochs": Number(default=20, low=1, high=10_000, whole=True),
-            "batch_size": Number(default=64, low=2, high=1_024, whole=True),
-            "max_learning_rate": Number(default=0.2, low=1e-9, high=100),
-            "weight_decay": Number(default=5e-4, low=0, high=1),
-            "hidden": Number(default=64, low=1, high=4_096, whole=True),
-        }
-    ),
-)
+_DIGITS: Mapping[str, Number | Word] = {
+    "epochs": _whole(20, 1, 10_000),
+    "batch_size": _whole(64, 2, 1_024),
+    "max_learning_rate": _real(0.2, 1e-9, 100),
+    "weight_decay": _real(5e-4, 0, 1),
+    "hidden": _whole(64, 1, 4_096),
+}
 
 SHIPPED: Mapping[str, TrainerSpec] = MappingProxyType(
-    {spec.name: spec for spec in (_CIFAR10, _CIFAR10_FAST, _MNIST, _DIGITS)}
+    {
+        "cifar10": _trainer("cifar10", _CIFAR10),
+        "cifar10-fast": _trainer("cifar10-fast", _CIFAR10_FAST),
+        "mnist": _trainer("mnist", _MNIST),
+        "digits": _trainer("digits", _DIGITS),
+    }
 )

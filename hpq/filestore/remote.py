@@ -25,17 +25,14 @@ class RemoteFiles:
             connect = import_module("fsspec.core").url_to_fs
             self._fs, root = self.attempt(connect, url, passing=(ImportError, ValueError))
         except ModuleNotFoundError:
-            raise SettingsError(
-                f"{where} needs fsspec; pip install 'hpq[store]', or name a directory",
-                code="extra-missing",
-            ) from None
+            text = f"{where} needs fsspec; pip install 'hpq[store]', or name a directory"
+            raise SettingsError(text, code="extra-missing") from None
         except ImportError as error:
             raise SettingsError(f"{where}: {self._hide(error)}", code="store-unusable") from None
         except ValueError as error:
             why = self._hide(error)
-            raise SettingsError(
-                f"{where}: {why}; name a directory or a URL", code="store-unusable"
-            ) from None
+            text = f"{where}: {why}; name a directory or a URL"
+            raise SettingsError(text, code="store-unusable") from None
         self._root: str = root.rstrip("/")
         path = f"{self._root}/{ID_FILE}"
         if not self.attempt(self._fs.exists, path):

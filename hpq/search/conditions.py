@@ -1,7 +1,4 @@
-"""Partial sets: what `when` and `exclude` of a sweep file ask of a set. Pure.
-
-Imported by space and lattice, and by who reads or stores a search.
-"""
+"""Partial sets: what `when` and `exclude` of a sweep file ask of a set. Pure."""
 
 from __future__ import annotations
 

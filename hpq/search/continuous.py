@@ -82,11 +82,25 @@ class QuantizedDistribution(Distribution):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Uniform(QuantizedDistribution):
-    """A number between low and high; with q a grid steps from low by q, high excluded."""
+class _Ranged(QuantizedDistribution):
+    """A number between low and high."""
 
     low: float
     high: float
+
+    def reach(self) -> tuple[float, float]:
+        """Both ends."""
+        return self.low, self.high
+
+    def known(self) -> Iterator[tuple[Path, Json]]:
+        """Both ends, rounded."""
+        yield ("min",), self.quantise(self.low)
+        yield ("max",), self.quantise(self.high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uniform(_Ranged):
+    """A uniform number; with q a grid steps from low by q, high excluded."""
 
     @property
     def size(self) -> int | None:
@@ -103,45 +117,24 @@ class Uniform(QuantizedDistribution):
             return _multiple(index, self.q, self.low)
         return _tidy(self.low + index * self.q)
 
-    def reach(self) -> tuple[float, float]:
-        """Both ends."""
-        return self.low, self.high
-
     def sample(self, rng: Random) -> float:
         """Written so that a range as wide as floats go does not overflow."""
         u = rng.random()
         return self.low * (1 - u) + self.high * u
 
-    def known(self) -> Iterator[tuple[Path, Json]]:
-        """Both ends, rounded."""
-        yield ("min",), self.quantise(self.low)
-        yield ("max",), self.quantise(self.high)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogUniform(QuantizedDistribution):
-    """A number between low and high (both above 0) whose logarithm is uniform.
+class LogUniform(_Ranged):
+    """A number whose logarithm is uniform; both ends are above 0.
 
     W&B's inv_log_uniform says that of 1/x, which is the same distribution.
     """
-
-    low: float
-    high: float
-
-    def reach(self) -> tuple[float, float]:
-        """Both ends."""
-        return self.low, self.high
 
     def sample(self, rng: Random) -> float:
         """Held within the ends, which exp(log(x)) misses by a digit."""
         u = rng.random()
         value = math.exp(math.log(self.low) * (1 - u) + math.log(self.high) * u)
         return min(max(value, self.low), self.high)
-
-    def known(self) -> Iterator[tuple[Path, Json]]:
-        """Both ends, rounded."""
-        yield ("min",), self.quantise(self.low)
-        yield ("max",), self.quantise(self.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """A space of leaves that all take a finite number of values: its sets counted, and made by rank.
 
-Imported by space. Nothing is listed but the combinations of the parameters that conditions ask
+Nothing is listed but the combinations of the parameters that conditions ask
 about: for each of them the others are a plain product, so a space of 10^18 sets costs nothing.
 """
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 
-from hpq.domain.trial import Json, Params
+from hpq.domain.trial import Json
 from hpq.search.conditions import Condition, Names, Partial, drop_absent, nest
 from hpq.search.discrete import Distribution
 from hpq.search.grid import Axis, Lattice, TooMany
@@ -85,11 +85,6 @@ class Space:
         except TooMany:
             return None
 
-    def at(self, rank: int) -> dict[str, Json]:
-        """The grid's set at a rank, before any is excluded."""
-        assert self.grid is not None
-        return self.grid.at(rank)
-
     def allows(self, params: Mapping[str, Json]) -> bool:
         """False for a set that is excluded."""
         return not any(partial.matches(params) for partial in self.exclude)
@@ -114,16 +109,3 @@ class Space:
         """The set of these values, one for each leaf in order, without those that do not exist."""
         paths = [path for path, _ in self.leaves]
         return self.settle(nest(list(zip(paths, values, strict=True))))
-
-    def value(self, params: Params, path: Names) -> Json:
-        """A leaf's value in a set.
-
-        Raises:
-            KeyError: the set has none.
-        """
-        inside: Json = dict(params)
-        for name in path:
-            if not isinstance(inside, dict):
-                raise KeyError(name)
-            inside = inside[name]
-        return inside

@@ -55,10 +55,8 @@ class ArchiveReader:
         if bundle is not None:
             yield 0, "bundle", "shared", iter([(sweep.bundle.encode(), bundle)])
         if self._last_event() != before:
-            raise UserError(
-                f"{sid}: changed while it was written; `hpq pause {sid}` first",
-                code="sweep-changed",
-            )
+            text = f"{sid}: changed while it was written; `hpq pause {sid}` first"
+            raise UserError(text, code="sweep-changed")
 
     def _trials(self, ran_on: set[bytes]) -> Iterator[Key]:
         total = self._sweep.counts.total
@@ -76,8 +74,7 @@ class ArchiveReader:
 
     def _streams(self, trial: TrialId, row: Any) -> Iterator[Key]:
         """Yield the trial's log and points, in one round trip if they are short."""
-        start = len(trial_codec.METRIC_FIELD)
-        names = [f[start:].decode() for f in row if f.startswith(trial_codec.METRIC_FIELD)]
+        names = trial_codec.metric_names(row)
         parts = {"log": self._keys.trial(trial, "log")}
         parts |= {f"p:{name}": self._keys.points(trial, name) for name in names}
         pipe = self._redis.pipeline(transaction=False)
@@ -206,14 +203,11 @@ class ArchiveRestore:
 
     def _check(self, reply: str) -> None:
         if reply == "exists":
-            raise UserError(
-                f"sweep {self._sid} is there; `hpq rm {self._sid}` removes it", code="sweep-exists"
-            )
+            text = f"sweep {self._sid} is there; `hpq rm {self._sid}` removes it"
+            raise UserError(text, code="sweep-exists")
         if reply == "removing":
-            raise UserError(
-                f"sweep {self._sid} is half removed; `hpq rm {self._sid}` finishes that",
-                code="sweep-half-removed",
-            )
+            text = f"sweep {self._sid} is half removed; `hpq rm {self._sid}` finishes that"
+            raise UserError(text, code="sweep-half-removed")
         if reply == "taken":
             raise UserError(
                 f"sweep {self._sid} is being restored by somebody else, or its files are being"

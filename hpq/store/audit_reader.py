@@ -14,7 +14,7 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId, TrialState
 from hpq.store.keys import Keys
 
-_PLACES = ("waiting", "running", "dropped", "ended")
+_INDEXES = ("waiting", "running", "dropped", "ended")
 _FIELDS = ("state", "attempt", "objective", "checkpoint", "artifacts")
 _ENDS = [state for state in TrialState if state.is_terminal]
 
@@ -33,13 +33,13 @@ class StoredResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRecord:
-    """What the store holds of one trial; `places` are the sorted sets that have its number."""
+    """What the store holds of one trial; `indexes` are the sorted sets that have its number."""
 
     number: int
     state: str = "queued"
     attempt: int = 0
     has_params: bool = True
-    places: frozenset[str] = frozenset({"waiting"})
+    indexes: frozenset[str] = frozenset({"waiting"})
     result: StoredResult | None = None  # None: not read
 
 
@@ -66,8 +66,8 @@ class AuditReader:
         """Return the sizes of a sweep's sets, and its counters."""
         pipe = self._redis.pipeline(transaction=False)
         pipe.hlen(self._keys.sweep(sid, "params"))
-        for place in _PLACES:
-            pipe.zcard(self._keys.sweep(sid, place))
+        for index in _INDEXES:
+            pipe.zcard(self._keys.sweep(sid, index))
         pipe.scard(self._keys.sweep(sid, "ids"))
         pipe.hmget(self._keys.sweep(sid), [f"n_{end}" for end in _ENDS])
         total, waiting, running, dropped, ended, identities, ends = pipe.execute()
@@ -87,7 +87,7 @@ class AuditReader:
             return []
         names = [str(n) for n in numbers]
         pipe = self._redis.pipeline(transaction=False)
-        for part in (*_PLACES, "rank", "means"):
+        for part in (*_INDEXES, "rank", "means"):
             pipe.zmscore(self._keys.sweep(sid, part), names)
         pipe.zmscore(self._keys.leases, [f"{sid}/{n}" for n in names])
         pipe.smismember(self._keys.sweep(sid, "files"), names)
@@ -95,7 +95,7 @@ class AuditReader:
         for n in numbers:
             pipe.hmget(self._keys.trial(TrialId(sweep=sid, number=n)), _FIELDS)
         answers: list[Any] = pipe.execute()
-        parts = (*_PLACES, "rank", "means", "leases", "files", "params")
+        parts = (*_INDEXES, "rank", "means", "leases", "files", "params")
         found = dict(zip(parts, answers, strict=False))
         known = self._known(sid, found["params"], replicates)
         return [
@@ -104,7 +104,7 @@ class AuditReader:
                 state=(row[0] or b"queued").decode("utf-8", "replace"),
                 attempt=int(row[1] or 0),
                 has_params=found["params"][i] is not None,
-                places=frozenset(p for p in (*_PLACES, "leases") if found[p][i] is not None),
+                indexes=frozenset(p for p in (*_INDEXES, "leases") if found[p][i] is not None),
                 result=StoredResult(
                     objective=(row[2] or b"").decode("utf-8", "replace"),
                     score=found["rank"][i],

@@ -7,7 +7,6 @@ from typing import Any
 
 from hpq.domain.trial import TrialId
 from hpq.store.scripts import BATCH_ROWS, StoreContext, check_reply
-from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import flatten
 
 
@@ -125,7 +124,6 @@ class SweepControl:
 def delete_trials(context: StoreContext, sid: str, first: int, last: int) -> None:
     """Delete the keys of the trials `first` to `last` of a sweep."""
     redis, keys = context.redis, context.keys
-    prefix = trial_codec.METRIC_FIELD
     for start in range(first, last + 1, BATCH_ROWS):
         numbers = range(start, min(start + BATCH_ROWS, last + 1))
         trials = [TrialId(sweep=sid, number=n) for n in numbers]
@@ -135,8 +133,6 @@ def delete_trials(context: StoreContext, sid: str, first: int, last: int) -> Non
         owned: list[str] = []
         for trial, fields in zip(trials, pipe.execute(), strict=True):
             if fields:
-                metrics = [f[len(prefix) :].decode() for f in fields if f.startswith(prefix)]
-                owned += [keys.trial(trial), keys.trial(trial, "log")]
-                owned += [keys.points(trial, metric) for metric in metrics]
+                owned += keys.of_trial(trial, fields)
         if owned:
             redis.unlink(*owned)

@@ -129,10 +129,8 @@ class SweepWriter:
             raise
         check_reply(sid, reply)
         if reply == "torn":
-            raise UserError(
-                f"{sid}: the new rows expired before they were whole; do it again",
-                code="rows-expired",
-            )
+            line = f"{sid}: the new rows expired before they were whole; do it again"
+            raise UserError(line, code="rows-expired")
         self._context.mint(rest[0], rest[1])
         return int(rest[2])
 

@@ -54,8 +54,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hpq.domain.trial import TrialId
+from hpq.store.wire.trial import metric_names
 
 # The parts that every sweep may have beside its own hash, and their types, for archives and sizes.
 # lua/remove.lua deletes the same parts, and those of an unfinished restore.
@@ -81,62 +83,35 @@ def sweep_parts(bands: Iterable[int]) -> dict[str, str]:
     return {**SWEEP_PARTS, **{f"band:{band}": "zset" for band in bands}}
 
 
+def _fixed(name: str) -> Any:
+    """A property of Keys: the one key of this name under the prefix."""
+    return property(lambda keys: f"{keys.prefix}:{name}")
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """The names of all keys under one prefix."""
 
     prefix: str = "hpq"
 
+    sweeps = _fixed("sweeps")
+    digests = _fixed("digests")
+    last = _fixed("last")
+    settle = _fixed("settle")
+    counters = _fixed("counters")
+    set_aside = _fixed("set-aside")
+    removing = _fixed("removing")
+    provenance = _fixed("provenance")
+    code = _fixed("code")
+    leases = _fixed("leases")
+    workers = _fixed("workers")
+
     def _of(self, *parts: object) -> str:
         return ":".join((self.prefix, *map(str, parts)))
-
-    @property
-    def sweeps(self) -> str:
-        return self._of("sweeps")
-
-    @property
-    def digests(self) -> str:
-        return self._of("digests")
-
-    @property
-    def last(self) -> str:
-        return self._of("last")
-
-    @property
-    def settle(self) -> str:
-        return self._of("settle")
-
-    @property
-    def counters(self) -> str:
-        return self._of("counters")
-
-    @property
-    def set_aside(self) -> str:
-        return self._of("set-aside")
-
-    @property
-    def removing(self) -> str:
-        return self._of("removing")
-
-    @property
-    def provenance(self) -> str:
-        return self._of("provenance")
-
-    @property
-    def code(self) -> str:
-        return self._of("code")
 
     def bundle(self, digest: str, part: str = "") -> str:
         """The code of a digest, or the set `sweeps` of those that have it."""
         return self._of("b", digest, part) if part else self._of("b", digest)
-
-    @property
-    def leases(self) -> str:
-        return self._of("leases")
-
-    @property
-    def workers(self) -> str:
-        return self._of("workers")
 
     def garbage(self, store: str) -> str:
         return self._of("garbage", store)
@@ -161,6 +136,11 @@ class Keys:
 
     def points(self, trial: TrialId, metric: str) -> str:
         return self._of("t", trial, "p", metric)
+
+    def of_trial(self, trial: TrialId, fields: Iterable[bytes]) -> list[str]:
+        """All keys of a trial; `fields` are those of its hash."""
+        points = (self.points(trial, name) for name in metric_names(fields))
+        return [self.trial(trial), self.trial(trial, "log"), *points]
 
     @property
     def ticket(self) -> str:

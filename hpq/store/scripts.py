@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
-from hpq.errors import NotFound, UserError
+from hpq.errors import UserError, no_sweep
 from hpq.store.keys import Keys
 from hpq.store.wire.fields import Field, encode_fields
 
@@ -115,10 +115,7 @@ def check_reply(sid: str, reply: str) -> None:
         UserError: it was stopped or cancelled.
     """
     if reply == "unknown":
-        raise NotFound(
-            f"sweep {sid!r} is not there; `hpq ls` lists what is", code="sweep-not-found"
-        )
+        raise no_sweep(sid)
     if reply == "over":
-        raise UserError(
-            f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again", code="sweep-over"
-        )
+        text = f"sweep {sid} is over; `hpq retry {sid}` queues failed trials again"
+        raise UserError(text, code="sweep-over")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from redis import Redis
@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 from hpq.domain.snapshot import UnreadableSweep
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId
-from hpq.errors import DecodeError, NotFound
+from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.store.keys import Keys, sweep_parts
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
@@ -50,9 +50,7 @@ class SweepReader:
         """
         found = self.get_many([sid])
         if not found:
-            raise NotFound(
-                f"sweep {sid!r} is not there; `hpq ls` lists what is", code="sweep-not-found"
-            )
+            raise no_sweep(sid)
         return found[0]
 
     def get_many(self, ids: Sequence[str]) -> list[Sweep]:
@@ -113,15 +111,11 @@ class SweepReader:
         if len(matches) == 1:
             return matches[0]
         if not matches:
-            raise NotFound(
-                f"no sweep begins with {ref!r}; `hpq ls` lists what is there",
-                code="sweep-not-found",
-            )
+            text = f"no sweep begins with {ref!r}; `hpq ls` lists what is there"
+            raise NotFound(text, code="sweep-not-found")
         first = ", ".join(matches[:5])
-        raise NotFound(
-            f"{ref!r} fits {len(matches)} sweeps: {first}; write more of the id",
-            code="sweep-ambiguous",
-        )
+        text = f"{ref!r} fits {len(matches)} sweeps: {first}; write more of the id"
+        raise NotFound(text, code="sweep-ambiguous")
 
     def _newest_of(self, owner: str) -> str:
         ids = self.ids()
@@ -206,8 +200,11 @@ class SweepReader:
         return sorted(raw.decode() for raw in found)
 
     def approximate_bytes(self, sweeps: Sequence[Sweep]) -> list[int]:
-        """Return about how many bytes of the server's memory each of these sweeps takes."""
-        return sweep_bytes(self._redis, self._keys, sweeps)
+        """Return about how many bytes of the server's memory each of these sweeps takes.
+
+        MEMORY USAGE of the sweep's keys and of a sample of its trials: a bounded number of reads.
+        """
+        return [_bytes_of(self._redis, self._keys, sweep) for sweep in sweeps]
 
 
 def _ids_before(
@@ -226,14 +223,6 @@ def _ids_before(
         if other < order and (other < priority_start or owners.get(sid) == owner)
     )
     return list(ahead)[:_AHEAD_MAX]
-
-
-def sweep_bytes(redis: Redis, keys: Keys, sweeps: Sequence[Sweep]) -> list[int]:
-    """Estimate the bytes that each of these sweeps takes.
-
-    MEMORY USAGE of the sweep's keys and of a sample of its trials: a bounded number of reads.
-    """
-    return [_bytes_of(redis, keys, sweep) for sweep in sweeps]
 
 
 def _bytes_of(redis: Redis, keys: Keys, sweep: Sweep) -> int:
@@ -270,16 +259,9 @@ def _trial_bytes(redis: Redis, keys: Keys, sid: str, numbers: Sequence[int]) -> 
     for trial in trials:
         pipe.hkeys(keys.trial(trial))
     fields: list[list[bytes]] = pipe.execute()
-    start, sizes = len(trial_codec.METRIC_FIELD), []
-    for trial, names in zip(trials, fields, strict=True):
-        points = [
-            keys.points(trial, name[start:].decode("utf-8", "replace"))
-            for name in names
-            if name.startswith(trial_codec.METRIC_FIELD)
-        ]
-        for key in (keys.trial(trial), keys.trial(trial, "log"), *points):
-            pipe.memory_usage(key)
-        sizes.append(2 + len(points))
+    owned = [keys.of_trial(trial, names) for trial, names in zip(trials, fields, strict=True)]
+    for key in chain.from_iterable(owned):
+        pipe.memory_usage(key)
     answers: Iterator[Any] = iter(pipe.execute())
-    for count in sizes:
-        yield sum(size or 0 for size in islice(answers, count))
+    for some in owned:
+        yield sum(size or 0 for size in islice(answers, len(some)))

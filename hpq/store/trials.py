@@ -23,7 +23,7 @@ from hpq.domain.attempt import (
 from hpq.domain.retry_policy import AWAIT_LEASES
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import Claim
-from hpq.errors import DecodeError, NotFound
+from hpq.errors import DecodeError, no_sweep
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
@@ -103,7 +103,7 @@ class TrialStore:
         key = self._keys.sweep(sid)
         row: Any = self._redis.hgetall(key)
         if not row:
-            raise NotFound(f"sweep {sid!r} is not there", code="sweep-not-found")
+            raise no_sweep(sid)
         return sweep_codec.decode_sweep(key, sid, row, 0, 0, 0)
 
     def refresh_limits(self, sweep: Sweep) -> Sweep | None:
@@ -122,11 +122,6 @@ class TrialStore:
         for sid in sids:
             pipe.exists(self._keys.sweep(sid))
         return frozenset(sid for sid, found in zip(sids, pipe.execute(), strict=True) if found)
-
-    def code_manifest(self, digest: str) -> str | None:
-        """Read the manifest of a code digest, as JSON."""
-        raw: Any = self._redis.hget(self._keys.code, digest)
-        return raw.decode() if raw else None
 
     def count_refused_code(self) -> None:
         """Count a refusal of code that is not signed, or not as signed."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from redis import Redis
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import ServerMemory, Worker
+from hpq.notice import Notice
 from hpq.store.keys import Keys
 from hpq.store.wire.fields import Reader, Row
 
@@ -108,7 +108,6 @@ def _worker(
         takes=tuple(r.json("takes", [])),
         key=r.text("key"),
         store=r.text("store"),
-        code=r.text("code"),
         only=r.text("only"),
         pod=r.text("pod"),
         refuses=r.parse("refuses", {}, _refusals),

@@ -163,10 +163,8 @@ def background_connection(home: Path) -> ConnectionRecord | None:
     """
     record = read_record(home)
     if record is None and is_alive(home):
-        raise OutOfReach(
-            "the connection in the background is starting or ending; try again",
-            code="connection-changing",
-        )
+        text = "the connection in the background is starting or ending; try again"
+        raise OutOfReach(text, code="connection-changing")
     if record is not None and not is_alive(home):
         flags = "".join(namespace_flags(record.context, record.namespace))
         raise OutOfReach(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from redis import Redis
 
 from hpq.connection.client import FIRST_S, check_server, connect, guard
+from hpq.domain.sweep import Sweep
 from hpq.errors import Forbidden, OutOfReach
 from hpq.settings import Settings, read
 from hpq.store.control import SweepControl
@@ -65,6 +66,18 @@ class Session:
     def control(self) -> SweepControl:
         """Build the writer that pauses, cancels, retries and removes sweeps."""
         return SweepControl(self.context())
+
+    def find(self, ref: str | None) -> str:
+        """Return the id of the sweep that a reference means; None is this user's last one.
+
+        Raises:
+            NotFound: no sweep fits, or more than one does.
+        """
+        return self.reader.sweeps.resolve(ref, self.settings.user)
+
+    def sweep(self, ref: str | None) -> Sweep:
+        """As `find`, the sweep itself."""
+        return self.reader.sweeps.get(self.find(ref))
 
     def trouble(self) -> str:
         """What `hpq connect` knows of why Redis is out of reach; "" where it knows nothing."""

@@ -18,6 +18,5 @@ def shipped(name: str) -> Path:
     for root in (_HERE, *_HERE.parents[:2]):
         if (root / name).is_dir():
             return root / name
-    raise UserError(
-        f"{_HERE}: the folder {name} is not installed; install hpq again", code="install-incomplete"
-    )
+    text = f"{_HERE}: the folder {name} is not installed; install hpq again"
+    raise UserError(text, code="install-incomplete")

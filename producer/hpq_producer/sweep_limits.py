@@ -72,7 +72,7 @@ def limits(changes: Sequence[str]) -> dict[str, str]:
         try:
             fields[name] = check(value)
         except ValueError as error:
-            raise UserError(f"{key}={value}: use {error}") from None
+            raise UserError(f"{key}={value}: use {error}", code="invalid-value") from None
     if not fields:
         raise UserError(f"say what to change: KEY=VALUE, KEY one of {', '.join(_KEYS)}")
     return fields
@@ -86,13 +86,12 @@ def _no_limit(text: str, key: str) -> UserError:
             code="limit-fixed",
         )
     if key in TOP and key not in _KEYS and key != "name":
-        return UserError(
-            f"{text}: {key} is part of what the sweep is; edit the file and enqueue it",
-            code="limit-fixed",
-        )
+        message = f"{text}: {key} is part of what the sweep is; edit the file and enqueue it"
+        return UserError(message, code="limit-fixed")
     close = get_close_matches(key, _KEYS, n=1, cutoff=_CLOSE)
     hint = f"; did you mean {close[0]}?" if close else ""
-    return UserError(f"{text}: write KEY=VALUE, KEY one of {', '.join(_KEYS)}{hint}")
+    line = f"{text}: write KEY=VALUE, KEY one of {', '.join(_KEYS)}{hint}"
+    return UserError(line, code="unknown-key")
 
 
 def in_words(fields: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import Forbidden, HpqError, NotFound, UserError
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq_producer.embedded_redis.attach import status
+from hpq_producer.embedded_redis.attach import running_socket
 from hpq_producer.session import Session, load_settings
 
 _TRIAL = re.compile(r"(?:(?P<sweep>[a-z0-9-]+)/|#)?(?P<number>[1-9][0-9]*)\Z")
@@ -75,10 +75,8 @@ def find_trial(reader: StoreReader, ref: str | None, owner: str) -> TrialId:
     failed = [t for t in shot.recent if t.state is TrialState.FAILED]
     for trial in (*shot.running, *failed, *shot.recent):
         return trial.id
-    raise NotFound(
-        f"no trial of {found} has begun; `hpq watch {found}` shows what it waits for",
-        code="trial-not-begun",
-    )
+    text = f"no trial of {found} has begun; `hpq watch {found}` shows what it waits for"
+    raise NotFound(text, code="trial-not-begun")
 
 
 def owned_sweep(session: Session, ref: str | None, force: bool) -> Sweep:
@@ -87,12 +85,10 @@ def owned_sweep(session: Session, ref: str | None, force: bool) -> Sweep:
     Raises:
         Forbidden: it is another owner's, and `force` was not said.
     """
-    sweep = session.reader.sweeps.get(session.reader.sweeps.resolve(ref, session.settings.user))
+    sweep = session.sweep(ref)
     if sweep.owner != session.settings.user and not force:
-        raise Forbidden(
-            f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same",
-            code="sweep-of-another",
-        )
+        text = f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same"
+        raise Forbidden(text, code="sweep-of-another")
     return sweep
 
 
@@ -105,9 +101,8 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UserError(
-            f"{question} There is no terminal to answer at; say --yes", code="confirmation-missing"
-        )
+        text = f"{question} There is no terminal to answer at; say --yes"
+        raise UserError(text, code="confirmation-missing")
     if not typer.confirm(question):
         raise typer.Abort
 
@@ -122,13 +117,14 @@ def complete_sweep_ids(incomplete: str) -> list[str]:
         settings = load_settings()
         url = settings.redis_url
         if not url:
-            private = status(settings.home)
-            if not (private.running and private.record):
+            socket = running_socket(settings.home)
+            if not socket:
                 return []
-            url = f"unix://{private.record.socket}"
+            url = f"unix://{socket}"
         redis = connect(url, retries=0, timeout_s=_COMPLETION_TIMEOUT_S)
-        reader = StoreReader(redis, Keys(settings.prefix), settings.lease_ms)
-        ids = reader.sweeps.ids(_MAX_COMPLETIONS)
+        ids = StoreReader(redis, Keys(settings.prefix), settings.lease_ms).sweeps.ids(
+            _MAX_COMPLETIONS
+        )
     except (HpqError, RedisError, OSError, ValueError):
         return []
     return [sid for sid in ids if sid.startswith(incomplete)]

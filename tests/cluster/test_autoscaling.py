@@ -12,6 +12,7 @@ from hpq.domain.sweep import SweepState
 from tests.cluster.conftest import Images, MakeNamespace
 from tests.cluster.kube import Cluster, alone, wait_for
 from tests.cluster.place import Laptop, Namespace
+from tests.ids import ids
 
 PACE_S = 15  # between two pods that go
 COOL_S = 4
@@ -115,7 +116,8 @@ def test_nobody_scales_against_the_autoscaler_before_it_is_paused(
     scaled: Namespace, user: Laptop
 ) -> None:
     refused = user.hpq("scale", 1, "--namespace", scaled.name)
-    assert refused.returncode == 2 and "autoscaling.keda.sh/paused=true" in refused.stderr
+    assert (refused.returncode, ids(refused.stderr)) == (2, ["autoscaled"])
+    assert "autoscaling.keda.sh/paused=true" in refused.stderr
     assert wanted(scaled) == 0
 
 

@@ -22,8 +22,8 @@ def test_the_doctor_finds_all_well_and_then_the_one_pod_whose_image_is_not_there
     outside = Outside(namespace, tmp_path)
     code, found = findings(outside)
     assert code == 0 and "wrong" not in found.values(), found
-    assert any("PersistentVolumeClaim data-hpq-redis-0 is bound" in what for what in found)
-    assert any("Redis 7" in what and "answers" in what for what in found)
+    assert any("data-hpq-redis-0" in what for what in found)
+    assert any("Redis 7" in what for what in found)
 
     namespace.kubectl("set", "image", "deployment/hpq-worker", "worker=nowhere.invalid/hpq:1")
     try:
@@ -32,7 +32,7 @@ def test_the_doctor_finds_all_well_and_then_the_one_pod_whose_image_is_not_there
         said = wait_for(
             lambda: why in (told := outside.hpq("workers").stderr) and told, "the pod's reason"
         )
-        assert "pods: 1 wanted, 0 ready" in said
+        assert "1 wanted" in said and "0 ready" in said
         code, found = findings(outside)
         assert code == 3
         assert any(why in what and level == "wrong" for what, level in found.items()), found

@@ -9,6 +9,7 @@ import yaml
 from hpq.domain.trial import TrialState
 from tests.cluster.conftest import Images
 from tests.cluster.place import Laptop, Namespace
+from tests.ids import ids
 
 SWEEP = """
     trainer: digits
@@ -89,5 +90,5 @@ def test_a_set_that_fails_fails_its_job_in_one_pod_and_says_why(
     assert ends(namespace, sid) == {"1": "Failed"}
     (pod,) = namespace.pods(f"hpq/sweep={sid}")
     log = namespace.kubectl("logs", pod["metadata"]["name"])
-    assert f"hpq worker: {sid}/1 failed: KeyError: 1" in log
+    assert "trial-failed" in ids(log) and "KeyError: 1" in log
     laptop.wait_over(sid)

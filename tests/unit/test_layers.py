@@ -25,6 +25,7 @@ MOST_MODULES = 15  # of a package, its __init__ aside
 LAYERS = {
     "hpq": """
         codes gpus reporting sanitize
+        notice
         domain errors
         connection search
         settings store.wire

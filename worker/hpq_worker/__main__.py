@@ -44,9 +44,8 @@ def main() -> None:
         settings = read(os.environ)
         if not settings.redis_url:
             where = "in a pod " if settings.in_pod else ""
-            raise UserError(
-                f"{where}HPQ_REDIS_URL must say which Redis to work for", code="setting-missing"
-            )
+            text = f"{where}HPQ_REDIS_URL must say which Redis to work for"
+            raise UserError(text, code="setting-missing")
         if args.workers is not None and not 1 <= args.workers <= 1000:
             raise UserError(f"--workers {args.workers}: use 1 to 1000")
         if args.count is not None and not 1 <= args.count <= MOST_RUNS:

@@ -13,8 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from types import FrameType
 
 from hpq.errors import ExitCode
+from hpq.notice import tagged
 from hpq_worker.consumer.run_limit import UNTIL_OVER, RunBudget
 from hpq_worker.health import telemetry
 from hpq_worker.health.monitor import Monitor
@@ -60,10 +62,12 @@ class Supervisor:
     def run(self) -> int:
         """Keep a worker in every slot until a signal comes; return the exit code."""
         self._signals.install()
+        signal.signal(signal.SIGUSR1, self._outlive_parent)
         adopt_orphans()  # of a worker that was killed with its runner
         forwarded = 0
         while True:
-            if self._parent not in (None, os.getppid()) and not self._signals.is_stopping:
+            parent = os.getppid()  # before the look at _parent, which a signal may have reset
+            if self._parent not in (None, parent) and not self._signals.is_stopping:
                 self._signals.request_shutdown()
             while forwarded < self._signals.requests:
                 forwarded += 1
@@ -74,6 +78,9 @@ class Supervisor:
                 self._monitor.close()
                 return code
             self._signals.pause(0.2) if not self._signals.is_stopping else time.sleep(0.05)
+
+    def _outlive_parent(self, _number: int, _frame: FrameType | None) -> None:
+        self._parent = None
 
     def _poll(self) -> int | None:
         for slot in list(self._workers):
@@ -145,7 +152,8 @@ class Supervisor:
             self._backoff_s[slot] = 1.0
         if not self._signals.is_stopping:
             wait_s = self._backoff_s[slot]
-            log.error("worker %d ended with %d; starting another in %.0f s", slot, status, wait_s)
+            line = tagged("worker %d ended with %d; starting another in %.0f s", "worker-ended")
+            log.error(line, slot, status, wait_s)
             self._start_at[slot] = now + wait_s
             self._backoff_s[slot] = min(_SLOWEST_S, 2 * wait_s)
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import FailureKind, Json
-from hpq.errors import ExitCode, HpqError, UserError
+from hpq.errors import ExitCode, HpqError, SettingsError, UserError
 from hpq.reporting import set_sink
 from hpq.settings import read
 from hpq_worker.process.protocol import RunRequest
@@ -163,7 +163,7 @@ def _seed(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise UserError(f"HPQ_SEED: {text!r} is no whole number") from None
+        raise SettingsError(f"HPQ_SEED: {text!r} is no whole number") from None
 
 
 def _function(trainer: str) -> Callable[..., object]:
@@ -180,9 +180,8 @@ def _function(trainer: str) -> Callable[..., object]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name not in (name, name.partition(".")[0]):
             raise  # one that the user's code imports: its line is worth seeing
-        raise UserError(
-            f"{trainer}: there is no module {name} in {Path.cwd()}", code="trainer-not-found"
-        ) from None
+        text = f"{trainer}: there is no module {name} in {Path.cwd()}"
+        raise UserError(text, code="trainer-not-found") from None
     found = getattr(module, function, None)
     if not callable(found):
         raise UserError(f"{trainer}: {name} has no function {function}", code="trainer-not-found")

@@ -69,8 +69,8 @@ end
 if args.restarted ~= '' then
   forget_points(sid, n)
   redis.call('HDEL', t, 'resumes')
-  -- The old checkpoint stays until this attempt has one of its own: a worker that has the store may
-  -- be next, and goes on from there.
+  -- The old checkpoint stays until this attempt publishes one: the next worker may have its store, and
+  -- resume from it.
   redis.call('HSET', t, 'restarted', args.restarted)
   event(sid, 'restarted', n, attempt, 'why', args.restarted)
   f[6] = false

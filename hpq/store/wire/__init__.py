@@ -1,1 +1,1 @@
-"""The only place where bytes of Redis become objects, and objects what Redis holds."""
+"""Encode objects for Redis and decode them; no other package does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from hpq.domain.identity import ParameterSet
@@ -39,6 +40,12 @@ def encode_new(params: ParameterSet, replicate: int) -> NewRow:
     """
     identity = params.salted(replicate) if replicate else params.identity
     return NewRow(dumps_in_order(params), identity)
+
+
+def metric_names(fields: Iterable[bytes]) -> list[str]:
+    """Return the names of the metrics among the fields of a trial's hash."""
+    names = (f.removeprefix(METRIC_FIELD) for f in fields if f.startswith(METRIC_FIELD))
+    return [name.decode("utf-8", "replace") for name in names]
 
 
 def decode_params(key: str, raw: bytes | None) -> Params:

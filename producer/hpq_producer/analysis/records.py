@@ -8,10 +8,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import Snapshot, Worker
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialState, TrialView
+from hpq.notice import Notice
 from hpq.search.samplers import replicate_of, seed_of, seed_of_result
 from hpq_producer.analysis.eta import TimeLeft
 from hpq_producer.analysis.scores import group_record

@@ -6,7 +6,6 @@
 
 Trial 0 is the sweep itself; "part" is what follows in the key's name. Text that is not UTF-8 is
 {"b64": …}. The file holds no secret: neither the code key nor the server's address is in Redis.
-`MemoryEstimate` estimates the memory that the rows take on a server.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpq.codes import Code
 from hpq.domain.sweep import SCHEMA
 from hpq.errors import UserError
 from hpq.store.keys import SWEEP_PARTS
@@ -60,8 +60,10 @@ class Row:
         return self.kind == "shared"
 
 
-class ArchiveInvalid(Exception):
+class ArchiveInvalid(UserError):
     """Raised where a line is not what hpq writes; the text says what is wrong."""
+
+    code: Code = "archive-invalid"
 
 
 def encode_header(header: Header, version: str) -> str:
@@ -105,15 +107,13 @@ def read(path: Path) -> Iterator[Header | Row]:
         with gzip.open(path, "rb") as file:
             yield from _lines(file)
     except ArchiveInvalid as error:
-        raise UserError(f"{path}: {error}", code="archive-invalid") from None
+        raise ArchiveInvalid(f"{path}: {error}", code=error.code) from None
     except EOFError:
-        raise UserError(
-            f"{path}: torn: the file ends before the archive does", code="archive-torn"
-        ) from None
+        text = f"{path}: torn: the file ends before the archive does"
+        raise ArchiveInvalid(text, code="archive-torn") from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(
-            f"{path}: not an archive of hpq's, or a damaged one: {error}", code="archive-invalid"
-        ) from None
+        text = f"{path}: not an archive of hpq's, or a damaged one: {error}"
+        raise ArchiveInvalid(text) from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}", code="file-unreadable") from None
 
@@ -126,16 +126,15 @@ def _lines(file: gzip.GzipFile) -> Iterator[Header | Row]:
         data = _parse(line, count + 2)
         if "end" in data:
             if data["end"] != count or file.read(1):
-                raise ArchiveInvalid(
-                    f"torn: {count} lines of items, and its end says {data['end']!r:.20}"
-                )
+                text = f"torn: {count} lines of items, and its end says {data['end']!r:.20}"
+                raise ArchiveInvalid(text, code="archive-torn")
             return
         count += 1
         try:
             yield _row(data, header)
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise ArchiveInvalid(f"line {count + 1}: not a row of hpq's: {error}") from None
-    raise ArchiveInvalid("torn: its last line is missing")
+    raise ArchiveInvalid("torn: its last line is missing", code="archive-torn")
 
 
 def _parse(line: bytes, number: int) -> dict[str, Any]:
@@ -155,7 +154,8 @@ def _header(data: dict[str, Any]) -> Header:
     if form > FORMAT or schema > SCHEMA:
         raise ArchiveInvalid(
             f"written by a newer hpq (format {form}, schema {schema}); this one reads up to"
-            f" format {FORMAT}, schema {SCHEMA}: upgrade hpq"
+            f" format {FORMAT}, schema {SCHEMA}: upgrade hpq",
+            code="hpq-too-old",
         )
     sid = data.get("sweep")
     if not isinstance(sid, str) or not _SID.match(sid):
@@ -204,27 +204,13 @@ def _bytes(value: Any) -> bytes:
     return base64.b64decode(value["b64"], validate=True)
 
 
-# Beside what an item holds, as measured on Redis and Valkey; small keys take less.
+# What a row takes on Redis and Valkey beside its bytes, as measured; small keys take less.
 _ITEM_BYTES = {"hash": 60, "zset": 110, "set": 60, "stream": 0, "shared": 60}
 _KEY_BYTES = 150
 _STREAM_BYTES = 4_096  # a stream takes that from its first entry on
 
 
-class MemoryEstimate:
-    """The sum over rows as they come in a file: those of one key follow one another."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._key: tuple[int, str] | None = None
-        self._spare = 0  # what the stream that grows now takes already
-
-    def add(self, row: Row) -> None:
-        """Count a row."""
-        if (row.trial, row.part) != self._key:
-            self._key = (row.trial, row.part)
-            self._spare = _STREAM_BYTES if row.kind == "stream" else 0
-            self.bytes += _KEY_BYTES + self._spare
-        held = sum(_ITEM_BYTES[row.kind] + sum(map(len, item)) for item in row.items)
-        free = min(self._spare, held)
-        self._spare -= free
-        self.bytes += held - free
+def memory_bytes(row: Row) -> int:
+    """Estimate how many bytes of the server's memory a row takes: rather too many."""
+    held = sum(_ITEM_BYTES[row.kind] + sum(map(len, item)) for item in row.items)
+    return _KEY_BYTES + (max(_STREAM_BYTES, held) if row.kind == "stream" else held)

@@ -10,7 +10,7 @@ from pathlib import Path
 from hpq.errors import DecodeError, OutOfReach, UserError
 from hpq.store.archive import ArchiveRestore
 from hpq.store.wire import sweep as sweep_codec
-from hpq_producer.archive.format import Header, MemoryEstimate, Row, read
+from hpq_producer.archive.format import ArchiveInvalid, Header, Row, memory_bytes, read
 from hpq_producer.archive.stored_files import FileChecker
 from hpq_producer.capacity import check_capacity
 from hpq_producer.session import Session
@@ -27,10 +27,8 @@ def restore(session: Session, path: Path, files: FileChecker | None = None) -> H
     """
     header, fields, weight = _check(path)
     if session.reader.sweeps.exists(header.sweep):
-        raise UserError(
-            f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it",
-            code="sweep-exists",
-        )
+        text = f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it"
+        raise UserError(text, code="sweep-exists")
     for _ in check_capacity(session, header.trials, weight=weight):
         pass
     look = files or FileChecker(None)
@@ -48,9 +46,8 @@ def restore(session: Session, path: Path, files: FileChecker | None = None) -> H
     except BaseException as error:
         restoring.discard()
         if isinstance(error, OSError):
-            raise OutOfReach(
-                f"{header.sweep}: the store of its files: {error}", code="store-unusable"
-            ) from None
+            text = f"{header.sweep}: the store of its files: {error}"
+            raise OutOfReach(text, code="store-unusable") from None
         raise
     return header
 
@@ -72,10 +69,10 @@ def _check(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
     header = next(lines)
     assert isinstance(header, Header)
     fields: dict[bytes, bytes] = {}
-    numbers, weight = 0, MemoryEstimate()
+    numbers = weight = 0
     for row in lines:
         assert isinstance(row, Row)
-        weight.add(row)
+        weight += memory_bytes(row)
         if (row.trial, row.part) == (0, ""):
             fields.update({item[0]: item[1] for item in row.items})
         elif (row.trial, row.part) == (0, "params"):
@@ -83,15 +80,10 @@ def _check(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
     try:
         sweep = sweep_codec.decode_sweep("its sweep", header.sweep, fields, 0, 0, 0)
     except DecodeError as error:
-        raise UserError(
-            f"{path}: not an archive of hpq's: {error}", code="archive-invalid"
-        ) from None
+        raise ArchiveInvalid(f"{path}: not an archive of hpq's: {error}") from None
     if not sweep.created_ms or not sweep.worker_class or numbers != header.trials:
-        raise UserError(
-            f"{path}: not an archive of hpq's: rows of its sweep are missing",
-            code="archive-invalid",
-        )
-    return header, fields, weight.bytes
+        raise ArchiveInvalid(f"{path}: not an archive of hpq's: rows of its sweep are missing")
+    return header, fields, weight
 
 
 def _flat(row: Row) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ import contextlib
 import gzip
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from hpq import __version__
@@ -27,10 +27,8 @@ def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
     """
     sweep = session.reader.sweeps.get(sid)
     if sweep.schema > SCHEMA:
-        raise UserError(
-            f"{sid}: made by a newer hpq (schema {sweep.schema}): upgrade this one",
-            code="hpq-too-old",
-        )
+        text = f"{sid}: made by a newer hpq (schema {sweep.schema}): upgrade this one"
+        raise UserError(text, code="hpq-too-old")
     if sweep.counts.running:
         raise UserError(
             f"{sid}: {sweep.counts.running} trials run; `hpq pause {sid}`, and archive it when they"
@@ -44,8 +42,7 @@ def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
     try:
         with draft.open("xb") as raw:
             with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
-                thinned = Thinned()
-                _fill(file, header, _rows(session, sweep, thinned))
+                thinned = _fill(file, header, _rows(session, sweep))
             raw.flush()
             os.fsync(raw.fileno())
         if force:
@@ -59,30 +56,24 @@ def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
-    return replace(header, thinned=thinned.trials)
+    return replace(header, thinned=thinned)
 
 
-def _fill(file: gzip.GzipFile, header: Header, rows: Iterable[Row]) -> None:
+def _fill(file: gzip.GzipFile, header: Header, rows: Iterable[Row]) -> int:
+    """Write all lines; return how many trials have lost log and points to a full server."""
     file.write(encode_header(header, __version__).encode() + b"\n")
-    count = 0
+    count = thinned = 0
     for count, row in enumerate(rows, start=1):  # noqa: B007
         file.write(encode_row(row).encode() + b"\n")
+        if row.trial and not row.part:
+            thinned += any(item[0] == b"thinned" for item in row.items)
     file.write(encode_end(count).encode() + b"\n")
+    return thinned
 
 
-@dataclass(slots=True)
-class Thinned:
-    """How many trials have lost their log and points to a full server."""
-
-    trials: int = 0
-
-
-def _rows(session: Session, sweep: Sweep, thinned: Thinned) -> Iterator[Row]:
-    for trial, part, kind, items in ArchiveReader(session.redis, session.keys, sweep).read():
-        for row in _cut(trial, part, kind, items):
-            if trial and not part:
-                thinned.trials += any(name == b"thinned" for name, _ in row.items)
-            yield row
+def _rows(session: Session, sweep: Sweep) -> Iterator[Row]:
+    for key in ArchiveReader(session.redis, session.keys, sweep).read():
+        yield from _cut(*key)
 
 
 def _cut(trial: int, part: str, kind: str, items: Iterator[Item]) -> Iterator[Row]:

@@ -7,7 +7,7 @@ newer version knows are counted and ignored.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hpq.domain.snapshot import Event
@@ -33,7 +33,7 @@ STEPS: Mapping[str, tuple[frozenset[TrialState], TrialState]] = {
     **{end.value: (frozenset({_Q, _R}), end) for end in _ENDS},
 }
 # the sorted sets that have the number of a trial in this state
-_PLACES: Mapping[TrialState, frozenset[str]] = {
+_INDEXES: Mapping[TrialState, frozenset[str]] = {
     _Q: frozenset({"waiting"}),
     _R: frozenset({"running", "leases"}),
     **{end: frozenset({"ended"}) for end in _ENDS},
@@ -100,7 +100,7 @@ class Replay:
 
     @property
     def created(self) -> int:
-        """The number of trials that events created."""
+        """Return the number of trials that events created."""
         return self._created
 
     def add(self, event: Event) -> None:
@@ -139,20 +139,20 @@ class Replay:
         if what in ("claimed", "reused") and attempt != latest + 1:
             return f"attempt {attempt} follows attempt {latest}"
         if what not in ("claimed", "reused") and attempt != latest:
-            return f"{what} by attempt {attempt}, and the latest is {latest}"
+            return f"{what} by attempt {attempt}, but the latest is {latest}"
         is_late = trial.state is _Q and trial.is_reaped
-        if what == "requeued" and is_late:  # the lost attempt came back with a failure
+        if what == "requeued" and is_late:  # the lost attempt reported a failure
             return None
         if what == "retried" and trial.state is _Q and not latest and self._may_drop:
-            return None  # dropped with all that waited
+            return None  # dropped without an event
         sources, target = STEPS[what]
         if trial.state in _ENDS and target in _ENDS:
             return f"it ended twice: {trial.state}, then {what}"
         if trial.state not in sources or target not in TRANSITIONS[trial.state]:
             return f"{what} while it was {trial.state}"
-        taken_back = what == "resumed" or (target in _ENDS and what not in ("cancelled", "reused"))
-        if trial.state is _Q and taken_back and not is_late:
-            return f"{what} while it was queued, and its lease had not been lost"
+        needs_reap = what == "resumed" or (target in _ENDS and what not in ("cancelled", "reused"))
+        if trial.state is _Q and needs_reap and not is_late:
+            return f"{what} while it was queued and its lease had not expired"
         return None
 
     def _violation(self, number: int, what: str) -> Violation:
@@ -171,21 +171,21 @@ class Replay:
         """Return the difference between a trial and its events, or None."""
         trial = self._trials.get(record.number) or _TrialReplay()
         if not record.has_params:
-            return "it is lost: its parameters are gone"
-        places = _PLACES[trial.state]
-        is_dropped = trial.state is TrialState.CANCELLED or "dropped" in record.places
+            return "it is lost: its parameters are missing"
+        indexes = _INDEXES[trial.state]
+        is_dropped = trial.state is TrialState.CANCELLED or "dropped" in record.indexes
         if not trial.attempt and is_dropped:
             if trial.state is _Q and not self._may_drop:
-                return "it was dropped, and no event says so"
-            places = DROPPED
+                return "it was dropped without an event"
+            indexes = DROPPED
         elif (record.state, record.attempt) != (trial.state, trial.attempt):
             return (
-                f"the store has it {record.state} in attempt {record.attempt},"
-                f" its events say {trial.state} in attempt {trial.attempt}"
+                f"the store has {record.state} in attempt {record.attempt},"
+                f" but its events have {trial.state} in attempt {trial.attempt}"
             )
-        if record.places != places:
-            there = ", ".join(sorted(record.places)) or "nowhere"
-            return f"it is {trial.state} and lies in {there}, not in {', '.join(sorted(places))}"
+        if record.indexes != indexes:
+            found = ", ".join(sorted(record.indexes)) or "no index"
+            return f"it is {trial.state} and in {found}, not in {', '.join(sorted(indexes))}"
         result = record.result
         return self._results.differs(record.number, trial.state, result) if result else None
 
@@ -206,19 +206,20 @@ class Replay:
         ]
         if counters.identities is not None:
             found.append(("identities", counters.identities, self._created))
-        out = [f"{name}: {has}, its events say {say}" for name, has, say in found if has != say]
+        out = [f"{name}: {has}, but its events have {n}" for name, has, n in found if has != n]
         beyond = [n for n in self._trials if not 1 <= n <= max(counters.total, self._created)]
-        return out + [f"events of trial {n}, and there are {counters.total}" for n in beyond[:5]]
+        total = counters.total
+        return out + [f"events of trial {n}, but the sweep has {total} trials" for n in beyond[:5]]
 
     def verdict(self, counters: SweepCounters) -> Audit:
         """Return all violations, those of the sweep's counters included."""
-        whole = [Violation(trial=0, what=what) for what in self.counters_differ(counters)]
+        of_sweep = [Violation(trial=0, what=what) for what in self.counters_differ(counters)]
         return Audit(
             trials=counters.total,
             open=counters.waiting + counters.running,
             events=self._events,
             violations=(
-                *whole,
+                *of_sweep,
                 *(self._violation(n, what) for n, what in sorted(self._differences)),
             ),
             ends={end.value: counters.ends.get(end, 0) for end in TrialState if end in _ENDS}
@@ -229,18 +230,6 @@ class Replay:
             latencies_ms=tuple(sorted(self._latencies_ms)),
             unknown=dict(self._unknown),
         )
-
-
-def audit(
-    events: Iterable[Event], counters: SweepCounters, records: Sequence[TrialRecord]
-) -> Audit:
-    """Audit a sweep from its events, counters and trials."""
-    replay = Replay()
-    for event in events:
-        replay.add(event)
-    for record in records:
-        replay.judge(record)
-    return replay.verdict(counters)
 
 
 def _whole(text: str | None) -> int:

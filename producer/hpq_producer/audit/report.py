@@ -1,4 +1,4 @@
-"""The audit's verdict as lines. Pure."""
+"""Print the audit's verdict."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from hpq_producer.audit.replay import Audit
 from hpq_producer.terminal.style import Line, Span, Style
 from hpq_producer.terminal.text import clean, exact_seconds, trials_of
 
-_SHOWN = 50  # violations; --json has them all
+_SHOWN = 50  # violations; --json lists all
 
 
 def audit_lines(sid: str, found: Audit) -> Iterator[Line]:
-    """The verdict first, then what it rests on, then each violation."""
+    """Yield the verdict, then the evidence, then each violation."""
     if found.violations:
         n = len(found.violations)
         where = f"{trials_of(found.trials)}, {trials_of(found.events, 'event')}"
         line = f"{trials_of(n, 'violation')} in {where}"
         yield [Span(f"{sid}: "), Span(line, Style.RED)]
     else:
-        so_far = f"so far ({found.open} are still open): " if found.open else ""
-        line = f"{so_far}nothing lost, each end taken once, by the latest attempt"
+        so_far = f"so far ({found.open} trials still open): " if found.open else ""
+        line = f"{so_far}no trial lost; each ended once, by its latest attempt"
         yield [Span(f"{sid}: "), Span(line, Style.GREEN)]
     ends = [f"{n} {state}" for state, n in found.ends.items() if n]
     if found.open:
@@ -28,22 +28,20 @@ def audit_lines(sid: str, found: Audit) -> Iterator[Line]:
     replayed = f"{trials_of(found.events, 'event')} replayed"
     yield [Span(f"{trials_of(found.trials)}: {', '.join(ends)}; {replayed}")]
     if found.reused:
-        yield [Span(f"{found.reused} of them are results of older sweeps, never trained here")]
+        yield [Span(f"{found.reused} of them are reused results of older sweeps")]
     if found.requeues:
         why = ", ".join(f"{n} {clean(reason)}" for reason, n in found.requeues.items())
-        late = f"; {found.late} came back late and were taken" if found.late else ""
+        late = f"; {found.late} late results were accepted" if found.late else ""
         yield [Span(f"requeued {trials_of(sum(found.requeues.values()), 'time')}: {why}{late}")]
     if found.latencies_ms:
         shares = (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
         text = "  ".join(f"{n} {exact_seconds(found.quantile_ms(q) or 0)}" for n, q in shares)
-        yield [Span(f"from the last beat to the requeue: {text}  of {len(found.latencies_ms)}")]
+        yield [Span(f"last heartbeat to requeue: {text}  (n={len(found.latencies_ms)})")]
     for what, n in found.unknown.items():
-        yield [
-            Span(f"{trials_of(n, 'event')} {clean(what)!r}: a newer hpq's, passed over", Style.DIM)
-        ]
+        yield [Span(f"{trials_of(n, 'event')} {clean(what)!r} of a newer hpq ignored", Style.DIM)]
     for v in found.violations[:_SHOWN]:
         where = f"#{v.trial}" if v.trial else "the sweep"
-        told = f"  [{', '.join(map(clean, v.events))}]" if v.events else ""
-        yield [Span(f"{where}: {clean(v.what)}", Style.RED), Span(told)]
+        events = f"  [{', '.join(map(clean, v.events))}]" if v.events else ""
+        yield [Span(f"{where}: {clean(v.what)}", Style.RED), Span(events)]
     if len(found.violations) > _SHOWN:
-        yield [Span(f"… and {len(found.violations) - _SHOWN} more; --json has them all")]
+        yield [Span(f"… and {len(found.violations) - _SHOWN} more; --json lists all")]

@@ -39,16 +39,17 @@ class Results:
     def differs(self, number: int, state: TrialState, stored: StoredResult) -> str | None:
         """Return the difference between a trial's stored result and its last event, or None."""
         if not stored.is_known:
-            return "its parameters are others than it was made with"
+            return "its parameters changed after it was created"
         if number in self._ended and not _is_same(self._ended[number], _number(stored.objective)):
-            return f"its result is {stored.objective or 'gone'}, its end says {self._ended[number]}"
+            value = self._ended[number]
+            return f"its result is {stored.objective or 'missing'}, but its last event has {value}"
         if state not in _RANKED and stored.score is not None:
-            return f"it is {state}, and in the ranking with {stored.score}"
+            return f"it is {state}, but ranked by {stored.score}"
         if state in _RANKED and number in self._ended:
             value = self._ended[number] if self._is_ranked else stored.score
             if not _is_same(value, stored.score):
-                there = "not ranked" if stored.score is None else f"ranked by {stored.score}"
-                return f"it is {there}, and its end says {value}"
+                ranked = "not ranked" if stored.score is None else f"ranked by {stored.score}"
+                return f"it is {ranked}, but its last event has {value}"
         if state.is_terminal and stored.is_filed != stored.has_pointers:
             return "its files are lost" if stored.is_filed else "its files are not listed"
         return self._mean_differs(number, stored)
@@ -63,7 +64,11 @@ class Results:
             is_same = mean is stored.mean
         else:
             is_same = math.isclose(mean, stored.mean, rel_tol=1e-9, abs_tol=1e-300)
-        return None if is_same else f"the mean of its set is {stored.mean}, its events say {mean}"
+        return (
+            None
+            if is_same
+            else f"the mean of its replicates is {stored.mean}, its events have {mean}"
+        )
 
 
 def _number(text: str) -> float | None:

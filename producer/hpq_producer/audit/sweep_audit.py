@@ -1,7 +1,7 @@
 """Audit a sweep in a store: read pages of events, then pages of trials.
 
-The sweep may move meanwhile. Each change of a trial appends an event in the same step, so what was
-read between two reads of the stream that return nothing new belongs to one moment.
+The sweep may change meanwhile. Each change of a trial appends an event in the same script call, so
+records read between two reads of the stream without new events belong to one moment.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hpq.store.reader import StoreReader
 from hpq_producer.audit.replay import Audit, Replay, Violation
 
 PAGE = 1000  # events or trials read at once
-_READS_MAX = 200  # of a page, until the sweep does not move while it is read
+_READS_MAX = 200  # of a page, until no event arrives while it is read
 
 
 def audit_sweep(reader: StoreReader, sid: str) -> Audit:
@@ -36,23 +36,23 @@ def audit_sweep(reader: StoreReader, sid: str) -> Audit:
         after = _judge(reader, sid, replay, after, suspects[start : start + PAGE], replicates)
     for _ in range(_READS_MAX):
         counters = reader.audit.counters(sid)
-        after, has_moved = _replay_new(reader, sid, replay, after)
-        if not has_moved:
+        after, has_new = _replay_new(reader, sid, replay, after)
+        if not has_new:
             break
     found = replay.verdict(counters)
     missing = reader.audit.missing(sweep)
-    gone = [Violation(trial=0, what=f"is gone: {what}") for what in missing]
-    return replace(found, violations=(*found.violations, *gone))
+    lacking = [Violation(trial=0, what=f"is missing: {what}") for what in missing]
+    return replace(found, violations=(*found.violations, *lacking))
 
 
 def _judge(
     reader: StoreReader, sid: str, replay: Replay, after: str, numbers: list[int], replicates: int
 ) -> str:
-    """Judge trials that differed, as they are in a moment in which the sweep does not move."""
+    """Judge trials that differed, from records between which no event arrived."""
     for _ in range(_READS_MAX):
         records = reader.audit.records(sid, numbers, replicates)
-        after, has_moved = _replay_new(reader, sid, replay, after)
-        if not has_moved:
+        after, has_new = _replay_new(reader, sid, replay, after)
+        if not has_new:
             for record in records:
                 replay.judge(record)
             break
@@ -62,9 +62,9 @@ def _judge(
 
 def _replay_new(reader: StoreReader, sid: str, replay: Replay, after: str) -> tuple[str, bool]:
     """Replay the events after an id; return the last id, and whether there were any."""
-    has_moved = False
+    has_new = False
     while events := reader.events.read(sid, after, count=PAGE):
         for event in events:
             replay.add(event)
-        after, has_moved = events[-1].id, True
-    return after, has_moved
+        after, has_new = events[-1].id, True
+    return after, has_new

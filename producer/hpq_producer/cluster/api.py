@@ -52,7 +52,8 @@ class KubernetesApi:
         except ModuleNotFoundError as error:
             raise UserError(
                 f"cannot reach a cluster: the Python package {error.name} is not installed;"
-                " pip install 'hpq[cluster]'"
+                " pip install 'hpq[cluster]'",
+                code="extra-missing",
             ) from None
 
         self.context, current = _context(config, context)
@@ -63,10 +64,8 @@ class KubernetesApi:
         try:
             config.load_kube_config(context=self.context, client_configuration=self._configuration)
         except (config.ConfigException, OSError, *_MALFORMED) as error:
-            raise OutOfReach(
-                f"kubeconfig, context {self.context}: {_last_message(error)}",
-                code="kubeconfig-unusable",
-            ) from None
+            text = f"kubeconfig, context {self.context}: {_last_message(error)}"
+            raise OutOfReach(text, code="kubeconfig-unusable") from None
         self._pool = client.rest.RESTClientObject(self._configuration).pool_manager
 
     @property
@@ -171,10 +170,8 @@ class KubernetesApi:
         try:
             return json.loads(text)
         except ValueError:
-            raise OutOfReach(
-                f"{self.server}: what answers there is no Kubernetes API",
-                code="cluster-unreachable",
-            ) from None
+            line = f"{self.server}: what answers there is no Kubernetes API"
+            raise OutOfReach(line, code="cluster-unreachable") from None
 
     def _unreachable(self, error: Exception) -> HpqError:
         return OutOfReach(
@@ -204,9 +201,8 @@ class KubernetesApi:
         if status == 404:
             return NotFound(f"{where}: {message}", code="cluster-object-missing")
         if status >= 500:
-            return OutOfReach(
-                f"{where}: the cluster is in trouble: {message}", code="cluster-unreachable"
-            )
+            line = f"{where}: the cluster is in trouble: {message}"
+            return OutOfReach(line, code="cluster-unreachable")
         return UserError(f"{where}: {message}", code="cluster-refused")
 
 
@@ -232,10 +228,8 @@ def _context(config: Any, wanted: str | None) -> tuple[str, str]:
     if wanted is not None and wanted not in names:
         raise UserError(f"--context {wanted}: the kubeconfig has {has}", code="context-unknown")
     if wanted is None and not current:
-        raise UserError(
-            f"the kubeconfig has no current context; --context NAME (has {has})",
-            code="context-unknown",
-        )
+        text = f"the kubeconfig has no current context; --context NAME (has {has})"
+        raise UserError(text, code="context-unknown")
     return wanted if wanted is not None else current, current
 
 

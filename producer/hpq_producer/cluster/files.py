@@ -75,7 +75,8 @@ def find_volume(api: KubernetesApi, left: Artifacts) -> PodVolume:
     if not running:
         raise NotFound(
             f"no worker's pod runs in namespace {api.namespace}; `hpq scale 1{api.flags}` starts"
-            " one"
+            " one",
+            code="no-worker",
         )
     alike: dict[str, Raw] = {}
     for raw in running:  # pods of one template have one store
@@ -86,7 +87,8 @@ def find_volume(api: KubernetesApi, left: Artifacts) -> PodVolume:
         if found.id == left.store:
             return found
         others.append(_describe_store(found))
-    raise NotFound(f"the pods in namespace {api.namespace} have {', '.join(dict.fromkeys(others))}")
+    have = f"the pods in namespace {api.namespace} have {', '.join(dict.fromkeys(others))}"
+    raise NotFound(have, code="store-differs")
 
 
 def copy_command(api: KubernetesApi, kept: str, path: str) -> str:
@@ -107,7 +109,7 @@ def _read_store(api: KubernetesApi, raw: Raw) -> PodVolume:
     pod, container = raw["metadata"]["name"], container_of(raw["spec"])["name"]
     said, why = _exec(api, pod, container, ["sh", "-c", _STORE_COMMAND])
     if why:
-        raise OutOfReach(f"pod {pod}: {clean(why)}")
+        raise OutOfReach(f"pod {pod}: {clean(why)}", code="pod-trouble")
     place, _, name = said.partition("\n")
     return PodVolume(api=api, pod=pod, container=container, folder=place, id=name.strip())
 
@@ -129,7 +131,8 @@ def _exec(
     if kubectl is None:
         raise UserError(
             "kubectl is not on PATH, which copies files out of pods; install it:"
-            " https://kubernetes.io/docs/tasks/tools/"
+            " https://kubernetes.io/docs/tasks/tools/",
+            code="program-missing",
         )
     where = ["--context", api.context, "-n", api.namespace, "exec", pod, "-c", container, "--"]
     done = subprocess.run(
@@ -139,7 +142,8 @@ def _exec(
     if done.returncode and "(Forbidden)" in said:
         raise Forbidden(
             f"context {api.context} may not run a command in a pod (pods/exec, namespace"
-            f" {api.namespace}), which hpq's Roles leave out"
+            f" {api.namespace}), which hpq's Roles leave out",
+            code="rights-missing",
         )
     if done.returncode:
         said = said.rpartition("\ncommand terminated")[0] or said or "kubectl exec failed"

@@ -1,40 +1,39 @@
-"""Print warnings after queueing trials: no worker runs them, or no store keeps their files."""
+"""Print warnings after a command queued trials: no worker runs them, or no store keeps files."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from hpq.code.manifest import changed
-from hpq.codes import Notice
+from hpq.code.signing import home_id
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Sweep
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.notice import Notice
 from hpq_producer.cluster.api import has_kubeconfig
 from hpq_producer.diagnosis.waiting import (
     CLUSTER_HINT,
     explain_full_server,
-    explain_no_worker,
-    explain_queue_position,
+    explain_unclaimed,
 )
 from hpq_producer.session import Session
+from hpq_producer.terminal.console import print_message
+from hpq_producer.terminal.text import shell_line
 
-_SHORT_S = 600.0  # of a timeout: what is lost of such a trial is not worth a line
-_LOSES = "a trial that loses its worker starts again from its beginning"
-_REMEDY = "set it to a directory that all of them see, or a URL"
-POD_STORE = "`hpq manifests … --with store`, or a URL as their HPQ_STORE"  # how pods get one
+_SHORT_S = 600.0  # no notice for trials of a shorter timeout: they lose little
+_LOSES = "a trial that loses its worker restarts from the beginning"
+_REMEDY = "set HPQ_STORE to a directory that all workers share, or a URL"
+POD_STORE = "run `hpq manifests … --with store`, or set HPQ_STORE to a URL"  # for pods
 
 
 def explain_missing_store(
     sweep: Sweep, workers: Sequence[Worker], *, is_set_here: bool, in_cluster: bool = False
 ) -> Notice | None:
-    """One line where trials could lose hours for want of a store; None where nothing is to say.
+    """Return a notice if trials could lose hours because workers have no file store.
 
-    Live workers say whether they have one; where there are none yet, HPQ_STORE here is the sign.
-    `in_cluster` where Redis is reached by `hpq connect`, so that workers are pods.
+    Live workers report whether they have a store; without live workers, `is_set_here` (HPQ_STORE)
+    decides. `in_cluster`: `hpq connect` reaches Redis, so workers are pods.
     """
     if not sweep.keep and 0 < sweep.timeout_s <= _SHORT_S:
         return None
@@ -43,24 +42,23 @@ def explain_missing_store(
     if not without and (answers or is_set_here):
         return None
     if not answers and not sweep.keep and not sweep.timeout_s:
-        return None  # nobody knows, neither whether there is one nor whether trials are long
+        return None  # trials may be short, and workers may have a store
     if not answers:
-        who = "HPQ_STORE is not set here; where workers have none,"
+        what = "HPQ_STORE is not set here; if workers have none,"
     elif without == len(answers):
-        who = "no live worker has HPQ_STORE:"
+        what = "no live worker has HPQ_STORE:"
     else:
         have = "has" if without == 1 else "have"
-        who = f"{without} of {len(answers)} live workers {have} no HPQ_STORE:"
-    kept = ", and `keep` keeps nothing" if sweep.keep else ""
+        what = f"{without} of {len(answers)} live workers {have} no HPQ_STORE:"
+    kept = ", and `keep` keeps no files" if sweep.keep else ""
     in_pods = in_cluster or any(w.pod for w in workers if w.store == "no")
-    remedy = f"give them one: {POD_STORE}" if in_pods else _REMEDY
-    return Notice("no-store", f"{who} {_LOSES}{kept}; {remedy}")
+    return Notice("no-store", f"{what} {_LOSES}{kept}; {POD_STORE if in_pods else _REMEDY}")
 
 
 def print_if_no_store(session: Session, sweep: Sweep) -> None:
-    """Say that trials may lose hours where there is no store."""
+    """Print the notice of `explain_missing_store`."""
     if session.is_private and not sweep.keep:
-        return  # `hpq run` comes next, most often, and has a store
+        return  # the next command is usually `hpq run`, which has a store
     is_set = bool(session.settings.store) or session.is_private
     reason = explain_missing_store(
         sweep,
@@ -69,50 +67,42 @@ def print_if_no_store(session: Session, sweep: Sweep) -> None:
         in_cluster=session.connection is not None,
     )
     if reason:
-        print(f"note: {reason}", file=sys.stderr)
+        print_message(f"note: {reason}")
 
 
-def print_if_not_running(session: Session, sid: str, *, code_is_read: bool = False) -> None:
-    """Say why no live worker can or will soon take a sweep that waits for one, with the remedy.
-
-    `code_is_read`: the sweep's code was compared just now, and is not read again.
-    """
-    sweep = session.reader.sweeps.get(sid)
+def print_if_not_running(session: Session, sid: str) -> None:
+    """Print why no live worker claims a sweep's trials soon, with the remedy."""
+    sweeps = session.reader.sweeps
+    sweep = sweeps.get(sid)
     if sweep.state.is_over:
         return
-    reason = explain_full_server(session.reader.server_memory())
-    if not reason and not code_is_read:
-        reason = _explain_edited_code(session, sweep)
-    if not reason:
-        workers = session.reader.workers.live(sweep.worker_class)
-        reason = explain_no_worker(
-            sweep, workers, SHIPPED, in_cluster=session.connection is not None
-        )
-        if reason and not workers:
-            reason = replace(reason, text=reason.text + cluster_hint(session))
-        elif not reason and not sweep.counts.running:
-            reason = explain_queue_position(
-                sweep, session.reader.sweeps.ahead_of([sweep])[sid], workers, SHIPPED
-            )
-    if reason:
-        print(reason, file=sys.stderr)
+    if reason := explain_full_server(session.reader.server_memory()) or explain_unclaimed(
+        sweep,
+        session.reader.workers.live(sweep.worker_class),
+        lambda: sweeps.ahead_of([sweep])[sid],
+        in_cluster=session.connection is not None,
+        hint=cluster_hint(session),
+    ):
+        print_message(reason)
 
 
 def cluster_hint(session: Session) -> str:
-    """What to add where a cluster's Redis may have been meant; nothing where it was reached."""
+    """Return a hint if the user may have meant a cluster's Redis, else ""."""
     return CLUSTER_HINT if session.is_private and has_kubeconfig(os.environ) else ""
 
 
-def _explain_edited_code(session: Session, sweep: Sweep) -> Notice | None:
-    """Why workers that see this directory will leave it, where they had no time yet to say so."""
-    folder = Path(sweep.launch.code_dir)
-    if not sweep.launch.code_dir or not folder.is_dir():
-        return None
-    path = changed(folder, dict(session.reader.sweeps.manifest(sweep.launch.code)))
-    if path is None:
-        return None
-    return Notice(
-        "code-edited",
-        f"{folder / path} was edited after enqueue, and workers here leave the trials of"
-        f" {sweep.id}; enqueue again to run the new code, or take the edit back",
-    )
+def print_if_edited(session: Session, sweep: Sweep) -> None:
+    """Say that a sweep runs the code that was enqueued, if the code was edited since."""
+    launch = sweep.launch
+    root = Path(launch.root)
+    if not launch.is_frozen or launch.home != home_id(session.settings.home) or not root.is_dir():
+        return
+    edited = changed(root, session.reader.sweeps.manifest(launch.code))
+    if edited:
+        more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
+        command = shell_line(["hpq", "enqueue", str(sweep.provenance.get("file") or "FILE")])
+        text = (
+            f"{root / edited[0]}{more} changed since; {sweep.id} runs the code that was enqueued."
+            f" To run the new code: {command}"
+        )
+        print_message(Notice("code-edited", text))

@@ -1,4 +1,4 @@
-"""Pods and Deployments in words: how many there are, and what keeps which from its work. Pure."""
+"""Describe pods and Deployments: how many there are, and why some do not run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
+from hpq.notice import Notice
 from hpq_producer.cluster.objects import Deployment, Pod
 from hpq_producer.cluster.pods import ClusterSnapshot
 from hpq_producer.connection_record import kubectl_command
@@ -25,20 +25,18 @@ _GOOD = ("Running", "Succeeded")
 
 
 def count_pods(cluster: ClusterSnapshot, queue: str | None = None) -> str:
-    """`pods: 3 wanted, 2 ready`, of a class or of all."""
-    deployments = [one for one in cluster.deployments if queue in (None, one.queue)]
-    wanted, ready = sum(one.wanted for one in deployments), sum(one.ready for one in deployments)
+    """Return `pods: 3 wanted, 2 ready`, of one queue or of all."""
+    deployments = [d for d in cluster.deployments if queue in (None, d.queue)]
+    wanted, ready = sum(d.wanted for d in deployments), sum(d.ready for d in deployments)
     return f"pods: {wanted} wanted, {ready} ready"
 
 
 def pod_rows(
     cluster: ClusterSnapshot, workers: Sequence[Worker], queue: str | None, columns: int
 ) -> list[Line]:
-    """A line for each pod that is not at work: why; and for a Deployment that cannot make pods."""
+    """Return a line with the reason for each Deployment without pods and each troubled pod."""
     spans = [
-        _deployment_cells(one)
-        for one in cluster.deployments
-        if one.reason and queue in (None, one.queue)
+        _deployment_cells(d) for d in cluster.deployments if d.reason and queue in (None, d.queue)
     ]
     spans += [_pod_cells(pod) for pod in troubled_pods(cluster, workers, queue)]
     layout = lay(_COLUMNS, spans, columns)
@@ -48,7 +46,7 @@ def pod_rows(
 def troubled_pods(
     cluster: ClusterSnapshot, workers: Sequence[Worker], queue: str | None = None
 ) -> list[Pod]:
-    """The pods that have a reason, go, or have no live worker yet."""
+    """Return the pods that have a problem, are terminating, or have no live worker yet."""
     live = {worker.pod for worker in workers}
     return [
         pod
@@ -59,67 +57,66 @@ def troubled_pods(
 
 
 def explain_no_pod(cluster: ClusterSnapshot, queue: str) -> Notice | None:
-    """Why a class has no worker, by what is seen of its pods; None where that tells nothing."""
+    """Return why a queue has no worker, if its Deployment or pods show that."""
     deployment = cluster.deployment_of(queue)
     if deployment is None:
-        queues = ", ".join(sorted(clean(one.queue) for one in cluster.deployments))
+        queues = ", ".join(sorted(clean(d.queue) for d in cluster.deployments))
         return Notice(
             "no-deployment",
-            f"no worker of class {queue!r} is alive, and namespace {cluster.namespace} has no"
-            f" Deployment for it (it has {queues})",
+            f"no worker of queue {queue!r} is running, and namespace {cluster.namespace} has no"
+            f" Deployment for it (queues: {queues}); hpq manifests --with class={queue}:GPUS",
         )
     if deployment.wanted == 0:
         return Notice(
-            "scaled-to-0", f"no worker is alive: {_explain_scaled_to_zero(cluster, deployment)}"
+            "scaled-to-0", f"no worker is running: {_explain_scaled_to_zero(cluster, deployment)}"
         )
     if deployment.reason:
-        text = f"no worker is alive: Deployment {deployment.name}: {clean(deployment.reason)}"
+        text = f"no worker is running: Deployment {deployment.name}: {clean(deployment.reason)}"
         return Notice("pods-refused", text)
     pods = [pod for pod in cluster.pods if pod.queue == queue and pod.phase != "Terminating"]
     for pod in pods:
         if pod.reason:
             others = f" (and {len(pods) - 1} more)" if pods[1:] else ""
-            text = f"no worker is alive: pod {pod.name}{others}: {pod.phase}, {clean(pod.reason)}"
+            text = f"no worker is running: pod {pod.name}{others}: {pod.phase}, {clean(pod.reason)}"
             return Notice("pod-trouble", text)
     if not pods:
         return None
     return Notice(
-        "pods-starting", f"no worker is alive yet: {trials_of(len(pods), 'pod')} starting"
+        "pods-starting", f"no worker is running yet: {trials_of(len(pods), 'pod')} starting"
     )
 
 
 def _explain_scaled_to_zero(cluster: ClusterSnapshot, deployment: Deployment) -> str:
-    """Who wants no pod of a Deployment, and what to do."""
+    """Explain what scaled a Deployment to 0, with the remedy."""
     kind, _, name = deployment.autoscaler.partition(" ")
     if kind == "ScaledObject":
         kubectl = kubectl_command(cluster.context, cluster.namespace)
         return (
-            f"{deployment.autoscaler} decides how many pods Deployment {deployment.name} has, and"
-            f" has made it 0; why: {kubectl} describe scaledobject {name}"
+            f"{deployment.autoscaler} scaled Deployment {deployment.name} to 0; why: {kubectl}"
+            f" describe scaledobject {name}"
         )
     scale = f"`hpq scale 1{deployment.flag}{cluster.flags}`"
     if kind:
         return (
-            f"Deployment {deployment.name} is scaled to 0, from where {deployment.autoscaler}"
-            f" scales nothing up; {scale}, and it goes on from there"
+            f"Deployment {deployment.name} is scaled to 0, and {deployment.autoscaler} cannot scale"
+            f" up from 0; {scale} starts it"
         )
     return f"Deployment {deployment.name} is scaled to 0; {scale}"
 
 
 def cluster_record(cluster: ClusterSnapshot) -> dict[str, Any]:
-    """For `--json`."""
+    """Return the cluster's state for `--json`."""
     return {
         "context": cluster.context,
         "namespace": cluster.namespace,
-        "deployments": [_deployment_record(one) for one in cluster.deployments],
+        "deployments": [_deployment_record(d) for d in cluster.deployments],
         "pods": [_pod_record(pod) for pod in cluster.pods],
     }
 
 
-def _deployment_record(one: Deployment) -> dict[str, Any]:
-    record = asdict(one)
-    record["there"] = record.pop("present")
-    return record | {"reason": one.reason or None, "autoscaler": one.autoscaler or None}
+def _deployment_record(deployment: Deployment) -> dict[str, Any]:
+    optional = {"reason": deployment.reason or None, "autoscaler": deployment.autoscaler or None}
+    return asdict(deployment) | optional
 
 
 def _pod_record(pod: Pod) -> dict[str, Any]:
@@ -128,9 +125,9 @@ def _pod_record(pod: Pod) -> dict[str, Any]:
     return {**record, "node": pod.node or None, "reason": pod.reason or None}
 
 
-def _deployment_cells(one: Deployment) -> list[Span]:
-    count = f"{one.present} of {one.wanted}"
-    return [Span(one.name), Span(count, Style.RED), Span(clean(one.reason)), Span("")]
+def _deployment_cells(deployment: Deployment) -> list[Span]:
+    count, reason = f"{deployment.present} of {deployment.wanted}", clean(deployment.reason)
+    return [Span(deployment.name), Span(count, Style.RED), Span(reason), Span("")]
 
 
 def _pod_cells(pod: Pod) -> list[Span]:
@@ -143,11 +140,11 @@ def _phase(pod: Pod) -> str:
 
 
 def pod_report(cluster: ClusterSnapshot, workers: Sequence[Worker]) -> Iterator[str]:
-    """Lines for `hpq workers`, below its table."""
+    """Yield the lines of `hpq workers` below its table."""
     yield count_pods(cluster)
-    for one in cluster.deployments:
-        if one.reason:
-            yield f"{one.name}: {one.present} of {one.wanted} pods: {clean(one.reason)}"
+    for d in cluster.deployments:
+        if d.reason:
+            yield f"{d.name}: {d.present} of {d.wanted} pods: {clean(d.reason)}"
     for pod in troubled_pods(cluster, workers):
-        record = f", {clean(pod.reason)}" if pod.reason else ""
-        yield f"{pod.name}: {_phase(pod)}{record}{f', on {pod.node}' if pod.node else ''}"
+        reason = f", {clean(pod.reason)}" if pod.reason else ""
+        yield f"{pod.name}: {_phase(pod)}{reason}{f', on {pod.node}' if pod.node else ''}"

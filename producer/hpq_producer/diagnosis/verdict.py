@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import textwrap
 
-from hpq.codes import Notice
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.snapshot import Snapshot
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import ExitCode
+from hpq.notice import Notice
 from hpq_producer.analysis.early_termination import describe_target
 from hpq_producer.analysis.eta import TimeLeft, sweep_eta
 from hpq_producer.analysis.scores import param_pairs, score
@@ -25,11 +25,11 @@ STATE_STYLE = {
     SweepState.CANCELLED: Style.YELLOW,
 }
 _BAR_WIDTH = 12
-_MIN_COLUMNS_FOR_BAR = 60  # columns of the terminal; below, the figures have to do
+_MIN_COLUMNS_FOR_BAR = 60  # a narrower terminal shows no bar
 
 
 def status_lines(snapshot: Snapshot, columns: int, best_rows: int = 2) -> list[Line]:
-    """Name, state, counts, time and what is left; then the best trial so far."""
+    """Return name, state, counts, elapsed and remaining time; then the best trial so far."""
     sweep, counts = snapshot.sweep, snapshot.sweep.counts
     has_bar = columns >= _MIN_COLUMNS_FOR_BAR and not counts.is_open_ended
     filled = (
@@ -58,7 +58,7 @@ def status_lines(snapshot: Snapshot, columns: int, best_rows: int = 2) -> list[L
 
 
 def state_counts(sweep: Sweep) -> list[str]:
-    """`6 queued`, `2 running`, …: the states in which there are trials."""
+    """Return `6 queued`, `2 running`, … for each state that has trials."""
     counts, out = sweep.counts, []
     for state in TrialState:
         if n := counts.of(state):
@@ -68,7 +68,7 @@ def state_counts(sweep: Sweep) -> list[str]:
 
 
 def best_items(trial: TrialView, sweep: Sweep) -> list[Line]:
-    """`best test/acc 0.9426`, `#7`, `lr=0.4`, … for `flow`."""
+    """Return `best test/acc 0.9426`, `#7`, `lr=0.4`, … for `flow`."""
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     shown = score(trial) or "-"
     return [
@@ -79,44 +79,42 @@ def best_items(trial: TrialView, sweep: Sweep) -> list[Line]:
 
 
 def progress_text(done: int, total: int, columns: int) -> str:
-    """How much is done, as a bar of fixed length; full only when all is."""
+    """Draw a progress bar of fixed length; it is full only if `done` equals `total`."""
     filled = columns * done // total if total else columns
     return "━" * filled + "·" * (columns - filled)
 
 
 def elapsed_ms(snapshot: Snapshot) -> int:
-    """From the sweep's creation to its end, or to now."""
+    """Return the time from the sweep's creation to its end, or to now."""
     over = snapshot.sweep.state.is_over and snapshot.recent
     end = snapshot.recent[0].ended_ms if over else snapshot.at_ms
     return max(0, end - snapshot.sweep.created_ms)
 
 
 def time_left(snapshot: Snapshot) -> TimeLeft | None:
-    """What is left of the sweep; None where it does not move or nothing has ended yet."""
+    """Estimate the remaining time; None if the sweep does not run or no trial has ended."""
     sweep, counts = snapshot.sweep, snapshot.sweep.counts
     if sweep.state in (SweepState.PAUSED, SweepState.HELD) or sweep.state.is_over:
         return None
     if counts.is_open_ended or snapshot.is_stale:
         return None
     live = [t for t in snapshot.running if not snapshot.silence_ms(t)]
-    lost = len(snapshot.running) - len(live)  # they will be queued again
+    lost = len(snapshot.running) - len(live)  # the reaper will requeue them
     ages = [float(max(0, snapshot.at_ms - t.claimed_ms)) for t in live]
-    not_shown = max(
-        0, counts.running - len(snapshot.running)
-    )  # a frame reads only the trials that it shows
-    ages += [snapshot.durations.mean_ms / 2] * min(not_shown, 1000)
-    ours = [
+    unread = max(0, counts.running - len(snapshot.running))  # a frame reads only trials it shows
+    ages += [snapshot.durations.mean_ms / 2] * min(unread, 1000)
+    available = [
         w for w in snapshot.workers
         if w.state in ("idle", "busy") and (not w.trial or w.trial.startswith(f"{sweep.id}/"))
     ]  # fmt: skip
-    if not ours:
+    if not available:
         return None
-    slots = min(len(ours), sweep.max_parallel or len(ours))
+    slots = min(len(available), sweep.max_parallel or len(available))
     return sweep_eta(snapshot.durations, counts.queued + lost + int(counts.to_come), ages, slots)
 
 
-def needed_actions(snapshot: Snapshot, not_taken: Notice | None) -> list[Notice]:
-    """What the user has to do or know, most urgent first; each says what helps."""
+def needed_actions(snapshot: Snapshot, unclaimed: Notice | None) -> list[Notice]:
+    """Return what the user must know or do, most urgent first, each with the remedy."""
     sweep = snapshot.sweep
     out: list[Notice] = []
     state, counts = sweep.state, sweep.counts
@@ -124,15 +122,15 @@ def needed_actions(snapshot: Snapshot, not_taken: Notice | None) -> list[Notice]
         out.append(Notice("sweep-held", f"held: {clean(sweep.held)}"))
         out.append(Notice("sweep-held-remedy", _how_to_resume(sweep)))
         if sweep.canary:
-            text = f"or let the others run: hpq resume {sweep.id}"
+            text = f"or run the other trials: hpq resume {sweep.id}"
             out.append(Notice("canary-failed", text))
     elif state is SweepState.PAUSED:
-        out.append(Notice("sweep-paused", f"paused; hpq resume {sweep.id} goes on"))
-    elif counts.waits and not_taken and not state.is_over:
-        out.append(not_taken)
+        out.append(Notice("sweep-paused", f"paused; resume: hpq resume {sweep.id}"))
+    elif counts.waits and unclaimed and not state.is_over:
+        out.append(unclaimed)
     if sweep.canary and state is SweepState.RUNNING:
         passed = f"{counts.finished + counts.pruned} of {sweep.canary} canary trials passed"
-        text = f"{passed}; the rest waits (or runs now: hpq resume {sweep.id})"
+        text = f"{passed}; the other trials wait (run them now: hpq resume {sweep.id})"
         out.append(Notice("canary-runs", text))
     if unmet := explain_unreported_metric(snapshot):
         out.append(unmet)
@@ -148,25 +146,25 @@ def needed_actions(snapshot: Snapshot, not_taken: Notice | None) -> list[Notice]
 
 
 def explain_unreported_metric(snapshot: Snapshot) -> Notice | None:
-    """The trial that reports other metrics than the sweep's, if one does."""
+    """Return a notice about a trial that does not report the sweep's metric, if there is one."""
     words = metric_warning(snapshot.sweep, snapshot.running, snapshot.best)
     return Notice("metric-unreported", clean(words)) if words else None
 
 
 def _how_to_resume(sweep: Sweep) -> str:
-    """What to do about a sweep that is held: edited code is another sweep, and leaves this one."""
-    again = f"hpq retry --failed {sweep.id}"
+    """Return what to do about a held sweep: with fixed code it is another sweep."""
+    retry = f"hpq retry --failed {sweep.id}"
     if not (sweep.launch.code_dir or sweep.launch.bundled):
-        return f"fix it, then {again}"
-    return f"mend the code and enqueue it anew; if the fault lies elsewhere: {again}"
+        return f"fix the cause, then {retry}"
+    return f"fix the code and enqueue again; if the cause was elsewhere: {retry}"
 
 
 def note_lines(text: str, columns: int, most: int | None = None) -> list[Line]:
-    """Something that the user has to know, in as many lines as it needs, or in at most so many."""
-    room = max(10, columns - 2)
-    parts = textwrap.wrap(clean(text), room)
+    """Wrap a notice, in at most `most` lines."""
+    width = max(10, columns - 2)
+    parts = textwrap.wrap(clean(text), width)
     if most is not None and len(parts) > most:
-        parts = [*parts[: most - 1], fit(" ".join(parts[most - 1 :]), room)] if most else []
+        parts = [*parts[: most - 1], fit(" ".join(parts[most - 1 :]), width)] if most else []
     return [
         [Span("! " if i == 0 else "  ", Style.YELLOW), Span(part, Style.YELLOW)]
         for i, part in enumerate(parts)
@@ -174,9 +172,9 @@ def note_lines(text: str, columns: int, most: int | None = None) -> list[Line]:
 
 
 def exit_code(sweep: Sweep) -> ExitCode:
-    """0 where all is well, 1 where trials failed or the sweep was cancelled, 5 where it is held.
+    """Return 0, 1 if trials failed or the sweep was cancelled, or 5 if it is held.
 
-    Trials that diverged are bad points of the space, not failures.
+    Diverged trials are not failures: their parameters were bad.
     """
     if sweep.state is SweepState.HELD:
         return ExitCode.HELD

@@ -1,38 +1,38 @@
-"""Explain why a sweep is not running, and what helps.
+"""Explain why a sweep is not running, with the remedy.
 
-Reasons in the order of the checks: the server is full, no pod starts, no worker can run the sweep,
-or the workers that can are busy with sweeps before it in the queue. `needed_actions` in verdict.py
-adds held and paused sweeps.
+The checks, in order: the server is full, no pod starts, no worker can run the sweep, the workers
+that can are busy with sweeps before it in the queue. `needed_actions` in verdict.py adds held and
+paused sweeps.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import ServerMemory, Snapshot, Worker
 from hpq.domain.sweep import DEFAULT_CLASS, Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
+from hpq.notice import Notice
 from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
 from hpq_producer.diagnosis.pods import explain_no_pod
 from hpq_producer.sweepfile.schema import MAX_PRIORITY
 from hpq_producer.terminal.text import clean, size
 
 _UNWILLING = ("faulty", "stopping", "draining", "drained")
-CLUSTER_HINT = " (this is the private Redis of this machine; a cluster's: hpq connect)"
-_ALLOW_PREFIX = "allow:"  # how a worker writes its HPQ_ALLOW lines among what it takes
+CLUSTER_HINT = " (this is the private Redis of this machine; for a cluster's: hpq connect)"
+_ALLOW_PREFIX = "allow:"  # of HPQ_ALLOW lines in Worker.takes
 
 DISK_FULL = Notice(
     "redis-disk-full",
-    "the server cannot write to its disk and refuses every change: make room there;"
-    " training goes on, and results wait",
+    "the server cannot write to its disk and rejects every change; free space on that disk"
+    " (training continues, and results are kept until then)",
 )
 
 
 def explain_waiting_with_pods(snapshot: Snapshot, pods: PodWatcher) -> Notice | None:
-    """As `explain_waiting` of a sweep that waits; without workers, with a look at the pods."""
+    """Call `explain_waiting` if trials wait; if there are no workers, read the pods first."""
     if not snapshot.sweep.counts.waits:
         return None
     cluster = None if snapshot.workers else pods.snapshot(snapshot.workers, wait=True)
@@ -42,62 +42,77 @@ def explain_waiting_with_pods(snapshot: Snapshot, pods: PodWatcher) -> Notice | 
 def explain_waiting(
     snapshot: Snapshot, cluster: ClusterSnapshot | None = None, pods: PodWatcher | None = None
 ) -> Notice | None:
-    """Why no trial of the sweep starts, with the remedy: no room, no worker, others before it.
+    """Return the first reason why no trial of the sweep starts, with the remedy.
 
-    `pods` knows whether Redis is reached by `hpq connect`, whether pods are seen or not.
+    `pods` knows whether `hpq connect` reaches Redis, even if it cannot list pods.
     """
+    sweep, workers = snapshot.sweep, snapshot.workers
     if reason := explain_full_server(snapshot.memory):
         return reason
-    waits = snapshot.sweep.counts.waits and not snapshot.workers
-    if cluster and waits and (reason := explain_no_pod(cluster, snapshot.sweep.worker_class)):
+    waits = sweep.counts.waits and not workers
+    if cluster and waits and (reason := explain_no_pod(cluster, sweep.worker_class)):
         return reason
     in_cluster = cluster is not None or (pods is not None and pods.in_cluster)
-    reason = explain_no_worker(snapshot.sweep, snapshot.workers, SHIPPED, in_cluster=in_cluster)
-    if reason and not snapshot.workers and pods and pods.may_mean_cluster:
-        return replace(reason, text=reason.text + CLUSTER_HINT)
-    return reason or explain_queue_position(
-        snapshot.sweep, snapshot.ahead, snapshot.workers, SHIPPED
+    hint = CLUSTER_HINT if pods and pods.may_mean_cluster else ""
+    return explain_unclaimed(
+        sweep, workers, lambda: snapshot.ahead, in_cluster=in_cluster, hint=hint
     )
 
 
+def explain_unclaimed(
+    sweep: Sweep,
+    workers: Sequence[Worker],
+    read_ahead: Callable[[], Iterable[Sweep]],
+    *,
+    in_cluster: bool,
+    hint: str,
+) -> Notice | None:
+    """Return why no worker claims the sweep's trials: none can, or all are busy with others.
+
+    `hint` is added to the reason if there are no workers.
+    """
+    reason = explain_no_worker(sweep, workers, in_cluster=in_cluster)
+    if reason and not workers:
+        return replace(reason, text=reason.text + hint)
+    if reason or sweep.counts.running:
+        return reason
+    return explain_queue_position(sweep, read_ahead(), workers)
+
+
 def explain_full_server(memory: ServerMemory | None) -> Notice | None:
-    """One line with the remedy where the server or its disk is full, so that no trial starts."""
+    """Return a notice if the server or its disk is full, so that no trial starts."""
     if memory is not None and not memory.is_kept:
         return DISK_FULL
     if memory is None or not memory.is_full:
         return None
     return Notice(
         "redis-memory",
-        f"the server is full ({size(memory.used)} of {size(memory.limit)}): no trial starts"
-        " until there is room; raise maxmemory, or `hpq archive` and then `hpq rm` old sweeps",
+        f"the server is full ({size(memory.used)} of {size(memory.limit)}), so no trial starts;"
+        " raise maxmemory, or run `hpq archive` and then `hpq rm` on old sweeps",
     )
 
 
 def how_to_start(worker_class: str = DEFAULT_CLASS, *, in_cluster: bool = False) -> str:
-    """What gets a worker of a class; `in_cluster` where Redis is reached by `hpq connect`."""
+    """Return how to start a worker of a class; `in_cluster`: `hpq connect` reaches Redis."""
     if in_cluster:
-        return f"{how_to_scale(worker_class)}; `hpq workers` says how the pods are"
+        return f"{how_to_scale(worker_class)}; `hpq workers` shows the pods"
     queue = "" if worker_class == DEFAULT_CLASS else f"HPQ_QUEUE={worker_class} "
     return f"start one: {queue}hpq worker"
 
 
 def how_to_scale(worker_class: str = DEFAULT_CLASS) -> str:
-    """What gets pods of a class of a cluster, as long as nothing is known of them."""
+    """Return how to start pods of a class whose Deployment is not known."""
     flag = "" if worker_class == DEFAULT_CLASS else f" --queue {worker_class}"
-    return f"`hpq scale N{flag}` starts some, unless an autoscaler decides"
+    return f"`hpq scale N{flag}` starts N pods, unless an autoscaler sets their number"
 
 
 def explain_no_worker(
-    sweep: Sweep,
-    workers: Iterable[Worker],
-    shipped: Collection[str],
-    *,
-    in_cluster: bool = False,
+    sweep: Sweep, workers: Iterable[Worker], *, in_cluster: bool = False
 ) -> Notice | None:
-    """One line with the remedy where no live worker can take the sweep; None where one can.
+    """Return a notice if no live worker can run the sweep; None if one can.
 
-    Where it is not known which key signed the sweep, a worker with any key counts as able, as one
-    with HPQ_ALLOW lines does, until it says that it refuses.
+    If the signing key is not known, a worker with any key counts as able until it refuses the
+    sweep, and so does a worker with HPQ_ALLOW lines.
     """
     of_class = [w for w in workers if w.worker_class == sweep.worker_class]
     candidates = [w for w in of_class if w.is_for(sweep.id)]
@@ -109,79 +124,80 @@ def explain_no_worker(
     if not willing:
         states = ", ".join(f"{clean(w.name)} is {clean(w.state)}" for w in candidates[:3])
         undo = any(w.state in ("draining", "drained") for w in candidates)
-        remedy = "`hpq drain --undo` lets drained ones take trials again; " if undo else ""
-        text = f"no worker can take it: {states}; {remedy}`hpq workers` lists them"
+        remedy = "`hpq drain --undo` ends a drain; " if undo else ""
+        text = f"no worker can run it: {states}; {remedy}`hpq workers` lists the workers"
         return Notice("workers-unwilling", text)
-    if any(_may_run(w, sweep, shipped) for w in willing):
+    if any(_may_run(w, sweep) for w in willing):
         return None
     for worker in willing:
         if sweep.id in worker.refuses:
             why = worker.refuses[sweep.id]
-            return Notice(why.code, f"{clean(worker.name)} leaves it: {clean(why.text)}")
+            return Notice(why.code, f"{clean(worker.name)} cannot run it: {clean(why.text)}")
     if all(w.schema < sweep.schema for w in willing):
         older = willing[0]
         return Notice(
             "hpq-too-old",
             f"{clean(older.name)} runs hpq {clean(older.version)}, which reads sweeps up to schema"
-            f" {older.schema}, and this one has {sweep.schema}; upgrade the workers",
+            f" {older.schema}, and this one has {sweep.schema}; upgrade hpq on the workers",
         )
-    return _explain_refusal(sweep, shipped, willing, in_cluster=in_cluster)
+    return _explain_refusal(sweep, willing, in_cluster=in_cluster)
 
 
 def _explain_none(sweep: Sweep, pinned: Sequence[Worker], start: str) -> Notice:
-    """No live worker is there for the sweep: none of its class, or for other sweeps alone."""
+    """Explain that no live worker is of the sweep's class, or that each runs another sweep only."""
     if not pinned:
-        return Notice("no-worker", f"no worker of class {sweep.worker_class!r} is alive; {start}")
-    who = f"each of {len(pinned)} live workers" if pinned[1:] else "the one live worker"
+        return Notice("no-worker", f"no worker of queue {sweep.worker_class!r} is running; {start}")
     which = ", ".join(dict.fromkeys(clean(w.only) for w in pinned[:3]))
     return Notice(
         "workers-pinned",
-        f"{who} of class {sweep.worker_class!r} is there for another sweep only"
+        f"{_each(pinned)} of queue {sweep.worker_class!r} runs only another sweep"
         f" (HPQ_SWEEP: {which}); {start}",
     )
 
 
-def can_run(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
-    """True where a worker, whatever it does now, is one that takes trials of the sweep."""
-    is_of = worker.worker_class == sweep.worker_class and worker.is_for(sweep.id)
-    return is_of and _may_run(worker, sweep, shipped)
+def _each(workers: Sequence[Worker]) -> str:
+    return f"each of {len(workers)} live workers" if workers[1:] else "the one live worker"
 
 
-def _may_run(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
+def _can_run(worker: Worker, sweep: Sweep) -> bool:
+    """Return whether a worker, idle or not, can run trials of the sweep."""
+    is_candidate = worker.worker_class == sweep.worker_class and worker.is_for(sweep.id)
+    return is_candidate and _may_run(worker, sweep)
+
+
+def _may_run(worker: Worker, sweep: Sweep) -> bool:
     if sweep.id in worker.refuses or worker.schema < sweep.schema:
         return False
     if sweep.launch.trainer in worker.takes:
         return True
-    if sweep.launch.trainer in shipped:
+    if sweep.launch.trainer in SHIPPED:
         return False
     if sweep.signature and worker.key and sweep.signer in ("", worker.key):
         return True
     return any(line.startswith(_ALLOW_PREFIX) for line in worker.takes)
 
 
-def _explain_refusal(
-    sweep: Sweep, shipped: Collection[str], willing: Sequence[Worker], *, in_cluster: bool
-) -> Notice:
-    launch = sweep.launch
-    who = f"each of {len(willing)} live workers" if willing[1:] else "the one live worker"
-    if launch.trainer in shipped:
+def _explain_refusal(sweep: Sweep, willing: Sequence[Worker], *, in_cluster: bool) -> Notice:
+    launch, who = sweep.launch, _each(willing)
+    if launch.trainer in SHIPPED:
         text = f"{who} lacks trainer {launch.trainer!r}; install hpq[trainers] where it runs"
         return Notice("trainer-missing", text)
     what = launch.what or "this code"
     keys = ", ".join(dict.fromkeys(clean(w.key) for w in willing if w.key))
     if keys and sweep.signature and sweep.signer:
-        remedy = "start one with that HPQ_CODE_KEY, or HPQ_ALLOW for it"
+        remedy = "start a worker with that HPQ_CODE_KEY, or list the code in HPQ_ALLOW"
         if in_cluster:
             remedy = (
-                "enqueue with theirs: export HPQ_CODE_KEY=$(kubectl -n NAMESPACE get secret"
-                " hpq-code-key -o jsonpath='{.data.key}' | base64 -d)"
+                "enqueue with the workers' key: export HPQ_CODE_KEY=$(kubectl -n NAMESPACE get"
+                " secret hpq-code-key -o jsonpath='{.data.key}' | base64 -d)"
             )
         return Notice(
             "code-key-differs",
-            f"{who} may not run {clean(what)}: it is signed with code key {clean(sweep.signer)},"
-            f" and theirs is {keys}; {remedy}",
+            f"{who} may not run {clean(what)}: code key {clean(sweep.signer)} signed it, and the"
+            f" workers have {keys}; {remedy}",
         )
-    text = f"{who} may not run {clean(what)}; start one with HPQ_CODE_KEY or HPQ_ALLOW for it"
+    text = f"{who} may not run {clean(what)}; start a worker with HPQ_CODE_KEY, or list the code in"
+    text += " HPQ_ALLOW"
     return Notice("code-not-allowed", text)
 
 
@@ -189,59 +205,53 @@ _COUNT = re.compile(r"\b\d+ queued\b")
 
 
 def explain_queue_position(
-    sweep: Sweep, ahead: Iterable[Sweep], workers: Iterable[Worker], shipped: Collection[str]
+    sweep: Sweep, ahead: Iterable[Sweep], workers: Iterable[Worker]
 ) -> Notice | None:
-    """One line with the remedy where whoever could take the sweep is busy, and goes on with others.
+    """Return a notice if all workers that can run the sweep are busy and will run others next.
 
-    `ahead` are the sweeps served before it (`SweepReader.ahead_of`). None where a trial of it runs,
-    where a worker is idle, or where one will come to it by itself.
+    `ahead` are the sweeps served before it (`SweepReader.ahead_of`). None if a trial of the sweep
+    runs, a worker is idle, or a worker will claim from the sweep next.
     """
     if sweep.state is not SweepState.RUNNING or sweep.counts.running or not sweep.counts.waits:
         return None
-    able = [w for w in workers if w.state in ("busy", "idle") and can_run(w, sweep, shipped)]
-    first = [one for one in ahead if one.state is SweepState.RUNNING and one.counts.waits]
-    blockers = [[one for one in first if _runs_next(w, one, shipped)] for w in able]
+    able = [w for w in workers if w.state in ("busy", "idle") and _can_run(w, sweep)]
+    open_ = [s for s in ahead if s.state is SweepState.RUNNING and s.counts.waits]
+    blockers = [[s for s in open_ if _runs_next(w, s)] for w in able]
     if not blockers or any(w.state == "idle" for w in able) or not all(blockers):
         return None
-    return Notice(
-        "behind",
-        _describe_blocker(sweep, [one for one in first if any(one in those for those in blockers)]),
-    )
+    blocking = [s for s in open_ if any(s in of_worker for of_worker in blockers)]
+    return Notice("behind", _describe_blocker(sweep, blocking))
 
 
 def without_counts(why: str) -> str:
-    """A reason without its counts: what is told once is not told anew at each trial that starts."""
+    """Remove the counts from a reason, so that it is not reported again at each trial's start."""
     return _COUNT.sub("queued", why)
 
 
-def _runs_next(worker: Worker, sweep: Sweep, shipped: Collection[str]) -> bool:
-    """True where a worker that is done takes a trial of this sweep next, if it may."""
-    if not can_run(worker, sweep, shipped):
+def _runs_next(worker: Worker, sweep: Sweep) -> bool:
+    """Return whether a worker may claim a trial of this sweep when its current trial ends."""
+    if not _can_run(worker, sweep):
         return False
-    return worker.trial.startswith(f"{sweep.id}/") or _has_room(sweep)
+    return worker.trial.startswith(f"{sweep.id}/") or _is_below_limits(sweep)
 
 
-def _has_room(sweep: Sweep) -> bool:
-    """True where one more trial of a sweep may run now."""
+def _is_below_limits(sweep: Sweep) -> bool:
+    """Return whether one more trial of a sweep may run now."""
     counts, cap = sweep.counts, sweep.max_parallel
     if cap and counts.running >= cap:
         return False
     return not sweep.canary or counts.finished + counts.pruned + counts.running < sweep.canary
 
 
-def _describe_blocker(sweep: Sweep, first: Sequence[Sweep]) -> str:
-    """Names one of them: what has no end, or the first; `ls` says it once of all that wait so."""
-    one = next((s for s in first if s.counts.is_open_ended), first[0])
-    is_mine = one.owner == sweep.owner
-    left = "open-ended" if one.counts.is_open_ended else f"{_waiting_trials(one)} queued"
-    whose = "" if is_mine else f"{clean(one.owner)}'s, "
-    line = f"waits behind {one.id} ({whose}{left})"
-    above = max(s.priority for s in first) + 1
-    sooner = f"`hpq set {sweep.id} priority={above}`" if above <= MAX_PRIORITY else ""
-    if one.counts.is_open_ended and is_mine:
-        return f"{line}: " + ", or ".join(filter(None, (f"`hpq stop {one.id}`", sooner)))
-    return f"{line}; {sooner} lets it go first" if sooner else line
-
-
-def _waiting_trials(sweep: Sweep) -> int:
-    return sweep.counts.queued + int(sweep.counts.to_come)
+def _describe_blocker(sweep: Sweep, blocking: Sequence[Sweep]) -> str:
+    """Name one blocking sweep: an open-ended one, else the first."""
+    blocker = next((s for s in blocking if s.counts.is_open_ended), blocking[0])
+    counts, is_own = blocker.counts, blocker.owner == sweep.owner
+    left = "open-ended" if counts.is_open_ended else f"{counts.queued + int(counts.to_come)} queued"
+    owner = "" if is_own else f"{clean(blocker.owner)}'s, "
+    line = f"waits behind {blocker.id} ({owner}{left})"
+    priority = max(s.priority for s in blocking) + 1
+    raise_it = f"`hpq set {sweep.id} priority={priority}`" if priority <= MAX_PRIORITY else ""
+    if counts.is_open_ended and is_own:
+        return f"{line}: " + ", or ".join(filter(None, (f"`hpq stop {blocker.id}`", raise_it)))
+    return f"{line}; {raise_it} runs it first" if raise_it else line

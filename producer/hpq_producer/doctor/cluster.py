@@ -1,4 +1,4 @@
-"""What `hpq doctor --cluster` looks at, from the kubeconfig to the Secrets in the workers' pods."""
+"""Check a cluster for `hpq doctor --cluster`: access, rights, Redis, Secrets, workers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hpq_producer.cluster.redis_access import (
     explain_missing,
     recreate_secrets,
 )
-from hpq_producer.doctor.local import Finding
-from hpq_producer.doctor.workloads import good_finding, redis_checkup, workers_checkup
+from hpq_producer.doctor.local import Finding, good, poor, wrong
+from hpq_producer.doctor.workloads import redis_checkup, workers_checkup
 
 Need = tuple[str, str, str]
-# What each command asks of these credentials: verb, resource (group:plural/sub), name.
+# The rights that each command needs: verb, resource (group:plural/sub), name.
 _CONNECTS: tuple[Need, ...] = (
     ("get", "services", SERVICE),
-    ("get", "pods/portforward", ""),  # a websocket begins as a GET
+    ("get", "pods/portforward", ""),  # a websocket starts with a GET
 )
 _ALL, _LOOK = (("get", "secrets", f"hpq-redis-{role}") for role in ("producer", "viewer"))
 _NEEDS: dict[str, tuple[Need, ...]] = {
@@ -31,11 +31,11 @@ _NEEDS: dict[str, tuple[Need, ...]] = {
     "hpq enqueue of code": (("get", "secrets", "hpq-code-key"),),
     "hpq scale, hpq drain": (("patch", "pods", ""), ("patch", "apps:deployments/scale", "")),
 }
-_OPERATOR = "an administrator binds you to the Role hpq-operator"
+_OPERATOR = "ask an administrator to bind you to the Role hpq-operator"
 
 
 def cluster_checkup(api: KubernetesApi) -> Iterator[Finding]:
-    """Look at everything; what these credentials may not see is a finding, too."""
+    """Yield all findings; what these credentials may not read is a finding, too."""
     try:
         version = api.get("/version")["gitVersion"]
         api.get(api.of("pods"), limit="1")
@@ -44,8 +44,8 @@ def cluster_checkup(api: KubernetesApi) -> Iterator[Finding]:
         if not isinstance(error, Forbidden) or error.code == "cluster-credentials-refused":
             return
     else:
-        yield good_finding(
-            "cluster-answers", f"{api.server}: Kubernetes {version} answers, context {api.context}"
+        yield good(
+            "cluster-answers", f"{api.server} answers: Kubernetes {version}, context {api.context}"
         )
     yield from _namespace(api)
     yield from _rights(api)
@@ -67,65 +67,55 @@ def _namespace(api: KubernetesApi) -> Iterator[Finding]:
     except HpqError as error:
         yield Finding.of(error)
     else:
-        yield good_finding("namespace", f"namespace {api.namespace}: Service {SERVICE} is there")
+        yield good("namespace", f"namespace {api.namespace} has Service {SERVICE}")
 
 
 def _rights(api: KubernetesApi) -> Iterator[Finding]:
     for command, needs in _NEEDS.items():
         missing = [need for need in needs if not api.allows(*need)]
         if not missing:
-            yield good_finding("rights", f"you may do what {command} needs")
+            yield good("rights", f"you have the rights for {command}")
         elif missing == [_ALL] and api.allows(*_LOOK):
-            yield good_finding(
-                "rights-viewer", f"you may look: hpq connect --role viewer{api.flags}"
+            yield good(
+                "rights-viewer", f"you have read rights: hpq connect --role viewer{api.flags}"
             )
         else:
-            missing_rights = ", ".join(f"{v} {r} {n}".rstrip() for v, r, n in missing).replace(
-                ":", "/"
-            )
-            may_look = all(api.allows(*need) for need in (*_CONNECTS, _LOOK))
-            yield Finding(
-                level="poor",
-                code="rights-missing",
-                what=f"you may not {missing_rights}: {command} will not work",
-                remedy=_OPERATOR + ("" if may_look else " (hpq-viewer to look only)"),
+            rights = ", ".join(f"{v} {r} {n}".rstrip() for v, r, n in missing).replace(":", "/")
+            may_read = all(api.allows(*need) for need in (*_CONNECTS, _LOOK))
+            yield poor(
+                "rights-missing",
+                f"you may not {rights}, so {command} does not work",
+                _OPERATOR + ("" if may_read else " (hpq-viewer for read access)"),
             )
 
 
 def _secrets(api: KubernetesApi) -> Iterator[Finding]:
-    """Those that pods mount; what is in them is compared where it may be read."""
+    """Check that the Secrets that pods mount exist."""
     remedy = recreate_secrets(api)
     for name in expected_secrets(api):
         try:
             api.get(api.of(f"secrets/{name}"))
         except NotFound:
-            yield Finding(
-                level="wrong",
-                code="secret-missing",
-                what=f"Secret {name} is not there",
-                remedy=remedy,
-            )
+            yield wrong("secret-missing", f"Secret {name} is missing", remedy)
         except Forbidden:
-            continue  # not for these eyes; a pod that lacks it says so
+            continue  # a pod that lacks it has a finding of its own
         except OutOfReach as error:
             yield Finding.of(error)
 
 
 def keys_agree(ours: str, key: bytes | None, flags: str) -> Finding | None:
-    """Whether the key here is the one that workers check code with; None where neither is known.
+    """Compare the code key here with that of the workers; None if one of them is not known.
 
-    `flags` are as of `KubernetesApi`.
+    `flags` are `KubernetesApi.flags`.
     """
     theirs = fingerprint(key)
     if not theirs or not ours:
         return None
     if ours == theirs:
-        return good_finding(
-            "code-key", f"Secret hpq-code-key is the code key in force here, {ours}"
-        )
-    return Finding(
-        level="poor",
-        code="code-key-differs",
-        what=f"Secret hpq-code-key is code key {theirs}, and yours is {ours}",
-        remedy=f"workers run nothing that you sign: unset HPQ_CODE_KEY and use hpq connect{flags}",
+        return good("code-key", f"Secret hpq-code-key has the code key used here, {ours}")
+    return poor(
+        "code-key-differs",
+        f"Secret hpq-code-key has code key {theirs}, and yours is {ours}: workers reject code"
+        " that you sign",
+        f"unset HPQ_CODE_KEY and run hpq connect{flags}",
     )

@@ -1,4 +1,4 @@
-"""What `hpq doctor` looks at: the server and how it is set, the workers, the data, the code key."""
+"""Check the server and its configuration, the workers, the data and the code key."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 from hpq.code.command import interpreter, is_own
@@ -31,9 +32,9 @@ from hpq_producer.terminal.text import trials_of
 _STORE = "HPQ_STORE=/a/directory/that/all/workers/see, or a URL"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at; `level` is good, note, poor or wrong; what is wrong has an exit code."""
+    """The result of one check: `level` is good, note, poor or wrong; wrong sets the exit code."""
 
     level: str
     code: Code
@@ -43,16 +44,19 @@ class Finding:
 
     @classmethod
     def of(cls, error: HpqError) -> Finding:
-        """What could not be looked at, or is not there."""
+        """Make a finding of level wrong from an error."""
         exit_code = int(error.exit_code)
         return cls(level="wrong", code=error.code, what=str(error), exit_code=exit_code)
 
 
-def checkup(settings: Settings, *, in_cluster: str | None = None) -> list[Finding]:
-    """Look at everything; what cannot be looked at is a finding, too.
+good, note, poor, wrong = (partial(Finding, level) for level in ("good", "note", "poor", "wrong"))
 
-    `in_cluster` has the flags by which a command means the cluster that Redis is in; what concerns
-    workers on this machine is left out then.
+
+def checkup(settings: Settings, *, in_cluster: str | None = None) -> list[Finding]:
+    """Run all checks; a check that fails with an error is a finding, too.
+
+    `in_cluster` has the flags that select the cluster of Redis; then the checks of this machine's
+    workers are skipped.
     """
     found: list[Finding] = []
     try:
@@ -64,8 +68,7 @@ def checkup(settings: Settings, *, in_cluster: str | None = None) -> list[Findin
 
 
 def _check_redis(session: Session, in_cluster: str | None) -> Iterator[Finding]:
-    what = f"{redact(session.url)}: Redis {session.version} answers"
-    yield Finding(level="good", code="redis-answers", what=what)
+    yield good("redis-answers", f"{redact(session.url)} answers: Redis {session.version}")
     yield from _server(session)
     yield from _workers(session, in_cluster)
 
@@ -73,67 +76,58 @@ def _check_redis(session: Session, in_cluster: str | None) -> Iterator[Finding]:
 def _server(session: Session) -> Iterator[Finding]:
     memory, status = server_memory(session.redis), read_status(session.redis)
     if memory.evicts:
-        yield Finding(
-            level="wrong",
-            code="redis-evicts",
-            what=f"maxmemory-policy is {memory.policy}: under pressure it would throw away trials",
-            remedy="CONFIG SET maxmemory-policy noeviction, and in redis.conf",
+        yield wrong(
+            "redis-evicts",
+            f"maxmemory-policy is {memory.policy}: a full server would delete trials",
+            "CONFIG SET maxmemory-policy noeviction; set it in redis.conf, too",
         )
     if not memory.has_room(0):
-        yield Finding(
-            level="poor",
-            code="redis-memory",
-            what=f"{memory.used / memory.limit:.0%} of maxmemory is used: enqueue refuses"
+        yield poor(
+            "redis-memory",
+            f"{memory.used / memory.limit:.0%} of maxmemory is used: hpq enqueue fails"
             + (", and no trial starts" if memory.is_full else ""),
-            remedy="`hpq ls --all --size` shows what is large; `hpq archive` it and then"
-            " `hpq rm`, or raise maxmemory",
+            "find large sweeps with `hpq ls --all --size`, then `hpq archive` and `hpq rm`"
+            " them; or raise maxmemory",
         )
     if not memory.limit and not session.is_private:
-        yield Finding(
-            level="note",
-            code="redis-memory-unlimited",
-            what="maxmemory is not set",
-            remedy="set it to what the machine can spare",
+        yield note(
+            "redis-memory-unlimited",
+            "maxmemory is not set",
+            "set it to the memory that the machine can spare",
         )
     if not status.has_aof:
-        yield Finding(
-            level="poor",
-            code="redis-not-durable",
-            what="appendonly is off: a killed server loses sweeps and results",
-            remedy="CONFIG SET appendonly yes, and in redis.conf",
+        yield poor(
+            "redis-not-durable",
+            "appendonly is off: if the server is killed, sweeps and results are lost",
+            "CONFIG SET appendonly yes; set it in redis.conf, too",
         )
     user = urlsplit(session.url).username or ""
     if user.rpartition("-")[2] not in ROLES:
         yield from _users(session, status.config_file)
     if status.role != "master":
-        yield Finding(
-            level="wrong",
-            code="redis-replica",
-            what=f"the server is a {status.role}",
-            remedy="use the primary",
+        yield wrong(
+            "redis-replica", f"the server is a {status.role}", "set HPQ_REDIS_URL to the primary"
         )
 
 
 def _users(session: Session, config: str) -> Iterator[Finding]:
     """Yield what a restart of the server would lose because of its ACL users.
 
-    Only an administrator may ask: a question by hpq's own users would fill the server's ACL LOG.
+    Only an administrator may read them: attempts by hpq's own users would fill the ACL LOG.
     """
     acl = read_acl(session.redis)
     if acl and not acl.default_has_all:
-        yield Finding(
-            level="wrong",
-            code="acl-default-user",
-            what="the user `default` has no rights: a restart leaves out what scripts wrote",
-            remedy=f"in the aclfile: {DEFAULT_OFF} (it is off all the same), then ACL LOAD",
+        yield wrong(
+            "acl-default-user",
+            "the user `default` has no rights: after a restart, writes of scripts are missing",
+            f"write {DEFAULT_OFF} in the aclfile (the user stays off), then ACL LOAD",
         )
     if not acl or not acl.unsaved:
         return
-    yield Finding(
-        level="poor",
-        code="acl-unsaved",
-        what=f"{trials_of(acl.unsaved, 'ACL user')} and no aclfile: a restart may lose them",
-        remedy="aclfile PATH in redis.conf, with the lines of `hpq redis-acl --aclfile`"
+    yield poor(
+        "acl-unsaved",
+        f"{trials_of(acl.unsaved, 'ACL user')} and no aclfile: a restart may lose them",
+        "aclfile PATH in redis.conf, with the lines of `hpq redis-acl --aclfile`"
         + (f"; or CONFIG REWRITE, which writes them into {config}" if config else ""),
     )
 
@@ -142,63 +136,59 @@ def _workers(session: Session, in_cluster: str | None) -> Iterator[Finding]:
     workers = session.reader.workers.live()
     if not workers:
         remedy = how_to_start(in_cluster=session.connection is not None)
-        if in_cluster is not None:  # what keeps pods from it was told with them
-            remedy = f"`hpq scale N{in_cluster}` starts some"
-        yield Finding(level="note", code="no-worker", what="no worker is alive", remedy=remedy)
+        if in_cluster is not None:  # the checks of the cluster report why pods do not start
+            remedy = f"`hpq scale N{in_cluster}` starts N pods"
+        yield note("no-worker", "no worker is running", remedy)
     yield from _stores(workers)
     own_key = _fingerprint(session.settings)
     for worker in workers:
         if own_key and worker.key not in ("", own_key):
-            yield Finding(
-                level="poor",
-                code="code-key-differs",
-                what=f"{worker.name} has code key {worker.key}, and yours is {own_key}",
-                remedy="it runs nothing that you sign; give both the same HPQ_CODE_KEY",
+            yield poor(
+                "code-key-differs",
+                f"{worker.name} has code key {worker.key}, and yours is {own_key}: it rejects"
+                " code that you sign",
+                "set the same HPQ_CODE_KEY on both machines",
             )
         for sid, reason in worker.refuses.items():
-            what = f"{worker.name} leaves {sid} alone: {reason.text}"
-            yield Finding(level="poor", code=reason.code, what=what)
+            what = f"{worker.name} cannot run {sid}: {reason.text}"
+            yield poor(reason.code, what)
     counters = session.reader.workers.counters()
     if dropped := counters.pop("histories_dropped", 0):
-        yield Finding(
-            level="poor",
-            code="histories-dropped",
-            what=f"logs and curves of {trials_of(dropped)} were dropped so far: the server was"
-            " full",
-            remedy="raise maxmemory, or `hpq archive` and then `hpq rm` old sweeps",
+        yield poor(
+            "histories-dropped",
+            f"the full server dropped logs and curves of {trials_of(dropped)}",
+            "raise maxmemory, or run `hpq archive` and then `hpq rm` on old sweeps",
         )
     for name, count in counters.items():
-        yield Finding(level="note", code="counter", what=f"{name.replace('_', ' ')}: {count}")
+        yield note("counter", f"{name.replace('_', ' ')}: {count}")
 
 
 def _stores(workers: Sequence[Worker]) -> Iterator[Finding]:
     without = [w for w in workers if w.store == "no"]
     if without:
-        yield Finding(
-            level="note",
-            code="workers-without-store",
-            what=f"{trials_of(len(without), 'worker')} of {len(workers)} without HPQ_STORE,"
-            f" such as {without[0].name}: a trial that loses it starts again from its beginning",
-            remedy=POD_STORE if any(w.pod for w in without) else _STORE,
+        yield note(
+            "workers-without-store",
+            f"{trials_of(len(without), 'worker')} of {len(workers)} without HPQ_STORE, e.g."
+            f" {without[0].name}: a trial that loses its worker restarts from the beginning",
+            POD_STORE if any(w.pod for w in without) else _STORE,
         )
 
 
 def _fingerprint(settings: Settings) -> str:
-    with suppress(HpqError):  # `_check_machine` tells
+    with suppress(HpqError):  # `_check_machine` reports it
         return fingerprint(key_of(settings, make=False))
     return ""
 
 
 def _store(settings: Settings) -> Finding:
-    """Whether files can be kept: one is written, read and removed."""
+    """Check the file store: write, read and remove a file."""
     if not settings.store:
-        return Finding(
-            level="note",
-            code="no-store",
-            what="HPQ_STORE is not set here: checkpoints and artifacts are kept by `hpq run` alone",
-            remedy=_STORE,
+        return note(
+            "no-store",
+            "HPQ_STORE is not set here: only `hpq run` keeps checkpoints and artifacts",
+            _STORE,
         )
-    place = redact(settings.store)
+    url = redact(settings.store)
     try:
         files = open_files(settings.store)
         folder = f"{settings.prefix}/doctor-{secrets.token_hex(4)}"
@@ -210,39 +200,26 @@ def _store(settings: Settings) -> Finding:
     except SettingsError as error:
         return Finding.of(error)
     except OSError as error:
-        what = f"HPQ_STORE={place} cannot be written: {error.strerror or error}"
-        remedy = "name a directory that you may write and that all workers see, or a URL"
-        return Finding(
-            level="wrong",
-            code="store-unwritable",
-            what=what,
-            remedy=remedy,
-            exit_code=int(ExitCode.USER),
-        )
-    return Finding(
-        level="good",
-        code="store-works",
-        what=f"HPQ_STORE={place} can be written; its id is {files.id}",
-    )
+        what = f"HPQ_STORE={url} is not writable: {error.strerror or error}"
+        remedy = "set HPQ_STORE to a writable directory that all workers share, or a URL"
+        return wrong("store-unwritable", what, remedy, exit_code=int(ExitCode.USER))
+    return good("store-works", f"HPQ_STORE={url} is writable; its id is {files.id}")
 
 
 def _python(settings: Settings) -> Finding:
-    """Which Python the programs of workers started here get."""
+    """Report the Python that runs programs of workers started here."""
     try:
         python = interpreter(os.environ, settings.python)
     except SettingsError as error:
         return Finding.of(error)
     if is_own(python):
-        return Finding(
-            level="good", code="python-own", what=f"programs run in {python}, as hpq itself does"
-        )
+        return good("python-own", f"programs run with {python}, like hpq itself")
     how = "HPQ_PYTHON" if settings.python else "the one on PATH"
-    return Finding(
-        level="note",
-        code="python-other",
-        what=f"programs run in {python} ({how}), hpq itself in {sys.executable}",
-        remedy="right where that one has your libraries; else start workers where their"
-        " environment is active, or set HPQ_PYTHON=/its/bin/python",
+    return note(
+        "python-other",
+        f"programs run with {python} ({how}), hpq itself with {sys.executable}",
+        "if that Python lacks your libraries, start workers in the right environment, or set"
+        " HPQ_PYTHON=/env/bin/python",
     )
 
 
@@ -250,41 +227,34 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
     yield _store(settings)
     yield _python(settings)
     if settings.data is None:
-        yield Finding(
-            level="note",
-            code="no-data",
-            what="HPQ_DATA is not set: cifar10 and mnist will not find their images here",
-            remedy="HPQ_DATA=/where/the/data/sets/lie",
+        yield note(
+            "no-data",
+            "HPQ_DATA is not set: cifar10 and mnist cannot find their images here",
+            "HPQ_DATA=/directory/of/the/data/sets",
         )
     elif not settings.data.exists():
-        yield Finding(level="wrong", code="no-data", what=f"HPQ_DATA: {settings.data} is not there")
+        yield wrong("no-data", f"HPQ_DATA={settings.data} does not exist")
     if importlib.util.find_spec("torch") is None:
-        yield Finding(
-            level="note",
-            code="no-torch",
-            what="torch is not installed here: shipped trainers run elsewhere only",
-            remedy="pip install 'hpq[trainers]'",
+        yield note(
+            "no-torch",
+            "torch is not installed here: shipped trainers cannot run on this machine",
+            "pip install 'hpq[trainers]'",
         )
     if mismatch := cuda_mismatch():
-        yield Finding(
-            level="poor",
-            code="cuda-mismatch",
-            what=mismatch,
-            remedy="uv pip install --torch-backend=auto --reinstall-package torch torch"
+        yield poor(
+            "cuda-mismatch",
+            mismatch,
+            "uv pip install --torch-backend=auto --reinstall-package torch torch"
             " (the build for this driver)",
         )
     names = gpu_names()
     if names:
-        yield Finding(level="good", code="gpus", what=f"GPUs here: {'; '.join(names)}")
+        yield good("gpus", f"GPUs here: {'; '.join(names)}")
     else:
-        yield Finding(
-            level="note", code="no-gpu", what="no GPU is seen here: workers would train on the CPU"
-        )
+        yield note("no-gpu", "no GPU found here: workers train on the CPU")
     try:
         key = key_of(settings, make=False)
         which = fingerprint(key) or "none yet; the first enqueue makes one"
-        yield Finding(
-            level="good", code="code-key", what=f"HPQ_HOME is {settings.home}, code key {which}"
-        )
+        yield good("code-key", f"HPQ_HOME is {settings.home}, code key {which}")
     except HpqError as error:
         yield Finding.of(error)

@@ -1,1 +1,1 @@
-"""The private server under HPQ_HOME: found, started, kept and stopped by locks."""
+"""Find, start and stop the private Redis server of an HPQ_HOME."""

@@ -1,13 +1,13 @@
-"""The keeper: the small process that owns the private server of one HPQ_HOME, and stops it.
+"""The keeper: the process that starts, watches and stops the private server of one HPQ_HOME.
 
-`launch` runs this file by its path, as `python -I -S keeper.py HOME FD`, so that nothing in the
-user's directory is imported in its place: it needs the standard library only. Four flocks in
-HPQ_HOME say which processes are there, and the kernel frees those of a killed process:
-  users.lock   shared by every process that uses the server, exclusive while it is being stopped;
-               it contains for how many seconds the server stays after its last user
-  start.lock   exclusive, by the one process that sees to it that the server runs
-  keeper.lock  held by the keeper, from before it exists
-  server.lock  held by the server itself: one server at most ever has the data open
+`launch` runs this file as `python -I -S keeper.py HOME FD`, so that no module of the user's
+directory is imported. It needs only the standard library. Four flocks in HPQ_HOME show which
+processes run; the kernel releases those of a killed process:
+  users.lock   shared by every process that uses the server, exclusive while the keeper stops it;
+               the file contains for how many seconds the server stays after its last user
+  start.lock   exclusive for the process that starts the server
+  keeper.lock  held by the keeper; its parent takes it before the fork
+  server.lock  held by the server: at most one server has the data open
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ import time
 
 USERS, START, KEEPER, SERVER = "users.lock", "start.lock", "keeper.lock", "server.lock"
 RECORD = "server.json"
-DATA = "redis"  # the server's directory, in HPQ_HOME
+DATA_DIR = "redis"  # the server's directory, in HPQ_HOME
 
-UNUSED, TOLD, DIED = "unused", "told", "died"  # why a server is no longer watched
+UNUSED, STOPPED, DIED = "unused", "stopped", "died"  # why `_watch` returned
 
 QUIET_S = 60.0
 RESTARTS = 5
-LOOK_S = 1.0
+POLL_S = 1.0
 REWRITE_S = 30.0
 STOP_S = 30.0
 
 
 def open_lock(path: str | os.PathLike[str]) -> int:
-    """A descriptor of a lock file, made if need be; children do not inherit it."""
+    """Open a lock file, and create it if it is missing; children do not inherit the descriptor."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
-    """Take a flock if it is free now."""
+    """Take a flock without waiting; return whether it was free."""
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -51,23 +51,23 @@ def try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
 
 
 def ask(path: str, command: str, *, timeout_s: float = 5.0) -> str:
-    """Send one inline command and read its reply, as far as a status or bulk reply goes.
+    """Send one inline command and return its status reply or bulk reply.
 
     Raises:
         OSError: the server does not answer.
     """
-    with socket.socket(socket.AF_UNIX) as wire:
-        wire.settimeout(timeout_s)
-        wire.connect(path)
-        wire.sendall(command.encode() + b"\r\n")
-        with wire.makefile("rb") as reply:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(timeout_s)
+        connection.connect(path)
+        connection.sendall(command.encode() + b"\r\n")
+        with connection.makefile("rb") as reply:
             head = reply.readline()
             body = reply.read(int(head[1:])) if head.startswith(b"$") else head
     return body.decode(errors="replace").strip()
 
 
 def write_record(home: str | os.PathLike[str], record: dict[str, object]) -> None:
-    """Replace server.json as a whole."""
+    """Replace server.json atomically."""
     path = os.path.join(home, RECORD)
     with open(f"{path}.new", "w", encoding="utf-8") as file:
         json.dump(record, file, indent=2)
@@ -77,38 +77,42 @@ def write_record(home: str | os.PathLike[str], record: dict[str, object]) -> Non
 
 
 def main(home: str, server_lock: int) -> None:
-    """Start the server that server.json names, again if it dies in use, and stop it at last."""
+    """Start the server that server.json names, restart it if it dies in use, and stop it."""
     if os.fork():
-        os._exit(0)  # whoever started us keeps no child to wait for
+        os._exit(0)  # the caller waits for this process only
     os.umask(0o077)
     wake = _wake_on_signals()
     users = open_lock(os.path.join(home, USERS))
     with open(os.path.join(home, RECORD), encoding="utf-8") as file:
         record: dict[str, object] = json.load(file)
-    address = str(record["socket"])
+    server_socket = str(record["socket"])
     end, starts = DIED, 0
-    while end == DIED and starts <= RESTARTS:  # one that cannot start is not tried for ever
+    while end == DIED and starts <= RESTARTS:
         if starts:
             server_lock = open_lock(os.path.join(home, SERVER))
-            fcntl.flock(server_lock, fcntl.LOCK_EX)  # a child of the dead one may hold it briefly
+            fcntl.flock(
+                server_lock, fcntl.LOCK_EX
+            )  # a child of the dead server may hold it briefly
         starts += 1
-        server = _start(str(record["path"]), address, os.path.join(home, DATA), server_lock)
+        server = _start(
+            str(record["path"]), server_socket, os.path.join(home, DATA_DIR), server_lock
+        )
         try:
             write_record(home, {**record, "server_pid": server.pid, "keeper_pid": os.getpid()})
             end = _watch(server, users, wake)
             if end == UNUSED:
-                _rewrite(address)
+                _rewrite(server_socket)
         finally:
             _stop(server)
-    if os.fstat(users).st_nlink:  # else another home of the same name may be using the address
+    if os.fstat(users).st_nlink:  # else a new home of the same name may use this socket
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(address)
+            os.unlink(server_socket)
         with contextlib.suppress(OSError):
-            os.rmdir(os.path.dirname(address))
+            os.rmdir(os.path.dirname(server_socket))
 
 
 def _wake_on_signals() -> int:
-    """A descriptor that is readable after a signal: the server ended, stop now, or look now."""
+    """Return a descriptor that is readable after SIGCHLD, SIGTERM (stop) or SIGCONT (check now)."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer)
@@ -119,12 +123,12 @@ def _wake_on_signals() -> int:
     return reader
 
 
-def _start(binary: str, address: str, data: str, lock: int) -> subprocess.Popen[bytes]:
+def _start(binary: str, server_socket: str, data_dir: str, lock: int) -> subprocess.Popen[bytes]:
     options = {
         "port": "0",
-        "unixsocket": address,
+        "unixsocket": server_socket,
         "unixsocketperm": "700",
-        "dir": data,
+        "dir": data_dir,
         "save": "",
         "appendonly": "yes",
         "appendfsync": "everysec",
@@ -141,27 +145,27 @@ def _start(binary: str, address: str, data: str, lock: int) -> subprocess.Popen[
 
 
 def _watch(server: subprocess.Popen[bytes], users: int, wake: int) -> str:
-    """Wait for the server's end or a reason for it: UNUSED, TOLD, or DIED under its users.
+    """Wait until the server is UNUSED, must be STOPPED, or DIED in use; return which.
 
-    When it is unused the exclusive lock is held, and stays so until this process is gone.
+    If it is unused, this process keeps the exclusive lock until it exits.
     """
-    last_use_s, seen_ns = time.monotonic(), 0
+    last_use_s, mtime_ns = time.monotonic(), 0
     while server.poll() is None:
-        ready, _, _ = select.select([wake], [], [], LOOK_S)
+        ready, _, _ = select.select([wake], [], [], POLL_S)
         if ready and signal.SIGTERM in os.read(wake, 512):
-            return TOLD
+            return STOPPED
         lock_file = os.fstat(users)
         if lock_file.st_nlink == 0:  # HPQ_HOME was removed
-            return TOLD
+            return STOPPED
         unused = try_lock(users)
-        # A command shorter than the time between two looks is known by what it wrote.
-        if not unused or lock_file.st_mtime_ns != seen_ns:
-            last_use_s, seen_ns = time.monotonic(), lock_file.st_mtime_ns
+        # A command may begin and end between two polls, but it writes the file.
+        if not unused or lock_file.st_mtime_ns != mtime_ns:
+            last_use_s, mtime_ns = time.monotonic(), lock_file.st_mtime_ns
         if unused and time.monotonic() - last_use_s >= _linger_s(users):
             return UNUSED
         if unused:
             fcntl.flock(users, fcntl.LOCK_UN)
-    return TOLD if try_lock(users) else DIED
+    return STOPPED if try_lock(users) else DIED
 
 
 def _linger_s(users: int) -> float:
@@ -171,20 +175,20 @@ def _linger_s(users: int) -> float:
         return QUIET_S
 
 
-def _rewrite(address: str) -> None:
-    """Have the append-only file rewritten, so that the next start is quick; it may fail."""
+def _rewrite(server_socket: str) -> None:
+    """Rewrite the append-only file, so that the next start is quick; ignore failures."""
     until_s = time.monotonic() + REWRITE_S
     with contextlib.suppress(OSError):
-        ask(address, "BGREWRITEAOF")
+        ask(server_socket, "BGREWRITEAOF")
         while time.monotonic() < until_s:
-            state = ask(address, "INFO persistence")
+            state = ask(server_socket, "INFO persistence")
             if "aof_rewrite_in_progress:0" in state and "aof_rewrite_scheduled:0" in state:
                 return
             time.sleep(0.01)
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
-    """End the server as SHUTDOWN does, by a signal: an address may be another server's by now."""
+    """Stop the server by a signal: SHUTDOWN could reach another server at the socket."""
     server.terminate()
     try:
         server.wait(STOP_S)

@@ -1,7 +1,7 @@
-"""Start the private server: a keeper, which starts a server, and the wait until it answers.
+"""Start the private server: start a keeper, which starts the server, and wait until it answers.
 
-keeper.lock is taken before there is a keeper and handed to it, so at any moment the lock shows
-whether there is one. A server without its keeper is replaced, so that each is its keeper's child.
+The parent takes keeper.lock and passes it to the keeper, so the lock always shows whether a keeper
+runs. A server without a keeper is replaced, so that every server is the child of its keeper.
 """
 
 from __future__ import annotations
@@ -20,135 +20,136 @@ from hpq_producer.embedded_redis import keeper
 from hpq_producer.embedded_redis.state import Record, ServerHome, make_private_directory, this_host
 
 START_S = 60.0
-STARTS = 2  # the second is for a server that somebody killed before it answered
+STARTS = 2  # a server may be killed before it answers
 POLL_S = 0.02
-LOG_BYTES = 1 << 20  # a longer server.log begins again at the next start
+LOG_BYTES = 1 << 20  # a start truncates a longer server.log
 _LOG_STAMP = re.compile(r"^\d+:\w \d+ \w+ \d+ [\d:.]+ \S ")
 
 
-def ensure_running(place: ServerHome) -> Path:
-    """The address of a server that answers and has its keeper; starts both where they are not.
+def ensure_running(home: ServerHome) -> Path:
+    """Return the socket of a server that answers and has a keeper; start both if necessary.
 
     The caller holds start.lock, and shares users.lock.
 
     Raises:
-        OutOfReach: no server can be found or started, or none that reads the data.
+        OutOfReach: no server can be found or started, or none that can read the data.
     """
     starts = 0
     until_s = time.monotonic() + START_S
     while time.monotonic() < until_s:
-        keeper_lock = place.lock(keeper.KEEPER)
+        keeper_lock = home.lock(keeper.KEEPER)
         try:
             if not keeper.try_lock(keeper_lock):
-                record = place.read_record()
+                record = home.read_record()
                 if record and answers(record.socket):
                     return record.socket
-                _check_host(place, record)
+                _check_host(home, record)
             elif starts == STARTS:
                 raise OutOfReach(
-                    f"the server of {place.path} did not start: {_last_words(place)}",
+                    f"the private Redis of {home.path} did not start: {_last_log_line(home)};"
+                    " `hpq doctor` checks it",
                     code="private-redis-failed",
                 )
             else:
-                _start_keeper(place, keeper_lock)
+                _start_keeper(home, keeper_lock)
                 starts += 1
         finally:
             os.close(keeper_lock)
         time.sleep(POLL_S)
     raise OutOfReach(
-        f"the server of {place.path} does not answer after {START_S:.0f} s: {_last_words(place)}:"
-        " `hpq doctor` says which process to look at",
+        f"the private Redis of {home.path} did not answer within {START_S:.0f} s:"
+        f" {_last_log_line(home)}; `hpq doctor` names its processes",
         code="private-redis-failed",
     )
 
 
-def _start_keeper(place: ServerHome, keeper_lock: int) -> None:
-    """Start a keeper, which starts the server; both locks are theirs from the first moment."""
-    last = place.read_record()
+def _start_keeper(home: ServerHome, keeper_lock: int) -> None:
+    """Start a keeper, which starts the server; both inherit their locks."""
+    last = home.read_record()
     try:
-        binary = server_binary.find(writer=last.binary if last and place.data_bytes() else None)
+        binary = server_binary.find(writer=last.binary if last and home.data_bytes() else None)
     except HpqError as error:
-        raise OutOfReach(f"{place.data}: {error}", code=error.code) from None
-    address = place.socket()
-    make_private_directory(address.parent)
-    place.data.mkdir(mode=0o700, exist_ok=True)
-    server_lock = place.lock(keeper.SERVER)
+        raise OutOfReach(f"{home.data_dir}: {error}", code=error.code) from None
+    socket = home.socket()
+    make_private_directory(socket.parent)
+    home.data_dir.mkdir(mode=0o700, exist_ok=True)
+    server_lock = home.lock(keeper.SERVER)
     try:
-        _stop_strays(place, last, server_lock, address)
-        place.write_record(Record(binary=binary, socket=address, host=this_host()))
-        keep_log = place.log.exists() and place.log.stat().st_size < LOG_BYTES
-        with place.log.open("ab" if keep_log else "wb") as log:
+        _stop_strays(home, last, server_lock, socket)
+        home.write_record(Record(binary=binary, socket=socket, host=this_host()))
+        keep_log = home.log.exists() and home.log.stat().st_size < LOG_BYTES
+        with home.log.open("ab" if keep_log else "wb") as log:
             subprocess.run(
-                [sys.executable, "-I", "-S", keeper.__file__, place.path, str(server_lock)],
+                [sys.executable, "-I", "-S", keeper.__file__, home.path, str(server_lock)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=place.data,
+                cwd=home.data_dir,
                 env={k: v for k, v in os.environ.items() if not k.startswith("HPQ_")},
                 pass_fds=(keeper_lock, server_lock),
                 start_new_session=True,
-                check=False,  # it goes on in a child of its own; what it says is in the log
+                check=False,  # it forks and logs its errors
             )
     finally:
         os.close(server_lock)
 
 
-def _stop_strays(place: ServerHome, last: Record | None, server_lock: int, address: Path) -> None:
-    """Take server.lock, ending the servers that are in the way and have no keeper.
+def _stop_strays(home: ServerHome, last: Record | None, server_lock: int, socket: Path) -> None:
+    """Take server.lock; stop servers without a keeper that hold it or the socket.
 
-    That is one whose keeper was killed, and one at our address whose home was removed.
+    Such a server's keeper was killed, or its home was removed and created again.
     """
     until_s = time.monotonic() + keeper.STOP_S
-    ended: set[Path] = set()
+    stopped: set[Path] = set()
     while True:
-        orphan = not keeper.try_lock(server_lock)
-        stray = last.socket if orphan and last else address
-        if not orphan and not _listens(address):
+        is_locked = not keeper.try_lock(server_lock)
+        stray = last.socket if is_locked and last else socket
+        if not is_locked and not _listens(socket):
             return
-        if stray not in ended:
-            ended.add(stray)
+        if stray not in stopped:
+            stopped.add(stray)
             with contextlib.suppress(OSError):
                 keeper.ask(str(stray), "SHUTDOWN")
         if time.monotonic() > until_s:
             pid = last.server_pid if last else 0
             raise OutOfReach(
-                f"{place.path}: a server that lost its keeper still has the data open:"
-                f" end it with `kill {pid or 'PID'}` and try again",
+                f"{home.path}: a Redis server without its keeper has the data open; stop it with"
+                f" `kill {pid or 'PID'}` and try again",
                 code="private-redis-orphaned",
             )
         time.sleep(POLL_S)
 
 
-def _check_host(place: ServerHome, record: Record | None) -> None:
+def _check_host(home: ServerHome, record: Record | None) -> None:
     if record and record.host != this_host():
         raise OutOfReach(
-            f"HPQ_HOME: {place.path}: in use on {record.host}, and its server can be reached there"
-            " only: set HPQ_HOME to a directory of this machine's, or HPQ_REDIS_URL",
+            f"HPQ_HOME {home.path} is in use on {record.host}, and its private Redis is reachable"
+            " only there; set HPQ_HOME to a directory of this machine, or set HPQ_REDIS_URL",
             code="home-elsewhere",
         )
 
 
-def answers(address: Path) -> bool:
-    """Whether a server takes commands at an address; not while it still loads its data."""
+def answers(socket: Path) -> bool:
+    """Return whether a server answers commands at a socket; False while it loads its data."""
     with contextlib.suppress(OSError):
-        # MISCONF: its disk is full; it refuses changes, and still answers who only looks.
-        return keeper.ask(str(address), "PING").startswith(("+PONG", "-MISCONF"))
+        # MISCONF: its disk is full; it refuses writes and answers reads.
+        return keeper.ask(str(socket), "PING").startswith(("+PONG", "-MISCONF"))
     return False
 
 
-def _listens(address: Path) -> bool:
+def _listens(socket: Path) -> bool:
     try:
-        keeper.ask(str(address), "PING")
+        keeper.ask(str(socket), "PING")
     except (FileNotFoundError, ConnectionRefusedError):
         return False
     except OSError:
-        return True  # slow, or ending
+        return True  # slow, or stopping
     return True
 
 
-def _last_words(place: ServerHome) -> str:
+def _last_log_line(home: ServerHome) -> str:
     with contextlib.suppress(OSError):
-        lines = place.log.read_text(encoding="utf-8", errors="replace").split("\n")
-        if words := [line.strip() for line in lines if line.strip()]:
-            return f"{_LOG_STAMP.sub('', words[-1])} ({place.log})"
-    return f"{place.log} says nothing"
+        lines = home.log.read_text(encoding="utf-8", errors="replace").split("\n")
+        if written := [line.strip() for line in lines if line.strip()]:
+            return f"{_LOG_STAMP.sub('', written[-1])} ({home.log})"
+    return f"{home.log} is empty"

@@ -1,8 +1,8 @@
-"""The paths of the private server, and the record of what ran there last (server.json).
+"""The paths of the private server, and the record of the server that ran last (server.json).
 
-HPQ_HOME may lie deep, on a network disk or behind a link, and a socket's path has at most 108 bytes
-(104 on macOS). So the socket lies elsewhere: in a directory that only its owner can enter, named
-after HPQ_HOME's resolved path.
+HPQ_HOME may be a long path or on a network disk, and a socket's path has at most 108 bytes (104 on
+macOS). So the socket is in a directory of /tmp that only its owner can enter, named after the hash
+of HPQ_HOME's resolved path.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ SERVER_LOG = "server.log"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """server.json: the binary that wrote the data last, and where its server is or was."""
+    """server.json: the binary that last wrote the data, and the socket and host of its server."""
 
     binary: Binary
     socket: Path
     host: str
-    server_pid: int = 0  # 0 until the keeper has started it
+    server_pid: int = 0  # 0 until the keeper has started the server
     keeper_pid: int = 0
 
     def as_json(self) -> dict[str, object]:
-        """The object that server.json holds."""
+        """Return the object of server.json."""
         return {
             "family": self.binary.family,
             "version": list(self.binary.version),
@@ -49,10 +49,10 @@ class Record:
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> Record:
-        """The record that an object of server.json stands for.
+        """Decode the object of server.json.
 
         Raises:
-            ValueError, KeyError, TypeError: the object is not such a record.
+            ValueError, KeyError, TypeError: the object is not a record.
         """
         major, minor, patch = map(int, text["version"])
         if text["family"] not in ("redis", "valkey"):
@@ -70,39 +70,39 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerHome:
-    """HPQ_HOME, resolved: two names of one directory are one home."""
+    """HPQ_HOME with links resolved, so that two names of one directory are one home."""
 
     path: Path
 
     @classmethod
     def of(cls, home: Path) -> ServerHome:
-        """The home that a setting names, whether or not it is there yet."""
+        """Resolve a home, which need not exist yet."""
         return cls(path=Path(os.path.realpath(home)))
 
     @property
-    def data(self) -> Path:
-        """The server's directory: its append-only file and its log."""
-        return self.path / keeper.DATA
+    def data_dir(self) -> Path:
+        """The server's directory, with its append-only file and its log."""
+        return self.path / keeper.DATA_DIR
 
     @property
     def log(self) -> Path:
-        """What the server and its keeper said."""
-        return self.data / SERVER_LOG
+        """The log of the server and its keeper."""
+        return self.data_dir / SERVER_LOG
 
     def lock(self, name: str) -> int:
-        """An open descriptor of one of the keeper's lock files."""
+        """Open one of the keeper's lock files; return its descriptor."""
         return keeper.open_lock(self.path / name)
 
     def data_bytes(self) -> int:
-        """How much the data take up on disk."""
+        """Return the size of the data on disk, without the log."""
         total = 0
-        for file in self.data.rglob("*"):
+        for file in self.data_dir.rglob("*"):
             with contextlib.suppress(FileNotFoundError):  # the server replaces its files
                 total += file.stat().st_size if file.is_file() and file != self.log else 0
         return total
 
     def read_record(self) -> Record | None:
-        """The record of the server that ran last, or None where none ever did.
+        """Read the record of the server that ran last; None if none ever ran.
 
         Raises:
             OutOfReach: server.json is not a record.
@@ -114,53 +114,53 @@ class ServerHome:
             return None
         except (ValueError, KeyError, TypeError):
             raise OutOfReach(
-                f"{path}: not a record of hpq's: remove it if {self.data} was written by the server"
-                " that is installed here, else move both away",
+                f"{path}: not a record of hpq; remove it if the installed Redis wrote"
+                f" {self.data_dir}, else move both away",
                 code="private-redis-record-invalid",
             ) from None
 
     def write_record(self, record: Record) -> None:
-        """Replace server.json as a whole."""
+        """Replace server.json atomically."""
         keeper.write_record(self.path, record.as_json())
 
     def socket(self) -> Path:
-        """The address of the server: one for each home, short enough, in a private place.
+        """Return the path of the server's socket.
 
-        Not under XDG_RUNTIME_DIR: it is removed at logout, and with it a sweep that runs on.
+        Not under XDG_RUNTIME_DIR, which is removed at logout while a sweep may run on.
         """
-        mark = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
-        return Path(f"/tmp/hpq-{os.geteuid()}-{mark}/redis.sock")
+        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
+        return Path(f"/tmp/hpq-{os.geteuid()}-{digest}/redis.sock")
 
 
 def make_private_directory(path: Path) -> None:
-    """Make a directory that only its owner can enter, or see that it is one.
+    """Create a directory that only its owner can enter, or check that it is one.
 
     Raises:
-        OutOfReach: something else has that name, or others may enter it.
+        OutOfReach: the path is not a directory, or other users may enter it.
     """
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     if why := _why_not_private(path):
         raise OutOfReach(
-            f"{path}: {why}, so the server's socket cannot lie there: remove it, or set"
+            f"cannot create the socket of the private Redis: {path}: {why}; remove it, or set"
             " HPQ_HOME to another directory",
             code="home-unusable",
         )
 
 
 def this_host() -> str:
-    """The name that tells two machines apart that share a disk."""
+    """Return this machine's name, since machines may share a disk."""
     return socket.gethostname()
 
 
 def _why_not_private(path: Path) -> str:
     try:
-        found = path.lstat()
+        stats = path.lstat()
     except OSError as error:
         return error.strerror or "cannot be read"
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(stats.st_mode):
         return "it is not a directory"
-    if found.st_uid != os.geteuid():
-        return f"it belongs to user {found.st_uid}"
-    mode = stat.S_IMODE(found.st_mode)
-    return f"others may enter it (mode {mode:o})" if mode & 0o077 else ""
+    if stats.st_uid != os.geteuid():
+        return f"it belongs to user {stats.st_uid}"
+    mode = stat.S_IMODE(stats.st_mode)
+    return f"other users may enter it (mode {mode:o})" if mode & 0o077 else ""

@@ -53,11 +53,12 @@ def plan_append(session: Session, sweep: Sweep, submission: Submission) -> Appen
     """
     spec = submission.spec
     _check_comparable(sweep, submission)
-    if sweep.sampler or submission.is_late:
+    if sweep.sampler or submission.spec.is_late:
         raise UserError(
             f"{submission.file}: its sets are made while it runs; `hpq set {sweep.id} run_cap=N`"
             " lets it run on, and an edited space is a new sweep, which --reuse begins with these"
-            " results"
+            " results",
+            code="sets-chosen-late",
         )
     new, existing, notes = _missing_trials(session, sweep, submission)
     if line := _note_on_seed(sweep, spec):
@@ -113,7 +114,7 @@ def _check_comparable(sweep: Sweep, submission: Submission) -> None:
         difference = "the code was edited since"
     elif launch.code_dir != was.code_dir:
         difference = f"the code lies in {launch.code_dir}, and the sweep's in {was.code_dir}"
-    elif launch != was:
+    elif launch != replace(was, home=""):
         difference = "the command, or what it is given, is another"
     elif spec.replicates != sweep.replicates:
         difference = (
@@ -150,7 +151,7 @@ def _missing_trials(
     session: Session, sweep: Sweep, submission: Submission
 ) -> tuple[list[ParameterSet], int, list[str]]:
     """The trials that the sweep lacks, how many it has, and notes for the user."""
-    spec, requested = submission.spec, submission.trials or 0
+    spec, requested = submission.spec, submission.spec.trials or 0
     if spec.method in ("grid", LIST):
         new, existing = _missing_sets(session, sweep.id, parameter_sets(spec), spec.replicates)
         return new, existing, []

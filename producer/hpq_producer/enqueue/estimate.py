@@ -11,7 +11,7 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import HpqError
 from hpq.store.reader import StoreReader
-from hpq_producer.embedded_redis.attach import status
+from hpq_producer.embedded_redis.state import ServerHome
 from hpq_producer.enqueue import provenance
 from hpq_producer.enqueue.reuse import Reuse, ReuseCriteria, sweeps_of_same_code
 from hpq_producer.enqueue.submission import Submission
@@ -43,7 +43,7 @@ def estimate_duration(submission: Submission) -> DurationEstimate | str | None:
     """What is known; None where nothing is, and a line where the server is out of reach."""
     try:
         settings = load_settings()
-        if not settings.redis_url and not status(settings.home).data_bytes:
+        if not settings.redis_url and not ServerHome.of(settings.home).data_bytes():
             return None
         launch, owner = submission.code.launch, submission.spec.owner or settings.user
         place = provenance.local_code_location(launch, owner, submission.code.folder)

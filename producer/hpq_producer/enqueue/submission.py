@@ -1,4 +1,4 @@
-"""A checked sweep file with its code, trial count and digest, each computed once.
+"""A checked sweep file with its code and digest, each computed once.
 
 `enqueue`, `run`, `plan` and `manifests --jobs` make one Submission and pass it on.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpq.codes import Notice
 from hpq.domain.identity import digest
 from hpq.domain.sweep import Launch
+from hpq.notice import Notice
 from hpq_producer.enqueue.code_discovery import DiscoveredCode, find_code
 from hpq_producer.sweepfile.spec import SweepSpec
 
@@ -25,16 +25,6 @@ class Submission:
     digest: str  # of the sweep: file, seed and code
 
     @property
-    def trials(self) -> int | None:
-        """How many trials the sweep has at most; None = open-ended."""
-        return self.spec.trials
-
-    @property
-    def is_late(self) -> bool:
-        """True if workers choose the parameters while the sweep runs."""
-        return self.spec.is_late
-
-    @property
     def warnings(self) -> tuple[Notice, ...]:
         """What the user should know before the sweep runs."""
         namesake = self.code.namesake
@@ -42,17 +32,26 @@ class Submission:
         return (*self.spec.warnings, *more)
 
 
-def prepare(spec: SweepSpec, file: Path, code_dir: str | None = None) -> Submission:
-    """Find the code of a sweep file, and compute what identifies the sweep; `code_dir` is --code.
+def prepare(
+    spec: SweepSpec, file: Path, code_dir: str | None = None, *, is_live: bool = False
+) -> Submission:
+    """Find the code of a sweep file, and compute what identifies the sweep.
+
+    `code_dir` is --code, `is_live` --live.
 
     Raises:
-        UserError: the code is missing, or too large.
+        UserError: the code is missing, or too large to be sent.
     """
-    code = find_code(spec, file, Path.cwd(), code_dir)
+    code = find_code(spec, file, Path.cwd(), code_dir, is_live=is_live)
     sweep_digest = digest(spec.source, spec.seed, _code_identity(code.launch))
     return Submission(spec=spec, file=file, code=code, digest=sweep_digest)
 
 
 def _code_identity(launch: Launch) -> str:
-    """The code as identity has it: what runs in its directory is other code in another one."""
-    return f"{launch.code} in {launch.code_dir}" if launch.code_dir else launch.code
+    """The code as identity has it: local code is other code in another directory.
+
+    Code that runs live is the same whatever is edited.
+    """
+    if not launch.code_dir:
+        return launch.code
+    return f"{launch.code if launch.bundled else 'live'} in {launch.code_dir}"

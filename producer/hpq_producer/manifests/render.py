@@ -85,7 +85,8 @@ def overlay(options: ManifestOptions, root: str) -> Yaml:
     """
     check(options)
     if "bucket" in options.components and "HPQ_STORE" not in options.settings:
-        raise UserError("--with bucket: say which, --set HPQ_STORE=s3://BUCKET/PATH")
+        text = "--with bucket: say which, --set HPQ_STORE=s3://BUCKET/PATH"
+        raise UserError(text, code="setting-missing")
     classes = options.classes
     components = [f"{root}/{_OPTIONAL}/{name}" for name in options.components]
     made: Yaml = {
@@ -141,10 +142,8 @@ def check(options: ManifestOptions) -> None:
     known = component_names()
     for name in [*options.components, *(p.name for p in options.parts)]:
         if name not in known:
-            raise UserError(
-                f"--with {name}: no such component; there are {', '.join(known)}",
-                code="component-unknown",
-            )
+            text = f"--with {name}: no such component; there are {', '.join(known)}"
+            raise UserError(text, code="component-unknown")
     if "keda" in options.components and options.replicas is not None:
         raise UserError(
             "--replicas: with keda, that decides; --with keda=MAX says how many at most"
@@ -166,12 +165,14 @@ def _check_gpus(options: ManifestOptions) -> None:
     """What no worker could start with is refused before it is a pod that crashes."""
     per_trial = int(options.settings.get(_PER_TRIAL, 0))
     if options.gpus and per_trial > options.gpus:
-        raise UserError(f"--set {_PER_TRIAL}={per_trial}: --gpus gives a pod {options.gpus}")
+        text = f"--set {_PER_TRIAL}={per_trial}: --gpus gives a pod {options.gpus}"
+        raise UserError(text, code="gpus-missing")
     many = [per_trial or options.gpus or 1, *(c.gpus for c in options.classes)]
     if int(options.settings.get(_PER_GPU, 1)) > 1 and max(many) > 1:
         raise UserError(
             f"--set {_PER_GPU}: trials that share a GPU have one; for pods of several GPUs, --set"
-            f" {_PER_TRIAL}=1, too"
+            f" {_PER_TRIAL}=1, too",
+            code="setting-invalid",
         )
 
 
@@ -180,7 +181,8 @@ def _check_grace(options: ManifestOptions) -> None:
     if grace and "spot" in options.components and parts.pod_grace(float(grace)) > _SPOT_S:
         raise UserError(
             f"--set {_GRACE}={grace}: with spot a pod has {_SPOT_S} s, {LAST_WORDS_S:g} of them for"
-            f" its worker; say {_SPOT_S - LAST_WORDS_S:g} at most"
+            f" its worker; say {_SPOT_S - LAST_WORDS_S:g} at most",
+            code="setting-invalid",
         )
 
 
@@ -233,9 +235,8 @@ def render(options: ManifestOptions) -> str:
     """
     kubectl = shutil.which("kubectl")
     if kubectl is None:
-        raise UserError(
-            "kubectl is not on PATH; its kustomize renders the manifests", code="program-missing"
-        )
+        text = "kubectl is not on PATH; its kustomize renders the manifests"
+        raise UserError(text, code="program-missing")
     is_scaled = "keda" in options.components
     files = {".": overlay(options, "k8s")}
     if options.settings:
@@ -252,7 +253,6 @@ def render(options: ManifestOptions) -> str:
             [kubectl, "kustomize", name], capture_output=True, text=True, check=False
         )
     if done.returncode != 0:
-        raise UserError(
-            f"kubectl kustomize: {done.stderr.strip().splitlines()[-1]}", code="kustomize-failed"
-        )
+        text = f"kubectl kustomize: {done.stderr.strip().splitlines()[-1]}"
+        raise UserError(text, code="kustomize-failed")
     return done.stdout

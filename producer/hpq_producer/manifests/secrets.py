@@ -29,9 +29,8 @@ def redis_certificate(namespace: str) -> Mapping[str, str]:
     """
     openssl = shutil.which("openssl")
     if openssl is None:
-        raise UserError(
-            "openssl is not on PATH; it makes the certificate of --with tls", code="program-missing"
-        )
+        line = "openssl is not on PATH; it makes the certificate of --with tls"
+        raise UserError(line, code="program-missing")
     names = ["hpq-redis", f"hpq-redis.{namespace}", f"hpq-redis.{namespace}.svc", "localhost"]
     also = ",".join([*(f"DNS:{name}" for name in names), "IP:127.0.0.1"])
     with tempfile.TemporaryDirectory() as folder:
@@ -47,9 +46,8 @@ def redis_certificate(namespace: str) -> Mapping[str, str]:
             check=False,
         )
         if done.returncode != 0:
-            raise UserError(
-                f"openssl req: {done.stderr.strip().splitlines()[-1]}", code="openssl-failed"
-            )
+            line = f"openssl req: {done.stderr.strip().splitlines()[-1]}"
+            raise UserError(line, code="openssl-failed")
         text = certificate.read_text("ascii")
         return {"tls.crt": text, "tls.key": key.read_text("ascii"), "ca.crt": text}
 

@@ -54,21 +54,18 @@ class Filter:
             UserError: it is none (says what is not understood).
         """
         if len(text) > _MAX_LENGTH:
-            raise UserError(
-                f"--where: longer than {_MAX_LENGTH:,} characters", code="filter-invalid"
-            )
+            line = f"--where: longer than {_MAX_LENGTH:,} characters"
+            raise UserError(line, code="filter-invalid")
         try:
             tree = ast.parse(text.strip(), mode="eval").body
             if _depth(tree) > _MAX_DEPTH:  # `matches` goes as deep for every trial
-                raise UserError(
-                    f"--where: nested more than {_MAX_DEPTH} deep", code="filter-invalid"
-                )
+                line = f"--where: nested more than {_MAX_DEPTH} deep"
+                raise UserError(line, code="filter-invalid")
             names: set[str] = set()
             _check(tree, text, names)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise UserError(
-                f"--where {text!r}: not an expression; {_HELP}", code="filter-invalid"
-            ) from None
+            line = f"--where {text!r}: not an expression; {_HELP}"
+            raise UserError(line, code="filter-invalid") from None
         return cls(text, tree, frozenset(names))
 
     def matches(self, lookup: Lookup) -> bool:
@@ -91,9 +88,8 @@ class Filter:
         unknown = sorted(self.names - self.seen_names - set(known))
         if unknown:
             some = ", ".join(list(dict.fromkeys(known))[:12])
-            raise UserError(
-                f"--where: nothing has {unknown[0]!r}; there are {some}", code="filter-name-unknown"
-            )
+            text = f"--where: nothing has {unknown[0]!r}; there are {some}"
+            raise UserError(text, code="filter-name-unknown")
 
 
 def _depth(tree: ast.expr) -> int:
@@ -130,9 +126,8 @@ def _check(node: ast.expr, text: str, names: set[str]) -> None:
 
 def _unknown_part(node: ast.expr, text: str) -> UserError:
     part = ast.get_source_segment(text.strip(), node) or text
-    return UserError(
-        f"--where {text!r}: {part!r} is not understood; {_HELP}", code="filter-invalid"
-    )
+    line = f"--where {text!r}: {part!r} is not understood; {_HELP}"
+    return UserError(line, code="filter-invalid")
 
 
 def _is_value(node: ast.expr) -> bool:

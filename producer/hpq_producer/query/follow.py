@@ -5,7 +5,6 @@ Redis may go away for a while; whoever follows says so once and goes on when it 
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from hpq.connection.client import TRANSIENT
 from hpq.domain.snapshot import Event, Snapshot
 from hpq.domain.sweep import SweepState
 from hpq.store.reader import StoreReader
+from hpq_producer.terminal.console import print_message
 
 BLOCK_MS = 1000  # below the client's socket timeout
 BATCH = 500
@@ -46,7 +46,7 @@ def follow(reader: StoreReader, sid: str, *, rows: int = 0) -> Iterator[SweepUpd
                 events += reader.events.read(sid, events[-1].id if events else after)
         except TRANSIENT:
             if not is_away:
-                print("hpq: Redis does not answer; waiting for it", file=sys.stderr)
+                print_message("hpq: Redis does not answer; waiting for it")
             is_away = True
             time.sleep(1)
             continue

@@ -82,15 +82,13 @@ def read_code(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
             code="code-not-kept",
         )
     if data is None or digest_of(manifest) != sweep.launch.code:
-        raise UserError(
-            f"{sid}: its code is gone from Redis, or is not what was enqueued", code="code-altered"
-        )
+        text = f"{sid}: its code is gone from Redis, or is not what was enqueued"
+        raise UserError(text, code="code-altered")
     try:
         return bundle.unpack(data, manifest)
     except ValueError as error:
-        raise UserError(
-            f"{sid}: its code in Redis is not what was enqueued: {error}", code="code-altered"
-        ) from None
+        text = f"{sid}: its code in Redis is not what was enqueued: {error}"
+        raise UserError(text, code="code-altered") from None
 
 
 def write_code(reader: StoreReader, sid: str, folder: Path) -> int:
@@ -102,9 +100,8 @@ def write_code(reader: StoreReader, sid: str, folder: Path) -> int:
     files = read_code(reader, sid)
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UserError(
-                f"{folder}: is there and not empty; name another directory", code="file-exists"
-            )
+            text = f"{folder}: is there and not empty; name another directory"
+            raise UserError(text, code="file-exists")
         # A directory that is there may be somebody's current one: it stays that one.
         is_there, folder = folder.exists(), folder.resolve()
         draft = (folder if is_there else folder.parent) / f".{folder.name}.hpq-code"
@@ -120,7 +117,6 @@ def write_code(reader: StoreReader, sid: str, folder: Path) -> int:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     except OSError as error:
-        raise UserError(
-            f"{error.filename or folder}: {error.strerror}", code="file-unwritable"
-        ) from None
+        text = f"{error.filename or folder}: {error.strerror}"
+        raise UserError(text, code="file-unwritable") from None
     return len(files)

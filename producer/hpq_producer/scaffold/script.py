@@ -89,17 +89,14 @@ def _parse(path: Path) -> ast.Module:
         raw = path.read_bytes()[:_MAX_BYTES]
         return ast.parse(raw, str(path))
     except FileNotFoundError:
-        raise UserError(
-            f"{path}: no such file; give the path of a training script", code="file-not-found"
-        ) from None
+        text = f"{path}: no such file; give the path of a training script"
+        raise UserError(text, code="file-not-found") from None
     except IsADirectoryError:
-        raise UserError(
-            f"{path}: a directory; give the path of a training script", code="file-not-found"
-        ) from None
+        text = f"{path}: a directory; give the path of a training script"
+        raise UserError(text, code="file-not-found") from None
     except OSError as error:
-        raise UserError(
-            f"{path}: cannot be read: {error.strerror}", code="file-unreadable"
-        ) from None
+        text = f"{path}: cannot be read: {error.strerror}"
+        raise UserError(text, code="file-unreadable") from None
     except SyntaxError as error:
         where = f"{path}:{error.lineno or 1}:{error.offset or 1}"
         raise UserError(f"{where}: not Python: {error.msg}", code="script-invalid") from None

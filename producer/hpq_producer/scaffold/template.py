@@ -289,7 +289,5 @@ def refuse_unfilled(data: Mapping[str, Json], file: Path) -> None:
         UserError: one was not (names the first and its place).
     """
     for place in unfilled(data):
-        raise UserError(
-            f"{file}: {place} is to be filled in before the sweep can start",
-            code="value-to-fill-in",
-        )
+        text = f"{file}: {place} is to be filled in before the sweep can start"
+        raise UserError(text, code="value-to-fill-in")

@@ -31,11 +31,7 @@ def check_code(data: Mapping[str, Json], out: Problems) -> None:
     """Report a file that does not name exactly one of trainer and program, and no command."""
     trainer, program = data.get("trainer"), data.get("program")
     if trainer is not None and program is not None:
-        out.add(
-            ("trainer",),
-            "excludes program; keep the one to run",
-            code="conflicting-keys",
-        )
+        out.add_conflict(("trainer",), "excludes program; keep the one to run")
     elif isinstance(trainer, str):
         _trainer(trainer, data, out)
     elif isinstance(program, str):
@@ -44,10 +40,8 @@ def check_code(data: Mapping[str, Json], out: Problems) -> None:
         _command_alone(data, out)
     elif trainer is None and program is None:
         shipped = ", ".join(SHIPPED)
-        out.add(
-            (),
-            f"no code to run; write program: train.py, or trainer: one of {shipped}",
-            code="missing-key",
+        out.add_missing(
+            (), f"no code to run; write program: train.py, or trainer: one of {shipped}"
         )
 
 
@@ -61,11 +55,7 @@ def _trainer(trainer: str, data: Mapping[str, Json], out: Problems) -> None:
             code="unknown-trainer",
         )
     if "command" in data:
-        out.add(
-            ("command",),
-            "is for a program, and this sweep has a trainer; remove it",
-            code="conflicting-keys",
-        )
+        out.add_conflict(("command",), "is for a program, and this sweep has a trainer; remove it")
 
 
 def _command_alone(data: Mapping[str, Json], out: Problems) -> None:
@@ -73,27 +63,13 @@ def _command_alone(data: Mapping[str, Json], out: Problems) -> None:
     items = data["command"]
     for index, item in enumerate(items if isinstance(items, list) else ()):
         if item == "${program}":
-            out.add(
-                ("command", index),
-                "no program is set; write program: train.py",
-                code="missing-key",
-            )
+            out.add_missing(("command", index), "no program is set; write program: train.py")
     _program(data, out)
 
 
 def _program(data: Mapping[str, Json], out: Problems) -> None:
-    if "wandb" in data and "program" not in data and "command" not in data:
-        out.add(
-            ("wandb",),
-            "is for a program, and this sweep has a trainer; remove it",
-            code="conflicting-keys",
-        )
     if data.get("resident") is True:
-        out.add(
-            ("resident",),
-            "is for a trainer, and this sweep has a program; remove it",
-            code="conflicting-keys",
-        )
+        out.add_conflict(("resident",), "is for a trainer, and this sweep has a program; remove it")
     items, space = data.get("command"), data.get("parameters")
     known = {*_MACRO_NAMES, *(space if isinstance(space, dict) else ())}
     for index, item in enumerate(items if isinstance(items, list) else ()):

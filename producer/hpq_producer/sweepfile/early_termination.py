@@ -15,20 +15,20 @@ from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Json
 from hpq_producer.sweepfile import schema
 from hpq_producer.sweepfile.errors import Problems, shown
-from hpq_producer.sweepfile.values import FLAG, Check, number, whole, word
+from hpq_producer.sweepfile.values import FLAG, Check, choice, integer, number
 
 _KEY = "early_terminate"
 _MAX_BANDS = 100  # min_iter·eta^k for k below it, as in W&B
 _MAX_BAND = 2**53  # the largest integer that a double of a Redis script holds exactly
 _MAX_MEDIAN_BAND = 2**20
-_COUNT = whole(1, 2**31)
-_TYPE: Mapping[str, Check] = {"type": word(*(rule.value for rule in TerminationRule))}
+_COUNT = integer(1, 2**31)
+_TYPE: Mapping[str, Check] = {"type": choice(*(rule.value for rule in TerminationRule))}
 RULES: Mapping[str, Mapping[str, Check]] = {
     TerminationRule.HYPERBAND: {
         **_TYPE,
         "min_iter": _COUNT,
         "max_iter": _COUNT,
-        "s": whole(1, 100),
+        "s": integer(1, 100),
         "eta": number(1),
         "strict": FLAG,
     },
@@ -44,7 +44,7 @@ def check(data: Mapping[str, Json], out: Problems) -> None:
         out.add((_KEY,), f"{shown(value)} is not a mapping; write {{type: hyperband, min_iter: 3}}")
         return
     if "type" not in value:
-        out.add((_KEY,), "needs type: hyperband, asha or median", code="missing-key")
+        out.add_missing((_KEY,), "needs type: hyperband, asha or median")
         return
     kind = value["type"]
     errors = len(out.errors)
@@ -53,15 +53,13 @@ def check(data: Mapping[str, Json], out: Problems) -> None:
     if len(out.errors) > errors:
         return
     if "metric" not in data and str(data.get("trainer")) not in SHIPPED:
-        out.add((_KEY,), "needs a metric; write metric: {name: …, goal: …}", code="missing-key")
+        out.add_missing((_KEY,), "needs a metric; write metric: {name: …, goal: …}")
     if kind == TerminationRule.HYPERBAND and "max_iter" in value and "s" not in value:
-        out.add(
-            (_KEY,),
-            "max_iter needs s, the number of bands below it; or write only min_iter",
-            code="missing-key",
+        out.add_missing(
+            (_KEY,), "max_iter needs s, the number of bands below it; or write only min_iter"
         )
     elif kind == TerminationRule.HYPERBAND and not {"min_iter", "max_iter"} & value.keys():
-        out.add((_KEY,), "needs min_iter, or max_iter with s", code="missing-key")
+        out.add_missing((_KEY,), "needs min_iter, or max_iter with s")
     elif not read(value).bands:
         out.add((_KEY, "max_iter"), "has no band from 1 to below it; raise it")
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hpq.codes import Code, Notice
+from hpq.codes import Code
 from hpq.errors import SweepFileError
+from hpq.notice import Notice
 
 KeyPath = tuple[str | int, ...]
 Position = tuple[int, int]  # line and column, from 1
@@ -54,6 +55,14 @@ class Problems:
     def add(self, path: KeyPath, text: str, *, code: Code = "invalid-value") -> None:
         """Add an error at a path."""
         self.errors.append(self._located(path, text, code))
+
+    def add_missing(self, path: KeyPath, text: str) -> None:
+        """Add the error of a missing key."""
+        self.add(path, text, code="missing-key")
+
+    def add_conflict(self, path: KeyPath, text: str) -> None:
+        """Add the error of a key that another key excludes."""
+        self.add(path, text, code="conflicting-keys")
 
     def warn(self, path: KeyPath, text: str, *, code: Code) -> None:
         """Add a warning: hpq accepts the value, but the user probably meant another."""

@@ -72,18 +72,14 @@ def load(
     """
     text = sweep_source.read(path)
     if path.suffix == ".py":
-        raise SweepFileError(
-            f"{path}: a script, not a sweep file; write one: hpq init {shlex.quote(str(path))}",
-            code="sweep-file-is-script",
-        )
+        line = f"{path}: a script; `hpq init {shlex.quote(str(path))}` writes its sweep file"
+        raise SweepFileError(line, code="sweep-file-is-script")
     document = yaml_reader.parse(text, str(path))
     root = document.data
     if not isinstance(root, dict | list):
-        label = document.source_map.find(())[1]
-        raise SweepFileError(
-            f"{label}: {shown(root)} is not a sweep; write method and parameters",
-            code="sweep-file-empty",
-        )
+        place = document.source_map.find(())[1]
+        line = f"{place}: {shown(root)} is not a sweep; write method and parameters"
+        raise SweepFileError(line, code="sweep-file-empty")
     top = replace(document, data={} if isinstance(root, list) else root)
     flags = _flags(run_cap=("count", count), seed=("seed", seed), name=("name", name),
                    trainer=("trainer", trainer))  # fmt: skip
@@ -168,7 +164,7 @@ def _spec(
     def text(key: str, default: str = "") -> str:
         return str(data.get(key, default))
 
-    def whole(key: str) -> int:
+    def integer(key: str) -> int:
         value = data.get(key, 0)
         return value if isinstance(value, int) else 0
 
@@ -192,18 +188,18 @@ def _spec(
         entity=text("entity"),
         queue=text("queue", DEFAULT_CLASS),
         owner=text("owner"),
-        seed=whole("seed"),
-        replicates=whole("replicates") or 1,
+        seed=integer("seed"),
+        replicates=integer("replicates") or 1,
         order=text("order", "grid"),
         sampler=text("sampler"),
-        priority=whole("priority"),
-        max_parallel=whole("max_parallel"),
-        retries=whole("retries"),
+        priority=integer("priority"),
+        max_parallel=integer("max_parallel"),
+        retries=integer("retries"),
         timeout_s=values.seconds(data.get("timeout")) if not out.errors else 0.0,
         stall_s=values.seconds(data.get("stall")) if not out.errors else 0.0,
         keep=None if out.errors else _keep(data.get("keep")),
         early=None if out.errors else _early(data.get("early_terminate")),
-        run_cap=whole("run_cap") or None,
+        run_cap=integer("run_cap") or None,
         source=source,
     )
 
@@ -253,13 +249,11 @@ def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
     compatibility.check_code(data, out)
     if is_list:
         for key in _EXCLUDED_BY_LIST & data.keys():
-            out.add((key,), "excludes a list of entries; remove it", code="conflicting-keys")
+            out.add_conflict((key,), "excludes a list of entries; remove it")
         return
     if "parameters" not in data and "parameters" not in similar:
-        out.add(
-            ("parameters",),
-            "missing; write at least one, such as lr: {values: [0.1, 0.01]}",
-            code="missing-key",
+        out.add_missing(
+            ("parameters",), "missing; write at least one, such as lr: {values: [0.1, 0.01]}"
         )
     _check_method(data, similar, out)
 
@@ -273,16 +267,14 @@ def _similar_to_unknown(data: Mapping[str, Json]) -> frozenset[str]:
 def _check_method(data: Mapping[str, Json], similar: frozenset[str], out: Problems) -> None:
     method = data.get("method")
     if "method" not in data and "method" not in similar:
-        out.add(("method",), "missing; write grid, random or bayes", code="missing-key")
+        out.add_missing(("method",), "missing; write grid, random or bayes")
     if method == "bayes":
         if "metric" not in data and str(data.get("trainer")) not in SHIPPED:
-            out.add(
-                ("metric",),
-                "missing; bayes needs {name: …, goal: minimize or maximize}",
-                code="missing-key",
+            out.add_missing(
+                ("metric",), "missing; bayes needs {name: …, goal: minimize or maximize}"
             )
     elif "sampler" in data:
-        out.add(("sampler",), "is for method: bayes; remove it", code="conflicting-keys")
+        out.add_conflict(("sampler",), "is for method: bayes; remove it")
     if method in ("random", "bayes") and data.get("order") == "shuffle":
         out.warn(("order",), f"shuffle has no effect with method: {method}", code="order-ignored")
 
@@ -294,9 +286,7 @@ def _check_keep(data: Mapping[str, Json], out: Problems) -> None:
         return
     schema.check(value, schema.KEEP, ("keep",), out)
     if value.get("best") and "metric" not in data and str(data.get("trainer")) not in SHIPPED:
-        out.add(
-            ("keep", "best"), "needs a metric; write metric: {name: …, goal: …}", code="missing-key"
-        )
+        out.add_missing(("keep", "best"), "needs a metric; write metric: {name: …, goal: …}")
 
 
 def _check_mapping(
@@ -312,4 +302,4 @@ def _check_mapping(
         return
     schema.check(value, table, (key,), out)
     if needs not in value:
-        out.add((key,), f"needs {needs}", code="missing-key")
+        out.add_missing((key,), f"needs {needs}")

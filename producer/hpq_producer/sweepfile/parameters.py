@@ -62,22 +62,20 @@ def _read(
         out.add(path, f"{shown(data)} is not a mapping of parameters; write name: {{values: […]}}")
         return
     for name, entry in data.items():
-        here = (*path, name)
+        key_path = (*path, name)
         if not schema.PARAMETER_NAME.match(name):
-            out.add(here, schema.NOT_A_NAME)
+            out.add(key_path, schema.NOT_A_NAME)
         elif not isinstance(entry, dict):
             form = "values" if isinstance(entry, list) else "value"
-            out.add(here, f"{shown(entry)} is not a mapping; write {{{form}: {shown(entry)}}}")
+            out.add(key_path, f"{shown(entry)} is not a mapping; write {{{form}: {shown(entry)}}}")
         elif "parameters" in entry:
             for key in entry.keys() - {"parameters"}:
-                out.add(
-                    (*here, key),
-                    "excludes parameters (a nested parameter); remove one",
-                    code="conflicting-keys",
+                out.add_conflict(
+                    (*key_path, key), "excludes parameters (a nested parameter); remove one"
                 )
-            _read(entry["parameters"], (*here, "parameters"), (*names, name), leaves, out)
+            _read(entry["parameters"], (*key_path, "parameters"), (*names, name), leaves, out)
         else:
-            leaf = distribution(entry, here, out)
+            leaf = distribution(entry, key_path, out)
             if leaf is not None:
                 leaves[(*names, name)] = leaf
 
@@ -95,7 +93,7 @@ def distribution(entry: Keys, path: KeyPath, out: Problems) -> Distribution | No
     name = entry.get("distribution") if "distribution" in entry else _infer(entry, path, out)
     if name is None and "distribution" not in entry:
         return None
-    wrong = values.word(*distributions.LISTED, *distributions.NUMERIC)(name)
+    wrong = values.choice(*distributions.LISTED, *distributions.NUMERIC)(name)
     if wrong:
         if meant := distributions.ALIASES.get(str(name).lower()):
             wrong = f"unknown distribution {shown(name)}; did you mean {meant!r}?"
@@ -119,21 +117,19 @@ def _infer(entry: Keys, path: KeyPath, out: Problems) -> str | None:
     if "values" in entry:
         return "categorical_w_probabilities" if "probabilities" in entry else "categorical"
     if "probabilities" in entry:
-        out.add(path, "probabilities without values", code="missing-key")
+        out.add_missing(path, "probabilities without values")
     elif "min" in entry and "max" in entry:
         both = isinstance(entry["min"], int) and isinstance(entry["max"], int)
         return "int_uniform" if both else "uniform"
     elif "min" in entry or "max" in entry:
         present, missing = ("min", "max") if "min" in entry else ("max", "min")
-        out.add(path, f"{present} without {missing}; write both", code="missing-key")
+        out.add_missing(path, f"{present} without {missing}; write both")
     elif entry:
-        out.add(
-            path,
-            f"{', '.join(entry)} without a distribution; write distribution: normal, …",
-            code="missing-key",
+        out.add_missing(
+            path, f"{', '.join(entry)} without a distribution; write distribution: normal, …"
         )
     else:
-        out.add(path, "empty; write value, values, or min and max", code="missing-key")
+        out.add_missing(path, "empty; write value, values, or min and max")
     return None
 
 
@@ -150,14 +146,10 @@ def _check_keys(name: str, entry: Keys, path: KeyPath, out: Problems) -> bool:
                 f"; write distribution: {twin}" if has_twin or twin in distributions.NUMERIC else ""
             )
             keys = ", ".join((*required, *optional))
-            out.add(
-                (*path, key),
-                f"not a key of {name}; its keys: {keys}{hint}",
-                code="conflicting-keys",
-            )
+            out.add_conflict((*path, key), f"not a key of {name}; its keys: {keys}{hint}")
     for key in required:
         if key not in entry:
-            out.add(path, f"{name} needs {key}", code="missing-key")
+            out.add_missing(path, f"{name} needs {key}")
     return len(out.errors) == before
 
 

@@ -19,13 +19,13 @@ from hpq_producer.sweepfile.values import (
     DURATION,
     FLAG,
     Check,
-    listing,
+    choice,
+    display_text,
+    integer,
+    list_of,
     nearest,
     number,
     text,
-    title,
-    whole,
-    word,
 )
 
 PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}\Z")
@@ -36,11 +36,11 @@ _VARIABLE = re.compile(r"(?!HPQ_)[A-Za-z_][A-Za-z0-9_]*\Z")
 def _method(value: Json) -> str | None:
     if value == "custom":
         return "custom needs an engine inside W&B; write grid, random or bayes"
-    return word(*METHODS)(value)
+    return choice(*METHODS)(value)
 
 
 def _while_running(value: Json) -> str | None:
-    return None if value is False else word(*IMPUTES, "false")(value)
+    return None if value is False else choice(*IMPUTES, "false")(value)
 
 
 def _controller(value: Json) -> str | None:
@@ -55,7 +55,7 @@ MAX_RETRIES = 100
 METHODS = ("grid", "random", "bayes")
 IMPUTES = tuple(impute.value for impute in Impute)
 ANYTHING = Check(lambda _: None, {})  # another module checks the value
-NAME = title(100)
+NAME = display_text(100)
 _QUEUE = text(NAME_RULE, "use 1 to 63 of a-z, 0-9 and '-', no '-' at the ends")
 _ENV = text(_VARIABLE, "use names of environment variables that do not begin with HPQ_")
 
@@ -63,57 +63,57 @@ TOP: Mapping[str, Check] = {
     "method": Check(_method, {"enum": list(METHODS)}),
     "parameters": ANYTHING,
     "program": text(),
-    "command": listing(ARGUMENT, 'words, such as ["${env}", "python", "${program}", "${args}"]'),
+    "command": list_of(ARGUMENT, 'words, such as ["${env}", "python", "${program}", "${args}"]'),
     "metric": ANYTHING,
     "early_terminate": ANYTHING,
-    "run_cap": whole(1, 2**31),
+    "run_cap": integer(1, 2**31),
     "name": NAME,
     "description": text(empty=True),
     "project": text(empty=True),
     "entity": text(empty=True),
     "apiVersion": text(),
-    "kind": word("sweep"),
+    "kind": choice("sweep"),
     "controller": Check(_controller, {"const": {"type": "local"}}),
     "trainer": text(),
     "code": text(),
     "queue": _QUEUE,
     "owner": text(re.compile(r"[^\x00-\x20\x7f]{1,64}\Z"), "use 1 to 64 characters, no spaces"),
-    "seed": whole(0, 2**63 - 1),
-    "sampler": word(*(sampler.value for sampler in Sampler if sampler is not Sampler.RANDOM)),
-    "order": word("grid", "shuffle"),
-    "priority": whole(-MAX_PRIORITY, MAX_PRIORITY),
-    "max_parallel": whole(0, MAX_PARALLEL),
-    "retries": whole(0, MAX_RETRIES),
+    "seed": integer(0, 2**63 - 1),
+    "sampler": choice(*(sampler.value for sampler in Sampler if sampler is not Sampler.RANDOM)),
+    "order": choice("grid", "shuffle"),
+    "priority": integer(-MAX_PRIORITY, MAX_PRIORITY),
+    "max_parallel": integer(0, MAX_PARALLEL),
+    "retries": integer(0, MAX_RETRIES),
     "timeout": DURATION,
     "stall": DURATION,
     "keep": ANYTHING,
-    "pass_env": listing(_ENV, "names of environment variables"),
+    "pass_env": list_of(_ENV, "names of environment variables"),
     "resident": FLAG,
-    "wandb": word(*(kind.value for kind in Wandb)),
-    "replicates": whole(1, 1000),
+    "wandb": choice(*(kind.value for kind in Wandb)),
+    "replicates": integer(1, 1000),
     "when": ANYTHING,
     "exclude": ANYTHING,
     "points": ANYTHING,
 }
 METRIC: Mapping[str, Check] = {
     "name": text(METRIC_NAME, METRIC_RULE),
-    "goal": word(*(goal.value for goal in Goal)),
+    "goal": choice(*(goal.value for goal in Goal)),
     "target": number(),
-    "impute": word(*IMPUTES),
+    "impute": choice(*IMPUTES),
     "impute_while_running": Check(_while_running, {"enum": [*IMPUTES, "false", False]}),
-    "value": word(*(take.value for take in ObjectiveValue)),
+    "value": choice(*(take.value for take in ObjectiveValue)),
 }
 RANGE: Mapping[str, Check] = {"min": number(), "max": number()}
-KEEP: Mapping[str, Check] = {"best": whole(0, 10_000), "last": whole(0, 10_000)}
+KEEP: Mapping[str, Check] = {"best": integer(0, 10_000), "last": integer(0, 10_000)}
 PARAMETER: Mapping[str, Check] = {
     "distribution": ANYTHING,
     "value": ANYTHING,
     "values": ANYTHING,
-    "probabilities": listing(number(least=0), "numbers of at least 0"),
+    "probabilities": list_of(number(minimum=0), "numbers of at least 0"),
     "min": number(),
     "max": number(),
     "mu": number(),
-    "sigma": number(least=0),
+    "sigma": number(minimum=0),
     "q": number(0),
     "a": number(0),
     "b": number(0),

@@ -70,7 +70,7 @@ def _check_replicates(spec: SweepSpec, out: Problems) -> None:
     leaf = dict(spec.space.leaves).get((SEED,)) if spec.space is not None else None
     if leaf is not None and (leaf.size != 1 or type(leaf.at(0)) is not int):
         what = "replicates add 0, 1, … to it, so it must be one whole number; write value: 0"
-        out.add(("parameters", SEED), what, code="conflicting-keys")
+        out.add_conflict(("parameters", SEED), what)
     cap = spec.run_cap
     if cap is not None and cap < each:
         out.add(

@@ -35,20 +35,17 @@ def read(path: Path) -> str:
     """
     try:
         mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # opening a pipe waits for its writer
-            raise SweepFileError(
-                f"{path}: not a regular file; pass the path of a sweep file", code="file-not-found"
-            )
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a pipe would wait for its writer
+            text = f"{path}: not a regular file; give the path of a sweep file"
+            raise SweepFileError(text, code="file-not-found")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise SweepFileError(
-            f"{path}: no such file; pass the path of a sweep file", code="file-not-found"
-        ) from None
+        text = f"{path}: no such file; give the path of a sweep file"
+        raise SweepFileError(text, code="file-not-found") from None
     except IsADirectoryError:
-        raise SweepFileError(
-            f"{path}: a directory; pass the path of a sweep file", code="file-not-found"
-        ) from None
+        text = f"{path}: a directory; give the path of a sweep file"
+        raise SweepFileError(text, code="file-not-found") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SweepFileError(f"{path}: cannot be read: {reason}", code="file-unreadable") from None
@@ -62,22 +59,18 @@ def decode(raw: bytes, file: str) -> str:
         SweepFileError: the bytes are too large, UTF-16, binary, or not UTF-8 (names the position).
     """
     if len(raw) > MAX_BYTES:
-        raise SweepFileError(
-            f"{file}:1:1: larger than 1 MiB; is this a sweep file?", code="file-too-large"
-        )
+        message = f"{file}:1:1: larger than 1 MiB; a sweep file is a few kilobytes"
+        raise SweepFileError(message, code="file-too-large")
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise SweepFileError(
-            f"{file}:1:1: the file is UTF-16; save it as UTF-8", code="file-encoding"
-        )
+        message = f"{file}:1:1: the file is UTF-16; save it as UTF-8"
+        raise SweepFileError(message, code="file-encoding")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, col = _locate(error.object[: error.start].decode("utf-8-sig"))
         byte = f"0x{error.object[error.start]:02x}"
-        raise SweepFileError(
-            f"{file}:{line}:{col}: byte {byte} is not UTF-8; save the file as UTF-8",
-            code="file-encoding",
-        ) from None
+        message = f"{file}:{line}:{col}: byte {byte} is not UTF-8; save the file as UTF-8"
+        raise SweepFileError(message, code="file-encoding") from None
     check_text(text, file)
     return text
 
@@ -91,10 +84,9 @@ def check_text(text: str, file: str) -> None:
     bad = _UNPRINTABLE.search(text)
     if bad:
         line, col = _locate(text[: bad.start()])
-        what = f"a binary file? YAML forbids character U+{ord(bad.group()):04X}"
-        raise SweepFileError(
-            f"{file}:{line}:{col}: {what}; give a text file in UTF-8", code="file-encoding"
-        )
+        what = f"a binary file? character U+{ord(bad.group()):04X} cannot stand in YAML"
+        message = f"{file}:{line}:{col}: {what}; give a text file in UTF-8"
+        raise SweepFileError(message, code="file-encoding")
 
 
 def _locate(before: str) -> tuple[int, int]:
@@ -153,9 +145,8 @@ def set_overrides(overrides: Mapping[str, str], data: Json) -> Iterable[Override
         space = data.get("parameters") if isinstance(data, dict) else None
         if key not in schema.TOP and isinstance(space, dict) and key in space:
             meant = printable(f"parameters.{key}.value={text}")
-            raise SweepFileError(
-                f"{label}: {key} is a parameter; write --set {meant}", code="unknown-key"
-            )
+            line = f"{label}: {key} is a parameter; write --set {meant}"
+            raise SweepFileError(line, code="unknown-key")
         yield label, resolve(key, data), yaml_reader.parse(text or "''", label)
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from hpq.codes import Notice
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric, Wandb
 from hpq.domain.trial import Json
+from hpq.notice import Notice
 from hpq.search import samplers
 from hpq.search.samplers import LIMIT
 from hpq.search.search_spec import BY_DEFAULT, Sampler

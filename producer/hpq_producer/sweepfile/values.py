@@ -35,7 +35,7 @@ class Check:
         return self.problem(value)
 
 
-def whole(low: int, high: int) -> Check:
+def integer(low: int, high: int) -> Check:
     """Check an integer: `low` and `high` are included."""
 
     def problem(value: Json) -> str | None:
@@ -47,16 +47,16 @@ def whole(low: int, high: int) -> Check:
     return Check(problem, {"type": "integer", "minimum": low, "maximum": high})
 
 
-def number(above: float = -math.inf, *, least: float = -math.inf) -> Check:
-    """Check a finite number: greater than `above` and at least `least`."""
+def number(above: float = -math.inf, *, minimum: float = -math.inf) -> Check:
+    """Check a finite number: greater than `above` and at least `minimum`."""
     allowed = "a number"
     allowed += f" above {above:g}" if above > -math.inf else ""
-    allowed += f" of at least {least:g}" if least > -math.inf else ""
-    limits = {"exclusiveMinimum": above, "minimum": least}
+    allowed += f" of at least {minimum:g}" if minimum > -math.inf else ""
+    limits = {"exclusiveMinimum": above, "minimum": minimum}
 
     def problem(value: Json) -> str | None:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and math.isfinite(value) and value > above and value >= least:  # type: ignore[arg-type, operator]
+        if is_number and math.isfinite(value) and value > above and value >= minimum:  # type: ignore[arg-type, operator]
             return None
         return f"{shown(value)} is not {allowed}{_unquoted(value)}"
 
@@ -77,7 +77,7 @@ def _unquoted(value: Json) -> str:
     return "; write it without quotes" if bare == value else f"; write {bare}"
 
 
-def word(*words: str) -> Check:
+def choice(*words: str) -> Check:
     """Check that a value is one of a few words."""
 
     def problem(value: Json) -> str | None:
@@ -106,19 +106,21 @@ def text(rule: re.Pattern[str] | None = None, allowed: str = "", *, empty: bool 
     return Check(problem, {"type": "string"} if empty else {"type": "string", "pattern": pattern})
 
 
-def title(most: int) -> Check:
-    """Check text for display: printable, at most `most` characters, no space or '-' first."""
+def display_text(max_length: int) -> Check:
+    """Check text for display: printable, at most `max_length` characters, no space or '-' first."""
     base = text()
 
     def problem(value: Json) -> str | None:
         wrong = base(value)
         if wrong or not isinstance(value, str):
             return wrong
-        if len(value) <= most and value.isprintable() and value[0] not in " -":
+        if len(value) <= max_length and value.isprintable() and value[0] not in " -":
             return None
-        return f"{shown(value)} is invalid; use 1 to {most} printable characters, no '-' first"
+        return (
+            f"{shown(value)} is invalid; use 1 to {max_length} printable characters, no '-' first"
+        )
 
-    return Check(problem, {"type": "string", "minLength": 1, "maxLength": most})
+    return Check(problem, {"type": "string", "minLength": 1, "maxLength": max_length})
 
 
 def argument(value: Json) -> str | None:
@@ -152,7 +154,7 @@ def seconds(value: Json) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def listing(check: Check, allowed: str) -> Check:
+def list_of(check: Check, allowed: str) -> Check:
     """Check a list: not empty, and each item passes `check`."""
 
     def problem(value: Json) -> str | None:

@@ -175,16 +175,16 @@ class _Reader:
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent) or event.tag:
                 raise self.error(event, "a key must be a plain word")
-            key, here = event.value, (*path, event.value)  # `on:` is 'on'
+            key, key_path = event.value, (*path, event.value)  # `on:` is 'on'
             if key == "<<" and not event.style:
-                merged += [(_position(event), one) for one in self.merged(event, here)]
+                merged += [(_position(event), one) for one in self.merged(event, key_path)]
                 continue
             if not key:
                 raise self.error(event, "a key is empty; write a word before the colon")
             if key in out:
-                what = f"duplicate key {key!r}, first in line {self.positions[here][0]}"
+                what = f"duplicate key {key!r}, first in line {self.positions[key_path][0]}"
                 raise self.error(event, f"{what}; remove one")
-            out[key] = self.node(next(self.events), here, _position(event))
+            out[key] = self.node(next(self.events), key_path, _position(event))
         for position, more in merged:  # the mapping's own keys win, then those of earlier merges
             for key in more.keys() - out.keys():
                 self.positions[(*path, key)] = position

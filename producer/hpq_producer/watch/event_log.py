@@ -8,10 +8,10 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TextIO
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import Event, Snapshot
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import TrialState, TrialView
+from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.early_termination import describe_prune_event
 from hpq_producer.analysis.scores import param_pairs

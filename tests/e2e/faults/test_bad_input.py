@@ -133,7 +133,7 @@ def test_a_gpu_that_cannot_be_used_is_said_and_the_trial_goes_back_uncharged(lab
     lab.worker(CUDA_VISIBLE_DEVICES="0")
     lab.wait_over(other)  # it goes on with what needs no GPU
     why = "GPU 0: torch "
-    lab.wait_until(lambda: f"{sid}/1 is given back: {why}" in lab.log(), "its line")
+    lab.wait_until(lambda: re.search(f"{sid}/1 .*{why}.*\\[worker-fault\\]", lab.log()), "its line")
     said = lab.ok("watch", sid, "--once", COLUMNS="300")
     assert re.search(f"{why}.* CUDA_VISIBLE_DEVICES= ", said)
     lab.worker()  # another machine
@@ -161,7 +161,7 @@ def test_data_that_is_damaged_or_of_another_shape_is_said_and_other_sweeps_go_on
         (damaged, [str(data / "MNIST"), "train-images-idx3-ubyte", "15679", "20x28x28"]),
         (misshapen, [str(data / "cifar10"), "train/airplane/0.png", "16x16", "32x32"]),
     ):
-        told = [one for one in lab.log().splitlines() if f"{sid}/1 is given back: " in one]
+        told = [one for one in lab.log().splitlines() if f"{sid}/1 " in one]
         line = next(one for one in told if "[data-missing]" in one)
         page = " ".join(lab.ok("watch", sid, "--once", COLUMNS="400").split())
         assert all(word in line and word in page for word in words), (line, page)

@@ -22,7 +22,7 @@ STALLS = """
     def train(params, trial):
         if os.environ.get("HPQ_NODE") == params["only"]:
             return {"loss": 0.25}
-        while not (Path(__file__).parent / "still").exists():
+        while not Path("still").exists():
             print("still training", flush=True)
             time.sleep(0.05)
         subprocess.Popen(["sleep", "1000"], start_new_session=True)
@@ -97,7 +97,7 @@ def test_the_rest_of_a_sweep_waits_for_its_canary(lab) -> None:
     said = " ".join(waited.stderr.split())
     held = ["sweep-held", "sweep-held-remedy", "canary-failed", "trials-failed"]
     assert ids(waited.stderr) == held
-    assert "user_error: exit status 1: KeyError: 'gpu'" in said
+    assert "user_error" in said and "KeyError: 'gpu'" in said
     assert f"hpq retry --failed {sid}" in said and f"hpq resume {sid}" in said
     lab.write("broken", "")
     lab.ok("retry", sid, "--failed")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.ids import ids
 from tests.proxy import Proxy
 
 
@@ -90,7 +91,7 @@ def test_a_hole_longer_than_the_lease_gives_the_trial_to_a_worker_outside_it(lab
     lab.go()
     lab.wait_over(sid)
     assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
-    lab.wait_until(lambda: "is another worker's now" in lab.log(0), "the first worker's line")
+    lab.wait_until(lambda: "attempt-lost" in ids(lab.log(0)), "the first worker's line")
 
 
 @pytest.mark.slow
@@ -100,9 +101,9 @@ def test_a_lone_worker_in_a_hole_trains_on_and_its_result_is_taken(lab, proxy, s
     fleet = lab.worker(**through(proxy))
     lab.wait_for("began-1-1")
     proxy.hole()
-    lab.wait_until(lambda: "training goes on" in lab.log(), "a beat that failed")
+    lab.wait_until(lambda: "redis-away" in ids(lab.log()), "a beat that failed")
     lab.go()
-    lab.wait_until(lambda: "the result is on disk" in lab.log(), "the result on disk")
+    lab.wait_until(lambda: "result-on-disk" in ids(lab.log()), "the result on disk")
     proxy.mend()
     lab.wait_over(sid)
     assert {t.attempt for t in lab.reader.trials.all(sid)} == {1}
@@ -128,7 +129,7 @@ def test_connections_that_die_in_a_trial_are_made_anew(lab, proxy, harm) -> None
     lab.wait_until(lambda: lab.trial(sid).step == 1, "the first beat, on a connection of its own")
     getattr(proxy, harm)()
     if harm == "half_open":  # a reset is mended at once and without a word
-        lab.wait_until(lambda: "training goes on" in lab.log(), "a beat that failed")
+        lab.wait_until(lambda: "redis-away" in ids(lab.log()), "a beat that failed")
     lab.go()
     lab.wait_over(sid)
     assert lab.events(sid) == lab.events(sid, 2) == ["claimed", "finished"]

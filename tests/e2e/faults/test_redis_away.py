@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpq.domain.trial import TrialState
+from tests.ids import ids
 
 
 @pytest.mark.slow
@@ -15,7 +16,7 @@ def test_a_trial_goes_on_while_redis_is_away_and_is_committed_once(lab) -> None:
     lab.wait_for("began-1-1")
     one = lab.parent()
     lab.server.kill()
-    lab.wait_until(lambda: "training goes on" in lab.log(), "a beat that failed")
+    lab.wait_until(lambda: "redis-away" in ids(lab.log()), "a beat that failed")
     lab.server.start()
     lab.wait_until(lambda: lab.reader.workers.live(), "the worker's next sign of life")
     lab.go()
@@ -46,8 +47,8 @@ def test_a_result_that_comes_while_redis_is_away_is_kept_and_committed_when_it_i
     ]
     assert not list(spool.rglob("*.json"))
     assert "Traceback" not in lab.log(), lab.log()
-    lab.wait_until(lambda: "results that waited: 1" in lab.log(), "the line that it is over")
-    assert lab.log().count("trying again") == 1, lab.log()
+    lab.wait_until(lambda: "1 [redis-back]" in lab.log(), "the line that it is over")
+    assert ids(lab.log()).count("redis-away") == 1, lab.log()
 
 
 @pytest.mark.slow
@@ -77,7 +78,7 @@ def test_a_redis_that_hangs_past_the_lease_requeues_nothing_falsely(lab, short_l
     lab.wait_for("began-1-1")
     lab.wait_for("began-2-1")
     lab.server.freeze()
-    lab.wait_until(lambda: lab.log().count("training goes on") >= 2, "beats that failed")
+    lab.wait_until(lambda: ids(lab.log()).count("redis-away") >= 2, "beats that failed")
     lab.server.thaw()
     lab.go()
     lab.wait_over(sid)
@@ -103,7 +104,7 @@ def test_an_idle_worker_waits_for_redis_and_takes_the_next_sweep(lab) -> None:
     lab.wait_until(lambda: lab.reader.workers.live(), "a worker")
     one = lab.parent()
     lab.server.kill()
-    lab.wait_until(lambda: "Redis" in lab.log(), "the worker to see it")
+    lab.wait_until(lambda: "redis-away" in ids(lab.log()), "the worker to see it")
     lab.server.start()
     lab.go()
     sid = lab.steered(2)
@@ -118,7 +119,7 @@ def test_a_worker_told_to_stop_while_redis_is_away_goes(lab) -> None:
     fleet = lab.worker()
     lab.wait_until(lambda: lab.reader.workers.live(), "a worker")
     lab.server.kill()
-    lab.wait_until(lambda: "Redis" in lab.log(), "the worker to see it")
+    lab.wait_until(lambda: "redis-away" in ids(lab.log()), "the worker to see it")
     fleet.terminate()
     assert fleet.wait() == 0
 
@@ -128,7 +129,7 @@ def test_a_worker_without_a_server_says_so_in_one_line(lab) -> None:
     sid = lab.steered(1)
     lab.server.kill()
     fleet = lab.worker()
-    lab.wait_until(lambda: "no Redis answers" in lab.log(), "the line")
+    lab.wait_until(lambda: "redis-unreachable" in ids(lab.log()), "the line")
     assert "Traceback" not in lab.log(), lab.log()
     done = lab.hpq("ls")
     assert done.returncode == 3 and len(done.stderr.strip().splitlines()) == 1

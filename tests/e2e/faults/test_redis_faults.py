@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 from hpq.domain.trial import TrialState
 from hpq.store.control import SweepControl
 from hpq.store.scripts import StoreContext
+from tests.ids import ids, refused
 
 QUICK = "def train(params, trial):\n    return {'loss': params['x']}\n"
 
@@ -60,7 +61,7 @@ def test_a_server_that_comes_back_empty_is_named_and_nothing_is_invented(lab) ->
     forget(lab)
     lab.server.start()
     lab.wait_until(lambda: not set(pids) & set(lab.processes()), "the end of the runners")
-    lab.wait_until(lambda: lab.log().count("does not know") >= 2, "both workers to say so")
+    lab.wait_until(lambda: ids(lab.log()).count("trial-unknown") >= 2, "both workers to say so")
     assert not lab.redis.exists(lab.keys.sweep(sid)) and lab.reader.sweeps.ids() == []
     assert not lab.redis.keys(f"*{sid}*")  # no beat, commit or reap has made half a trial
     done = lab.hpq("watch", sid)
@@ -84,7 +85,7 @@ def test_a_result_on_disk_that_redis_does_not_know_waits_until_its_data_are_back
     lab.server.start()
     lab.wait_until(lambda: list(spool.rglob("*.unknown")), "the result set aside")
     assert not list(spool.rglob("*.json")) and not lab.redis.keys(f"*{sid}*")
-    assert "does not know" in lab.log() and ".unknown" in lab.log()
+    assert "result-unknown" in ids(lab.log()) and ".unknown" in lab.log()
     lab.wait_over(lab.steered(1, "seed: 2"))
     lab.server.kill()
     forget(lab)
@@ -124,7 +125,7 @@ def test_a_server_without_memory_takes_no_half_of_an_enqueue_and_all_of_a_result
     lab.redis.config_set("maxmemory", 1)
     path = lab.write("more.yaml", "trainer: digits\nmethod: grid\nparameters: {epochs: {value: 1}}")
     done = lab.hpq("enqueue", path)
-    assert done.returncode == 3 and "raise maxmemory to at least" in done.stderr
+    refused(done, "redis-memory", "maxmemory", exit=3)
     assert len(done.stderr.strip().splitlines()) == 1 and set(lab.redis.keys("hpq:s*")) <= before
     lab.go()
     finished_at_once(lab, sid, 2)
@@ -188,9 +189,9 @@ def test_a_server_that_is_made_a_replica_and_primary_again_is_waited_for(lab, sh
     fleet = lab.worker()
     lab.wait_for("began-1-1")
     lab.redis.replicaof("127.0.0.1", "1")
-    lab.wait_until(lambda: "read only" in lab.log(), "a beat that failed")
+    lab.wait_until(lambda: "redis-away" in ids(lab.log()), "a beat that failed")
     lab.go()
-    lab.wait_until(lambda: "the result is on disk" in lab.log(), "the result on disk")
+    lab.wait_until(lambda: "result-on-disk" in ids(lab.log()), "the result on disk")
     lab.redis.replicaof("NO", "ONE")
     finished_at_once(lab, sid, 2)
     assert fleet.poll() is None
@@ -205,7 +206,7 @@ def test_clients_that_are_paused_past_the_lease_lose_no_trial(lab, short_lease) 
     lab.wait_for("began-2-1")
     lab.redis.client_pause(60_000, all=False)  # writes wait, and so do all scripts
     lab.go()
-    lab.wait_until(lambda: lab.log().count("the result is on disk") == 2, "results on disk")
+    lab.wait_until(lambda: ids(lab.log()).count("result-on-disk") == 2, "results on disk")
     lab.redis.client_unpause()
     finished_at_once(lab, sid, 2)
 

@@ -107,7 +107,7 @@ def test_an_older_worker_leaves_a_newer_sweep_and_everybody_is_told_why(lab, new
     (other,) = (s for s in lab.reader.sweeps.ids() if s != sid)
     lab.wait_over(other)
     assert lab.reader.sweeps.get(sid).counts.queued == 1 and not who_ran(lab, sid)
-    assert lab.log().count("is left alone") == 1
+    assert ids(lab.log()).count("hpq-too-old") == 1
     lab.worker(**newer)
     lab.wait_over(sid)
     assert "Traceback" not in lab.log()
@@ -167,13 +167,14 @@ def test_an_older_hpq_reads_fields_and_words_that_it_does_not_know(lab) -> None:
     events = keys.sweep(sid, "events")
     redis.xadd(events, {"e": "suspended", "n": 1, "a": 1, "colour": "blue"})
     redis.xadd(events, {"e": "repainted {0}", "colour": b"\xff"})
-    assert "suspended (a newer hpq's word)" in lab.trial(sid).phase
+    assert lab.trial(sid).phase.startswith("suspended ")
     for words in (
         ("show", sid), ("show", f"{sid}/1"), ("show", f"{sid}/2", "--json"), ("ls",), ("best",),
         ("results", sid), ("results", sid, "--json"), ("summary", sid), ("watch", sid, "--once"),
         ("logs", f"{sid}/3"), ("workers",),
     ):  # fmt: skip
         assert lab.hpq(*words).returncode == 0, lab.hpq(*words)
-    assert "evicted: by the cluster" in lab.ok("show", f"{sid}/2")
+    shown = lab.ok("show", f"{sid}/2")
+    assert "evicted" in shown and "by the cluster" in shown
     found = json.loads(lab.hpq("audit", sid, "--json").stdout)
     assert found["unknown_events"] == {"suspended": 1, "repainted {0}": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from hpq.domain.trial import Json
 from hpq.errors import ExitCode
 from hpq_producer.watch.event_log import event_line
 from tests.constants import DEADLINE_S
+from tests.ids import ids, refused
 from tests.proxy import Proxy
 
 pytest.importorskip("optuna")
@@ -24,7 +26,7 @@ QUICK = """
     import os
     from pathlib import Path
 
-    HERE = Path(__file__).parent
+    HERE = Path.cwd()
 
     def train(params, trial):
         while (HERE / "wait").exists() and not trial.should_stop:
@@ -87,7 +89,8 @@ def test_one_worker_and_one_seed_give_the_same_sets(lab) -> None:
     )
     assert line.startswith(f"#16 suggested by {other}  x=")
     assert lab.reader.sweeps.get(one).made == {"random": 10, other: 6}
-    assert f"sets by auto as workers ask (10 by random, 6 by {other})" in lab.ok("show", one)
+    shown = lab.ok("show", one)
+    assert "auto" in shown and "10 by random" in shown and f"6 by {other}" in shown
 
 
 @pytest.mark.slow
@@ -137,8 +140,7 @@ def test_where_importing_torch_kills_who_makes_sets_tpe_alone_makes_them(lab) ->
     lab.worker(PYTHONPATH=str(fake))
     lab.wait_over(sid)
     assert lab.reader.sweeps.get(sid).made == {"random": 10, "tpe": 4}
-    line = "what makes its sets was killed (signal 9); from now on tpe alone makes them here"
-    assert lab.log().count(line) == 1
+    assert len(re.findall(r"signal 9.* tpe ", lab.log())) == 1
 
 
 @pytest.mark.slow
@@ -234,14 +236,13 @@ def test_without_optuna_one_line_says_what_to_install(lab) -> None:
     lab.write("quick.py", QUICK)
     path = lab.write("bayes.yaml", "\n".join(line[4:] for line in SWEEP.splitlines()))
     done = lab.hpq("enqueue", path, **env)
-    assert done.returncode == 0
-    assert done.stderr.startswith("warning: sampler auto needs optuna: pip install 'hpq[bayes]'")
+    assert done.returncode == 0 and "pip install 'hpq[bayes]'" in done.stderr.splitlines()[0]
     lab.worker(**env)
-    line = "pip install 'hpq[bayes]', where this worker runs"
-    lab.wait_until(lambda: line in lab.log(), "a line")
-    assert "gets no sets from here" in lab.log()
+    lab.wait_until(lambda: "extra-missing" in ids(lab.log()), "a line")
+    assert "pip install 'hpq[bayes]'" in lab.log()
     run = lab.hpq("run", path, **env)
-    assert run.returncode == 2 and "needs optuna" in run.stderr and "Traceback" not in run.stderr
+    refused(run, "extra-missing", "optuna", "pip install 'hpq[bayes]'")
+    assert "Traceback" not in run.stderr
 
 
 @pytest.mark.slow
@@ -250,10 +251,9 @@ def test_why_no_sets_are_made_is_said_where_people_look(lab) -> None:
     sid = bayes(lab, "--count", "5")
     lab.redis.hset(lab.keys.sweep(sid), "search", "{}")  # of no version of hpq
     lab.worker()
-    line = "what makes its sets failed 3 times in a row: "
 
     def is_said() -> bool:
-        return line in " ".join(lab.hpq("watch", sid, "--once", COLUMNS="400").stdout.split())
+        return "sampler-failed" in lab.hpq("watch", sid, "--once", COLUMNS="400").stdout
 
     lab.wait_until(is_said, "the reason in watch")
-    assert line in lab.log() and lab.reader.sweeps.get(sid).counts.total == 0
+    assert "sampler-failed" in ids(lab.log()) and lab.reader.sweeps.get(sid).counts.total == 0

@@ -13,6 +13,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, ResponseErr
 
 from hpq.store.reader import StoreReader
 from hpq_producer.manifests.secrets import secret_objects
+from tests.ids import refused
 from tests.lab import Lab, MakeLab
 
 ROLES = ("producer", "worker", "viewer", "autoscaler")
@@ -98,8 +99,8 @@ def test_a_viewer_that_writes_is_told_so_in_one_line(users) -> None:
     sid = lab.steered(1)
     for words in (("pause", sid), ("rm", sid, "--yes"), ("stop", sid, "--yes")):
         done = lab.hpq(*words, **as_("viewer"))
-        assert done.returncode == 4 and len(done.stderr.strip().splitlines()) == 1, done.stderr
-        assert "these credentials may not do that: the user hpq-viewer may only" in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+        refused(done, "redis-read-only", "hpq-viewer", exit=4)
     assert lab.reader.sweeps.get(sid).flag == ""
 
 
@@ -177,9 +178,9 @@ def test_a_server_whose_default_user_is_off_has_everything_after_a_restart(
         pytest.raises(AuthenticationError),
     ):
         nobody.ping()
-    assert "`default`" not in lab.hpq("doctor").stdout
+    assert "acl-default-user" not in lab.hpq("doctor", "--json").stdout
     lab.redis.execute_command("ACL", "SETUSER", "default", "reset")
-    assert "a restart leaves out what scripts wrote" in lab.hpq("doctor").stdout
+    assert "acl-default-user" in lab.hpq("doctor", "--json").stdout
 
 
 def test_a_worker_in_a_pod_names_the_secrets_that_do_not_fit(users, tmp_path: Path) -> None:
@@ -191,6 +192,6 @@ def test_a_worker_in_a_pod_names_the_secrets_that_do_not_fit(users, tmp_path: Pa
         done = lab.hpq("worker", "--workers", 1, KUBERNETES_SERVICE_HOST=host, **as_("worker"))
         assert done.returncode == 4 and len(done.stderr.strip().splitlines()) == 1, done
         said[host] = done.stderr
-    assert "Secrets hpq-redis-worker and hpq-redis-users" in said["10.0.0.1"]
+    assert all(name in said["10.0.0.1"] for name in ("hpq-redis-worker", "hpq-redis-users"))
     assert "rollout restart statefulset/hpq-redis" in said["10.0.0.1"]
     assert "HPQ_REDIS_PASSWORD_FILE" in said[""] and "Secret" not in said[""]

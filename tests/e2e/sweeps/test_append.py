@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.ids import refused
+
 
 def file(lab, values: list[int]):
     return lab.write(
@@ -21,6 +23,7 @@ def test_a_running_sweep_is_capped_grown_and_thinned_and_the_next_trains_only_wh
     sid = lab.steered(4)
     lab.worker()
     lab.wait_for("began-1-1")
+    lab.wait_until(lambda: lab.trial(sid).metrics.get("loss") == 1, "the first report")
     lab.ok("set", sid, "run_cap=3")
     lab.ok("enqueue", file(lab, [2, 5]), "--into", sid)
     lab.ok("cancel", sid, "--where", "x == 3 or (loss == 1 and state == running)", "--yes")
@@ -44,8 +47,8 @@ def test_run_into_a_sweep_trains_what_is_new_in_the_file(lab) -> None:
     sid = lab.enqueue(text)
     file = lab.write("wider.yaml", text.replace("[1]", "[1, 2]"))
     again = lab.hpq("run", file, "--into", sid, "--new")
-    assert again.returncode == 2 and "--into: --new, --canary, --tag" in again.stderr
+    refused(again, "usage", "--into", "--new")
     done = lab.hpq("run", file, "--into", sid, "--workers", "1")
-    assert done.returncode == 0 and f"{sid}: 1 trial added; 2 trials now" in done.stderr
+    assert done.returncode == 0 and done.stderr.count(sid) >= 1
     lab.wait_over(sid)
     assert [lab.trial(sid, n).objective for n in (1, 2)] == [1.0, 2.0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialState
+from tests.ids import ids
 
 
 def running(lab, sid: str) -> list[int]:
@@ -16,8 +17,7 @@ def test_two_classes_share_a_server_and_not_their_trials(lab) -> None:
     first = lab.worker(HPQ_QUEUE="small")
     lab.wait_over(small)
     assert lab.reader.sweeps.get(default).counts.queued == 2
-    said = lab.hpq("enqueue", lab.code / "sweep-2.yaml").stderr
-    assert "no worker of class 'default' is alive" in said
+    assert "no-worker" in ids(lab.hpq("enqueue", lab.code / "sweep-2.yaml").stderr)
     lab.worker()
     lab.wait_over(default)
     hosts = {t.worker for t in lab.reader.trials.all(small)}
@@ -82,7 +82,7 @@ def test_a_stopped_sweep_finishes_what_runs_and_drops_the_rest(lab) -> None:
 
 def test_a_cancelled_sweep_ends_what_runs_and_can_be_retried_and_removed(lab) -> None:
     sid = lab.steered(3)
-    lab.worker()
+    lab.worker(HPQ_GRACE_S="60")
     lab.wait_for("began-1-1")
     lab.ok("cancel", sid, "--yes")
     lab.wait_over(sid)
@@ -140,18 +140,16 @@ def test_a_drained_worker_ends_what_it_runs_and_takes_nothing_until_that_is_undo
     sid = lab.steered(2)
     lab.worker()
     lab.wait_for("began-1-1")
-    (worker,) = lab.reader.workers.live()
+    states = lambda: {w.state for w in lab.reader.workers.live()}  # noqa: E731
     assert lab.hpq("drain", "nobody").returncode == 4
-    said = lab.hpq("drain", worker.name[:-2])
-    assert said.returncode == 0 and f"ends {sid}/1, and takes nothing more" in said.stderr
-    lab.wait_until(lambda: lab.reader.workers.live()[0].state == "draining", "a draining worker")
+    said = lab.hpq("drain", lab.trial(sid).worker[:-2])
+    assert said.returncode == 0 and f"{sid}/1" in said.stderr
+    lab.wait_until(lambda: states() == {"draining"}, "a draining worker")
     lab.go()
-    lab.wait_until(lambda: lab.reader.workers.live()[0].state == "drained", "a drained worker")
-    lab.wait_until(lambda: "takes no further trial" in lab.log(), "its word of it")
+    lab.wait_until(lambda: states() == {"drained"}, "a drained worker")
+    lab.wait_until(lambda: "drained" in ids(lab.log()), "its word of it")
     assert lab.reader.sweeps.get(sid).counts.queued == 1
-    assert "`hpq drain --undo` lets drained ones" in lab.ok("watch", "--once", sid).replace(
-        "\n  ", " "
-    )
+    assert "`hpq drain --undo`" in lab.ok("watch", "--once", sid).replace("\n  ", " ")
     lab.ok("drain", "--undo", "--all")
     lab.wait_over(sid)
     assert lab.events(sid, 1) == lab.events(sid, 2) == ["claimed", "finished"]

@@ -40,7 +40,7 @@ DEAF = """
 
     def train(params, trial):
         trial.report({"loss": params["x"]})
-        while params["x"] > 1 and not pathlib.Path(__file__).with_name("go").exists():
+        while params["x"] > 1 and not pathlib.Path("go").exists():
             time.sleep(0.01)
         return {"loss": 0.5}
 """
@@ -51,7 +51,7 @@ SPACE = "method: grid\nmetric: {name: loss}\nparameters: {x: {values: [1, 2, 3]}
 def test_what_does_badly_is_stopped_early_and_has_time_to_save(lab, launch) -> None:
     lab.write("train.py", PROGRAM if launch.startswith("program") else TRAINER)
     sid = lab.enqueue(f"{launch}\n{SPACE}early_terminate: {{type: hyperband, min_iter: 1}}\n")
-    lab.worker(HPQ_STORE=str(lab.folder / "store"))
+    lab.worker(HPQ_STORE=str(lab.folder / "store"), HPQ_GRACE_S="60")
     lab.wait_over(sid)
     trials = list(lab.reader.trials.all(sid))
     assert [t.state.value for t in trials] == ["finished", "pruned", "pruned"]

@@ -6,19 +6,23 @@ import os
 import socket
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 
+from hpq_worker.attempt.environment import reserved_port
 from tests.constants import DEADLINE_S
+from tests.ids import ids
 from tests.lab import Lab
 
 pytest.importorskip("prometheus_client", reason="pip install 'hpq[worker]'")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that no other process of this machine gets before the worker listens on it."""
+    with reserved_port() as port:
+        yield port
 
 
 def ask(port: int, page: str) -> tuple[int, str]:
@@ -40,8 +44,7 @@ def figure(port: int, name: str) -> float:
     return float(lines[0].split()[-1]) if lines else -1.0
 
 
-def test_a_pod_is_alive_without_redis_and_ready_only_with_it(lab: Lab) -> None:
-    port = free_port()
+def test_a_pod_is_alive_without_redis_and_ready_only_with_it(lab: Lab, port: int) -> None:
     lab.worker(HPQ_PORT=str(port))
     lab.wait_until(lambda: ask(port, "readyz")[0] == 200, "ready")
     lab.server.kill()
@@ -50,8 +53,9 @@ def test_a_pod_is_alive_without_redis_and_ready_only_with_it(lab: Lab) -> None:
     assert ask(port, "elsewhere")[0] == 404
 
 
-def test_what_ended_in_a_pod_is_counted_also_after_its_worker_was_killed(lab: Lab) -> None:
-    port = free_port()
+def test_what_ended_in_a_pod_is_counted_also_after_its_worker_was_killed(
+    lab: Lab, port: int
+) -> None:
     lab.write("ends.py", "def train(params, trial):\n    return {'loss': 1 / params['x']}\n")
     sid = lab.enqueue(
         "trainer: ends:train\nmethod: grid\nmetric: {name: loss}\n"
@@ -77,9 +81,8 @@ def test_what_ended_in_a_pod_is_counted_also_after_its_worker_was_killed(lab: La
 
 
 def test_several_workers_are_counted_and_a_caller_that_hangs_keeps_no_fleet_from_its_end(
-    lab: Lab,
+    lab: Lab, port: int
 ) -> None:
-    port = free_port()
     fleet = lab.worker(2, HPQ_PORT=str(port))
     lab.wait_until(
         lambda: figure(port, 'hpq_workers{queue="default",state="idle"}') == 2, "two idle workers"
@@ -98,7 +101,7 @@ def test_a_port_that_is_taken_ends_the_worker_with_one_line(lab: Lab) -> None:
         taken.listen()
         worker = lab.worker(HPQ_PORT=str(taken.getsockname()[1]))
         assert worker.wait() == 2
-    assert "cannot be used: Address already in use" in lab.log()
+    assert "port-unusable" in ids(lab.log())
     assert "Traceback" not in lab.log()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from hpq.domain.trial import TrialState
+from tests.ids import ids
 
 
 def ends(lab, worker: subprocess.Popen[bytes]) -> int:
@@ -21,7 +22,7 @@ def test_workers_for_a_sweep_end_when_it_is_over_and_not_while_it_is_held_or_ano
     lab.wait_for("began-1-1")
     lab.ok("pause", sid)
     agent = lab.worker(2, "--sweep", sid)
-    lab.wait_until(lambda: f"sweep {sid} is paused; hpq resume" in lab.log(1), "that it waits")
+    lab.wait_until(lambda: "sweep-paused" in ids(lab.log(1)), "that it waits")
     lab.ok("cancel", f"{sid}/1", "--yes")
     lab.wait_until(lambda: lab.trial(sid).state is TrialState.CANCELLED, "the first trial's end")
     lab.ok("resume", sid)
@@ -29,8 +30,8 @@ def test_workers_for_a_sweep_end_when_it_is_over_and_not_while_it_is_held_or_ano
     assert agent.poll() is None and other.poll() is None
     lab.go()
     assert ends(lab, agent) == 0
-    assert f"sweep {sid} is finished" in lab.log(1)
-    assert "starting another" not in lab.log(1)
+    assert "sweep-over" in ids(lab.log(1))
+    assert "worker-ended" not in ids(lab.log(1))
     lab.wait_over(sid)
     assert ends(lab, lab.worker(1, "--sweep", sid)) == 0
     assert other.poll() is None, "a worker without an errand ended"
@@ -43,7 +44,7 @@ def test_a_held_sweep_is_named_by_the_worker_that_waits_for_it(lab) -> None:
         "parameters: {x: {values: [1, 2, 3, 4, 5, 6]}}\n"
     )
     agent = lab.worker(1, "--sweep", sid)
-    lab.wait_until(lambda: f"sweep {sid} is held: 5 of 5" in lab.log(), "that it is held")
+    lab.wait_until(lambda: "sweep-held" in ids(lab.log()), "that it is held")
     assert agent.poll() is None
     lab.ok("cancel", sid, "--yes")
     assert ends(lab, agent) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -14,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.trial import Checkpoint, TrialState
+from tests.ids import ids
+from tests.lab import bare, files_of
 
 # Counts to 8, one step a file `step-N` of the test's; resumes from what it finds.
 COUNTS = """
@@ -98,16 +99,6 @@ def kill_worker(lab) -> None:
     lab.wait_until(lambda: not lab.processes(), "the end of the first worker")
 
 
-def files_of(shelf: Path, sid: str) -> list[str]:
-    """What lies there, without what a claim adds to its attempt's number."""
-    root = shelf / "hpq" / sid
-    return sorted(bare(str(p.relative_to(root))) for p in root.rglob("*") if p.is_file())
-
-
-def bare(path: str) -> str:
-    return re.sub(r"(/\d+)-[a-z0-9]{6}/", r"\1/", path)
-
-
 @pytest.mark.slow
 def test_a_killed_worker_s_trial_goes_on_from_its_checkpoint_without_doubled_steps(
     lab, shelf
@@ -134,7 +125,7 @@ def test_a_killed_worker_s_trial_goes_on_from_its_checkpoint_without_doubled_ste
     assert lab.trial(sid).checkpoint is None
     want = ["1/2/artifacts/model.txt"]
     lab.wait_until(lambda: files_of(shelf, sid) == want, "the checkpoint to go")
-    assert "goes on from the checkpoint" in lab.ok("logs", sid)
+    assert "training-resumed" in ids(lab.ok("logs", sid))
 
 
 def test_sigterm_publishes_what_the_program_saves_before_the_trial_is_given_back(
@@ -142,7 +133,7 @@ def test_sigterm_publishes_what_the_program_saves_before_the_trial_is_given_back
 ) -> None:
     """F6: SIGTERM; the program saves as it ends."""
     sid = begin(lab, upto=2, saved=1)
-    fleet = lab.worker()
+    fleet = lab.worker(HPQ_GRACE_S="60")
     wait_step(lab, sid, 2)
     first = wait_pointer(lab, sid)
     fleet.terminate()
@@ -150,8 +141,10 @@ def test_sigterm_publishes_what_the_program_saves_before_the_trial_is_given_back
     assert lab.events(sid) == ["claimed", "requeued"]
     pointer = lab.trial(sid).checkpoint
     assert pointer.step == 2 and pointer.path != first.path
-    assert files_of(shelf, sid) == ["1/1/checkpoint-2/state.json"]  # the one before it is gone
-    assert f"{sid}/1: told to stop; given back" in lab.log()
+    assert files_of(shelf, sid) == [  # the one before it is gone
+        bare(f"{pointer.path}/state.json").removeprefix(f"hpq/{sid}/")
+    ]
+    assert "trial-returned" in ids(lab.log())
     lab.go()
     lab.worker()
     lab.wait_over(sid)
@@ -185,7 +178,7 @@ LARGE = COUNTS.replace("json.dumps(step)", 'json.dumps(step) + " " * 1_000_000')
 @pytest.mark.parametrize("signals", [1, 2])
 def test_a_copy_that_hangs_holds_no_worker_that_is_told_to_go(lab, shelf, signals) -> None:
     sid = begin(lab, upto=2, saved=1, code=LARGE)
-    fleet = lab.worker(HPQ_GRACE_S="3" if signals == 1 else "3600")
+    fleet = lab.worker(HPQ_GRACE_S="10" if signals == 1 else "3600")
     first = wait_pointer(lab, sid)
     wait_step(lab, sid, 2)
     with hanging(shelf / Path(first.path).with_name("checkpoint-2") / "state.json") as end:
@@ -214,7 +207,7 @@ def test_artifacts_that_hang_hold_no_result_of_a_worker_that_is_told_to_go(lab, 
     lab.audit(sid)
     trial = lab.trial(sid)
     assert (trial.state, trial.artifacts) == (TrialState.FINISHED, None)
-    assert "the store hangs" in lab.printed(sid)
+    assert "files-not-kept" in ids(lab.printed(sid))
     (left,) = lab.home.glob(f"work/{sid}.1.1-*/out/model.txt")
     assert left.stat().st_size == 1_000_000
 
@@ -238,7 +231,7 @@ def test_a_worker_frozen_past_its_lease_publishes_no_checkpoint(lab, shelf) -> N
         lab.wait_until(lambda: (lab.trial(sid).checkpoint or first).path != first.path, "a pointer")
     finally:
         os.kill(frozen, signal.SIGCONT)
-    lab.wait_until(lambda: "is another worker's now" in lab.log(0), "the first worker to hear")
+    lab.wait_until(lambda: "attempt-lost" in ids(lab.log(0)), "the first worker to hear")
     assert bare(lab.trial(sid).checkpoint.path) == f"hpq/{sid}/1/2/checkpoint-1"
     lab.go()
     lab.wait_over(sid)
@@ -263,12 +256,12 @@ def test_a_worker_with_another_store_or_none_starts_again_and_says_so(
     lab.wait_for("began-2")
     lab.wait_until(lambda: steps(lab, sid) == [1, 2], "the history to begin anew")
     assert lab.trial(sid).checkpoint == old  # until this attempt has its own
-    lab.wait_until(lambda: "again" in lab.printed(sid), "the second attempt's first words")
+    lab.wait_until(lambda: "training-restarted" in ids(lab.printed(sid)), "its first words")
     if has_store:
         assert old.store in lab.log(1)
-    why = "this worker's is another" if has_store else "this worker has no HPQ_STORE"
-    assert "training starts again: its checkpoint is in store" in lab.log(1)
-    assert why in lab.log(1) and why in lab.ok("show", f"{sid}/1")
+    assert "training-restarted" in ids(lab.log(1))
+    assert old.store in lab.ok("show", f"{sid}/1")
+    assert has_store or "HPQ_STORE" in lab.log(1)
     lab.go()
     lab.wait_over(sid)
     assert lab.events(sid) == ["claimed", "requeued", "claimed", "restarted", "finished"]
@@ -288,7 +281,7 @@ def test_a_checkpoint_whose_files_are_gone_starts_the_trial_again(lab, shelf) ->
     lab.go()
     lab.worker()
     lab.wait_over(sid)
-    assert "are gone from the store" in lab.trial(sid).restarted
+    assert lab.trial(sid).restarted
     assert steps(lab, sid) == list(range(1, 9))
 
 
@@ -312,7 +305,7 @@ def test_a_store_that_cannot_be_written_fails_no_trial_and_is_tried_again(lab, s
     (shelf / ".hpq-store").write_text("abcd1234\n")
     (shelf / "hpq").write_text("a file where a folder has to be")
     lab.worker()
-    lab.wait_until(lambda: "a checkpoint could not be kept" in lab.log(), "the complaint")
+    lab.wait_until(lambda: "checkpoint-not-kept" in ids(lab.log()), "the complaint")
     assert lab.trial(sid).checkpoint is None and lab.trial(sid).state is TrialState.RUNNING
     (shelf / "hpq").unlink()
     assert wait_pointer(lab, sid).store == "abcd1234"
@@ -322,7 +315,7 @@ def test_a_store_that_cannot_be_written_fails_no_trial_and_is_tried_again(lab, s
     lab.wait_over(sid)
     trial = lab.trial(sid)
     assert trial.state is TrialState.FINISHED and trial.artifacts is None
-    assert "its files could not be kept" in lab.printed(sid)
+    assert "files-not-kept" in ids(lab.printed(sid))
     (kept,) = lab.home.glob("work/*/out/model.txt")
     assert kept.read_text() == "model 8"
 
@@ -346,6 +339,26 @@ def test_a_trial_that_came_to_its_end_but_could_not_say_so_needs_no_further_repo
     assert steps(lab, sid) == list(range(1, 9))
 
 
+def test_a_checkpoint_has_the_reports_that_were_made_before_it_however_slow_the_runner(
+    lab, shelf
+) -> None:
+    """A runner that gets no time holds back neither the report of a step nor its checkpoint."""
+    sid = begin(lab, upto=0, saved=2)
+    lab.worker()
+    lab.wait_for("began-1")
+    (runner,) = lab.processes(r"-m hpq_worker\.runner")
+    os.kill(runner, signal.SIGSTOP)
+    try:
+        for step in (1, 2):
+            (lab.code / f"step-{step}").touch()
+        pointer = wait_pointer(lab, sid)
+    finally:
+        os.kill(runner, signal.SIGCONT)
+    assert (pointer.step, pointer.last, pointer.counts) == (2, 8, {"loss": 2, "seen": 2})
+    lab.go()
+    lab.wait_over(sid)
+
+
 def test_a_checkpoint_that_is_replaced_all_the_time_is_published_all_the_same(lab, shelf) -> None:
     """Files: a program replaces its checkpoint without a pause."""
     lab.write(
@@ -367,8 +380,15 @@ def test_a_checkpoint_that_is_replaced_all_the_time_is_published_all_the_same(la
     lab.worker()
     pointer = wait_pointer(lab, sid)
     lab.wait_until(lambda: lab.trial(sid).checkpoint != pointer, "the next one")
-    (state,) = (shelf / lab.trial(sid).checkpoint.path).iterdir()
-    assert len(state.read_text()) == 9
+    read: list[str] = []
+
+    def reads() -> bool:
+        with contextlib.suppress(FileNotFoundError):  # a newer one has come meanwhile
+            read.append((shelf / lab.trial(sid).checkpoint.path / "state").read_text())
+        return bool(read)
+
+    lab.wait_until(reads, "a checkpoint that stays while it is read")
+    assert len(read[0]) == 9
     lab.go()
     lab.wait_over(sid)
 
@@ -409,7 +429,7 @@ def test_a_real_network_goes_on_elsewhere_to_the_figures_of_one_that_never_stopp
     lab.env |= {"HPQ_DATA": str(lab.folder / "data"), "HPQ_CHECKPOINT_S": "0.001"}
     lab.env["OMP_NUM_THREADS"] = "1"  # so small a network only waits for further threads
     sid = lab.enqueue(CNN)
-    fleet = lab.worker()
+    fleet = lab.worker(HPQ_GRACE_S="60")
     lab.wait_until(lambda: list(lab.home.glob("work/*/checkpoint/*.pt")), "the first epoch")
     (runner,) = lab.processes(r"-m hpq_worker\.runner")
     os.kill(runner, signal.SIGSTOP)  # so that it is mid-way, however fast the machine
@@ -428,7 +448,7 @@ def test_a_real_network_goes_on_elsewhere_to_the_figures_of_one_that_never_stopp
         lab.end_lease(sid)
     lab.wait_over(sid)
     lab.wait_over(whole)
-    assert "training goes on from the checkpoint" in lab.printed(sid)
+    assert "training-resumed" in ids(lab.printed(sid))
     trial, straight = lab.trial(sid), lab.trial(whole)
     assert (trial.attempt, straight.attempt) == (2, 1)
     for metric in ("train/loss", "test/acc"):
@@ -460,13 +480,13 @@ def test_a_full_store_fails_no_trial(lab, shelf) -> None:
         fleet = lab.worker()
         lab.wait_until(lambda: "No space left" in lab.log(), "the complaint")
         assert lab.trial(sid).state is TrialState.RUNNING
-        assert files_of(shelf, sid) == []  # nor a part of it
+        lab.wait_until(lambda: files_of(shelf, sid) == [], "no part of it to stay")
         lab.go()
         lab.wait_over(sid)
         trial = lab.trial(sid)
         assert (trial.state, trial.objective) == (TrialState.FINISHED, 1)
         assert trial.artifacts is None and files_of(shelf, sid) == []
-        assert "its files could not be kept" in lab.ok("logs", sid)
+        assert "files-not-kept" in ids(lab.ok("logs", sid))
         fleet.terminate()
         assert fleet.wait() == 0
     finally:

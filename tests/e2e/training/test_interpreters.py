@@ -49,9 +49,7 @@ def test_a_program_runs_in_the_python_on_path_and_everything_agrees_on_it(lab, a
     assert told["programs"]["packages"] == {"mine": "2.0"} and "redis" in told["packages"]
     assert told["programs"]["interpreter"] == python
     assert python in lab.ok("show", f"{sid}/1", "--command")
-    assert f"programs run in {python} (the one on PATH)" in " ".join(
-        lab.hpq("doctor").stdout.split()
-    )
+    assert python in " ".join(lab.hpq("doctor").stdout.split())
 
 
 def test_a_missing_module_names_both_pythons_and_the_setting_that_mends_it(lab, another) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpq.domain.trial import TrialId, TrialState
+from tests.ids import ids
 
 PRINTS = """
     import argparse, sys
@@ -82,7 +83,7 @@ def test_a_worker_started_before_the_first_enqueue_takes_what_is_signed_later(la
     sid = lab.enqueue(SWEEP)
     lab.wait_over(sid)
     assert lab.reader.sweeps.get(sid).counts.finished == 2
-    assert "left alone" not in lab.log()
+    assert ids(lab.log()) == []
 
 
 @pytest.mark.slow
@@ -99,7 +100,8 @@ def test_garbage_on_the_report_socket_harms_nobody(lab) -> None:
             b'{"metrics": {"a": 1}, "step": NaN}', b'{"metrics": {"a": 1}, "step": [1]}',
             b'{"metrics": {"a": 1}, "step": 1' + b"0" * 400 + b"}",
             b'{"metrics": {"a": 1' + b"0" * 400 + b'}, "step": 1}',
-            b'{"metrics": {"a": [1]}, "step": 1}', b"[" * 5000,
+            b'{"metrics": {"a": [1]}, "step": 1}', b"[" * 5000, b"", b'{"exit_code": Infinity}',
+            b'{"exit_code": null}', b'{"exit_code": "x"}',
             b'{"metrics": {"loss": 0.5}, "step": 7}',
         ):
             sock.sendto(data, os.environ["HPQ_REPORT"])
@@ -157,7 +159,7 @@ def test_the_sweeps_own_metric_is_taken_however_many_others_there_are(lab) -> No
     lab.wait_over(other)
     assert lab.trial(sid).objective == 0.5
     failure = lab.trial(other).failure
-    assert failure is not None and "of more than 50 names the rest was dropped" in failure.message
+    assert failure is not None and "50" in failure.message
 
 
 def test_a_command_that_names_what_it_starts_needs_no_program(lab) -> None:

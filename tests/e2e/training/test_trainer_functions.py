@@ -88,7 +88,7 @@ def test_a_trainer_may_report_through_hpq_as_a_program_does(lab) -> None:
 
 def test_a_trainer_sees_should_stop_when_its_trial_is_cancelled(lab) -> None:
     sid = lab.steered(2)
-    lab.worker()
+    lab.worker(HPQ_GRACE_S="60")
     lab.wait_for("began-1-1")
     lab.ok("cancel", f"{sid}/1", "--yes")
     lab.wait_for("began-2-1")
@@ -155,4 +155,4 @@ def test_garbage_on_the_runners_pipe_is_the_trials_own_failure(lab) -> None:
     lab.worker()
     lab.wait_over(sid)
     failure = lab.trial(sid).failure
-    assert failure is not None and "something wrote to the pipe" in failure.message
+    assert failure is not None and "pipe" in failure.message

@@ -14,7 +14,6 @@ import pytest
 from hpq.domain.trial import TrialState
 
 PYTHON = os.environ.get("ML_PYTHON", sys.executable)
-SECONDS = 170.0  # importing these libraries alone takes a busy machine long
 
 LIGHTNING = """
     import lightning as L, torch
@@ -121,7 +120,7 @@ def test_a_librarys_integration_reports_to_hpq(
         f"metric: {{name: {metric}}}\nparameters: {{x: {{values: [0.01]}}}}\n"
     )
     lab.worker(HPQ_STORE=str(lab.folder / "store"), HF_HUB_OFFLINE="1")
-    lab.wait_over(sid, SECONDS)
+    lab.wait_over(sid)
     trial = lab.trial(sid)
     assert trial.state == TrialState.FINISHED, lab.printed(sid)
     assert trial.objective is not None and trial.step == step, (trial, lab.printed(sid))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,10 +68,10 @@ def test_a_script_for_wandb_runs_unchanged_and_its_numbers_and_files_are_the_tri
         "val_loss": 0.5, "train.loss": 2.0, "mAP@0.5": 0.1, "a_b_": 2.0, "best": 0.125,
     }  # fmt: skip
     points = [(p.step, p.value) for p in lab.reader.trials.metric_history(trial.id, "val_loss")]
-    assert points[-3:] == [(0, 1.5), (1, 1.0), (2, 0.5)]
+    assert points == [(0, 1.5), (1, 1.0), (2, 0.5)]
     assert log.count("'lr' was locked by 'sweep'") == 1
-    assert "'a_b_'" in log and "done: all of it" in log
-    assert "'picture'" in log and log.count("watch:") == 1
+    assert re.search(r"'a\[b\]'.*'a_b_'", log) and "alert: done: all of it" in log
+    assert re.search(r"Image .*'picture'", log) and log.count("watch:") == 1
     told = json.loads(lab.ok("show", f"{sid}/1", "--provenance"))["attempts"]
     assert [a["attempt"] for a in told] == [1] and "redis" in told[0]["ran_on"]["packages"]
     assert trial.artifacts is not None
@@ -117,15 +118,16 @@ def test_an_agent_with_a_function_calls_it_once_with_the_trials_set(lab) -> None
     history = lab.reader.trials.metric_history(lab.trial(sid, 2).id, "val/loss")
     assert [(p.step, p.value) for p in history][:3] == [(0, 2), (10, 2), (20, 2)]
     log = lab.printed(sid)
-    assert "step 1 " in log
+    assert "wandb.sweep:" in log and "wandb.agent:" in log  # what they ignore
+    assert re.search(r"step 1 .*\b4\b", log)
 
 
 FAULTS = {
     "wandb.init(); wandb.finish(exit_code=3)": "exit status 3",
-    "wandb.init(); wandb.config.lrr": "the sweep's set has line",
+    "wandb.init(); wandb.config.lrr": "lrr",
     "wandb.log({'loss': 1})": "You must call wandb.init() before wandb.log()",
-    "wandb.init(); wandb.nonsense": "write `wandb: real` (or `wandb: tee`)",
-    "wandb.Api().sweep('a/b/c')": "see `hpq results --json`",
+    "wandb.init(); wandb.nonsense": "`wandb: real`",
+    "wandb.Api().sweep('a/b/c')": "`hpq results --json`",
 }
 
 

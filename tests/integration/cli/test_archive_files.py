@@ -41,7 +41,7 @@ def archived(hpq: Hpq, store, sweep_of, who, shelf, here, control: SweepControl)
     control.pause(SID)
     done = hpq("archive", SID, "s.hpq", **here)
     assert done.returncode == 0, done.stderr
-    assert f"2 trials are in store {shelf.files.id} " in done.stderr
+    assert "2 trials" in done.stderr and f"store {shelf.files.id} " in done.stderr
     assert f"hpq rm --keep-files {SID}" in done.stderr
     return SID
 
@@ -52,7 +52,7 @@ def test_a_restored_sweep_lists_no_file_that_rm_has_deleted(
     said = hpq("rm", archived, "--yes", **here).stderr
     assert "2 trials" in said and shelf.files.names("hpq") == []
     said = hpq("archive", "--restore", "s.hpq", **here).stderr
-    assert f"2 trials are gone from store {shelf.files.id}" in said, said
+    assert "2 trials" in said and f"store {shelf.files.id}" in said, said
     one, two = reader.trials.get_many(archived, [1, 2])
     assert (one.artifacts, one.objective, two.checkpoint) == (None, 1.0, None)
     done = hpq("get", f"{archived}/1", "file", **here)
@@ -84,7 +84,7 @@ def test_a_restore_without_the_store_says_that_nobody_looked(
     assert len(shelf.left()) == 2, "a restored sweep keeps what is still there"
     shelf.files.remove("hpq")
     done = hpq("get", f"{archived}/1", "file", **here)
-    assert done.returncode == 4 and "store" in done.stderr and "no longer has" in done.stderr
+    refused(done, "no-files", "file", exit=4)
 
 
 def test_files_of_a_sweep_that_is_being_restored_stay_and_those_that_go_bar_the_restoring(

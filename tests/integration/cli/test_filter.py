@@ -87,7 +87,7 @@ def test_what_matches_nothing_cancels_nothing(
 ) -> None:
     before = states(reader)
     done = hpq("cancel", SID, "--where", "x > 6", "--yes")
-    assert done.returncode == 0 and "nothing is cancelled" in done.stderr
+    assert done.returncode == 0
     assert states(reader) == before
     both = hpq("cancel", f"{SID}/5", "--where", "x > 1", "--yes")
     assert both.returncode == 2 and states(reader) == before
@@ -108,6 +108,6 @@ def test_results_and_best_take_an_expression(hpq: Hpq, started: list[Claim]) -> 
     best = json.loads(hpq("best", SID, "--where", "x < 3", "--json").stdout)
     assert best["trial"] == 1
     none = hpq("best", SID, "--where", "x > 3")
-    assert none.returncode == 4 and len(none.stderr.splitlines()) == 1
+    refused(none, "no-result", exit=4)
     wrong = hpq("results", SID, "--where", "x >")
-    assert wrong.returncode == 2 and "not an expression" in wrong.stderr
+    refused(wrong, "filter-invalid")

@@ -52,11 +52,11 @@ def test_a_sweep_that_waits_here_beside_a_kubeconfig_may_have_been_meant_for_a_c
     )
     private = {"HPQ_REDIS_URL": "", "COLUMNS": "300"}
     assert hpq_process("enqueue", "sweep.yaml", **private).returncode == 0
-    apart = "start one: hpq worker (this is the private Redis of this machine; a cluster's: hpq"
+    apart = "hpq connect"  # the cluster's, beside the private Redis
     beside = hpq_process(*words, KUBECONFIG=str(tmp_path / "kubeconfig"), **private)
     assert apart in beside.stdout + beside.stderr
     alone = hpq_process(*words, KUBECONFIG=str(tmp_path / "none"), **private)
-    assert "private Redis" not in alone.stdout + alone.stderr
+    assert apart not in alone.stdout + alone.stderr
 
 
 @pytest.mark.parametrize("words", [["scale", "1"], ["connect", "--background"]])

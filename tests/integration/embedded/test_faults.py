@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from hpq_producer.embedded_redis import keeper
-from hpq_producer.embedded_redis.attach import attach, status
+from hpq_producer.embedded_redis.attach import attach, running_socket
 from hpq_producer.embedded_redis.binary import Binary
 from tests.ids import raises
 from tests.private_server import Home
@@ -39,7 +39,7 @@ def test_a_server_that_is_killed_under_its_users_comes_back_by_itself(home: Home
         pid = home.record().server_pid
         os.kill(pid, signal.SIGKILL)
         home.until(lambda pid=pid: home.record().server_pid != pid)
-        home.until(lambda: status(home.path).running)
+        home.until(lambda: running_socket(home.path))
         assert home.ask("GET key") == value
 
 
@@ -160,17 +160,17 @@ def test_a_server_that_did_not_write_the_data_is_refused(home: Home, writer: Bin
     home.attach().release(linger_s=0)
     home.until_nothing_runs()
     home.place.write_record(replace(home.record(), binary=writer))
-    with raises("redis-binary-too-old", str(home.place.data), str(writer)) as refused:
+    with raises("redis-binary-too-old", str(home.place.data_dir), str(writer)) as refused:
         home.attach()
     assert "\n" not in str(refused.value)
     assert not home.processes()
 
-    home.place.data.rename(home.path / "away")
+    home.place.data_dir.rename(home.path / "away")
     home.attach().release(linger_s=0)
 
 
 def test_a_server_that_cannot_start_says_why(home: Home) -> None:
-    folder = home.place.data / "appendonlydir"
+    folder = home.place.data_dir / "appendonlydir"
     folder.mkdir(parents=True)
     (folder / "appendonly.aof.manifest").write_text("not a manifest\n")
     with raises("private-redis-failed", "manifest", "server.log"):

@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from hpq_producer.embedded_redis import keeper
-from hpq_producer.embedded_redis.attach import attach, status
+from hpq_producer.embedded_redis.attach import attach, running_socket
 from tests.private_server import Home
 
 STOPPING = "Background append only file rewriting started"
@@ -176,7 +176,7 @@ def test_nobody_else_may_enter_a_home_whatever_the_umask(home: Home) -> None:
         held = home.attach()
     finally:
         os.umask(before)
-    for path in (home.path, home.place.data, home.place.socket().parent, home.place.socket()):
+    for path in (home.path, home.place.data_dir, home.place.socket().parent, home.place.socket()):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     held.release(linger_s=0)
 
@@ -212,14 +212,15 @@ def test_the_socket_does_not_lie_where_a_logout_removes_it(
     assert not home.place.socket().is_relative_to(runtime)
 
 
-def test_status_says_what_runs_and_makes_nothing(home: Home) -> None:
-    assert not status(home.path).running
+def test_a_server_that_runs_is_found_and_nothing_is_made(home: Home) -> None:
+    assert not running_socket(home.path)
     assert not home.path.exists()
     held = home.attach()
-    found = status(home.path)
-    assert found.running and found.data_bytes > 0
-    assert found.record and found.record.server_pid == int(home.info("process_id"))
+    record = home.record()
+    assert running_socket(home.path) == record.socket
+    assert home.has_keeper() and home.place.data_bytes() > 0
+    assert record.server_pid == int(home.info("process_id"))
     held.release(linger_s=0)
     home.until_nothing_runs()
-    assert not status(home.path).running
-    home.until_unkept()  # its lock outlives its name by a moment
+    assert not running_socket(home.path)
+    home.until(lambda: not home.has_keeper())  # its lock outlives its name by a moment

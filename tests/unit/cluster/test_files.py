@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from hpq.domain.trial import Artifacts
-from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
+from hpq.errors import NotFound
 from hpq.filestore.base import ID_FILE, Gone, UnreadableFile
 from hpq_producer.cluster.files import PodVolume, copy_command, find_volume
+from tests.ids import raises
 
 DATA = bytes(range(256)) * 3000
 KUBECTL = """#!/bin/sh
@@ -129,16 +130,16 @@ def test_without_a_pod_a_kubectl_or_the_right_to_exec_it_is_told_what_is_missing
     kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scale = "`hpq scale 1 --namespace ml`"
-    with pytest.raises(NotFound, match=f"namespace ml; {scale}"):
+    with raises("no-worker", "namespace ml", scale):
         find_volume(Server(pod("a1", "a", runs=False)), LEFT)  # type: ignore[arg-type]
     kubectl.does(REFUSES)
-    with pytest.raises(Forbidden, match=r"pods/exec, namespace ml"):
+    with raises("rights-missing", "pods/exec", "namespace ml"):
         find_volume(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
     kubectl.does("#!/bin/sh\necho warning >&2\necho no route to host >&2\nexit 1\n")
-    with pytest.raises(OutOfReach, match="pod a1: no route to host"):
+    with raises("pod-trouble", "a1", "no route to host"):
         find_volume(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(UserError, match="kubectl"):
+    with raises("program-missing", "kubectl"):
         find_volume(Server(pod("a1", "a")), LEFT)  # type: ignore[arg-type]
 
 
@@ -151,7 +152,7 @@ def test_a_file_comes_whole_or_not_at_all(kubectl: Kubectl, tmp_path: Path) -> N
     volume.copy("my model", len(DATA), out)
     assert out.read_bytes() == DATA
 
-    with pytest.raises(UnreadableFile, match=f"{len(DATA)} bytes came of {len(DATA) + 1}"):
+    with pytest.raises(UnreadableFile, match=rf"{len(DATA)}\b.*{len(DATA) + 1}\b"):
         volume.copy("my model", len(DATA) + 1, out)
     (store / "folder").mkdir()
     with pytest.raises(UnreadableFile, match=r"cat: .*: Is a directory$"):

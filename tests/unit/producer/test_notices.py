@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Keep, Launch, Sweep
+from hpq.notice import Notice
 from hpq_producer.diagnosis.notices import explain_missing_store
 from tests.golden import Golden
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Launch, Sweep
+from hpq.notice import Notice
 from hpq_producer.diagnosis.waiting import explain_no_worker
 from tests.golden import Golden
-
-SHIPPED = {"digits", "mnist"}
 
 
 def _sweep(
@@ -43,7 +41,7 @@ def test_a_foreign_key_with_a_connection_is_mended_on_the_laptop_by_the_clusters
     golden: Golden,
 ) -> None:
     sweep = replace(_sweep(DIGITS), launch=Launch(program="t.py"), signature="s", signer="aaaa")
-    why = explain_no_worker(sweep, [_worker(key="bbbb")], SHIPPED, in_cluster=True)
+    why = explain_no_worker(sweep, [_worker(key="bbbb")], in_cluster=True)
     assert why and why.code == "code-key-differs"
     golden.check("waiting", "the code key of a cluster", why.text)
 
@@ -52,69 +50,69 @@ def test_with_a_connection_the_remedy_is_the_clusters_and_no_worker_of_this_mach
     golden: Golden,
 ) -> None:
     for queue in ("default", "big"):
-        why = explain_no_worker(_sweep(DIGITS, queue), [], SHIPPED, in_cluster=True)
+        why = explain_no_worker(_sweep(DIGITS, queue), [], in_cluster=True)
         assert why and why.code == "no-worker"
         golden.check("waiting", f"no worker of class {queue} in a cluster", why.text)
 
 
 def test_no_worker_of_the_class_names_the_command_that_starts_one(golden: Golden) -> None:
     for queue, workers in (("small", [_worker()]), ("default", [])):
-        why = explain_no_worker(_sweep(DIGITS, queue), workers, SHIPPED)
+        why = explain_no_worker(_sweep(DIGITS, queue), workers)
         assert why and why.code == "no-worker"
         golden.check("waiting", f"no worker of class {queue}", why.text)
 
 
 def test_a_worker_with_the_trainer_takes_it() -> None:
-    assert explain_no_worker(_sweep(DIGITS), [_worker()], SHIPPED) is None
+    assert explain_no_worker(_sweep(DIGITS), [_worker()]) is None
 
 
 def test_a_worker_without_the_trainer_does_not() -> None:
-    why = explain_no_worker(_sweep(DIGITS), [_worker(takes=())], SHIPPED)
+    why = explain_no_worker(_sweep(DIGITS), [_worker(takes=())])
     assert why and why.code == "trainer-missing" and "'digits'" in why.text
 
 
 def test_a_refusal_is_told_in_the_workers_words_without_escapes() -> None:
     worker = _worker(refuses={"s-00000": Notice("code-missing", "no \x1b[31mcode")})
-    why = explain_no_worker(_sweep(DIGITS), [worker], SHIPPED)
+    why = explain_no_worker(_sweep(DIGITS), [worker])
     assert why and why.code == "code-missing" and why.text.endswith(": no code")
 
 
 def test_one_willing_worker_is_enough() -> None:
     workers = [_worker(refuses={"s-00000": Notice("code-missing", "no")}), _worker(name="w2")]
-    assert explain_no_worker(_sweep(DIGITS), workers, SHIPPED) is None
+    assert explain_no_worker(_sweep(DIGITS), workers) is None
 
 
 def test_a_faulty_worker_takes_nothing() -> None:
-    why = explain_no_worker(_sweep(DIGITS), [_worker(state="faulty")], SHIPPED)
+    why = explain_no_worker(_sweep(DIGITS), [_worker(state="faulty")])
     assert why and why.code == "workers-unwilling" and "w1 is faulty" in why.text
 
 
 def test_a_program_needs_a_key_or_an_allowance() -> None:
     sweep = _sweep(PROGRAM, signature="mac")
-    assert explain_no_worker(sweep, [_worker()], SHIPPED) is not None
-    assert explain_no_worker(sweep, [_worker(key="k")], SHIPPED) is None  # nobody knows whose it is
-    assert explain_no_worker(sweep, [_worker(takes=("allow:train.py",))], SHIPPED) is None
+    assert explain_no_worker(sweep, [_worker()]) is not None
+    assert explain_no_worker(sweep, [_worker(key="k")]) is None  # nobody knows whose it is
+    assert explain_no_worker(sweep, [_worker(takes=("allow:train.py",))]) is None
 
 
 def test_workers_that_are_older_than_the_sweep_are_named_with_what_to_do() -> None:
     sweep = replace(_sweep(DIGITS), schema=2)
     older, newer = _worker(version="0.1.0", schema=1), _worker(name="w2", schema=2)
-    assert _code(explain_no_worker(sweep, [older], SHIPPED)) == "hpq-too-old"
-    assert explain_no_worker(sweep, [older, newer], SHIPPED) is None
+    assert _code(explain_no_worker(sweep, [older])) == "hpq-too-old"
+    assert explain_no_worker(sweep, [older, newer]) is None
 
 
 def test_another_code_key_is_told_with_both_fingerprints() -> None:
     sweep = _sweep(PROGRAM, signature="mac", signer="aaaa")
-    assert explain_no_worker(sweep, [_worker(key="aaaa")], SHIPPED) is None
-    why = explain_no_worker(sweep, [_worker(key="bbbb"), _worker(name="w2", key="cccc")], SHIPPED)
+    assert explain_no_worker(sweep, [_worker(key="aaaa")]) is None
+    why = explain_no_worker(sweep, [_worker(key="bbbb"), _worker(name="w2", key="cccc")])
     assert why and why.code == "code-key-differs"
     assert all(key in why.text for key in ("aaaa", "bbbb", "cccc"))
 
 
 def test_workers_that_are_there_for_another_sweep_are_not_called_dead() -> None:
-    why = explain_no_worker(_sweep(DIGITS), [_worker(only="other-11111")], SHIPPED)
+    why = explain_no_worker(_sweep(DIGITS), [_worker(only="other-11111")])
     assert why and why.code == "workers-pinned" and "other-11111" in why.text
     both = [_worker(only="other-11111"), _worker(name="w2", only="s-00000")]
-    assert explain_no_worker(_sweep(DIGITS), both, SHIPPED) is None
+    assert explain_no_worker(_sweep(DIGITS), both) is None
     a_jobs = _worker(name="w3", only="s-00000/7")
-    assert explain_no_worker(_sweep(DIGITS), [a_jobs], SHIPPED) is None
+    assert explain_no_worker(_sweep(DIGITS), [a_jobs]) is None

@@ -255,7 +255,7 @@ def test_what_a_sampler_lacks_is_one_line() -> None:
     assert missing(Sampler.RANDOM, lambda _: False) is None
     assert missing(Sampler.TPE, lambda _: True) is None
     line = missing(Sampler.GP, lambda name: name == "optuna")
-    assert line == "sampler gp needs scipy, torch: pip install 'hpq[bayes]' torch"
+    assert line and "scipy, torch" in line and line.endswith("pip install 'hpq[bayes]' torch")
 
 
 def test_what_the_default_would_do_better_with_is_one_line() -> None:

@@ -174,7 +174,7 @@ def test_nested_parameters_become_nested_sets() -> None:
 
 
 def test_a_grid_names_the_parameter_that_it_cannot_step_through() -> None:
-    with pytest.raises(ValueError, match=r"^opt\.lr: a grid cannot"):
+    with pytest.raises(ValueError, match=r"^opt\.lr: "):
         samplers.grid(space_of("a: {value: 1}\nopt: {parameters: {lr: {min: 0.0, max: 1.0}}}"))
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from hpq.errors import OutOfReach
 from hpq_producer.embedded_redis import binary as server_binary
 from hpq_producer.embedded_redis.binary import Binary
 from tests.ids import raises
@@ -61,7 +60,7 @@ def test_a_program_that_is_no_server_is_passed_over(bin_dir: Path) -> None:
     put(bin_dir, "redis-server", "hello")
     (bin_dir / "valkey-server").write_bytes(b"\x7fELF of another machine")
     (bin_dir / "valkey-server").chmod(0o755)
-    with pytest.raises(OutOfReach, match="there is none"):
+    with raises("redis-binary-missing"):
         server_binary.find()
 
 

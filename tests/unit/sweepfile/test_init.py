@@ -17,6 +17,7 @@ from hpq_producer.scaffold.template import sweep_file, unfilled
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import SweepSpec
 from tests.constants import DEADLINE_S, ROOT
+from tests.ids import refused
 
 ARGPARSE = """
     import argparse
@@ -267,7 +268,7 @@ def test_init_writes_once_and_plan_takes_what_it_wrote(tmp_path: Path) -> None:
     text = (tmp_path / "sweep.yaml").read_text()
     assert hpq(tmp_path, "plan", "sweep.yaml").returncode == 0
     again = hpq(tmp_path, "init", "train.py")
-    assert again.returncode == 2 and "is there" in again.stderr
+    refused(again, "file-exists", "sweep.yaml")
     assert (tmp_path / "sweep.yaml").read_text() == text
     assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == ["sweep.yaml", "train.py"]
 
@@ -276,8 +277,8 @@ def test_init_writes_once_and_plan_takes_what_it_wrote(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("def f(:", "train.py:1:7: not Python"),
-        ("print(1)", "no option that a sweep could set"),
-        (None, "no such file"),
+        ("print(1)", "script-without-options"),
+        (None, "file-not-found"),
     ],
 )
 def test_a_script_that_gives_no_file_is_told_in_one_line(

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from hpq.errors import SweepFileError
-from hpq_producer.commands.admin.schema import app
+from hpq_producer.cli import app
 from hpq_producer.sweepfile import json_schema as published_schema
 from hpq_producer.sweepfile import schema, yaml_reader
 from hpq_producer.sweepfile.json_schema import json_schema
@@ -30,7 +30,7 @@ BEYOND = re.compile(
 
 
 def test_the_command_prints_a_schema_of_the_dialect_that_it_names() -> None:
-    printed = json.loads(CliRunner().invoke(app).stdout)
+    printed = json.loads(CliRunner().invoke(app, ["schema"]).stdout)
     assert printed == json_schema()
     assert printed["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
     Draft202012Validator.check_schema(printed)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpq.codes import Notice
 from hpq.domain.trainer_specs import SHIPPED
+from hpq.notice import Notice
 from hpq_producer.sweepfile.load import load
 from tests.golden import Golden
 from tests.sweep_files import places, refusals, refused_file

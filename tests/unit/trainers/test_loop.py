@@ -244,15 +244,15 @@ def test_a_test_set_without_images_is_said() -> None:
     ("changes", "words"),
     [
         ({"size": 3}, ["batch_size: 4", "3 labels"]),
-        ({"kind": torch.int32}, ["the training set: ", "torch.int32"]),
-        ({"count": 0}, ["the training set: ", "no batch"]),
+        ({"kind": torch.int32}, ["torch.int32"]),
+        ({"count": 0}, ["no batch"]),
         (
             {"count": 2},
-            ["the training set: ", "2 batches", "3"],
+            ["2 batches", "3"],
         ),
         (
             {"count": 4},
-            ["the training set: ", "more than 3", "drop_last=True"],
+            ["more than 3", "drop_last=True"],
         ),
     ],
 )
@@ -363,10 +363,7 @@ def test_a_checkpoint_that_does_not_fit_is_said_and_training_starts_anew(
         torch.save({"model": Recorded}, path)  # a pickle that names code
     fit(shuffled_task(), recipe(), harmed)
     assert figures(harmed) == figures(whole)
-    said = (
-        "cannot be used, training starts again: it is damaged, or of another network or program ("
-    )
-    assert said in capsys.readouterr().out
+    assert str(path) in capsys.readouterr().out  # named as what cannot be used
 
 
 def _without(part: str) -> Callable[[dict[str, Any]], object]:

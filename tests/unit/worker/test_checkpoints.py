@@ -55,6 +55,13 @@ def test_a_file_that_is_open_for_writing_is_not_published(kept, mode) -> None:
     assert looks(kept)
 
 
+def test_a_checkpoint_has_the_reports_that_still_wait_in_the_pipe_when_it_is_seen(kept) -> None:
+    (kept._paths.checkpoint / "state").write_text("of step 8")
+    kept._read_arrived = lambda: kept._reports.report({"loss": 0.5}, 8)
+    assert looks(kept)
+    assert (kept._copies[-1].step, kept._copies[-1].counts) == (8, {"loss": 1})
+
+
 class Broken:
     """A store on a disk that cannot read one file any more."""
 
@@ -137,7 +144,7 @@ def test_an_attempt_that_begins_anew_for_want_of_a_store_is_told_where_a_pod_get
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     said: list[str] = []
     kept._files, kept._claim = None, replace(kept._claim, attempt=2)
-    monkeypatch.setattr(kept, "_log_line", said.append)
+    monkeypatch.setattr(kept, "_log_line", lambda line, _code: said.append(line))
     assert kept.restore()
     (line,) = said
     assert "attempt 2 " in line and "HPQ_STORE" in line

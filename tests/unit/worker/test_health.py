@@ -8,6 +8,7 @@ import pytest
 
 from hpq_worker.health.health import HANG_S, LOST_S, SILENT_S, Health, WorkerHealth
 from hpq_worker.health.telemetry import Telemetry, TelemetryMessage, read
+from tests.ids import ids
 
 
 class Clock:
@@ -35,7 +36,7 @@ def test_a_fleet_that_stands_still_is_not_alive(health: Health, clock: Clock) ->
     clock.now += HANG_S
     assert health.not_alive() == ""
     clock.now += 1
-    assert "supervisor" in health.not_alive() and "61 s" in health.not_alive()
+    assert ids(health.not_alive()) == ["supervisor-hung"] and "61 s" in health.not_alive()
 
 
 def test_a_worker_that_falls_silent_is_not_alive_but_one_that_ended_is_started_again(
@@ -44,7 +45,8 @@ def test_a_worker_that_falls_silent_is_not_alive_but_one_that_ended_is_started_a
     clock.now += SILENT_S + 1
     health.loop()
     health.receive(0, TelemetryMessage(kind="error"))
-    assert "worker 1" in health.not_alive() and "121 s" in health.not_alive()
+    why = health.not_alive()
+    assert ids(why) == ["worker-silent"] and "worker 1 " in why and "121 s" in why
     health.worker_ended(1)
     assert health.not_alive() == ""
 
@@ -52,19 +54,20 @@ def test_a_worker_that_falls_silent_is_not_alive_but_one_that_ended_is_started_a
 def test_ready_is_a_pod_of_which_one_worker_reached_redis_lately_and_can_work(
     health: Health, clock: Clock
 ) -> None:
-    assert "Redis" in health.not_ready()
+    assert ids(health.not_ready()) == ["redis-away"] * 2
     health.receive(0, TelemetryMessage(kind="redis"))
     assert health.not_ready() == ""
     health.receive(0, TelemetryMessage(kind="state", status="idle", reason="no data"))
-    first, second = health.not_ready().split("; ")
-    assert first == "worker 0: no data" and "worker 1" in second and "Redis" in second
+    first, second = health.not_ready().splitlines()
+    assert first == "worker 0: no data" and "worker 1 " in second and ids(second) == ["redis-away"]
     health.receive(1, TelemetryMessage(kind="redis"))
     health.receive(1, TelemetryMessage(kind="state", status="stopping"))
-    assert "stopping" in health.not_ready()
+    first, second = health.not_ready().splitlines()
+    assert first == "worker 0: no data" and ids(second) == ["worker-stopping"]
     health.receive(0, TelemetryMessage(kind="state", status="busy"))
     assert health.not_ready() == ""
     clock.now += SILENT_S / 2 + 1
-    assert "Redis" in health.not_ready()
+    assert ids(health.not_ready())[0] == "redis-away"
 
 
 def test_workers_that_speak_seldom_by_their_settings_are_waited_for(clock: Clock) -> None:
@@ -75,7 +78,7 @@ def test_workers_that_speak_seldom_by_their_settings_are_waited_for(clock: Clock
     one.loop()
     assert one.not_alive() == one.not_ready() == ""
     clock.now += SILENT_S
-    assert one.not_alive()
+    assert ids(one.not_alive()) == ["supervisor-hung"]
 
 
 def test_what_redis_counted_long_ago_is_not_told_as_of_now(health: Health, clock: Clock) -> None:
@@ -95,7 +98,7 @@ def test_not_ready_is_a_pod_whose_last_looks_failed_before_it_would_count_as_sil
     health.receive(0, TelemetryMessage(kind="error"))
     assert health.not_ready() == ""  # one may be a blip
     health.receive(0, TelemetryMessage(kind="error"))
-    assert "Redis" in health.not_ready()
+    assert ids(health.not_ready())[0] == "redis-away"
     assert health.not_alive() == ""
     health.receive(0, TelemetryMessage(kind="redis"))
     assert health.not_ready() == ""

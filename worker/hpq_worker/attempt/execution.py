@@ -1,7 +1,8 @@
 """One attempt, from the runner's start to its outcome: reads the runner, replies and signals.
 
 Runs in the main thread of a worker and never calls Redis: the heartbeat thread does, so a slow
-server never keeps this thread from reading the runner's pipes.
+server never keeps this thread from reading the runner's pipes. The thread of checkpoints calls
+`read_arrived`; a lock lets one of the two read at a time.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import selectors
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any
 
 from hpq.domain.attempt import Outcome
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq_worker.attempt.outcome import HALT_OF, AttemptEnd, Halt, outcome_of
+from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.report_buffer import ReportBuffer, parse_printed
 from hpq_worker.process.protocol import End, LineBuffer, RunRequest, read_end, read_message
@@ -54,12 +58,20 @@ class Execution:
         sweep: Sweep,
         runner: RunnerProcess,
         reports: ReportBuffer,
+        socket: ReportSocket | None,
         mask: Mask,
         grace_s: float,
         on_unexpected: Callable[[Sequence[str]], object] = lambda _: None,
     ) -> None:
-        """`on_unexpected` gets the reported names if the sweep's metric is not among them."""
-        self._on_unexpected = on_unexpected
+        """Prepare an attempt.
+
+        Args:
+            socket: where a program reports; None for a trainer function.
+            on_unexpected: gets the reported names if the sweep's metric is not among them.
+        """
+        self._on_unexpected, self._socket = on_unexpected, socket
+        self._reading, self._is_running = Lock(), False
+        self._exit_code = 0  # that a program has reported, besides its exit status
         self._claim, self._sweep, self._runner, self._reports = claim, sweep, runner, reports
         self._mask, self._grace_s = mask, grace_s
         self._is_program = not sweep.launch.trainer
@@ -83,9 +95,11 @@ class Execution:
         timeout_at = self._started_at + (self._sweep.timeout_s or math.inf)
         self._run_id, self._argv = run.id, run.argv
         self._runner.run(run)
+        self._notify, self._wake, self._is_running = heartbeat.notify, signals.wake, True
         with selectors.DefaultSelector() as selector:
-            for fd in (self._runner.answers, self._runner.output, signals.wake_fd):
-                selector.register(fd, selectors.EVENT_READ)
+            for fd in (self._runner.answers, self._runner.output, self._socket, signals.wake_fd):
+                if fd is not None:
+                    selector.register(fd, selectors.EVENT_READ)
             while self._end is None and not self._has_exited:
                 now = time.monotonic()
                 if now >= self._kill_at:
@@ -98,21 +112,27 @@ class Execution:
                 nearest = min(t for t in limits if t > now or t == math.inf)
                 wait_s = None if nearest == math.inf else max(0.0, nearest - now)
                 for key, _ in selector.select(wait_s):
-                    self._handle(key.fd, signals, heartbeat)
+                    if key.fd == signals.wake_fd:
+                        os.read(key.fd, 512)
+                        self._check_requests(signals, heartbeat)
+                    else:
+                        with self._reading:
+                            self._read()
+                        heartbeat.notify()
         return self._result()
 
-    # --- events -------------------------------------------------------------------------------
+    def read_arrived(self) -> None:
+        """Read what the trial has reported and printed by now; from any thread."""
+        with self._reading:
+            if not self._is_running:
+                return
+            for _ in range(_PIPE_READS):
+                if not self._read():
+                    break
+        self._notify()
+        self._wake()  # `run` may wait for an end that was read here
 
-    def _handle(self, fd: int, signals: Signals, heartbeat: Heartbeat) -> None:
-        if fd == signals.wake_fd:
-            os.read(fd, 512)
-            self._check_requests(signals, heartbeat)
-        elif fd == self._runner.output:
-            self._read_output()
-            heartbeat.notify()
-        else:
-            self._read_answers()
-            heartbeat.notify()
+    # --- events -------------------------------------------------------------------------------
 
     def _check_requests(self, signals: Signals, heartbeat: Heartbeat) -> None:
         if heartbeat.reply in HALT_OF:
@@ -139,32 +159,46 @@ class Execution:
         grace_s = 0.0 if halt in (Halt.LOST, Halt.UNKNOWN) else max(0.5, self._grace_s - 2.0)
         self._kill_at = time.monotonic() + grace_s
 
-    def _read_answers(self) -> None:
+    def _read(self) -> bool:
+        """Read each source once; return False if the pipes had nothing."""
+        had_output = self._read_output()
+        return self._read_answers() or had_output
+
+    def _read_answers(self) -> bool:
         data = _read(self._runner.answers)
         if data is None:
-            return
+            return False
         if not data:
             self._has_exited = True
         for line in self._runner.lines.feed(data):
             message = read_message(line)
             if message is None:
                 self._end, self._is_corrupt = _CORRUPT_END, True
-                return
-            if message.get("of") != self._run_id:
-                continue
-            if "report" in message:
-                self._report(message["report"], message["step"])
-                self._reported.update(message["report"])
-            elif "ignore_printed" in message:
-                self._reads_printed = False
-            elif "phase" in message:
-                self._reports.phase(self._mask.text(message["phase"]))
-            elif "end" in message:
-                self._end = _masked(read_end(message["end"]), self._mask)
-            self._stall.active(time.monotonic())
+                return False
+            if message.get("of") == self._run_id:
+                self._take(message)
+        return bool(data)
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        if "report" in message:
+            self._report(message["report"], message["step"])
+            self._reported.update(message["report"])
+        elif "ignore_printed" in message:
+            self._reads_printed = False
+        elif "exit_code" in message:
+            self._exit_code = message["exit_code"]
+        elif "phase" in message:
+            self._reports.phase(self._mask.text(message["phase"]))
+        elif "end" in message:
+            self._end = _masked(read_end(message["end"]), self._mask)
+        self._stall.active(time.monotonic())
 
     def _read_output(self) -> bool:
         data = _read(self._runner.output)
+        # After the output: what the program reported before it printed a line decides whether the
+        # line is a metric.
+        for message in self._socket.read() if self._socket else ():
+            self._take(message)
         if not data:
             return False
         self._stall.active(time.monotonic())
@@ -193,6 +227,8 @@ class Execution:
     # --- the end ------------------------------------------------------------------------------
 
     def _result(self) -> Result:
+        with self._reading:
+            self._is_running = False  # from here on this thread alone reads
         is_obeyed = self._end is not None
         status = 0
         if self._has_exited:
@@ -203,6 +239,8 @@ class Execution:
         self._log(self._mask.flush())
         if self._reads_printed:
             self._parse([self._printed.flush()])
+        if self._end is not None:
+            self._end = replace(self._end, status=self._end.status or self._exit_code)
         tail = self._tail.decode("utf-8", "replace")
         ran_ms = round(1000 * (time.monotonic() - self._started_at))
         ending = AttemptEnd(
@@ -226,8 +264,8 @@ class Execution:
         )
 
     def _read_rest(self) -> None:
-        # The runner flushes before it reports the end, so the pipe holds all of it; a thread or a
-        # daemon that goes on printing is not waited for.
+        # The runner flushes before it reports the end, so the pipe holds all of it, and the socket
+        # all reports of a program; a thread or a daemon that goes on printing is not waited for.
         for _ in range(_PIPE_READS):
             if not self._read_output():
                 return

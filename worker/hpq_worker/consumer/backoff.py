@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from hpq.codes import Notice
 from hpq.errors import HpqError, NotFound
+from hpq.notice import Notice
 from hpq_worker.attempt.launch_records import LaunchRecords
 
 _RECHECK_S = 5.0

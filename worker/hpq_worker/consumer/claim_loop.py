@@ -14,13 +14,14 @@ from typing import TypeVar
 
 from redis.exceptions import RedisError
 
-from hpq.codes import Code, Notice
+from hpq.codes import Code
 from hpq.connection.client import short_reason
 from hpq.domain.attempt import CommitReply, Outcome, Reason
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, FailureKind
 from hpq.errors import HpqError
+from hpq.notice import Notice, tagged
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.execution import Result
 from hpq_worker.attempt.outcome import Halt
@@ -32,7 +33,8 @@ from hpq_worker.lease.spool import Spool
 from hpq_worker.process.logs import log_end
 
 log = logging.getLogger("hpq.worker")
-_DRAINED = "takes no further trial until `hpq drain --undo`: somebody drained this worker"
+_DRAINED = tagged("drained: claims no further trial until `hpq drain --undo`", "drained")
+_UNDRAINED = tagged("claims trials again", "drain-undone")
 T = TypeVar("T")
 
 
@@ -99,7 +101,7 @@ class ClaimLoop:
             drained=on_drained,
         )
         if self.is_drained != was_drained:
-            log.info(_DRAINED if self.is_drained else "takes trials again")
+            log.info(_DRAINED if self.is_drained else _UNDRAINED)
         return claim
 
     def _start_suggester(self, sid: str) -> None:
@@ -182,13 +184,15 @@ class ClaimLoop:
             self._heartbeat.end()
             if result.halt is Halt.STOPPING:
                 if self._release(claim, Reason.STOPPING):
-                    log.info("%s: told to stop; given back, others go on with it", claim.trial)
+                    log.info(
+                        tagged("%s: stopped; returned to the queue", "trial-returned"), claim.trial
+                    )
             elif result.halt is Halt.UNKNOWN:
-                log.warning(
-                    "Redis does not know %s any more: removed, or its data lost", claim.trial
-                )
+                line = "Redis does not know %s any more: removed, or its data lost"
+                log.warning(tagged(line, "trial-unknown"), claim.trial)
             else:
-                log.warning("%s attempt %d is another worker's now", claim.trial, claim.attempt)
+                line = tagged("another worker has claimed %s since attempt %d", "attempt-lost")
+                log.warning(line, claim.trial, claim.attempt)
             return
         if outcome.failure is not None and retry_rule(outcome.failure).released:
             failure = outcome.failure

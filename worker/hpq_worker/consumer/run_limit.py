@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.errors import HpqError, NotFound
+from hpq.notice import tagged
 
 log = logging.getLogger("hpq.worker")
 OPTION = "--run-budget-fds="  # and the two ends of the pipe
@@ -129,9 +130,10 @@ def _why_waiting(sweep: Sweep) -> str:
     if state is SweepState.RUNNING:
         return ""
     if state is SweepState.HELD:
-        return f"sweep {sweep.id} is held: {sweep.held}; this worker waits for what you do about it"
+        line = f"sweep {sweep.id} is held: {sweep.held}; this worker waits for what you do about it"
+        return tagged(line, "sweep-held")
     if state is SweepState.PAUSED:
-        return f"sweep {sweep.id} is paused; hpq resume {sweep.id} goes on"
-    return f"sweep {sweep.id} is {state}" + (
-        "" if state.is_over else "; what runs comes to its end"
-    )
+        return tagged(f"sweep {sweep.id} is paused; hpq resume {sweep.id} goes on", "sweep-paused")
+    if state.is_over:
+        return tagged(f"sweep {sweep.id} is {state}", "sweep-over")
+    return f"sweep {sweep.id} is {state}; what runs comes to its end"

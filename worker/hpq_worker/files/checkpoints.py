@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from threading import Event, Thread
 
+from hpq.codes import Code
 from hpq.domain.trial import Artifacts, Checkpoint, Claim
 from hpq.filestore.base import (
     Files,
@@ -24,6 +25,7 @@ from hpq.filestore.base import (
     is_reachable,
     is_safe_name,
 )
+from hpq.notice import tagged
 from hpq_worker.files import artifacts
 from hpq_worker.files.snapshots import Signature, call_until, freeze, is_being_written, scan
 from hpq_worker.files.workdir import AttemptPaths
@@ -57,6 +59,7 @@ class CheckpointPublisher:
         self._number = 0
         self._stopped = Event()
         self._thread: Thread | None = None
+        self._read_arrived: Callable[[], None] = lambda: None
         self._newest: Signature = ()  # the files of the newest copy in the store
         self._seen: Signature = ()  # at the last scan
         self._position = Checkpoint(store="", path="")  # of training when those were new
@@ -79,19 +82,21 @@ class CheckpointPublisher:
         if pointer is None:
             if self._claim.attempt - self._claim.unbegun > 1:
                 none = "no checkpoint was kept" if self._files else artifacts.no_store()
-                self._log_line(f"attempt {self._claim.attempt} starts from the beginning: {none}")
+                line = f"attempt {self._claim.attempt} starts from the beginning: {none}"
+                self._log_line(line, "training-restarted")
             return True
         why = call_until(lambda: self._fetch(pointer), self._is_stopping)
         if why is None or self._is_stopping():
             return False
         if why:
             self._reports.restart(why)
-            self._log_line(f"training starts again: {why}")
+            self._log_line(f"training starts again: {why}", "training-restarted")
             return True
         self._copies.append(pointer)
         self._newest = scan(self._paths.checkpoint)
         self._reports.resume(pointer)
-        self._log_line(f"training goes on from the checkpoint of step {pointer.step}")
+        line = f"training goes on from the checkpoint of step {pointer.step}"
+        self._log_line(line, "training-resumed")
         return True
 
     def _is_stopping(self) -> bool:
@@ -129,14 +134,16 @@ class CheckpointPublisher:
                 why = f"its checkpoint cannot be read: {error}"
         return why
 
-    def _log_line(self, line: str) -> None:
+    def _log_line(self, text: str, code: Code = "files-not-kept") -> None:
+        line = tagged(text, code)
         log.warning("%s: %s", self._claim.trial, line)
         self._reports.log(f"hpq: {line}\n".encode())
 
     # --- while it trains ------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start to publish checkpoints."""
+    def start(self, read_arrived: Callable[[], None]) -> None:
+        """Start to publish checkpoints; `read_arrived` adds to the reports what waits in pipes."""
+        self._read_arrived = read_arrived
         if self._files is not None:
             self._thread = Thread(target=self._loop, name="checkpoints", daemon=True)
             self._thread.start()
@@ -165,7 +172,7 @@ class CheckpointPublisher:
             message = f"a checkpoint could not be kept: {error}"
             if message != self._error:  # it is tried again every two seconds
                 self._error = message
-                self._log_line(f"{message}; training goes on")
+                self._log_line(f"{message}; training goes on", "checkpoint-not-kept")
             return False
         self._error = ""
         return True
@@ -176,6 +183,7 @@ class CheckpointPublisher:
             return
         now = scan(self._paths.checkpoint)
         if now != self._seen:
+            self._read_arrived()  # what was reported before the files changed
             self._seen, self._position = now, self._reports.position()
             self._changed_at = time.monotonic()
             self._changes += 1

@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from hpq.connection.credentials import redact
 from hpq.filestore.base import Files
 from hpq.filestore.local import open_files
+from hpq.notice import tagged
 from hpq.settings import Settings
 from hpq.store.file_garbage import FileGarbage
 from hpq_worker.files.workdir import remove_abandoned
@@ -36,7 +37,7 @@ class FileStoreHandle:
         try:
             self.open()  # an unusable store must end the worker before the first claim
         except OSError as error:
-            log.warning("%s; it is tried again at each trial", error)
+            log.warning(tagged("%s; it is tried again at each trial", "store-unusable"), error)
 
     def open(self) -> Files | None:
         """Return the store, or None if HPQ_STORE is not set.

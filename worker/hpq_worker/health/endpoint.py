@@ -34,9 +34,8 @@ class Endpoint:
         try:
             self._server = _Server(("", port), _Handler)
         except OSError as error:
-            raise UserError(
-                f"HPQ_PORT: {port} cannot be used: {error.strerror}", code="port-unusable"
-            ) from None
+            text = f"HPQ_PORT: {port} cannot be used: {error.strerror}"
+            raise UserError(text, code="port-unusable") from None
         self._server.set_app(_one_app(pages))
         self.port = int(self._server.server_address[1])
         Thread(target=self._server.serve_forever, name="health", daemon=True).start()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+from hpq.notice import tagged
 from hpq_worker.health.telemetry import TelemetryMessage
 
 HANG_S = 60.0  # without a turn of the supervisor's loop
@@ -82,25 +83,27 @@ class Health:
         """Return why this pod must be restarted; "" if it is alive."""
         now = self.clock()
         if now - self.looped_at > HANG_S:
-            return f"the supervisor has stood still for {now - self.looped_at:.0f} s"
+            text = f"the supervisor has stood still for {now - self.looped_at:.0f} s"
+            return tagged(text, "supervisor-hung")
         for number, worker in self.workers.items():
             if worker.is_running and now - worker.message_at > SILENT_S + self.interval_s:
-                return f"worker {number} has said nothing for {now - worker.message_at:.0f} s"
+                text = f"worker {number} has said nothing for {now - worker.message_at:.0f} s"
+                return tagged(text, "worker-silent")
         return ""
 
     def not_ready(self) -> str:
         """Return why no worker can run trials; "" if one can."""
         reasons = [self._not_ready(number, worker) for number, worker in self.workers.items()]
-        return "" if "" in reasons else "; ".join(reasons)
+        return "" if "" in reasons else "\n".join(reasons)
 
     def _not_ready(self, number: int, worker: WorkerHealth) -> str:
         if not worker.is_running:
-            return f"worker {number} is not running"
+            return tagged(f"worker {number} is not running", "worker-down")
         bound_s = LOST_S if worker.failures > 1 else SILENT_S / 2 + self.interval_s
         if not worker.redis_at or self.clock() - worker.redis_at > bound_s:
-            return f"worker {number} does not reach Redis"
+            return tagged(f"worker {number} does not reach Redis", "redis-away")
         if worker.status == "stopping":
-            return f"worker {number} is stopping"
+            return tagged(f"worker {number} is stopping", "worker-stopping")
         return f"worker {number}: {worker.reason}" if worker.reason else ""
 
 

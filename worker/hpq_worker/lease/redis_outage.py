@@ -14,6 +14,7 @@ from threading import Lock
 from redis.exceptions import OutOfMemoryError
 
 from hpq.connection.client import short_reason
+from hpq.notice import tagged
 
 log = logging.getLogger("hpq.redis")
 _REMIND_S = 300.0
@@ -42,9 +43,11 @@ class Outage:
             self._missing.add(thread)
             self._idle.discard(thread)
             if isinstance(error, OutOfMemoryError) and type(error) not in self._logged:
-                log.warning("%s", _FULL)
+                log.warning(tagged(_FULL, "redis-memory"))
             elif not self._logged:
-                log.warning("Redis: %s; trying again, training goes on", reason)
+                log.warning(
+                    tagged("Redis: %s; trying again, training goes on", "redis-away"), reason
+                )
             elif type(error) not in self._logged:  # as when it loads after a restart
                 log.warning("Redis: %s", reason)
             elif now - self._logged_at >= _REMIND_S:
@@ -63,7 +66,9 @@ class Outage:
                 again = (
                     "the server has room" if self._logged == {OutOfMemoryError} else "Redis answers"
                 )
-                log.warning("%s again after %s%s", again, self._span(), waited)
+                log.warning(
+                    tagged("%s again after %s%s", "redis-back"), again, self._span(), waited
+                )
                 self._missing.clear()
                 self._idle.clear()
                 self._logged.clear()

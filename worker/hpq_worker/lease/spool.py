@@ -20,6 +20,7 @@ from redis.exceptions import DataError, ResponseError
 
 from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.trial import Claim
+from hpq.notice import tagged
 from hpq.store.trials import TrialStore
 from hpq_worker.lease.spool_file import Newer, decode, encode
 
@@ -54,8 +55,9 @@ class Spool:
         try:
             self.put(claim, outcome)
         except OSError as error:
-            return f"the result cannot be kept on disk ({error}), only by this process"
-        return "the result is on disk until it is back"
+            line = f"the result cannot be kept on disk ({error}), only by this process"
+            return tagged(line, "result-not-on-disk")
+        return tagged("the result is on disk until it is back", "result-on-disk")
 
     def put(self, claim: Claim, outcome: Outcome) -> None:
         """Keep one result, whole or not at all.
@@ -109,7 +111,8 @@ class Spool:
             return
         with suppress(FileNotFoundError):  # another worker of this machine was quicker
             path.replace(aside)
-            log.warning("Redis does not know %s; its result is kept as %s", claim.trial, aside)
+            line = tagged("Redis does not know %s; its result is kept as %s", "result-unknown")
+            log.warning(line, claim.trial, aside)
 
     def retry_unknown(self) -> None:
         """Let the next `flush` retry unknown results: Redis was away."""

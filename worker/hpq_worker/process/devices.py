@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from hpq.errors import UserError
+from hpq.errors import SettingsError, UserError
 from hpq.gpus import gpu_names
 
 
@@ -24,14 +24,12 @@ def slots(gpus: Sequence[str], per_trial: int, trials_per_gpu: int) -> list[str]
         UserError: a trial is to have more GPUs than there are, or several share several.
     """
     if per_trial > 1 and trials_per_gpu > 1:
-        raise UserError("set HPQ_GPUS_PER_TRIAL or HPQ_TRIALS_PER_GPU above 1, not both")
+        raise SettingsError("set HPQ_GPUS_PER_TRIAL or HPQ_TRIALS_PER_GPU above 1, not both")
     if not gpus:
         return [""]
     if per_trial > len(gpus):
-        raise UserError(
-            f"HPQ_GPUS_PER_TRIAL is {per_trial}, but {len(gpus)} GPUs are visible; lower it",
-            code="gpus-missing",
-        )
+        text = f"HPQ_GPUS_PER_TRIAL is {per_trial}, but {len(gpus)} GPUs are visible; lower it"
+        raise UserError(text, code="gpus-missing")
     groups = len(gpus) // per_trial
     each = [",".join(gpus[i * per_trial : (i + 1) * per_trial]) for i in range(groups)]
     return [group for group in each for _ in range(trials_per_gpu)]

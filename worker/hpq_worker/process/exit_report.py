@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from hpq.codes import tagged
 from hpq.errors import Forbidden, HpqError, NotFound, ServerTooOld, UserError
+from hpq.notice import tagged
 
 OPTION = "--exit-report-fd="  # and the number of the file descriptor
 _MOST_BYTES = 4096  # PIPE_BUF: a write is atomic and does not wait for the reader

@@ -2,9 +2,8 @@
 
 Parent → runner: a RunRequest, then perhaps {"stop": why}. When the pipe closes, the runner kills
 its descendants and exits.
-Runner → parent: {"report": {name: value}, "step": n}, {"phase": text}, {"ignore_printed": true},
-and one {"end": {…}}, each with "of", its attempt: in a resident runner a thread of one attempt may
-go on into the next.
+Runner → parent: {"report": {name: value}, "step": n}, {"phase": text} and one {"end": {…}}, each
+with "of", its attempt: in a resident runner a thread of one attempt may go on into the next.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ class RunRequest:
     out: str = ""
     checkpoint: str = ""
     checkpoint_s: float = 60.0  # HPQ_CHECKPOINT_S
-    socket: str = ""  # where a program reports
     data: str = ""  # HPQ_DATA
     cache: str = ""
 

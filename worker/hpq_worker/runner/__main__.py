@@ -89,7 +89,7 @@ class Runner:
     def _run(self, run: RunRequest) -> End:
         if not run.argv:
             return self._train(run)
-        self._program = program = Program(run, self._sender(run))
+        self._program = program = Program(run)
         if self._stop.is_set():
             program.stop(self._why)
         try:

@@ -69,9 +69,10 @@ class OptunaModel:
 
     def _value(self, number: int, params: Params, path: tuple[str, ...]) -> Json:
         """A parameter's value; any, the same each time, where it does not exist in the set."""
-        if path in self._conditional and find(params, path) is MISSING:
-            return self._conditional[path].draw(Random(f"{number}/{path}"))
-        return self._space.value(params, path)
+        found = find(params, path)
+        if found is not MISSING:
+            return found  # type: ignore[return-value]
+        return self._conditional[path].draw(Random(f"{number}/{path}"))
 
     def trial_requeued(self, number: int) -> None:
         """Forget the value of a trial that was queued again."""
@@ -142,7 +143,16 @@ class OptunaModel:
             )  # fmt: skip
         names = sorted(n for n, d in self._distributions.items() if not d.single())
         known = {name: self._distributions[name] for name in names}
-        return _Gp(seed, known) if by is Sampler.GP else _Tpe(seed, known)
+        sampler: BaseSampler
+        if by is Sampler.GP:
+            sampler = GPSampler(seed=seed, n_startup_trials=1)
+        else:
+            sampler = TPESampler(
+                seed=seed, n_startup_trials=1, multivariate=True, constant_liar=True
+            )
+        # All trials have these parameters; Optuna would look for them in every trial anew.
+        setattr(sampler, "infer_relative_search_space", lambda _study, _trial: known)  # noqa: B010
+        return sampler
 
     def _source(self) -> list[FrozenTrial]:
         """Results that CMA-ES begins with, for whoever takes over or begins with older ones. Its
@@ -215,32 +225,6 @@ def warped(values: Sequence[float]) -> list[float]:
 
 def _is_choice(distribution: BaseDistribution) -> bool:
     return isinstance(distribution, CategoricalDistribution)
-
-
-class _Gp(GPSampler):
-    """All trials have these parameters: there is nothing to find out, which takes long anew."""
-
-    def __init__(self, seed: int, known: dict[str, BaseDistribution]) -> None:
-        super().__init__(seed=seed, n_startup_trials=1)
-        self._known = known
-
-    def infer_relative_search_space(
-        self, study: Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        return self._known
-
-
-class _Tpe(TPESampler):
-    """As `_Gp`."""
-
-    def __init__(self, seed: int, known: dict[str, BaseDistribution]) -> None:
-        super().__init__(seed=seed, n_startup_trials=1, multivariate=True, constant_liar=True)
-        self._known = known
-
-    def infer_relative_search_space(
-        self, study: Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        return self._known
 
 
 def _seed(seed: int, number: int) -> int:

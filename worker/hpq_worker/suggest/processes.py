@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hpq.codes import Notice
 from hpq.domain.sweep import Sweep
 from hpq.errors import ExitCode
+from hpq.notice import Notice
 from hpq.search.search_spec import Sampler, is_installed, missing
 from hpq.store.suggest_lease import SuggestLease
 from hpq_worker.process import process_tree, secrets

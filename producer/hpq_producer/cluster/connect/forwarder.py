@@ -206,16 +206,13 @@ class Forwarder:
         name = str(request["name"]) or str(os.getpid())
         self._record_lock = connection_record.acquire_lock(self._home, name)
         if self._record_lock is None:
-            raise UserError(
-                "another `hpq connect --background` is starting; see --status",
-                code="connection-changing",
-            )
+            text = "another `hpq connect --background` is starting; see --status"
+            raise UserError(text, code="connection-changing")
         try:
             self._forward = PortForward(self._dial, self._report, int(request["port"]))
         except OSError as error:
-            raise UserError(
-                f"--port {request['port']}: {error.strerror}", code="port-unusable"
-            ) from None
+            text = f"--port {request['port']}: {error.strerror}"
+            raise UserError(text, code="port-unusable") from None
         self._password = SecretFile(self._home, "password", credentials.password)
         key = self._service.code_key() if self._role == "producer" else ""
         self._key = SecretFile(self._home, "code-key", key) if key else None

@@ -27,16 +27,12 @@ def select_workers(workers: Sequence[Worker], names: Collection[str]) -> list[Wo
         exact = [w for w in workers if name in (w.name, w.pod)]
         fits = exact or [w for w in workers if w.name.startswith(name) or w.pod.startswith(name)]
         if not fits:
-            raise NotFound(
-                f"no live worker or pod is called {name!r}; `hpq workers` lists them",
-                code="worker-not-found",
-            )
+            text = f"no live worker or pod is called {name!r}; `hpq workers` lists them"
+            raise NotFound(text, code="worker-not-found")
         homes = sorted({w.pod or w.name for w in fits})
         if len(homes) > 1:
-            raise UserError(
-                f"{name!r} fits {', '.join(homes[:5])}; write more of the name",
-                code="worker-ambiguous",
-            )
+            text = f"{name!r} fits {', '.join(homes[:5])}; write more of the name"
+            raise UserError(text, code="worker-ambiguous")
         found |= {w.name: w for w in fits}
     return list(found.values())
 

@@ -91,7 +91,8 @@ class Scaling:
             queues = ", ".join(sorted(w.queue for w in cluster.deployments))
             raise NotFound(
                 f"namespace {cluster.namespace}: no Deployment for class {self._queue!r};"
-                f" there is {queues}: --queue CLASS"
+                f" there is {queues}: --queue CLASS",
+                code="no-deployment",
             )
         pods = deployment_pods(cluster, deployment)
         _refuse_during_rollout(cluster, deployment, pods, wanted)
@@ -243,5 +244,6 @@ def _refuse_during_rollout(
     raise Held(
         f"{deployment.name}: a rollout is under way, and would choose what goes, busy or not;"
         f" wait for its end first ({kubectl} rollout status {name}) or take it back"
-        f" ({kubectl} rollout undo {name})"
+        f" ({kubectl} rollout undo {name})",
+        code="rollout-running",
     )

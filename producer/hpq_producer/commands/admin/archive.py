@@ -47,7 +47,7 @@ def archive(
             more = list(_of_files(session, done.sweep, checker))
         else:
             assert file is not None
-            sid = session.reader.sweeps.resolve(sweep, session.settings.user)
+            sid = session.find(sweep)
             path, done = file, write(session, sid, file, force=force)
             taken = size(path.stat().st_size)
             line = f"{sid}: {trials_of(done.trials)} written to {path} ({taken})"

@@ -11,11 +11,12 @@ from hpq_producer.audit.replay import Audit
 from hpq_producer.audit.report import audit_lines
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.session import open_session
+from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import show_json, show_lines
 
 
 def audit(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep's id or its beginning.")] = None,
+    sweep: SweepRef = None,
     as_json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
 ) -> None:
     """Replay a sweep's events: was each trial ended once, by its latest attempt, and none lost?
@@ -23,7 +24,7 @@ def audit(
     Exit code 1 where one was not.
     """
     with open_session() as session:
-        sid = session.reader.sweeps.resolve(sweep, session.settings.user)
+        sid = session.find(sweep)
         found = audit_sweep(session.reader, sid)
     if as_json:
         show_json(_record(sid, found))

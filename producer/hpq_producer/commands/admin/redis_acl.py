@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as jsonlib
 import os
 import re
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +17,7 @@ from hpq.errors import UserError
 from hpq.settings import Settings, read
 from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.manifests.acl import ROLES, Version, line, users
+from hpq_producer.terminal.console import print_message
 
 _HELP = """load it:   hpq redis-acl --passwords DIR | redis-cli -u ADMIN-URL
 keep it:   ACL SAVE where the server has an aclfile, else CONFIG REWRITE; a restart forgets the rest
@@ -44,18 +44,16 @@ def redis_acl(
     known = _passwords(passwords) if passwords else {}
     for user in found:
         print(line(user, known, aclfile=aclfile))
-    print(_HELP.format(worker=f"{settings.prefix}-worker"), file=sys.stderr)
+    print_message(_HELP.format(worker=f"{settings.prefix}-worker"))
     if not known:
-        print("without --passwords the server refuses these lines", file=sys.stderr)
+        print_message("without --passwords the server refuses these lines")
 
 
 def _version(settings: Settings, text: str | None) -> Version:
     if text is None:
         if not settings.redis_url:
-            raise UserError(
-                "set HPQ_REDIS_URL, or say which server: --server-version 7.2",
-                code="setting-missing",
-            )
+            line = "set HPQ_REDIS_URL, or say which server: --server-version 7.2"
+            raise UserError(line, code="setting-missing")
         text = check_server(connect(settings.redis_url, retries=1), settings.redis_url)
     parts = re.match(r"(\d+)\.(\d+)", text)
     if parts is None or (int(parts[1]), int(parts[2])) < (6, 2):
@@ -70,7 +68,6 @@ def _passwords(folder: Path) -> dict[str, str]:
             found[role] = passwords_of.read(folder / role)
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "not text"
-            raise UserError(
-                f"{folder / role}: {why}; it holds the password of {role}", code="file-unreadable"
-            ) from None
+            text = f"{folder / role}: {why}; it holds the password of {role}"
+            raise UserError(text, code="file-unreadable") from None
     return found

@@ -40,10 +40,8 @@ def worker(
     settings = read(env)
     if not settings.redis_url:
         if settings.in_pod:
-            raise SettingsError(
-                "HPQ_REDIS_URL: in a pod it must say which Redis to work for",
-                code="setting-missing",
-            )
+            text = "HPQ_REDIS_URL: in a pod it must say which Redis to work for"
+            raise SettingsError(text, code="setting-missing")
         _refuse_beside_a_cluster(settings)
         attached = attach(settings.home)
         attached.keep_across_exec()
@@ -62,9 +60,7 @@ def worker(
 def _only(ref: str) -> dict[str, str]:
     with open_session() as session:
         sid, numbers = parse_targets([ref])
-        found = session.reader.sweeps.get(
-            session.reader.sweeps.resolve(sid or "", session.settings.user)
-        )
+        found = session.sweep(sid or "")
         if len(numbers) == 1:
             only = session.reader.trials.get(TrialId(sweep=found.id, number=numbers[0])).id
             return {"HPQ_SWEEP": str(only), "HPQ_QUEUE": found.worker_class}

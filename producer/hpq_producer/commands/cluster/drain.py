@@ -44,9 +44,8 @@ def drain(
 ) -> None:
     """Let workers end what they run and take nothing more; pods go once they have."""
     if bool(names) == every:
-        raise UserError(
-            "name workers or pods, or say --all; `hpq workers` lists them", code="worker-missing"
-        )
+        text = "name workers or pods, or say --all; `hpq workers` lists them"
+        raise UserError(text, code="worker-missing")
     with ExitStack() as stack:
         session = _open(stack, context, namespace)
         live = session.reader.workers.live()
@@ -60,10 +59,8 @@ def drain(
             print_message(f"{clean(worker.name)}: {_describe(at, undo)}")
         if not drained:
             if undo:
-                raise NotFound(
-                    f"no worker is alive: there is no drain to undo; {_HOW_TO_START}",
-                    code="no-worker",
-                )
+                text = f"no worker is alive: there is no drain to undo; {_HOW_TO_START}"
+                raise NotFound(text, code="no-worker")
             print_message(f"no worker is alive; {_HOW_TO_START}")
         elif api is not None:
             _wait_and_remove(api, session, drained, pods, timeout)

@@ -19,7 +19,6 @@ from hpq.domain.sweep import NAME_RULE
 from hpq.errors import UserError
 from hpq.settings import ABOUT, SECRETS, read, variable
 from hpq_producer.connection_record import NAMESPACE
-from hpq_producer.enqueue.preflight import CodeNotVisible
 from hpq_producer.enqueue.submission import prepare
 from hpq_producer.enqueue.submit import enqueue_sweep
 from hpq_producer.manifests import render as rendering
@@ -29,7 +28,7 @@ from hpq_producer.manifests.jobs import render as render_jobs
 from hpq_producer.manifests.secrets import secret_objects, tls_secret
 from hpq_producer.session import Session, open_session
 from hpq_producer.sweepfile.load import load
-from hpq_producer.terminal.console import warn
+from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.text import trials_of
 
 _NAME = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
@@ -139,32 +138,26 @@ def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) 
     with open_session() as session:
         if connected := session.connection and session.connection.namespace:
             if namespace not in (None, connected):
-                raise UserError(
-                    f"--namespace {namespace}: the sweep is in the Redis of {connected}",
-                    code="namespace-mismatch",
-                )
+                line = f"--namespace {namespace}: the sweep is in the Redis of {connected}"
+                raise UserError(line, code="namespace-mismatch")
             options = replace(options, namespace=connected)
         sweep = session.reader.sweeps.get(_sweep_of(session, what))
         refuse_too_many(what, None if sweep.sampler else sweep.counts.total)
         left = [t for t in session.reader.trials.all(sweep.id) if not t.state.is_terminal]
         if not left:
-            raise UserError(
-                f"{sweep.id}: nothing of it waits ({sweep.state}); see hpq retry",
-                code="nothing-waits",
-            )
+            line = f"{sweep.id}: nothing of it waits ({sweep.state}); see hpq retry"
+            raise UserError(line, code="nothing-waits")
         manifests = rendering.render(replace(options, queue=sweep.worker_class))
         text = render_jobs(manifests, sweep, left)
         if session.reader.workers.live(sweep.worker_class):
-            print(
+            print_message(
                 f"warning: workers of class {sweep.worker_class!r} are alive and take the sweep's"
-                " sets as well",
-                file=sys.stderr,
+                " sets as well"
             )
     for_them = f"-n {options.namespace} -l hpq/sweep={sweep.id}"
-    print(
+    print_message(
         f"{sweep.id}: {trials_of(len(left), 'Job')}; follow them with `hpq watch {sweep.id}`,"
-        f" remove them with `kubectl delete jobs {for_them}`",
-        file=sys.stderr,
+        f" remove them with `kubectl delete jobs {for_them}`"
     )
     return text
 
@@ -172,17 +165,12 @@ def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) 
 def _sweep_of(session: Session, what: str) -> str:
     file = Path(what)
     if not file.suffix and not file.exists():
-        return session.reader.sweeps.resolve(what, session.settings.user)
+        return session.find(what)
     submission = prepare(load(file), file)
-    refuse_too_many(what, None if submission.is_late else submission.trials)
+    refuse_too_many(what, None if submission.spec.is_late else submission.spec.trials)
     for warning in submission.warnings:
         warn(warning)
-    try:
-        return enqueue_sweep(session, submission).sid
-    except CodeNotVisible as error:  # there is no --code here
-        raise UserError(
-            f"{error.why}; add code: . to the file to send the code along", code="code-out-of-sight"
-        ) from None
+    return enqueue_sweep(session, submission).sid
 
 
 def _settings(texts: list[str]) -> dict[str, str]:
@@ -193,19 +181,15 @@ def _settings(texts: list[str]) -> dict[str, str]:
         if not is_given or not name.startswith("HPQ_"):
             raise UserError(f"--set {text}: write HPQ_NAME=VALUE, as `hpq config` lists them")
         if name.removeprefix("HPQ_").lower() in SECRETS - {"redis_url"}:
-            raise UserError(
-                f"--set {name}: that is a secret; `hpq manifests --secrets` makes it",
-                code="setting-secret",
-            )
+            line = f"--set {name}: that is a secret; `hpq manifests --secrets` makes it"
+            raise UserError(line, code="setting-secret")
         if name in rendering.own_settings():
             use = f"; use {_OWN_FLAGS[name]}" if name in _OWN_FLAGS else ""
-            raise UserError(
-                f"--set {name}: the manifests say that themselves{use}", code="setting-fixed"
-            )
+            line = f"--set {name}: the manifests say that themselves{use}"
+            raise UserError(line, code="setting-fixed")
         if name == "HPQ_PORT":
-            raise UserError(
-                f"--set {name}: the pods' probes and policies are for 9108", code="setting-fixed"
-            )
+            line = f"--set {name}: the pods' probes and policies are for 9108"
+            raise UserError(line, code="setting-fixed")
         if carried(value):
             raise UserError(
                 f"--set {name}: its password would lie in a ConfigMap; for HPQ_STORE make a Secret"
@@ -215,20 +199,16 @@ def _settings(texts: list[str]) -> dict[str, str]:
         found[name] = value
     read({"HPQ_REDIS_URL": "redis://any", **found})
     for name in found.keys() - {variable(field) for field in ABOUT}:
-        raise UserError(
-            f"--set {name}: there is no such setting; `hpq config` lists them",
-            code="setting-unknown",
-        )
+        line = f"--set {name}: there is no such setting; `hpq config` lists them"
+        raise UserError(line, code="setting-unknown")
     return found
 
 
 def _secrets(namespace: str, *, with_tls: bool) -> str:
     """The Secrets as YAML, never on a terminal."""
     if sys.stdout.isatty():
-        raise UserError(
-            "--secrets prints passwords: `hpq manifests --secrets | kubectl create -f -`",
-            code="secrets-on-terminal",
-        )
+        text = "--secrets prints passwords: `hpq manifests --secrets | kubectl create -f -`"
+        raise UserError(text, code="secrets-on-terminal")
     settings = read(os.environ)
     key = signing.key_of(settings, make=True)
     assert key is not None

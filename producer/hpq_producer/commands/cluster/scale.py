@@ -71,7 +71,8 @@ def _warn_of_autoscaler(opened: OpenCluster, plan: ScalePlan) -> None:
         pause = f"{kubectl} annotate scaledobject {called} autoscaling.keda.sh/paused"
         raise UserError(
             f"{name} decides how many pods there are, and would do so again in a moment; pause it"
-            f" first: {pause}=true --overwrite (and afterwards: {pause}-)"
+            f" first: {pause}=true --overwrite (and afterwards: {pause}-)",
+            code="autoscaled",
         )
     print_message(
         f"{name} decides how many pods there are, and will soon do so again;"
@@ -97,6 +98,7 @@ def _wait(opened: OpenCluster, plan: ScalePlan, timeout: float) -> None:
         if time.monotonic() > until:
             raise Held(
                 f"{progress.ready} of {trials_of(plan.wanted, 'pod')} ready after {timeout:.0f} s"
-                + (f": {clean(progress.unmet)}" if progress.unmet else "")
+                + (f": {clean(progress.unmet)}" if progress.unmet else ""),
+                code="pods-not-ready",
             )
         time.sleep(_POLL_S)

@@ -15,12 +15,13 @@ from hpq.errors import UserError
 from hpq.store.control import SweepControl
 from hpq_producer.commands.common_flags import WhereExpr
 from hpq_producer.commands.control.pick import picked
-from hpq_producer.diagnosis.notices import print_if_not_running
+from hpq_producer.diagnosis.notices import print_if_edited, print_if_not_running
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
 from hpq_producer.session import Session, open_session
 from hpq_producer.sweep_limits import in_words, limits
 from hpq_producer.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
+from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import trials_of
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -86,7 +87,7 @@ def _control(
     with open_session() as session:
         sweep = owned_sweep(session, ref, force)
         act(session.control(), sweep.id)
-        print(line(session.reader.sweeps.get(sweep.id)), file=sys.stderr)
+        print_message(line(session.reader.sweeps.get(sweep.id)))
         if goes_on and sweep.counts.waits:
             print_if_not_running(session, sweep.id)
 
@@ -94,7 +95,7 @@ def _control(
 def _is_over(found: Sweep) -> bool:
     """Whether there is nothing left to end, which is said."""
     if found.state.is_over:
-        print(f"{found.id} is over ({found.state}): nothing to end", file=sys.stderr)
+        print_message(f"{found.id} is over ({found.state}): nothing to end")
     return found.state.is_over
 
 
@@ -106,9 +107,7 @@ def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None
         confirm(f"Cancel {trials_of(found.counts.queued, 'queued trial')} of {found.id}?", yes)
         touched = session.control().stop(found.id)
         rest = _describe_running(session.reader.sweeps.get(found.id).counts.running)
-        print(
-            f"{found.id}: {trials_of(touched, 'queued trial')} cancelled; {rest}", file=sys.stderr
-        )
+        print_message(f"{found.id}: {trials_of(touched, 'queued trial')} cancelled; {rest}")
 
 
 def cancel(
@@ -132,7 +131,7 @@ def cancel(
         confirm(f"Cancel {_describe_cancelled(session, found, numbers)}?", yes)
         touched = session.control().cancel(found.id, numbers)
         are = "is" if touched == 1 else "are"
-        print(f"{found.id}: {trials_of(touched)} {are} cancelled or being stopped", file=sys.stderr)
+        print_message(f"{found.id}: {trials_of(touched)} {are} cancelled or being stopped")
 
 
 def _describe_cancelled(session: Session, found: Sweep, numbers: list[int]) -> str:
@@ -172,8 +171,9 @@ def retry(
             question = f"Drop the results of {trials_of(results, 'finished trial')} of {found.id}?"
             confirm(question, yes)
         touched = session.control().retry(found.id, numbers)
-        print(f"{found.id}: {trials_of(touched)} queued again", file=sys.stderr)
+        print_message(f"{found.id}: {trials_of(touched)} queued again")
         if touched:
+            print_if_edited(session, found)
             print_if_not_running(session, found.id)
 
 
@@ -201,7 +201,7 @@ def set_limits(
         if fields:
             session.control().set(found.id, fields)
         capped = _set_run_cap(session, found, int(cap)) if cap is not None else ""
-        print(f"{found.id}: {done}{capped}", file=sys.stderr)
+        print_message(f"{found.id}: {done}{capped}")
 
 
 def _set_run_cap(session: Session, found: Sweep, most: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -10,11 +9,13 @@ import typer
 from hpq.connection.credentials import redact
 from hpq.errors import SettingsError, UserError
 from hpq.filestore.local import location
+from hpq.notice import Notice
 from hpq.store.file_garbage import FileGarbage
 from hpq_producer.archive.stored_files import files_of, store_here
 from hpq_producer.commands.control.control import Yes, open_to_end
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef, confirm
+from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
 Anyway = Annotated[
@@ -35,10 +36,8 @@ def rm(
         return
     with open_to_end(sweep, "delete", force) as (session, found):
         if found.counts.running and not force:
-            raise UserError(
-                f"{found.id} has running trials; `hpq cancel {found.id}` first, or --force",
-                code="trials-running",
-            )
+            text = f"{found.id} has running trials; `hpq cancel {found.id}` first, or --force"
+            raise UserError(text, code="trials-running")
         kept = files_of(session, found.id)
         files = "" if keep_files or not kept.trials else f", and {kept}"
         confirm(
@@ -57,18 +56,17 @@ def _finish_removal(sid: str, keep_files: bool) -> bool:
 
 def _remove(session: Session, sid: str, keep_files: bool, files: str) -> None:
     stores = session.control().remove(sid, keep_files=keep_files)
-    print(f"{sid}: deleted{files}", file=sys.stderr)
+    print_message(f"{sid}: deleted{files}")
     if keep_files:
         for store in stores:
             where = f"store {clean(store)}, at {session.settings.prefix}/{sid}"
-            print(f"{sid}: its files stay in {where}", file=sys.stderr)
+            print_message(f"{sid}: its files stay in {where}")
         return
     removed_from = _remove_files(session, sid)
     for store in sorted(set(stores) - {removed_from}):
-        print(
+        print_message(
             f"{sid}: its files in store {clean(store)} stay until a worker that has this store as"
-            " its HPQ_STORE removes them",
-            file=sys.stderr,
+            " its HPQ_STORE removes them"
         )
 
 
@@ -84,6 +82,7 @@ def _remove_files(session: Session, sid: str) -> str:
                 files.remove(f"{session.settings.prefix}/{sid}")
         garbage.remove_from(files, sid)
     except (OSError, SettingsError) as error:
-        print(f"{sid}: its files may stay in {redact(place)}: {error}", file=sys.stderr)
+        text = f"{sid}: its files may stay in {redact(place)}: {error}"
+        print_message(Notice("store-unusable", text))
         return ""
     return files.id

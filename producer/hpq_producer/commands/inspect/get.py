@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,10 @@ from hpq_producer.reports.show import artifact_lines
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import find_target
 from hpq_producer.terminal.console import print_message, show_lines
+from hpq_producer.terminal.progress import progress_bar
 from hpq_producer.terminal.text import clean
+
+_MIB = 20  # bits; a store is read in chunks of one
 
 
 def get(
@@ -44,9 +48,8 @@ def get(
             return show_lines(artifact_lines(trial))
         if name not in left.files or not is_safe_name(name):
             some = ", ".join(clean(one) for one in sorted(left.files)[:10])
-            raise NotFound(
-                f"{trial.id} left no file {clean(name)!r}; it left {some}", code="no-files"
-            )
+            text = f"{trial.id} left no file {clean(name)!r}; it left {some}"
+            raise NotFound(text, code="no-files")
         path = _target(name, out, force)
         _copy(session, left, name, path)
     print_message(f"{trial.id}: {clean(name)} is in {path}")
@@ -60,7 +63,8 @@ def _trial(session: Session, what: str) -> TrialView:
     sweep = reader.sweeps.get(found)
     best = reader.trials.best(sweep, 1)
     if not best:
-        raise NotFound(f"{found} has no best trial yet; name one: `hpq get {found}/1`")
+        text = f"{found} has no best trial yet; name one: `hpq get {found}/1`"
+        raise NotFound(text, code="no-result")
     return best[0]
 
 
@@ -81,7 +85,8 @@ def _target(name: str, out: Path | None, force: bool) -> Path:
     if path.is_dir():
         path = path / posixpath.basename(name)
     if path.exists() and not force:
-        raise UserError(f"{path} is there; -o names another place, --force overwrites it")
+        text = f"{path} is there; -o names another place, --force overwrites it"
+        raise UserError(text, code="file-exists")
     return path
 
 
@@ -91,18 +96,22 @@ def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
         if isinstance(files, PodVolume):
             files.copy(f"{left.path}/{name}", left.files[name], path)
         else:
-            copy_out(files, f"{left.path}/{name}", path)
+            with progress_bar(left.files[name] >> _MIB, f"{clean(name)}, MiB") as show:
+                chunks = count()
+                copy_out(files, f"{left.path}/{name}", path, lambda: show(next(chunks)) is None)
     except Gone:
-        raise NotFound(f"{where} no longer has {clean(name)}: it was deleted there") from None
+        text = f"{where} no longer has {clean(name)}: it was deleted there"
+        raise NotFound(text, code="no-files") from None
     except UnreadableFile as error:
         again = ""
         if isinstance(files, PodVolume):
             again = (
                 f"; again, or by hand: {copy_command(files.api, f'{left.path}/{name}', str(path))}"
             )
-        raise UserError(f"{where}: {clean(str(error))}{again}") from None
+        raise UserError(f"{where}: {clean(str(error))}{again}", code="file-unreadable") from None
     except OSError as error:
-        raise UserError(f"{clean(name)} cannot be copied to {path}: {error}") from None
+        text = f"{clean(name)} cannot be copied to {path}: {error}"
+        raise UserError(text, code="file-unwritable") from None
 
 
 def _source(
@@ -113,9 +122,8 @@ def _source(
     try:
         files = open_files(place)
     except OSError as error:
-        raise OutOfReach(
-            f"the store {redact(place)}: {error}; set HPQ_STORE as the workers have it"
-        ) from None
+        text = f"the store {redact(place)}: {error}; set HPQ_STORE as the workers have it"
+        raise OutOfReach(text, code="store-unusable") from None
     if files.id == left.store:
         return files, f"store {files.id} ({redact(place)})"
     if session.connection and not session.settings.store:
@@ -123,7 +131,8 @@ def _source(
         return volume, f"store {volume.id} (in pod {volume.pod}, {clean(volume.folder)})"
     raise UserError(
         f"{clean(name)} is in store {clean(left.store)}, and {redact(place)} is store"
-        f" {files.id}; set HPQ_STORE as the workers have it"
+        f" {files.id}; set HPQ_STORE as the workers have it",
+        code="store-differs",
     )
 
 
@@ -137,6 +146,7 @@ def _find_in_cluster(
         return find_volume(api, left)
     except Forbidden as error:
         line = copy_command(api, f"{left.path}/{name}", str(path))
-        raise Forbidden(f"{where}, and {error}; somebody who may: {line}") from None
+        text = f"{where}, and {error}; somebody who may: {line}"
+        raise Forbidden(text, code=error.code) from None
     except NotFound as error:
-        raise NotFound(f"{where}, and {error}") from None
+        raise NotFound(f"{where}, and {error}", code=error.code) from None

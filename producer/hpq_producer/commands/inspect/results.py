@@ -16,15 +16,12 @@ from hpq_producer.reports.export import write_csv
 from hpq_producer.reports.ranking import result_columns, result_row
 from hpq_producer.reports.trial_rows import column_names
 from hpq_producer.session import open_session
-from hpq_producer.targets import complete_sweep_ids
+from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import show_json_rows, show_table
 
 
 def results(
-    sweep: Annotated[
-        str | None,
-        typer.Argument(help="A sweep's id or its beginning.", autocompletion=complete_sweep_ids),
-    ] = None,
+    sweep: SweepRef = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, all parameters.")] = False,
     as_json: AsJson = False,
     sort: Annotated[
@@ -39,7 +36,7 @@ def results(
     only = Filter.of(where) if where is not None else None
     with open_session() as session:
         reader = session.reader
-        found = reader.sweeps.get(reader.sweeps.resolve(sweep, session.settings.user))
+        found = session.sweep(sweep)
         chosen = Selection(reader=reader, sweep=found, state=state, sort=sort, top=top, where=only)
         if as_json:
             return show_json_rows(trial_record(t, found) for t in chosen.trials())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +24,7 @@ from hpq_producer.reports.provenance import provenance_record, write_code
 from hpq_producer.reports.show import sweep_lines, trial_lines
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import complete_sweep_ids, find_target
-from hpq_producer.terminal.console import show_json, show_lines, stdout_info
+from hpq_producer.terminal.console import print_message, show_json, show_lines, stdout_info
 
 _TAIL = 10  # lines of the log
 
@@ -52,7 +51,7 @@ def show(
         if code is not None:
             sid = found if isinstance(found, str) else found.sweep
             count = write_code(session.reader, sid, code)
-            print(f"{code}: {count} {'file' if count == 1 else 'files'}", file=sys.stderr)
+            print_message(f"{code}: {count} {'file' if count == 1 else 'files'}")
         elif as_origin:
             show_json(provenance_record(session.reader, found))
         elif as_command:

@@ -9,32 +9,29 @@ from typing import Annotated
 
 import typer
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import Snapshot
 from hpq.errors import Held
+from hpq.notice import Notice
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.verdict import exit_code
 from hpq_producer.diagnosis.waiting import explain_waiting_with_pods, without_counts
 from hpq_producer.query.follow import follow, is_settled
 from hpq_producer.session import open_session
-from hpq_producer.targets import complete_sweep_ids
+from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import print_message, show_json
 from hpq_producer.terminal.text import planned
 from hpq_producer.watch.event_log import say_verdict
 
 
 def wait(
-    sweep: Annotated[
-        str | None,
-        typer.Argument(help="A sweep's id or its beginning.", autocompletion=complete_sweep_ids),
-    ] = None,
+    sweep: SweepRef = None,
     timeout: Annotated[float | None, typer.Option(min=0, help="Give up after seconds.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,
 ) -> None:
     """Block until a sweep is over: exit code 0 all well, 1 some failed, 5 held or timed out."""
     with open_session() as session, closing(PodWatcher(session)) as pods:
-        sid = session.reader.sweeps.resolve(sweep, session.settings.user)
+        sid = session.find(sweep)
         deadline = None if timeout is None else time.monotonic() + timeout
         printed: set[str] = set()
         for change in follow(session.reader, sid):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hpq.codes import Notice
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Sweep
+from hpq.notice import Notice
 from hpq_producer.analysis.records import worker_record
 from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
 from hpq_producer.commands.common_flags import AsJson

@@ -6,7 +6,6 @@ A new option of enqueue, run and plan is a field of SubmitOptions (submit_option
 from __future__ import annotations
 
 import json as jsonlib
-import sys
 
 from hpq.domain.sweep import Sweep, SweepState
 from hpq_producer.analysis.early_termination import describe_target
@@ -15,10 +14,12 @@ from hpq_producer.commands.submit.append import Appended, append, print_appended
 from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
 from hpq_producer.diagnosis.notices import print_if_no_store, print_if_not_running
 from hpq_producer.enqueue import preflight
+from hpq_producer.enqueue.code_discovery import DiscoveredCode
+from hpq_producer.enqueue.predecessor import explain_predecessor
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import warn
+from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.progress import progress_bar
 from hpq_producer.terminal.text import clean, size, trials_of
 
@@ -51,7 +52,7 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
     """
     if options.into is not None:
         return append(session, submission, options.into, force=options.force)
-    with progress_bar(submission.trials, "writing sets") as progress:
+    with progress_bar(submission.spec.trials, "writing sets") as progress:
         return enqueue_sweep(
             session,
             submission,
@@ -91,24 +92,23 @@ def _queued(sweep: Sweep, count: int, reused: int) -> str:
     return f"{left}, sets by {sweep.sampler} as workers ask"
 
 
-def _describe_code(session: Session, sweep: Sweep) -> str:
-    """Where the user's code runs; "" for what is installed where workers are."""
-    if not sweep.launch.bundled:
-        return f"in {sweep.launch.code_dir}" if sweep.launch.code_dir else ""
-    files = len(session.reader.sweeps.manifest(sweep.launch.code))
-    packed = len(session.reader.sweeps.bundle(sweep.bundle) or b"")
-    return f"from the code sent: {files} file{'' if files == 1 else 's'}, {size(packed)} packed"
+def describe_snapshot(code: DiscoveredCode) -> str:
+    """The snapshot that a sweep runs; "" for live code and what is installed where workers are."""
+    if code.files is None or not code.launch.bundled:
+        return ""
+    count, total = len(code.files), sum(len(content) for content, _ in code.files.values())
+    text = f"snapshot: {count} file{'' if count == 1 else 's'}, {size(total)}"
+    return text if code.is_sent else f"{text}; over 10 MiB, so that only this machine has it"
 
 
 def print_owner_and_name(session: Session, sweep: Sweep, name: str) -> None:
     """Say what may surprise of a sweep that was there: another's, or of another name."""
     if sweep.owner != session.settings.user:
-        print(f"{sweep.id} is {clean(sweep.owner)}'s sweep", file=sys.stderr)
+        print_message(f"{sweep.id} is {clean(sweep.owner)}'s sweep")
     if name != sweep.name:
-        print(
+        print_message(
             f"its name is {clean(sweep.name)}: the name is not part of what a sweep is;"
-            f" --new makes another one, {clean(name)}",
-            file=sys.stderr,
+            f" --new makes another one, {clean(name)}"
         )
 
 
@@ -117,22 +117,25 @@ def _print_existing(sweep: Sweep, reuse: bool) -> None:
     remedy = "--new makes another sweep of them"
     if reuse:
         remedy = "--new --reuse begins another one with the older results"
-    print(
+    print_message(
         f"{sweep.id}: the same file, seed and code are there ({sweep.state},"
-        f" {_size(sweep)}); nothing was added. {remedy}",
-        file=sys.stderr,
+        f" {_size(sweep)}); nothing was added. {remedy}"
     )
 
 
-def print_enqueued(session: Session, done: Enqueued, sweep: Sweep) -> None:
+def print_enqueued(session: Session, done: Enqueued, sweep: Sweep, submission: Submission) -> None:
     """Say what was enqueued, on stderr."""
-    print(f"{sweep.id}: {_queued(sweep, done.trials, done.reused)}", file=sys.stderr)
+    if edited := explain_predecessor(session.reader, submission, sweep):
+        print_message(edited)
+    print_message(f"{sweep.id}: {_queued(sweep, done.trials, done.reused)}")
     for note in done.notes:
-        print(note, file=sys.stderr)
+        print_message(note)
     if sweep.metric is None:
-        print(_NO_METRIC, file=sys.stderr)
-    if where := _describe_code(session, sweep):
-        print(f"runs {sweep.launch.what} {where}", file=sys.stderr)
+        print_message(_NO_METRIC)
+    if snapshot := describe_snapshot(submission.code):
+        print_message(snapshot)
+    if sweep.launch.code_dir:
+        print_message(f"runs {sweep.launch.what} in {sweep.launch.code_dir}")
 
 
 def _report(
@@ -151,17 +154,15 @@ def _report(
     if isinstance(done, Appended):
         print_appended(done, sweep)
     elif done.is_new:
-        print_enqueued(session, done, sweep)
+        print_enqueued(session, done, sweep, submission)
         print_if_no_store(session, sweep)
     else:
         _print_existing(sweep, options.reuse)
         print_owner_and_name(session, sweep, submission.spec.name)
     if isinstance(done, Appended) and sweep.state in (SweepState.PAUSED, SweepState.HELD):
-        print(
-            f"{sweep.id} is {sweep.state}; `hpq resume {sweep.id}` lets it go on", file=sys.stderr
-        )
+        print_message(f"{sweep.id} is {sweep.state}; `hpq resume {sweep.id}` lets it go on")
     elif isinstance(done, Enqueued) or done.added:
-        print_if_not_running(session, sweep.id, code_is_read=True)
+        print_if_not_running(session, sweep.id)
     print(sweep.id)
 
 

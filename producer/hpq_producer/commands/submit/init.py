@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +15,7 @@ from hpq_producer.scaffold import script as script_reader
 from hpq_producer.scaffold.template import sweep_file, unfilled
 from hpq_producer.shipped import shipped
 from hpq_producer.sweepfile.load import load
+from hpq_producer.terminal.console import print_message
 
 
 def init(
@@ -58,12 +58,12 @@ def init(
         return
     _write(out, text)
     spec = load(out)
-    print(f"{out}: {len(spec.varying)} parameters of {script}; look it over", file=sys.stderr)
+    print_message(f"{out}: {len(spec.varying)} parameters of {script}; look it over")
     for place in unfilled(dict(spec.source)):
-        print(f"! {place}", file=sys.stderr)
+        print_message(f"! {place}")
     if spec.metric is None:
-        print("! no metric was found: see the comment in the file", file=sys.stderr)
-    print(f"next: hpq plan {shlex.quote(str(out))}", file=sys.stderr)
+        print_message("! no metric was found: see the comment in the file")
+    print_message(f"next: hpq plan {shlex.quote(str(out))}")
     print(out)
 
 
@@ -79,7 +79,7 @@ def _example(name: str, out: Path) -> None:
     if program := load(files[name]).program:
         _copy(files[name].with_name(program), out.with_name(program))
     _write(out, text)
-    print(f"next: hpq plan {shlex.quote(str(out))}", file=sys.stderr)
+    print_message(f"next: hpq plan {shlex.quote(str(out))}")
     print(out)
 
 
@@ -87,11 +87,12 @@ def _copy(source: Path, target: Path) -> None:
     """Copy a program; one with the same text may be there already."""
     text = source.read_text("utf-8")
     if target.exists() and target.read_text("utf-8") != text:
-        raise UserError(f"{target}: is there; --out names a file in another directory")
+        text = f"{target}: is there; --out names a file in another directory"
+        raise UserError(text, code="file-exists")
     try:
         target.write_text(text, "utf-8")
     except OSError as error:
-        raise UserError(f"{target}: {error.strerror}") from None
+        raise UserError(f"{target}: {error.strerror}", code="file-unwritable") from None
 
 
 def _seen_from(script: Path, folder: Path) -> str:

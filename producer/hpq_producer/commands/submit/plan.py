@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsonlib
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
@@ -15,6 +14,7 @@ from hpq.domain.sweep import Launch
 from hpq_producer.analysis.early_termination import describe_rule
 from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.commands.submit.append import show_plan
+from hpq_producer.commands.submit.enqueue import describe_snapshot
 from hpq_producer.commands.submit.plan_page import (
     describe_rest,
     describe_set,
@@ -29,15 +29,16 @@ from hpq_producer.scaffold.template import unfilled
 from hpq_producer.session import open_session
 from hpq_producer.sweepfile.spec import SweepSpec
 from hpq_producer.sweepfile.spec import parameter_sets as make_sets
-from hpq_producer.terminal.console import show_lines, warn
+from hpq_producer.terminal.console import print_message, show_lines, warn
 from hpq_producer.terminal.style import Span
-from hpq_producer.terminal.text import trials_of
+from hpq_producer.terminal.text import clean, trials_of
 
 
 @submit_options(without=("canary", "new", "tags", "reuse", "any_code"))
 def plan(
     options: SubmitOptions,
     first: Annotated[int, typer.Option(help="How many sets to show.")] = 5,
+    files: Annotated[bool, typer.Option(help="List the files of the snapshot.")] = False,
     json: AsJson = False,
 ) -> None:
     """Show what a sweep file would run, and write nothing."""
@@ -45,7 +46,7 @@ def plan(
     if options.into is not None:
         _plan_append(submission, options.into, as_json=json)
         return
-    spec, total = submission.spec, submission.trials
+    spec, total = submission.spec, submission.spec.trials
     some = list(islice(make_sets(spec), first))
     known = estimate.estimate_duration(submission)
     if json:
@@ -59,6 +60,7 @@ def plan(
             "early_terminate": asdict(spec.early) if spec.early else None,
             "past": estimate_record(took, total) if took else None,
             "code": submission.code.launch.code,
+            "files": list(submission.code.manifest),
             "warnings": [warning.record() for warning in submission.warnings],
         }
         print(jsonlib.dumps(fact))
@@ -67,6 +69,10 @@ def plan(
         warn(warning)
     for line in _head(spec, submission.code.launch, total):
         print(line)
+    if snapshot := describe_snapshot(submission.code):
+        print(snapshot)
+    for name in submission.code.manifest if files else ():
+        print(f"  {clean(name)}")
     _print_estimate(spec, known, total)
     rows = enumerate(some, 1)
     show_lines(([Span(f"{n:>6}  "), Span(describe_set(params))] for n, params in rows), whole=True)
@@ -78,7 +84,7 @@ def plan(
 def _plan_append(submission: Submission, ref: str, *, as_json: bool) -> None:
     """Show what `enqueue --into` would add."""
     with open_session() as session:
-        sweep = session.reader.sweeps.get(session.reader.sweeps.resolve(ref, session.settings.user))
+        sweep = session.sweep(ref)
         appended = plan_append(session, sweep, submission)
     if as_json:
         fact = {"sweep": sweep.id, "there": appended.existing, "add": appended.new}
@@ -94,13 +100,13 @@ def _print_estimate(
     if isinstance(known, estimate.DurationEstimate):
         print(hours_line(known, total, at_most=spec.early is not None))
     elif known:
-        print(f"past trials: {known}", file=sys.stderr)
+        print_message(f"past trials: {known}")
     for place in unfilled(spec.source):
-        print(f"! {place} is to be filled in before it can be enqueued", file=sys.stderr)
+        print_message(f"! {place} is to be filled in before it can be enqueued")
 
 
 def _where(launch: Launch) -> str:
-    if launch.bundled:
+    if launch.bundled and not launch.code_dir:
         return " from a copy of the code"
     return f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})"
 

@@ -1,4 +1,4 @@
-"""`hpq run`: enqueue, local workers, watch, summary; nothing is left running."""
+"""`hpq run`: enqueue, start local workers, watch, print the summary."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import typer
 
 from hpq.code.command import interpreter
 from hpq.domain.snapshot import Worker
-from hpq.domain.sweep import Counts, SweepState
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.sweep import Counts, Sweep, SweepState
 from hpq.errors import ExitCode, Held, NotFound, UserError
+from hpq.notice import Notice
 from hpq_producer import connection_record
 from hpq_producer.commands.submit.append import Appended, print_appended
 from hpq_producer.commands.submit.enqueue import print_enqueued, print_owner_and_name, submit
@@ -27,7 +27,7 @@ from hpq_producer.enqueue.submit import Enqueued
 from hpq_producer.local_workers import LocalWorkers, exit_on_signals
 from hpq_producer.reports.summary_page import print_summary
 from hpq_producer.session import Session, load_settings, open_session
-from hpq_producer.terminal.console import warn
+from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.text import trials_of
 from hpq_producer.watch.app import watch_sweep
 
@@ -40,13 +40,10 @@ def run(
     workers: Annotated[int | None, typer.Option(help="Workers on this machine.")] = None,
 ) -> None:
     """Enqueue, train and watch on this machine."""
-    submission = options.submission()
-    for warning in submission.warnings:
-        warn(warning)
-    if lacks := preflight.missing_sampler(submission):
-        raise UserError(lacks)
-    if lacks := preflight.missing_sampler_aid(submission):
-        warn(lacks)
+    is_sweep = not options.file.suffix and not options.file.exists()
+    submission = None if is_sweep else options.submission()
+    if submission is not None:
+        _check(submission)
     settings = load_settings()
     interpreter(os.environ, settings.python)  # no worker would start without it
     if (
@@ -54,16 +51,44 @@ def run(
     ) is not None:
         raise UserError(
             f"run trains on this machine, and here Redis is that of {through.where};"
-            " `hpq enqueue` the file there, or end the connection first: hpq connect --stop"
+            " `hpq enqueue` the file there, or end the connection first: hpq connect --stop",
+            code="connected-already",
         )
     with exit_on_signals(), open_session(settings) as session:
         try:
-            sid = _submit(session, submission, options)
+            if submission is None:
+                sid = session.find(str(options.file))
+                _go_on(session, session.reader.sweeps.get(sid))
+            else:
+                sid = _submit(session, submission, options)
             code = _train(session, sid, workers)
         finally:
             if session.attached is not None:
                 session.attached.release(linger_s=0.0)
     raise typer.Exit(int(code))
+
+
+def _check(submission: Submission) -> None:
+    """Warn of what a file does otherwise than meant; refuse a sampler that is not installed."""
+    for warning in submission.warnings:
+        warn(warning)
+    if lacks := preflight.missing_sampler(submission):
+        raise UserError(lacks)
+    if lacks := preflight.missing_sampler_aid(submission):
+        warn(lacks)
+
+
+def _go_on(session: Session, sweep: Sweep) -> None:
+    """Go on with an unfinished sweep, also with one that is paused or held."""
+    if sweep.state.is_over:
+        raise UserError(
+            f"{sweep.id} is {sweep.state}; `hpq best {sweep.id}` has its winner, and `hpq retry"
+            f" --failed {sweep.id}` queues what failed",
+            code="sweep-over",
+        )
+    print_message(f"{sweep.id}: goes on, {_left(sweep.counts)}")
+    if sweep.state in (SweepState.PAUSED, SweepState.HELD):
+        session.control().resume(sweep.id)
 
 
 def _submit(session: Session, submission: Submission, options: SubmitOptions) -> str:
@@ -72,21 +97,21 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
     sweep = session.reader.sweeps.get(done.sid)
     if isinstance(done, Enqueued) and not done.is_new and sweep.state.is_over:
         has = f"{sweep.state.value}, {trials_of(sweep.counts.total)}"
-        print(
+        print_message(
             f"{sweep.id}: the same file, seed and code are there ({has}); another sweep of them"
-            f" begins; `hpq best {sweep.id}` has the winner of the first",
-            file=sys.stderr,
+            f" begins; `hpq best {sweep.id}` has the winner of the first"
         )
         done = submit(session, submission, replace(options, new=True))
         sweep = session.reader.sweeps.get(done.sid)
     if isinstance(done, Appended):
         print_appended(done, sweep)
     elif done.is_new:
-        print_enqueued(session, done, sweep)
+        print_enqueued(session, done, sweep, submission)
         return sweep.id
     else:
         print_owner_and_name(session, sweep, submission.spec.name)
-        print(f"{sweep.id}: goes on, {_left(sweep.counts)}", file=sys.stderr)
+        _go_on(session, sweep)
+        return sweep.id
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         session.control().resume(sweep.id)
     return sweep.id
@@ -104,20 +129,58 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
     with LocalWorkers(session, session.reader.sweeps.get(sid), workers, offer) as local:
         stuck = Stuck(session, sid, local)
         local.wait_for_one(lambda: bool(stuck.takers()))
-        state = watch_sweep(
-            session, sid, until_done=True, leave=stuck.why, on_quit="q ends the run"
+        seen = _watch(session, sid, stuck, local)
+    if seen is None:
+        print_message(
+            f"{sid}: its workers keep running (log: {local.log}); `hpq run {sid}` attaches to"
+            f" them, `hpq watch {sid}` shows them"
         )
-        why = stuck.now()
+        return ExitCode.DONE
+    state, why = seen
     sweep = session.reader.sweeps.get(sid)
-    if state.is_over or sweep.state.is_over:
+    if (state and state.is_over) or sweep.state.is_over:
         print_summary(session.reader, sweep)
         return exit_code(sweep)
     if state is SweepState.HELD:
         return ExitCode.HELD
     if why is not None:
-        raise Held(f"{sid}: {why} (the workers' log: {local.log})")
-    print(unfinished, file=sys.stderr)
+        raise Held(f"{sid}: {why.text} (the workers' log: {local.log})", code=why.code)
+    print_message(unfinished)
     return ExitCode.INTERRUPTED
+
+
+def _watch(
+    session: Session, sid: str, stuck: Stuck, local: LocalWorkers
+) -> tuple[SweepState | None, Notice | None] | None:
+    """Watch a sweep; return its state and why nothing comes of it, or None: its workers are left.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, and the workers are to stop.
+    """
+    try:
+        state = watch_sweep(
+            session, sid, until_done=True, leave=stuck.why, on_quit="q ends or leaves the run"
+        )
+        why = stuck.now()
+        is_done = state is not None and (state.is_over or state is SweepState.HELD)
+        if is_done or why is not None or not _leaves():
+            return state, why
+    except KeyboardInterrupt:
+        if not _leaves():
+            raise
+    local.leave()
+    return None
+
+
+def _leaves() -> bool:
+    """Ask whether the workers are to go on without this command; no terminal means no."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    try:
+        answer = input("Stop the workers, or leave them running? [S/l] ")
+    except EOFError:
+        return False
+    return answer.strip().lower().startswith("l")
 
 
 class Stuck:
@@ -134,21 +197,20 @@ class Stuck:
             self._since = None
             return None
         self._since = self._since or time.monotonic()
-        return reason if time.monotonic() - self._since > _PATIENCE_S else None
+        return reason.text if time.monotonic() - self._since > _PATIENCE_S else None
 
-    def now(self) -> str | None:
+    def now(self) -> Notice | None:
         """Why nothing will come of it as things stand; None while a worker is on it."""
         if ended := self._local.ended():
-            return ended
+            return Notice("no-worker", ended)
         try:
             sweep = self._session.reader.sweeps.get(self._sid)
         except NotFound:
-            return "the sweep was removed"
+            return Notice("sweep-not-found", "the sweep was removed")
         workers = self.takers()
         if not workers or sweep.counts.running or sweep.state.is_over:
             return None  # still starting, training, or done
-        reason = explain_no_worker(sweep, workers, SHIPPED)
-        return reason.text if reason else None
+        return explain_no_worker(sweep, workers)
 
     def takers(self) -> list[Worker]:
         """The live workers that are there for this sweep."""

@@ -1,0 +1,27 @@
+"""A notice: a line of text for the user, with an id that scripts and tests read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpq.codes import Code
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that a person should know: its id, and a line of text with the remedy."""
+
+    code: Code
+    text: str
+
+    def __str__(self) -> str:
+        return tagged(self.text, self.code)
+
+    def record(self) -> dict[str, str]:
+        """The notice as `--json` shows it."""
+        return {"code": self.code, "message": self.text}
+
+
+def tagged(text: str, code: Code) -> str:
+    """A line as it is printed: the text, then the id in brackets."""
+    return f"{text} [{code}]"

@@ -1,0 +1,120 @@
+"""In which order a worker reads what a trial says: pipes and a socket, without a runner."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hpq.domain.attempt import HeartbeatReply
+from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.trial import Claim, TrialId
+from hpq_worker.attempt.execution import Execution, Result
+from hpq_worker.attempt.report_socket import ReportSocket
+from hpq_worker.lease.report_buffer import ReportBuffer
+from hpq_worker.process.protocol import End, LineBuffer, RunRequest, end_message
+from hpq_worker.process.secrets import Mask
+from hpq_worker.process.signals import Signals
+
+RUN = RunRequest(trial="s-00000/1", attempt=1, params={}, argv=("train.py",))
+
+
+class Said:
+    """What a runner and its program say; the worker's end of it is an Execution."""
+
+    def __init__(self, path: str) -> None:
+        self.reports, self.signals, self._path = ReportBuffer(None), Signals(), path
+        answers, self.answers = os.pipe()
+        output, self.output = os.pipe()
+        self._socket = ReportSocket(path)
+        for fd in (answers, output):
+            os.set_blocking(fd, False)
+        self._fds = (answers, output, self.answers, self.output)
+        runner: Any = SimpleNamespace(
+            answers=answers, output=output, lines=LineBuffer(), run=lambda _: None
+        )
+        sweep = Sweep(id="s-00000", name="s", digest="d", owner="me",
+                      launch=Launch(program="train.py"))  # fmt: skip
+        claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, params={})
+        self.execution = Execution(
+            claim, sweep, runner, self.reports, self._socket, Mask(()), grace_s=3.0
+        )
+
+    def send(self, data: bytes) -> None:
+        """Send a datagram, as hpq.report does."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.sendto(data, self._path)
+
+    def end(self) -> None:
+        """Let the runner end the attempt."""
+        os.write(self.answers, end_message(RUN.id, End()))
+
+    def run(self) -> Result:
+        """Run the attempt to its end."""
+        heartbeat: Any = SimpleNamespace(reply=HeartbeatReply.OK, notify=lambda: None)
+        return self.execution.run(RUN, heartbeat, self.signals)
+
+    def close(self) -> None:
+        self._socket.close()
+        for fd in self._fds:
+            os.close(fd)
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Said]:
+    monkeypatch.chdir(tmp_path)  # a socket's path has 108 bytes
+    said = Said("report")
+    yield said
+    said.close()
+
+
+def test_lines_printed_after_a_program_asked_to_ignore_them_are_no_reports(said: Said) -> None:
+    said.send(b'{"ignore_printed": true}')
+    os.write(said.output, b"loss=1\n")
+    said.end()
+    said.run()
+    assert said.reports.names == ()
+
+
+def test_a_metric_that_is_reported_and_then_printed_counts_once(said: Said) -> None:
+    said.send(b'{"metrics": {"loss": 0.5}, "step": null}')
+    os.write(said.output, b"loss=0.5\n")
+    said.end()
+    said.run()
+    assert (said.reports.names, said.reports.step) == (("loss",), 1)
+
+
+def test_another_thread_reads_what_arrived_and_the_waiting_main_thread_hears_of_the_end(
+    said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+
+    class Late(selectors.DefaultSelector):
+        """The main thread is about to wait; meanwhile the other thread reads all there is."""
+
+        def select(self, timeout: float | None = None) -> Any:
+            if not steps:
+                said.send(b'{"metrics": {"loss": 0.5}, "step": 8}')
+                said.end()
+                with ThreadPoolExecutor(1) as thread:
+                    thread.submit(said.execution.read_arrived).result()
+                steps.append(said.reports.step)
+            return super().select(timeout)
+
+    monkeypatch.setattr("hpq_worker.attempt.execution.selectors.DefaultSelector", Late)
+    assert said.run().is_whole and steps == [8]
+
+
+def test_an_exit_code_that_a_program_reports_is_the_attempts(said: Said) -> None:
+    said.send(b'{"exit_code": 3}')
+    said.end()
+    outcome = said.run().outcome
+    assert outcome is not None and outcome.state == "failed"
+    assert outcome.failure is not None and "exit status 3" in outcome.failure.message

@@ -1,0 +1,58 @@
+"""The socket on which a program reports (HPQ_REPORT): datagrams in order, none lost.
+
+The worker reads it, not the runner: the worker must have the reports that a program made before it
+wrote a checkpoint or printed a line, however slow the runner is.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from hpq.reporting import flatten, whole
+
+_LARGEST_BYTES = 262_144  # of one report; 50 names and their values fit many times over
+_MOST = 1_024  # datagrams of one call: more than the kernel queues (net.unix.max_dgram_qlen)
+# Any process of the user may send any datagram.
+_INVALID = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+
+
+class ReportSocket:
+    """The reading end of the reports of one attempt.
+
+    Raises, when created: OSError if the path cannot be bound.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(path)
+        self._socket.setblocking(False)
+
+    def fileno(self) -> int:
+        """Return the file descriptor, for a selector."""
+        return self._socket.fileno()
+
+    def read(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the valid messages that have arrived: a report, ignore_printed or exit_code."""
+        for _ in range(_MOST):
+            try:
+                data = self._socket.recv(_LARGEST_BYTES)
+            except BlockingIOError:
+                return
+            with suppress(*_INVALID):
+                yield _checked(json.loads(data))
+
+    def close(self) -> None:
+        """Close it; what is sent later is refused."""
+        self._socket.close()
+
+
+def _checked(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    if message.get("ignore_printed") is True:
+        return {"ignore_printed": True}
+    if "exit_code" in message:
+        return {"exit_code": int(message["exit_code"])}
+    return {"report": flatten(message["metrics"]), "step": whole(message["step"])}
