@@ -23,7 +23,8 @@ MOST_MODULES = 15  # of a package, its __init__ aside
 LAYERS = {
     "hpq": """
         codes gpus report sanitize
-        domain errors
+        errors
+        datasets domain
         connection search
         settings store.wire
         filestore process
@@ -40,8 +41,8 @@ LAYERS = {
         commands.inspect commands.submit
     """,
     "hpq_worker": """
-        process ticket trainers.training
-        health runner suggest trainers.data
+        process ticket
+        health runner suggest
         lease train trainers
         files
         attempt
