@@ -1,15 +1,17 @@
 """Train torchvision's resnet18 on CIFAR10: a plain script that knows nothing of hpq.
 
-By hand: `python train.py --data DIR --epochs 1 --images 512`. DIR holds cifar-10-batches-py, as
-`hpq data cifar10 DIR` and torchvision leave it. On a GPU it computes in bfloat16.
+By hand: `python train.py --data DIR --epochs 1 --images 512`. DIR holds folders train/ and test/ of
+images by class, or cifar-10-batches-py as `hpq data cifar10 DIR` and torchvision leave it. On a GPU
+it computes in bfloat16.
 """
 
 import argparse
+from pathlib import Path
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Subset
-from torchvision.datasets import CIFAR10
+from torchvision.datasets import CIFAR10, ImageFolder
 from torchvision.models import resnet18
 from torchvision.transforms import v2
 
@@ -27,10 +29,20 @@ torch.manual_seed(0)
 numbers = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
 numbers += [v2.Normalize((0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616))]
 crops = [v2.RandomCrop(32, padding=4, padding_mode="reflect"), v2.RandomHorizontalFlip()]
-train_set = CIFAR10(args.data, train=True, transform=v2.Compose([*crops, *numbers]))
-test_set = CIFAR10(args.data, train=False, transform=v2.Compose(numbers))
-train_set = Subset(train_set, range(min(args.images, len(train_set))))
-test_set = Subset(test_set, range(min(max(1, args.images // 5), len(test_set))))
+transforms = {"train": v2.Compose([*crops, *numbers]), "test": v2.Compose(numbers)}
+counts = {"train": args.images, "test": max(1, args.images // 5)}
+
+
+def images(part):
+    if (folder := Path(args.data) / part).is_dir():
+        found = ImageFolder(folder, transforms[part])
+    else:
+        found = CIFAR10(args.data, train=part == "train", transform=transforms[part])
+    some = torch.randperm(len(found), generator=torch.Generator().manual_seed(0))
+    return Subset(found, some[: counts[part]].tolist())
+
+
+train_set, test_set = images("train"), images("test")
 train_loader = DataLoader(train_set, args.batch_size, shuffle=True, drop_last=True)
 test_loader = DataLoader(test_set, 500)
 
@@ -45,7 +57,7 @@ steps = args.epochs * len(train_loader)
 schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, args.lr, total_steps=steps)
 amp = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 
-for epoch in range(1, args.epochs + 1):
+for _ in range(args.epochs):
     model.train()
     for images, labels in train_loader:
         images, labels = images.to(device), labels.to(device)
@@ -60,4 +72,4 @@ for epoch in range(1, args.epochs + 1):
     with torch.no_grad(), amp:
         for images, labels in test_loader:
             hits += (model(images.to(device)).argmax(1).cpu() == labels).sum().item()
-    print(f"epoch={epoch} loss={loss.item():.4f} acc={hits / len(test_set):.4f}", flush=True)
+    print(f"loss={loss.item():.4f}\nacc={hits / len(test_set):.4f}", flush=True)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from hpq import datasets
 from hpq.code.command import interpreter
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Counts, SweepState
@@ -50,6 +51,10 @@ def run(
     if lacks := preflight.missing_sampler_aid(submission):
         warn(lacks)
     settings = load_settings()
+    if (trainer := submission.spec.trainer) in datasets.WANTED:
+        datasets.find(trainer, settings.data)
+    if (slow := preflight.without_gpu(submission)) is not None:
+        warn(slow)
     interpreter(os.environ, settings.python)  # no worker would start without it
     if (
         through := connection_record.connection_of_url(settings.home, settings.redis_url)
