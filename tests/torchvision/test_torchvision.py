@@ -173,4 +173,4 @@ def test_a_plain_script_with_resnet18_is_swept_unchanged(tmp_path: Path) -> None
         [*hpq, "results", "--json"], cwd=folder, env=environ, capture_output=True, text=True
     )
     trials = json.loads(listed.stdout)
-    assert len(trials) == 6 and all(0 <= trial["objective"] <= 1 for trial in trials), listed
+    assert len(trials) == 2 and all(0 <= trial["objective"] <= 1 for trial in trials), listed

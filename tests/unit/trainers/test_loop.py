@@ -201,8 +201,8 @@ ONE = (IMAGES, LABELS)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"train": Given([], steps=0)}, "0 whole batches of 4"),
-        ({"epochs": 0}, "0 epochs"),
+        ({"train": Given([], steps=0)}, "batch_size: 4 leaves no whole batch"),
+        ({"epochs": 0}, "epochs: 0 "),
         ({"train": Given([ONE] * 2)}, "the training set: 2 batches in an epoch, its len is 3"),
         ({"train": Given([ONE] * 4)}, "the training set: 4 batches in an epoch, its len is 3"),
         ({"train": Given([ONE, ONE, (IMAGES[:3], LABELS[:3])])}, "drop_last=True"),

@@ -81,8 +81,10 @@ def fit(
         Diverged: the loss of an epoch is not finite.
     """
     steps, size = len(train), train.batch_size or 1
-    if steps < 1 or epochs < 1:
-        raise BadParams(f"nothing to train on: {epochs} epochs of {steps} whole batches of {size}")
+    if epochs < 1:
+        raise BadParams(f"epochs: {epochs} is not at least 1")
+    if steps < 1:
+        raise BadParams(f"batch_size: {size} leaves no whole batch in an epoch")
     if not any(p.requires_grad for p in model.parameters()):
         raise BadParams("the network: it has no parameter that requires_grad")
     plan = plan or device.plan()

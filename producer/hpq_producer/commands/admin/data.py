@@ -24,7 +24,10 @@ def data(
         Path | None, typer.Argument(metavar="[DIR]", help="Default: HPQ_DATA, else HPQ_HOME/data.")
     ] = None,
 ) -> None:
-    """Download a data set of the shipped trainers, e.g. hpq data cifar10 /data."""
+    """Download a data set of the shipped trainers and print what to set.
+
+    A download that broke off is resumed. Example: hpq data cifar10 /data
+    """
     if name not in WANTED:
         raise UserError(f"no data set {name!r}; there are {', '.join(WANTED)}")
     settings = load_settings()
