@@ -58,6 +58,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "manifests": ("cluster.manifests", "Kubernetes manifests, filled in"),
     },
     "Care": {
+        "data": ("admin.data", "Download CIFAR10 or MNIST for the shipped trainers"),
         "doctor": ("admin.doctor", "Check the server, the workers and the data"),
         "audit": ("admin.audit", "Replay a sweep's events: one end each, none lost"),
         "config": ("admin.config", "Settings in force, secrets hidden"),

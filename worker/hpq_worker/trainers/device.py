@@ -1,4 +1,4 @@
-"""The one place that decides where the trainers compute, and how.
+"""Where the trainers compute, and in which number formats.
 
 Threads are not set here: torch takes OMP_NUM_THREADS, which the worker sets for each runner.
 """
@@ -10,16 +10,15 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import torch
 from torch import nn
 
-from hpq_worker.trainers.training.trial_context import DeviceUnusable
+from hpq.errors import DeviceUnusable
 
-# CUDA takes half precision images with float32 weights in these alone, in LayerNorm for one not.
-_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _OWN_SHARE = 0.95  # of a GPU's memory, at most; the rest is for the CUDA contexts of the sharers
 _CONTEXT = 600 * 2**20  # bytes of one of them, with the libraries' code
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
@@ -27,22 +26,39 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How a device computes. Nothing here changes what a hyperparameter means.
+    """How a device computes. Nothing here changes what a hyperparameter means."""
 
-    `dtype` is of images, weights, gradients and velocities; statistics and weights of batch
-    norms stay float32, logits are made float32 for the loss, and sums are float64.
-    """
-
-    dtype: torch.dtype = torch.float32
-    channels_last: bool = True
+    dtype: torch.dtype = torch.float32  # of weights, gradients and momentum
+    autocast: torch.dtype | None = None  # what torch.autocast computes in; None: no autocast
     graph: bool = False  # the training step is one CUDA graph
-    whole_epoch: bool = False  # an epoch is augmented at once, not batch by batch
-    fill: int = 0  # channels that images are filled up to with zeros; 0 leaves them
-    compiled: bool = False  # the step goes through torch.compile
+    compile: bool = False  # the network goes through torch.compile
+    channels: int = 3  # zero channels fill up the images of cifar10 to this number
+
+
+def plan(**changes: Any) -> Plan:
+    """Return how this machine computes; `changes` to the plan of a GPU are ignored on a CPU.
+
+    A GPU has float32 weights, and bfloat16 autocast if it computes in bfloat16.
+    """
+    if pick().type == "cpu":
+        return Plan()
+    has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    return replace(Plan(autocast=torch.bfloat16 if has_bf16 else None), **changes)
+
+
+def placed(model: nn.Module, plan: Plan) -> nn.Module:
+    """Move a network to the device, channels last; batch norms of half a network stay float32."""
+    model = model.to(pick(), plan.dtype, memory_format=torch.channels_last)
+    if plan.dtype in (torch.half, torch.bfloat16):
+        for module in model.modules():
+            # CUDA takes half precision images with float32 weights in these norms alone.
+            if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
+                module.float()
+    return model
 
 
 def pick() -> torch.device:
-    """The GPU that CUDA_VISIBLE_DEVICES leaves first, else the CPU.
+    """Return the first GPU of CUDA_VISIBLE_DEVICES, else the CPU.
 
     Raises:
         DeviceUnusable: this process was given a GPU that torch cannot use.
@@ -65,12 +81,12 @@ def _pick(given: str) -> torch.device:
 
 
 def why_no_gpu() -> str:
-    """Why torch uses none, in a few words."""
+    """Return why torch uses no GPU, in a few words."""
     if torch.version.cuda is None:
         return "built without CUDA"
     try:
         torch.cuda.init()
-    except Exception as error:  # torch says no driver, an old one, and no such GPU in many ways
+    except Exception as error:  # torch reports no driver, an old one, and no such GPU in many ways
         first, *_ = re.split(r"\.\s+(?=[A-Z])|\n", str(error).strip())  # advice follows
         return first.rstrip(".")[:100]
     return "it finds none"
@@ -93,7 +109,7 @@ def _prepare_gpu(environ: Mapping[str, str]) -> None:
 
 
 def share(trials: int, total: int) -> float:
-    """The part of a GPU's `total` bytes that each of so many trials may take for its tensors."""
+    """Return the part of a GPU's `total` bytes that each of N trials may take for its tensors."""
     return max(0.01, min(_OWN_SHARE / trials, 1 / trials - _CONTEXT / total))
 
 
@@ -105,35 +121,3 @@ def _keep_memory() -> None:
         if mallopt is not None:
             mallopt(_M_MMAP_MAX, 0)
             mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-
-
-def plan(place: torch.device) -> Plan:
-    """How the shipped trainers compute there."""
-    if place.type == "cuda":
-        return Plan(dtype=torch.half, graph=True, whole_epoch=True, fill=8)
-    return Plan()
-
-
-def _odd_channels(model: nn.Module, plan: Plan) -> list[int]:
-    if not plan.fill:
-        return []
-    channels = {m.out_channels for m in model.modules() if isinstance(m, nn.Conv2d)}
-    return sorted(number for number in channels if number % plan.fill)
-
-
-def placed(model: nn.Module, place: torch.device, plan: Plan) -> nn.Module:
-    """The network there, in the plan's formats; says it where these make it slow."""
-    if odd := _odd_channels(model, plan):
-        print(
-            f"hpq: convolutions of {', '.join(map(str, odd))} channels are right, and may be slow"
-            f" on a GPU, whose tensor cores take {plan.fill} at a time; choose multiples of"
-            f" {plan.fill}",
-            file=sys.stderr,
-        )
-    layout = torch.channels_last if plan.channels_last else torch.contiguous_format
-    model = model.to(place, plan.dtype, memory_format=layout)
-    if plan.dtype in (torch.half, torch.bfloat16):
-        for module in model.modules():
-            if isinstance(module, _NORMS):
-                module.float()
-    return model
