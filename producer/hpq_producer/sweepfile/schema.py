@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from hpq.domain.sweep import NAME_RULE, Goal, Impute, ObjectiveValue, Wandb
+from hpq.domain.sweep import MOST_PRIORITY, NAME_RULE, Goal, Impute, ObjectiveValue, Wandb
 from hpq.domain.trial import Json
 from hpq.report import METRIC_NAME, METRIC_RULE
 from hpq.search.search_spec import Sampler
@@ -50,7 +50,6 @@ def _controller(value: Json) -> str | None:
 
 
 # Of a file, and of `hpq set`.
-MOST_PRIORITY = 1_000
 MOST_PARALLEL = 100_000
 MOST_RETRIES = 100
 METHODS = ("grid", "random", "bayes")
