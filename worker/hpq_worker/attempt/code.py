@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from hpq.code import bundle as packing
 from hpq.code.command import starts_program
@@ -146,31 +146,34 @@ class CodeTree:
     entry of the user's directory is a link into that, so that data beside the code is found."""
 
     def __init__(self, path: Path, files: Files, launch: Launch) -> None:
-        self.path, self._files, self._launch = path, files, launch
+        self.path, self._files, self.launch = path, files, launch
         self.is_linked = False
         self.lock: DirectoryLock | None = None
-        within = [PurePath(name).parent for name in files] + [PurePath(launch.below)]
-        self._folders = {str(part) for path in set(within) for part in (path, *path.parents)}
-        self._folders = self._folders - {"."} | {""}
+        self._folders = {""}
+        for folder in {launch.below, *(name.rpartition("/")[0] for name in files)}:
+            while folder not in self._folders:
+                self._folders.add(folder)
+                folder = folder.rpartition("/")[0]
 
     @property
     def code_dir(self) -> str:
         """The copy of the directory that the sweep's code is started from."""
-        return os.path.join(self.path, self._launch.below).rstrip("/")
+        return os.path.join(self.path, self.launch.below).rstrip("/")
 
     def share_bytecode(self, cache: Path) -> None:
         """Let all copies of this code use one cache of bytecode."""
-        for folder in {os.path.dirname(name) for name in self._files if name.endswith(".py")}:
-            target = cache / folder / _BYTECODE
-            target.mkdir(parents=True, exist_ok=True)
-            os.symlink(target, self.path / folder / _BYTECODE)
+        for folder in {name.rpartition("/")[0] for name in self._files if name.endswith(".py")}:
+            target = f"{cache}/{folder}"
+            if not os.path.isdir(target):
+                os.makedirs(target, exist_ok=True)
+            os.symlink(target, f"{self.path}/{folder}/{_BYTECODE}")
 
     def link_the_rest(self) -> None:
         """Link every entry of the user's directory that the snapshot does not hold."""
         self.is_linked = True
         taken = self._folders | self._files.keys()
         for folder in self._folders:
-            with suppress(OSError), os.scandir(os.path.join(self._launch.root, folder)) as found:
+            with suppress(OSError), os.scandir(os.path.join(self.launch.root, folder)) as found:
                 for entry in found:
                     name = f"{folder}/{entry.name}" if folder else entry.name
                     if name not in taken and entry.name != _BYTECODE:
@@ -192,15 +195,15 @@ class CodeTree:
         """The path as the root of the code has it; None for one outside it."""
         if "\0" in path:
             return None
-        root = self._launch.root or "/code"  # code that was sent has no place of its own
-        whole = os.path.normpath(os.path.join(self._launch.code_dir or root, path))
+        root = self.launch.root or "/code"  # code that was sent has no place of its own
+        whole = os.path.normpath(os.path.join(self.launch.code_dir or root, path))
         name = os.path.relpath(whole, root)
         return None if name.startswith("..") else name
 
     def edited_settings(self) -> list[str]:
         """The files other than modules that the user's directory now has otherwise."""
         files = {name: file for name, file in self._files.items() if not name.endswith(".py")}
-        return changed(Path(self._launch.root), manifest(files))
+        return changed(Path(self.launch.root), manifest(files))
 
     def collect(self, out: Path) -> None:
         """Move what a program wrote into the tree to HPQ_OUT; nothing there is replaced."""
