@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -99,7 +100,8 @@ class AttemptRunner:
         mask = Mask(secrets.secret_values(self._settings, env, self._parts.trust.key))
         with environment.reserved_port() as port:
             runner, place = self._ready(claim, sweep, paths, env)
-            run = self._describe(claim, sweep, paths, place.environment(env), place, port)
+            env = place.environment(env, self._python(sweep, env))
+            run = self._describe(claim, sweep, paths, env, place, port)
             execution = Execution(
                 claim,
                 sweep,
@@ -226,8 +228,12 @@ class AttemptRunner:
         if self._runner is None:
             # A resident runner outlives the attempt's directories: it must not work in one.
             cwd = place.cwd or str(self._settings.home)
-            self._runner = RunnerProcess(key, place.environment(env), cwd)
+            env = place.environment(env, self._python(sweep, env))
+            self._runner = RunnerProcess(key, env, cwd)
         return self._runner, place
+
+    def _python(self, sweep: Sweep, env: Mapping[str, str]) -> str:
+        return sys.executable if sweep.launch.trainer else interpreter(env, self._settings.python)
 
     def _place(self, sweep: Sweep, paths: AttemptPaths) -> Place:
         """Return where an attempt runs; of a snapshot, a copy is made for its runner."""

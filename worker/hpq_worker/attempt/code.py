@@ -18,6 +18,7 @@ from pathlib import Path
 
 from hpq.code import bundle as packing
 from hpq.code.command import starts_program
+from hpq.code.editable import EditableInstalls, editable_installs
 from hpq.code.manifest import Files, changed, digest_of, manifest, take_snapshot
 from hpq.code.signing import home_id
 from hpq.codes import Notice
@@ -29,6 +30,7 @@ from hpq_worker.files.workdir import DirectoryLock
 
 _VERIFIED = 4  # snapshots in memory; each is at most 10 MiB, or else on this disk alone
 _BYTECODE = "__pycache__"
+_INSTALLED = ".hpq-editable"  # links to packages, in a tree
 _MISSING = re.compile(
     r"FileNotFoundError: \[Errno 2\] [^:]+: '(?P<file>[^']+)'"
     r"|ModuleNotFoundError: No module named '(?P<module>[^']+)'"
@@ -187,6 +189,17 @@ class CodeTree:
         """The entries of PYTHONPATH, with those inside the user's code in this tree."""
         return [self._mapped(entry) for entry in value.split(os.pathsep) if entry]
 
+    def installs(self, editable: EditableInstalls) -> list[str]:
+        """The paths in this tree of what is installed from the code's own directory."""
+        paths = [self._mapped(p) for p in editable.paths if self._name(p) is not None]
+        inside = {n: p for n, p in editable.packages.items() if self._name(p) is not None}
+        folder = f"{self.path}/{_INSTALLED}"
+        for name, path in inside.items():
+            os.makedirs(folder, exist_ok=True)
+            with suppress(FileExistsError):  # of an earlier trial
+                os.symlink(self._mapped(path), f"{folder}/{name}")
+        return [*paths, folder] if inside else paths
+
     def _mapped(self, path: str) -> str:
         name = self._name(path)
         return path if name is None else os.path.normpath(f"{self.path}/{name}")
@@ -263,12 +276,16 @@ class Place:
         """The words of a command, those that name code as paths of its copy."""
         return tuple(self.tree.word(word) for word in command) if self.tree else command
 
-    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """An environment whose PYTHONPATH leads into the copy of the code."""
-        value = environ.get("PYTHONPATH", "")
-        if self.tree is None or not value:
+    def environment(self, environ: Mapping[str, str], python: str) -> dict[str, str]:
+        """An environment whose PYTHONPATH leads into the copy of the code.
+
+        So do the editable installs of the Python that runs the code.
+        """
+        if self.tree is None:
             return dict(environ)
-        return {**environ, "PYTHONPATH": os.pathsep.join(self.tree.python_path(value))}
+        entries = self.tree.python_path(environ.get("PYTHONPATH", ""))
+        entries += self.tree.installs(editable_installs(python))
+        return {**environ, **({"PYTHONPATH": os.pathsep.join(entries)} if entries else {})}
 
     def close(self, out: Path) -> str:
         """Move what was written into the tree to HPQ_OUT; return what its log should say.
