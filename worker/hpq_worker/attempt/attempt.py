@@ -116,7 +116,11 @@ class AttemptRunner:
                 result = execution.run(run, self._heartbeat, self._parts.signals)
             finally:
                 publisher.stop()
-        if note := place.close(paths.out):
+        try:
+            note = place.close(paths.out)
+        except OSError as error:  # the result counts all the same
+            note = f"what was written beside the code could not be moved to HPQ_OUT: {error}"
+        if note:
             reports.log(f"hpq: {note}\n".encode())
         return replace(result, outcome=self._judge(sweep, result.outcome))
 
