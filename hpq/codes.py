@@ -24,7 +24,7 @@ Code = Literal[
     "extra-missing", "failed", "file-encoding", "file-exists", "file-not-found", "file-too-large",
     "file-unreadable", "file-unwritable", "filter-invalid", "filter-name-unknown", "forbidden",
     "gpus", "gpus-missing", "gpus-unknown", "held", "histories-dropped", "home-elsewhere",
-    "home-locked", "home-size", "home-unusable", "hpq-too-old", "install-incomplete", "internal",
+    "home-locked", "home-unusable", "hpq-too-old", "install-incomplete", "internal",
     "jobs-need-count", "jobs-too-many", "kubeconfig-unusable", "kustomize-failed",
     "launch-invalid", "limit-fixed", "metric-unreported", "namespace", "namespace-mismatch",
     "no-data", "no-deployment", "no-files", "no-gpu", "no-result", "no-store", "no-sweep",

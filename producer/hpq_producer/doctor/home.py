@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from hpq_producer.terminal.text import size
+
 UNUSED_S = 7 * 86_400.0
 _BOUNDED = ("snapshots", "logs", "cache/*")  # all of it can be made again, or is of ended sweeps
 
@@ -33,6 +35,12 @@ def bytes_of(path: Path) -> int:
     with suppress(OSError):
         total += path.stat().st_size if path.is_file() else 0
     return total
+
+
+def describe_size(home: Path) -> str:
+    """The size of HPQ_HOME, and how much of it `hpq gc` may remove."""
+    spare = sum(map(bytes_of, unused(home)))
+    return f"{size(bytes_of(home))}; hpq gc removes at most {size(spare)} of it"
 
 
 def remove(path: Path) -> int:

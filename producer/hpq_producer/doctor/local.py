@@ -31,11 +31,11 @@ from hpq.store.worker_reader import server_memory
 from hpq_producer import connection_record
 from hpq_producer.diagnosis.notices import POD_STORE
 from hpq_producer.diagnosis.waiting import how_to_start
-from hpq_producer.doctor.home import bytes_of, unused
+from hpq_producer.doctor.home import describe_size
 from hpq_producer.embedded_redis.attach import attach
 from hpq_producer.manifests.acl import DEFAULT_OFF, ROLES
 from hpq_producer.session import explain_errors
-from hpq_producer.terminal.text import size, trials_of
+from hpq_producer.terminal.text import trials_of
 
 _STORE = "HPQ_STORE=/a/directory/that/all/workers/see, or a URL"
 
@@ -302,17 +302,13 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             level="note", code="no-gpu", what="no GPU is seen here: workers would train on the CPU"
         )
-    total, spare = bytes_of(settings.home), sum(map(bytes_of, unused(settings.home)))
-    yield Finding(
-        level="good",
-        code="home-size",
-        what=f"HPQ_HOME takes {size(total)}; hpq gc removes at most {size(spare)}",
-    )
     try:
         key = key_of(settings, make=False)
         which = fingerprint(key) or "none yet; the first enqueue makes one"
         yield Finding(
-            level="good", code="code-key", what=f"HPQ_HOME is {settings.home}, code key {which}"
+            level="good",
+            code="code-key",
+            what=f"HPQ_HOME is {settings.home} ({describe_size(settings.home)}), code key {which}",
         )
     except HpqError as error:
         yield Finding.of(error)

@@ -118,6 +118,7 @@ class CodeBundles:
         finished = self._bytecode(launch) / "finished-here"
         if outcome.failure is None:
             with suppress(OSError):
+                finished.parent.mkdir(parents=True, exist_ok=True)
                 finished.touch()
         elif (missing := _MISSING.search(outcome.failure.message)) and not finished.exists():
             host = str(sweep.provenance.get("host") or "the host of the enqueue")
@@ -131,7 +132,9 @@ class CodeBundles:
         return self._home / "cache" / "bytecode" / launch.code
 
     def _files(self, digest: str) -> Files:
-        files = self._verified.pop(digest, None) or packing.read_kept(self._home, digest)
+        files = self._verified.pop(digest, None)
+        if files is None:
+            files = packing.read_kept(self._home, digest)
         if files is None:
             data = self._fetch(digest)
             if data is None:
