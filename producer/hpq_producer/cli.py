@@ -68,6 +68,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "ACL users for producers, workers, viewers and autoscalers",
         ),
         "archive": ("admin.archive", "A sweep as one file, and back"),
+        "gc": ("admin.gc", "Remove what no sweep needs from HPQ_HOME"),
     },
 }
 WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items()}
