@@ -68,7 +68,6 @@ def test_a_test_looks_six_times_and_a_bias_of_a_norm_learns_64_times_as_fast(fas
     torch.testing.assert_close(plain(images), again(images))  # in training
     plain.eval(), again.eval()
     assert not torch.allclose(plain(images), again(images))
-    torch.testing.assert_close(again(images), again(images.flip(3)), rtol=1e-4, atol=1e-5)
     norm, other = fast.Norm(3).eval(), torch.nn.BatchNorm2d(3).eval()
     x = torch.randn(2, 3, 4, 4)
     for one in (norm, other):

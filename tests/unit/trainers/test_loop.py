@@ -94,9 +94,11 @@ def linear() -> nn.Linear:
 
 
 def dropping() -> nn.Module:
-    """A network that draws random numbers of its own."""
+    """A network that draws random numbers of its own, with a norm that counts no batches."""
     torch.manual_seed(3)
-    return nn.Sequential(nn.Linear(6, 16), nn.Dropout(0.5), nn.Linear(16, 10))
+    norm = nn.BatchNorm1d(6)
+    norm.num_batches_tracked = None
+    return nn.Sequential(norm, nn.Linear(6, 16), nn.Dropout(0.5), nn.Linear(16, 10))
 
 
 def fitted(trial: Recorded, model: nn.Module | None = None, train: Any = None, **changes: Any):
@@ -335,7 +337,7 @@ def _short(path: Path) -> None:
 
 def _wrong_weight(path: Path) -> None:
     state = torch.load(path, weights_only=True)
-    state["model"]["2.bias"] = torch.zeros(3)
+    state["model"]["3.bias"] = torch.zeros(3)
     torch.save(state, path)
 
 

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from copy import deepcopy
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -26,23 +26,25 @@ class _Unfit(ValueError):
     """Raised where a checkpoint is whole, but of another training."""
 
 
-@dataclass(kw_only=True)
 class Training:
-    """What one training computes with, and where it stands."""
+    """What one training computes with, and where it stands; without a directory nothing is saved.
 
-    step: Step
-    draws: torch.Generator  # what the order of an epoch is drawn from
-    run: Mapping[str, float]  # the numbers that the place and the update of a step follow from
-    epoch: int = 1
-    done: int = 0  # steps of this epoch
-    epoch_s: float = 0.0  # of training alone, of this epoch and of those before
-    total_s: float = 0.0
-    order: torch.Tensor = field(init=False)  # the state that this epoch's order is drawn from
-    has_drawn: bool = False  # the order of this epoch
-    random: list[torch.Tensor] | None = None  # torch's states where it was saved, if after drawing
+    `draws` is what the order of an epoch is drawn from, `run` has the numbers that the place and
+    the update of a step follow from.
+    """
 
-    def __post_init__(self) -> None:
-        self.order = self.draws.get_state()
+    def __init__(
+        self, step: Step, draws: torch.Generator, run: Mapping[str, float], folder: Path | None
+    ) -> None:
+        self.step, self.draws, self.run = step, draws, run
+        self.path = folder / FILE if folder is not None else None
+        self.saved_at = time.monotonic()
+        self.epoch, self.done = 1, 0  # steps of this epoch
+        self.epoch_s, self.total_s = 0.0, 0.0  # of training: of this epoch, of those before
+        # The state that this epoch's order is drawn from; whether it has been drawn; torch's states
+        # to set when it has been drawn again.
+        self.order, self.has_drawn = draws.get_state(), False
+        self.random: list[torch.Tensor] | None = None
 
     def next_epoch(self) -> None:
         """Go to the start of the next epoch."""
@@ -59,24 +61,48 @@ class Training:
             self.random = None
         return chain(first, left)
 
-    def state(self) -> dict[str, Any]:
-        """Return everything that another process needs to go on."""
+    def save(self, every_s: float = 0.0) -> None:
+        """Save if the last time is that long ago; training continues if it cannot be saved."""
+        if self.path is None or time.monotonic() - self.saved_at < every_s:
+            return
+        self.saved_at, draft = time.monotonic(), self.path.with_suffix(".tmp")
         on_gpu = [torch.cuda.get_rng_state()] if self.step.sums.is_cuda else []
         names = ("epoch", "done", "epoch_s", "total_s", "order", "has_drawn")
-        return {name: getattr(self, name) for name in names} | {
+        state = {name: getattr(self, name) for name in names} | {
             "run": dict(self.run),
             "model": self.step.model.state_dict(),
             "velocity": self.step.velocity,
             "sums": self.step.sums,
             "random": [torch.get_rng_state(), *on_gpu],
         }
+        try:
+            torch.save(state, draft)
+            os.replace(draft, self.path)
+        except (OSError, RuntimeError) as error:  # torch's writer reports a full disk so
+            print(f"hpq: no checkpoint: {error}", file=sys.stderr, flush=True)
+            draft.unlink(missing_ok=True)
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Set everything as it was saved.
+    def restore(self) -> None:
+        """Continue from the file if there is one; one line says so, or why it does not fit."""
+        if self.path is None or not self.path.exists():
+            return
+        model = self.step.model
+        fresh = deepcopy(model.state_dict())  # with its versions, which a plain dict has not
+        try:
+            self._set(torch.load(self.path, map_location="cpu", weights_only=True))
+        except Exception as error:  # torch raises whatever its readers do
+            model.load_state_dict(fresh)
+            why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            why = f"it is damaged, or of another network or program ({why})"
+            why = str(error) if isinstance(error, _Unfit | OSError) else why
+            print(f"hpq: the checkpoint cannot be used, training starts again: {why}", flush=True)
+            return
+        over = self.epoch > self.run["epochs"]
+        where = "all epochs are done in" if over else f"goes on at epoch {self.epoch} from"
+        print(f"hpq: {where} {self.path}", flush=True)
 
-        Raises:
-            Exception: the state is of another training, or damaged; only weights may have changed.
-        """
+    def _set(self, state: Mapping[str, Any]) -> None:
+        """Set everything as it was saved; of a state that does not fit, weights at most."""
         was, run = state["run"], self.run
         if other := [name for name in {**run, **was} if was.get(name) != run.get(name)]:
             of = (", ".join(f"{name} {one.get(name)}" for name in other) for one in (was, run))
@@ -105,42 +131,3 @@ def _set_random(states: list[torch.Tensor]) -> None:
     torch.set_rng_state(states[0])
     if len(states) > 1 and torch.cuda.is_available():
         torch.cuda.set_rng_state(states[1])
-
-
-class Checkpoint:
-    """The file of a training; without a directory nothing is saved or restored."""
-
-    def __init__(self, folder: Path | None, training: Training) -> None:
-        self.path = folder / FILE if folder is not None else None
-        self.training, self.saved_at = training, time.monotonic()
-
-    def restore(self) -> None:
-        """Continue from the file if there is one; one line says so, or why it does not fit."""
-        if self.path is None or not self.path.exists():
-            return
-        model, at = self.training.step.model, self.training
-        fresh = {name: value.clone() for name, value in model.state_dict().items()}
-        try:
-            at.restore(torch.load(self.path, map_location="cpu", weights_only=True))
-        except Exception as error:  # torch raises whatever its readers do
-            model.load_state_dict(fresh)
-            why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            why = f"it is damaged, or of another network or program ({why})"
-            why = str(error) if isinstance(error, _Unfit | OSError) else why
-            print(f"hpq: the checkpoint cannot be used, training starts again: {why}", flush=True)
-            return
-        over = at.epoch > at.run["epochs"]
-        where = "all epochs are done in" if over else f"goes on at epoch {at.epoch} from"
-        print(f"hpq: {where} {self.path}", flush=True)
-
-    def save(self, every_s: float = 0.0) -> None:
-        """Save if the last time is that long ago; training continues if it cannot be saved."""
-        if self.path is None or time.monotonic() - self.saved_at < every_s:
-            return
-        self.saved_at, draft = time.monotonic(), self.path.with_suffix(".tmp")
-        try:
-            torch.save(self.training.state(), draft)
-            os.replace(draft, self.path)
-        except (OSError, RuntimeError) as error:  # torch's writer reports a full disk so
-            print(f"hpq: no checkpoint: {error}", file=sys.stderr, flush=True)
-            draft.unlink(missing_ok=True)

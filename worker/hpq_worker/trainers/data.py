@@ -157,8 +157,9 @@ def _found(name: str, trial: Trial) -> Arrays:
     def make() -> Arrays:
         try:
             return decode(source.layout, _reported(source.files(), name, trial))
-        except (*UNREADABLE, ValueError) as error:
-            text = f"data set {name}: {source.path} is damaged: {error}; fetch it anew"
+        except (*UNREADABLE, KeyError, ValueError) as error:
+            why = f"{error} is missing" if isinstance(error, KeyError) else f"{error}"
+            text = f"data set {name}: {source.path} is damaged: {why}; fetch it anew"
             raise DataMissing(text) from None
 
     return decoded(trial.cache, name, source.stamp(), make)

@@ -10,8 +10,6 @@ import gzip
 import io
 import math
 import pickle
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 from numpy._core.multiarray import _reconstruct
@@ -25,13 +23,18 @@ Array = np.ndarray
 Arrays = dict[str, Array]
 
 
+Split = tuple[Array, Array]
+Decoded = tuple[Split, Split, tuple[int, ...]]  # train, test, and the shape of an image
+
+
 def decode(layout: Layout, files: Files) -> Arrays:
     """Return the arrays of a data set.
 
     Raises:
-        ValueError: a file is missing, damaged or of another shape; the text names it.
+        KeyError: a file is missing.
+        ValueError: a file is damaged or of another shape; the text names it.
     """
-    (train, test), shape = _DECODERS[id(layout)](files)
+    train, test, shape = _DECODERS[layout.member](files)
     for images, labels in (train, test):
         if images.shape[1:] != shape or len(images) != len(labels) or not len(labels):
             raise ValueError(f"{images.shape} images and {labels.shape} labels do not fit {shape}")
@@ -41,21 +44,16 @@ def decode(layout: Layout, files: Files) -> Arrays:
     return dict(zip(names, (*train, *test), strict=True))
 
 
-Split = tuple[Array, Array]
-Decoded = tuple[tuple[Split, Split], tuple[int, ...]]  # train and test, and the shape of an image
-
-
 def _batches(files: Files) -> Decoded:
     batches = {match[1]: _unpickle(match[1], content) for match, content in files}
 
     def joined(names: list[str]) -> Split:
-        some: list[dict[str, object]] = [_of(batches, name) for name in names]
-        data = np.concatenate([np.asarray(_of(batch, "data"), np.uint8) for batch in some])
-        labels = np.concatenate([np.asarray(_of(batch, "labels"), np.int64) for batch in some])
+        data = np.concatenate([np.asarray(batches[name]["data"], np.uint8) for name in names])
+        labels = np.concatenate([np.asarray(batches[name]["labels"], np.int64) for name in names])
         return data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), labels
 
     train = joined([f"data_batch_{i}" for i in range(1, 6)])
-    return (train, joined(["test_batch"])), (32, 32, 3)
+    return train, joined(["test_batch"]), (32, 32, 3)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -69,18 +67,9 @@ class _Unpickler(pickle.Unpickler):
 def _unpickle(name: str, content: bytes) -> dict[str, object]:
     try:
         # latin1: the batches were written by Python 2, whose strings hold the bytes of the arrays.
-        batch = _Unpickler(io.BytesIO(content), encoding="latin1").load()
+        return dict(_Unpickler(io.BytesIO(content), encoding="latin1").load())
     except Exception as error:  # a torn pickle may raise any
         raise ValueError(f"{name} is no batch: {error}") from error
-    if not isinstance(batch, dict):
-        raise ValueError(f"{name} is no batch")
-    return batch
-
-
-def _of(found: Mapping[str, Any], name: str) -> Any:
-    if name not in found:
-        raise ValueError(f"{name!r} is missing")
-    return found[name]
 
 
 def _folders(files: Files) -> Decoded:
@@ -96,7 +85,7 @@ def _folders(files: Files) -> Decoded:
             raise ValueError(f"{split}/ has not an image of each class")
         return np.stack([x for _, _, x in rows]), np.array([y for y, _, _ in rows], np.int64)
 
-    return (stacked("train"), stacked("test")), (32, 32, 3)
+    return stacked("train"), stacked("test"), (32, 32, 3)
 
 
 def _picture(name: str, content: bytes) -> Array:
@@ -111,17 +100,16 @@ def _picture(name: str, content: bytes) -> Array:
 
 
 def _idx_files(files: Files) -> Decoded:
-    parts: dict[str, object] = {}
+    parts: dict[str, Array] = {}
     for match, content in files:
         split, kind, packed = match.groups()
         content = gzip.decompress(content) if packed else content
         parts[f"{split}-{kind}"] = _idx(match[0].removeprefix("/"), content)
-
-    def both(split: str) -> Split:
-        images, labels = (_of(parts, f"{split}-{x}") for x in ("images-idx3", "labels-idx1"))
-        return np.asarray(images), np.asarray(labels, np.int64)
-
-    return (both("train"), both("t10k")), (28, 28)
+    (train, answers), (test, labels) = (
+        (parts[f"{split}-images-idx3"], parts[f"{split}-labels-idx1"].astype(np.int64))
+        for split in ("train", "t10k")
+    )
+    return (train, answers), (test, labels), (28, 28)
 
 
 def _idx(name: str, content: bytes) -> Array:
@@ -137,8 +125,4 @@ def _idx(name: str, content: bytes) -> Array:
     return values.reshape(shape).copy()  # what is read in place could not be written to
 
 
-_DECODERS: Mapping[int, Callable[[Files], Decoded]] = {
-    id(BATCHES): _batches,
-    id(FOLDERS): _folders,
-    id(IDX): _idx_files,
-}
+_DECODERS = {BATCHES.member: _batches, FOLDERS.member: _folders, IDX.member: _idx_files}

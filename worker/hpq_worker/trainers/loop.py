@@ -17,7 +17,7 @@ from torch import nn
 from hpq.errors import BadParams, Diverged
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
-from hpq_worker.trainers.checkpoint import Checkpoint, Training
+from hpq_worker.trainers.checkpoint import Training
 from hpq_worker.trainers.device import Plan
 from hpq_worker.trainers.step import Batch, Loss, Step, measure, summed_cross_entropy
 
@@ -89,18 +89,24 @@ def fit(
         raise BadParams("the network: it has no parameter that requires_grad")
     plan = plan or device.plan()
     # Python's own numbers: others would make the checkpoint a pickle that names code.
-    run = {"epochs": int(epochs), "steps": steps, "batch_size": int(size)}
-    numbers = {"momentum": float(momentum), "weight_decay": float(weight_decay)}
-    decay = numbers["weight_decay"] * size
-    model = device.placed(model, plan)
-    step = Step(model, plan, loss, momentum=numbers["momentum"], decay=decay)
-    at = Training(
-        step=step,
-        draws=getattr(train, "generator", None) or torch.default_generator,
-        run=run | {"max_learning_rate": float(max_learning_rate)} | numbers,
+    run = {
+        "epochs": int(epochs),
+        "steps": steps,
+        "batch_size": int(size),
+        "max_learning_rate": float(max_learning_rate),
+        "momentum": float(momentum),
+        "weight_decay": float(weight_decay),
+    }
+    step = Step(
+        device.placed(model, plan),
+        plan,
+        loss,
+        momentum=run["momentum"],
+        decay=run["weight_decay"] * size,
     )
-    checkpoint = Checkpoint(trial.checkpoint_dir, at)
-    checkpoint.restore()
+    draws = getattr(train, "generator", None) or torch.default_generator
+    at = Training(step, draws, run, trial.checkpoint_dir)
+    at.restore()
     every = rates(steps, epochs, max_learning_rate, size).to(step.lr)
     while at.epoch <= epochs:
         began = time.perf_counter() - at.epoch_s
@@ -113,12 +119,12 @@ def fit(
             if at.done < steps:
                 at.epoch_s = time.perf_counter() - began
             if (at.epoch, at.done) != (1, 0):
-                checkpoint.save()
+                at.save()
             return
         total_s = at.total_s + at.epoch_s
         trial.report({**trained, **tested, "total/time": total_s}, at.epoch)
         at.next_epoch()
-        checkpoint.save(trial.checkpoint_s)
+        at.save(trial.checkpoint_s)
 
 
 def _train(at: Training, train: Batches, rates: torch.Tensor, trial: Trial) -> None:
