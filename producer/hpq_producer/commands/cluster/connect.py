@@ -115,7 +115,7 @@ def _connect_in_background(
 def _print_connected(started: RunningForward) -> None:
     if sys.stderr.isatty():
         print_message(
-            f"connected: {started.connection.where}, Redis {started.version}; `exit` ends the connection"
+            f"connected: {started.connection.where}, Redis {started.version}; `exit` ends it"
         )
 
 

@@ -106,16 +106,7 @@ def manifests(
       hpq manifests --secrets | kubectl create -f -
       hpq manifests --image REGISTRY/hpq:1 --with keda=8 | kubectl apply -f -
     """
-    if namespace is not None and not NAME_RULE.match(namespace):
-        raise UserError(f"--namespace {namespace}: use a-z, 0-9 and '-'")
-    if not NAME_RULE.match(queue):
-        raise UserError(f"--queue {queue}: use a-z, 0-9 and '-'")
-    if image and not _IMAGE.fullmatch(image):
-        raise UserError(f"--image {image}: write [REGISTRY/]NAME[:TAG] or NAME@sha256:DIGEST")
-    if cpu and not _CPU.fullmatch(cpu):
-        raise UserError(f"--cpu {cpu}: write cores, such as 16 or 500m")
-    if memory and not _MEMORY.fullmatch(memory):
-        raise UserError(f"--memory {memory}: write Mi or Gi, such as 64Gi")
+    _check(namespace, queue, image, cpu, memory)
     parts = tuple(parse(text) for text in components or ())
     options = rendering.ManifestOptions(
         image=image,
@@ -136,6 +127,19 @@ def manifests(
         warn(warning)
     text = rendering.render(options) if jobs is None else _jobs(options, jobs, namespace)
     print(text, end="")
+
+
+def _check(namespace: str | None, queue: str, image: str, cpu: str, memory: str) -> None:
+    if namespace is not None and not NAME_RULE.match(namespace):
+        raise UserError(f"--namespace {namespace}: use a-z, 0-9 and '-'")
+    if not NAME_RULE.match(queue):
+        raise UserError(f"--queue {queue}: use a-z, 0-9 and '-'")
+    if image and not _IMAGE.fullmatch(image):
+        raise UserError(f"--image {image}: write [REGISTRY/]NAME[:TAG] or NAME@sha256:DIGEST")
+    if cpu and not _CPU.fullmatch(cpu):
+        raise UserError(f"--cpu {cpu}: write cores, such as 16 or 500m")
+    if memory and not _MEMORY.fullmatch(memory):
+        raise UserError(f"--memory {memory}: write Mi or Gi, such as 64Gi")
 
 
 def _warnings(options: rendering.ManifestOptions) -> Iterator[str]:
