@@ -34,8 +34,8 @@ LAYERS = {
         code store
     """,
     "hpq_producer": """
-        commands embedded_redis scaffold shipped sweepfile terminal
-        analysis audit cli connection_record manifests sweep_limits
+        embedded_redis scaffold shipped sweepfile terminal
+        analysis audit cli commands connection_record manifests sweep_limits
         __main__ query session
         capacity cluster local_workers targets
         archive cluster.connect cluster.scale diagnosis enqueue
