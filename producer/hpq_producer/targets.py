@@ -1,6 +1,6 @@
-"""Sweeps and trials as users name them on the command line: SWEEP/7, #7, or 7 of the last sweep.
+"""Parse sweeps and trials on the command line: SWEEP/7, #7, or 7 of the user's last sweep.
 
-Also what a command asks before it changes one: whose it is, and whether the user means it.
+Also the checks before a change: the sweep's owner, and the user's confirmation.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _TRIAL = re.compile(r"(?:(?P<sweep>[a-z0-9-]+)/|#)?(?P<number>[1-9][0-9]*)\Z")
 
 
 def parse_targets(targets: list[str] | None) -> tuple[str | None, list[int]]:
-    """The sweep that is meant (None: my last one) and the trials of it (none: the sweep itself).
+    """Return the sweep (None: the user's last one) and its trials (none: the sweep itself).
 
     Raises:
-        UserError: the targets are of several sweeps.
+        UserError: the targets belong to several sweeps.
     """
     sweeps: list[str] = []
     numbers: list[int] = []
@@ -42,18 +42,19 @@ def parse_targets(targets: list[str] | None) -> tuple[str | None, list[int]]:
             sweeps.append(found["sweep"])
     distinct = list(dict.fromkeys(sweeps))
     if len(distinct) > 1:
-        raise UserError(f"{', '.join(distinct)}: one sweep at a time", code="one-sweep-only")
+        text = f"{', '.join(distinct)}: name trials of one sweep per command"
+        raise UserError(text, code="one-sweep-only")
     return (distinct[0] if distinct else None), numbers
 
 
-_MAX_RECENT = 200  # ended trials among which a failed one is looked for
+_MAX_RECENT = 200  # ended trials that are searched for a failed one
 
 
 def find_target(reader: StoreReader, ref: str | None, owner: str) -> str | TrialId:
-    """The sweep's id, or the trial, that a reference means (see `parse_targets`).
+    """Return the sweep's id or the trial that a reference names (see `parse_targets`).
 
     Raises:
-        NotFound: nothing or more than one sweep fits.
+        NotFound: no sweep matches, or more than one does.
     """
     sweep, numbers = parse_targets([ref] if ref else None)
     sid = reader.sweeps.resolve(sweep, owner)
@@ -61,12 +62,12 @@ def find_target(reader: StoreReader, ref: str | None, owner: str) -> str | Trial
 
 
 def find_trial(reader: StoreReader, ref: str | None, owner: str) -> TrialId:
-    """As `find_target`, where a trial is wanted: of a sweep, one that runs, else one that ended.
+    """Return the trial that a reference names; of a sweep, a running one, else an ended one.
 
-    Of those the one that failed last, since it has something to say, else the one that ended last.
+    Of ended trials, the last that failed, whose log has the error; else the last that ended.
 
     Raises:
-        NotFound: nothing fits, or no trial of the sweep has begun.
+        NotFound: nothing matches, or no trial of the sweep has started.
     """
     found = find_target(reader, ref, owner)
     if isinstance(found, TrialId):
@@ -75,33 +76,33 @@ def find_trial(reader: StoreReader, ref: str | None, owner: str) -> TrialId:
     failed = [t for t in shot.recent if t.state is TrialState.FAILED]
     for trial in (*shot.running, *failed, *shot.recent):
         return trial.id
-    text = f"no trial of {found} has begun; `hpq watch {found}` shows what it waits for"
+    text = f"no trial of {found} has started; see what it waits for: hpq watch {found}"
     raise NotFound(text, code="trial-not-begun")
 
 
 def owned_sweep(session: Session, ref: str | None, force: bool) -> Sweep:
-    """The sweep that is meant, if I may touch it.
+    """Return the sweep if this user owns it.
 
     Raises:
-        Forbidden: it is another owner's, and `force` was not said.
+        Forbidden: another user owns it, and `force` is false.
     """
     sweep = session.sweep(ref)
     if sweep.owner != session.settings.user and not force:
-        text = f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same"
+        text = f"sweep {sweep.id} belongs to {sweep.owner}; --force allows the change"
         raise Forbidden(text, code="sweep-of-another")
     return sweep
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask for a yes, unless it was said.
+    """Ask for confirmation, unless `yes`.
 
     Raises:
-        UserError: there is nobody to ask.
+        UserError: stdin is no terminal.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        text = f"{question} There is no terminal to answer at; say --yes"
+        text = f"{question} stdin is no terminal to answer at; confirm with --yes"
         raise UserError(text, code="confirmation-missing")
     if not typer.confirm(question):
         raise typer.Abort
@@ -112,7 +113,7 @@ _MAX_COMPLETIONS = 500  # the newest sweeps
 
 
 def complete_sweep_ids(incomplete: str) -> list[str]:
-    """The ids that begin so, newest first; none where Redis is away. Starts no server."""
+    """Return ids with this start, newest first; none if Redis is away. Starts no server."""
     try:
         settings = load_settings()
         url = settings.redis_url
